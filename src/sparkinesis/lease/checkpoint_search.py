@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+
+import msgspec
 
 from sparkinesis.errors import ShardNotFoundError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.kpl.unpack import deaggregate
+from sparkinesis.stream.kpl.objects import last_sub_sequence_number
 from sparkinesis.stream.page import Page, Record
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp, Position
 from sparkinesis.stream.reading.budget import MAX_RECORDS_PER_CALL
@@ -49,8 +50,7 @@ def checkpoint_at(
         before = None
     if before is None:
         return ExtendedSequenceNumber.of(TRIM_HORIZON)
-    user_records = len(deaggregate([before]).data)
-    return ExtendedSequenceNumber(before.sequence_number, user_records - 1)
+    return ExtendedSequenceNumber(before.sequence_number, last_sub_sequence_number(before))
 
 
 def _last_before(probe: _ShardProbe) -> Record | None:
@@ -78,8 +78,7 @@ def _last_before(probe: _ShardProbe) -> Record | None:
     return seen.last
 
 
-@dataclass(frozen=True, slots=True)
-class _Probed:
+class _Probed(msgspec.Struct, frozen=True):
     last: Record | None
     """The last record of a page that arrived before the instant."""
     is_last: bool
@@ -102,8 +101,7 @@ class _Pacer(AbstractContextManager[None]):
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class _ShardProbe:
+class _ShardProbe(msgspec.Struct, frozen=True):
     """Reads pages of one shard, one after the other."""
 
     client: StreamClient

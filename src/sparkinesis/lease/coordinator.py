@@ -44,9 +44,6 @@ from sparkinesis.stream.address import StreamIdentifier
 
 _log = logging.getLogger(__name__)
 
-_LATEST_WRITE = 2
-"""Failover times within which a write without an answer takes effect, if ever."""
-
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
@@ -94,8 +91,6 @@ class LeaseCoordinator:
         self._asked: dict[str, str | None] = {}
         """Leases that this worker has requested or tried to take, but does not hold yet, and their
         previous owners."""
-        self._own_writes: dict[str, float] = {}
-        """The last time at which this worker held each lease, or wrote to it without an answer."""
         self._silent: frozenset[str] = frozenset()
         """The other workers that own expired leases by the last scan."""
         self._is_in_doubt = False
@@ -193,8 +188,16 @@ class LeaseCoordinator:
             if row.key in held:
                 held[row.key].observe(row)
         known = {*held_before, *held}
-        late = self._leases_of_late_writes(known, now)
-        self._observations = observe(self._observations, leases, now, self._worker_id, late)
+        own_writes = self._renewer.own_writes
+        own_writes.keep({row.key for row in leases})
+        self._observations = observe(
+            self._observations,
+            leases,
+            now,
+            self._worker_id,
+            known,
+            is_own=own_writes.may_have_made,
+        )
         self._observe_worker_versions(leases, now)
         expired = frozenset(
             key
@@ -242,11 +245,11 @@ class LeaseCoordinator:
                 if row.key not in busy:
                     yield row
 
-        wanted = [*takes.adopt, *takes.overdue, *takes.seize]
+        due = [*takes.adopt, *takes.overdue, *takes.seize]
         size = 1
-        if not is_leaving() and (wanted or takes.take):
-            size = self._renewer.batching.size([*wanted, *takes.take][:BATCH])
-        self._take_some(free(wanted), len(wanted), size)
+        if not is_leaving() and (due or takes.take):
+            size = self._renewer.batching.size([*due, *takes.take][:BATCH])
+        self._take_some(free(due), len(due), size)
         self._take_some(free(takes.take), takes.need, size)
         for row in free(takes.steal):
             self._request(row)
@@ -257,17 +260,6 @@ class LeaseCoordinator:
             row.owner is None and not row.is_finished and row.key not in mine and reads(row.stream)
             for row in free(leases)
         )
-
-    def _leases_of_late_writes(self, held: Collection[str], now: float) -> set[str]:
-        """Return the leases whose counters a write of this worker may have moved.
-
-        Those that it holds, and those that it held or wrote to a while ago: a write without an
-        answer may still arrive. It must not be taken for another process with this worker's id.
-        """
-        self._own_writes.update(dict.fromkeys(held, now))
-        since = now - _LATEST_WRITE * self._settings.failover_time
-        self._own_writes = {key: at for key, at in self._own_writes.items() if at >= since}
-        return set(self._own_writes)
 
     def _observe_worker_versions(self, leases: Sequence[Lease], now: float) -> None:
         before = self._worker_versions.legacy
@@ -314,6 +306,7 @@ class LeaseCoordinator:
         for row in rows:
             self._note_request(row)
         updates = [requests.take(row, self._worker_id) for row in rows]
+        self._renewer.own_writes.note(updates)
         results = self._renewer.batching.write(updates)
         taken = 0
         trouble: SparkinesisError | None = None
@@ -374,7 +367,6 @@ class LeaseCoordinator:
             _log.debug("The lease %s changed before it could be written", row.key)
             return None
         self._is_in_doubt = True
-        self._own_writes[row.key] = self._clock()
         if isinstance(error, ServiceError) and not isinstance(error, LeaseTableUnavailableError):
             self._row_problems.report_refusal(row.key, error)
             return None

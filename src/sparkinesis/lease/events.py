@@ -8,9 +8,10 @@ seconds by the worker's clock. `sparkinesis.worker.reporting.event_log` turns ev
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
+
+import msgspec
 
 
 class LeaseOrigin(Enum):
@@ -61,8 +62,7 @@ class LeaseEnd(Enum):
         }
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerStarted:
+class WorkerStarted(msgspec.Struct, frozen=True):
     """A worker's threads run: it takes leases from now on."""
 
     worker_id: str
@@ -74,8 +74,7 @@ class WorkerStarted:
     failover_time: float
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerReport:
+class WorkerReport(msgspec.Struct, frozen=True):
     """The progress of a worker since its last report."""
 
     seconds: float
@@ -93,8 +92,7 @@ class WorkerReport:
         return self.records / self.seconds if self.seconds > 0 else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class ShutdownBegan:
+class ShutdownBegan(msgspec.Struct, frozen=True):
     """A worker shuts down: somebody asked it to, or it has failed."""
 
     worker_id: str
@@ -104,8 +102,7 @@ class ShutdownBegan:
     """The error that ends the worker; None for a requested shutdown."""
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerEnded:
+class WorkerEnded(msgspec.Struct, frozen=True):
     """A worker has ended."""
 
     worker_id: str
@@ -118,8 +115,7 @@ class WorkerEnded:
     error: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseTaken:
+class LeaseTaken(msgspec.Struct, frozen=True):
     """A worker has acquired a lease."""
 
     lease: str
@@ -132,8 +128,7 @@ class LeaseTaken:
     checkpoint: str
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseEnded:
+class LeaseEnded(msgspec.Struct, frozen=True):
     """A worker no longer holds a lease, which it has released or lost."""
 
     lease: str
@@ -150,8 +145,7 @@ class LeaseEnded:
     """The error of the release or, for an expired lease, of the last renewal."""
 
 
-@dataclass(frozen=True, slots=True)
-class HandoffRequested:
+class HandoffRequested(msgspec.Struct, frozen=True):
     """A worker has requested a lease from its owner, which has more than its share."""
 
     lease: str
@@ -159,8 +153,7 @@ class HandoffRequested:
     owner: str
 
 
-@dataclass(frozen=True, slots=True)
-class OwnerSilent:
+class OwnerSilent(msgspec.Struct, frozen=True):
     """Leases of another worker have expired: it has not renewed them."""
 
     owner: str
@@ -168,8 +161,7 @@ class OwnerSilent:
     silent_for: float
 
 
-@dataclass(frozen=True, slots=True)
-class RenewalFailed:
+class RenewalFailed(msgspec.Struct, frozen=True):
     """Some leases could not be renewed for the same reason, and will be tried again."""
 
     leases: int

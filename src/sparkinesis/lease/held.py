@@ -10,6 +10,7 @@ from sparkinesis.errors import LeaseLostError, LeaseTableError, SparkinesisError
 from sparkinesis.lease.events import LeaseEnd, LeaseEnded, Listener
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, PendingCheckpoint
+from sparkinesis.lease.own_writes import OwnWrites
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.requests import Update
 from sparkinesis.lease.table.table import LeaseTable
@@ -47,6 +48,7 @@ class HeldLease:
         clock: Callable[[], float],
         since: float,
         tell: Listener,
+        own_writes: OwnWrites,
     ) -> None:
         self.throughput_kbps: float | None = None
         """The measured rate, set by the worker; stored with each write of the owner."""
@@ -62,6 +64,7 @@ class HeldLease:
         self._failover_time = failover_time
         self._clock = clock
         self._tell = tell
+        self._own_writes = own_writes
         self._since = since
         self._renewed_at = since
         self._sent_at = since
@@ -270,8 +273,7 @@ class HeldLease:
         self._lock.release()
 
     def _renewal(self) -> Update:
-        self._sent_at = self._clock()
-        return self._with_rate(requests.renew(self._lease, known=self._arrival_news()))
+        return self._to_send(requests.renew(self._lease, known=self._arrival_news()))
 
     def _arrival_news(self) -> AfterRecord | AtTimestamp | None:
         """Return the arrival times known at the row's checkpoint, if they are worth a write."""
@@ -290,7 +292,10 @@ class HeldLease:
         """
         self.known = None
 
-    def _with_rate(self, update: Update) -> Update:
+    def _to_send(self, update: Update) -> Update:
+        """Return the update with the rate, to be sent now."""
+        self._sent_at = self._clock()
+        self._own_writes.note([update])
         rate = self.throughput_kbps
         return update if rate is None else requests.with_throughput(update, rate)
 
@@ -310,8 +315,7 @@ class HeldLease:
                 update = build(self._lease)
                 if update is None:
                     return
-                update = self._with_rate(update)
-                self._sent_at = self._clock()
+                update = self._to_send(update)
                 try:
                     self._landed(self._table.write(update))
                 except LeaseChangedError as refused:

@@ -17,7 +17,8 @@ Instants are in epoch milliseconds, by the service's clock.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
@@ -136,6 +137,14 @@ class Lease:
     def is_finished(self) -> bool:
         """True if the shard has ended and all its records are done."""
         return self.checkpoint.is_shard_end
+
+
+def leases_by_stream(leases: Iterable[Lease]) -> dict[StreamIdentifier | None, list[Lease]]:
+    """Return the leases of each stream, in order; None: those of an application's only stream."""
+    found: defaultdict[StreamIdentifier | None, list[Lease]] = defaultdict(list)
+    for lease in leases:
+        found[lease.stream].append(lease)
+    return dict(found)
 
 
 def lease_key(stream: StreamIdentifier | None, shard_id: str) -> str:

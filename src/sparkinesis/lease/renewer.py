@@ -12,6 +12,7 @@ from sparkinesis.errors import LeaseTableNotFoundError, SparkinesisError
 from sparkinesis.lease.events import LeaseEnd, Listener, RenewalFailed, ignore
 from sparkinesis.lease.held import MAX_TRIES, HeldLease
 from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.own_writes import OwnWrites
 from sparkinesis.lease.table.batch import batches_of
 from sparkinesis.lease.table.batching import Batching
 from sparkinesis.lease.table.requests import Update
@@ -47,6 +48,8 @@ class LeaseRenewer:
         self._duplicate_worker_leases: set[str] = set()
         self.batching = Batching(table, clock)
         """For all writes of the worker that may share a call."""
+        self.own_writes = OwnWrites()
+        """All writes of the worker by which it acquires or renews a lease."""
 
     def hold(self, lease: Lease, since: float | None = None) -> HeldLease:
         """Start to renew a lease that this worker owns by its row ``lease``.
@@ -61,6 +64,7 @@ class LeaseRenewer:
             clock=self._clock,
             since=self._clock() if since is None else since,
             tell=self._tell,
+            own_writes=self.own_writes,
         )
         with self._lock:
             before = self._held.get(lease.key)

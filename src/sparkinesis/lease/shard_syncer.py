@@ -173,11 +173,16 @@ class ShardSyncer:
             self._check_for_recreated_stream(scan.leases)
         if not scan.leases and not scan.broken:
             self._begin(table)
-        elif find_hole(scan.leases) is not None and not scan.broken:
-            # An unreadable lease does not tell its shard, so the missing leases are unknown.
-            self._fill_holes()
+        else:
+            self._complete(scan)
         if not self._settings.parents_first:
             self._create_early_children()
+
+    def _complete(self, scan: TableScan) -> None:
+        """Create the missing leases of an application that has some."""
+        if find_hole(scan.leases) is not None and not scan.broken:
+            # An unreadable lease does not tell its shard, so the missing leases are unknown.
+            self._fill_holes()
 
     def _check_for_recreated_stream(self, leases: Iterable[Lease]) -> None:
         """Log a warning about leases of a deleted stream of the same name."""
@@ -205,11 +210,21 @@ class ShardSyncer:
 
         Of workers that start at the same time, the one that creates the first lease determines
         when the application began. The others then create the leases that are missing.
+
+        They may list other shards, if the stream was resharded between their listings. Then the
+        first lease of one does not stop the other, whose leases would begin with a later LATEST,
+        and the records before it would be skipped.
         """
         require_not_vanished(self._table)
         shards, now_ms = self._client.list_shards(at=self._initial)
         self._leases.know_shards(shards)
         leases = leases_for_empty_table(shards, self._initial, now_ms)
+        # At TRIM_HORIZON no record is skipped, whoever begins first.
+        if self._initial is not TRIM_HORIZON and any(shard.parents for shard in shards):
+            there = self._leases.scan_table()
+            if there.leases or there.broken:
+                self._complete(there)
+                return
         if not leases or self._create(leases[:1], table):
             self._create(leases[1:], table)
         elif find_hole(self._leases.read()) is not None:
@@ -416,6 +431,10 @@ class ShardSyncer:
         begin, shards, scan = LeaseStart(TRIM_HORIZON), list[Shard](), TableScan()
         if is_merge:
             begin, shards = self._lease_start([parent.lease])
+            if parent.shard_id not in {shard.id for shard in shards}:
+                # The shard ended before the instant at which the application begins, which was in
+                # the future when its lease was made. So did ancestors of the child, perhaps.
+                shards, _ = self._client.list_shards()
             scan = self._leases.scan()
         first_ms = application_start_ms([parent.lease, *scan.leases])
         made_ms = begin.made_ms if is_merge else end.seen_ms

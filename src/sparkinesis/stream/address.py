@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 from urllib.parse import urlsplit
 
 from sparkinesis.errors import OptionError
@@ -39,9 +40,18 @@ class StreamAddress:
     endpoint: str | None = None
     credentials: CredentialSource = FOUND_BY_BOTO
 
+    def __repr__(self) -> str:
+        return repr_without_secrets(self)
+
+    @property
+    def account(self) -> str | None:
+        """The account in the ARN; None without an ARN: then the credentials belong to it."""
+        return None if self.arn is None else self.arn.split(":")[4]
+
     def __str__(self) -> str:
         place = place_of(self.region, self.endpoint, self.credentials.profile)
-        return f"stream {self.name!r} in {place}"
+        account = "" if self.account is None else f" of account {self.account}"
+        return f"stream {self.name!r}{account} in {place}"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -91,6 +101,8 @@ def stream_address(
 ) -> StreamAddress:
     """Return the address of a stream from its name or ARN. Raises `OptionError`."""
     check_place(region, endpoint)
+    if credentials.sts_endpoint is not None:
+        check_endpoint("sts_endpoint", credentials.sts_endpoint)
     if not stream.startswith("arn:"):
         if not STREAM_NAME.fullmatch(stream):
             raise OptionError(
@@ -115,8 +127,8 @@ def address_of(
 ) -> StreamAddress:
     """Return the address of a stream that a lease names: an ARN, as another account may own it.
 
-    region: the region, which a lease does not name; None: the one that botocore finds in this
-    process. Makes no call. Raises `OptionError` if there is no region.
+    region: the region, which a lease does not name; None: that of this process's environment.
+    Makes no call. Raises `OptionError` if there is no region.
     """
     from sparkinesis.stream.calls.default_region import default_region, partition_of  # noqa: PLC0415 - slow to import
 
@@ -183,6 +195,14 @@ def place_of(region: str | None, endpoint: str | None, profile: str | None = Non
 def without_secrets(text: str) -> str:
     """Return a text without the parts of its URLs that may be secret: user, password and query."""
     return _URL.sub(r"\1\2", text)
+
+
+def repr_without_secrets(value: Any) -> str:
+    """Return the text that `dataclass` makes of a value, without the secret parts of its URLs."""
+    inside = ", ".join(
+        f"{one.name}={getattr(value, one.name)!r}" for one in fields(value) if one.repr
+    )
+    return without_secrets(f"{type(value).__qualname__}({inside})")
 
 
 def is_url(text: str) -> bool:

@@ -25,7 +25,7 @@ class CredentialSource:
     external_id: str | None = field(default=None, repr=False)
     session_name: str = DEFAULT_SESSION_NAME
     """The session name that CloudTrail shows for the assumed role."""
-    sts_endpoint: str | None = None
+    sts_endpoint: str | None = field(default=None, repr=False)
     """The URL of another STS, such as a VPC endpoint."""
 
 

@@ -32,7 +32,7 @@ after ``^`` is stored if the start of the batch names no record: a replay looks 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from enum import Enum
 from typing import Any, Final, Literal, TypeAlias
@@ -161,7 +161,12 @@ class ShardRange:
 def between_batches(position: Position) -> Position:
     """Return the same position without the attributes of the batch that ended there."""
     if isinstance(position, AfterRecord) and position.first is not None:
-        return replace(position, first=None)
+        return AfterRecord(
+            position.sequence_number,
+            position.clear_until,
+            position.sub_sequence_number,
+            position.arrived_ms,
+        )
     return position
 
 
@@ -170,8 +175,14 @@ def advanced(position: Position, clear_until: int | None) -> Position:
     if clear_until is None:
         return position
     if isinstance(position, AfterRecord):
-        known = max(clear_until, position.clear_until or clear_until)
-        return replace(position, clear_until=known)
+        # Each batch advances each quiet shard; `dataclasses.replace` takes five times as long.
+        return AfterRecord(
+            position.sequence_number,
+            max(clear_until, position.clear_until or clear_until),
+            position.sub_sequence_number,
+            position.arrived_ms,
+            position.first,
+        )
     if isinstance(position, AtTimestamp):
         return AtTimestamp(max(clear_until, position.ms))
     return AtTimestamp(clear_until) if position is TRIM_HORIZON else position

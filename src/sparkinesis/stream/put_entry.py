@@ -7,10 +7,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import TYPE_CHECKING
 
-from sparkinesis.stream.kpl.messages import ENVELOPE_SIZE
-from sparkinesis.stream.kpl.pack import OutgoingRecord, aggregate
+from sparkinesis.stream.kpl.magic import ENVELOPE_SIZE
 from sparkinesis.stream.routing import MAX_HASH_KEY, ShardMap, hash_key
+
+if TYPE_CHECKING:
+    from sparkinesis.stream.kpl.pack import OutgoingRecord
 
 AGGREGATE_KEY = "a"
 """The partition key of every aggregate, as in the KPL; its explicit hash key selects the shard."""
@@ -148,6 +151,9 @@ def _packed(
 def _blobs(
     records: Sequence[OutgoingRecord], max_size: int
 ) -> Iterator[tuple[Sequence[OutgoingRecord], bytes]]:
+    # With the protobuf runtime, which those who put plain records do not need.
+    from sparkinesis.stream.kpl.pack import aggregate  # noqa: PLC0415
+
     rest = iter(records)
     for blob in aggregate(records, max_size):
         yield tuple(islice(rest, blob.count)), blob.data

@@ -10,12 +10,15 @@ import pytest
 from sparkinesis.errors import SparkinesisError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.shard_syncer import ShardSyncer, ShardSyncSettings
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.batch import BATCH, batches_of
 from sparkinesis.lease.table.batching import Batching
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer
+from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.position import TRIM_HORIZON, InitialPosition
 from tests.kcl import create_table
 
 _numbers = itertools.count()
@@ -29,6 +32,33 @@ class ManualTime:
 
     def __call__(self) -> float:
         return self.now
+
+
+SYNC = ShardSyncSettings(
+    audit_interval=120, audit_confidence=3, cleanup_interval=60, cleanup_leases=True
+)
+
+
+def syncer_of(
+    client: StreamClient,
+    table: LeaseTable,
+    time: ManualTime,
+    *,
+    initial: InitialPosition = TRIM_HORIZON,
+    settings: ShardSyncSettings = SYNC,
+    **given: Any,
+) -> ShardSyncer:
+    """The shard syncer of the worker "me", which waits for nothing."""
+    return ShardSyncer(
+        client,
+        table,
+        "me",
+        initial=initial,
+        settings=settings,
+        clock=time,
+        wait=lambda _: None,
+        **given,
+    )
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ import pytest
 from sparkinesis.errors import LeaseTableUnavailableError
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.renewer import LeaseRenewer
+from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.table.write_conflict import LeaseChangedError
 from sparkinesis.local import Call, Fault, LocalServer
@@ -102,7 +103,7 @@ def test_a_call_that_took_effect_and_is_throttled_next_is_one_of_renewals_all_th
 def test_one_that_was_taken_after_its_error_is_refused(
     server: LocalServer, table: LeaseTable, known: list[Lease]
 ) -> None:
-    taken = table.take(known[1], "other")
+    taken = table.write(requests.take(known[1], "other"))
     server.kinesis.faults = Faults(some("InternalServerError", 0, 1))
     results = renew_many(table, known)
     assert isinstance(results[1], LeaseChangedError)
@@ -119,7 +120,7 @@ def test_leases_whose_renewals_failed_are_held_and_renewed_in_the_next_round(
     renewer = LeaseRenewer(table, "me", 10.0, time)
     for key in "abc":
         table.create(lease(key))
-    held = [renewer.hold(table.take(row, "me")) for row in by_key(table)]
+    held = [renewer.hold(table.write(requests.take(row, "me"))) for row in by_key(table)]
     renewer.renew_all()
     time.now += 3
     server.kinesis.faults = Faults(
@@ -141,7 +142,7 @@ def test_leases_whose_renewals_are_throttled_for_too_long_are_lost(
     renewer = LeaseRenewer(table, "me", 10.0, time)
     for key in "abc":
         table.create(lease(key))
-    held = [renewer.hold(table.take(row, "me")) for row in by_key(table)]
+    held = [renewer.hold(table.write(requests.take(row, "me"))) for row in by_key(table)]
     renewer.renew_all()
     # Of the first call it is the second of three. In every other one it is the first: those that
     # were not renewed for the longest go before others.
@@ -159,7 +160,7 @@ def test_batches_that_fail_whole_are_written_one_by_one_those_that_took_effect_o
     renewer = LeaseRenewer(table, "me", 10.0, time)
     for key in "abc":
         table.create(lease(key))
-    held = [renewer.hold(table.take(row, "me")) for row in by_key(table)]
+    held = [renewer.hold(table.write(requests.take(row, "me"))) for row in by_key(table)]
     renewer.renew_all()
     assert {one.lease.counter for one in held} == {2}
     failing = Fault("InternalServerError", status=500, takes_effect=True)

@@ -77,6 +77,46 @@ def test_of_two_first_starts_the_earlier_instant_counts(two: TimedStream) -> Non
     assert two.beginnings() == dict.fromkeys((0, 1), ("LATEST", first_ms))
 
 
+@pytest.mark.parametrize("dies", [False, True])
+def test_of_two_first_starts_the_earlier_one_counts_though_the_stream_was_resharded(
+    two: TimedStream, dies: bool
+) -> None:
+    """The second has looked at the empty table before, and lists the shards an hour later."""
+    first_ms = two.clock()
+
+    class Late(LeaseTable):
+        def scan(self, *more: Any, **named: Any) -> Any:
+            found = super().scan(*more, **named)
+            if not found.leases:
+                two.shard_syncer().sync()
+                if dies:  # before it has made its second lease
+                    two.delete(1)
+                two.clock.advance(HOUR)
+                two.split(0, at_64ths=16)
+            return found
+
+    two.shard_syncer(table=Late(two.name, "us-east-1", two.table.endpoint)).sync()
+    assert two.beginnings() == dict.fromkeys((0, 1), ("LATEST", first_ms))
+
+
+@pytest.mark.parametrize(("initial", "scans"), [(TRIM_HORIZON, 1), (LATEST, 2)])
+def test_a_stream_without_its_first_shards_is_begun_after_one_look_where_nothing_is_skipped(
+    one: TimedStream, initial: InitialPosition, scans: int
+) -> None:
+    one.split(0, at_64ths=32)
+    one.clock.advance(30 * HOUR)  # the first shard has expired
+    looks = []
+
+    class Counts(LeaseTable):
+        def scan(self, *more: Any, **named: Any) -> Any:
+            looks.append(more)
+            return super().scan(*more, **named)
+
+    one.shard_syncer(initial, table=Counts(one.name, "us-east-1", one.table.endpoint)).sync()
+    assert one.beginnings().keys() == {1, 2}
+    assert len(looks) == scans
+
+
 @pytest.mark.parametrize("last_split", [20, 2])
 def test_what_two_reshards_left_behind_is_read_since_the_application_began(
     one: TimedStream, last_split: int, caplog: pytest.LogCaptureFixture

@@ -205,6 +205,19 @@ def lose_updates(server: LocalServer, when: Literal["before", "after"]) -> None:
     server.kinesis.faults = plan
 
 
+def delay_updates(server: LocalServer, time: ManualTime, seconds: float) -> list[Call]:
+    """The answer to each UpdateItem takes this long; returns the calls so far."""
+    calls: list[Call] = []
+
+    def plan(call: Call) -> None:
+        if call.operation == "UpdateItem":
+            time.now += seconds
+            calls.append(call)
+
+    server.kinesis.faults = plan
+    return calls
+
+
 @pytest.mark.parametrize("was_given", [False, True])
 def test_a_handoff_whose_answer_was_lost_is_withdrawn_by_a_worker_that_leaves(
     server: LocalServer, table: LeaseTable, time: ManualTime, was_given: bool
@@ -267,6 +280,89 @@ def test_writes_without_an_answer_are_not_taken_for_those_of_another_worker(
     server.kinesis.faults = None
     slow.take()
     assert set(slow.held()) == {"a"}
+
+
+def test_writes_whose_answers_come_too_late_are_not_taken_for_those_of_another_worker(
+    server: LocalServer, table: LeaseTable, time: ManualTime
+) -> None:
+    """The worker hears of each write, but only when the lease has expired."""
+    table.create(lease("a"))
+    slow = coordinator(table, time, "slow")
+    writes = delay_updates(server, time, FAILOVER + 1.0)
+    for _ in range(8):
+        slow.take()
+        assert slow.held() == {}
+        time.now += FAILOVER  # nor has any look shown it as held
+    assert len(writes) > 3
+    assert slow.duplicate_worker_leases == ()
+    server.kinesis.faults = None
+    slow.take()
+    assert set(slow.held()) == {"a"}
+
+
+def test_renewals_between_two_looks_are_not_taken_for_those_of_another_worker(
+    server: LocalServer, table: LeaseTable, time: ManualTime
+) -> None:
+    """A worker takes a lease, renews it and loses it, and looks at the table only then."""
+    table.create(lease("a"))
+    slow = coordinator(table, time, "slow")
+    for _ in range(6):
+        slow.take()
+        time.now += FAILOVER / 3
+        slow.renew()
+        time.now += FAILOVER / 3
+        lose_updates(server, "after")
+        slow.renew()  # no answer comes
+        server.kinesis.faults = None
+        time.now += FAILOVER
+        slow.renew()  # drops the lease, which has expired
+        assert slow.held() == {}
+    (row,) = table.leases()
+    assert row.counter > 6
+    assert slow.duplicate_worker_leases == ()
+
+
+def test_another_worker_of_the_same_id_is_noticed_though_it_goes_on_from_own_writes(
+    table: LeaseTable, time: ManualTime
+) -> None:
+    """What this worker wrote itself does not hide what another process writes behind it."""
+    table.create(lease("a"))
+    one, other = coordinator(table, time, "same"), coordinator(table, time, "same")
+    one.take()
+    time.now += 2 * FAILOVER  # it stands still
+    other.take()
+    time.now += FAILOVER
+    other.take()
+    assert set(other.held()) == {"a"}
+    for _ in range(3):
+        one.take(busy={"a"})
+        time.now += FAILOVER / 3
+        other.renew()
+    one.take(busy={"a"})
+    assert one.duplicate_worker_leases == ("a",)
+
+
+def test_another_worker_of_the_same_id_is_noticed_in_a_lease_that_was_made_again(
+    table: LeaseTable, time: ManualTime
+) -> None:
+    """Counters begin anew then, below those that this worker wrote."""
+    table.create(lease("a"))
+    one = coordinator(table, time, "same")
+    one.take()
+    for _ in range(6):
+        one.renew()
+    (row,) = table.leases()
+    table.delete(row)
+    one.renew()  # it is lost
+    one.take()
+    table.create(lease("a"))
+    other = coordinator(table, time, "same")
+    other.take()
+    for _ in range(4):
+        one.take(busy={"a"})
+        time.now += FAILOVER / 3
+        other.renew()
+    assert one.duplicate_worker_leases == ("a",)
 
 
 def test_another_worker_of_the_same_id_is_noticed_though_a_write_had_no_answer(
@@ -411,7 +507,7 @@ def test_of_many_leases_taken_in_a_call_those_that_another_worker_took_are_not_h
         if len(updates) > 1:
             monkeypatch.undo()
             for update in updates[:2]:
-                table.take(lease(update.key), "other")
+                table.write(requests.take(lease(update.key), "other"))
         return write_batch(at, updates)
 
     monkeypatch.setattr(LeaseTable, "write_batch", too_late)

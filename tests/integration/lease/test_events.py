@@ -70,11 +70,11 @@ def row_of(table: LeaseTable, key: str) -> Lease:
 
 def acquire(renewer: LeaseRenewer, table: LeaseTable, key: str = "a") -> HeldLease:
     table.create(lease(key))
-    return renewer.hold(table.take(row_of(table, key), "me"))
+    return renewer.hold(table.write(requests.take(row_of(table, key), "me")))
 
 
 ENDS: dict[LeaseEnd, Callable[[LeaseTable, Lease, Any], object]] = {
-    LeaseEnd.TAKEN: lambda table, row, _: table.take(row, "other"),
+    LeaseEnd.TAKEN: lambda table, row, _: table.write(requests.take(row, "other")),
     LeaseEnd.RESET: lambda table, row, _: table.evict(row),
     LeaseEnd.DELETED: lambda table, row, dynamodb: dynamodb.delete_item(
         TableName=table.name, Key={"leaseKey": {"S": row.key}}
@@ -166,7 +166,7 @@ def test_a_released_lease_names_the_worker_that_gets_it(
 ) -> None:
     held = acquire(renewer, table)
     if is_asked_for:
-        table.initiate_handoff(held.lease, "thief")
+        table.write(requests.initiate_handoff(held.lease, "thief"))
     held.release(LeaseEnd.HANDED_OVER)
     (ended,) = of(told, LeaseEnded)
     assert ended.reason is LeaseEnd.HANDED_OVER

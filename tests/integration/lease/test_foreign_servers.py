@@ -73,7 +73,7 @@ def renewer(table: LeaseTable, time: ManualTime) -> LeaseRenewer:
 def acquire(renewer: LeaseRenewer, table: LeaseTable, *keys: str) -> list[HeldLease]:
     for key in keys:
         table.create(lease(key))
-    return [renewer.hold(table.take(row, "me")) for row in by_key(table)]
+    return [renewer.hold(table.write(requests.take(row, "me"))) for row in by_key(table)]
 
 
 def by_key(table: LeaseTable) -> list[Lease]:
@@ -99,8 +99,8 @@ def test_a_server_that_answers_success_for_a_failed_condition_gets_no_batches(
 ) -> None:
     kept, taken, asked = acquire(renewer, table, "a", "b", "c")
     rounds(renewer, time, 2)
-    others = table.take(taken.lease, "other")
-    table.initiate_handoff(asked.lease, "thief")
+    others = table.write(requests.take(taken.lease, "other"))
+    table.write(requests.initiate_handoff(asked.lease, "thief"))
     rounds(renewer, time, 4)
     # Not known to be lost, if a batch were believed.
     assert set(renewer.held()) == {"a", "c"}
@@ -197,7 +197,7 @@ def test_without_hash_keys_there_is_nothing_to_probe_with_and_each_lease_goes_al
 ) -> None:
     for key in "ab":
         table.create(replace(lease(key), hash_range=None))
-    held = [renewer.hold(table.take(row, "me")) for row in by_key(table)]
+    held = [renewer.hold(table.write(requests.take(row, "me"))) for row in by_key(table)]
     rounds(renewer, time, 5)
     assert by_key(table) == [one.lease for one in held]
     assert server.calls[BATCH] == 0
@@ -214,8 +214,8 @@ def test_a_handoff_is_noticed_by_a_refusal_without_a_row(
 ) -> None:
     server.tells_rows = False
     asked, seen, kept = acquire(renewer, table, "a", "b", "c")
-    table.initiate_handoff(asked.lease, "thief")
-    table.initiate_handoff(seen.lease, "thief")
+    table.write(requests.initiate_handoff(asked.lease, "thief"))
+    table.write(requests.initiate_handoff(seen.lease, "thief"))
     asked.checkpoint(AT)
     rounds(renewer, time, 1)
     for one in (asked, seen):
@@ -234,7 +234,7 @@ def test_a_deleted_row_is_recognised_by_a_refusal_without_a_row(
     server.tells_rows = False
     deleted, taken = acquire(renewer, table, "a", "b")
     table.delete(deleted.lease)
-    others = table.take(taken.lease, "other")
+    others = table.write(requests.take(taken.lease, "other"))
     renewer.renew_all()
     assert renewer.held() == {}
     assert "its row was deleted" in (deleted.lost_because or "")
@@ -263,7 +263,7 @@ def test_a_refusal_without_a_row_that_cannot_be_read_either_is_no_loss(
 ) -> None:
     server.tells_rows = False
     (held,) = acquire(renewer, table, "a")
-    table.initiate_handoff(held.lease, "thief")
+    table.write(requests.initiate_handoff(held.lease, "thief"))
     server.errors = {"GetItem": (500, "InternalServerError")}
     with pytest.raises(LeaseTableUnavailableError, match="GetItem"):
         held.checkpoint(AT)
@@ -280,7 +280,7 @@ def test_a_handoff_that_was_withdrawn_between_refusal_and_look_is_none(
     """The row is then as it was known, though it was refused."""
     server.tells_rows = False
     (held,) = acquire(renewer, table, "a")
-    asked = table.initiate_handoff(held.lease, "thief")
+    asked = table.write(requests.initiate_handoff(held.lease, "thief"))
     server.before["GetItem"] = lambda: table.withdraw_handoff(asked)
     held.checkpoint(AT)
     assert held.is_held()

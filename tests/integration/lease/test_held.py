@@ -47,7 +47,7 @@ def acquire(renewer: LeaseRenewer, table: LeaseTable, *keys: str) -> list[HeldLe
         table.create(lease(key))
         row = table.get(key)
         assert row is not None
-        held.append(renewer.hold(table.take(row, "me")))
+        held.append(renewer.hold(table.write(requests.take(row, "me"))))
     return held
 
 
@@ -116,7 +116,7 @@ def test_what_was_taken_by_another_is_refused_and_lost(
     table: LeaseTable, renewer: LeaseRenewer, name: str
 ) -> None:
     one, two = acquire(renewer, table, "a", "b")
-    taken = table.take(one.lease, "other")
+    taken = table.write(requests.take(one.lease, "other"))
     if name == "add children":
         renewer.renew_all()
     with pytest.raises(LeaseLostError, match=r"shard a .*worker other has taken it.*Stop process"):
@@ -136,7 +136,7 @@ def test_a_lease_made_anew_is_not_its_old_owners_though_the_counter_be(
     (one,) = acquire(renewer, table, "a")
     assert table.delete(one.lease)
     assert table.create(lease("a"))
-    others = table.take(known(table, "a"), "other")
+    others = table.write(requests.take(known(table, "a"), "other"))
     assert others.counter == one.lease.counter
     if name == "renew":
         renewer.renew_all()
@@ -149,7 +149,7 @@ def test_a_lease_made_anew_is_not_its_old_owners_though_the_counter_be(
 
 def test_a_renewal_finds_out_what_is_lost(table: LeaseTable, renewer: LeaseRenewer) -> None:
     held = acquire(renewer, table, "taken", "evicted", "reset", "deleted", "kept")
-    table.take(held[0].lease, "other")
+    table.write(requests.take(held[0].lease, "other"))
     table.evict(held[1].lease)
     table.reset(held[2].lease, AT)
     table.delete(held[3].lease)
@@ -346,7 +346,7 @@ def test_a_handoff_is_noticed_and_the_lease_released_to_who_asked(
     held = acquire(renewer, table, "a", "b")[0]
     if noticed_by == "renewal":
         renewer.forget(renewer.held()["b"])
-    asked = table.initiate_handoff(held.lease, "thief")
+    asked = table.write(requests.initiate_handoff(held.lease, "thief"))
     if noticed_by == "checkpoint":
         held.checkpoint(AT)
     elif noticed_by == "scan":
@@ -377,7 +377,7 @@ def test_a_handoff_between_a_lost_answer_and_the_next_try_is_no_impostor(
     asked: list[Lease] = []
 
     def ask(_: float) -> None:
-        asked.extend(table.initiate_handoff(row, "thief") for row in table.leases())
+        asked.extend(table.write(requests.initiate_handoff(row, "thief")) for row in table.leases())
 
     seconds = itertools.count()
     retry = Retry(give_up_after=3, clock=lambda: next(seconds) / 2, sleep=ask)
@@ -433,7 +433,7 @@ def test_an_owner_that_knows_nothing_of_handoffs_is_no_impostor(
     # A KCL 2.x takes by the counter and leaves checkpointOwner, which came with 3.0, in the row.
     known_of, unknown_of = acquire(renewer, table, "a", "b")
     for held in (known_of, unknown_of):
-        table.initiate_handoff(held.lease, "thief")
+        table.write(requests.initiate_handoff(held.lease, "thief"))
         if held is known_of:
             held.checkpoint(AT)
         dynamodb.update_item(
@@ -465,7 +465,7 @@ def test_a_released_lease_is_anybodys_or_whose_who_asked_a_moment_ago(
 ) -> None:
     (held,) = acquire(renewer, table, "a")
     if is_asked_for:
-        table.initiate_handoff(held.lease, "thief")
+        table.write(requests.initiate_handoff(held.lease, "thief"))
     held.release()
     row = known(table, "a")
     assert (row.owner, row.checkpoint_owner, row.counter) == (
@@ -485,7 +485,7 @@ def test_a_release_goes_on_while_a_worker_requests_the_lease_and_withdraws(
     (held,) = acquire(renewer, table, "a")
     changes = ["request", "withdraw"]
     if was_noticed:
-        held.observe(table.initiate_handoff(held.lease, "thief"))
+        held.observe(table.write(requests.initiate_handoff(held.lease, "thief")))
         changes = ["withdraw", *changes]
     write = LeaseTable.write
 
@@ -524,7 +524,7 @@ def test_releasing_what_is_lost_leaves_it_alone(
     table: LeaseTable, renewer: LeaseRenewer, time: ManualTime
 ) -> None:
     taken, lost, expired = acquire(renewer, table, "taken", "lost", "expired")
-    table.take(taken.lease, "other")
+    table.write(requests.take(taken.lease, "other"))
     lost.lose("the test says so")
     expired_row = known(table, "expired")
     rows = {one.key: one for one in table.leases()}
@@ -550,8 +550,8 @@ def test_a_lease_regained_is_another_holding(
     table: LeaseTable, renewer: LeaseRenewer, time: ManualTime
 ) -> None:
     (first,) = acquire(renewer, table, "a")
-    table.take(known(table, "a"), "other")
-    second = renewer.hold(table.take(known(table, "a"), "me"), since=time.now - 1)
+    table.write(requests.take(known(table, "a"), "other"))
+    second = renewer.hold(table.write(requests.take(known(table, "a"), "me")), since=time.now - 1)
     with pytest.raises(LeaseLostError, match="acquired anew"):
         first.checkpoint(AT)
     first.release()

@@ -121,7 +121,7 @@ def test_what_a_worker_writes_to_it_is_what_java_reads(
 ) -> None:
     before = LEASES[name]
     put_rows(dynamodb, table.name, ROWS)
-    row = table.take(before, "me")
+    row = table.write(requests.take(before, "me"))
     row = table.write(requests.with_throughput(requests.renew(row), 1.5))
     row = table.write(
         requests.prepare(row, PendingCheckpoint(ExtendedSequenceNumber("7", 4), b"x"))

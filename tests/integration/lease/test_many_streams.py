@@ -12,7 +12,7 @@ import pytest
 
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.rules.lease_start import new_lease
+from sparkinesis.lease.rules.lease_start import LeaseStart, new_lease
 from sparkinesis.lease.shard_syncer import JavaNote, ShardSyncer, ShardSyncSettings
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.rows import TableScan
@@ -21,13 +21,11 @@ from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.stream.address import StreamAddress, StreamIdentifier
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.position import TRIM_HORIZON, AtTimestamp, InitialPosition
+from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, InitialPosition
 from sparkinesis.stream.shard import Shard
-from tests.integration.lease.conftest import ManualTime
+from tests.integration.lease.conftest import SYNC, ManualTime, syncer_of
 
-SYNC = ShardSyncSettings(
-    audit_interval=120, audit_confidence=3, cleanup_interval=60, cleanup_leases=True
-)
 FIRST, LOW, HIGH = (f"shardId-{n:012d}" for n in range(3))
 
 
@@ -40,10 +38,12 @@ class Stream:
     kinesis: Any
     make: Callable[..., ShardSyncer]
 
-    def split(self) -> None:
-        middle = str(2**127)
-        self.kinesis.split_shard(
-            StreamName=self.id.name, ShardToSplit=FIRST, NewStartingHashKey=middle
+    def split(self, shard_id: str = FIRST, middle: int = 2**127) -> None:
+        """Split a shard, as soon as the account may split one more."""
+        Retry().call(
+            lambda: self.kinesis.split_shard(
+                StreamName=self.id.name, ShardToSplit=shard_id, NewStartingHashKey=str(middle)
+            )
         )
 
     def lease(self, shard_id: str) -> Lease:
@@ -61,21 +61,11 @@ def stream(server: LocalServer, table: LeaseTable, time: ManualTime) -> Stream:
     def make(
         size: int = 1000,
         initial: InitialPosition = TRIM_HORIZON,
-        settings: ShardSyncSettings = SYNC,
         of: StreamIdentifier = identifier,
         **given: Any,
     ) -> ShardSyncer:
-        return ShardSyncer(
-            client,
-            table,
-            "me",
-            initial=initial,
-            settings=settings,
-            clock=time,
-            wait=lambda _: None,
-            stream=of,
-            table_size=lambda: size,
-            **given,
+        return syncer_of(
+            client, table, time, initial=initial, stream=of, table_size=lambda: size, **given
         )
 
     return Stream(identifier, client, kinesis, make)
@@ -96,10 +86,11 @@ def calls(server: LocalServer, stream: Stream) -> Iterator[Counter[str]]:
     server.kinesis.faults = None
 
 
+@pytest.mark.parametrize("initial", [TRIM_HORIZON, LATEST])
 def test_a_new_stream_takes_one_listing_and_a_write_for_each_lease(
-    stream: Stream, calls: Counter[str]
+    stream: Stream, calls: Counter[str], initial: InitialPosition
 ) -> None:
-    stream.make().sync(TableScan(), TableScan())
+    stream.make(initial=initial).sync(TableScan(), TableScan())
     assert calls == {"ListShards": 1, "PutItem": 1}
 
 
@@ -120,8 +111,39 @@ def test_the_rest_is_created_if_the_other_worker_has_died_after_its_first_lease(
     calls.clear()
     begin = AtTimestamp(stream.client.list_shards()[1])  # both children are open at that time
     stream.make(initial=begin).sync(TableScan(), TableScan())
-    assert calls["Scan"] <= 1  # whether a Java KCL may read the table
+    # For leases of older shards, and whether a Java KCL may read the table.
+    assert calls["Scan"] <= 2
     assert {one.shard_id for one in table.leases()} >= {LOW, HIGH}
+
+
+@pytest.mark.parametrize("initial", [LATEST, AtTimestamp])
+def test_a_stream_that_another_worker_began_before_two_reshards_is_not_begun_again(
+    stream: Stream, table: LeaseTable, initial: Any
+) -> None:
+    """The last look at the table was before, and the first shard has only grandchildren now."""
+    stream.split()
+    stream.split(LOW, 2**126)
+    stream.split(HIGH, 3 * 2**126)
+    table.create(stream.lease(FIRST))
+    if initial is AtTimestamp:  # the tracker named the stream to each worker at another time
+        initial = AtTimestamp(stream.client.list_shards()[1])
+    stream.make(initial=initial).sync(TableScan(), TableScan())
+    assert [one.shard_id for one in table.leases()] == [FIRST]
+
+
+def test_the_rest_is_created_if_the_other_worker_has_died_before_two_reshards(
+    stream: Stream, table: LeaseTable
+) -> None:
+    stream.split()
+    shards, now_ms = stream.client.list_shards()
+    (low,) = (shard for shard in shards if shard.id == LOW)
+    table.create(LeaseStart(LATEST, now_ms, now_ms).lease(low).in_stream(stream.id))
+    stream.split(LOW, 2**126)
+    stream.split("shardId-000000000003", 2**125)
+    stream.split("shardId-000000000004", 3 * 2**125)
+    stream.make(initial=LATEST).sync(TableScan(), TableScan())
+    begins = {one.shard_id: one.timestamp_ms for one in table.leases()}
+    assert begins == {LOW: now_ms, HIGH: now_ms}
 
 
 def test_a_small_table_is_scanned(stream: Stream, table: LeaseTable, calls: Counter[str]) -> None:
@@ -147,7 +169,7 @@ def test_the_lease_of_a_parent_that_has_expired_is_read_too(
 
 
 def finish(table: LeaseTable, lease: Lease) -> None:
-    taken = table.take(lease, "reader")
+    taken = table.write(requests.take(lease, "reader"))
     table.write(requests.checkpoint(taken, ExtendedSequenceNumber(SHARD_END)))
 
 
@@ -165,7 +187,9 @@ def test_a_cleanup_reads_the_leases_of_its_stream_only(
     first, *children = sorted(leases_of(table, stream), key=lambda one: one.key)
     finish(table, table.add_children(first, [LOW, HIGH]))
     for child in children:
-        begun = requests.checkpoint(table.take(child, "reader"), ExtendedSequenceNumber("7"))
+        begun = requests.checkpoint(
+            table.write(requests.take(child, "reader")), ExtendedSequenceNumber("7")
+        )
         table.write(begun)
     seen = leases_of(table, stream)
     calls.clear()

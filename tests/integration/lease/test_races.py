@@ -42,7 +42,7 @@ def compete(table: LeaseTable, me: str, seed: int, won: Callable[[Won], object])
         row = rng.choice(rows)
         try:
             if kind == "take":
-                table.take(row, me)
+                table.write(requests.take(row, me))
             elif kind == "renew":
                 table.write(requests.renew(row))
             else:

@@ -17,19 +17,16 @@ from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.rules.lease_start import new_lease
-from sparkinesis.lease.shard_syncer import ShardSyncer, ShardSyncSettings
+from sparkinesis.lease.shard_syncer import ShardSyncer
+from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.stream.address import StreamAddress, StreamIdentifier
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, InitialPosition
 from sparkinesis.stream.shard import Shard
-from tests.integration.lease.conftest import ManualTime
+from tests.integration.lease.conftest import SYNC, ManualTime, syncer_of
 from tests.streams import put_at
-
-SYNC = ShardSyncSettings(
-    audit_interval=120, audit_confidence=3, cleanup_interval=60, cleanup_leases=True
-)
 
 
 @pytest.mark.parametrize("comes", ["lease", "nothing more"])
@@ -48,10 +45,8 @@ def test_waiting_for_the_other_parent_of_a_merge_is_cheap(
         table.create(new_lease(shards[one], TRIM_HORIZON))
     first = table.get(ids[0])
     assert first is not None
-    held = LeaseRenewer(table, "me", 10, time).hold(table.take(first, "me"))
-    shard_syncer = ShardSyncer(
-        client, table, "me", initial=TRIM_HORIZON, settings=SYNC, clock=time, wait=lambda _: None
-    )
+    held = LeaseRenewer(table, "me", 10, time).hold(table.write(requests.take(first, "me")))
+    shard_syncer = syncer_of(client, table, time)
     calls: Counter[str] = Counter()
 
     def count(call: Call) -> Fault | None:
@@ -90,14 +85,12 @@ def test_a_merge_does_not_wait_for_a_lease_that_was_deleted(
     shards = {shard.id: shard for shard in client.list_shards()[0]}
     for one in (ids[0], ids[1], ids[3]):
         table.create(new_lease(shards[one], TRIM_HORIZON))
-    shard_syncer = ShardSyncer(
-        client, table, "me", initial=TRIM_HORIZON, settings=SYNC, clock=time, wait=lambda _: None
-    )
+    shard_syncer = syncer_of(client, table, time)
 
     def hold(shard_id: str) -> HeldLease:
         lease = table.get(shard_id)
         assert lease is not None
-        return LeaseRenewer(table, "me", 10, time).hold(table.take(lease, "me"))
+        return LeaseRenewer(table, "me", 10, time).hold(table.write(requests.take(lease, "me")))
 
     root, held = hold(ids[0]), hold(ids[1])
     assert not shard_syncer.create_child_leases(held, [shards[ids[3]]])
@@ -132,10 +125,8 @@ def test_a_broken_lease_keeps_no_merge_from_ending(
     )
     first = table.get(ids[0])
     assert first is not None
-    held = LeaseRenewer(table, "me", 10, time).hold(table.take(first, "me"))
-    shard_syncer = ShardSyncer(
-        client, table, "me", initial=TRIM_HORIZON, settings=SYNC, clock=time, wait=lambda _: None
-    )
+    held = LeaseRenewer(table, "me", 10, time).hold(table.write(requests.take(first, "me")))
+    shard_syncer = syncer_of(client, table, time)
     assert shard_syncer.create_child_leases(held, [shards[ids[3]]])
     child = table.get(ids[3])
     assert child is not None
@@ -170,7 +161,7 @@ def ended_shards(
     leases = [new_lease(shard, TRIM_HORIZON) for shard in before]
     for lease in leases:
         table.create(lease)
-    held = [renewer.hold(table.take(lease, "me")) for lease in leases]
+    held = [renewer.hold(table.write(requests.take(lease, "me"))) for lease in leases]
     listed: list[float] = []
     list_shards = client.list_shards
 
@@ -182,15 +173,7 @@ def ended_shards(
             shards, now_ms = list_shards(*given, **named)
             return (before if lagging() else shards), now_ms
 
-    shard_syncer = ShardSyncer(
-        Lagging(client.address),
-        table,
-        "me",
-        initial=TRIM_HORIZON,
-        settings=SYNC,
-        clock=time,
-        wait=lambda _: None,
-    )
+    shard_syncer = syncer_of(Lagging(client.address), table, time)
     return Ended(shard_syncer, held, listed)
 
 
@@ -229,7 +212,7 @@ def test_a_shard_whose_children_have_all_expired_is_done(
     ended = ended_shards(server, table, time, lagging=lambda: False)
     gone = new_lease(Shard("shardId-0", (), False, (0, 2**128 - 1)), TRIM_HORIZON)
     table.create(gone)
-    held = LeaseRenewer(table, "me", 1000, time).hold(table.take(gone, "me"))
+    held = LeaseRenewer(table, "me", 1000, time).hold(table.write(requests.take(gone, "me")))
     assert ended.shard_syncer.create_child_leases(held, ())
     assert held.lease.child_ids == ()
 
@@ -249,9 +232,7 @@ def test_a_lease_that_tells_when_the_application_began_stays_until_an_audit_has_
         gone, checkpoint=ExtendedSequenceNumber(SHARD_END), application_ms=application_ms
     )
     table.create(finished)
-    shard_syncer = ShardSyncer(
-        client, table, "me", initial=initial, settings=SYNC, clock=time, wait=lambda _: None
-    )
+    shard_syncer = syncer_of(client, table, time, initial=initial)
 
     def step(*deleted: Lease) -> dict[str, Lease]:
         """``deleted``: leases that the worker's last look at the table still showed."""
@@ -288,9 +269,7 @@ def test_leases_beside_those_of_java_begin_at_records_and_not_at_instants(
     for shard in shards[:2]:
         begin: InitialPosition = LATEST if initial == "latest" else TRIM_HORIZON
         table.create(replace(new_lease(shard, begin), owner="java-1"))
-    shard_syncer = ShardSyncer(
-        client, table, "me", initial=position, settings=SYNC, clock=time, wait=lambda _: None
-    )
+    shard_syncer = syncer_of(client, table, time, initial=position)
     shard_syncer.sync()
     made = table.get(shards[2].id)
     assert made is not None
@@ -307,9 +286,7 @@ def test_the_leases_of_a_new_application_hold_the_instant_and_java_is_told_of(
     kinesis.create_stream(StreamName=name, ShardCount=2)
     client = StreamClient(StreamAddress(name, None, "us-east-1", server.endpoint_url))
     instant = AtTimestamp(client.list_shards()[1])
-    shard_syncer = ShardSyncer(
-        client, table, "me", initial=instant, settings=SYNC, clock=time, wait=lambda _: None
-    )
+    shard_syncer = syncer_of(client, table, time, initial=instant)
     with caplog.at_level(logging.INFO):
         shard_syncer.sync()
     made = [(row.checkpoint.sequence_number, row.timestamp_ms) for row in table.leases()]
@@ -345,14 +322,10 @@ def test_with_several_streams_an_error_of_the_listing_names_the_stream(
 ) -> None:
     name = f"s-{uuid.uuid4().hex[:8]}"
     server.client("kinesis").create_stream(StreamName=name, ShardCount=2)
-    syncer = ShardSyncer(
+    syncer = syncer_of(
         Holed(StreamAddress(name, None, "us-east-1", server.endpoint_url)),
         table,
-        "me",
-        initial=TRIM_HORIZON,
-        settings=SYNC,
-        clock=time,
-        wait=lambda _: None,
+        time,
         stream=stream,
     )
     time.now += 2 * SYNC.audit_interval
@@ -367,16 +340,7 @@ def test_with_several_streams_a_missing_lease_is_told_with_its_stream(
     server.client("kinesis").create_stream(StreamName=name, ShardCount=2)
     stream = StreamIdentifier("123456789012", name, 1_763_700_000)
     client = StreamClient(StreamAddress(name, None, "us-east-1", server.endpoint_url))
-    syncer = ShardSyncer(
-        client,
-        table,
-        "me",
-        initial=TRIM_HORIZON,
-        settings=SYNC,
-        clock=time,
-        wait=lambda _: None,
-        stream=stream,
-    )
+    syncer = syncer_of(client, table, time, stream=stream)
     known = new_lease(client.list_shards()[0][0], TRIM_HORIZON).in_stream(stream)
     table.create(known)
     for _ in range(SYNC.audit_confidence + 1):

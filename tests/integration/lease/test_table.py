@@ -34,7 +34,7 @@ WRITES: dict[str, Write] = {
     "renew with throughput": lambda table, row: table.write(
         requests.with_throughput(requests.renew(row), 3.25)
     ),
-    "take": lambda table, row: table.take(row, "me"),
+    "take": lambda table, row: table.write(requests.take(row, "me")),
     "assign": lambda table, row: table.write(requests.assign(row, "me")),
     "evict": lambda table, row: table.evict(row),
     "checkpoint": lambda table, row: table.write(requests.checkpoint(row, AT)),
@@ -84,7 +84,7 @@ def test_a_write_to_a_javas_row_leaves_what_java_reads_and_what_others_wrote(
 def test_a_handoff_from_both_sides(table: LeaseTable, dynamodb: Any) -> None:
     put_rows(dynamodb, table.name, [{**KCL_2[1], **OURS}])
     (known,) = table.leases()
-    asked = table.initiate_handoff(known, "thief")
+    asked = table.write(requests.initiate_handoff(known, "thief"))
     assert asked == replace(known, owner="thief", checkpoint_owner="worker-2")
     assert java_refuses(row_of(dynamodb, table, known.key)) == []
     given = table.write(requests.assign(asked, "thief"))
@@ -113,11 +113,11 @@ def test_a_write_with_an_old_counter_is_refused_and_shows_the_row(
 def test_what_is_guarded_by_owners_is_refused_to_others(table: LeaseTable) -> None:
     table.create(lease("s", "me"))
     (old,) = table.leases()
-    taken = table.take(old, "other")
+    taken = table.write(requests.take(old, "other"))
     writes: list[Callable[[], Lease]] = [
         lambda: table.evict(old),
         lambda: table.write(requests.assign(old, "third")),
-        lambda: table.initiate_handoff(old, "third"),
+        lambda: table.write(requests.initiate_handoff(old, "third")),
     ]
     for write in writes:
         with pytest.raises(LeaseChangedError) as caught:
@@ -162,14 +162,14 @@ def test_only_what_is_still_finished_or_as_known_is_deleted(table: LeaseTable) -
     table.create(lease("done", checkpoint="SHARD_END"))
     rows = {one.key: one for one in table.leases()}
     table.reset(rows["done"], AT)
-    table.take(rows["open"], "other")
+    table.write(requests.take(rows["open"], "other"))
     assert not table.delete(rows["done"])
     assert not table.delete(rows["open"])
     rows = {one.key: one for one in table.leases()}
     assert table.delete(rows["open"])
     assert not table.delete(rows["open"])
     done = table.write(requests.checkpoint(rows["done"], ExtendedSequenceNumber("SHARD_END")))
-    table.take(done, "other")
+    table.write(requests.take(done, "other"))
     assert table.delete(done)
     assert table.leases() == []
 
@@ -180,8 +180,8 @@ def test_many_are_renewed_in_one_call_each_on_its_own_terms(
     for i in range(40):
         table.create(lease(f"s{i:02}", "me"))
     known = sorted(table.leases(), key=lambda one: one.key)
-    taken = table.take(known[3], "other")
-    asked = table.initiate_handoff(known[30], "thief")
+    taken = table.write(requests.take(known[3], "other"))
+    asked = table.write(requests.initiate_handoff(known[30], "thief"))
     table.delete(known[17])
     calls = len(server.kinesis.calls.select("BatchExecuteStatement"))
     results = renew_many(table, known)
@@ -213,7 +213,7 @@ def test_a_write_whose_answer_is_lost_is_known_to_have_landed(
     server.kinesis.faults = lost
     if operation == "UpdateItem":
         taken = replace(known[0], owner="other", counter=1, owner_switches=1)
-        assert table.take(known[0], "other") == taken
+        assert table.write(requests.take(known[0], "other")) == taken
         assert table.get(taken.key) == taken
     else:
         assert renew_many(table, known) == [replace(one, counter=1) for one in known]

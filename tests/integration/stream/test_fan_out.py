@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import io
+import socket
 import threading
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from urllib3 import HTTPResponse
 
 from sparkinesis.errors import ConsumerNotFoundError, ShardNotFoundError, StreamNotFoundError
 from sparkinesis.local import Call, Fault, LocalServer, ManualClock
 from sparkinesis.stream.calls.answers.event_stream import EventStreamDecoder
 from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.calls.direct.streamed_body import StreamedBody
 from sparkinesis.stream.calls.subscription import Subscription
 from sparkinesis.stream.calls.transport import call_client
 from sparkinesis.stream.fan_out.cursor import RETRY, FanOutCursor
@@ -56,7 +56,7 @@ def body_length(client: StreamClient, consumer: str, position: AfterRecord) -> i
     )["Body"]
     decoder, length, messages = EventStreamDecoder(), 0, 0
     while messages < 2:
-        data = body.read1(2**18)
+        data = body.read(decoder.missing)
         length += len(data)
         messages += len(list(decoder.feed(data)))
     assert decoder.is_between_messages
@@ -268,18 +268,47 @@ def test_large_records_in_large_numbers(server: LocalServer, open_cursor: OpenCu
     assert server.kinesis.calls.count("SubscribeToShard") == 1
 
 
-def test_nothing_is_read_ahead_of_the_reader() -> None:
+def test_little_is_read_ahead_of_the_reader() -> None:
+    """A slow reader slows the service down: what it does not take stays in the socket."""
     events = [records_event(range(n * 2000, n * 2000 + 2000), n * 2000 + 1999) for n in range(20)]
-    stream = io.BytesIO(b"".join([INITIAL_RESPONSE, *events]))
-    subscription = Subscription(HTTPResponse(stream, preload_content=False), START_MS)
+    data = b"".join([INITIAL_RESPONSE, *events])
+    ours, theirs = socket.socketpair()
+
+    def write() -> None:
+        with theirs:
+            theirs.sendall(data)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    taken = Counted(ours)
+    subscription = Subscription(StreamedBody("", taken, b"", {}), START_MS)
     given = len(INITIAL_RESPONSE)
     for event in events:
         received = subscription.next_event()
         assert received is not None
         assert len(received.event.records) == 2000
         given += len(event)
-        assert stream.tell() == given
+        assert given <= taken.count < given + 16_384
     assert subscription.next_event() is None
+    writer.join()
+
+
+class Counted(socket.socket):
+    """Counts the bytes that are read."""
+
+    def __init__(self, other: socket.socket) -> None:
+        super().__init__(other.family, other.type, other.proto, other.detach())
+        self.count = 0
+
+    def recv(self, most: int, /, *args: Any) -> bytes:
+        data = super().recv(most, *args)
+        self.count += len(data)
+        return data
+
+    def recv_into(self, buffer: Any, /, *args: Any) -> int:
+        count = super().recv_into(buffer, *args)
+        self.count += count
+        return count
 
 
 def test_events_of_a_subscription_one_by_one(

@@ -10,7 +10,6 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
-import urllib3
 from botocore.exceptions import ReadTimeoutError, ResponseStreamingError
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -19,12 +18,17 @@ from cryptography.x509.oid import NameOID
 
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.calls.direct.client import DirectClient
+from sparkinesis.stream.calls.session import client_of, open_session
 from sparkinesis.stream.calls.subscription import Subscription
-from sparkinesis.stream.position import TRIM_HORIZON
+from sparkinesis.stream.calls.subscription import subscribe as calls_subscribe
+from sparkinesis.stream.credentials import CredentialSource
+from sparkinesis.stream.position import TRIM_HORIZON, starting_position
 from tests.event_stream import INITIAL_RESPONSE, records_event
 from tests.scripted import DATE_MS, Answer, Script, Scripted, serving
 
 STREAM_ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/s"
+SHARD = "shardId-000000000000"
 CONSUMER_ARN = f"{STREAM_ARN}/consumer/c:1790000000"
 
 
@@ -70,7 +74,7 @@ def script(service: Scripted, certificate: Path, monkeypatch: pytest.MonkeyPatch
 
 def subscribe(script: Script) -> Subscription:
     address = StreamAddress("s", STREAM_ARN, "us-east-1", script.endpoint)
-    return StreamClient(address).subscribe(CONSUMER_ARN, "shardId-000000000000", TRIM_HORIZON)
+    return StreamClient(address).subscribe(CONSUMER_ARN, SHARD, TRIM_HORIZON)
 
 
 @pytest.mark.parametrize("turn", range(10))
@@ -96,17 +100,19 @@ def test_a_connection_that_broke_over_tls(script: Script) -> None:
     assert subscription.next_event() is None
 
 
-def test_a_silent_connection_is_given_up(script: Script, certificate: Path) -> None:
+def test_a_silent_connection_is_given_up(script: Script) -> None:
     script.on("SubscribeToShard", Answer([INITIAL_RESPONSE], "hold"))
-    body = urllib3.PoolManager(ca_certs=str(certificate)).request(
-        "POST",
-        script.endpoint,
-        headers={"X-Amz-Target": "Kinesis_20131202.SubscribeToShard"},
-        body=b"{}",
-        preload_content=False,
-        timeout=0.3,
+    session = open_session(CredentialSource(), "us-east-1", script.endpoint)
+    client = client_of(session, "kinesis", script.endpoint, read_timeout=0.3)
+    direct = DirectClient(
+        client,
+        session,
+        {"SubscribeToShard": lambda answer: {"Body": answer.stream}},
+        streamed={"SubscribeToShard"},
+        most_idle=1,
     )
-    assert isinstance(body, urllib3.HTTPResponse)
+    start = starting_position(TRIM_HORIZON, inclusive=False)
+    subscription = calls_subscribe(direct, CONSUMER_ARN, SHARD, start, lambda _: DATE_MS)
     with pytest.raises(ReadTimeoutError):
-        Subscription(body, DATE_MS).next_event()
+        subscription.next_event()
     assert script.gone.acquire(timeout=10)

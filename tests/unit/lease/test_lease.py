@@ -15,6 +15,7 @@ from sparkinesis.lease.lease import (
     PendingCheckpoint,
     decode_lease,
     encode_lease,
+    leases_by_stream,
 )
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.position import (
@@ -277,3 +278,13 @@ def test_the_position_of_a_lease(
 def test_a_checkpoint_that_is_none_has_no_position(checkpoint: str) -> None:
     with pytest.raises(ValueError, match="is not a sequence number"):
         Lease("s", "s", ExtendedSequenceNumber(checkpoint)).position()
+
+
+def test_leases_are_told_apart_by_their_streams() -> None:
+    one, other = (StreamIdentifier("123456789012", name, 1) for name in ("one", "other"))
+    of = [
+        Lease(key=name, shard_id=name, checkpoint=ExtendedSequenceNumber("1")).in_stream(stream)
+        for name, stream in [("s1", one), ("s0", other), ("s0", None), ("s0", one)]
+    ]
+    assert leases_by_stream(of) == {one: [of[0], of[3]], other: [of[1]], None: [of[2]]}
+    assert leases_by_stream(iter(())) == {}

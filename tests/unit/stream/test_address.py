@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from sparkinesis.stream.address import (
     address_of,
     check_endpoint,
     place_of,
+    repr_without_secrets,
     stream_address,
     without_secrets,
 )
@@ -90,8 +92,23 @@ def test_the_region_of_a_lease_is_that_of_the_environment_or_an_error(
 ) -> None:
     stream = StreamIdentifier("123456789012", "web", 1)
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.delenv("AWS_REGION", raising=False)
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-north-1")
     assert address_of(stream).region == "eu-north-1"
     monkeypatch.delenv("AWS_DEFAULT_REGION")
     with pytest.raises(OptionError, match=r"The region of the stream 123456789012:web:1 is not kn"):
         address_of(stream)
+
+
+@dataclass(frozen=True)
+class Place:
+    url: str
+    key: str = field(default="hunter2", repr=False)
+    more: tuple[str, ...] = ()
+
+
+def test_the_text_of_a_value_is_that_of_its_dataclass_without_secrets() -> None:
+    plain = Place("https://h/x", more=("http://[::1]:1/",))
+    assert repr_without_secrets(plain) == repr(plain)
+    secret = Place("https://me:hunter2@h/x?k=hunter2", more=("http://h?hunter2", "a?b"))
+    assert repr_without_secrets(secret) == "Place(url='https://h/x', more=('http://h', 'a?b'))"

@@ -5,13 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, NoRegionError
 
 from sparkinesis.errors import StreamNotFoundError
 from sparkinesis.lease.table.address import TableAddress
-from sparkinesis.stream.address import StreamAddress
+from sparkinesis.lease.table.explain import explain as explain_table
+from sparkinesis.stream.address import StreamAddress, StreamIdentifier, address_of, stream_address
 from sparkinesis.stream.calls.explain import explain
-from sparkinesis.stream.credentials import CredentialSource
+from sparkinesis.stream.calls.session import open_client
+from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
 
 LOCAL = "http://127.0.0.1:4566"
 
@@ -19,7 +21,7 @@ LOCAL = "http://127.0.0.1:4566"
 @pytest.fixture(autouse=True)
 def config(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A configuration file, and no environment variable that chooses a region."""
-    for name in ("AWS_DEFAULT_REGION", "AWS_PROFILE", "AWS_DEFAULT_PROFILE"):
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE", "AWS_DEFAULT_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     file = tmp_path / "config"
     file.write_text("[profile dev]\nregion = eu-north-1\n")
@@ -33,6 +35,18 @@ def test_a_region_that_is_given_is_named_alone() -> None:
     assert str(address) == f"stream 's' in eu-west-1 at {LOCAL}"
 
 
+def test_a_stream_with_an_arn_is_named_with_its_account() -> None:
+    """Streams of two accounts may have one name, and one application may read both."""
+    one, other = (
+        stream_address(f"arn:aws:kinesis:eu-west-1:{account}:stream/flights")
+        for account in ("123456789012", "210987654321")
+    )
+    assert str(one) == "stream 'flights' of account 123456789012 in eu-west-1"
+    assert str(other) == "stream 'flights' of account 210987654321 in eu-west-1"
+    named = address_of(StreamIdentifier("210987654321", "flights", 1), "eu-west-1", LOCAL)
+    assert str(named) == f"stream 'flights' of account 210987654321 in eu-west-1 at {LOCAL}"
+
+
 def test_a_region_of_the_environment_is_named_with_its_variable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -44,6 +58,54 @@ def test_a_region_of_the_environment_is_named_with_its_variable(
     assert str(address) == f"stream 's' in eu-west-1 ({source}) at {LOCAL}"
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-2")
     assert str(StreamAddress("s")) == f"stream 's' in eu-west-2 ({source})"
+
+
+@pytest.mark.parametrize(
+    ("variables", "region", "source"),
+    [
+        ({"AWS_REGION": "eu-west-1"}, "eu-west-1", "environment variable AWS_REGION"),
+        (
+            {"AWS_REGION": "eu-west-1", "AWS_DEFAULT_REGION": "us-east-2", "AWS_PROFILE": "dev"},
+            "eu-west-1",
+            "environment variable AWS_REGION",
+        ),
+        (
+            {"AWS_REGION": "", "AWS_DEFAULT_REGION": "us-east-2"},
+            "us-east-2",
+            "environment variable AWS_DEFAULT_REGION",
+        ),
+        ({"AWS_REGION": "", "AWS_PROFILE": "dev"}, "eu-north-1", "profile 'dev'"),
+    ],
+    ids=["alone", "first-of-all", "empty", "empty-with-profile"],
+)
+def test_clients_take_the_region_from_either_variable(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], region: str, source: str
+) -> None:
+    """As AWS's command line: most SDKs read AWS_REGION, which containers often have."""
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    for service in ("kinesis", "dynamodb"):
+        assert open_client(service, FOUND_BY_BOTO, None, None).meta.region_name == region
+    assert str(StreamAddress("s")).startswith(f"stream 's' in {region} (from the {source}")
+    stream = StreamIdentifier("123456789012", "s", 1)
+    assert address_of(stream).region == region
+
+
+def test_a_change_of_the_environment_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    for region in ("eu-west-1", "eu-west-2"):
+        monkeypatch.setenv("AWS_REGION", region)
+        assert f" in {region} " in str(StreamAddress("s"))
+        assert open_client("kinesis", FOUND_BY_BOTO, None, None).meta.region_name == region
+
+
+def test_an_error_without_a_region_names_the_variable() -> None:
+    told = explain(NoRegionError(), "ListShards", StreamAddress("s"), None, None)
+    assert "No region is set for stream 's'" in str(told)
+    assert "or the environment variable AWS_REGION on the driver and on every executor" in str(told)
+    table = explain_table(NoRegionError(), "Scan", TableAddress("app"))
+    assert "Set the region, for instance to eu-west-1, or the environment variable AWS_REGION." in (
+        str(table)
+    )
 
 
 def test_a_region_of_a_profile_is_named_with_its_file(
@@ -74,7 +136,7 @@ def test_no_region_and_no_profile_are_told() -> None:
         ),
         (
             StreamAddress("s", arn="arn:aws:kinesis:eu-west-1:1:stream/s", region="eu-west-1"),
-            "There is no stream 's' in eu-west-1. The region is that of the stream's ARN. Check",
+            "There is no stream 's' of account 1 in eu-west-1. The region is that of the stream's",
         ),
         (
             StreamAddress("s", credentials=CredentialSource(profile="dev")),

@@ -7,23 +7,22 @@ closed by a shard sync.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from sparkinesis.lease.lease import Lease
 from sparkinesis.stream.routing import MAX_HASH_KEY
 from sparkinesis.stream.shard import Shard
 
 
-@dataclass(frozen=True, slots=True)
-class Hole:
+class Hole(msgspec.Struct, frozen=True):
     """Hash keys, both ends included, that no unfinished lease covers."""
 
     first: int
     last: int
 
 
-@dataclass(frozen=True, slots=True)
-class Confidence:
+class Confidence(msgspec.Struct, frozen=True):
     """The number of consecutive audits that found the same hole."""
 
     hole: Hole | None = None

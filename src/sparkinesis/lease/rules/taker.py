@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+import msgspec
+
 from sparkinesis.lease.lease import Lease
 
 _LEFT_LYING = 2
@@ -20,8 +22,7 @@ The KCL waits for three failover times (``veryOldLeaseDurationMultiplier``), and
 only every two failover times: a released lease in a Java worker's share would be idle that long."""
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
+class Observation(msgspec.Struct, frozen=True):
     """The state of a lease as this worker saw it, by its own monotonic clock (seconds)."""
 
     counter: int
@@ -31,8 +32,8 @@ class Observation:
     """Owner and checkpoint owner."""
     owners_since: float
     foreign_renewals: int = 0
-    """The number of times that the counter moved while the row named this worker as owner although
-    this worker did not hold the lease."""
+    """The number of times that another process moved the counter while the row named this worker as
+    owner, and this worker did not hold the lease."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +48,7 @@ class TakeSettings:
     """The time between two scans. New leases younger than this are partly left to others."""
 
 
-@dataclass(frozen=True, slots=True)
-class TakePlan:
+class TakePlan(msgspec.Struct, frozen=True):
     """The writes to make now. The lists are disjoint, and do not include held leases."""
 
     adopt: tuple[Lease, ...] = ()
@@ -73,11 +73,14 @@ def observe(
     now: float,
     worker_id: str,
     held: Collection[str] = frozenset(),
+    *,
+    is_own: Callable[[Lease], bool] = lambda _: False,
 ) -> dict[str, Observation]:
     """Return the observations after one more scan; deleted leases are forgotten.
 
     ``now`` is the time after the scan, so that no lease seems older than it is. ``held``: the keys
-    of all leases that this worker held before the scan or holds after it.
+    of all leases that this worker held before the scan or holds after it. ``is_own``: returns True
+    if a write of this worker may have left the row's counter, even if the lease was lost since.
 
     Unlike in the KCL, a new lease without an owner counts as first seen now, not as very old.
     """
@@ -93,7 +96,7 @@ def observe(
         foreign_renewals = 0
         # checkpointOwner alone proves nothing: a KCL before 3.0 keeps it in a lease that it takes.
         if is_same and owners == (worker_id, None) and lease.key not in held:
-            foreign_renewals = old.foreign_renewals + has_moved
+            foreign_renewals = old.foreign_renewals + (has_moved and not is_own(lease))
         seen[lease.key] = Observation(
             lease.counter,
             now if has_moved else old.since,
@@ -169,8 +172,7 @@ def plan_takes(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Snapshot:
+class _Snapshot(msgspec.Struct, frozen=True):
     """One scan of the table, as one worker sees it."""
 
     rows: list[Lease]

@@ -11,8 +11,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
+import msgspec
 from botocore.exceptions import BotoCoreError, ClientError
 
 from sparkinesis.errors import AccessDeniedError, LeaseTableUnavailableError, SparkinesisError
@@ -36,8 +36,7 @@ _UNABLE = frozenset({"UnknownOperationException", "InvalidAction", "ValidationEx
 Result = Lease | SparkinesisError | Failed
 
 
-@dataclass(frozen=True, slots=True)
-class Suspicion:
+class Suspicion(msgspec.Struct, frozen=True):
     """A sign that the server cannot write batches; a write that succeeds alone confirms it."""
 
     failed: Failed

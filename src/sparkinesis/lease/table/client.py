@@ -1,48 +1,73 @@
-"""boto3's DynamoDB client, with a faster decoder for Scan answers.
-
-A worker scans its table every few seconds. botocore's parser visits every attribute of every row.
-"""
+"""The DynamoDB client of lease tables, which makes the calls on rows directly."""
 
 from __future__ import annotations
 
 import base64
 import functools
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-import msgspec
-
-from sparkinesis.stream.calls.session import open_client
+from sparkinesis.stream.calls.direct.client import DirectClient
+from sparkinesis.stream.calls.direct.connection import Answer
+from sparkinesis.stream.calls.direct.objects import decode_object
+from sparkinesis.stream.calls.session import client_of, open_session
 from sparkinesis.stream.credentials import CredentialSource
 
 _READ_TIMEOUT = 5.0
 """Seconds. A renewal that hangs must leave time for another within the failover time."""
 
-_BINARY = "pendingCheckpointState"
-"""The only binary attribute of a lease; JSON holds it in base64."""
+_MOST_CONNECTIONS = 64
 
 
 @functools.lru_cache(maxsize=16)
 def dynamodb_client(region: str | None, endpoint: str | None, credentials: CredentialSource) -> Any:
     """Return the client, with its connection pool, of this process, region, endpoint and role."""
-    client = open_client("dynamodb", credentials, region, endpoint, read_timeout=_READ_TIMEOUT)
-    client.meta.events.register("before-parse.dynamodb.Scan", _decode_scan)
-    return client
+    session = open_session(credentials, region, endpoint)
+    client = client_of(session, "dynamodb", endpoint, read_timeout=_READ_TIMEOUT)
+    return DirectClient(
+        client, session, dict.fromkeys(_DIRECTLY, _decode), most_idle=_MOST_CONNECTIONS
+    )
 
 
-def _decode_scan(
-    response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: Any
-) -> None:
-    """Decode the rows here, and leave an empty document for botocore's parser.
+_DIRECTLY = (
+    "Scan",
+    "Query",
+    "GetItem",
+    "PutItem",
+    "UpdateItem",
+    "DeleteItem",
+    "BatchExecuteStatement",
+)
+"""The operations whose number grows with leases and time."""
 
-    ``before-parse`` is botocore's own hook for custom parsing.
-    """
-    if response_dict["status_code"] >= 300:
-        return
-    answer = msgspec.json.decode(response_dict["body"])
-    for item in answer["Items"]:
-        state = item.get(_BINARY)
-        if state is not None and "B" in state:
-            item[_BINARY] = {"B": base64.b64decode(state["B"])}
-    customized_response_dict["Items"] = answer["Items"]
-    customized_response_dict["LastEvaluatedKey"] = answer.get("LastEvaluatedKey")
-    response_dict["body"] = b"{}"
+
+def _decode(answer: Answer) -> dict[str, Any]:
+    found = decode_object(answer)
+    if b'"B"' in answer.body or b'"BS"' in answer.body:
+        for item in _items(found):
+            item.update({name: _with_bytes(value) for name, value in item.items()})
+    return found
+
+
+def _items(found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the rows and keys of an answer."""
+    answers = [found, *found.get("Responses", ())]
+    for answer in (*answers, *(each.get("Error") for each in answers)):
+        for name in ("Item", "Attributes", "LastEvaluatedKey"):
+            if item := (answer or {}).get(name):
+                yield item
+    yield from found.get("Items", ())
+
+
+def _with_bytes(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an attribute's value with bytes in the place of base64, as botocore has it."""
+    ((kind, content),) = value.items()
+    if kind == "B":
+        return {kind: base64.b64decode(content)}
+    if kind == "BS":
+        return {kind: [base64.b64decode(each) for each in content]}
+    if kind == "L":
+        return {kind: [_with_bytes(each) for each in content]}
+    if kind == "M":
+        return {kind: {name: _with_bytes(each) for name, each in content.items()}}
+    return value

@@ -44,7 +44,7 @@ def explain(
     if code == "NoRegionError":
         return ServiceError(
             f"No region is known for the {table}. Set the region, for instance to eu-west-1, or "
-            "the environment variable AWS_DEFAULT_REGION."
+            "the environment variable AWS_REGION."
         )
     if is_retryable(error):
         if code == "EndpointConnectionError":

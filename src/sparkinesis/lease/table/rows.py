@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
+
+import msgspec
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, decode_lease
@@ -27,8 +28,7 @@ _MOST = 2**62
 """The bound of valid numbers: no counter gets there, and Java's ``long`` ends at 2**63."""
 
 
-@dataclass(frozen=True, slots=True)
-class BrokenLease:
+class BrokenLease(msgspec.Struct, frozen=True):
     """The key of a row that cannot be read as a lease, and the reason."""
 
     key: str
@@ -53,8 +53,7 @@ class BrokenLease:
         return f"{self.key!r} ({self.why})"
 
 
-@dataclass(frozen=True, slots=True)
-class TableScan:
+class TableScan(msgspec.Struct, frozen=True):
     """The rows that one scan of a lease table returned."""
 
     leases: tuple[Lease, ...] = ()

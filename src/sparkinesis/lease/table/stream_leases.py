@@ -20,9 +20,10 @@ class StreamLeases:
     stream: None for the only stream of the application. table_size: returns about how many rows the
     table has. For any thread.
 
-    GetItem needs the keys: `know` and `know_shards` note them. A lease whose shard is neither
-    listed, nor the parent of a listed one, nor in any scan of the table before, is not seen: nobody
-    creates such a lease.
+    GetItem needs the keys: `know`, `know_shards` and `scan_table` note them. A lease whose shard is
+    neither listed, nor the parent of a listed one, nor in any scan of the table before, is not
+    seen. Nobody creates such a lease, unless the stream is resharded between the listings of two
+    workers that begin to read it.
     """
 
     def __init__(
@@ -50,6 +51,12 @@ class StreamLeases:
     def read(self) -> list[Lease]:
         """Return the leases, as they are now. Raises what `LeaseTable.leases` raises."""
         return self._table.sound(self.scan())
+
+    def scan_table(self) -> TableScan:
+        """Return the same by a Scan, which shows leases of any shards, and note those."""
+        found = self._table.scan(consistent=True).of(self._stream)
+        self.know(found.leases)
+        return found
 
     def scan(self) -> TableScan:
         """Return the leases and, apart from them, the rows that cannot be read."""

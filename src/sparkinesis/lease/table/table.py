@@ -145,12 +145,6 @@ class LeaseTable(TableAddress):
             return False
         return True
 
-    def take(self, lease: Lease, worker_id: str) -> Lease:
-        return self.write(requests.take(lease, worker_id))
-
-    def initiate_handoff(self, lease: Lease, new_owner: str) -> Lease:
-        return self.write(requests.initiate_handoff(lease, new_owner))
-
     def withdraw_handoff(self, lease: Lease) -> Lease:
         return self.write(requests.withdraw_handoff(lease))
 

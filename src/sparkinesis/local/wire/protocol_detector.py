@@ -12,8 +12,8 @@ from typing import Any
 
 from sparkinesis.local.wire.goaway import PREFACE
 
-MAX_CONNECTIONS = 1_000
-"""Enhanced fan-out over HTTP/1.1 has a connection for each shard."""
+MAX_CONNECTIONS = 3_000
+"""Enhanced fan-out over HTTP/1.1 has a connection for each shard, which may be a thousand."""
 IDLE_S = 60
 """Seconds until a connection is closed whose request does not begin, or does not go on."""
 

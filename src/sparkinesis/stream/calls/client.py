@@ -1,12 +1,13 @@
-"""The calls that read and write a stream, over boto3.
+"""The calls that read and write a stream.
 
-boto3 finds credentials and endpoints, signs, and pools connections. sparkinesis replaces two
-parts: retries (`sparkinesis.stream.calls.retry`), and the decoding of records
-(`sparkinesis.stream.calls.transport`).
+botocore finds credentials and endpoints, and makes the calls that are few. sparkinesis makes the
+others (`sparkinesis.stream.calls.direct`), retries (`sparkinesis.stream.calls.retry`), and decodes
+records (`sparkinesis.stream.calls.transport`).
 """
 
 from __future__ import annotations
 
+import functools
 import re
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -21,7 +22,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from sparkinesis.errors import ServiceError, ShardNotFoundError
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.explain import explain
-from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.calls.retry import Attempts, Retries, Retry
 from sparkinesis.stream.calls.subscription import Subscription, subscribe
 from sparkinesis.stream.calls.transport import call_client
 from sparkinesis.stream.page import ChildShard, Page
@@ -95,20 +96,28 @@ def service_time(headers: Mapping[str, str], local_ms: int, sent_ms: int | None 
     (``local_ms``), or when the call was sent (``sent_ms``), as a second may end in between. If the
     clocks differ, the result is the start of the header's second, so that no record is skipped.
     """
-    text = headers.get("date")
-    if text is None:
+    second = _second_of(headers.get("date"))
+    if second is None:
         return local_ms
-    try:
-        date = parsedate_to_datetime(text)
-    except ValueError:
-        return local_ms
-    if date.tzinfo is None:
-        date = date.replace(tzinfo=timezone.utc)
-    second = int(date.timestamp()) * 1000
     for agreeing in (local_ms, sent_ms):
         if agreeing is not None and second <= agreeing < second + 1000:
             return agreeing
     return second
+
+
+@functools.lru_cache(maxsize=16)
+def _second_of(date: str | None) -> int | None:
+    """Return the second of a ``Date`` header in epoch ms; None without a valid one.
+
+    Many answers have the same.
+    """
+    try:
+        parsed = parsedate_to_datetime(date or "")
+    except ValueError:
+        return None
+    if parsed.tzinfo is None:
+        parsed = parsed.replace(tzinfo=timezone.utc)
+    return int(parsed.timestamp()) * 1000
 
 
 class StreamClient:
@@ -130,6 +139,10 @@ class StreamClient:
         self._wall_clock_ms = wall_clock_ms
         self._arn = address.arn or ""
         """Empty until DescribeStreamSummary returns the ARN, which never changes for a name."""
+
+    def attempts(self) -> Attempts:
+        """Return this client's retries, for a reader that does not hold a thread while it waits."""
+        return Attempts(self._retry)
 
     def describe(self, retry: Retry | None = None) -> StreamSummary:
         """Call DescribeStreamSummary. Raises `StreamNotFoundError` if the stream does not exist."""
@@ -217,6 +230,7 @@ class StreamClient:
         *,
         inclusive: bool = False,
         budget: AbstractContextManager[object] = _NO_BUDGET,
+        retry: Retries | None = None,
     ) -> str:
         """Return a shard iterator for the records after ``position`` (GetShardIterator).
 
@@ -230,6 +244,7 @@ class StreamClient:
             shard_id=shard_id,
             position=position,
             budget=budget,
+            retry=retry,
         )
         iterator = answer.get("ShardIterator")
         if not iterator:
@@ -256,6 +271,7 @@ class StreamClient:
         iterator: str,
         limit: int,
         budget: AbstractContextManager[object] = _NO_BUDGET,
+        retry: Retries | None = None,
     ) -> Fetched:
         """Fetch the page at ``iterator`` (GetRecords): at most ``limit`` records, and 10 MB.
 
@@ -271,7 +287,7 @@ class StreamClient:
             sent_ms = self._wall_clock_ms()  # of this attempt
             return client.get_records(**request)
 
-        answer = self.call("GetRecords", get, shard_id=shard_id, budget=budget)
+        answer = self.call("GetRecords", get, shard_id=shard_id, budget=budget, retry=retry)
         took_ms = max(0, self._wall_clock_ms() - sent_ms)
         now_ms = self._service_time(answer, sent_ms)
         # If the clocks differ, the service's clock is known to the second only.
@@ -344,11 +360,11 @@ class StreamClient:
         shard_id: str | None = None,
         position: Position | None = None,
         budget: AbstractContextManager[object] = _NO_BUDGET,
-        retry: Retry | None = None,
+        retry: Retries | None = None,
     ) -> _T:
         """Make ``call`` with boto3's client, with retries; each attempt enters ``budget``.
 
-        Raises sparkinesis's error for the last error of botocore.
+        Raises sparkinesis's error for the last error of botocore, and what ``retry`` raises.
         """
         try:
             client = call_client(self.address)

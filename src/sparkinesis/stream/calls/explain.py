@@ -130,7 +130,7 @@ def explain(
     if code == "NoRegionError":
         return ServiceError(
             f"No region is set for {where}. Set the option region, for instance to eu-west-1, "
-            "or the environment variable AWS_DEFAULT_REGION on the driver and on every executor."
+            "or the environment variable AWS_REGION on the driver and on every executor."
         )
     if code == "EndpointConnectionError":
         return ServiceError(

@@ -6,10 +6,11 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from botocore.exceptions import (
     BotoCoreError,
+    ChecksumError,
     ClientError,
     ConnectionError,  # noqa: A004
     HTTPClientError,
@@ -45,6 +46,10 @@ _TRANSIENT = frozenset(
 )
 
 
+_UNANSWERED = (ChecksumError, ConnectionError, HTTPClientError, IncompleteReadError)
+"""There was no answer, or it did not arrive as it was sent."""
+
+
 def error_code(error: BaseException) -> str:
     """Return the service's error code, such as ``ResourceNotFoundException``, or the class name."""
     if isinstance(error, ClientError):
@@ -61,14 +66,14 @@ def is_retryable(error: BaseException) -> bool:
         code = error_code(error)
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
         return code in THROTTLED or code in _TRANSIENT or status >= 500
-    return isinstance(error, ConnectionError | HTTPClientError | IncompleteReadError)
+    return isinstance(error, _UNANSWERED)
 
 
 def is_in_doubt(error: BaseException) -> bool:
     """Return True if the failed call may have taken effect: the answer was lost, or is 5xx."""
     if isinstance(error, ClientError):
         return bool(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) >= 500)
-    return isinstance(error, ConnectionError | HTTPClientError | IncompleteReadError)
+    return isinstance(error, _UNANSWERED)
 
 
 @dataclass(frozen=True)
@@ -91,14 +96,54 @@ class Retry:
 
     def call(self, call: Callable[[], _T]) -> _T:
         """Run ``call`` until it succeeds; raise its last error if no retry helps or time is up."""
-        deadline = self.clock() + self.give_up_after
-        attempt = 0
+        attempts = Attempts(self)
         while True:
             try:
-                return call()
-            except (ClientError, BotoCoreError) as error:
-                pause = self.pause(attempt)
-                if not is_retryable(error) or self.clock() + pause > deadline:
-                    raise
+                return attempts.call(call)
+            except RetryLaterError as later:
+                pause = later.seconds
             self.sleep(pause)
-            attempt += 1
+
+
+class Retries(Protocol):
+    """A way to make a call that may fail for a moment."""
+
+    def call(self, call: Callable[[], _T]) -> _T:
+        """Return the result of ``call``; raise the last error once no retry helps."""
+
+
+class RetryLaterError(Exception):
+    """A call failed for a moment; it is to be made again in so many seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(seconds)
+        self.seconds = seconds
+
+
+class Attempts:
+    """The retries of a `Retry`, for a caller that does not hold a thread while it waits.
+
+    Makes one attempt at a time. For the calls of one reader, one after the other.
+    """
+
+    def __init__(self, retry: Retry) -> None:
+        self._retry = retry
+        self._failures = 0
+        self._give_up_at = 0.0
+
+    def call(self, call: Callable[[], _T]) -> _T:
+        """Make one attempt. Raises `RetryLaterError`, or the error if no retry helps any more."""
+        retry = self._retry
+        if not self._failures:
+            self._give_up_at = retry.clock() + retry.give_up_after
+        try:
+            result = call()
+        except (ClientError, BotoCoreError) as error:
+            pause = retry.pause(self._failures)
+            if not is_retryable(error) or retry.clock() + pause > self._give_up_at:
+                self._failures = 0
+                raise
+            self._failures += 1
+            raise RetryLaterError(pause) from error
+        self._failures = 0
+        return result

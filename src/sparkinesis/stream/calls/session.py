@@ -1,9 +1,14 @@
-"""botocore sessions and clients that use the credentials of a `CredentialSource`."""
+"""botocore sessions and clients that use the credentials of a `CredentialSource`.
+
+The clients of one source share a session: credentials are found, and a role is assumed, once.
+"""
 
 from __future__ import annotations
 
 import functools
 import logging
+import os
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -12,13 +17,23 @@ from typing import Any
 import botocore.session
 from botocore.config import Config
 from botocore.credentials import CredentialResolver, DeferredRefreshableCredentials
-from botocore.loaders import create_loader
 
 from sparkinesis.stream.address import is_loopback
-from sparkinesis.stream.calls.default_region import LOCAL_REGION
+from sparkinesis.stream.calls.data_files import share_data_files
+from sparkinesis.stream.calls.default_region import LOCAL_REGION, region_settings
 from sparkinesis.stream.credentials import CredentialSource
 
 _log = logging.getLogger(__name__)
+
+_opening = threading.Lock()
+
+
+def _renew_lock() -> None:
+    global _opening  # noqa: PLW0603 - a lock that is held during a fork is never released
+    _opening = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 def _now() -> datetime:
@@ -33,12 +48,31 @@ def open_session(
 ) -> Any:
     """Return a botocore session for ``region`` whose clients sign with ``source``'s credentials.
 
+    The clients of a process that are opened with the same arguments and environment share it.
+
     The credentials of a role are fetched at the first call and renewed before they expire: from 15
     minutes before by one thread while the others continue, from 10 minutes before by all
     (botocore's ``RefreshableCredentials``). ``now`` is the clock for the renewal.
 
     Raises botocore's ``ProfileNotFound``. Errors of STS are raised by the calls of the clients.
     """
+    with _opening:
+        return _open_session(source, region, endpoint, now, _environment())
+
+
+def _environment() -> int:
+    """Return a number for what botocore reads of the environment; it may be secret."""
+    return hash(tuple((k, v) for k, v in os.environ.items() if k.startswith("AWS_") or k == "HOME"))
+
+
+@functools.lru_cache(maxsize=64)
+def _open_session(
+    source: CredentialSource,
+    region: str | None,
+    endpoint: str | None,
+    now: Callable[[], datetime],
+    environment: int,  # noqa: ARG001 - a part of the key
+) -> Any:
     session = _session(source, region, endpoint)
     if is_loopback(endpoint) and session.get_credentials() is None:
         # The local Kinesis accepts any signature, so a development machine needs no credentials.
@@ -72,17 +106,33 @@ def open_client(
     max_pool_connections: int = 64,
 ) -> Any:
     """Return a botocore client without retries of its own; see `open_session` and `Retry`."""
-    return open_session(source, region, endpoint).create_client(
+    return client_of(
+        open_session(source, region, endpoint),
         service,
-        endpoint_url=endpoint,
-        config=Config(
-            retries={"total_max_attempts": 1, "mode": "standard"},
-            connect_timeout=min(10, read_timeout),
-            read_timeout=read_timeout,
-            max_pool_connections=max_pool_connections,
-            user_agent_extra="sparkinesis",
-        ),
+        endpoint,
+        read_timeout=read_timeout,
+        max_pool_connections=max_pool_connections,
     )
+
+
+def client_of(
+    session: Any,
+    service: str,
+    endpoint: str | None,
+    *,
+    read_timeout: float = 30,
+    max_pool_connections: int = 64,
+) -> Any:
+    """Return a botocore client of a session, without retries of its own."""
+    config = Config(
+        retries={"total_max_attempts": 1, "mode": "standard"},
+        connect_timeout=min(10, read_timeout),
+        read_timeout=read_timeout,
+        max_pool_connections=max_pool_connections,
+        user_agent_extra="sparkinesis",
+    )
+    with _opening:  # two threads may not open clients of one session at once
+        return session.create_client(service, endpoint_url=endpoint, config=config)
 
 
 def _session(source: CredentialSource, region: str | None, endpoint: str | None) -> Any:
@@ -95,19 +145,10 @@ def _session(source: CredentialSource, region: str | None, endpoint: str | None)
 
 
 def new_session(profile: str | None = None) -> Any:
-    """Return a botocore session that shares its parsed data files with all others of this process.
-
-    A loader keeps what it has parsed. With a loader for each session, each client would parse the
-    endpoints of all services anew.
-    """
-    session = botocore.session.Session(profile=profile)
-    session.lazy_register_component(
-        "data_loader", lambda: _loader(session.get_config_variable("data_path"))
-    )
+    """Return a botocore session that shares parsed data files with the others of this process."""
+    session = botocore.session.Session(session_vars=region_settings(), profile=profile)
+    share_data_files(session)
     return session
-
-
-_loader = functools.cache(create_loader)
 
 
 @dataclass(frozen=True)

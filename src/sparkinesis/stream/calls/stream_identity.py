@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timezone
+
+import msgspec
 
 from sparkinesis.errors import (
     AccessDeniedError,
@@ -25,8 +26,7 @@ _BETWEEN_DESCRIBES = 0.1
 workers ask, too."""
 
 
-@dataclass(frozen=True, slots=True)
-class StreamIdentity:
+class StreamIdentity(msgspec.Struct, frozen=True):
     """A stream's ARN and identifier, and the time of the answer that told them."""
 
     arn: str
@@ -159,16 +159,21 @@ def _described(
 class SameStreams:
     """Tells whether streams are still those that a worker opened, not later ones of the same names.
 
-    For any thread: threads that ask at about the same time share a call.
+    For any thread: threads that ask at about the same time share a call. Calls keep the distance
+    that the account's limits require.
     """
 
     def __init__(
         self,
         client_of: Callable[[StreamAddress], StreamClient],
         clock: Callable[[], float],
+        sleep: Callable[[float], object],
     ) -> None:
         self._client_of = client_of
         self._clock = clock
+        self._sleep = sleep
+        self._asked: dict[Hashable, float] = {}
+        """The time of each place's last call."""
         self._lock = threading.Lock()
         self._places: dict[Hashable, threading.Lock] = {}
         self._seen: dict[StreamAddress, tuple[float, StreamIdentity | SparkinesisError]] = {}
@@ -191,7 +196,7 @@ class SameStreams:
             lock = self._places.setdefault(place, threading.Lock())
         with lock:
             if self._seen.get(address, (since - 1, None))[0] < since:
-                self._ask(address, self._watched.get(place, ()))
+                self._ask(place, address)
             found = self._seen[address][1]
         if isinstance(found, SparkinesisError):
             raise found
@@ -202,10 +207,16 @@ class SameStreams:
                 f"belong to the leases of {found.identifier}, not to those of {stream}."
             )
 
-    def _ask(self, address: StreamAddress, others: Sequence[StreamAddress]) -> None:
+    def _ask(self, place: Hashable, address: StreamAddress) -> None:
+        others = self._watched.get(place, ())
+        may_list = len(others) >= _WORTH_A_LIST
+        apart = BETWEEN_STREAM_PAGES if may_list else _BETWEEN_DESCRIBES
+        wait = self._asked.get(place, float("-inf")) + apart - self._clock()
+        if wait > 0:
+            self._sleep(wait)
         began = self._clock()
         found: Found = {}
-        if len(others) >= _WORTH_A_LIST:
+        if may_list:
             listed = _listed(self._client_of(address), others, self._clock)
             found = {
                 one: listed[one.name]
@@ -214,5 +225,6 @@ class SameStreams:
             }
         if address not in found:
             found[address] = _described(self._client_of(address), self._clock)
+        self._asked[place] = self._clock()
         for one, identity in found.items():
             self._seen[one] = began, identity

@@ -2,25 +2,47 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
-import urllib3.exceptions
 from botocore.exceptions import EventStreamError, ReadTimeoutError, ResponseStreamingError
 from urllib3 import HTTPResponse
 
 from sparkinesis.errors import CorruptEventStreamError
 from sparkinesis.stream.calls.answers.decoding import decode_event
 from sparkinesis.stream.calls.answers.event_stream import EventStreamDecoder, Message
+from sparkinesis.stream.calls.direct.pumped_body import pumped
 from sparkinesis.stream.page import Event
 
 OPERATION = "SubscribeToShard"
 
 CHUNK = 4 * 1024 * 1024
 """The most bytes to read at a time: more than an event of 2 MiB takes in base64."""
+
+_INITIAL_WAIT_MS = 1_000
+"""How long to wait for the first message, which the service sends at once."""
+
+
+class Body(Protocol):
+    """The body of a subscription's answer: `StreamedBody`."""
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def has_data(self) -> bool: ...
+
+    def fileno(self) -> int: ...
+
+    def await_data(self, milliseconds: int) -> bool: ...
+
+    def read(self, most: int, /) -> bytes | bytearray: ...
+
+    def shutdown(self) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class ReceivedEvent(NamedTuple):
@@ -34,19 +56,49 @@ class Subscription:
     """The events of one subscription, in order, until the service ends it (after five minutes).
 
     Bytes are read from the socket only when the caller asks for an event. So a slow reader slows
-    the service down, and no events pile up here. One thread calls `next_event`; any thread may
-    call `close`.
+    the service down, and no events pile up here. One thread at a time calls `next_event`; any
+    thread may call the others.
+
+    A selector may wait for the next event: once ``has_data`` is true or the descriptor is readable,
+    `next_event` waits no longer than the rest of the event takes to arrive.
     """
 
-    def __init__(self, body: HTTPResponse, service_time_ms: int) -> None:
+    def __init__(self, body: Body, service_time_ms: int) -> None:
         self.service_time_ms = service_time_ms
         """The service's clock (epoch ms) at the start of the subscription."""
         self._body = body
         self._decoder = EventStreamDecoder()
-        self._messages: Iterator[Message] = iter(())
+        self._first: ReceivedEvent | None = None
+        self._failure: BaseException | None = None
+        """What `skip_initial_response` met, for `next_event`."""
+        self._closed = threading.Event()
         self._lock = threading.Lock()
         self._is_reading = False
-        self._closed = threading.Event()
+        self._is_watched = False
+        """A selector may have the descriptor."""
+
+    def fileno(self) -> int:
+        """Return the descriptor of the connection, for a selector; -1 once the subscription ended.
+
+        Once this was called, `close` makes the descriptor readable, and only `next_event`, which
+        returns None then, closes it: another connection does not get its number under a selector.
+        """
+        with self._lock:
+            self._is_watched = True
+        return self._body.fileno()
+
+    @property
+    def has_data(self) -> bool:
+        """True if bytes of the next event, or its end, have arrived where no selector sees them.
+
+        Then call `next_event`, and do not wait for the descriptor.
+        """
+        return (
+            self._first is not None
+            or self._failure is not None
+            or self._closed.is_set()
+            or self._body.has_data
+        )
 
     def next_event(self) -> ReceivedEvent | None:
         """Wait for the next event and return it; None once the subscription has ended or is closed.
@@ -57,21 +109,13 @@ class Subscription:
         `CorruptEventStreamError`. Every error closes the subscription.
         """
         try:
-            while not self._closed.is_set():
-                for message in self._messages:
-                    received = _received(message)
-                    if received is not None:
-                        return received
-                data = self._read()
-                if not data:
-                    self._check_end()
-                    break
-                self._messages = self._decoder.feed(data)
+            received = self._take_first() or self._next()
         except BaseException:
-            self.close()
+            self._end()
             raise
-        self.close()
-        return None
+        if received is None:
+            self._end()
+        return received
 
     def __iter__(self) -> Iterator[Event]:
         while (received := self.next_event()) is not None:
@@ -81,36 +125,75 @@ class Subscription:
         """End the subscription and a waiting `next_event` at once. The connection is not reused."""
         with self._lock:
             self._closed.set()
-            if self._is_reading:
-                # The reader closes the body: closing it here would not wake a running read.
-                # An error means that the read has just ended, or that the peer has disconnected.
-                with contextlib.suppress(ValueError, RuntimeError, OSError):
-                    self._body.shutdown()
+            if self._is_reading or self._is_watched:
+                self._body.shutdown()
                 return
         self._body.close()
 
-    def _read(self) -> bytes:
+    def skip_initial_response(self) -> None:
+        """Read the first message if it arrives at once, so that the next bytes are an event's.
+
+        A failure is raised by `next_event`.
+        """
+        try:
+            if self._body.await_data(_INITIAL_WAIT_MS):
+                while self._first is None:
+                    self._first, is_over = self._step()
+                    if is_over or self._decoder.is_between_messages:
+                        break
+        except BaseException as error:  # noqa: BLE001 - raised by the next call
+            self._failure = error
+
+    def _take_first(self) -> ReceivedEvent | None:
+        first, failure = self._first, self._failure
+        self._first = self._failure = None
+        if self._closed.is_set():
+            return None
+        if failure is not None:
+            raise failure
+        return first
+
+    def _next(self) -> ReceivedEvent | None:
+        while not self._closed.is_set():
+            received, is_over = self._step()
+            if received is not None or is_over:
+                return received
+        return None
+
+    def _step(self) -> tuple[ReceivedEvent | None, bool]:
+        """Read once; return the event that is whole then, and whether the body has ended."""
+        # At most one message is whole: no more bytes are read than the message has.
+        data = self._read()
+        if not data:
+            self._check_end()
+            return None, True
+        found = None
+        for message in self._decoder.feed(data):
+            found = _received(message)
+        return found, False
+
+    def _end(self) -> None:
+        self._closed.set()
+        self._body.close()
+
+    def _read(self) -> bytes | bytearray:
         """Wait for bytes and return them; empty at the end, or when closed."""
         with self._lock:
             if self._closed.is_set():
                 return b""
             self._is_reading = True
         try:
-            # Read up to the end of the event, into one buffer. Content decoding would copy the
-            # bytes.
-            wanted = min(self._decoder.missing, CHUNK)
-            data = self._body.read(wanted, decode_content=False)
-        except urllib3.exceptions.ReadTimeoutError as error:
-            raise ReadTimeoutError(endpoint_url=self._body.url) from error
-        except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            # TLS raises ValueError when another thread has shut the socket down; not an error.
+            # Read up to the end of the event, into one buffer.
+            return self._body.read(min(self._decoder.missing, CHUNK))
+        except (OSError, EOFError, ValueError) as error:
             if self._closed.is_set():
                 return b""
+            if isinstance(error, TimeoutError):
+                raise ReadTimeoutError(endpoint_url=self._body.url, error=error) from error
             raise ResponseStreamingError(error=error) from error
         finally:
             with self._lock:
                 self._is_reading = False
-        return data or b""
 
     def _check_end(self) -> None:
         if not self._closed.is_set() and not self._decoder.is_between_messages:
@@ -131,7 +214,12 @@ def subscribe(
     answer = client.subscribe_to_shard(
         ConsumerARN=consumer_arn, ShardId=shard_id, StartingPosition=starting_position
     )
-    return Subscription(answer["Body"], service_time(answer))
+    body = answer["Body"]
+    if isinstance(body, HTTPResponse):
+        body = pumped(body)
+    subscription = Subscription(body, service_time(answer))
+    subscription.skip_initial_response()
+    return subscription
 
 
 def _received(message: Message) -> ReceivedEvent | None:

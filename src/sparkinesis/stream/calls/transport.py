@@ -1,7 +1,8 @@
-"""boto3 clients of Kinesis, with faster decoders for records.
+"""Clients of Kinesis, with faster decoders for records.
 
-botocore's parser would take most of a reader's time per page, and its decoder of a subscription's
-events is slower still. botocore's hook ``before-parse`` permits custom parsing: our handlers take
+The calls that grow with shards and time are made directly (`sparkinesis.stream.calls.direct`). The
+others, and behind a proxy all of them, are made by botocore, whose parser would take most of a
+reader's time per page. botocore's hook ``before-parse`` permits custom parsing: our handlers take
 the answer's body and leave a small document to the parser. Pages are read in one piece
 (`sparkinesis.stream.calls.answers.whole_body`).
 """
@@ -12,13 +13,16 @@ import os
 import struct
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.answers.decoding import decode_page
 from sparkinesis.stream.calls.answers.whole_body import read_whole_bodies
-from sparkinesis.stream.calls.session import open_client
+from sparkinesis.stream.calls.direct.client import Decoder, DirectClient
+from sparkinesis.stream.calls.direct.connection import Answer
+from sparkinesis.stream.calls.direct.objects import decode_object
+from sparkinesis.stream.calls.session import client_of, open_session
 from sparkinesis.stream.credentials import CredentialSource
 from sparkinesis.stream.page import Page
 
@@ -65,18 +69,32 @@ client need not wait while the client of another stream's role is opened."""
 
 
 def _open(region: str | None, endpoint: str | None, credentials: CredentialSource) -> Any:
-    client = open_client(
-        "kinesis", credentials, region, endpoint, max_pool_connections=MOST_CONNECTIONS
-    )
-    prepare(client)
-    return client
-
-
-def prepare(client: Any) -> None:
-    """Have a botocore client of Kinesis decode records by this module's decoders."""
+    session = open_session(credentials, region, endpoint)
+    client = client_of(session, "kinesis", endpoint, max_pool_connections=MOST_CONNECTIONS)
     read_whole_bodies(client, "GetRecords")
     client.meta.events.register("before-parse.kinesis.GetRecords", _decode_get_records)
     client.meta.events.register("before-parse.kinesis.SubscribeToShard", _take_event_stream)
+    return DirectClient(
+        client,
+        session,
+        _DECODERS,
+        streamed={"SubscribeToShard"},
+        most_idle=MOST_CONNECTIONS,
+    )
+
+
+def _decode_answer_page(answer: Answer) -> dict[str, Any]:
+    page = decode_page(answer.body)
+    return {"Page": page, "Size": data_size(len(answer.body), page)}
+
+
+_DECODERS: Mapping[str, Decoder] = {
+    "GetRecords": _decode_answer_page,
+    "GetShardIterator": decode_object,
+    "ListShards": decode_object,
+    "PutRecords": decode_object,
+    "SubscribeToShard": lambda answer: {"Body": answer.stream},
+}
 
 
 def _decode_get_records(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from botocore.exceptions import ClientError
 
 from sparkinesis.stream.calls.client import StreamClient
@@ -19,8 +19,7 @@ _FRESH_FOR = 2.0
 """Seconds for which a consumer's state is good enough to explain why subscriptions ended."""
 
 
-@dataclass(frozen=True, slots=True)
-class Consumer:
+class Consumer(msgspec.Struct, frozen=True):
     """A registered consumer, which has 2 MiB/s of each shard to itself."""
 
     name: str

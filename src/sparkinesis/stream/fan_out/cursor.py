@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import TypeAlias
 
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, ReadTimeoutError
 
 from sparkinesis.errors import (
     AccessDeniedError,
@@ -24,6 +24,7 @@ from sparkinesis.stream.calls.subscription import OPERATION, ReceivedEvent, Subs
 from sparkinesis.stream.calls.transport import data_size
 from sparkinesis.stream.fan_out.consumers import Consumer, ConsumerFinder
 from sparkinesis.stream.fan_out.interruption import NO_FAILURES, Cause, cause_of, pause_after
+from sparkinesis.stream.fan_out.socket_watch import is_readable, socket_watch
 from sparkinesis.stream.page import Event, Page, is_empty_at_tip
 from sparkinesis.stream.position import AfterRecord, AtTimestamp, Position, Sentinel
 from sparkinesis.stream.reading.budget import MAX_RECORDS_PER_CALL
@@ -39,6 +40,10 @@ RETRY = Retry(base=0.5, cap=30.0)
 RENEWAL = (240.0, 290.0)
 """The age in seconds at which a subscription is renewed, drawn evenly for each subscription. The
 service ends them at 300; the draw spreads the renewals of many shards."""
+
+SILENCE = 30.0
+"""Seconds without bytes after which a connection counts as broken, as a read's time-out says. The
+service sends events without records every few seconds."""
 
 
 def to_fetched(received: ReceivedEvent, begun_ms: int, age: float) -> Fetched:
@@ -77,8 +82,9 @@ def says_more_follows(event: Event) -> bool:
 class FanOutCursor:
     """Fetches a shard's events in order, each once, across subscriptions that break.
 
-    The counterpart of `ShardCursor`. One thread at a time calls `fetch`; any thread may call
-    `stop`. Nothing is read from the socket between two calls of `fetch`.
+    The counterpart of `ShardCursor`. One thread at a time calls `fetch`, or else `due_in` and
+    `step`, which hold no thread while nothing arrives; any thread may call `stop`. Nothing is read
+    from the socket between two calls.
 
     position: TRIM_HORIZON, an `AtTimestamp`, or an `AfterRecord`, with ``inclusive`` as in
     `ShardCursor`. LATEST raises ValueError: if the subscription broke before its first event, the
@@ -124,6 +130,13 @@ class FanOutCursor:
         self._subscription: Subscription | None = None
         self._subscribed_at: float | None = None
         self._renew_at = 0.0
+        self._pause = 0.0
+        self._resume_at = float("-inf")
+        """The seconds to wait before the next subscription, and the time at which they are over."""
+        self._watched: int | None = None
+        """The descriptor of the subscription's socket, if it is watched."""
+        self._quiet_since: float | None = None
+        """The time since which `due_in` has found no bytes; None: there were some."""
         self._failures = NO_FAILURES
         self._may_be_over = False
         """The last event may have been the shard's last one, without saying so."""
@@ -139,26 +152,73 @@ class FanOutCursor:
         failures without an event.
         """
         while not self._stopped.is_set():
-            subscription = self._subscription
-            try:
-                if subscription is not None and self._clock() >= self._renew_at:
-                    self._drop()
-                    subscription = None
-                subscription = subscription or self._subscribe()
-                received = subscription.next_event()
-            except (ClientError, BotoCoreError, CorruptEventStreamError) as error:
-                self._wait_or_raise(error, had_begun=subscription is not None)
+            if self._pause:
+                self._wait(self._stopped, self._pause)
+                self._pause = 0.0
                 continue
-            if received is not None:
-                fetched = self._accept(received, subscription.service_time_ms)
-                self._may_be_over = not self.at_end and not says_more_follows(received.event)
-                if fetched.page.records or not self._may_be_over:
-                    return fetched
-                return self._last_page() or fetched
-            if self._may_be_over and (last := self._last_page()) is not None:
-                return last
-            self._wait_or_raise(None, had_begun=True)
+            fetched = self.step()
+            if fetched is not None:
+                return fetched
         return None
+
+    def due_in(self, wake: Callable[[], None]) -> float:
+        """Return the seconds until `step` has something to do; 0: now.
+
+        wake: is called, once, if an event arrives before.
+        """
+        now = self._clock()
+        subscription = self._subscription
+        if subscription is None or self._stopped.is_set():
+            return max(0.0, self._resume_at - now)
+        if _has_data(subscription):
+            return 0.0
+        if self._quiet_since is None:
+            self._quiet_since = now
+        left = min(self._renew_at, self._quiet_since + SILENCE) - now
+        if left > 0:
+            with self._lock:
+                if self._subscription is subscription and not self._stopped.is_set():
+                    self._watched = subscription.fileno()
+                    socket_watch().when_readable(self._watched, wake)
+        return left
+
+    def step(self) -> Fetched | None:
+        """Subscribe, or else wait for the next event and return it.
+
+        Returns None if there is none yet, as after an error: `due_in` says when to go on. Raises
+        the errors of `fetch`.
+        """
+        subscription = self._subscription
+        try:
+            if subscription is None or self._clock() >= self._renew_at:
+                self._drop()
+                subscription = None
+                self._subscribe()
+                return None
+            if self._is_silent(subscription):
+                raise ReadTimeoutError(endpoint_url=str(self._client.address))
+            received = subscription.next_event()
+        except (ClientError, BotoCoreError, CorruptEventStreamError) as error:
+            self._pause_or_raise(error, had_begun=subscription is not None)
+            return None
+        self._quiet_since = None
+        if received is not None:
+            fetched = self._accept(received, subscription.service_time_ms)
+            self._may_be_over = not self.at_end and not says_more_follows(received.event)
+            if fetched.page.records or not self._may_be_over:
+                return fetched
+            return self._last_page() or fetched
+        if self._may_be_over and (last := self._last_page()) is not None:
+            return last
+        self._pause_or_raise(None, had_begun=True)
+        return None
+
+    def _is_silent(self, subscription: Subscription) -> bool:
+        """Return True if no bytes have arrived for so long that the connection must be broken."""
+        since = self._quiet_since
+        return since is not None and (
+            self._clock() >= since + SILENCE and not _has_data(subscription)
+        )
 
     def stop(self) -> None:
         """End the subscription and a waiting `fetch`. For any thread; returns at once.
@@ -167,6 +227,7 @@ class FanOutCursor:
         """
         with self._lock:
             self._stopped.set()
+            self._watch_no_longer()
             if self._subscription is not None:
                 self._subscription.close()
 
@@ -175,6 +236,7 @@ class FanOutCursor:
             self._consumer_arn, self.shard_id, self._position, inclusive=self._inclusive
         )
         self._subscribed_at = self._clock()
+        self._quiet_since = None
         self._renew_at = self._subscribed_at + self._retry.uniform(*RENEWAL)
         with self._lock:
             self._subscription = subscription
@@ -184,9 +246,15 @@ class FanOutCursor:
 
     def _drop(self) -> None:
         with self._lock:
+            self._watch_no_longer()
             if self._subscription is not None:
                 self._subscription.close()
                 self._subscription = None
+
+    def _watch_no_longer(self) -> None:
+        if self._watched is not None:
+            socket_watch().forget(self._watched)
+            self._watched = None
 
     def _accept(self, received: ReceivedEvent, begun_ms: int) -> Fetched:
         event = received.event
@@ -239,8 +307,8 @@ class FanOutCursor:
         self._early_filter = early_filter
         return fetched
 
-    def _wait_or_raise(self, error: Failure | None, *, had_begun: bool) -> None:
-        """Wait until the next SubscribeToShard is due; raise permanent errors."""
+    def _pause_or_raise(self, error: Failure | None, *, had_begun: bool) -> None:
+        """Note when the next SubscribeToShard is due; raise permanent errors."""
         self._drop()
         if self._stopped.is_set():
             return
@@ -262,7 +330,7 @@ class FanOutCursor:
                 cause.value,
                 "." if error is None else f" ({_words(error)}).",
             )
-            self._wait(self._stopped, pause)
+            self._pause, self._resume_at = pause, now + pause
 
     def _explained(self, error: Failure | None) -> SparkinesisError:
         address, shard_id = self._client.address, self.shard_id
@@ -285,6 +353,11 @@ class FanOutCursor:
                     f"consumer again and resumes there. The service said: {words(error)}"
                 )
         return explain(error, OPERATION, address, shard_id, self._position)
+
+
+def _has_data(subscription: Subscription) -> bool:
+    """Return True if a part of the next event, or the end, can be read at once."""
+    return subscription.has_data or is_readable(subscription.fileno())
 
 
 def _words(error: Failure) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+import msgspec
 
 from sparkinesis.errors import CorruptEventStreamError
 from sparkinesis.stream.calls.retry import Retry, error_code, is_retryable
@@ -53,8 +54,7 @@ def cause_of(error: BaseException | None, *, had_begun: bool) -> Cause:
     return Cause.FINAL
 
 
-@dataclass(frozen=True, slots=True)
-class FailureStreak:
+class FailureStreak(msgspec.Struct, frozen=True):
     """The failures since the last event."""
 
     failures: int = 0

@@ -13,12 +13,8 @@ from typing import TypeVar
 
 from google.protobuf.message import DecodeError
 
-from sparkinesis.stream.kpl.messages import (
-    DIGEST_SIZE,
-    ENVELOPE_SIZE,
-    MAGIC,
-    AggregatedEnvelope,
-)
+from sparkinesis.stream.kpl.magic import DIGEST_SIZE, MAGIC, is_aggregated
+from sparkinesis.stream.kpl.messages import AggregatedEnvelope
 from sparkinesis.stream.page import Record
 
 _T = TypeVar("_T")
@@ -38,19 +34,6 @@ at most, so no aggregate of valid user records exceeds this factor. An aggregate
 malformed, for example thousands of user records that repeat one key of a megabyte. The limit keeps
 the keys of 10 MB of records below the 2 GiB that an Arrow column of strings holds.
 """
-
-
-def is_aggregated(data: bytes) -> bool:
-    """Return True if ``data`` starts like an aggregated record, which may still be malformed."""
-    return data.startswith(MAGIC) and len(data) > ENVELOPE_SIZE
-
-
-def aggregates_of(records: Sequence[Record]) -> list[Record]:
-    """Return the records that start like an aggregate, as `is_aggregated` says.
-
-    Every page is looked at so, most of them without an aggregate: no call per record.
-    """
-    return [r for r in records if r.data.startswith(MAGIC) and len(r.data) > ENVELOPE_SIZE]
 
 
 def message_of(data: bytes) -> bytes | None:

@@ -17,8 +17,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.routing import MAX_HASH_KEY, hash_key
 
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
 
 def in_hash_range(
     records: Sequence[Record], users: UserRecordColumns, hash_range: tuple[int, int]
-) -> pa.Array:
+) -> list[bool]:
     """Return a mask of the user records to keep. ``users`` are the user records of ``records``.
 
     ``hash_range``: the first and the last hash key of the shard.
@@ -40,15 +38,12 @@ def in_hash_range(
         users.explicit_hash_key.to_pylist(),
         strict=True,
     )
-    return pa.array(
-        [
-            not is_packed
-            or records[place].partition_key is None
-            or is_within(key, explicit, hash_range)
-            for place, is_packed, key, explicit in rows
-        ],
-        pa.bool_(),
-    )
+    return [
+        not is_packed
+        or records[place].partition_key is None
+        or is_within(key, explicit, hash_range)
+        for place, is_packed, key, explicit in rows
+    ]
 
 
 def is_within(key: str, explicit_hash_key: str | None, hash_range: tuple[int, int]) -> bool:

@@ -1,8 +1,8 @@
-"""The aggregated record of the Kinesis Producer Library (KPL).
+"""The message in an aggregated record of the Kinesis Producer Library (KPL).
 
 A record whose data is ``MAGIC + message + MD5(message)``, where the message is an
-`AggregatedRecord`, holds many user records. The source of the format is ``aggregation-format.md``
-of the KPL.
+`AggregatedRecord`, holds many user records; `sparkinesis.stream.kpl.magic` recognises one. The
+source of the format is ``aggregation-format.md`` of the KPL.
 
 The message types are built at run time and not by protoc, so that they work with any version of the
 protobuf runtime. Their descriptor pool is separate, so that they do not conflict with other
@@ -17,14 +17,6 @@ from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Field
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
-
-MAGIC = b"\xf3\x89\x9a\xc2"
-DIGEST_SIZE = 16
-"""The size in bytes of the MD5 at the end of an aggregated record."""
-ENVELOPE_SIZE = len(MAGIC) + DIGEST_SIZE
-"""The bytes around the message. Data of this size or less is never an aggregate."""
-MAX_SIZE = 1_048_576
-"""The most bytes of an aggregated record, magic and digest included."""
 
 _PACKAGE = "sparkinesis.kpl"
 

@@ -6,26 +6,17 @@ unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from google.protobuf.message import DecodeError, EncodeError
-
-from sparkinesis.stream.kpl.envelope import aggregates_of, are_sound, messages_of
 from sparkinesis.stream.kpl.hash_filter import is_within
-from sparkinesis.stream.kpl.messages import (
-    DIGEST_SIZE,
-    MAGIC,
-    AggregatedRecord,
-    UsualAggregate,
-)
+from sparkinesis.stream.kpl.magic import aggregates_of
 from sparkinesis.stream.page import Record
 
-_T = TypeVar("_T")
+if TYPE_CHECKING:
+    from sparkinesis.stream.kpl.packed_objects import Make
 
-Make = Callable[[bytes, str | None, str, int, float | None, str | None, str], _T]
-"""Makes an object of: data, partition key, sequence number, sub-sequence number, arrival time in
-epoch seconds, explicit hash key, shard id."""
+_T = TypeVar("_T")
 
 _SAMPLE = 4
 """The most aggregates of a page that are looked into for an estimate."""
@@ -57,14 +48,18 @@ def make_objects(
             )
             for record in records
         ], 0
+    # The protobuf runtime is imported with the first aggregate, which most applications never see.
+    from sparkinesis.stream.kpl.envelope import messages_of  # noqa: PLC0415
+    from sparkinesis.stream.kpl.packed_objects import make_all  # noqa: PLC0415
+
     made: list[_T] = []
     dropped = 0
     for record, message in zip(records, messages_of(records), strict=True):
-        users = None if message is None else _make_all(message, record, make, shard_id)
+        users = None if message is None else make_all(message, record, make, shard_id)
         if message is None or users is None:
             users, _ = make_objects([record], make, shard_id, deaggregate=False)
         elif hash_range is not None and record.partition_key is not None:
-            keys = _make_all(message, record, _keys_of, shard_id) or []
+            keys = make_all(message, record, _keys_of, shard_id) or []
             users = _within(hash_range, users, keys)
             dropped += len(keys) - len(users)
         made += users
@@ -111,95 +106,16 @@ def estimate_unpacked(records: Sequence[Record]) -> UnpackedSize:
     aggregates = [record.data for record in aggregates_of(records)]
     if not aggregates:
         return UnpackedSize(len(records), len(records), 0)
+    from sparkinesis.stream.kpl.packed_objects import count_of  # noqa: PLC0415 - see above
+
     sample = aggregates[:: 1 + len(aggregates) // _SAMPLE]
     scale = sum(map(len, aggregates)) / max(1, sum(map(len, sample)))
-    found = [_size_of(data) for data in sample]
-    rows = round(scale * sum([size.rows for size in found]))
-    keys = round(scale * sum([size.keys for size in found]))
+    found = [count_of(data) for data in sample]
+    rows = round(scale * sum([rows for rows, _ in found]))
+    keys = round(scale * sum([keys for _, keys in found]))
     plain = len(records) - len(aggregates)
     return UnpackedSize(plain + rows, plain, keys)
 
 
-def _size_of(data: bytes) -> UnpackedSize:
-    aggregate = AggregatedRecord()
-    try:
-        aggregate.ParseFromString(data[len(MAGIC) : -DIGEST_SIZE])
-        keys, hash_keys = aggregate.partition_key_table[:], aggregate.explicit_hash_key_table[:]
-    except (DecodeError, UnicodeDecodeError):
-        return UnpackedSize(1, 0, 0)
-    rows = max(1, len(aggregate.records))
-    means = [sum(map(len, table)) // len(table) for table in (keys, hash_keys) if table]
-    return UnpackedSize(rows, 0, rows * sum(means))
-
-
 def _nothing(*_: object) -> None:
     return None
-
-
-def _make_all(message: bytes, record: Record, make: Make[_T], shard_id: str) -> list[_T] | None:
-    """Return the objects of an aggregate's user records; None if it is malformed.
-
-    A user record costs the least if it is known to have no explicit hash key. A message that the
-    runtime writes with the same length after all but keys and data was dropped has none, and no
-    required field is missing.
-    """
-    aggregate = UsualAggregate()
-    try:
-        aggregate.ParseFromString(message)
-        aggregate.DiscardUnknownFields()
-        is_usual = len(aggregate.SerializeToString()) == len(message)
-    except (DecodeError, EncodeError, UnicodeDecodeError):
-        is_usual = False
-    if not is_usual:
-        return _make_any(message, record, make, shard_id)
-    keys, users = aggregate.partition_key_table[:], aggregate.records[:]
-    if not are_sound(keys, (), len(users), len(message)):
-        return None
-    sequence_number, arrival = record.sequence_number, record.approximate_arrival_timestamp
-    try:
-        return [
-            make(
-                user.data,
-                keys[user.partition_key_index],
-                sequence_number,
-                sub,
-                arrival,
-                None,
-                shard_id,
-            )
-            for sub, user in enumerate(users)
-        ]
-    except IndexError:
-        return None
-
-
-def _make_any(message: bytes, record: Record, make: Make[_T], shard_id: str) -> list[_T] | None:
-    """The same for aggregates with explicit hash keys, tags, unknown fields and other forms."""
-    aggregate = AggregatedRecord()
-    try:
-        aggregate.ParseFromString(message)
-        keys = aggregate.partition_key_table[:]
-        hash_keys = aggregate.explicit_hash_key_table[:]
-    except (DecodeError, UnicodeDecodeError):
-        return None
-    users = aggregate.records[:]
-    if not aggregate.IsInitialized() or not are_sound(keys, hash_keys, len(users), len(message)):
-        return None
-    sequence_number, arrival = record.sequence_number, record.approximate_arrival_timestamp
-    try:
-        return [
-            make(
-                user.data,
-                keys[user.partition_key_index],
-                sequence_number,
-                sub,
-                arrival,
-                hash_keys[user.explicit_hash_key_index]
-                if user.HasField("explicit_hash_key_index")
-                else None,
-                shard_id,
-            )
-            for sub, user in enumerate(users)
-        ]
-    except IndexError:
-        return None

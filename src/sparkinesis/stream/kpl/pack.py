@@ -9,12 +9,8 @@ from typing import Any
 
 from sparkinesis.errors import RecordTooLargeError
 from sparkinesis.public import public
-from sparkinesis.stream.kpl.messages import (
-    ENVELOPE_SIZE,
-    MAGIC,
-    MAX_SIZE,
-    AggregatedRecord,
-)
+from sparkinesis.stream.kpl.magic import ENVELOPE_SIZE, MAGIC, MAX_SIZE
+from sparkinesis.stream.kpl.messages import AggregatedRecord
 
 DEFAULT_MAX_SIZE = 51_200
 """The KPL's default of ``AggregationMaxSize``: the most bytes of an aggregated record."""

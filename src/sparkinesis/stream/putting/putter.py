@@ -9,15 +9,18 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from sparkinesis.errors import ServiceError
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import PutResult, StreamClient
 from sparkinesis.stream.calls.retry import THROTTLED, Retry
-from sparkinesis.stream.kpl.pack import OutgoingRecord
 from sparkinesis.stream.put_entry import PutEntry, aggregated_entries, plain_entries
 from sparkinesis.stream.putting.put_queue import MAX_ENTRIES, PutQueue
 from sparkinesis.stream.routing import HashRange, ShardMap, hash_key
+
+if TYPE_CHECKING:
+    from sparkinesis.stream.kpl.pack import OutgoingRecord
 
 _log = logging.getLogger(__name__)
 

@@ -15,10 +15,8 @@ from itertools import accumulate
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sparkinesis.stream.kpl.envelope import is_aggregated
 from sparkinesis.stream.kpl.hash_filter import in_hash_range
-from sparkinesis.stream.kpl.messages import MAGIC
-from sparkinesis.stream.kpl.unpack import deaggregate as unpack
+from sparkinesis.stream.kpl.magic import MAGIC, is_aggregated
 from sparkinesis.stream.page import Record
 
 _ARRIVAL_TYPE = pa.timestamp("us", tz="UTC")
@@ -82,9 +80,12 @@ def to_arrow_within(
     if not (deaggregate and is_aggregated(records[0].data)):
         data = _binary([r.data for r in records])
     if data is None or (deaggregate and _has_aggregated(data)):
+        # With the protobuf runtime, which plain records do not need.
+        from sparkinesis.stream.kpl.unpack import deaggregate as unpack  # noqa: PLC0415
+
         user = unpack(records)
         if hash_range is not None:
-            kept = in_hash_range(records, user, hash_range)
+            kept = pa.array(in_hash_range(records, user, hash_range), pa.bool_())
             dropped = len(kept) - kept.true_count
             user = user.filter(kept) if dropped else user
         rows = len(user.data)

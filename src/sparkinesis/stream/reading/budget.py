@@ -12,9 +12,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol
+
+import msgspec
 
 MAX_RECORDS_PER_CALL = 10_000
 """The most records that one GetRecords call returns; it also returns 10 MB at most."""
@@ -22,12 +23,14 @@ MAX_RECORDS_PER_CALL = 10_000
 LARGEST_PAGE = 10_000_000
 """The approximate most bytes that one GetRecords call returns."""
 
+SLOWEST, FASTEST = 0.001, 10**12
+"""The bounds of a pace that an option gives, in calls or bytes a second."""
+
 _LATE = 60.0
 """Seconds beyond twice the largest cost of a call: a later instant is from before a reboot."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
+class Pace(msgspec.Struct, frozen=True):
     """The limits of one side (planner or readers) on one shard; 0 means no limit."""
 
     calls_per_second: float = 5 / 3
@@ -136,6 +139,10 @@ class CallBudget:
     def idle_for(self) -> float:
         """Return the seconds since a call is permitted; negative: the seconds until then."""
         return float("inf") if self._state is None else self._clock() - self._state.free_at
+
+    def due_in(self) -> float:
+        """Return the seconds until the next call is permitted; 0 if it is now."""
+        return max(0.0, -self.idle_for())
 
     def _busy_for(self, seconds: float) -> None:
         if self._state is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sparkinesis.errors import ExpiredIteratorError
 from sparkinesis.stream.calls.client import Fetched, StreamClient
+from sparkinesis.stream.calls.retry import Retries
 from sparkinesis.stream.position import AfterRecord, Position
 from sparkinesis.stream.reading.budget import MAX_RECORDS_PER_CALL, ShardBudget
 from sparkinesis.stream.reading.early_records import EarlyRecordFilter
@@ -15,7 +16,7 @@ class ShardCursor:
 
     inclusive: starts AT the record of an `AfterRecord` position, so that the caller sees whether
     that record still exists; the caller drops it. renews: replaces an expired iterator; otherwise
-    `fetch` raises `ExpiredIteratorError`.
+    `fetch` raises `ExpiredIteratorError`. retry: makes the calls; None: as the client does.
     """
 
     def __init__(
@@ -27,6 +28,7 @@ class ShardCursor:
         *,
         inclusive: bool = False,
         renews: bool = True,
+        retry: Retries | None = None,
     ) -> None:
         self.shard_id = shard_id
         self.at_end = False
@@ -35,12 +37,18 @@ class ShardCursor:
         """True if an expired iterator is replaced; otherwise `fetch` raises."""
         self._client = client
         self._budget = budget
+        self._retry = retry
         self._position = position
         self._inclusive = inclusive
         self._iterator: str | None = None
         self._early_filter = EarlyRecordFilter(
             client.address, shard_id, position, inclusive=inclusive
         )
+
+    def due_in(self) -> float:
+        """Return the seconds until the shard's budget permits the next call."""
+        budget = self._budget
+        return (budget.iterators if self._iterator is None else budget.records).due_in()
 
     def fetch(self, limit: int = MAX_RECORDS_PER_CALL) -> Fetched:
         """Wait for the shard's budget, and return the next page. Do not call this `at_end`."""
@@ -51,10 +59,15 @@ class ShardCursor:
                     self._position,
                     inclusive=self._inclusive,
                     budget=self._budget.iterators,
+                    retry=self._retry,
                 )
             try:
                 fetched = self._client.get_records(
-                    self.shard_id, self._iterator, limit, budget=self._budget.records
+                    self.shard_id,
+                    self._iterator,
+                    limit,
+                    budget=self._budget.records,
+                    retry=self._retry,
                 )
             except ExpiredIteratorError:
                 if not self.renews:

@@ -322,6 +322,15 @@ def test_somebody_else_with_my_id() -> None:
     assert takes == TakePlan(duplicate_worker_leases=(lease("s", ME, counter=2),))
 
 
+def test_what_i_wrote_myself_and_lost_since_has_no_impostor() -> None:
+    seen: dict[str, Observation] = {}
+    for look, counter in enumerate([1, 2, 3, 3, 4]):
+        row = lease("s", ME, counter=counter)
+        seen = observe(seen, [row], look, ME, is_own=lambda row: row.counter <= 3)
+        assert seen["s"].foreign_renewals == (counter == 4)
+        assert seen["s"].since == (look if look != 3 else 2)
+
+
 def test_a_lease_that_was_taken_in_the_middle_of_my_handing_it_over_has_no_impostor() -> None:
     # A KCL 2.x takes by the counter, renews, and leaves checkpointOwner in the row.
     seen: dict[str, Observation] = {}

@@ -11,7 +11,7 @@ import pytest
 
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls import transport
-from sparkinesis.stream.calls.session import open_client
+from sparkinesis.stream.calls.session import open_session
 from sparkinesis.stream.calls.transport import call_client
 from sparkinesis.stream.credentials import CredentialSource
 
@@ -24,13 +24,13 @@ def test_threads_that_ask_at_once_open_one_client(monkeypatch: pytest.MonkeyPatc
 
     def counted(*args: Any, **options: Any) -> Any:
         opened.append(args)
-        return open_client(*args, **options)
+        return open_session(*args, **options)
 
     def ask(_: int) -> Any:
         all_ask.wait()
         return call_client(address)
 
-    monkeypatch.setattr(transport, "open_client", counted)
+    monkeypatch.setattr(transport, "open_session", counted)
     address = StreamAddress("s", None, "us-east-1", "http://127.0.0.1:9")
     with ThreadPoolExecutor(THREADS) as threads:
         clients = list(threads.map(ask, range(THREADS)))
@@ -50,12 +50,11 @@ def test_the_client_of_each_of_many_roles_is_kept(monkeypatch: pytest.MonkeyPatc
     """Streams of one application may each have a role, and each client assumes its role anew."""
     opened: list[str] = []
 
-    def open_client(service: str, source: CredentialSource, *_: Any, **__: Any) -> object:
+    def open_for(region: str | None, endpoint: str | None, source: CredentialSource) -> object:
         opened.append(source.session_name)
         return object()
 
-    monkeypatch.setattr(transport, "open_client", open_client)
-    monkeypatch.setattr(transport, "prepare", lambda _: None)
+    monkeypatch.setattr(transport, "_open", open_for)
     monkeypatch.setattr(transport, "_clients", {})
     streams = [
         StreamAddress(f"s{n}", credentials=CredentialSource(session_name=f"r{n}"))
@@ -67,8 +66,7 @@ def test_the_client_of_each_of_many_roles_is_kept(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_clients_that_are_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "open_client", lambda *_, **__: object())
-    monkeypatch.setattr(transport, "prepare", lambda _: None)
+    monkeypatch.setattr(transport, "_open", lambda *_: object())
     monkeypatch.setattr(transport, "_clients", {})
     monkeypatch.setattr(transport, "MOST_CLIENTS", 3)
     streams = [StreamAddress("s", region=f"eu-west-{n}") for n in range(5)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from sparkinesis.stream.kpl.messages import MAGIC
+from sparkinesis.stream.kpl.magic import MAGIC
 from sparkinesis.stream.kpl.pack import OutgoingRecord
 from sparkinesis.stream.kpl.unpack import deaggregate
 from sparkinesis.stream.page import Record

@@ -7,7 +7,7 @@ from aws_kinesis_agg.aggregator import RecordAggregator
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sparkinesis.stream.kpl import envelope
+from sparkinesis.stream.kpl import envelope, magic
 from sparkinesis.stream.kpl.objects import estimate_unpacked, make_objects
 from sparkinesis.stream.kpl.pack import OutgoingRecord, aggregate
 from sparkinesis.stream.page import Record
@@ -253,8 +253,8 @@ def test_the_filter_spares_aggregates_without_a_key() -> None:
 
 
 def test_what_looks_like_an_aggregate() -> None:
-    assert not envelope.aggregates_of([PLAIN, PLAIN])
-    assert envelope.aggregates_of([PLAIN, Record(data=GOLDEN.data[:30], sequence_number="1")])
+    assert not magic.aggregates_of([PLAIN, PLAIN])
+    assert magic.aggregates_of([PLAIN, Record(data=GOLDEN.data[:30], sequence_number="1")])
 
 
 def test_the_estimate_of_a_page_is_near() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.lease import Lease, leases_by_stream
 from sparkinesis.stream.address import StreamIdentifier
 
 
@@ -20,16 +20,16 @@ def unread_former_streams(
 
     Another worker may read a stream that this one does not want, as during a deployment.
     """
-    former: dict[StreamIdentifier, bool] = {}
-    for lease in leases:
-        stream = lease.stream
-        if stream is None or is_wanted(stream):
-            continue
-        is_read = (
-            lease.actual_owner is not None and lease.key not in expired and not lease.is_finished
-        )
-        former[stream] = former.get(stream, False) or is_read
-    return frozenset(stream for stream, is_read in former.items() if not is_read)
+
+    def is_read(lease: Lease) -> bool:
+        has_owner = lease.actual_owner is not None and lease.key not in expired
+        return has_owner and not lease.is_finished
+
+    return frozenset(
+        stream
+        for stream, own in leases_by_stream(leases).items()
+        if stream is not None and not is_wanted(stream) and not any(map(is_read, own))
+    )
 
 
 def observe_former(

@@ -28,7 +28,7 @@ _DECODER = msgspec.json.Decoder(Page)
 _EVENT_DECODER = msgspec.json.Decoder(Event)
 
 
-def decode_page(body: bytes) -> Page:
+def decode_page(body: bytes | bytearray) -> Page:
     """Decode the body of a GetRecords answer.
 
     Raises `ServiceError`, which names the wrong field, for any other body.
@@ -47,7 +47,9 @@ def decode_page(body: bytes) -> Page:
         ) from error
 
 
-def _decode(decoder: msgspec.json.Decoder[_Fetched], body: bytes | memoryview) -> _Fetched:
+def _decode(
+    decoder: msgspec.json.Decoder[_Fetched], body: bytes | bytearray | memoryview
+) -> _Fetched:
     """Return what ``decoder`` makes of ``body``, faster if its records are large."""
     taken = take_out(body)
     if taken is not None:

@@ -60,7 +60,7 @@ class EventStreamDecoder:
         """True if all bytes fed so far belong to complete messages."""
         return self._prelude is None and not self._parts
 
-    def feed(self, data: bytes | memoryview) -> Iterator[Message]:
+    def feed(self, data: bytes | bytearray | memoryview) -> Iterator[Message]:
         """Yield the messages that ``data`` completes. Exhaust the iterator before feeding more."""
         view = memoryview(data)
         while len(view) >= self.missing:

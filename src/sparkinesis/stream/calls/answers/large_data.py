@@ -36,7 +36,7 @@ def _encoded_marks() -> list[bytes]:
     return [base64.b64encode(mark) for mark in _marks()]
 
 
-def take_out(body: bytes | memoryview) -> tuple[bytes, list[bytes]] | None:
+def take_out(body: bytes | bytearray | memoryview) -> tuple[bytes, list[bytes]] | None:
     """Take the data of each record out of an answer's JSON.
 
     Returns the JSON with a mark in the place of each data, and the data; None if the data is small
@@ -44,10 +44,10 @@ def take_out(body: bytes | memoryview) -> tuple[bytes, list[bytes]] | None:
     """
     if not _is_large(bytes(body[:_SAMPLE])):
         return None
-    text = bytes(body)
+    text = bytes(body) if isinstance(body, memoryview) else body
     view = memoryview(text)
     find = text.find
-    pieces: list[bytes] = []
+    pieces: list[bytes | bytearray] = []
     data: list[bytes] = []
     at = 0
     try:

@@ -1,0 +1,86 @@
+"""What botocore puts into each request of one kind: learnt from a request that it has sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from sparkinesis.stream.calls.direct.signature import (
+    DATE,
+    TOKEN,
+    Canonical,
+    Scope,
+    canonical,
+    parse_authorization,
+)
+
+_OF_EACH_CALL = frozenset(
+    {
+        "authorization",
+        DATE,
+        TOKEN,
+        "content-length",
+        "amz-sdk-invocation-id",
+        "amz-sdk-request",
+        "x-amzn-trace-id",
+    }
+)
+"""Headers that botocore makes anew for each call; the last three say nothing that is needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedRequest:
+    """The part of a request that is the same in each call of its kind."""
+
+    url: str
+    scope: Scope
+    canonical: Canonical
+    head: bytes
+    """The request line and the headers that are the same in each call."""
+
+
+def learn(request: Any) -> LearnedRequest | None:
+    """Return what there is to learn from botocore's prepared request.
+
+    None for a request that cannot be repeated with another body: not a POST of JSON to ``/``, or
+    not signed by signature version 4.
+    """
+    parts = urlsplit(request.url)
+    headers = {name.lower(): _text(value) for name, value in request.headers.items()}
+    authorization = parse_authorization(headers.get("authorization", ""))
+    is_json = headers.get("content-type", "").startswith("application/x-amz-json-1.")
+    if (
+        authorization is None
+        or not is_json
+        or request.method != "POST"
+        or parts.path not in {"", "/"}
+        or parts.query
+    ):
+        return None
+    scope, signed = authorization
+    host = parts.hostname or ""
+    if ":" in host:
+        host = f"[{host}]"
+    if parts.port not in {None, {"http": 80, "https": 443}[parts.scheme]}:
+        host = f"{host}:{parts.port}"
+    fixed = {name: value for name, value in headers.items() if name not in _OF_EACH_CALL}
+    fixed["host"] = host
+    if DATE not in signed or not set(signed) <= {*fixed, DATE, TOKEN}:
+        return None
+    # http.client adds this to botocore's requests: without it, any encoding would be welcome.
+    sent = {"accept-encoding": "identity", **fixed}
+    head = "".join(f"{name}: {value}\r\n" for name, value in sent.items())
+    return LearnedRequest(
+        request.url,
+        scope,
+        canonical(
+            signed,
+            {name: " ".join(value.split()) for name, value in fixed.items() if name in signed},
+        ),
+        f"POST / HTTP/1.1\r\n{head}".encode("latin-1"),
+    )
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode("latin-1") if isinstance(value, bytes) else str(value)

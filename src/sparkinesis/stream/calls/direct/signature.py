@@ -1,0 +1,150 @@
+"""Signature version 4 of requests that differ in their bodies only.
+
+The rules are those of the IAM guide, "Create a signed AWS API request"; a test compares each
+signature with botocore's.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+_AUTHORIZATION = re.compile(
+    r"AWS4-HMAC-SHA256 Credential=[^ ,]+/[0-9]{8}/(?P<region>[^/ ,]+)/(?P<service>[^/ ,]+)"
+    r"/aws4_request, SignedHeaders=(?P<signed>[a-z0-9;-]+), Signature=[0-9a-f]{64}"
+)
+
+
+DATE = "x-amz-date"
+TOKEN = "x-amz-security-token"  # noqa: S105 - the name of a header
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The part of a signature that says what it is for."""
+
+    region: str
+    service: str
+
+    def at(self, day: str) -> str:
+        return f"{day}/{self.region}/{self.service}/aws4_request"
+
+
+@dataclass(frozen=True, slots=True)
+class Canonical:
+    """A canonical request up to the hash of its body, cut where the date and the token belong."""
+
+    before_date: str
+    after_date: str
+    """All the rest of a request without a session token."""
+    before_token: str
+    after_token: str
+    signed: str
+    """The names of the signed headers, as the Authorization header lists them."""
+    signed_with_token: str
+
+
+def canonical(signed: Iterable[str], values: Mapping[str, str]) -> Canonical:
+    """Prepare the canonical request of POSTs to ``/``.
+
+    signed: the names of the headers to sign, the date included. values: those that are the same in
+    each request.
+    """
+    names = sorted({*signed} - {TOKEN})
+    rest = names[names.index(DATE) + 1 :]
+    lines = {name: f"{name}:{values[name]}\n" for name in names if name != DATE}
+    before = "".join(lines[name] for name in names if name < DATE)
+    plain, with_token = ";".join(names), ";".join(sorted([*names, TOKEN]))
+    return Canonical(
+        f"POST\n/\n\n{before}{DATE}:",
+        f"\n{''.join(lines[name] for name in rest)}\n{plain}\n",
+        f"\n{''.join(lines[name] for name in rest if name < TOKEN)}{TOKEN}:",
+        f"\n{''.join(lines[name] for name in rest if name > TOKEN)}\n{with_token}\n",
+        plain,
+        with_token,
+    )
+
+
+def parse_authorization(header: str) -> tuple[Scope, tuple[str, ...]] | None:
+    """Return scope and signed headers; None if the header is of another kind of signature."""
+    found = _AUTHORIZATION.fullmatch(header)
+    if found is None:
+        return None
+    return Scope(found["region"], found["service"]), tuple(found["signed"].split(";"))
+
+
+class Signer:
+    """Signs requests of one scope. For any thread; the derived key is kept for the day.
+
+    clock: epoch seconds, of the service.
+    """
+
+    def __init__(self, scope: Scope, clock: Callable[[], float] = time.time) -> None:
+        self._scope = scope
+        self._clock = clock
+        self._key: tuple[tuple[str, str], _Hmac] = (("", ""), _Hmac(b""))
+        self._time: tuple[int, str] = (0, "")
+
+    def sign(self, keys: Any, request: Canonical, body: bytes) -> tuple[str, str]:
+        """Return the headers X-Amz-Date and Authorization of a POST to ``/``.
+
+        keys: ``access_key``, ``secret_key`` and ``token``, as botocore freezes credentials. A token
+        is a header to be sent, too.
+        """
+        date = self._date()
+        day = date[:8]
+        token = keys.token
+        digest = sha256(body).hexdigest()
+        if token:
+            signed = request.signed_with_token
+            rest = f"{request.before_token}{token}{request.after_token}"
+        else:
+            signed, rest = request.signed, request.after_date
+        text = f"{request.before_date}{date}{rest}{digest}"
+        scope = self._scope.at(day)
+        to_sign = f"AWS4-HMAC-SHA256\n{date}\n{scope}\n{sha256(text.encode()).hexdigest()}"
+        signature = self._day_key(keys.secret_key, day).hexdigest(to_sign.encode())
+        credential = f"Credential={keys.access_key}/{scope}"
+        proof = f"SignedHeaders={signed}, Signature={signature}"
+        return date, f"AWS4-HMAC-SHA256 {credential}, {proof}"
+
+    def _date(self) -> str:
+        second = int(self._clock())
+        known, text = self._time
+        if known != second:
+            text = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(second))
+            self._time = second, text
+        return text
+
+    def _day_key(self, secret: str, day: str) -> _Hmac:
+        what, key = self._key
+        if what != (secret, day):
+            bare = f"AWS4{secret}".encode()
+            for part in (day, self._scope.region, self._scope.service, "aws4_request"):
+                bare = hmac.digest(bare, part.encode(), "sha256")
+            key = _Hmac(bare)
+            self._key = (secret, day), key
+        return key
+
+
+class _Hmac:
+    """HMAC-SHA256 (RFC 2104) of one key, whose two pads are hashed once and not for each message.
+
+    That halves the CPU of a signature: hmac.digest also looks OpenSSL's functions up each time.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        padded = key.ljust(64, b"\0")
+        self._inner = sha256(bytes(byte ^ 0x36 for byte in padded))
+        self._outer = sha256(bytes(byte ^ 0x5C for byte in padded))
+
+    def hexdigest(self, message: bytes) -> str:
+        inner, outer = self._inner.copy(), self._outer.copy()
+        inner.update(message)
+        outer.update(inner.digest())
+        return outer.hexdigest()

@@ -1,0 +1,179 @@
+"""The body of an answer that lasts for minutes, read from a connection of its own.
+
+Between two events it holds a few hundred bytes: there is no buffer of its own for an idle stream,
+and a long event is received straight into its place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import string
+from collections.abc import Mapping
+
+_READ_AHEAD = 16_384
+"""Bytes. Events and the lines around HTTP chunks are mostly shorter; one system call reads both."""
+_LONGEST_LINE = 4_096
+_DIGITS = frozenset(string.hexdigits.encode())
+_WITHOUT_END = 1 << 62
+
+
+class StreamedBody:
+    """A body in HTTP chunks, of a known length, or up to the end of the connection.
+
+    One thread reads; any thread may call `shutdown`. ``start``: the bytes that came with the
+    headers.
+    """
+
+    def __init__(
+        self, url: str, connection: socket.socket, start: bytes, headers: Mapping[str, str]
+    ) -> None:
+        self.url = url
+        self._socket = connection
+        self._buffer = start
+        self._at = 0
+        """The bytes of the buffer before this one were read."""
+        self._is_chunked = "transfer-encoding" in headers
+        self._has_length = not self._is_chunked and "content-length" in headers
+        self._left = 0
+        """Bytes up to the end of the chunk, or of the body."""
+        if not self._is_chunked:
+            self._left = int(headers.get("content-length", _WITHOUT_END))
+        self._owes_line_end = False
+        """The line end behind a chunk has not arrived yet."""
+        self._is_over = not self._is_chunked and self._left == 0
+
+    def __del__(self) -> None:
+        self._socket.close()
+
+    def fileno(self) -> int:
+        """Return the descriptor of the socket, for a selector; -1 once it is closed."""
+        return self._socket.fileno()
+
+    @property
+    def has_data(self) -> bool:
+        """True if bytes have arrived that a selector does not see: in the buffer, or within TLS."""
+        return self._at < len(self._buffer) or _pending(self._socket) > 0
+
+    def await_data(self, milliseconds: int) -> bool:
+        """Wait for bytes, or the end of the connection; return False if none arrive in time."""
+        return self.has_data or _is_readable(self._socket, milliseconds)
+
+    def read(self, most: int, /) -> bytearray:
+        """Wait for ``most`` bytes and return them; fewer at the end of the body, none after it.
+
+        Raises TimeoutError when nothing arrives in time, EOFError when the connection ends too
+        early, ValueError for invalid HTTP, and OSError.
+        """
+        body = bytearray(most)
+        view = memoryview(body)
+        at = 0
+        while at < most and not self._is_over:
+            if self._left == 0:
+                self._begin_chunk()
+                continue
+            wanted = min(most - at, self._left)
+            here = len(self._buffer) - self._at
+            if not here and wanted < _READ_AHEAD:
+                if not self._fill():
+                    self._end_early()
+                continue
+            if here:
+                count = min(wanted, here)
+                view[at : at + count] = memoryview(self._buffer)[self._at : self._at + count]
+                self._take(count)
+            else:
+                count = self._socket.recv_into(view[at : at + wanted])
+                if not count:
+                    self._end_early()
+            at += count
+            self._left -= count
+            if self._left == 0:
+                self._end_chunk()
+        view.release()
+        del body[at:]
+        return body
+
+    def shutdown(self) -> None:
+        """End a read that waits, and the connection, but not the descriptor. For any thread."""
+        with contextlib.suppress(OSError):
+            # The method of a TLS socket would take the TLS away from under a running read.
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+        self._buffer, self._at = b"", 0
+
+    def _fill(self) -> bool:
+        """Wait for bytes; return False at the end of the connection."""
+        received = self._socket.recv(_READ_AHEAD)
+        self._buffer, self._at = self._buffer[self._at :] + received, 0
+        return bool(received)
+
+    def _take(self, count: int) -> None:
+        self._at += count
+        if self._at == len(self._buffer):
+            self._buffer, self._at = b"", 0
+
+    def _end_early(self) -> None:
+        if self._is_chunked or self._has_length:
+            raise EOFError("the server closed the connection before the end of its answer")
+        self._is_over = True
+
+    def _begin_chunk(self) -> None:
+        if self._owes_line_end:
+            if self._line():
+                raise ValueError("a chunk is longer than it said")
+            self._owes_line_end = False
+        size = self._line().partition(b";")[0].strip()
+        if not size or not _DIGITS.issuperset(size):
+            raise ValueError(f"the size of a chunk is {size[:20]!r}")
+        self._left = int(size, 16)
+        if self._left == 0:
+            while self._line():
+                pass  # a trailer
+            self._is_over = True
+
+    def _end_chunk(self) -> None:
+        if not self._is_chunked:
+            self._is_over = True
+            return
+        self._owes_line_end = True
+        # Read the line end now, if it is there, so that it does not look like the next event.
+        if self._at == len(self._buffer) and not _is_readable(self._socket):
+            return
+        if self._line():
+            raise ValueError("a chunk is longer than it said")
+        self._owes_line_end = False
+
+    def _line(self) -> bytes:
+        """Read up to a line end; return the bytes before it."""
+        while (end := self._buffer.find(b"\r\n", self._at)) < 0:
+            if len(self._buffer) - self._at > _LONGEST_LINE:
+                raise ValueError("a line between two chunks does not end")
+            if not self._fill():
+                raise EOFError("the server closed the connection before the end of its answer")
+        line = self._buffer[self._at : end]
+        self._take(end + 2 - self._at)
+        return line
+
+
+def _pending(connection: socket.socket) -> int:
+    """Return the decrypted bytes that a TLS socket holds."""
+    pending = getattr(connection, "pending", None)
+    if pending is None:
+        return 0
+    try:
+        return int(pending())
+    except (OSError, ValueError):
+        return 0
+
+
+def _is_readable(connection: socket.socket, milliseconds: int = 0) -> bool:
+    if _pending(connection):
+        return True
+    poll = select.poll()
+    poll.register(connection, select.POLLIN)
+    return bool(poll.poll(milliseconds))

@@ -1,0 +1,80 @@
+"""Waits for data on many sockets in one thread."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import select
+import selectors
+import threading
+from collections.abc import Callable
+
+_LOOK_AGAIN = 0.05
+"""Seconds, where the operating system does not let one thread add a socket while another waits."""
+
+
+class SocketWatch:
+    """Calls a function, once, when a socket has data or was closed by its peer. For any thread.
+
+    The function is called in the thread that watches, and must return at once.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._selector = selectors.DefaultSelector()
+        kind = type(self._selector).__name__
+        self._timeout = None if kind in {"EpollSelector", "KqueueSelector"} else _LOOK_AGAIN
+        self._thread: threading.Thread | None = None
+
+    def when_readable(self, descriptor: int, call: Callable[[], None]) -> None:
+        """Call ``call`` when the socket of this descriptor is readable.
+
+        A later call for the same descriptor replaces the function.
+        """
+        with self._lock:
+            try:
+                self._selector.register(descriptor, selectors.EVENT_READ, call)
+            except KeyError:
+                self._selector.modify(descriptor, selectors.EVENT_READ, call)
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._run, name="sparkinesis-sockets", daemon=True
+                )
+                self._thread.start()
+
+    def forget(self, descriptor: int) -> None:
+        """Watch a socket no longer. Call this before the descriptor is closed."""
+        with self._lock, contextlib.suppress(KeyError):
+            self._selector.unregister(descriptor)
+
+    def _run(self) -> None:
+        while True:
+            for key, _ in self._selector.select(self._timeout):
+                with self._lock:
+                    if self._selector.get_map().get(key.fd) is not key:
+                        continue  # forgotten, or used again, since it became readable
+                    self._selector.unregister(key.fd)
+                key.data()
+
+
+def is_readable(descriptor: int) -> bool:
+    """Return True if a read of the socket would not wait; also if it is closed (-1)."""
+    if descriptor < 0:
+        return True
+    if not hasattr(select, "poll"):  # Windows
+        return bool(select.select([descriptor], [], [], 0)[0])
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def socket_watch() -> SocketWatch:
+    """Return the watch of this process."""
+    return _watch(os.getpid())
+
+
+@functools.cache
+def _watch(_: int) -> SocketWatch:
+    """Cached by process id: a child has no copy of the thread."""
+    return SocketWatch()

@@ -1,0 +1,31 @@
+"""The bytes by which an aggregated record is recognised, before any is opened.
+
+Most streams hold none: a process that meets none never imports the protobuf runtime.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sparkinesis.stream.page import Record
+
+MAGIC = b"\xf3\x89\x9a\xc2"
+DIGEST_SIZE = 16
+"""The size in bytes of the MD5 at the end of an aggregated record."""
+ENVELOPE_SIZE = len(MAGIC) + DIGEST_SIZE
+"""The bytes around the message. Data of this size or less is never an aggregate."""
+MAX_SIZE = 1_048_576
+"""The most bytes of an aggregated record, magic and digest included."""
+
+
+def is_aggregated(data: bytes) -> bool:
+    """Return True if ``data`` starts like an aggregated record, which may still be malformed."""
+    return data.startswith(MAGIC) and len(data) > ENVELOPE_SIZE
+
+
+def aggregates_of(records: Sequence[Record]) -> list[Record]:
+    """Return the records that start like an aggregate, as `is_aggregated` says.
+
+    Every page is looked at so, most of them without an aggregate: no call per record.
+    """
+    return [r for r in records if r.data.startswith(MAGIC) and len(r.data) > ENVELOPE_SIZE]

@@ -1,0 +1,380 @@
+"""Each fault and setting has the same effect on a direct call as on botocore's."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import sys
+import threading
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError, ConnectionClosedError
+
+from tests.integration.stream.direct.both import BODY, FINE, SERVICES, clients, outcome
+from tests.integration.stream.direct.certificates import self_signed, serving_context
+from tests.integration.stream.direct.raw_server import (
+    Behaviour,
+    RawServer,
+    close,
+    http,
+    reset,
+    serving,
+    silence,
+)
+
+pytestmark = pytest.mark.usefixtures("credentials")
+
+
+THROTTLED = http(
+    b'{"__type":"ProvisionedThroughputExceededException","message":"slow"}', "400 Bad Request"
+)
+
+FAULTS: dict[str, Behaviour] = {
+    "an answer": FINE,
+    "an answer in chunks": http(BODY, chunked=True),
+    "an answer with the end of the connection": http(BODY, stays=False, Connection="close"),
+    "an answer of HTTP/1.0": http(BODY, version="1.0", stays=False),
+    "500 with a body": http(b'{"__type":"InternalFailure","message":"no"}', "500 Oops"),
+    "500 without a body": http(b"", "500 Internal Server Error"),
+    "503 without a body": http(b"", "503 Service Unavailable"),
+    "503 of a web server": http(b"<html>no</html>", "503 Service Unavailable"),
+    "502 of a load balancer": http(b"<html>no</html>", "502 Bad Gateway"),
+    "throttling": THROTTLED,
+    "a namespace before the code": http(
+        b'{"__type":"com.amazonaws.kinesis#ResourceNotFoundException","Message":"who"}',
+        "400 Bad Request",
+    ),
+    "the code in a header": http(
+        b'{"message":"no"}', "400 Bad Request", x_amzn_errortype="AccessDeniedException:http://x"
+    ),
+    "a refused condition with its row": http(
+        b'{"__type":"com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException",'
+        b'"message":"no","Item":{"a":{"S":"b"}}}',
+        "400 Bad Request",
+    ),
+    "413": http(b"", "413 Payload Too Large"),
+    "a redirect": http(b"", "307 Temporary Redirect"),
+    "a reset in place of an answer": reset(),
+    "a reset within the headers": reset(b"HTTP/1.1 200 OK\r\nContent-Le"),
+    "an end in place of an answer": close(),
+    "silence": silence(),
+    "silence within the headers": silence(b"HTTP/1.1 200 OK\r\nContent-Le"),
+}
+
+
+@pytest.mark.parametrize("service", SERVICES)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_looks_the_same(server: RawServer, service: str, fault: str) -> None:
+    plain, direct = clients(server.endpoint, service)
+    with closing(plain), closing(direct):
+        outcomes = []
+        for client in (plain, direct):
+            server.behaviours.extend([FINE, FAULTS[fault]])
+            outcome(client, service)
+            outcomes.append(outcome(client, service))
+    assert outcomes[0] == outcomes[1]
+    assert len(server.requests) == 4
+    sdk = ["amz-sdk-invocation-id" in request.headers for request in server.requests]
+    assert sdk == [True, True, False, False]  # the last two were made directly
+
+
+CUT = {
+    "reset in the body": reset(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{"),
+    "end in the body": http(b"{", length=9, stays=False),
+    "end in a chunk": close(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n{"),
+    "end in the headers": close(b"HTTP/1.1 200 OK\r\nContent-Le"),
+    "no HTTP": close(b"SSH-2.0-OpenSSH_9.6\r\n"),
+}
+
+
+@pytest.mark.parametrize("cut", CUT)
+def test_an_answer_that_is_cut_short_is_no_answer(server: RawServer, cut: str) -> None:
+    """botocore takes some of these for whole, and empty, answers."""
+    _, direct = clients(server.endpoint)
+    with closing(direct):
+        server.behaviours.extend([FINE, CUT[cut]])
+        outcome(direct, "kinesis")
+        assert outcome(direct, "kinesis") == ("ConnectionClosedError", True, True)
+
+
+def test_a_reset_before_the_request_is_read(server: RawServer) -> None:
+    plain, direct = clients(server.endpoint)
+    with closing(plain), closing(direct):
+        outcomes = []
+        for client in (plain, direct):
+            server.behaviours.append(http(stays=False, Connection="close"))
+            outcome(client, "kinesis")
+            server.resets_next = True
+            outcomes.append(outcome(client, "kinesis")[1:])
+    assert outcomes[0] == outcomes[1] == (True, True)
+
+
+def test_nobody_listens(server: RawServer) -> None:
+    plain, direct = clients(server.endpoint)
+    server.behaviours.extend([http(stays=False, Connection="close")] * 2)
+    for client in (plain, direct):
+        outcome(client, "kinesis")
+    with serving() as gone:
+        pass
+    for client in (plain, direct):
+        client.meta.events.register("before-call.kinesis", lambda **_: None)
+    found = [outcome(clients(gone.endpoint)[n], "kinesis") for n in range(2)]
+    assert found[0] == found[1] == ("EndpointConnectionError", True, True)
+
+
+def test_a_connection_is_kept_and_left_when_the_server_has_closed_it(server: RawServer) -> None:
+    _, direct = clients(server.endpoint)
+    with closing(direct):
+        server.behaviours.extend([FINE, FINE, close(), FINE, FINE])
+        outcome(direct, "kinesis")
+        outcome(direct, "kinesis")
+        with pytest.raises(ConnectionClosedError):
+            direct.get_shard_iterator(**SERVICES["kinesis"][1])
+        outcome(direct, "kinesis")
+        outcome(direct, "kinesis")
+    numbers = [request.connection for request in server.requests]
+    assert numbers[0] == numbers[1] == numbers[2] != numbers[3] == numbers[4]
+
+
+def test_dynamodb_answers_with_another_checksum_are_refused(server: RawServer) -> None:
+    _, direct = clients(server.endpoint, "dynamodb")
+    body = b'{"Item": {"leaseKey": {"S": "k"}}}'
+    with closing(direct):
+        server.behaviours.append(http(body))
+        outcome(direct, "dynamodb")
+        server.behaviours.append(http(body, x_amz_crc32=str(zlib.crc32(body))))
+        assert outcome(direct, "dynamodb")[1] == 200
+        server.behaviours.append(http(body, x_amz_crc32=str(zlib.crc32(body) ^ 1)))
+        assert outcome(direct, "dynamodb") == ("ChecksumError", True, True)
+
+
+EXPIRED = http(
+    b'{"__type":"InvalidSignatureException","message":"Signature expired"}',
+    "400 Bad Request",
+    Date="Mon, 21 Sep 2020 14:13:20 GMT",
+)
+
+
+def test_a_wrong_clock_is_corrected_by_the_services(server: RawServer) -> None:
+    _, direct = clients(server.endpoint)
+    with closing(direct):
+        server.behaviours.extend([FINE, EXPIRED, FINE, FINE, FINE])
+        outcome(direct, "kinesis")
+        assert outcome(direct, "kinesis")[1] == 200
+        assert outcome(direct, "kinesis")[1] == 200
+        direct.list_streams()  # by botocore
+    assert [request.headers["x-amz-date"][:13] for request in server.requests[2:]] == [
+        "20200921T1413",
+        "20200921T1413",
+        "20200921T1413",
+    ]
+
+
+def test_a_call_by_botocore_corrects_a_wrong_clock_too(server: RawServer) -> None:
+    _, direct = clients(server.endpoint)
+    with closing(direct):
+        server.behaviours.extend([EXPIRED, FINE, FINE])
+        direct.describe_stream_summary(StreamName="s")
+        assert outcome(direct, "kinesis")[1] == 200
+    dates = [request.headers["x-amz-date"][:13] for request in server.requests]
+    assert dates[1:] == ["20200921T1413"] * 2
+    assert dates[0] != dates[1]
+    signatures = [request.headers["authorization"] for request in server.requests]
+    assert "/20200921/us-east-1/kinesis/" in signatures[1]
+
+
+def test_threads_whose_calls_were_signed_before_the_correction_call_again(
+    server: RawServer,
+) -> None:
+    """Both are refused for their dates; the second one when the first has corrected the clock."""
+    _, direct = clients(server.endpoint)
+    both_asked = threading.Barrier(2)
+
+    def refuse(connection: socket.socket) -> bool:
+        both_asked.wait(30)
+        return EXPIRED(connection)
+
+    with closing(direct), ThreadPoolExecutor(2) as threads:
+        server.behaviours.extend([FINE, refuse, refuse, FINE, FINE])
+        outcome(direct, "kinesis")
+        found = list(threads.map(lambda _: outcome(direct, "kinesis")[1], range(2)))
+    assert found == [200, 200]
+
+
+def test_a_wrong_secret_is_not_taken_for_a_wrong_clock(server: RawServer) -> None:
+    _, direct = clients(server.endpoint)
+    refused = http(
+        b'{"__type":"InvalidSignatureException","message":"The signature does not match"}',
+        "400 Bad Request",
+    )
+    with closing(direct):
+        server.behaviours.extend([FINE, refused])
+        outcome(direct, "kinesis")
+        assert outcome(direct, "kinesis")[1] == "InvalidSignatureException"
+    assert len(server.requests) == 2
+
+
+def test_credentials_that_are_about_to_expire_are_renewed_by_botocore(
+    server: RawServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program hands out credentials for five minutes, which botocore renews at each call."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    soon = (datetime.now(timezone.utc) + timedelta(minutes=5)).isoformat()
+    program = tmp_path / "credentials"
+    program.write_text(
+        f"#!{sys.executable}\n"
+        "import json, pathlib\n"
+        f"counter = pathlib.Path({str(tmp_path / 'counter')!r})\n"
+        "number = len(counter.read_text()) if counter.exists() else 0\n"
+        "counter.write_text('x' * (number + 1))\n"
+        "print(json.dumps({'Version': 1, 'AccessKeyId': f'key{number}', 'SecretAccessKey': 's',"
+        f" 'SessionToken': f'token{{number}}', 'Expiration': {soon!r}}}))\n"
+    )
+    program.chmod(0o755)
+    (tmp_path / "config").write_text(f"[default]\ncredential_process = {program}\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    _, direct = clients(server.endpoint)
+    with closing(direct):
+        server.behaviours.extend([FINE] * 4)
+        for _ in range(4):
+            assert outcome(direct, "kinesis")[1] == 200
+    sent = [
+        (
+            request.headers["authorization"].split("Credential=")[1].partition("/")[0],
+            request.headers["x-amz-security-token"],
+        )
+        for request in server.requests
+    ]
+    numbers = [int(key.removeprefix("key")) for key, _ in sent]
+    assert sent == [(f"key{number}", f"token{number}") for number in numbers]
+    assert len(set(numbers)) == 4
+
+
+OF_BOTOCORE = {"amz-sdk-invocation-id", "amz-sdk-request"}
+"""Headers that number the attempts of botocore's retries."""
+
+
+@pytest.mark.parametrize("token", [None, "token"])
+@pytest.mark.parametrize("service", SERVICES)
+def test_the_request_is_that_of_botocore(
+    server: RawServer, monkeypatch: pytest.MonkeyPatch, service: str, token: str | None
+) -> None:
+    if token is not None:
+        monkeypatch.setenv("AWS_SESSION_TOKEN", token)
+    plain, direct = clients(server.endpoint, service)
+    with closing(plain), closing(direct):
+        server.behaviours.extend([FINE] * 3)
+        for client in (plain, direct, direct):
+            outcome(client, service)
+    botocores, *others = server.requests
+    for ours in others:
+        assert json.loads(ours.body) == json.loads(botocores.body)
+        assert botocores.headers.keys() - ours.headers.keys() == OF_BOTOCORE
+        assert not ours.headers.keys() - botocores.headers.keys()
+        for name in botocores.headers.keys() - OF_BOTOCORE - VARYING:
+            assert ours.headers[name] == botocores.headers[name], name
+        signed = [each.headers["authorization"].split(", ")[:2] for each in (botocores, ours)]
+        assert signed[0] == signed[1]
+        assert ours.headers.get("x-amz-security-token") == token
+
+
+VARYING = {"authorization", "x-amz-date", "content-length", "user-agent"}
+"""botocore writes JSON with spaces, and its user agent tells of its retries."""
+
+
+INSTANT = datetime(2026, 9, 21, 14, 13, 20, 654_321, timezone(timedelta(hours=2)))
+REQUESTS: dict[str, dict[str, Any]] = {
+    "GetShardIterator": {
+        "StreamName": "s",
+        "ShardId": "i",
+        "ShardIteratorType": "AT_TIMESTAMP",
+        "Timestamp": INSTANT,
+    },
+    "ListShards": {
+        "StreamName": "s",
+        "ShardFilter": {"Type": "FROM_TIMESTAMP", "Timestamp": INSTANT},
+    },
+    "SubscribeToShard": {
+        "ConsumerARN": "arn:aws:kinesis:us-east-1:123456789012:stream/s/consumer/c:1",
+        "ShardId": "i",
+        "StartingPosition": {"Type": "AT_TIMESTAMP", "Timestamp": INSTANT},
+    },
+    "PutRecords": {
+        "StreamName": "s",
+        "Records": [{"Data": b"\x00\xff\n", "PartitionKey": "k\u00e9\U0001f600"}],
+    },
+}
+
+
+@pytest.mark.parametrize("operation", REQUESTS)
+def test_a_body_says_what_botocores_says(server: RawServer, operation: str) -> None:
+    plain, direct = clients(server.endpoint, "kinesis", operation)
+    method = re.sub(r"(?<!^)(?=[A-Z])", "_", operation).lower()
+    with closing(plain), closing(direct):
+        server.behaviours.extend([THROTTLED] * 2)
+        for client in (plain, direct):
+            with pytest.raises(ClientError):
+                getattr(client, method)(**REQUESTS[operation])
+    by_botocore, directly = (json.loads(request.body) for request in server.requests)
+    assert directly == by_botocore
+
+
+def test_another_arn_may_have_another_endpoint(server: RawServer) -> None:
+    """botocore finds the endpoint of an account: it prepares the first call of each ARN."""
+    _, direct = clients(server.endpoint)
+    prepared: list[str] = []
+    direct.meta.events.register(
+        "request-created.kinesis", lambda request, **_: prepared.append(request.data)
+    )
+    request = {"ShardId": "i", "ShardIteratorType": "LATEST"}
+    with closing(direct):
+        server.behaviours.extend([FINE] * 4)
+        for account in ("111111111111", "222222222222") * 2:
+            arn = f"arn:aws:kinesis:us-east-1:{account}:stream/s"
+            direct.get_shard_iterator(StreamARN=arn, **request)
+    assert len(server.requests) == 4
+    assert ["111" in str(data) for data in prepared] == [True, False]
+
+
+def test_behind_a_proxy_all_calls_are_botocores(
+    server: RawServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", server.endpoint)
+    _, direct = clients("http://kinesis.test")
+    seen: list[str] = []
+    direct.meta.events.register(
+        "before-send.kinesis", lambda request, **_: seen.append(request.url)
+    )
+    with closing(direct):
+        for _ in range(2):
+            server.behaviours.append(FINE)
+            assert outcome(direct, "kinesis")[1] == 200
+    assert seen == ["http://kinesis.test/"] * 2
+
+
+def test_a_certificate_of_ones_own_is_trusted_if_the_user_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = self_signed(tmp_path)
+    with serving(serving_context(file)) as server:
+        monkeypatch.setenv("AWS_CA_BUNDLE", str(file))
+        _, direct = clients(server.endpoint)
+        with closing(direct):
+            server.behaviours.extend([FINE] * 3)
+            for _ in range(3):
+                assert outcome(direct, "kinesis")[1] == 200
+        assert len({request.connection for request in server.requests}) == 1
+        monkeypatch.delenv("AWS_CA_BUNDLE")
+        plain, distrustful = clients(server.endpoint)
+        with closing(plain), closing(distrustful):
+            found = [outcome(client, "kinesis") for client in (plain, distrustful)]
+    assert found[0] == found[1] == ("SSLError", True, True)

@@ -1,0 +1,215 @@
+"""Which connection a direct call takes, and what it leaves behind."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from typing import Any
+
+import pytest
+from botocore.credentials import ReadOnlyCredentials
+from botocore.exceptions import ClientError
+
+from sparkinesis.lease.table.client import dynamodb_client
+from sparkinesis.stream.credentials import CredentialSource
+from tests.integration.stream.direct.both import BODY, FINE, SERVICES, clients, outcome
+from tests.integration.stream.direct.raw_server import Behaviour, RawServer, http
+
+PATIENCE = 20.0
+REFUSED = http(b'{"__type":"ValidationException","message":"no"}', "400 Bad Request")
+
+
+pytestmark = pytest.mark.usefixtures("credentials")
+
+
+def idle(direct: Any) -> list[socket.socket]:
+    (connections,) = direct._connections.values()
+    return list(connections._idle)
+
+
+def followed_by(answer: Behaviour, more: bytes, *, stays: bool = True) -> Behaviour:
+    """Send more bytes behind an answer, in the same packet."""
+
+    def send(connection: socket.socket) -> bool:
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            answer(theirs)
+            connection.sendall(ours.recv(65_536) + more)
+        return stays
+
+    return send
+
+
+def test_a_connection_that_the_server_has_closed_while_idle_is_not_used(server: RawServer) -> None:
+    _, direct = clients(server.endpoint)
+    with closing(direct):
+        server.behaviours.extend([http(BODY, stays=False), FINE])
+        assert outcome(direct, "kinesis")[1] == 200
+        assert select.select(idle(direct), [], [], PATIENCE)[0], "the server has closed it"
+        assert outcome(direct, "kinesis")[1] == 200
+    assert [request.connection for request in server.requests] == [1, 2]
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.parametrize("more", [b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]", b"\0junk"])
+def test_bytes_behind_an_answer_are_no_answer_to_the_next_call(
+    server: RawServer, more: bytes, *, chunked: bool
+) -> None:
+    _, direct = clients(server.endpoint)
+    with closing(direct):
+        server.behaviours.extend([followed_by(http(BODY, chunked=chunked), more), FINE])
+        assert outcome(direct, "kinesis")[:2] == ("7", 200)
+        assert idle(direct) == []
+        assert outcome(direct, "kinesis")[:2] == ("7", 200)
+    assert [request.connection for request in server.requests] == [1, 2]
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_connection_that_the_server_is_about_to_close_is_not_kept(
+    server: RawServer, *, chunked: bool
+) -> None:
+    _, direct = clients(server.endpoint)
+    with closing(direct):
+        server.behaviours.append(http(BODY, chunked=chunked, Connection="close"))
+        assert outcome(direct, "kinesis")[:2] == ("7", 200)
+        assert idle(direct) == []
+
+
+def test_an_interim_answer_is_not_the_answer(server: RawServer) -> None:
+    interim = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"
+    _, direct = clients(server.endpoint)
+
+    def answer(connection: socket.socket) -> bool:
+        connection.sendall(interim)
+        return FINE(connection)
+
+    with closing(direct):
+        server.behaviours.append(answer)
+        assert outcome(direct, "kinesis")[:2] == ("7", 200)
+        assert len(idle(direct)) == 1
+
+
+def test_an_interim_answer_is_not_the_begin_of_a_stream(server: RawServer) -> None:
+    _, direct = clients(server.endpoint)
+    with closing(direct):
+        direct._streamed = frozenset({"GetShardIterator"})
+
+        def answer(connection: socket.socket) -> bool:
+            connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+            return REFUSED(connection)
+
+        server.behaviours.append(answer)
+        assert outcome(direct, "kinesis")[1] == "ValidationException"
+
+
+def test_a_long_request_may_be_refused_before_its_end() -> None:
+    """The server answers, and closes the connection, while the client still sends."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def refuse() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            while b"\r\n\r\n" not in connection.recv(65_536):
+                pass
+            http(b'{"__type":"ValidationException","message":"long"}', "400 Bad Request")(
+                connection
+            )
+            connection.shutdown(socket.SHUT_WR)
+
+    thread = threading.Thread(target=refuse)
+    thread.start()
+    _, direct = clients(f"http://127.0.0.1:{listener.getsockname()[1]}", "dynamodb", "PutItem")
+    with listener, closing(direct), pytest.raises(ClientError, match="ValidationException"):
+        direct.put_item(TableName="t", Item={"data": {"B": bytes(20_000_000)}})
+    thread.join()
+
+
+def test_a_process_that_was_forked_has_connections_of_its_own(server: RawServer) -> None:
+    _, direct = clients(server.endpoint)
+    with closing(direct):
+        server.behaviours.extend([FINE] * 3)
+        assert outcome(direct, "kinesis")[1] == 200
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if outcome(direct, "kinesis")[1] == 200 else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        assert outcome(direct, "kinesis")[1] == 200
+    assert [request.connection for request in server.requests] == [1, 2, 1]
+
+
+def test_a_connection_belongs_to_one_call_at_a_time_and_a_few_are_kept(server: RawServer) -> None:
+    _, direct = clients(server.endpoint, read_timeout=PATIENCE)
+    threads = 7
+    all_asked = threading.Barrier(threads)
+
+    def answer(connection: socket.socket) -> bool:
+        all_asked.wait(PATIENCE)
+        return FINE(connection)
+
+    with closing(direct), ThreadPoolExecutor(threads) as pool:
+        for _ in range(2):
+            server.behaviours.extend([answer] * threads)
+            found = list(pool.map(lambda _: outcome(direct, "kinesis")[1], range(threads)))
+            assert found == [200] * threads
+            assert len(idle(direct)) == 4, "as many as the client was told to keep"
+    assert len({request.connection for request in server.requests[:threads]}) == threads
+    assert len({request.connection for request in server.requests}) == 2 * threads - 4
+
+
+def test_credentials_of_another_account_may_have_another_endpoint(server: RawServer) -> None:
+    _, direct = clients(server.endpoint, "dynamodb")
+    prepared: list[object] = []
+    direct.meta.events.register("request-created.dynamodb", lambda **_: prepared.append(None))
+
+    class Renewed:
+        """Credentials whose account is another one from the second call on."""
+
+        accounts = iter(["111111111111", "222222222222", "222222222222"])
+
+        def get_frozen_credentials(self) -> ReadOnlyCredentials:
+            return ReadOnlyCredentials("a", "b", None, next(self.accounts))
+
+    direct._credentials = Renewed()
+    with closing(direct):
+        server.behaviours.extend([FINE] * 3)
+        for _ in range(3):
+            assert outcome(direct, "dynamodb")[1] == 200
+    assert len(prepared) == 2
+
+
+def test_a_table_of_another_account_may_have_another_endpoint(server: RawServer) -> None:
+    _, direct = clients(server.endpoint, "dynamodb")
+    prepared: list[str] = []
+    direct.meta.events.register(
+        "provide-client-params.dynamodb", lambda params, **_: prepared.append(params["TableName"])
+    )
+    tables = ["t", "arn:aws:dynamodb:us-east-1:210987654321:table/t"]
+    with closing(direct):
+        server.behaviours.extend([FINE] * 4)
+        for table in tables * 2:
+            direct.get_item(TableName=table, Key={"leaseKey": {"S": "k"}})
+    assert prepared == tables
+
+
+def test_where_the_user_wants_endpoints_to_be_discovered_botocore_makes_the_calls(
+    server: RawServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_DISCOVERY_ENABLED", "true")
+    for service in SERVICES:
+        _, direct = clients(server.endpoint, service)
+        with closing(direct):
+            server.behaviours.append(FINE)
+            assert outcome(direct, service)[1] == 200
+    by_botocore = ["amz-sdk-request" in request.headers for request in server.requests]
+    assert by_botocore == [service == "dynamodb" for service in SERVICES]
+
+
+def test_an_answer_that_is_no_json_is_retryable(server: RawServer) -> None:
+    client = dynamodb_client("us-east-1", server.endpoint, CredentialSource())
+    server.behaviours.extend([http(b"<html>log in</html>"), http(b"[]")])
+    for _ in range(2):
+        assert outcome(client, "dynamodb") == ("HTTPClientError", True, True)

@@ -1,0 +1,242 @@
+"""A subscription whose connection a selector watches: its bytes, its end, and behind a proxy."""
+
+from __future__ import annotations
+
+import select
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import pytest
+from botocore.exceptions import ReadTimeoutError, ResponseStreamingError
+
+from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.calls import transport
+from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.calls.direct.pumped_body import PumpedBody
+from sparkinesis.stream.calls.direct.streamed_body import StreamedBody
+from sparkinesis.stream.calls.subscription import Subscription
+from sparkinesis.stream.position import TRIM_HORIZON
+from tests.event_stream import INITIAL_RESPONSE, records_event
+from tests.scripted import Answer, Script, serving
+
+CONSUMER_ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/s/consumer/c:1790000000"
+SHARD = "shardId-000000000000"
+CHUNKED = {"transfer-encoding": "chunked"}
+END = b"0\r\n\r\n"
+SHORT = records_event([1], 1)
+LONG = records_event(range(2000), 1999)
+PATIENCE = 20.0
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+@contextmanager
+def connected(start: bytes = b"") -> Iterator[tuple[Subscription, socket.socket]]:
+    """A subscription, and the service's end of its connection."""
+    ours, theirs = socket.socketpair()
+    ours.settimeout(PATIENCE)
+    with theirs:
+        subscription = Subscription(StreamedBody("http://test", ours, start, CHUNKED), 0)
+        yield subscription, theirs
+        subscription.close()
+        subscription.next_event()
+
+
+def is_readable(watched: Subscription, seconds: float = 0.0) -> bool:
+    return bool(select.select([watched], [], [], seconds)[0])
+
+
+def numbers(subscription: Subscription) -> list[str]:
+    return [record.sequence_number for event in subscription for record in event.records]
+
+
+@pytest.mark.parametrize("event", [SHORT, LONG], ids=["short", "long"])
+def test_nothing_is_left_of_an_event_for_a_selector(event: bytes) -> None:
+    """Not even the line end behind the HTTP chunk, for which a thread would wait in vain."""
+    with connected() as (subscription, service):
+        for _ in range(3):
+            assert not is_readable(subscription)
+            writer = threading.Thread(target=service.sendall, args=(chunk(event),))
+            writer.start()
+            assert is_readable(subscription, PATIENCE)
+            assert subscription.next_event() is not None
+            writer.join()
+            assert (subscription.has_data, is_readable(subscription)) == (False, False)
+
+
+def test_a_line_end_that_comes_late_does_not_hold_an_event_up() -> None:
+    with connected() as (subscription, service):
+        for at_end in (b"", chunk(SHORT)[-2:]):
+            service.sendall(at_end + chunk(SHORT)[:-2])
+            assert subscription.next_event() is not None
+
+
+def test_two_events_that_arrive_together_need_one_look_of_a_selector() -> None:
+    with connected() as (subscription, service):
+        service.sendall(chunk(SHORT) + chunk(SHORT) + END)
+        seen = [(subscription.has_data, is_readable(subscription))]
+        while subscription.next_event() is not None:
+            seen.append((subscription.has_data, is_readable(subscription)))
+        assert seen == [(False, True), (True, False), (True, False)], "and the end"
+
+
+def pieces(data: bytes, size: int) -> Sequence[bytes]:
+    return [data[at : at + size] for at in range(0, len(data), size)]
+
+
+@pytest.mark.parametrize("size", [3, 7, 12, 100, 4096])
+def test_events_are_whole_however_chunks_and_packets_cut_them(size: int) -> None:
+    events = INITIAL_RESPONSE + SHORT + records_event([2, 3], 3) + SHORT
+    data = b"".join(map(chunk, pieces(events, size))) + b"0\r\nx-trailer: 1\r\n\r\n"
+    for cut in range(0, len(data), 1 + len(data) // 150):
+        with connected(data[:cut]) as (subscription, service):
+            service.sendall(data[cut:])
+            assert numbers(subscription) == ["1", "2", "3", "1"]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        chunk(SHORT)[:-20],
+        chunk(SHORT[:-20]),
+        b"xyz\r\n" + SHORT,
+        b"-5\r\n" + SHORT,
+        b"0x5\r\n" + SHORT,
+        b"\r\n" + SHORT,
+        b"5\r\n" + SHORT,
+        b"1" * 5000,
+    ],
+    ids=["cut", "cut-between-chunks", "word", "negative", "hex", "empty", "too-long", "endless"],
+)
+def test_a_broken_connection_is_an_error(data: bytes) -> None:
+    with connected() as (subscription, service):
+        service.sendall(data)
+        service.shutdown(socket.SHUT_WR)
+        with pytest.raises(ResponseStreamingError):
+            subscription.next_event()
+        assert subscription.next_event() is None
+        assert subscription.fileno() == -1
+
+
+def test_close_wakes_a_selector_and_keeps_the_descriptor_for_it() -> None:
+    """Else another connection could get the number while the selector still has it."""
+    with connected() as (subscription, service):
+        number = subscription.fileno()
+        woken: list[bool] = []
+        watcher = threading.Thread(target=lambda: woken.append(is_readable(subscription, PATIENCE)))
+        watcher.start()
+        subscription.close()
+        watcher.join()
+        assert woken == [True]
+        assert subscription.fileno() == number
+        assert subscription.has_data
+        assert service.recv(1) == b""
+        assert subscription.next_event() is None
+        assert subscription.fileno() == -1
+
+
+def test_close_of_one_that_nobody_watches_closes_the_descriptor() -> None:
+    with connected() as (subscription, service):
+        subscription.close()
+        assert service.recv(1) == b""
+        assert subscription.fileno() == -1
+
+
+def test_close_ends_a_read_that_waits() -> None:
+    with connected() as (subscription, service):
+        answers: list[object] = []
+        reader = threading.Thread(target=lambda: answers.append(subscription.next_event()))
+        reader.start()
+        service.sendall(chunk(LONG)[:1000])
+        subscription.close()
+        reader.join(PATIENCE)
+        assert answers == [None]
+
+
+@pytest.fixture
+def script() -> Iterator[Script]:
+    with serving() as service:
+        yield service.begin()
+
+
+def subscribe(endpoint: str) -> Subscription:
+    address = StreamAddress("s", None, "us-east-1", endpoint)
+    return StreamClient(address).subscribe(CONSUMER_ARN, SHARD, TRIM_HORIZON)
+
+
+def test_a_new_subscription_is_quiet_until_its_first_event(script: Script) -> None:
+    """The first message of the service is no event, and comes at once."""
+    script.on("SubscribeToShard", Answer([INITIAL_RESPONSE], "hold"))
+    subscription = subscribe(script.endpoint)
+    assert script.held.acquire(timeout=PATIENCE)
+    assert not subscription.has_data
+    assert not is_readable(subscription)
+    subscription.close()
+    assert script.gone.acquire(timeout=PATIENCE)
+    assert subscription.next_event() is None
+
+
+def test_a_server_that_begins_with_an_event(script: Script) -> None:
+    script.on("SubscribeToShard", Answer([SHORT, records_event([2], 2)]))
+    subscription = subscribe(script.endpoint)
+    assert subscription.has_data
+    assert numbers(subscription) == ["1", "2"]
+
+
+@pytest.fixture
+def behind_proxy(script: Script, monkeypatch: pytest.MonkeyPatch) -> Script:
+    """A script that the proxy follows; the service has another name."""
+    monkeypatch.setenv("HTTP_PROXY", script.endpoint)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    monkeypatch.setattr(transport, "_clients", {})
+    return script
+
+
+@pytest.mark.parametrize(
+    ("ends", "error"), [("end", None), ("close", ResponseStreamingError)], ids=["end", "close"]
+)
+def test_behind_a_proxy_a_selector_sees_the_same(
+    behind_proxy: Script, ends: str, error: type[Exception] | None
+) -> None:
+    cut = [] if error is None else [LONG[:500]]
+    behind_proxy.on("SubscribeToShard", Answer([INITIAL_RESPONSE, SHORT, LONG, *cut], ends))
+    subscription = subscribe("http://kinesis.test")
+    assert isinstance(subscription._body, PumpedBody)
+    for count in (1, 2000):
+        assert subscription.has_data or is_readable(subscription, PATIENCE)
+        received = subscription.next_event()
+        assert received is not None
+        assert len(received.event.records) == count
+    if error is None:
+        assert subscription.next_event() is None
+    else:
+        with pytest.raises(error):
+            subscription.next_event()
+
+
+def test_close_behind_a_proxy_ends_the_connection_and_a_read(behind_proxy: Script) -> None:
+    script = behind_proxy
+    script.on("SubscribeToShard", Answer([INITIAL_RESPONSE, SHORT], "hold"))
+    subscription = subscribe("http://kinesis.test")
+    assert subscription.next_event() is not None
+    answers: list[object] = []
+    reader = threading.Thread(target=lambda: answers.append(subscription.next_event()))
+    reader.start()
+    subscription.close()
+    reader.join(PATIENCE)
+    assert answers == [None]
+    assert script.gone.acquire(timeout=PATIENCE)
+
+
+def test_silence_is_a_timeout() -> None:
+    ours, theirs = socket.socketpair()
+    ours.settimeout(0.05)
+    with theirs:
+        subscription = Subscription(StreamedBody("http://test", ours, b"", CHUNKED), 0)
+        with pytest.raises(ReadTimeoutError, match="http://test"):
+            subscription.next_event()
