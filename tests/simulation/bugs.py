@@ -5,6 +5,7 @@ from __future__ import annotations
 from sparkinesis.lease import held, shard_syncer
 from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.held import HeldLease
+from sparkinesis.lease.own_writes import OwnWrites
 from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.rules import taker
 from sparkinesis.lease.shard_syncer import ShardSyncer
@@ -29,9 +30,9 @@ from sparkinesis.worker.lifecycle.delivery import Deliverer
 from sparkinesis.worker.lifecycle.intake import Intake
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings
 from sparkinesis.worker.lifecycle.worker_state import WorkerState
-from sparkinesis.worker.retrieval import polling
+from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.retrieval.ahead import FetchAhead
-from sparkinesis.worker.retrieval.memory import Hold, MemoryBudget
+from sparkinesis.worker.retrieval.memory import MemoryBudget
 from tests.simulation.patches import (
     always,
     begin_anew,
@@ -43,11 +44,11 @@ from tests.simulation.patches import (
     children_at_latest,
     deaf,
     deleted_unless_told,
-    do_not_wait,
     drop_first,
     early_end,
     filter_all,
     forgetful,
+    grant_all,
     keep_memory,
     keys_only,
     last_page,
@@ -90,6 +91,9 @@ BUGS: dict[str, Bug] = {
     ),
     "a twin with the same worker id is taken for oneself": instead(
         held, "resolve_conflict", believe, _OWNS, 35
+    ),
+    "a late write of one's own is taken for a twin's": instead(
+        OwnWrites, "may_have_made", always(False), "only_a_twin_ends_a_worker", 29
     ),
     "leases are not released": instead(
         HeldLease,
@@ -150,7 +154,7 @@ BUGS: dict[str, Bug] = {
         ShardSyncer, "_listed_children", always(()), "finished_leases_have_children", 3
     ),
     "a listing from before the shard's end is trusted": instead(
-        Lineage, "children_of_ended", believe_listing, "finished_leases_have_children", 53
+        Lineage, "children_of_ended", believe_listing, "finished_leases_have_children", 503
     ),
     "children begin at the latest record": instead(
         shard_syncer, "plan_children", children_at_latest, "leases_begin_where_they_should", 0
@@ -229,7 +233,11 @@ BUGS: dict[str, Bug] = {
         client, "service_time", lambda _: lambda headers, local_ms, *_: local_ms, _READS, 4
     ),
     "shards are polled without a limit": instead(
-        polling, "_PACE", lambda _: Pace(0.0, 0.0), "shards_are_not_read_too_fast", 0
+        WorkerOptions,
+        "pace",
+        lambda _: Pace(0.0, 0.0),
+        "shards_are_not_read_too_fast",
+        0,
     ),
     "every record is filtered by the hash range": instead(
         page_rows, "make_objects", filter_all, _READS, 1
@@ -245,7 +253,7 @@ BUGS: dict[str, Bug] = {
         MemoryBudget, "_grant", no_floor, "empty_shards_get_memory_at_once", 27
     ),
     "pages are fetched without memory for them": instead(
-        Hold, "wait", do_not_wait, "memory_is_within_its_budget", 27
+        MemoryBudget, "_grant", grant_all, "memory_is_within_its_budget", 27
     ),
     # processors that fail, and the end
     "a call's return value is ignored": instead(calling, "unfinished", always(None), _READS, 10),

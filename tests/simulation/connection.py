@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import random
 from collections import deque
+from collections.abc import Callable
 from typing import Any, TypeAlias
-
-import urllib3.exceptions
 
 from sparkinesis.local import LocalKinesis
 from sparkinesis.local.encoding import event_stream
@@ -68,6 +67,8 @@ class Connection:
         self.met: str | None = None
         """The fault that ended it, "taken over", or the name of the service's message."""
         self.events = 0
+        self.when_readable: Callable[[], None] | None = None
+        """Called once when there is something to read; see `Sockets`."""
         self._scheduler = scheduler
         self._kinesis = kinesis
         self._subscription = subscription
@@ -138,7 +139,7 @@ class Connection:
             whole = len(message)
             self._send(message[: whole if fault == "reset_after" else self._rng.randrange(whole)])
             is_good = fault == "refused"
-            self._arrive(None if is_good else urllib3.exceptions.ProtocolError("Connection reset"))
+            self._arrive(None if is_good else ConnectionResetError("Connection reset"))
             self._end()
         else:
             if fault == "slow":
@@ -197,8 +198,13 @@ class Connection:
 
     # --- the reader's end
 
+    @property
+    def has_arrived(self) -> bool:
+        """True if a read would not wait."""
+        return bool(self._bits) or self.closed is not None
+
     def read(self, most: int) -> bytes:
-        """Waits for at most ``most`` bytes; returns none at the end. Raises urllib3's errors."""
+        """Waits for at most ``most`` bytes; returns none at the end. Raises a socket's errors."""
         scheduler = self._scheduler
         scheduler.maybe_pause()
         if not self._bits and self.closed is None:
@@ -206,9 +212,9 @@ class Connection:
             scheduler.park(READ_TIMEOUT)
             self._reader = None
         if self.closed is not None:
-            raise urllib3.exceptions.ProtocolError("Connection broken: it was shut down")
+            raise ConnectionResetError("it was shut down")
         if not self._bits:
-            raise urllib3.exceptions.ReadTimeoutError(_POOL, URL, "Read timed out.")
+            raise TimeoutError("Read timed out.")
         bit = self._bits[0]
         if not isinstance(bit, bytes):
             if bit is None:
@@ -238,19 +244,37 @@ class Connection:
     def _wake_reader(self) -> None:
         if self._reader is not None:
             self._scheduler.wake(self._reader)
+        self.tell_reader()
+
+    def tell_reader(self) -> None:
+        """Calls what `Sockets` was given, once, in a task of its own."""
+        call, self.when_readable = self.when_readable, None
+        if call is not None:
+            self._scheduler.spawn(self.process, "sockets", call)
 
 
 class Body:
-    """The reader's end, as far as `stream.calls.subscription` uses urllib3's HTTPResponse."""
+    """The reader's end, as far as `stream.calls.subscription` uses a `StreamedBody`."""
 
     url = URL
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def read(self, amt: int, *, decode_content: bool) -> bytes:
-        assert not decode_content
-        return self._connection.read(amt)
+    @property
+    def has_data(self) -> bool:
+        return self._connection.has_arrived
+
+    def fileno(self) -> Any:
+        """Return the connection, which `Sockets` watches."""
+        return self._connection
+
+    def await_data(self, milliseconds: int) -> bool:
+        """Nothing comes at once here; the first message is read with the first event."""
+        return False
+
+    def read(self, most: int, /) -> bytes:
+        return self._connection.read(most)
 
     def shutdown(self) -> None:
         self._connection.close()
@@ -259,5 +283,17 @@ class Body:
         self._connection.close()
 
 
-_POOL: Any = None
-"""The connection pool that urllib3's errors require; their text does not show it."""
+class Sockets:
+    """Replaces `stream.fan_out.socket_watch` for connections of simulated worlds."""
+
+    def when_readable(self, connection: Connection, call: Callable[[], None]) -> None:
+        connection.when_readable = call
+        if connection.has_arrived:
+            connection.tell_reader()
+
+    def forget(self, connection: Connection) -> None:
+        connection.when_readable = None
+
+
+def is_readable(connection: Connection) -> bool:
+    return connection.has_arrived

@@ -8,7 +8,6 @@ from itertools import pairwise
 from sparkinesis.lease.lease import decode_lease
 from tests.simulation.journal import Entry
 from tests.simulation.lease_rules import acquisitions, asleep, signs_of_life
-from tests.simulation.network import MAX_LATENCY
 from tests.simulation.owed_records import owed
 from tests.simulation.replay import Replay
 from tests.simulation.world import World
@@ -104,6 +103,16 @@ def readers_get_a_final_call(world: World) -> Iterator[str]:
             yield f"{entry.process} made no final call to the processor of {entry.shard}"
 
 
+_AT_ONCE = 0.1
+"""Seconds in which a process that resumes looks at all of its leases."""
+
+
+def _has_just_resumed(world: World, process: str, at: float) -> bool:
+    return any(
+        name == process and when <= at <= when + _AT_ONCE for name, when in world.fleet.resumed
+    )
+
+
 def shutdown_is_requested_before_release(world: World) -> Iterator[str]:
     """A worker that releases a lease has given the record processor a last chance to checkpoint.
 
@@ -126,7 +135,7 @@ def shutdown_is_requested_before_release(world: World) -> Iterator[str]:
         if let_go is None or asked or entry.process in world.fleet.ungraceful:
             continue
         ended = [at for at in lost.get((entry.process, entry.shard), []) if at <= let_go]
-        if ended and (entry.process, ended[-1]) in world.fleet.resumed:
+        if ended and _has_just_resumed(world, entry.process, ended[-1]):
             continue
         # Whose lease was taken again after it was lost may have been its owner all the time.
         began = acquired.get((ids[entry.process], entry.shard), [])
@@ -148,7 +157,7 @@ def shutdown_is_requested_before_release(world: World) -> Iterator[str]:
 
 def _is_unanswered(world: World, process: str, at: float) -> bool:
     """True if the write at that time may come from a call whose answer was lost."""
-    return any(at - MAX_LATENCY <= sent <= at for sent in world.unanswered.get(process, ()))
+    return any(sent <= at <= arrives for sent, arrives in world.unanswered.get(process, ()))
 
 
 def records_given_up_were_tried_alone(world: World) -> Iterator[str]:

@@ -23,7 +23,7 @@ Item: TypeAlias = Mapping[str, Mapping[str, Any]]
 
 _TELL_NO_ROWS = {"dynalite", "older"}
 
-_TIMEOUT = 5.0
+TIMEOUT = 5.0
 """The timeout in seconds of the clients of `sparkinesis.lease.table.client`."""
 _KEY = "leaseKey"
 _LONGEST_LAG = 2.0
@@ -286,7 +286,7 @@ class DynamoDBClient:
                 errors = self._statement_errors(process, len(request["Statements"]))
             return self._table.serve(operation, request, process, errors)
 
-        return self._network.call("dynamodb", operation, serve, timeout=_TIMEOUT)
+        return self._network.call("dynamodb", operation, serve, timeout=TIMEOUT)
 
     def describe_table(self, **request: Any) -> Any:
         return self._call("DescribeTable", request)

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from botocore.exceptions import ReadTimeoutError
-
-from sparkinesis.stream.calls.subscription import Subscription
 from sparkinesis.stream.fan_out import cursor as fan_out_cursor
 from sparkinesis.stream.fan_out.cursor import FanOutCursor
 from sparkinesis.stream.position import TRIM_HORIZON
@@ -68,17 +65,6 @@ def _begin_anew(interrupted: Any) -> Any:
     return anew
 
 
-def _patient(read: Any) -> Any:
-    def wait(self: Any) -> Any:
-        while True:
-            try:
-                return read(self)
-            except ReadTimeoutError:
-                continue
-
-    return wait
-
-
 FAN_OUT_BUGS: dict[str, Bug] = {
     "a subscription resumes AT the continuation": instead(
         FanOutCursor, "_accept", _at, _IN_ORDER, 1
@@ -87,7 +73,7 @@ FAN_OUT_BUGS: dict[str, Bug] = {
         FanOutCursor, "_accept", _stay_behind_many, _IN_ORDER, 1
     ),
     "a broken subscription starts over": instead(
-        FanOutCursor, "_wait_or_raise", _begin_anew, _IN_ORDER, 1
+        FanOutCursor, "_pause_or_raise", _begin_anew, _IN_ORDER, 1
     ),
     "the end of a shard is taken for the end of a subscription": instead(
         FanOutCursor, "_accept", _only_over, "everything_is_processed", 0
@@ -100,7 +86,7 @@ FAN_OUT_BUGS: dict[str, Bug] = {
         3,
     ),
     "a silent subscription is never closed": instead(
-        Subscription, "_read", _patient, "everything_is_processed", 7
+        fan_out_cursor, "SILENCE", lambda _: 1e9, "everything_is_processed", 7
     ),
     "a deregistered consumer is not registered again": instead(
         FanOut, "_forget", lambda _: lambda self, arn: None, "everything_is_processed", 4

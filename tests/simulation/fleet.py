@@ -54,6 +54,8 @@ class WorkerFleet:
     slots: dict[int, Slot] = field(default_factory=dict)
     worker_ids: dict[Process, str] = field(default_factory=dict)
     started_at: dict[Process, float] = field(default_factory=dict)
+    duplicates: list[tuple[float, Process]] = field(default_factory=list)
+    """The times at which a worker ended because another one had its worker id."""
     resumed: set[tuple[str, float]] = field(default_factory=set)
     """The times at which each process resumed after a pause."""
     suspended: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
@@ -182,6 +184,7 @@ class WorkerFleet:
                 worker.start()
                 worker.wait()
             except DuplicateWorkerIdError as error:
+                self.duplicates.append((self.scheduler.now, process))
                 self._another_id(slot, worker, error)
                 break
             except (SparkinesisError, SimulatedFailureError) as error:

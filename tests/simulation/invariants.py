@@ -31,6 +31,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     checkpoint_rules.only_the_owner_checkpoints,
     lease_rules.expired_leases_are_not_processed,
     lease_rules.leases_are_lost_for_a_reason,
+    lease_rules.only_a_twin_ends_a_worker,
     lease_rules.leases_begin_where_they_should,
     lease_rules.finished_leases_have_children,
     lease_rules.foreign_attributes_stay,

@@ -95,6 +95,23 @@ def leases_are_lost_for_a_reason(world: World) -> Iterator[str]:
             yield f"at {at:.3f} {process} lost {key}, as if {why}"
 
 
+def only_a_twin_ends_a_worker(world: World) -> Iterator[str]:
+    """A worker that ends because of its worker id is not the only process that has it.
+
+    The other one has written to a lease since this one started, be it by a late request.
+    """
+    ids, started_at = world.fleet.worker_ids, world.fleet.started_at
+    for at, process in world.fleet.duplicates:
+        if not any(
+            write.by is not process
+            and started_at[process] <= write.at <= at
+            and ids.get(write.by) == ids[process]
+            for write in world.table.writes
+            if write.by is not None
+        ):
+            yield f"at {at:.3f} {process.name} ended, as if another worker had its worker id"
+
+
 def leases_begin_where_they_should(world: World) -> Iterator[str]:
     """A lease begins at the initial position, which is fixed once, or at the start of its shard."""
     position = world.history.initial_position

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -29,8 +29,14 @@ class WatchedBudget(MemoryBudget):
         self.most_accounts = 0
         self._notes = notes
 
-    def _ask(self, account: Account, want: int, least: int | None) -> Hold:
-        hold = super()._ask(account, want, least)
+    def _ask(
+        self,
+        account: Account,
+        want: int,
+        least: int | None,
+        on_decided: Callable[[], None] | None,
+    ) -> Hold:
+        hold = super()._ask(account, want, least, on_decided)
         self.most_accounts = max(self.most_accounts, self.accounts)
         if not account.held and not hold.size and not account._is_closed:
             self._notes.starved.append(f"{self.process} at {self._notes.scheduler.now:.1f}")

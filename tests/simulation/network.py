@@ -38,13 +38,26 @@ FAULTS = (
     "statements",  # of a batch fail, each on its own; others: nothing
     "batches",  # `error_after`; others: nothing
 )
-LOSE_ANSWERS = {"error_after", "timeout_after", "reset_after", "late"}
+OVERLOADED = "overloaded"
+"""A fault of the lease table: calls wait in a queue, up to twice as long as their callers wait.
+
+So some answers come just in time, and some requests take effect when nobody waits any more."""
+
+LOSE_ANSWERS = {"error_after", "timeout_after", "reset_after", "late", OVERLOADED}
 """Faults after which a caller does not know if the call took effect."""
 MAX_LATENCY = 0.5
 """Seconds one way, of a call that is not late."""
 
 SLOWEST = 3.0
 """Seconds that a slow answer takes longer, at most."""
+
+_LATEST = 2.0
+"""Timeouts after which a late request arrives, at most."""
+
+
+def longest_way(fault: str, timeout: float) -> float:
+    """Seconds after which a request that meets this fault has arrived, if ever."""
+    return _LATEST * timeout if fault in {"late", OVERLOADED} else MAX_LATENCY
 
 
 class Faults(Protocol):
@@ -100,10 +113,11 @@ class Network:
         if fault == "slow":
             back += 1.0 + (SLOWEST - 1.0) * self._random()
         elif fault == "late":
-            there = timeout * (1.0 + self._random())
+            there = timeout * (1.0 + (_LATEST - 1.0) * self._random())
+        elif fault == OVERLOADED:
+            there = _LATEST * timeout * self._random()
         answer: list[Any] = []
-        arrives = fault in {None, "slow", "late", "error_after", "timeout_after", "reset_after"}
-        if arrives:
+        if fault in {None, "slow", *LOSE_ANSWERS}:
 
             def arrive() -> None:
                 try:
@@ -117,7 +131,7 @@ class Network:
             scheduler.park(timeout)
             raise ReadTimeoutError(endpoint_url=URL)
         scheduler.park(there + back)
-        if fault is not None and fault != "slow":
+        if fault not in {None, "slow", OVERLOADED}:
             raise self._failure(fault, service, operation)
         value, error = answer[0]
         if error is not None:
@@ -136,7 +150,7 @@ class Network:
         return 0.002 + 0.01 * chance if chance < 0.98 else MAX_LATENCY * self._random()
 
     @staticmethod
-    def _failure(fault: str, service: str, operation: str) -> Any:
+    def _failure(fault: str | None, service: str, operation: str) -> Any:
         if fault == "throttle":
             return client_error(operation, THROTTLED[service], "Slow down", 400)
         if fault == "denied":

@@ -37,6 +37,9 @@ _FLEET = "No simulation hosts a fleet: it needs sockets and Spark's jobs."
 EXCEPTIONS: dict[tuple[str, str], str] = {
     ("fleet/channel/control_server.py", "selectors"): _FLEET,
     ("fleet/fleet.py", "queue"): _FLEET,
+    ("stream/fan_out/socket_watch.py", "selectors"): (
+        "Simulated worlds have connections without sockets, and a watch of their own."
+    ),
     ("fleet/executor_worker.py", "queue"): _FLEET,
     ("fleet/channel/pending.py", "threading.Lock at import"): _FLEET,
     (
@@ -44,6 +47,9 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
         "ThreadPoolExecutor",
     ): "Unpacking waits for nothing but the processor.",
     ("stream/calls/transport.py", "threading.Lock at import"): (
+        "The lock guards the opening of clients, and simulated worlds open none."
+    ),
+    ("stream/calls/session.py", "threading.Lock at import"): (
         "The lock guards the opening of clients, and simulated worlds open none."
     ),
     ("stream/reading/machine_budget.py", "threading.Lock at import"): (

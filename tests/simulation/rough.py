@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.simulation import history as h
 from tests.simulation.histories import LITTLE, QUICK, closed, in_order
+from tests.simulation.network import OVERLOADED
 
 _DURATION = 120.0
 _ODD, _UNNAMED, _EARLY = 50, 3, 8
@@ -162,13 +163,15 @@ def _crowded(history: h.History, rng: random.Random) -> h.History:
 
 
 def _failing_batches(history: h.History, rng: random.Random) -> h.History:
-    """Many shards whose shared renewals fail for single leases, or only as batches."""
+    """Many shards whose shared renewals fail for single leases, only as batches, or by overload."""
     more: list[tuple[float, h.Event]] = [(rng.uniform(5.0, 20.0), h.Storm(10, 10.0))]
     for _ in range(2):
         trouble = h.Trouble("statements", rng.choice((0.1, 0.5)), rng.uniform(10.0, 40.0))
         more.append((rng.uniform(20.0, 90.0), replace(trouble, service="dynamodb")))
     if rng.random() < 0.5:
         more.append((rng.uniform(20.0, 90.0), h.Trouble("batches", 1.0, 20.0, "dynamodb")))
+    if history.seed % 4 == 1:
+        more.append((rng.uniform(10.0, 40.0), h.Trouble(OVERLOADED, 1.0, 75.0, "dynamodb")))
     return replace(history, events=in_order([*history.events, *more], _DURATION))
 
 

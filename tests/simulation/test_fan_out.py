@@ -42,7 +42,7 @@ def play(history: History) -> None:
 @pytest.mark.parametrize(
     "numbers",
     [
-        pytest.param((10, 25, 27, 48), id="four"),
+        pytest.param((7, 25, 27, 44), id="four"),
         pytest.param(range(100), marks=pytest.mark.long, id="a hundred"),
     ],
 )
@@ -118,7 +118,7 @@ def test_a_shard_is_read_on_at_once_when_the_service_ends_its_subscription() -> 
 def test_who_takes_a_dead_workers_shard_waits_for_nobody_to_let_go_of_it() -> None:
     """The service goes on to push to a dead reader, and gives a new one the shard all the same."""
     history = History(
-        seed=6,  # the dead one's connection has room for all that is pushed until then
+        seed=8,  # the dead one's connection has room for all that is pushed until then
         shards=1,
         events=(
             (0.0, Start(0)),

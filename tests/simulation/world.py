@@ -19,19 +19,27 @@ from sparkinesis.lease.table.rows import BrokenLease, read_row
 from sparkinesis.local import Fault, FaultPlan, LocalKinesis
 from sparkinesis.local.model import limits
 from sparkinesis.worker.options import WorkerOptions
+from sparkinesis.worker.retrieval.step_pool import StepPool
 from tests.simulation import history as events
+from tests.simulation.connection import Sockets, is_readable
 from tests.simulation.consumers import Operator
-from tests.simulation.dynamodb import DynamoDBClient, LeaseTableModel, Write, draw_errors
+from tests.simulation.dynamodb import (
+    TIMEOUT,
+    DynamoDBClient,
+    LeaseTableModel,
+    Write,
+    draw_errors,
+)
 from tests.simulation.fleet import APPLICATION, WorkerFleet, stream_name
 from tests.simulation.history import Event, History
 from tests.simulation.journal import Journal
 from tests.simulation.kinesis import KinesisClient
 from tests.simulation.logs import endings_noted, losses_noted
-from tests.simulation.network import LOSE_ANSWERS, Network
+from tests.simulation.network import LOSE_ANSWERS, Network, longest_way
 from tests.simulation.owed_records import is_passed_over, owed
 from tests.simulation.primitives import installed
 from tests.simulation.producer import HAPPENS_TO_THE_STREAM, Producer, ShardLog
-from tests.simulation.scheduler import Process, Scheduler
+from tests.simulation.scheduler import Killed, Process, Scheduler
 from tests.simulation.subscription import SubscriptionClient
 from tests.simulation.table_writers import TableWriters
 
@@ -62,8 +70,9 @@ class World:
     """The number of calls that met a fault, by process and operation."""
     failed_batches: list[tuple[float, str, str]] = field(default_factory=list)
     """Calls to renew leases together that met a fault: virtual seconds, process, kind."""
-    unanswered: dict[str, list[float]] = field(default_factory=dict)
-    """The times of calls to the lease table whose answers were lost or late, by process."""
+    unanswered: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    """Calls to the lease table whose answers were lost or late, by process: when each was sent, and
+    when it had arrived at the latest."""
     deregistrations: list[tuple[float, str]] = field(default_factory=list)
     """The deregistrations of the consumer: virtual seconds, process."""
     told: list[tuple[float, str, str]] = field(default_factory=list)
@@ -142,6 +151,9 @@ class World:
         with ExitStack() as stack:
             for context in (
                 installed(self.scheduler),
+                _replaced("sparkinesis.stream.fan_out.cursor.socket_watch", Sockets()),
+                mock.patch("sparkinesis.stream.fan_out.cursor.is_readable", is_readable),
+                _errors_of_steps_noted(self.scheduler),
                 _replaced("sparkinesis.stream.calls.client.call_client", self.kinesis_client),
                 _replaced("sparkinesis.stream.fan_out.consumers.call_client", self.kinesis_client),
                 mock.patch.object(
@@ -337,7 +349,7 @@ class World:
                 if operation == "BatchExecuteStatement":
                     self.failed_batches.append((self.scheduler.now, process.name, kind))
                 if service == "dynamodb" and kind in {*LOSE_ANSWERS, "slow"}:
-                    self.unanswered.setdefault(process.name, []).append(self.scheduler.now)
+                    self._note_unanswered(process, kind)
                 return kind
         return None
 
@@ -359,8 +371,13 @@ class World:
         errors = draw_errors(self.scheduler.rng, rate, count)
         self.journal.write("", "statements meet", errors)
         self.failed_batches.append((self.scheduler.now, process.name, "statements"))
-        self.unanswered.setdefault(process.name, []).append(self.scheduler.now)
+        self._note_unanswered(process, "statements")
         return errors
+
+    def _note_unanswered(self, process: Process, kind: str) -> None:
+        now = self.scheduler.now
+        arrives = now + longest_way(kind, TIMEOUT)
+        self.unanswered.setdefault(process.name, []).append((now, arrives))
 
 
 def _oddity(history: History) -> FaultPlan | None:
@@ -370,6 +387,20 @@ def _oddity(history: History) -> FaultPlan | None:
     omitted = frozenset() if history.names_children else frozenset({"ChildShards"})
     fault = Fault(omit=omitted, begins_early=history.begins_early)
     return lambda call: fault
+
+
+@contextmanager
+def _errors_of_steps_noted(scheduler: Scheduler) -> Iterator[None]:
+    """Notes errors that end the work of a pool, like those that end a task."""
+
+    def note(pool: StepPool, error: BaseException) -> None:
+        del pool
+        if not isinstance(error, Killed):
+            assert scheduler.current is not None
+            scheduler.failures.append((scheduler.current, error))
+
+    with mock.patch.object(StepPool, "_failed", note):
+        yield
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Sequence
 from enum import Enum
@@ -16,10 +15,13 @@ from sparkinesis.cli.options import (
     AppName,
     DynamoDBEndpoint,
     Endpoint,
+    LeasesAsJson,
     Profile,
     Region,
+    Yes,
     checkpoint_object,
     errors_in_one_line,
+    require_confirmable,
 )
 from sparkinesis.cli.streams import CommandStreams
 from sparkinesis.errors import OptionError, SparkinesisError
@@ -75,10 +77,8 @@ def convert_leases(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything, show the rows, write nothing.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object for each lease at the end.")
-    ] = False,
+    yes: Yes = False,
+    as_json: LeasesAsJson = False,
 ) -> None:
     """Give the leases of a stopped application the keys of the other kind of application.
 
@@ -93,10 +93,7 @@ def convert_leases(
     )
 
     with errors_in_one_line("convert-leases"):
-        if not (yes or dry_run or sys.stdin.isatty()):
-            raise OptionError(
-                "There is no terminal to ask for confirmation. Pass --yes to go ahead without it."
-            )
+        require_confirmable(is_confirmed=yes or dry_run)
         options = CommandStreams.of([stream] if stream else [], region, endpoint, profile)
         table = options.table(app, dynamodb_endpoint)
         scan = table.scan()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,7 +18,15 @@ from sparkinesis.cli.dead_letter_streams import (
     names_of,
     only_from,
 )
-from sparkinesis.cli.options import Profile, checkpoint_object, errors_in_one_line, find_stream
+from sparkinesis.cli.options import (
+    Profile,
+    Region,
+    Yes,
+    checkpoint_object,
+    errors_in_one_line,
+    find_stream,
+    require_confirmable,
+)
 from sparkinesis.cli.streams import CommandStreams
 from sparkinesis.errors import DeadLetterError, OptionError
 from sparkinesis.monitor.watched import short_checkpoint
@@ -28,7 +35,6 @@ from sparkinesis.terminal.table import print_table
 if TYPE_CHECKING:
     from sparkinesis.worker.dead_letters.stored import Contents, DeadLetters, Letter, PutBack
 
-_NO_TERMINAL = "There is no terminal to ask for confirmation. Pass --yes to go ahead without it."
 _SHORT_ERROR = 100
 """Characters of an error in the table."""
 
@@ -73,15 +79,12 @@ def dead_letters(
             help="With --put-back: delete the files afterwards. Default: move them to put-back/.",
         ),
     ] = False,
-    region: Annotated[
-        str | None,
-        typer.Option(help="AWS region. Default: the environment's region."),
-    ] = None,
+    region: Region = None,
     endpoint: Annotated[
         str | None, typer.Option(metavar="URL", help="Kinesis URL, if it is not AWS's.")
     ] = None,
     profile: Profile = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    yes: Yes = False,
     as_json: Annotated[
         bool,
         typer.Option("--json", help="Print a JSON object for each file, with --show each record."),
@@ -97,16 +100,14 @@ def dead_letters(
         options = _checked(
             stream, (region, endpoint, profile), show=show, put_back=put_back, delete=delete
         )
-        may_ask = yes or sys.stdin.isatty()
-        if stream is not None and not may_ask:
-            raise OptionError(_NO_TERMINAL)
+        if stream is not None:
+            require_confirmable(is_confirmed=yes)
         letters = DeadLetters.at(path)
         look = only_from(letters.contents(), sources or (), letters.storage.name)
         unread: list[str] = []
         if put_back:
             deliveries, left = _deliveries(look, options, is_chosen=bool(sources))
-            if not may_ask:
-                raise OptionError(_NO_TERMINAL)
+            require_confirmable(is_confirmed=yes)
             _put_back(letters, look, deliveries, left=left, delete=delete, yes=yes, as_json=as_json)
         elif show:
             unread = _show(letters, look, as_json=as_json)

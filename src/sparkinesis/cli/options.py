@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from sparkinesis.errors import SparkinesisError
+from sparkinesis.errors import OptionError, SparkinesisError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.stream.address import (
     StreamAddress,
@@ -52,6 +53,10 @@ Streams: TypeAlias = Annotated[
     ),
 ]
 Profile: TypeAlias = Annotated[str | None, typer.Option(help="The AWS profile, from ~/.aws.")]
+Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+LeasesAsJson: TypeAlias = Annotated[
+    bool, typer.Option("--json", help="Print one JSON object for each lease at the end.")
+]
 
 
 def find_stream(
@@ -71,6 +76,14 @@ def find_table(
     from sparkinesis.lease.table.table import LeaseTable  # noqa: PLC0415
 
     return LeaseTable(name, region, endpoint, CredentialSource(profile))
+
+
+def require_confirmable(*, is_confirmed: bool) -> None:
+    """Raise `OptionError` if the user has to be asked for confirmation, and cannot be."""
+    if not (is_confirmed or sys.stdin.isatty()):
+        raise OptionError(
+            "There is no terminal to ask for confirmation. Pass --yes to go ahead without it."
+        )
 
 
 @contextmanager

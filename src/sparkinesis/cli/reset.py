@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,14 +13,17 @@ from sparkinesis.cli.options import (
     AppName,
     DynamoDBEndpoint,
     Endpoint,
+    LeasesAsJson,
     Profile,
     Region,
+    Yes,
     checkpoint_object,
     errors_in_one_line,
+    require_confirmable,
 )
 from sparkinesis.cli.readable_streams import find_streams
 from sparkinesis.cli.streams import CommandStreams
-from sparkinesis.errors import OptionError, UnfinishedResetError
+from sparkinesis.errors import UnfinishedResetError
 from sparkinesis.lease.extended_sequence_number import AT_TIMESTAMP, ExtendedSequenceNumber
 from sparkinesis.monitor.streams import shown_names
 from sparkinesis.monitor.watched import short_checkpoint
@@ -57,10 +59,8 @@ def reset(
     endpoint: Endpoint = None,
     dynamodb_endpoint: DynamoDBEndpoint = None,
     profile: Profile = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object for each lease at the end.")
-    ] = False,
+    yes: Yes = False,
+    as_json: LeasesAsJson = False,
 ) -> None:
     """Move an application to another position in its stream or streams.
 
@@ -76,10 +76,7 @@ def reset(
 
     with errors_in_one_line("reset"):
         target = parse_target(to)
-        if not yes and not sys.stdin.isatty():
-            raise OptionError(
-                "There is no terminal to ask for confirmation. Pass --yes to go ahead without it."
-            )
+        require_confirmable(is_confirmed=yes)
         options = CommandStreams.of(stream, region, endpoint, profile)
         table = options.table(app, dynamodb_endpoint)
         found = find_streams(options, table)

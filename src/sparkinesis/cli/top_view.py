@@ -13,7 +13,7 @@ from sparkinesis.cli.lease_report import (
     lease_object,
     short_reason,
 )
-from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.lease import Lease, leases_by_stream
 from sparkinesis.lease.rules.audit import Hole
 from sparkinesis.monitor.streams import replaced_streams, shown_names, stream_lines
 from sparkinesis.monitor.watched import (
@@ -218,10 +218,7 @@ def _stream_objects(
     unread: Container[StreamIdentifier],
 ) -> list[dict[str, Any]]:
     replaced = replaced_streams(watched.streams)
-    leases: dict[StreamIdentifier, list[Lease]] = {one: [] for one in shown_names(watched.streams)}
-    for lease in watched.leases:
-        if lease.stream is not None:
-            leases[lease.stream].append(lease)
+    leases = leases_by_stream(watched.leases)
     return [
         {
             "stream": stream.name,
@@ -234,7 +231,8 @@ def _stream_objects(
             "is_read": stream not in unread,
             "made_anew_as": str(replaced[stream]) if stream in replaced else None,
         }
-        for stream, its in leases.items()
+        for stream in shown_names(watched.streams)
+        for its in [leases[stream]]
     ]
 
 

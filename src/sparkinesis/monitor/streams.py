@@ -39,7 +39,7 @@ class StreamSelector:
         if address.arn is None:
             return cls(text, address.name)
         assert STREAM_ARN.fullmatch(address.arn)
-        return cls(text, address.name, address.arn.split(":")[4], None, address.region)
+        return cls(text, address.name, address.account, None, address.region)
 
     def selects(self, stream: StreamIdentifier) -> bool:
         """Return True if this is the stream, or one of several of the name."""

@@ -11,7 +11,7 @@ from enum import Enum
 from types import MappingProxyType
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
-from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.lease import Lease, leases_by_stream
 from sparkinesis.lease.rules.audit import Hole, find_hole
 from sparkinesis.lease.table.rows import BrokenLease
 from sparkinesis.stream.address import StreamIdentifier
@@ -153,13 +153,10 @@ def unread_hash_keys(watched: WatchedTable) -> dict[StreamIdentifier | None, Hol
     A stream is left out if one of its unfinished leases has no hash range, or if a row of its
     leases cannot be read: that lease may cover the keys.
     """
-    by_stream: dict[StreamIdentifier | None, list[Lease]] = {}
-    for lease in watched.leases:
-        by_stream.setdefault(lease.stream, []).append(lease)
     broken = {row.stream_id for row in watched.broken}
     return {
         stream: hole
-        for stream, leases in by_stream.items()
+        for stream, leases in leases_by_stream(watched.leases).items()
         if str(stream or "") not in broken
         and all(lease.is_finished or lease.hash_range is not None for lease in leases)
         and (hole := find_hole(leases)) is not None

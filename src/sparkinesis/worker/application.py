@@ -23,12 +23,14 @@ from sparkinesis.stream.address import (
     check_place,
     check_table_name,
     is_loopback,
+    repr_without_secrets,
     shown,
     stream_address,
 )
 from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
 from sparkinesis.stream.position import InitialPosition
 from sparkinesis.stream.timing import MACHINE, Timing
+from sparkinesis.worker.dead_letters.circles import require_no_circle
 from sparkinesis.worker.fleet_options import DEFAULT_FLEET_OPTIONS, FleetOptions
 from sparkinesis.worker.lifecycle.settings import WorkerSettings
 from sparkinesis.worker.lifecycle.signals import graceful_on_signals
@@ -55,6 +57,7 @@ from sparkinesis.worker.options import DEFAULT_OPTIONS, WorkerOptions, check_con
 from sparkinesis.worker.processor import ProcessorFactory, check_factory
 from sparkinesis.worker.reporting.event_log import EventLog
 from sparkinesis.worker.retrieval.memory import MemoryBudget, budget_of_process
+from sparkinesis.worker.retrieval.step_pool import StepPool
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -79,7 +82,7 @@ class Application:
     stream that cannot be read stops none of the others; `Worker.streams` tells why.
     former_streams: what becomes of the leases of streams that have left ``streams``; default: they
     stay.
-    region: the AWS region; None: the region that boto3 finds.
+    region: the AWS region; None: ``AWS_REGION``, ``AWS_DEFAULT_REGION`` or the profile's.
     endpoint: Kinesis' URL; None: AWS's.
     dynamodb_endpoint: DynamoDB's URL; None: ``endpoint`` if that is on this machine (a local
     Kinesis is DynamoDB, too), otherwise AWS's.
@@ -109,6 +112,8 @@ class Application:
     streams: Sequence[Stream] | StreamTracker | None = None
     former_streams: FormerStreams = KEEP_FORMER
 
+    __repr__ = repr_without_secrets
+
     def __post_init__(self) -> None:
         if self.processor is not None or self.streams is None:
             check_factory(self.processor)
@@ -116,15 +121,6 @@ class Application:
         self.initial()
         if not isinstance(self.name, str) or not self.name:
             raise OptionError(f"name is {self.name!r}; it must be a string, and not empty.")
-        check_place(self.region, self.endpoint)
-        if self.streams is None:
-            self.address()
-            if self.former_streams != KEEP_FORMER:
-                raise OptionError("former_streams works only with streams. Set both.")
-        else:
-            self._check_streams(self.streams)
-        if self.dynamodb_endpoint is not None:
-            check_endpoint("dynamodb_endpoint", self.dynamodb_endpoint)
         for name, kind in (
             ("options", WorkerOptions),
             ("credentials", CredentialSource),
@@ -132,6 +128,15 @@ class Application:
         ):
             if not isinstance(getattr(self, name), kind):
                 raise OptionError(f"{name} must be {kind.__name__}(...).")
+        check_place(self.region, self.endpoint)
+        if self.streams is None:
+            require_no_circle({self.address(): self.on_error})
+            if self.former_streams != KEEP_FORMER:
+                raise OptionError("former_streams works only with streams. Set both.")
+        else:
+            self._check_streams(self.streams)
+        if self.dynamodb_endpoint is not None:
+            check_endpoint("dynamodb_endpoint", self.dynamodb_endpoint)
         self._check_fan_out()
         check_table_name(
             "name" if self.table_name is None else "table_name", self.table_name or self.name
@@ -206,6 +211,7 @@ class Application:
         for plan in map(self._plan, streams):
             if plans.setdefault(plan.address, plan) is not plan:
                 raise OptionError(f"streams has {plan.name!r} twice. Leave one out.")
+        require_no_circle({address: plan.on_error for address, plan in plans.items()})
         return list(plans.values())
 
     def _plan(self, stream: Stream) -> StreamPlan:
@@ -284,6 +290,8 @@ class Application:
             rng=rng,
             tell=EventLog(self.name, worker_id),
             memory=memory or budget_of_process(options.max_held_bytes),
+            fetchers=StepPool(f"{self.name}-fetch", timing.clock),
+            consumers=StepPool(f"{self.name}-process", timing.clock),
         )
         table = self.table()
         table = replace(table, retry=timing.of(table.retry, rng))

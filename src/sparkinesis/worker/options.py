@@ -10,7 +10,7 @@ from sparkinesis.errors import OptionError
 from sparkinesis.lease.shard_syncer import ShardSyncSettings
 from sparkinesis.public import public
 from sparkinesis.stream.address import CONSUMER_NAME, shown
-from sparkinesis.stream.reading.budget import MAX_RECORDS_PER_CALL
+from sparkinesis.stream.reading.budget import FASTEST, MAX_RECORDS_PER_CALL, SLOWEST, Pace
 
 _CONSUMER_ARN = re.compile(
     r"arn:aws[a-z-]*:kinesis:[a-z0-9-]+:[0-9]{12}"
@@ -21,6 +21,15 @@ LONGEST = 3_652 * 86_400.0
 """Seconds (ten years): longer than any wait, and small enough to add to any clock."""
 
 Bytes: TypeAlias = int
+
+Rate: TypeAlias = float | Literal["unlimited"]
+
+UNLIMITED: Literal["unlimited"] = "unlimited"
+
+DEFAULT_IDLE_TIME = 1.0
+
+DEFAULT_SHARD_CALLS = 4.0
+"""Kinesis allows five GetRecords calls a second for each shard; one is left for other readers."""
 
 LONGEST_WAIT = 3_600.0
 """Seconds: the longest of the waits that the KCL's options give in milliseconds."""
@@ -218,10 +227,22 @@ class WorkerOptions:
     max_records: int = MAX_RECORDS_PER_CALL
     """Default: 10,000. The most records of one GetRecords call, 1 to 10,000 (KCL ``maxRecords``).
     With enhanced fan-out, the service alone chooses how many records come at once."""
-    idle_time: float = 1.0
+    idle_time: float = DEFAULT_IDLE_TIME
     """Default: 1 s. The wait between two GetRecords calls at the tip of a shard (KCL
-    ``idleTimeBetweenReadsInMillis``). Shorter: lower latency, more calls. Enhanced fan-out does not
+    ``idleTimeBetweenReadsInMillis``). Shorter: lower latency, more calls. Below 0.25 s it needs a
+    higher ``shard_calls_per_second``; 0 calls as often as that permits. Enhanced fan-out does not
     wait."""
+    shard_calls_per_second: Rate = DEFAULT_SHARD_CALLS
+    """Default: 4. The most GetRecords calls on a shard in a second, also while behind, and as many
+    GetShardIterator calls. Kinesis takes 5 of each, from all readers of the shard together: 4 leave
+    one for others. Lower: more applications can poll the stream. Higher than 5, or ``"unlimited"``,
+    is for a local Kinesis without limits. A call follows the answer to the one before by at least
+    this distance and ``idle_time``, whichever is longer. The KCL has no such option."""
+    shard_bytes_per_second: Rate = 2_000_000.0
+    """Default: 2,000,000, of the 2 MiB that Kinesis returns from a shard in a second to all
+    GetRecords calls together. A page of more than that delays the next call. ``"unlimited"`` is for
+    a local Kinesis without limits. Enhanced fan-out has its own throughput. The KCL has no such
+    option."""
     max_held_bytes: Bytes = DEFAULT_HELD_BYTES
     """Default: 512 MiB. The most memory for records that wait for record processors or are being
     processed. Workers of one process with the same value share one limit, over all of their shards.
@@ -319,6 +340,7 @@ class WorkerOptions:
             raise OptionError(f"retrieval is {self.retrieval!r}; it must be 'polling' or 'efo'.")
         if self.retrieval != "efo" and self.fan_out != DEFAULT_FAN_OUT:
             raise OptionError("fan_out works only with retrieval='efo'. Set both.")
+        self._check_pace()
         for name in ("skip_older_than", "processing_time_limit", "checkpoint_seconds"):
             _at_least_if_given(self, name, 0)
         _at_least_if_given(self, "checkpoint_records", 1)
@@ -334,6 +356,36 @@ class WorkerOptions:
                 f"max_held_bytes is {self.max_held_bytes}; it must be at least {_MIB:,} (1 MiB). "
                 "It is for all shards together: 4 MiB for each of them is a good start."
             )
+
+    def _check_pace(self) -> None:
+        for name in ("shard_calls_per_second", "shard_bytes_per_second"):
+            value = getattr(self, name)
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not (is_number and SLOWEST <= value <= FASTEST) and value != UNLIMITED:
+                raise OptionError(
+                    f"{name} is {_shown(value)}; it must be a number from {SLOWEST} to "
+                    f"{FASTEST:,}, or {UNLIMITED!r} for a local Kinesis without limits."
+                )
+        idle, spacing = self.idle_time, self.pace.spacing
+        polls = self.retrieval == "polling" or self.fan_out.fall_back_to_polling
+        # Who lowers the pace alone, and leaves the default idle time, wants just that.
+        is_meant = idle in {0, DEFAULT_IDLE_TIME} or idle >= 0.999 * spacing
+        if polls and not is_meant:
+            raise OptionError(
+                f"idle_time is {idle:g} s, but shard_calls_per_second is {1 / spacing:g}, which "
+                f"keeps two calls on a shard {spacing:g} s apart. Make idle_time {spacing:g} or "
+                "more, or 0 for as many calls as shard_calls_per_second permits; or make "
+                f"shard_calls_per_second {1 / idle:g}. Kinesis takes 5 calls a second on a shard, "
+                "from all of its readers together; only a local Kinesis without limits takes more."
+            )
+
+    @property
+    def pace(self) -> Pace:
+        """The limits of polling one shard."""
+        calls, size = self.shard_calls_per_second, self.shard_bytes_per_second
+        return Pace(
+            0.0 if calls == UNLIMITED else float(calls), 0.0 if size == UNLIMITED else float(size)
+        )
 
     @property
     def ahead(self) -> AheadLimits:

@@ -8,18 +8,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-import pyarrow as pa
-
 from sparkinesis.errors import ProcessorError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import PendingCheckpoint
 from sparkinesis.public import public
-from sparkinesis.worker.sink.plan import SinkPlan
 from sparkinesis.worker.sink.sink import DEFAULT_MAX_AGE, DEFAULT_MAX_BYTES, ParquetSink, ShardSinks
-from sparkinesis.worker.sink.storage import open_storage
 from sparkinesis.worker.user_methods import made_by, refuse_asynchronous, refuse_factory
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from sparkinesis.worker.batches.batch import RecordBatch
     from sparkinesis.worker.checkpointer import Checkpointer
 
@@ -80,6 +78,10 @@ class ProcessorShard:
         Raises `OptionError` for a value that cannot be used, and `SinkUnavailableError` if the
         storage's client cannot be made.
         """
+        # With pyarrow, which has been imported to make the schema.
+        from sparkinesis.worker.sink.plan import SinkPlan  # noqa: PLC0415
+        from sparkinesis.worker.sink.storage import open_storage  # noqa: PLC0415
+
         plan = SinkPlan(schema, partition_by, max_bytes, max_age, compression)
         labels = {
             "application": self.application,

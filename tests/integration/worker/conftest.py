@@ -13,10 +13,12 @@ from moto.server import ThreadedMotoServer
 
 from sparkinesis.local import Limits, LocalServer
 from sparkinesis.worker.application import Application
+from sparkinesis.worker.lifecycle.streams import several_streams
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import WorkerOptions
 from tests import pace
 from tests.journal import Journal, Journaling
+from tests.streams import create_when_permitted
 
 FAILOVER_TIME = pace.seconds(2.0)
 """A worker that stands still for that long loses its leases, as it should."""
@@ -67,6 +69,24 @@ def stream(kinesis: Any) -> str:
 
 
 @pytest.fixture
+def streams(kinesis: Any) -> list[str]:
+    """Three streams of one shard each, whose ids are the same; in alphabetical order."""
+    suffix = uuid.uuid4().hex[:6]
+    names = [f"s-{kind}-{suffix}" for kind in ("app", "mobile", "web")]
+    for name in names:
+        create_when_permitted(kinesis, name)
+    return names
+
+
+@pytest.fixture
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers look at their streams and retry them often."""
+    monkeypatch.setattr(several_streams, "ASK_EVERY", 0.2)
+    monkeypatch.setattr(several_streams, "_RETRY", (0.2, 0.4))
+    monkeypatch.setattr(several_streams, "_SOON", 0.1)
+
+
+@pytest.fixture
 def journal() -> Journal:
     return Journal()
 
@@ -99,7 +119,7 @@ def application(
             "options": WorkerOptions(
                 **{
                     "failover_time": FAILOVER_TIME,
-                    "idle_time": 0.2,
+                    "idle_time": 0.25,
                     "retrieval": retrieval,
                     **(options or {}),
                 }

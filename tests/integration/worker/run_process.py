@@ -52,7 +52,7 @@ def main(endpoint: str, stream: str, manner: str) -> None:
         initial_position="trim_horizon",
         options=WorkerOptions(
             failover_time=pace.seconds(2.0),
-            idle_time=0.2,
+            idle_time=0.25,
             shutdown_timeout=0.5 if manner == "divided" else 30,
         ),
     ).run()

@@ -25,10 +25,9 @@ from sparkinesis.stream.kpl.pack import aggregate
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.integration.worker.conftest import FAILOVER_TIME
-from tests.integration.worker.test_s1_several_streams import identifier, rows
-from tests.integration.worker.test_several_streams_commands import made_anew
 from tests.journal import Journal, Journaling
-from tests.streams import put, put_at, split
+from tests.kcl import rows_of
+from tests.streams import identifier, make_anew, put, put_at, split
 
 Make = Callable[..., Application]
 Start = Callable[[Application], Worker]
@@ -81,7 +80,7 @@ def table(application: Make, kinesis: Any, stream: str) -> LeaseTable:
     application(initial_position="latest").worker()._streams.begin(lambda _: False)
     table = application().table()
     first, *others = table.leases()
-    held = table.take(first, "gone")
+    held = table.write(requests.take(first, "gone"))
     at = ExtendedSequenceNumber("12345678901234567890", 7)
     held = table.write(requests.with_throughput(requests.checkpoint(held, at), 1.5))
     pending = PendingCheckpoint(ExtendedSequenceNumber("12345678901234567899", 2), b"\x00state")
@@ -149,7 +148,7 @@ def test_all_that_a_row_holds_is_kept_but_its_owner(
         UpdateExpression="SET note = :note",
         ExpressionAttributeValues={":note": {"S": "somebody else's"}},
     )
-    before = rows(dynamodb, stream)
+    before = rows_of(dynamodb, stream)
     assert len(before) == 3
     assert before[FIRST]["leaseOwner"] == {"S": "gone"}
     name = identifier(kinesis, stream)
@@ -158,7 +157,7 @@ def test_all_that_a_row_holds_is_kept_but_its_owner(
     assert result.stdout.splitlines()[-1] == (
         f"Converted 3 leases of {stream}: start it with streams=['{stream}', ...] now."
     )
-    several = rows(dynamodb, stream)
+    several = rows_of(dynamodb, stream)
     assert several.keys() == {f"{name}:{shard}" for shard in before}
     for shard, item in before.items():
         new = several[f"{name}:{shard}"]
@@ -170,7 +169,7 @@ def test_all_that_a_row_holds_is_kept_but_its_owner(
     assert first["note"] == {"S": "somebody else's"}
 
     assert call("single").returncode == 0, "the rows name the stream"
-    after = rows(dynamodb, stream)
+    after = rows_of(dynamodb, stream)
     assert after.keys() == before.keys()
     for shard, item in before.items():
         assert without_kind(after[shard]) == without_kind(item)
@@ -180,22 +179,22 @@ def test_all_that_a_row_holds_is_kept_but_its_owner(
 def test_a_table_of_the_wanted_kind_is_left_alone(
     table: LeaseTable, dynamodb: Any, stream: str, call: Call
 ) -> None:
-    before = rows(dynamodb, stream)
+    before = rows_of(dynamodb, stream)
     result = call("single")
     assert (result.returncode, result.stderr) == (0, "")
     assert "has no leases to convert to single." in result.stdout
-    assert rows(dynamodb, stream) == before
+    assert rows_of(dynamodb, stream) == before
     assert call("several", "--stream", stream).returncode == 0
-    before = rows(dynamodb, stream)
+    before = rows_of(dynamodb, stream)
     result = call("several", "--stream", stream)
     assert "has no leases to convert to several." in result.stdout
-    assert rows(dynamodb, stream) == before
+    assert rows_of(dynamodb, stream) == before
 
 
 def test_a_dry_run_and_a_missing_terminal_write_nothing(
     table: LeaseTable, dynamodb: Any, kinesis: Any, stream: str, call: Call
 ) -> None:
-    before, name = rows(dynamodb, stream), identifier(kinesis, stream)
+    before, name = rows_of(dynamodb, stream), identifier(kinesis, stream)
     assert "no terminal" in failed(call("several", "--stream", stream, yes=False))
     result = call("several", "--stream", stream, "--dry-run", yes=False)
     lines = result.stdout.splitlines()
@@ -204,7 +203,7 @@ def test_a_dry_run_and_a_missing_terminal_write_nothing(
     assert lines[-1] == f"3 leases of {stream} would be converted. Nothing was written."
     found = objects(call("several", "--stream", stream, "--dry-run", "--json", yes=False))
     assert [one["written"] for one in found] == [False] * 3
-    assert rows(dynamodb, stream) == before
+    assert rows_of(dynamodb, stream) == before
     found = objects(call("several", "--stream", stream, "--json"))
     assert found[0] == {
         "lease": FIRST,
@@ -237,7 +236,7 @@ def test_a_worker_that_runs_is_told_and_keeps_its_leases(
     result = call("several", "--stream", stream, "--failover-time", str(FAILOVER_TIME))
     assert "Workers of the application run: shardId-" in failed(result)
     assert "by alive. Nothing was written. Stop all workers" in result.stderr
-    for item in rows(dynamodb, stream).values():
+    for item in rows_of(dynamodb, stream).values():
         assert item["leaseOwner"] == {"S": "alive"}
         assert "convertedTo" not in item
     assert journal.calls("lease_lost") == []
@@ -253,10 +252,10 @@ def test_a_worker_that_renews_in_the_last_moment_wins(
     table: LeaseTable, dynamodb: Any, kinesis: Any, stream: str
 ) -> None:
     plan = plan_of(table, identifier(kinesis, stream))
-    taken = table.take(plan.leases[1], "late")
+    taken = table.write(requests.take(plan.leases[1], "late"))
     with pytest.raises(LeaseTableError, match=rf"{plan.leases[1].key} was changed.*a worker runs"):
         table_conversion.convert(table, plan)
-    found = rows(dynamodb, stream)
+    found = rows_of(dynamodb, stream)
     assert len(found) == 3
     assert found[taken.key]["leaseOwner"] == {"S": "late"}
 
@@ -297,22 +296,22 @@ def test_a_conversion_that_was_cut_short_is_completed_and_no_worker_starts_befor
 ) -> None:
     if not to_several:
         assert call("several", "--stream", stream).returncode == 0
-    before = {key.rpartition(":")[2]: item for key, item in rows(dynamodb, stream).items()}
+    before = {key.rpartition(":")[2]: item for key, item in rows_of(dynamodb, stream).items()}
     to = "several" if to_several else "single"
     plan = plan_of(table, identifier(kinesis, stream), to_several=to_several)
     with pytest.MonkeyPatch.context() as patch:
         cut_short(patch, method, times)
         with pytest.raises(CutShortError):
             table_conversion.convert(table, plan)
-    half = rows(dynamodb, stream)
+    half = rows_of(dynamodb, stream)
     assert any("convertedTo" in item for item in half.values())
     for given in ({}, {"stream": None, "streams": [stream]}):
         with pytest.raises(LeaseTableError, match=r"is being converted.*Run the command again"):
             application(**given).worker().start()
-    assert rows(dynamodb, stream) == half
+    assert rows_of(dynamodb, stream) == half
     result = call(to, "--stream", stream)
     assert result.returncode == 0, result.stderr
-    after = rows(dynamodb, stream)
+    after = rows_of(dynamodb, stream)
     prefix = f"{identifier(kinesis, stream)}:" if to_several else ""
     assert after.keys() == {f"{prefix}{shard}" for shard in before}
     for shard, item in before.items():
@@ -332,7 +331,7 @@ def test_a_conversion_that_was_cut_short_can_be_taken_back(
     method: str,
     times: int,
 ) -> None:
-    before = rows(dynamodb, stream)
+    before = rows_of(dynamodb, stream)
     plan = plan_of(table, identifier(kinesis, stream))
     with pytest.MonkeyPatch.context() as patch:
         cut_short(patch, method, times)
@@ -340,7 +339,7 @@ def test_a_conversion_that_was_cut_short_can_be_taken_back(
             table_conversion.convert(table, plan)
     result = call("single", "--stream", stream)
     assert result.returncode == 0, result.stderr
-    after = rows(dynamodb, stream)
+    after = rows_of(dynamodb, stream)
     assert after.keys() == before.keys()
     for shard, item in before.items():
         assert without_kind(after[shard]) == without_kind(item)
@@ -354,11 +353,11 @@ def test_rows_of_both_kinds_that_differ_are_told_before_anything_is_written(
     assert second is not None
     other = second.in_stream(StreamIdentifier.parse(name))
     table.create(Lease(other.key, SECOND, ExtendedSequenceNumber("77"), other.stream))
-    before = rows(dynamodb, stream)
+    before = rows_of(dynamodb, stream)
     said = failed(call("several", "--stream", stream))
     assert f"has a lease twice, and the rows differ: {SECOND} is at LATEST" in said
     assert f"{other.key} is at 77" in said
-    assert rows(dynamodb, stream) == before
+    assert rows_of(dynamodb, stream) == before
 
 
 def test_leases_of_another_stream_are_refused(
@@ -366,11 +365,11 @@ def test_leases_of_another_stream_are_refused(
 ) -> None:
     wider = f"{stream}-wider"
     kinesis.create_stream(StreamName=wider, ShardCount=5)
-    before = rows(dynamodb, stream)
+    before = rows_of(dynamodb, stream)
     assert "is not of this stream" in failed(call("several", "--stream", wider))
     assert "There is no stream 'nope'" in failed(call("several", "--stream", "nope"))
     assert "name it by --stream" in failed(call("several"))
-    assert rows(dynamodb, stream) == before
+    assert rows_of(dynamodb, stream) == before
     kinesis.delete_stream(StreamName=wider)
 
 
@@ -379,15 +378,15 @@ def test_leases_of_a_deleted_stream_are_refused(
 ) -> None:
     several = application(stream=None, streams=[stream])
     several.worker()._streams.begin(lambda _: False)
-    old, new = made_anew(kinesis, stream)
-    before = rows(dynamodb, stream)
+    old, new = make_anew(kinesis, stream)
+    before = rows_of(dynamodb, stream)
     assert f"The leases of {old} are those of a deleted stream" in failed(call("single"))
-    assert rows(dynamodb, stream) == before
+    assert rows_of(dynamodb, stream) == before
     several.worker()._streams.begin(lambda _: False)
     assert "has leases of 2 streams: " in failed(call("single"))
     assert "deleted stream" in failed(call("single", "--stream", old))
     assert call("single", "--stream", new).returncode == 0
-    found = rows(dynamodb, stream)
+    found = rows_of(dynamodb, stream)
     assert len([key for key in found if key.startswith(old)]) == len(before), "they stay"
     assert len([key for key in found if ":" not in key]) == 1
 

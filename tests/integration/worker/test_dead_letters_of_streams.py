@@ -26,22 +26,16 @@ from tests.integration.worker.test_dead_letters_command import (
     read_shard,
     run,
 )
-from tests.integration.worker.test_s1_several_streams import identifier
-from tests.integration.worker.test_several_streams_commands import made_anew
 from tests.journal import PATIENCE, Journal, Journaling
-from tests.streams import put
+from tests.streams import identifier, make_anew, put
 
 Start = Callable[[Application], Worker]
 Make = Callable[..., Application]
 
 
 @pytest.fixture
-def streams(kinesis: Any) -> list[str]:
-    suffix = uuid.uuid4().hex[:6]
-    names = [f"mobile-{suffix}", f"web-{suffix}"]
-    for name in names:
-        kinesis.create_stream(StreamName=name, ShardCount=1)
-    return names
+def streams(streams: list[str]) -> list[str]:
+    return streams[1:]
 
 
 @pytest.fixture
@@ -101,7 +95,8 @@ def test_records_that_failed_go_back_each_into_its_own_stream(
     assert heads == ["stream", *streams]
     said = run(str(tmp_path), "--put-back", "--yes", *place).stdout.splitlines()
     assert [line.split(" in us-east-1")[0] for line in said] == [
-        f"Put 1 record of 1 file into the stream '{name}'" for name in streams
+        f"Put 1 record of 1 file into the stream '{name}' of account 123456789012"
+        for name in streams
     ]
     for name in streams:
         bad, good = f"bad {name}".encode(), f"good {name}".encode()
@@ -178,7 +173,7 @@ def test_a_file_that_does_not_say_its_stream_needs_one(
 def test_records_of_a_deleted_stream_are_not_put_into_the_new_one_of_its_name(
     tmp_path: Path, kinesis: Any, streams: list[str], place: list[str]
 ) -> None:
-    old, new = made_anew(kinesis, streams[0])
+    old, new = make_anew(kinesis, streams[0])
     write_letter(tmp_path, streams[0], old)
     write_letter(tmp_path, streams[1], identifier(kinesis, streams[1]))
     result = run(str(tmp_path), "--put-back", "--yes", "--json", *place, code=1)

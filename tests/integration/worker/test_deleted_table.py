@@ -15,7 +15,7 @@ from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import LeaseTableOptions
 from tests.journal import PATIENCE, Journal, Journaling
-from tests.kcl import put_rows
+from tests.kcl import put_rows, rows_of
 from tests.streams import put_at
 
 Make = Callable[..., Application]
@@ -30,11 +30,6 @@ def wait_until(worker: Worker, condition: Callable[[], bool]) -> None:
 
 def problem_of(worker: Worker) -> str | None:
     return worker.problem
-
-
-def rows_of(dynamodb: Any, table: str) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = dynamodb.scan(TableName=table)["Items"]
-    return rows
 
 
 def create(dynamodb: Any, name: str, rows: list[dict[str, Any]]) -> None:
@@ -62,7 +57,7 @@ def test_a_worker_says_so_once_and_resumes_when_the_table_is_restored(
     journal.wait_for_data(b"one")
     wait_until(worker, lambda: len(worker.status()) == 2)
     assert problem_of(worker) is None
-    rows = rows_of(dynamodb, stream)
+    rows = list(rows_of(dynamodb, stream).values())
     dynamodb.delete_table(TableName=stream)
 
     wait_until(worker, lambda: worker.problem is not None)
@@ -83,7 +78,7 @@ def test_a_worker_says_so_once_and_resumes_when_the_table_is_restored(
     scanned = worker._coordinator.snapshot.at or 0.0
     wait_until(worker, lambda: (worker._coordinator.snapshot.at or 0.0) > scanned)
     assert problem_of(worker) == "the lease table was deleted"
-    assert rows_of(dynamodb, stream) == []
+    assert rows_of(dynamodb, stream) == {}
 
     dynamodb.delete_table(TableName=stream)
     create(dynamodb, stream, rows)
@@ -110,7 +105,7 @@ def test_a_process_whose_table_was_deleted_makes_no_leases_in_a_new_one(
     worker._streams.all()[0].syncer._clock = lambda: wait
     with pytest.raises(LeaseTableNotFoundError, match=f"{stream!r}.* was deleted"):
         worker._streams.all()[0].syncer.step([], leads=True)
-    assert rows_of(dynamodb, stream) == []
+    assert rows_of(dynamodb, stream) == {}
 
 
 def test_another_table_is_created(application: Make, dynamodb: Any, stream: str) -> None:

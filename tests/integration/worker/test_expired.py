@@ -69,7 +69,7 @@ def run(one: TimedStream, start: Callable[[Application], Worker]) -> Callable[..
             endpoint=one.table.endpoint,
             initial_position=initial,
             options=WorkerOptions(
-                failover_time=pace.seconds(1.0), idle_time=0.1, skip_older_than=skip_older_than
+                failover_time=pace.seconds(1.0), idle_time=0.25, skip_older_than=skip_older_than
             ),
         )
         worker = start(application)
@@ -150,7 +150,7 @@ def test_a_child_whose_parent_was_read_late(
             region="us-east-1",
             endpoint=one.table.endpoint,
             initial_position="trim_horizon",
-            options=WorkerOptions(failover_time=pace.seconds(1.0), idle_time=0.1),
+            options=WorkerOptions(failover_time=pace.seconds(1.0), idle_time=0.25),
         )
 
     journal = Journal()
@@ -260,7 +260,7 @@ def test_what_is_left_of_an_aggregate_is_not_taken_for_silence(
                 region="us-east-1",
                 endpoint=one.table.endpoint,
                 initial_position="trim_horizon",
-                options=WorkerOptions(failover_time=pace.seconds(1.0), idle_time=0.1),
+                options=WorkerOptions(failover_time=pace.seconds(1.0), idle_time=0.25),
             )
         )
 

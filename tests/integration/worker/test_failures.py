@@ -74,7 +74,8 @@ def test_a_bug_that_hits_all_shards_is_one_failure(
     lines = [line for line in log.records if "process_records raised on" in line.getMessage()]
     assert len(lines) == failure.count
     assert all(failure.fingerprint in line.getMessage() for line in lines)
-    assert len([line for line in log.records if line.exc_info]) == 1
+    own = [line for line in log.records if line.name.startswith("sparkinesis.")]
+    assert len([line for line in own if line.exc_info]) == 1
     assert worker.records_total() == 0
 
 
@@ -104,29 +105,35 @@ def test_lines_tell_application_worker_and_shard(
     journal.wait_for_data(b"0", b"%d" % UPPER)
     # A lease that is gone gives the thread something to do that looks for such.
     dynamodb.delete_item(TableName=stream, Key={"leaseKey": {"S": SECOND}})
-    loops = {f"{stream}-{name}": "-" for name in ("renew", "take", "shards")}
-    shards = {f"{stream}-{shard}": shard for shard in (FIRST, SECOND)}
-    fetchers = {f"{name}-fetch": shard for name, shard in shards.items()}
+    loops = {(name, "-") for name in ("renew", "take", "shards")}
+    pools = {("process", shard) for shard in (FIRST, SECOND)}
+
+    def place_of(line: logging.LogRecord) -> tuple[str, str]:
+        """Return the pool or the loop, and the shard that the line names."""
+        name = str(line.threadName).removeprefix(f"{stream}-")
+        return name.partition("-")[0], vars(line)["shard"]
+
+    own_threads = {*pools, *loops}
     with worker._state.changed:
         assert worker._state.changed.wait_for(
-            lambda: {*loops, *shards, *fetchers} <= {line.threadName for line in log.records},
-            PATIENCE,
+            lambda: own_threads <= {place_of(line) for line in log.records}, PATIENCE
         )
     assert worker.shutdown(PATIENCE)
     own = {(line.getMessage(), vars(line)["shard"]) for line in log.records if line.name == OWN}
     assert own == {(f"processing {shard}", shard) for shard in (FIRST, SECOND)}
-    threads = {**loops, **shards, **fetchers, f"{stream}-consume": "-"}
     seen = set()
     for line in log.records:
         if (line.threadName or "").startswith(stream):
             told = vars(line)
             # The line of an event names the event's shard, in whichever thread the event occurs.
+            assert (told["application"], told["worker"]) == (stream, "w1"), line
             event = told.get("sparkinesis_event")
-            shard = getattr(event, "shard_id", threads[str(line.threadName)])
-            expected = (stream, "w1", shard)
-            assert (told["application"], told["worker"], told["shard"]) == expected, line
-            seen.add(line.threadName)
-    assert seen == set(threads)
+            if shard := getattr(event, "shard_id", None):
+                assert told["shard"] == shard
+            else:
+                seen.add(place_of(line))
+    fetching = {("fetch", shard) for shard in (FIRST, SECOND)}
+    assert seen - fetching == {*own_threads, ("consume", "-")}
 
 
 def test_a_shutdown_by_signal_is_of_the_worker_too(

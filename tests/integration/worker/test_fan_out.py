@@ -17,6 +17,7 @@ from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import FanOutOptions
 from tests.journal import PATIENCE, Journal, Journaling
+from tests.pace import eventually
 from tests.streams import put_at, shard_ids
 
 Start = Callable[[Application], Worker]
@@ -342,18 +343,18 @@ def test_a_lost_shard_is_let_go_of_while_a_record_is_processed(
         at_work.set()
         assert go_on.wait(PATIENCE)
 
-    def is_subscribed() -> bool:
-        return f"{stream}-{FIRST}-fetch" in {thread.name for thread in threading.enumerate()}
-
     put_at(kinesis, stream, b"long")
     worker = start(make(processor=lambda: Journaling(journal, on_records=hang)))
+
+    def is_subscribed() -> bool:
+        return FIRST in worker._state.consumers and worker._settings.fetchers.unfinished == shards
+
+    shards = len(shard_ids(kinesis, stream))
     assert at_work.wait(PATIENCE)
-    assert is_subscribed()
+    eventually(is_subscribed)
     worker._coordinator.held()[FIRST].lose("the test says so")
-    deadline = time.monotonic() + PATIENCE
-    while is_subscribed():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    eventually(lambda: not is_subscribed())
+    assert FIRST in worker._state.consumers
     assert not journal.calls("process_records", "lease_lost")
     go_on.set()
     journal.wait(lambda: (FIRST, "lease_lost") in journal.calls())

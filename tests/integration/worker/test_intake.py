@@ -57,11 +57,11 @@ class Reader:
             initial=TRIM_HORIZON,
             started_ms=0,
             service_time_ms=lambda: 0,
-            options=WorkerOptions(),
+            options=WorkerOptions(call_even_for_empty_batches=True),  # each page is announced
             timing=MACHINE,
             rng=random.Random(),
         )
-        polling = Polling("app", client, WorkerOptions(idle_time=0.0), MACHINE)
+        polling = Polling(client, WorkerOptions(idle_time=0.0), MACHINE)
         self._pages = threading.Semaphore(0)
         self.intake = Intake(SHARD, None, settings, polling.open, self._pages.release)
         self.intake.begin(TRIM_HORIZON)

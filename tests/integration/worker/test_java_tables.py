@@ -14,7 +14,7 @@ from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.integration.worker.conftest import FAILOVER_TIME
 from tests.journal import PATIENCE, Journal, Journaling
-from tests.kcl import COORDINATION, KCL_2, KCL_3, create_table, java_refuses, put_rows
+from tests.kcl import COORDINATION, KCL_2, KCL_3, create_table, java_refuses, put_rows, rows_of
 from tests.streams import put_at
 
 Start = Callable[[Application], Worker]
@@ -23,11 +23,6 @@ Make = Callable[..., Application]
 FIRST, SECOND, LEFT, RIGHT = (f"shardId-{n:012}" for n in range(4))
 UPPER = 2**127
 FOREIGN = {"team": {"S": "flights"}, "notes": {"L": [{"N": "1"}, {"NULL": True}]}}
-
-
-def rows_of(dynamodb: Any, table: str) -> dict[str, dict[str, Any]]:
-    items = dynamodb.scan(TableName=table, ConsistentRead=True)["Items"]
-    return {item["leaseKey"]["S"]: item for item in items}
 
 
 def put_table(dynamodb: Any, name: str, rows: list[dict[str, Any]]) -> None:

@@ -144,8 +144,8 @@ def test_an_application_whose_worker_is_gone(
     application(worker_id="a").worker()._streams.all()[0].syncer.sync()
     table = application().table()
     rows = {row.key: row for row in table.leases()}
-    held = table.take(rows[FIRST], "dead")
-    held = table.take(held, "gone")
+    held = table.write(requests.take(rows[FIRST], "dead"))
+    held = table.write(requests.take(held, "gone"))
     table.write(
         requests.prepare(held, PendingCheckpoint(ExtendedSequenceNumber("12345678901234567890", 3)))
     )
@@ -158,7 +158,7 @@ def test_an_application_whose_worker_is_gone(
 
     pending = table.get(FIRST)
     assert pending is not None
-    table.initiate_handoff(pending, "thief")
+    table.write(requests.initiate_handoff(pending, "thief"))
     found = table_of(call("leases", "--watch-for", "0"))
     assert found[FIRST][1:3] == ["gone", "handed over to thief"]
     assert found[FIRST][5] == "not watched"
@@ -188,7 +188,7 @@ def test_finished_shards_and_those_that_wait_for_their_parents(
     table = application().table()
     child = table.get(children[0])
     assert child is not None
-    table.take(child, "b")
+    table.write(requests.take(child, "b"))
     states = {
         shard: one["state"]
         for shard, one in objects(call("leases", "--watch-for", "0", "--json")).items()

@@ -147,8 +147,8 @@ def test_many_subscriptions_on_one_worker_for_ten_minutes(monkeypatch: Any, shar
     # The first one, and two more. While the service's clock stands still no heartbeat comes: on a
     # slow machine a reader has waited for one too long, by real time, and subscribed once more.
     assert min(per_shard.values()) >= 3
-    # For each shard its consumer and its fetching; and what renews, takes, looks after both.
-    assert end.threads == settled.threads == 2 * shards + 4
+    # A shard holds a thread only while an event of it is read or processed.
+    assert max(end.threads, settled.threads) < 2 * shards
     assert end.subscriptions == settled.subscriptions == shards
     # Leases are renewed in real time, over as many connections as it happens to take.
     assert end.files - settled.files < shards // 2, "both ends of each fourth subscription"

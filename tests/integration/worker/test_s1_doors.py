@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
-import uuid
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -22,12 +20,14 @@ from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.dead_letters.stored import DeadLetters
 from sparkinesis.worker.dead_letters.targets import DeadLetterDirectory
-from sparkinesis.worker.lifecycle.streams import several_streams
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.engine import Query
-from tests.journal import PATIENCE, Journal, Journaling
+from tests.journal import Journal, Journaling
 from tests.lake import visible_files
-from tests.streams import put
+from tests.pace import eventually
+from tests.streams import identifier, make_anew, put
+
+pytestmark = pytest.mark.usefixtures("often")
 
 Make = Callable[..., Application]
 Start = Callable[[Application], Worker]
@@ -36,21 +36,9 @@ SHARD = "shardId-000000000000"
 ROWS = pa.schema([("stream", pa.string()), ("data", pa.binary())])
 
 
-@pytest.fixture(autouse=True)
-def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Looks at the streams and retries them often."""
-    monkeypatch.setattr(several_streams, "ASK_EVERY", 0.2)
-    monkeypatch.setattr(several_streams, "_RETRY", (0.2, 0.4))
-    monkeypatch.setattr(several_streams, "_SOON", 0.1)
-
-
 @pytest.fixture
-def streams(kinesis: Any) -> list[str]:
-    """Two streams of one shard each: the ids of their shards are the same."""
-    names = [f"s-{kind}-{uuid.uuid4().hex[:6]}" for kind in ("mobile", "web")]
-    for name in names:
-        kinesis.create_stream(StreamName=name, ShardCount=1)
-    return names
+def streams(streams: list[str]) -> list[str]:
+    return streams[1:]
 
 
 @pytest.fixture
@@ -65,24 +53,6 @@ def query(server: LocalServer) -> Callable[..., Query]:
         )
 
     return make
-
-
-def identifier(kinesis: Any, stream: str) -> str:
-    summary = kinesis.describe_stream_summary(StreamName=stream)["StreamDescriptionSummary"]
-    created = int(summary["StreamCreationTimestamp"].timestamp())
-    return f"{summary['StreamARN'].split(':')[4]}:{stream}:{created}"
-
-
-def make_anew(kinesis: Any, stream: str) -> None:
-    """Delete the stream, and create another one of its name, with another creation time."""
-    before = identifier(kinesis, stream)
-    kinesis.delete_stream(StreamName=stream)
-    while True:
-        kinesis.create_stream(StreamName=stream, ShardCount=1)
-        if identifier(kinesis, stream) != before:
-            return
-        kinesis.delete_stream(StreamName=stream)
-        time.sleep(0.1)  # the creation time counts whole seconds
 
 
 def data_of(running: Query) -> dict[str, list[bytes]]:
@@ -210,13 +180,6 @@ def stored(folder: Path) -> dict[tuple[str, str], list[bytes]]:
             assert stream_id.split(":")[1] == labels[b"sparkinesis.stream"].decode()
             found[stream_id, row["stream"]].append(row["data"])
     return dict(found)
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.05)
 
 
 def test_files_of_several_streams_in_one_folder_are_told_apart_when_one_is_made_anew(

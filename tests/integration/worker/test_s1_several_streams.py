@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,58 +11,36 @@ import pytest
 
 from sparkinesis import Application, FormerStreams, ProcessorShard, StreamConfig
 from sparkinesis.errors import LeaseTableError, OptionError, StreamNotFoundError
-from sparkinesis.worker.lifecycle.streams import several_streams
 from sparkinesis.worker.lifecycle.worker import Worker
-from tests.journal import PATIENCE, Journal, Journaling
-from tests.streams import put, split
+from tests.journal import Journal, Journaling
+from tests.kcl import rows_of
+from tests.pace import eventually
+from tests.streams import identifier, make_anew, put, split
+
+pytestmark = pytest.mark.usefixtures("often")
 
 Make = Callable[..., Application]
 Start = Callable[[Application], Worker]
 
 
-@pytest.fixture(autouse=True)
-def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Looks at the streams and retries them often."""
-    monkeypatch.setattr(several_streams, "ASK_EVERY", 0.2)
-    monkeypatch.setattr(several_streams, "_RETRY", (0.2, 0.4))
-    monkeypatch.setattr(several_streams, "_SOON", 0.1)
-
-
-@pytest.fixture
-def streams(kinesis: Any) -> list[str]:
-    """Three streams of one shard each: the ids of their shards are the same."""
-    names = [f"s-{kind}-{uuid.uuid4().hex[:6]}" for kind in ("app", "mobile", "web")]
-    for name in names:
-        kinesis.create_stream(StreamName=name, ShardCount=1)
-    return names
-
-
-def identifier(kinesis: Any, stream: str) -> str:
-    summary = kinesis.describe_stream_summary(StreamName=stream)["StreamDescriptionSummary"]
-    created = int(summary["StreamCreationTimestamp"].timestamp())
-    return f"{summary['StreamARN'].split(':')[4]}:{stream}:{created}"
-
-
-def rows(dynamodb: Any, table: str) -> dict[str, dict[str, Any]]:
-    return {item["leaseKey"]["S"]: item for item in dynamodb.scan(TableName=table)["Items"]}
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.05)
-
-
 class ByStream(Journaling):
-    """Writes down the stream in place of the shard, and checkpoints each batch."""
+    """Writes down the stream in place of the shard."""
 
     def initialize(self, shard: ProcessorShard) -> None:
         super().initialize(replace(shard, id=shard.stream))
 
 
-def checkpointing(journal: Journal) -> Callable[[], Journaling]:
-    return lambda: ByStream(journal, on_records=lambda _, checkpointer: checkpointer.checkpoint())
+@pytest.fixture
+def several(application: Make, journal: Journal) -> Make:
+    """Makes an application of several streams that checkpoints each batch."""
+
+    def processor() -> Journaling:
+        return ByStream(journal, on_records=lambda _, checkpointer: checkpointer.checkpoint())
+
+    def make(streams: object, **given: Any) -> Application:
+        return application(stream=None, streams=streams, processor=processor, **given)
+
+    return make
 
 
 def by_stream(journal: Journal) -> dict[str, list[bytes]]:
@@ -72,7 +49,7 @@ def by_stream(journal: Journal) -> dict[str, list[bytes]]:
 
 
 def test_shards_of_one_id_are_read_apart_and_resumed_at_their_own_checkpoints(
-    application: Make,
+    several: Make,
     start: Start,
     *,
     kinesis: Any,
@@ -80,7 +57,7 @@ def test_shards_of_one_id_are_read_apart_and_resumed_at_their_own_checkpoints(
     streams: list[str],
     journal: Journal,
 ) -> None:
-    app = application(stream=None, streams=streams, processor=checkpointing(journal))
+    app = several(streams)
     for name in streams:
         put(kinesis, name, [f"{name}-{n}".encode() for n in range(5)], key="k")
     worker = start(app)
@@ -93,7 +70,7 @@ def test_shards_of_one_id_are_read_apart_and_resumed_at_their_own_checkpoints(
     assert {one.lease for one in worker.status()} == keys.keys()
     assert {one.stream for one in worker.status()} == set(streams)
     worker.shutdown(10)
-    found = rows(dynamodb, app.name)
+    found = rows_of(dynamodb, app.name)
     assert found.keys() == keys.keys()
     for key, name in keys.items():
         assert found[key]["streamName"]["S"] == identifier(kinesis, name)
@@ -105,7 +82,7 @@ def test_shards_of_one_id_are_read_apart_and_resumed_at_their_own_checkpoints(
 
 
 def test_children_wait_for_the_parents_of_their_own_stream(
-    application: Make,
+    several: Make,
     start: Start,
     *,
     kinesis: Any,
@@ -118,16 +95,14 @@ def test_children_wait_for_the_parents_of_their_own_stream(
     split(kinesis, one)
     put(kinesis, one, [b"after"], key="k")
     put(kinesis, other, [b"other"], key="k")
-    app = application(
-        stream=None,
-        streams=[one, other],
+    app = several(
+        [one, other],
         options={"parent_poll_interval": 0.2},
-        processor=checkpointing(journal),
     )
     start(app)
     journal.wait_for_data(b"after", b"other")
     assert by_stream(journal)[one] == [b"before", b"after"]
-    lineage = rows(dynamodb, app.name)
+    lineage = rows_of(dynamodb, app.name)
     parent = lineage[f"{identifier(kinesis, one)}:shardId-000000000000"]
     assert parent["childShardIds"]["SS"] == ["shardId-000000000001", "shardId-000000000002"]
     child = lineage[f"{identifier(kinesis, one)}:shardId-000000000001"]
@@ -135,14 +110,14 @@ def test_children_wait_for_the_parents_of_their_own_stream(
 
 
 def test_a_stream_comes_goes_and_returns_at_its_checkpoint(
-    application: Make,
+    several: Make,
     start: Start,
     kinesis: Any,
     streams: list[str],
     journal: Journal,
 ) -> None:
     wanted = streams[:1]
-    app = application(stream=None, streams=lambda: list(wanted), processor=checkpointing(journal))
+    app = several(lambda: list(wanted))
     worker = start(app)
     put(kinesis, streams[1], [b"1"], key="k")
     wanted.append(streams[1])
@@ -159,7 +134,7 @@ def test_a_stream_comes_goes_and_returns_at_its_checkpoint(
 
 @pytest.mark.parametrize("after", [None, 0])
 def test_the_leases_of_a_stream_that_has_left_stay_or_go(
-    application: Make,
+    several: Make,
     start: Start,
     *,
     kinesis: Any,
@@ -169,28 +144,26 @@ def test_the_leases_of_a_stream_that_has_left_stay_or_go(
     after: float | None,
 ) -> None:
     wanted = streams[:2]
-    app = application(
-        stream=None,
-        streams=lambda: list(wanted),
+    app = several(
+        lambda: list(wanted),
         former_streams=FormerStreams(delete_after=after),
-        processor=checkpointing(journal),
     )
     start(app)
     left = f"{identifier(kinesis, streams[1])}:shardId-000000000000"
     journal.wait(lambda: len(journal.calls("initialize")) == 2)
     wanted.remove(streams[1])
-    eventually(lambda: "leaseOwner" not in rows(dynamodb, app.name).get(left, {}))
+    eventually(lambda: "leaseOwner" not in rows_of(dynamodb, app.name).get(left, {}))
     if after is None:
         put(kinesis, streams[0], [b"still"], key="k")
         journal.wait_for_data(b"still")
-        assert left in rows(dynamodb, app.name)
+        assert left in rows_of(dynamodb, app.name)
     else:
-        eventually(lambda: left not in rows(dynamodb, app.name))
-        assert len(rows(dynamodb, app.name)) == 1
+        eventually(lambda: left not in rows_of(dynamodb, app.name))
+        assert len(rows_of(dynamodb, app.name)) == 1
 
 
 def test_a_stream_made_anew_has_leases_of_its_own(
-    application: Make,
+    several: Make,
     start: Start,
     *,
     kinesis: Any,
@@ -198,31 +171,27 @@ def test_a_stream_made_anew_has_leases_of_its_own(
     streams: list[str],
     journal: Journal,
 ) -> None:
-    app = application(stream=None, streams=streams[:2], processor=checkpointing(journal))
+    app = several(streams[:2])
     start(app)
     put(kinesis, streams[0], [b"old"], key="k")
     journal.wait_for_data(b"old")
-    before = identifier(kinesis, streams[0])
-    kinesis.delete_stream(StreamName=streams[0])
-    time.sleep(1.0)  # the identifier counts whole seconds
-    kinesis.create_stream(StreamName=streams[0], ShardCount=1)
+    before, after = make_anew(kinesis, streams[0])
     put(kinesis, streams[0], [b"new"], key="k")
     journal.wait_for_data(b"new")
-    after = identifier(kinesis, streams[0])
     assert before != after
-    found = {key.rpartition(":")[0] for key in rows(dynamodb, app.name)}
+    found = {key.rpartition(":")[0] for key in rows_of(dynamodb, app.name)}
     assert {before, after} <= found
 
 
 def test_a_stream_that_cannot_be_read_stops_none_of_the_others(
-    application: Make,
+    several: Make,
     start: Start,
     kinesis: Any,
     streams: list[str],
     journal: Journal,
 ) -> None:
     late = f"s-late-{uuid.uuid4().hex[:6]}"
-    app = application(stream=None, streams=[late, streams[0]], processor=checkpointing(journal))
+    app = several([late, streams[0]])
     worker = start(app)
     put(kinesis, streams[0], [b"read"], key="k")
     journal.wait_for_data(b"read")
@@ -267,16 +236,16 @@ def test_a_table_of_one_stream_is_not_taken_for_one_of_several_nor_the_reverse(
 ) -> None:
     one, several = application(), application(stream=None, streams=streams)
     start(one).shutdown(10)
-    before = rows(dynamodb, stream)
+    before = rows_of(dynamodb, stream)
     with pytest.raises(LeaseTableError, match=r"single stream.*Java KCL.*convert-leases"):
         several.worker().start()
-    assert rows(dynamodb, stream) == before
+    assert rows_of(dynamodb, stream) == before
     other = f"t-{uuid.uuid4().hex[:6]}"
     start(application(stream=None, streams=streams, table_name=other)).shutdown(10)
-    before = rows(dynamodb, other)
+    before = rows_of(dynamodb, other)
     with pytest.raises(LeaseTableError, match=r"several streams.*Java KCL.*convert-leases"):
         application(table_name=other).worker().start()
-    assert rows(dynamodb, other) == before
+    assert rows_of(dynamodb, other) == before
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -23,8 +22,12 @@ from sparkinesis.worker.lifecycle.streams import several_streams
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.integration.worker.conftest import AT_ONCE, FAILOVER_TIME
 from tests.journal import PATIENCE, Journal, Journaling
-from tests.streams import put
+from tests.kcl import rows_of
+from tests.pace import eventually
+from tests.streams import identifier, make_anew, put
 from tests.unit.lease.rules.several import lease_of
+
+pytestmark = pytest.mark.usefixtures("often")
 
 Make = Callable[..., Application]
 Start = Callable[[Application], Worker]
@@ -48,48 +51,9 @@ def server() -> Iterator[LocalServer]:
 
 
 @pytest.fixture(autouse=True)
-def often(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Looks at the streams and retries them often."""
-    monkeypatch.setattr(several_streams, "ASK_EVERY", 0.3)
-    monkeypatch.setattr(several_streams, "_RETRY", (0.2, 0.4))
-    monkeypatch.setattr(several_streams, "_SOON", 0.1)
+def no_faults() -> Iterator[None]:
     yield
     FAULTS.clear()
-
-
-@pytest.fixture
-def streams(kinesis: Any) -> list[str]:
-    names = [f"s-{kind}-{uuid.uuid4().hex[:6]}" for kind in ("app", "mobile", "web")]
-    for name in names:
-        kinesis.create_stream(StreamName=name, ShardCount=1)
-    return names
-
-
-def identifier(kinesis: Any, stream: str) -> str:
-    summary = kinesis.describe_stream_summary(StreamName=stream)["StreamDescriptionSummary"]
-    created = int(summary["StreamCreationTimestamp"].timestamp())
-    return f"{summary['StreamARN'].split(':')[4]}:{stream}:{created}"
-
-
-def make_anew(kinesis: Any, stream: str) -> tuple[str, str]:
-    """Delete and create a stream; return its identifiers."""
-    before = identifier(kinesis, stream)
-    kinesis.delete_stream(StreamName=stream)
-    while int(time.time()) <= int(before.rpartition(":")[2]):
-        time.sleep(0.05)  # the identifier counts whole seconds
-    kinesis.create_stream(StreamName=stream, ShardCount=1)
-    return before, identifier(kinesis, stream)
-
-
-def rows(dynamodb: Any, table: str) -> dict[str, dict[str, Any]]:
-    return {item["leaseKey"]["S"]: item for item in dynamodb.scan(TableName=table)["Items"]}
-
-
-def eventually(condition: Callable[[], object]) -> None:
-    until = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.05)
 
 
 class ByIdentifier(Journaling):
@@ -140,7 +104,7 @@ def test_a_reader_notices_that_its_stream_was_made_anew_and_nothing_new_is_lost(
     journal.wait_for_data(b"new")
     assert journal.data(before) == [b"old"]
     assert journal.data(after) == [b"new"]
-    lease = rows(dynamodb, app.name)[f"{before}:{SHARD}"]
+    lease = rows_of(dynamodb, app.name)[f"{before}:{SHARD}"]
     assert "leaseOwner" not in lease, "the lease of the deleted stream is released"
 
 
@@ -197,7 +161,7 @@ def test_a_stream_that_was_deleted_stops_none_and_its_leases_go(
     journal.wait(lambda: len(journal.calls("initialize")) == 2)
     gone = f"{identifier(kinesis, streams[0])}:{SHARD}"
     kinesis.delete_stream(StreamName=streams[0])
-    eventually(lambda: gone not in rows(dynamodb, app.name))
+    eventually(lambda: gone not in rows_of(dynamodb, app.name))
     assert "StreamNotFoundError" in str(problem(worker, streams[0]))
     assert [one.stream for one in worker.status()] == [streams[1]]
     assert said(caplog, f"'{streams[0]}' in us-east-1 at") >= 1
@@ -437,7 +401,7 @@ def test_a_leader_that_does_not_read_a_stream_deletes_nothing_and_others_keep_it
     journal.wait(lambda: len(journal.calls("initialize")) == 3)
     owners = {
         row["leaseKey"]["S"].split(":")[1]: row["leaseOwner"]["S"]
-        for row in rows(dynamodb, old.name).values()
+        for row in rows_of(dynamodb, old.name).values()
     }
     assert owners == {streams[0]: ids[0], streams[1]: ids[1], streams[2]: ids[1]}
     kinesis.split_shard(StreamName=streams[1], ShardToSplit=SHARD, NewStartingHashKey=str(2**127))
@@ -445,15 +409,15 @@ def test_a_leader_that_does_not_read_a_stream_deletes_nothing_and_others_keep_it
     journal.wait_for_data(b"child")
     # Somebody deletes the lease of one child by hand: the audit of a reader makes it again.
     child = f"{identifier(kinesis, streams[1])}:shardId-000000000001"
-    eventually(lambda: "leaseOwner" in rows(dynamodb, old.name).get(child, {}))
+    eventually(lambda: "leaseOwner" in rows_of(dynamodb, old.name).get(child, {}))
     dynamodb.delete_item(TableName=old.name, Key={"leaseKey": {"S": child}})
-    eventually(lambda: child in rows(dynamodb, old.name))
+    eventually(lambda: child in rows_of(dynamodb, old.name))
     # Its only reader restarts: for that time nobody reads the stream.
     worker.shutdown(10)
     start(new)
     put(kinesis, streams[2], [b"again"], key="k")
     journal.wait_for_data(b"again")
-    assert {key.split(":")[1] for key in rows(dynamodb, old.name)} == set(streams)
+    assert {key.split(":")[1] for key in rows_of(dynamodb, old.name)} == set(streams)
 
 
 def leader_of(workers: tuple[str, str]) -> str:
@@ -471,7 +435,9 @@ def test_shards_of_a_stream_that_has_left_are_not_unread(
     journal.wait(lambda: len(journal.calls("initialize")) == 2)
     wanted.pop()
     eventually(lambda: len(worker.status()) == 1)
-    eventually(lambda: sum("leaseOwner" in row for row in rows(dynamodb, app.name).values()) == 1)
+    eventually(
+        lambda: sum("leaseOwner" in row for row in rows_of(dynamodb, app.name).values()) == 1
+    )
     looked = worker._coordinator.snapshot.at
     eventually(lambda: (worker._coordinator.snapshot.at or 0) > (looked or 0))
     assert worker.unread_shards() == {}
@@ -568,7 +534,7 @@ def test_a_function_for_former_streams_that_returns_rubbish_deletes_nothing(
     journal.wait(lambda: len(journal.calls("initialize")) == 2)
     wanted.pop()
     eventually(lambda: said(caplog, "it must return streams"))
-    assert len(rows(dynamodb, app.name)) == 2
+    assert len(rows_of(dynamodb, app.name)) == 2
     answers.append([streams[1]])
-    eventually(lambda: len(rows(dynamodb, app.name)) == 1)
+    eventually(lambda: len(rows_of(dynamodb, app.name)) == 1)
     assert said(caplog, "it must return streams") == 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -28,9 +27,10 @@ from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import LATEST
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
-from tests.integration.worker.test_s1_several_streams import ByStream, eventually, identifier
+from tests.integration.worker.test_s1_several_streams import ByStream
 from tests.journal import PATIENCE, Journal
-from tests.streams import put, split
+from tests.pace import eventually
+from tests.streams import create_anew, identifier, make_anew, put, split
 
 Make = Callable[..., Application]
 Start = Callable[[Application], Worker]
@@ -38,16 +38,6 @@ Result = subprocess.CompletedProcess[str]
 Call = Callable[..., Result]
 
 FIRST = "shardId-000000000000"
-
-
-@pytest.fixture
-def streams(kinesis: Any) -> list[str]:
-    """Three streams of one shard each, in alphabetical order."""
-    suffix = uuid.uuid4().hex[:6]
-    names = [f"{kind}-{suffix}" for kind in ("app", "mobile", "web")]
-    for name in names:
-        kinesis.create_stream(StreamName=name, ShardCount=1)
-    return names
 
 
 @pytest.fixture
@@ -194,24 +184,12 @@ def test_a_stream_that_may_be_described_and_not_read_hides_no_other(
         assert "not you" in shards[1]["lag_unknown_because"]
 
 
-def made_anew(kinesis: Any, stream: str) -> tuple[str, str]:
-    """Delete a stream and create it again; return the identifiers."""
-    before = identifier(kinesis, stream)
-    kinesis.delete_stream(StreamName=stream)
-    while True:
-        kinesis.create_stream(StreamName=stream, ShardCount=1)
-        if (after := identifier(kinesis, stream)) != before:
-            return before, after
-        kinesis.delete_stream(StreamName=stream)
-        time.sleep(0.2)  # the identifier counts whole seconds
-
-
 def test_a_stream_made_anew_is_told_from_the_old_one(
     application: Make, kinesis: Any, *, streams: list[str], call: Call
 ) -> None:
     app = application(stream=None, streams=streams[:2])
     create_leases(app)
-    old, new = made_anew(kinesis, streams[0])
+    old, new = make_anew(kinesis, streams[0])
     (one, _) = objects(call("leases", "--watch-for", "0", "--json"))
     assert (one["identifier"], one["lag_unknown_because"]) == (old, "stream made anew")
     create_leases(app)
@@ -301,19 +279,13 @@ def test_a_stream_that_returns_has_a_lag_again(
         eventually(lambda: watch.known()[old[first].key] == Lag(why="shard is gone"))
         now = 70.0
         eventually(lambda: watch.known()[old[first].key] == Lag(why="stream not found"))
-        _, new = made_anew_from_nothing(kinesis, streams[0], str(old[first].stream))
+        new = create_anew(kinesis, streams[0], str(old[first].stream))
         now = 140.0
         eventually(lambda: watch.known()[old[first].key] == Lag(why="stream made anew"))
         newer = old[first].in_stream(StreamIdentifier.parse(new))
         watch.ask_for([*old.values(), newer])
         eventually(lambda: watch.known().get(newer.key) == Lag(0))
         assert watch.known()[old[f"{streams[1]}/{FIRST}"].key] == Lag(0)
-
-
-def made_anew_from_nothing(kinesis: Any, stream: str, before: str) -> tuple[str, str]:
-    kinesis.create_stream(StreamName=stream, ShardCount=1)
-    after = identifier(kinesis, stream)
-    return (before, after) if after != before else made_anew(kinesis, stream)
 
 
 # --- reset
@@ -417,7 +389,7 @@ def test_reset_leaves_the_leases_of_a_stream_that_was_made_anew(
 ) -> None:
     app = application(stream=None, streams=streams[:2])
     create_leases(app)
-    old, new = made_anew(kinesis, streams[0])
+    old, new = make_anew(kinesis, streams[0])
     for given in ((), ("--stream", old)):
         result = call("reset", "--to", "latest", "--yes", *given)
         assert result.returncode == 1

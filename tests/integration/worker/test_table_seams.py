@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +18,8 @@ from sparkinesis.local import LocalServer
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.journal import PATIENCE, Journal
-from tests.kcl import create_table, put_lease
+from tests.kcl import create_table, put_lease, rows_of
+from tests.pace import eventually
 
 Start = Callable[[Application], Worker]
 Make = Callable[..., Application]
@@ -33,18 +33,6 @@ def put(kinesis: Any, stream: str, *datas: bytes) -> None:
         kinesis.put_record(StreamName=stream, Data=data, PartitionKey=data.decode())
 
 
-def rows(dynamodb: Any, table: str) -> dict[str, dict[str, Any]]:
-    items = dynamodb.scan(TableName=table, ConsistentRead=True)["Items"]
-    return {item["leaseKey"]["S"]: item for item in items}
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def test_leases_of_an_application_of_several_streams_are_left_alone(
     application: Make, start: Start, server: LocalServer, stream: str, journal: Journal
 ) -> None:
@@ -54,7 +42,7 @@ def test_leases_of_an_application_of_several_streams_are_left_alone(
     """
     kinesis, dynamodb = server.client("kinesis"), server.client("dynamodb")
     start(application()).shutdown(10)
-    own = set(rows(dynamodb, stream))
+    own = set(rows_of(dynamodb, stream))
     assert own == set(SHARDS)
     for i, shard in enumerate(SHARDS):
         half, key = 2**127, f"123456789012:other:1700000000:{shard}"
@@ -75,11 +63,11 @@ def test_leases_of_an_application_of_several_streams_are_left_alone(
             Key={"leaseKey": {"S": key}},
             UpdateExpression="REMOVE leaseOwner",
         )
-    before = {key: row for key, row in rows(dynamodb, stream).items() if key not in own}
+    before = {key: row for key, row in rows_of(dynamodb, stream).items() if key not in own}
     put(kinesis, stream, b"a", b"b", b"c", b"d")
     start(application())
     journal.wait_for_data(b"a", b"b", b"c", b"d")
-    after = rows(dynamodb, stream)
+    after = rows_of(dynamodb, stream)
     assert set(after) == {*before, *own}
     assert {key: after[key] for key in before} == before
 
@@ -90,12 +78,12 @@ def test_a_table_that_was_emptied_by_hand_is_filled_anew(
     kinesis, dynamodb = server.client("kinesis"), server.client("dynamodb")
     start(application({"audit_interval": 0.3}))
     journal.wait(lambda: len(journal.calls("initialize")) == len(SHARDS))
-    for key in rows(dynamodb, stream):
+    for key in rows_of(dynamodb, stream):
         dynamodb.delete_item(TableName=stream, Key={"leaseKey": {"S": key}})
     journal.wait(lambda: len(journal.calls("lease_lost")) >= len(SHARDS))
     put(kinesis, stream, b"b")
     journal.wait_for_data(b"b")
-    assert set(rows(dynamodb, stream)) == set(SHARDS)
+    assert set(rows_of(dynamodb, stream)) == set(SHARDS)
 
 
 def test_an_error_that_nobody_foresaw_does_not_end_the_care_for_leases(
@@ -115,7 +103,7 @@ def test_an_error_that_nobody_foresaw_does_not_end_the_care_for_leases(
     try:
         assert failed.wait(PATIENCE)
         journal.wait(lambda: len(journal.calls("initialize")) == len(SHARDS))
-        for key in rows(dynamodb, stream):
+        for key in rows_of(dynamodb, stream):
             dynamodb.delete_item(TableName=stream, Key={"leaseKey": {"S": key}})
         journal.wait(lambda: len(journal.calls("initialize")) == 2 * len(SHARDS))
     finally:
@@ -140,5 +128,5 @@ def test_a_dead_worker_whose_leases_nobody_has_room_for_does_not_lead(
     table = LeaseTable(stream, "us-east-1", server.endpoint_url)
     start(application({"max_leases": 1, "cleanup_interval": 0.3}, worker_id=live))
     journal.wait(lambda: bool(journal.calls("initialize")))
-    wait_until(lambda: table.get(done.key) is None)
+    eventually(lambda: table.get(done.key) is None)
     assert {row.owner for row in table.leases()} == {live, dead}

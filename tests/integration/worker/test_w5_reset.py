@@ -239,7 +239,7 @@ def test_rows_that_change_between_the_plan_and_the_writes(
         StreamClient(application().address()), table, parse_target("latest")
     )
     assert [move.create is not None for move in moves] == [False, False, False, True]
-    owned = table.write(requests.renew(table.take(rows[renewed], "w")))
+    owned = table.write(requests.renew(table.write(requests.take(rows[renewed], "w"))))
     table.write(
         requests.checkpoint(replace(rows[ended], owner="w"), ExtendedSequenceNumber(SHARD_END))
     )

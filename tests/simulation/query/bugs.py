@@ -11,7 +11,7 @@ import msgspec
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from sparkinesis.source.datasource import KinesisStreamReader
-from sparkinesis.source.planning import aligned_batch, stream_planner, survey
+from sparkinesis.source.planning import aligned_batch, batch_end, survey
 from sparkinesis.source.planning import shard_prober as prober
 from sparkinesis.source.planning.batch_end import Records
 from sparkinesis.source.planning.stream_planner import StreamPlanner
@@ -238,9 +238,9 @@ BUGS: Mapping[str, Bug] = {
         rough=24,
     ),
     "an idle stream makes batches": instead(
-        stream_planner,
-        "is_worth_storing",
-        lambda _: lambda start, end: True,
+        batch_end,
+        "FRESH_FOR_MS",
+        lambda _: -1,
         "idle_streams_make_no_batches",
         rough=0,
     ),

@@ -28,6 +28,7 @@ _OF_ALL: tuple[Callable[[World], Iterator[str]], ...] = (
     delivery.readers_get_a_final_call,
     delivery.every_shard_is_read,
     delivery.workers_leave,
+    lease_rules.only_a_twin_ends_a_worker,
     memory.memory_is_within_its_budget,
     memory.memory_is_given_back,
     memory.empty_shards_get_memory_at_once,

@@ -52,6 +52,18 @@ KEPT = {
     "a stream is never made anew": rough_several(9),
     # Not the product's: an answer of the tracker was on its way when leases were deleted.
     "a stream returns as its leases are deleted": rough_several(92),
+    # A worker that had found no leases listed the shards only after a reshard. It began once more,
+    # at a later LATEST, and the records in between were skipped.
+    "the shards are listed half a minute after a look at an empty table": h.History(
+        streams=(h.OneOf(1, "latest"), h.OneOf()),
+        events=(
+            *((0.0, h.Start(number)) for number in range(3)),
+            (0.15, h.Trouble("error", 1.0, 30.0, "kinesis", None, 0)),
+            (5.0, h.On(0, h.Split(0.0))),
+            (10.0, h.On(0, h.Split(0.0))),
+            *((15.0 + key, h.On(0, h.Put(key))) for key in range(8)),
+        ),
+    ),
 }
 
 

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from sparkinesis import CredentialSource, DeadLetter, DeadLetterStream, StreamConfig
 from sparkinesis.errors import OptionError, ProcessorError
+from sparkinesis.stream.reading.budget import Pace
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.on_error import Retry
 from sparkinesis.worker.options import FanOutOptions, LeaseTableOptions, WorkerOptions
@@ -51,6 +53,19 @@ class NotDerived:
         {"checkpoint_records": 2.5},
         {"give_up_after_limit": True},
         {"idle_time": float("inf")},
+        {"shard_calls_per_second": 0},
+        {"shard_calls_per_second": -4},
+        {"shard_calls_per_second": 0.0009},
+        {"shard_calls_per_second": float("nan")},
+        {"shard_calls_per_second": float("inf")},
+        {"shard_calls_per_second": True},
+        {"shard_calls_per_second": "5"},
+        {"shard_calls_per_second": None},
+        {"shard_bytes_per_second": 0},
+        {"shard_bytes_per_second": 2 * 10**12},
+        {"shard_bytes_per_second": "Unlimited"},
+        {"shard_bytes_per_second": None},
+        {"idle_time": 0.2},
         {"retrieval": "push"},
         {"fan_out": FanOutOptions(deregister=True)},
     ],
@@ -58,6 +73,75 @@ class NotDerived:
 def test_an_option_that_cannot_be_used_is_named(options: dict[str, Any]) -> None:
     with pytest.raises(OptionError, match=next(iter(options))):
         WorkerOptions(**options)
+
+
+def test_the_pace_of_polling_is_checked_with_its_range() -> None:
+    with pytest.raises(OptionError) as caught:
+        WorkerOptions(shard_calls_per_second="none")  # type: ignore[arg-type]
+    assert str(caught.value) == (
+        "shard_calls_per_second is 'none'; it must be a number from 0.001 to 1,000,000,000,000, "
+        "or 'unlimited' for a local Kinesis without limits."
+    )
+
+
+def test_the_pace_of_polling_is_that_of_its_options() -> None:
+    assert WorkerOptions().pace == Pace(4.0, 2_000_000.0)
+    assert WorkerOptions(shard_calls_per_second=5, shard_bytes_per_second=10).pace == Pace(5.0, 10)
+    free = WorkerOptions(shard_calls_per_second="unlimited", shard_bytes_per_second="unlimited")
+    assert not free.pace.is_limited
+    assert pickle.loads(pickle.dumps(free)).pace == free.pace, "as a fleet's executors get it"
+
+
+@pytest.mark.parametrize(
+    ("options", "texts"),
+    [
+        (
+            {"idle_time": 0.2},
+            ("is 0.2 s", "_per_second is 4,", "Make idle_time 0.25 or", "_per_second 5."),
+        ),
+        (
+            {"idle_time": 0.15, "shard_calls_per_second": 5},
+            ("is 0.15 s", "_per_second is 5,", "Make idle_time 0.2 or", "_per_second 6.66667."),
+        ),
+        (
+            {"idle_time": 1.5, "shard_calls_per_second": 0.5},
+            ("is 1.5 s", "_per_second is 0.5,", "Make idle_time 2 or", "_per_second 0.666667."),
+        ),
+        (
+            {
+                "idle_time": 0.1,
+                "retrieval": "efo",
+                "fan_out": FanOutOptions(fall_back_to_polling=True),
+            },
+            ("idle_time is 0.1 s", "shard_calls_per_second 10."),
+        ),
+    ],
+    ids=["default-pace", "pace-of-5", "slow-pace", "may-poll"],
+)
+def test_an_idle_time_that_the_pace_forbids_is_refused(
+    options: dict[str, Any], texts: tuple[str, ...]
+) -> None:
+    with pytest.raises(OptionError) as caught:
+        WorkerOptions(**options)
+    assert all(text in str(caught.value) for text in texts), caught.value
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"idle_time": 0},
+        {"idle_time": 0.25},
+        {"idle_time": 0.2, "shard_calls_per_second": 5},
+        {"idle_time": 0.333333, "shard_calls_per_second": 3},
+        {"idle_time": 0.01, "shard_calls_per_second": "unlimited"},
+        {"shard_calls_per_second": 0.1},
+        {"idle_time": 0.1, "retrieval": "efo"},
+    ],
+    ids=str,
+)
+def test_an_idle_time_that_the_pace_permits_is_taken(options: dict[str, Any]) -> None:
+    made = WorkerOptions(**options)
+    assert {name: getattr(made, name) for name in options} == options
 
 
 def test_memory_may_be_more_than_other_numbers() -> None:
@@ -189,3 +273,41 @@ def test_what_a_function_makes_is_looked_at_when_it_is_made() -> None:
     assert isinstance(make_processor(Processor), Processor)
     with pytest.raises(ProcessorError, match="process_records"):
         make_processor(WithoutProcessRecords)
+
+
+SECRET_URL = "https://vpce.example.com/x?token=hunter2"
+
+
+def test_the_texts_of_an_application_and_of_its_parts_hold_no_secret_of_a_url() -> None:
+    made = Application(
+        "app",
+        processor=Processor,
+        region="eu-west-1",
+        endpoint=SECRET_URL,
+        dynamodb_endpoint=SECRET_URL,
+        credentials=CredentialSource(sts_endpoint=SECRET_URL),
+        streams=[StreamConfig("flights", endpoint=SECRET_URL)],
+        on_error=DeadLetter(DeadLetterStream("failed", "eu-west-1", SECRET_URL)),
+    )
+    (plan,) = made.plans()
+    for part in (made, made.streams, made.on_error, made.credentials, plan, plan.address):
+        assert "hunter2" not in repr(part)
+    assert repr(made).startswith("Application(name='app', stream=None, processor=<class ")
+    assert "region='eu-west-1', endpoint='https://vpce.example.com/x', dyn" in repr(made)
+    assert pickle.loads(pickle.dumps(made)).endpoint == SECRET_URL
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"endpoint": "https://me:hunter2@kinesis.example.com"},
+        {"dynamodb_endpoint": "https://me:hunter2@kinesis.example.com"},
+        {"credentials": CredentialSource(sts_endpoint="https://me:hunter2@sts.example.com")},
+    ],
+    ids=lambda given: next(iter(given)),
+)
+def test_credentials_in_a_url_are_refused_and_not_shown(given: dict[str, Any]) -> None:
+    with pytest.raises(OptionError, match="endpoint may not hold credentials") as caught:
+        Application("app", "flights", Processor, region="eu-west-1", **given)
+    assert "hunter2" not in str(caught.value)
+    assert "hunter2" not in repr(given.get("credentials"))

@@ -24,6 +24,7 @@ from sparkinesis.stream.address import is_loopback
 from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
 from sparkinesis.worker.options import (
     DEFAULT_OPTIONS,
+    DEFAULT_SHARD_CALLS,
     LeaseTableOptions,
     WorkerOptions,
 )
@@ -42,7 +43,7 @@ class Settings:
     stream: str
     stream_arn: str | None = None
     region: str | None = None
-    """The AWS region; None: boto3's default."""
+    """The AWS region; None: that of the environment."""
     endpoint: str | None = None
     dynamodb_endpoint: str | None = None
     """The URL of DynamoDB; None: the region's."""
@@ -167,6 +168,9 @@ _IGNORED = frozenset(
     }
 )
 """Keys of the daemon that have no equivalent here."""
+
+_SHORTEST_IDLE_TIME = 0.2
+"""Seconds: the KCL raises a shorter ``idleTimeBetweenReadsInMillis`` to this."""
 
 _IGNORED_PREFIX = "fanoutConfig."
 
@@ -295,12 +299,29 @@ def _options(given: Mapping[str, Any], file: str) -> WorkerOptions:
     if "timeoutInSeconds" in given:
         # The daemon ends its process then; here only the shard's lease is given up.
         worker |= {"processing_time_limit": given["timeoutInSeconds"], "give_up_after_limit": True}
+    if "idle_time" in worker:
+        worker |= _read_every(worker["idle_time"], file)
     table = {option: given[key] for key, (option, _) in _TABLE_KEYS.items() if key in given}
     try:
         worker |= retrieval_mode.retrieval_options(given)
         return WorkerOptions(**worker, table=LeaseTableOptions(**table))
     except OptionError as error:
         raise OptionError(f"{file}: {error}") from error
+
+
+def _read_every(idle_time: float, file: str) -> dict[str, float]:
+    """Return the options for a read every ``idle_time`` seconds, as the daemon reads."""
+    if idle_time < _SHORTEST_IDLE_TIME:
+        _log.info(
+            "%s: idleTimeBetweenReadsInMillis is %.0f, and is raised to %.0f, as in the KCL: that "
+            "is all the calls that a shard permits.",
+            file, 1000 * idle_time, 1000 * _SHORTEST_IDLE_TIME,
+        )  # fmt: skip
+        idle_time = _SHORTEST_IDLE_TIME
+    return {
+        "idle_time": idle_time,
+        "shard_calls_per_second": max(DEFAULT_SHARD_CALLS, 1 / idle_time),
+    }
 
 
 def _credentials(

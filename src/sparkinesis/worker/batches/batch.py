@@ -6,14 +6,16 @@ import bisect
 import functools
 from collections.abc import Sequence
 from datetime import datetime
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.public import public
 from sparkinesis.stream.page import Record
 from sparkinesis.worker.batches.page_rows import Habit, PackedRecords, PageRows
 from sparkinesis.worker.batches.user_record import UserRecord, instant
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @public

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
 from types import MemberDescriptorType
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.public import public
-from sparkinesis.stream.kpl.objects import Make
+
+if TYPE_CHECKING:
+    from sparkinesis.stream.kpl.packed_objects import Make
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _ARRIVAL = "approximate_arrival_timestamp"

@@ -1,4 +1,8 @@
-"""The targets of dead letters, records that cannot be processed: stream, directory, function."""
+"""The targets of dead letters, records that cannot be processed: stream, directory, function.
+
+Every application imports this module, and few have a directory or a stream: these import what they
+use themselves, such as pyarrow.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +17,11 @@ from typing import TypeAlias
 
 from sparkinesis.errors import OptionError, SinkUnavailableError
 from sparkinesis.public import public
-from sparkinesis.stream.address import StreamAddress, stream_address
+from sparkinesis.stream.address import StreamAddress, repr_without_secrets, stream_address
 from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
-from sparkinesis.stream.put_entry import fitting_keys, random_key
-from sparkinesis.stream.putting.putter import PutPlan, Putter
 from sparkinesis.worker.batches.batch import RecordBatch
-from sparkinesis.worker.dead_letters.file import file_name, to_table
 from sparkinesis.worker.reporting.failures import cut
 from sparkinesis.worker.sink.names import stream_label
-from sparkinesis.worker.sink.storage import check_place, is_local, open_storage
 from sparkinesis.worker.user_methods import asynchronous, discard, unfinished
 
 
@@ -70,6 +70,8 @@ class DeadLetterStream:
     endpoint: str | None = None
     credentials: CredentialSource = FOUND_BY_BOTO
 
+    __repr__ = repr_without_secrets
+
     def __post_init__(self) -> None:
         for name in ("stream", "region", "endpoint"):
             text = getattr(self, name)
@@ -85,6 +87,9 @@ class DeadLetterStream:
 
     def __call__(self, failed: FailedRecords) -> None:
         """Put the records. Raises `Putter`'s errors: some records may be put, and are put again."""
+        from sparkinesis.stream.put_entry import fitting_keys, random_key  # noqa: PLC0415 - see above
+        from sparkinesis.stream.putting.putter import PutPlan, Putter  # noqa: PLC0415
+
         with Putter(self.address(), PutPlan(ordered=True)) as putter:
             putter.put(
                 (
@@ -120,11 +125,15 @@ class DeadLetterDirectory:
     clock: Callable[[], float] = field(default=time.time, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        from sparkinesis.worker.sink.storage import check_place  # noqa: PLC0415 - see above
+
         check_place(self.path, self.filesystem)
 
     @property
     def is_local(self) -> bool:
         """True if the files are on disks of the machine that the worker runs on."""
+        from sparkinesis.worker.sink.storage import is_local  # noqa: PLC0415 - see above
+
         return is_local(self.path, self.filesystem)
 
     def __call__(self, failed: FailedRecords) -> None:
@@ -133,6 +142,9 @@ class DeadLetterDirectory:
         Raises `SinkUnavailableError` if the file cannot be stored; no part of it is left. Raises
         `OptionError` if the path cannot be used.
         """
+        from sparkinesis.worker.dead_letters.file import file_name, to_table  # noqa: PLC0415 - see above
+        from sparkinesis.worker.sink.storage import open_storage  # noqa: PLC0415
+
         storage = open_storage(self.path, self.filesystem)
         now = datetime.fromtimestamp(self.clock(), timezone.utc)
         table = to_table(

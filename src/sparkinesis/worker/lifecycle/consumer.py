@@ -1,8 +1,8 @@
 """A shard consumer: one shard, one acquisition of its lease, one record processor.
 
-Its life is the table in `sparkinesis.worker.lifecycle.states`. A consumer runs in a thread of its
-own, step by step: a step runs the task of the present state once and says how long to wait for the
-next.
+Its life is the table in `sparkinesis.worker.lifecycle.states`. A consumer runs step by step: a step
+runs the task of the present state once, and says how long to wait for the next. It holds a thread
+only while a step runs.
 """
 
 from __future__ import annotations
@@ -45,14 +45,16 @@ from sparkinesis.worker.lifecycle.states import (
     outranks,
 )
 from sparkinesis.worker.processor import ProcessorShard, RecordProcessor, make_processor
+from sparkinesis.worker.reporting.log_context import LogPlace
 from sparkinesis.worker.retrieval.ahead import OpenRetrieval
 from sparkinesis.worker.sink.sink import ShardSinks
 from sparkinesis.worker.user_methods import call
 
 _log = logging.getLogger(__name__)
 
-_IDLE = 1.0
-"""Seconds to wait for a page; the fetching thread wakes the consumer sooner."""
+_IDLE = 3.0
+"""Seconds until the next step, if no page is announced: there may be pages of a silence, or another
+thread may have reset the position."""
 
 
 @dataclass(frozen=True)
@@ -78,12 +80,20 @@ class WorkerHooks:
     """Returns True once a shutdown of the worker was requested."""
     fail: Callable[[BaseException], None]
     """Ends the worker with an error that every shard would meet: a wrong record processor."""
+    note_end: Callable[[], None]
+    """Takes note that a consumer has ended."""
 
 
 class ShardConsumer:
-    """Consumes one shard. `step` is for one thread; the methods above it are for any thread."""
+    """Consumes one shard. `step` is for one thread at a time; the methods above are for any."""
 
-    def __init__(self, held: HeldLease, settings: ConsumerSettings, worker: WorkerHooks) -> None:
+    def __init__(
+        self,
+        held: HeldLease,
+        settings: ConsumerSettings,
+        worker: WorkerHooks,
+        log_place: LogPlace,
+    ) -> None:
         self.held = held
         self.shard_id = held.shard_id
         self.stream = settings.client.address.name
@@ -98,7 +108,7 @@ class ShardConsumer:
         self._settings = settings
         self._options = settings.options
         self._worker = worker
-        self._woken = threading.Event()
+        self._steps = settings.consumers.step(self._run_step, log_place.enter)
         self._lock = threading.Lock()
         self._reason: ShutdownReason | None = None
         self._is_leaving = False
@@ -138,9 +148,18 @@ class ShardConsumer:
             self.intake.end()
         self.wake()
 
+    def start(self) -> None:
+        """Begin to take steps, in a thread of the pool."""
+        self._steps.start()
+
     def wake(self) -> None:
         """Run the next step now, without waiting for its time."""
-        self._woken.set()
+        self._steps.wake()
+
+    @property
+    def has_ended(self) -> bool:
+        """True once it is complete, or has died of an error in its own code."""
+        return self.is_complete or self._steps.has_ended
 
     @property
     def is_complete(self) -> bool:
@@ -172,16 +191,17 @@ class ShardConsumer:
         """The error for which ``on_error`` stopped the shard; None if it did not."""
         return self._deliverer.stopped_by if self._deliverer is not None else None
 
-    def run(self) -> None:
-        """Run steps until the consumer has ended."""
+    def _run_step(self) -> float | None:
+        """Take a step; return the seconds until the next one, or None after the last."""
+        has_ended = True
         try:
-            while not self.is_complete:
-                self._woken.clear()
-                pause = self.step()
-                if pause > 0 and not self.is_complete:
-                    self._woken.wait(pause)
+            pause = self.step()
+            has_ended = self.is_complete
         finally:
-            self.intake.close()
+            if has_ended:
+                self.intake.close()
+                self._worker.note_end()
+        return None if has_ended else pause
 
     def step(self) -> float:
         """Run the task of the current state once; return the seconds until the next step."""

@@ -118,13 +118,13 @@ class ConsumerLoop:
             )
 
     def _reap_ended(self) -> None:
-        """Remove the consumers whose threads have ended."""
+        """Remove the consumers that have ended."""
         state = self._state
         for key, consumer in list(state.consumers.items()):
-            if state.consumer_threads[key].is_alive() and not consumer.is_complete:
+            if not consumer.has_ended:
                 continue
             if not consumer.is_complete:
-                _log.error("The consumer thread of %s died without shutting down.", consumer)
+                _log.error("The consumer of %s died without shutting down.", consumer)
                 consumer.intake.close()
                 self._release(consumer.held, LeaseEnd.CONSUMER_DIED)
             with state.changed:
@@ -132,7 +132,6 @@ class ConsumerLoop:
                 state.records_of_ended += consumer.records
                 if consumer.stopped_by is not None:
                     state.stopped_shards[key] = consumer.stopped_by
-            del state.consumer_threads[key]
             self._reported.pop(key, None)
             if consumer.held.lease.is_finished:
                 for other in state.consumers.values():
@@ -140,24 +139,15 @@ class ConsumerLoop:
 
     def _start_consumer(self, lease: HeldLease, stream: OpenStream) -> None:
         state = self._state
-        consumer = ShardConsumer(lease, stream.settings, self._hooks(stream))
-
-        def consume() -> None:
-            try:
-                consumer.run()
-            finally:
-                state.notify()
-
-        thread = threading.Thread(
-            target=replace(self._log_place, shard=lease.key).run,
-            args=(consume,),
-            name=f"{self._settings.application}-{lease.key}",
-            daemon=True,
+        consumer = ShardConsumer(
+            lease,
+            stream.settings,
+            self._hooks(stream),
+            replace(self._log_place, shard=lease.key),
         )
+        consumer.start()
         with state.changed:
             state.consumers[lease.key] = consumer
-        state.consumer_threads[lease.key] = thread
-        thread.start()
 
     def _hooks(self, stream: OpenStream) -> WorkerHooks:
         state = self._state
@@ -170,6 +160,7 @@ class ConsumerLoop:
             request_shutdown=state.request_shutdown,
             is_shutting_down=lambda: state.shutdown_requested,
             fail=state.fail,
+            note_end=state.notify,
         )
 
     def _check_processing_time(self) -> None:
@@ -229,6 +220,8 @@ class ConsumerLoop:
             error=None if state.failure is None else describe(state.failure),
         )
         state.ended.set()
+        self._settings.fetchers.close()
+        self._settings.consumers.close()
 
     def _wait_while_shutting_down(self, seconds: float) -> bool:
         """Wait; return False, as soon as the shutdown's time is up, if that comes first."""

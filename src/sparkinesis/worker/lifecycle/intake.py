@@ -250,6 +250,8 @@ class Intake:
                         inclusive=self._progress.start_check is not None,
                         memory=self._accounts.pages,
                         on_page=self._on_page,
+                        pool=self._settings.fetchers,
+                        announce_silence=self._settings.options.call_even_for_empty_batches,
                     )
                 )
             return self._retrieval

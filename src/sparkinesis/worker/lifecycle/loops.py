@@ -15,7 +15,7 @@ from sparkinesis.errors import (
     SparkinesisError,
 )
 from sparkinesis.lease.coordinator import LeaseCoordinator
-from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.lease import Lease, leases_by_stream
 from sparkinesis.lease.rules.leader import leads
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.worker.lifecycle.settings import WorkerSettings
@@ -27,6 +27,8 @@ _log = logging.getLogger(__name__)
 
 _TOGETHER = 1.0
 """Seconds between two rounds of shard syncs of several streams."""
+_SHORTEST = 0.001
+"""Seconds of a wait at least: a wait of a rounding error would be followed by the same again."""
 _LOOK_AGAIN = 1.0
 """Seconds until the next look while there is no stream to sync, or after an error."""
 
@@ -161,14 +163,12 @@ class ShardSyncLoop:
         streams = {stream.id: stream for stream in self._streams.all()}
         due = [stream for key, stream in streams.items() if self._due.get(key, now) <= now]
         seen = self._coordinator.snapshot
-        leases: dict[StreamIdentifier | None, list[Lease]] = defaultdict(list)
-        for lease in seen.leases if due else ():
-            leases[lease.stream].append(lease)
+        leases = leases_by_stream(seen.leases) if due else {}
         tips = self._times_at_tip() if due else {}
         for stream in due:
             if self._state.stop_taking.is_set():
                 break
-            own = leases[stream.id]
+            own = leases.get(stream.id, [])
             is_leader = leads(self._settings.worker_id, own, seen.expired)
             pause = self._step(stream, own, tips.get(stream.id, {}), leads=is_leader)
             self._due[stream.id] = self._settings.clock() + pause
@@ -177,7 +177,7 @@ class ShardSyncLoop:
         soonest = min(self._due.values(), default=now + _LOOK_AGAIN)
         # Streams whose steps are due at about the same time share a look at the leases.
         pause = soonest - self._settings.clock()
-        return max(pause, _TOGETHER if len(streams) > 1 else 0.0)
+        return max(pause, _TOGETHER if len(streams) > 1 else _SHORTEST)
 
     def _step(
         self,

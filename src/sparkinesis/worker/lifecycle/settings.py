@@ -18,6 +18,7 @@ from sparkinesis.worker.options import DEFAULT_HELD_BYTES, WorkerOptions
 from sparkinesis.worker.processor import ProcessorFactory
 from sparkinesis.worker.reporting.failures import Failures
 from sparkinesis.worker.retrieval.memory import MemoryBudget
+from sparkinesis.worker.retrieval.step_pool import StepPool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +36,10 @@ class WorkerSettings:
     """Takes the events of the worker and of its leases."""
     memory: MemoryBudget = field(default_factory=lambda: MemoryBudget(DEFAULT_HELD_BYTES))
     """The budget that all records in memory are counted in."""
+    fetchers: StepPool = field(default_factory=lambda: StepPool("fetch"))
+    """The threads that fetch. A record processor never runs in one."""
+    consumers: StepPool = field(default_factory=lambda: StepPool("process"))
+    """The threads that run record processors, and the other tasks of shard consumers."""
 
     @property
     def clock(self) -> Callable[[], float]:

@@ -2,7 +2,8 @@
 
 Four threads, one for each loop: `RenewalLoop`, `AssignmentLoop` and `ShardSyncLoop` of
 `sparkinesis.worker.lifecycle.loops`, and `ConsumerLoop`; with several streams `StreamLoop`, too.
-Each consumer has two more: one calls its record processor, and one fetches ahead.
+Two pools have more, as many as are busy at a time: one fetches pages ahead for all shards, and one
+runs the shard consumers, which call the record processors.
 """
 
 from __future__ import annotations
@@ -125,7 +126,7 @@ class Worker:
         """
         state, options = self._state, self._settings.options
         state.request_shutdown(timeout)
-        if threading.current_thread() in list(state.consumer_threads.values()):
+        if self._settings.consumers.runs_here():
             return False
         if not state.loops:
             state.ended.set()  # never started, or starting failed

@@ -37,8 +37,7 @@ class WorkerState:
         """The error of a lease table that was deleted, until the table is there again."""
         self.loops: list[threading.Thread] = []
         self.consumers: dict[str, ShardConsumer] = {}
-        """By lease key, like the threads."""
-        self.consumer_threads: dict[str, threading.Thread] = {}
+        """By lease key."""
         self.stopped_shards: dict[str, BaseException] = {}
         """Lease keys of the shards that ``on_error`` stopped, with the error."""
         self.records_of_ended = 0

@@ -24,11 +24,15 @@ _QUIET = ("boto3", "botocore", "urllib3")
 
 @dataclass(frozen=True, slots=True)
 class LogPlace:
-    """The application, worker and shard that a thread's log lines name."""
+    """The application, worker and shard that log lines name."""
 
     application: str
     worker: str
     shard: str | None = None
+
+    def enter(self) -> None:
+        """Name this place in the log lines of the present context, from now on."""
+        _PLACE.set(self)
 
     def run(self, call: Callable[..., _T], *args: Any) -> _T:
         """Call ``call``, and name this place in the call's log lines. Threads start with it."""

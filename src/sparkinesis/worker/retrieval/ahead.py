@@ -1,20 +1,21 @@
-"""Fetching a shard's pages ahead of the record processor, in a thread of its own."""
+"""Fetching a shard's pages ahead of the record processor."""
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from sparkinesis.stream.calls.client import Fetched
-from sparkinesis.stream.page import ChildShard, Record
+from sparkinesis.stream.page import ChildShard, Record, is_empty_at_tip
 from sparkinesis.stream.position import Position
 from sparkinesis.worker.options import AheadLimits
 from sparkinesis.worker.retrieval.memory import Account, Hold
 from sparkinesis.worker.retrieval.memory_estimates import page_memory, records_within
+from sparkinesis.worker.retrieval.step_pool import StepPool
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,11 @@ class FetchRequest:
     memory: Account
     """The memory account for the pages."""
     on_page: Callable[[], None]
-    """Called from the fetching thread when a page, an error or the end can be taken."""
+    """Called from a fetching thread when a page, an error or the end can be taken."""
+    pool: StepPool
+    """The threads that fetch."""
+    announce_silence: bool = False
+    """True if each page counts; False if many empty ones at the tip say no more than the latest."""
 
 
 class Retrieval(Protocol):
@@ -111,7 +116,7 @@ class RetrievalMode(Protocol):
 
 
 class PageSource(Protocol):
-    """A shard's pages, fetched one after the other by one thread."""
+    """A shard's pages, fetched one after the other. For one thread at a time, except `stop`."""
 
     @property
     def at_end(self) -> bool:
@@ -125,14 +130,14 @@ class PageSource(Protocol):
     def is_divisible(self) -> bool:
         """True if a smaller page can be asked for, and a page can be kept in part."""
 
-    def wait(self) -> bool:
-        """Wait until the next page is due, before memory is reserved for it.
+    def due_in(self, wake: Callable[[], None]) -> float:
+        """Return the seconds until the next page can be fetched; 0: now.
 
-        Returns False if the source was stopped.
+        wake: is called if that changes, such as when data arrives.
         """
 
     def fetch(self, room: int) -> Fetched | None:
-        """Wait for the next page, and return it; None if the source was stopped.
+        """Return the next page; None if there is none: `due_in` says when to try again.
 
         Must not be called `at_end`.
 
@@ -150,11 +155,11 @@ class PageSource(Protocol):
 
 
 class FetchAhead:
-    """Fetches a shard's pages in a thread of its own, within limits.
+    """Fetches a shard's pages, within limits, in steps that a pool of threads runs.
 
     A page is fetched while fewer pages, bytes and records than the limits wait to be taken, and
-    when ``memory`` has room for the page. `take` is for one thread; ``on_page`` is called from the
-    fetching thread.
+    when ``memory`` has room for the page. No thread is held while one of these is awaited, or the
+    time at which the page is due. `take` is for one thread; ``on_page`` is called from the pool.
 
     An error stops the fetching: `take` raises the error after the pages that came before. Make a
     new `FetchAhead` to resume.
@@ -164,13 +169,20 @@ class FetchAhead:
         self,
         open_source: Callable[[], PageSource],
         *,
+        pool: StepPool,
         on_page: Callable[[], None],
         memory: Account,
         limits: AheadLimits,
-        name: str,
         clock: Callable[[], float],
         next_after: float = 0.0,
+        announce_silence: bool = False,
     ) -> None:
+        """Prepare to fetch; `start` begins.
+
+        next_after: seconds from the first page to `Retrieval.next_from`.
+        announce_silence: calls ``on_page`` for each empty page at the tip. Otherwise for the first
+        one only, and the latest of the others waits until somebody calls `take`.
+        """
         self.next_from = clock() + next_after
         self._next_after = next_after
         self._open_source = open_source
@@ -178,37 +190,42 @@ class FetchAhead:
         self._memory = memory
         self._limits = limits
         self._clock = clock
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
         self._pages: deque[FetchedPage] = deque()
         self._error: BaseException | None = None
         self._stopped = False
         self._source: PageSource | None = None
+        self._waits_for_room = False
+        """True while too much waits to be taken."""
         self._asked: Hold | None = None
+        """The memory that was asked for the next page."""
         self._is_first = True
-        # The thread's log lines name the same worker and shard as those of its creator.
-        run = copy_context().run
-        self._thread = threading.Thread(target=run, args=(self._run,), name=name, daemon=True)
+        self._announce_silence = announce_silence
+        self._is_silent = False
+        """True if the last page was empty, at the tip."""
+        # The log lines of the steps name the same worker and shard as those of their creator.
+        self._steps = pool.step(self._run)
 
     def start(self) -> FetchAhead:
-        self._thread.start()
+        self._steps.start()
         return self
 
     def take(self) -> FetchedPage | None:
-        with self._changed:
-            if self._pages:
-                self._changed.notify()
-                return self._pages.popleft()
-            error = self._error
+        with self._lock:
+            page = self._pages.popleft() if self._pages else None
+            error = self._error if page is None else None
+            waited, self._waits_for_room = self._waits_for_room, False
         if error is not None:
             raise error
-        return None
+        if waited:
+            self._steps.wake()
+        return page
 
     def stop(self) -> None:
-        with self._changed:
+        with self._lock:
             self._stopped = True
             pages = list(self._pages)
             self._pages.clear()
-            self._changed.notify()
             source, asked = self._source, self._asked
         if asked is not None:
             asked.cancel()
@@ -216,37 +233,52 @@ class FetchAhead:
             page.release()
         if source is not None:
             source.stop()
+        self._steps.wake()
 
-    def _run(self) -> None:
+    def _run(self) -> float | None:
+        """Take one step; return the seconds until the next, or None after the last."""
         try:
-            self._fetch_all()
+            pause = self._step()
         except BaseException as error:  # noqa: BLE001 - else the shard would wait for ever
-            with self._changed:
+            with self._lock:
                 self._error = error
-        self._on_page()
+            pause = None
+        if pause is None:
+            if self._asked is not None:
+                self._asked.release()
+            if self._source is not None:
+                self._source.stop()
+            self._on_page()
+        return pause
 
-    def _fetch_all(self) -> None:
-        source = self._open_source()
-        with self._changed:
-            self._source = source
-        try:
-            while self._wait_for_room() and source.wait():
-                page = self._fetch(source)
-                if page is None or not self._put(page):
-                    return
-                self._on_page()
-                if page.at_shard_end:
-                    return
-        finally:
-            source.stop()
-
-    def _wait_for_room(self) -> bool:
-        """Wait until fewer pages than the limits wait to be taken; False: it was stopped."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._stopped or self._has_room())
-            return not self._stopped
+    def _step(self) -> float | None:
+        if self._source is None:
+            source = self._open_source()
+            with self._lock:
+                self._source = source
+        source = self._source
+        with self._lock:
+            if self._stopped:
+                return None
+            self._waits_for_room = not self._has_room()
+            if self._waits_for_room:
+                return math.inf  # `take` wakes it
+        pause = source.due_in(self._steps.wake)
+        if pause > 0:
+            return pause
+        hold = self._hold(source)
+        if not hold.is_decided:
+            return math.inf  # the budget wakes it
+        self._asked = None
+        page = self._fetch(source, hold)
+        if page is not None and self._put(page):
+            self._on_page()
+            if page.at_shard_end:
+                return None
+        return 0.0  # the next step finds out whether it was stopped
 
     def _has_room(self) -> bool:
+        """Return True if fewer pages than the limits wait to be taken."""
         waiting = [page.fetched for page in self._pages]
         limits = self._limits
         return (
@@ -255,13 +287,22 @@ class FetchAhead:
             and sum(len(fetched.page.records) for fetched in waiting) < limits.records
         )
 
-    def _fetch(self, source: PageSource) -> FetchedPage | None:
-        """Fetch a page once there is memory for it; None: it was stopped."""
+    def _hold(self, source: PageSource) -> Hold:
+        """Ask for the memory of the next page, once."""
+        if self._asked is not None:
+            return self._asked
         wanted = source.wanted
-        hold = self._memory.ask(wanted, None if source.is_divisible else wanted)
+        hold = self._memory.ask(wanted, None if source.is_divisible else wanted, self._steps.wake)
+        with self._lock:
+            self._asked = hold
+            if self._stopped:
+                hold.cancel()
+        return hold
+
+    def _fetch(self, source: PageSource, hold: Hold) -> FetchedPage | None:
+        """Fetch a page into the memory that was granted; None: there is none, or no memory."""
         try:
-            room = self._wait_for_memory(hold)
-            fetched = source.fetch(room) if room else None
+            fetched = source.fetch(hold.size) if hold.size else None
             if fetched is not None:
                 fetched = _cut_to_memory(fetched, source, hold)
                 return FetchedPage(fetched, source.at_end, self._clock(), hold)
@@ -271,27 +312,31 @@ class FetchAhead:
         hold.release()
         return None
 
-    def _wait_for_memory(self, hold: Hold) -> int:
-        """Wait for memory, and return the bytes that were granted; 0: it was stopped."""
-        with self._changed:
-            if self._stopped:
-                return 0
-            self._asked = hold
-        return hold.wait()
-
     def _put(self, page: FetchedPage) -> bool:
-        """Let `take` have the page; False: it was stopped, and the page is dropped."""
-        with self._changed:
+        """Let `take` have the page; return True if that is to be announced.
+
+        Once stopped, the page is dropped.
+        """
+        was_silent = self._is_silent
+        self._is_silent = is_empty_at_tip(page.fetched.page) and not page.at_shard_end
+        is_news = self._announce_silence or not (was_silent and self._is_silent)
+        dropped: FetchedPage | None = page
+        with self._lock:
             if not self._stopped:
                 if self._is_first:
                     # The first request may have been refused for a while, because the subscription
                     # before it was young.
                     self.next_from = page.fetched_at + self._next_after
                     self._is_first = False
+                # Of a silence, the latest page says everything.
+                dropped = self._pages.pop() if self._pages and not is_news else None
                 self._pages.append(page)
-                return True
-        page.release()
-        return False
+                is_put = True
+            else:
+                is_put = False
+        if dropped is not None:
+            dropped.release()
+        return is_put and is_news
 
 
 def _cut_to_memory(fetched: Fetched, source: PageSource, hold: Hold) -> Fetched:

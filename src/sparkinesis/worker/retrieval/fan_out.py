@@ -115,11 +115,12 @@ class FanOut:
 
         return FetchAhead(
             open_source,
+            pool=request.pool,
             on_page=request.on_page,
             memory=request.memory,
             limits=self._limits,
-            name=f"{self._application}-{request.shard_id}-fetch",
             clock=self._clock,
+            announce_silence=request.announce_silence,
             next_after=0.0 if self._is_refused else BETWEEN_SUBSCRIPTIONS,
         ).start()
 
@@ -179,7 +180,7 @@ _SMALLEST_EVENT = 65_536
 
 
 class SubscribedShard:
-    """The pages of a subscribed shard, each an event. For one thread, except `stop`.
+    """The pages of a subscribed shard, each an event. For one thread at a time, except `stop`.
 
     Nothing is read from the socket between calls of `fetch`. The service chooses the size of an
     event, and an event cannot be divided; its size is estimated by that of the event before.
@@ -196,13 +197,13 @@ class SubscribedShard:
     def at_end(self) -> bool:
         return self._cursor.at_end
 
-    def wait(self) -> bool:
-        return True
+    def due_in(self, wake: Callable[[], None]) -> float:
+        return self._cursor.due_in(wake)
 
     def fetch(self, room: int) -> Fetched | None:
         del room
         try:
-            fetched = self._cursor.fetch()
+            fetched = self._cursor.step()
         except ConsumerNotFoundError:
             self._on_gone()
             raise

@@ -18,6 +18,7 @@ from __future__ import annotations
 import functools
 import os
 import threading
+from collections.abc import Callable
 
 _LARGEST_FLOOR = 1_048_576
 _FEW_ACCOUNTS = 64
@@ -39,7 +40,9 @@ def allowance(limit: int, others: int) -> int:
 class Hold:
     """A reservation of an account's bytes: requested, granted, released. For any thread."""
 
-    def __init__(self, account: Account, want: int, least: int) -> None:
+    def __init__(
+        self, account: Account, want: int, least: int, on_decided: Callable[[], None] | None
+    ) -> None:
         self._account = account
         self._budget = account._budget
         self._want = want
@@ -48,11 +51,17 @@ class Hold:
         self._is_decided = False
         self._is_over = False
         self._decided: threading.Event | None = None
+        self._on_decided = on_decided
 
     @property
     def size(self) -> int:
         """The bytes that it holds now."""
         return self._granted
+
+    @property
+    def is_decided(self) -> bool:
+        """True once it was granted or cancelled, so that `wait` does not wait."""
+        return self._is_decided
 
     def wait(self) -> int:
         """Wait for the grant, and return the bytes granted; 0 if the request was cancelled."""
@@ -88,6 +97,13 @@ class Hold:
             self._budget._resize(self, 0, force=False)
             self._is_over = True
 
+    def _tell(self) -> None:
+        """Tell those who wait that the request is decided; within the budget's lock."""
+        if self._decided is not None:
+            self._decided.set()
+        if self._on_decided is not None:
+            self._on_decided()
+
 
 class Account:
     """One reader's share of a budget; counts as open from its first `ask` until `close`."""
@@ -103,14 +119,18 @@ class Account:
         """The bytes that it holds now."""
         return self._held
 
-    def ask(self, want: int, least: int | None = None) -> Hold:
+    def ask(
+        self, want: int, least: int | None = None, on_decided: Callable[[], None] | None = None
+    ) -> Hold:
         """Request ``want`` more bytes; `Hold.wait` returns when some of them are granted.
 
         least: the fewest bytes that are useful; None: a part of the floor. An account that holds
         nothing is granted its floor at once, or the part of it that it requests.
+        on_decided: called if the request is granted or cancelled later; must return at once, and
+        must not use the budget.
         """
         with self._budget._lock:
-            return self._budget._ask(self, max(1, want), least)
+            return self._budget._ask(self, max(1, want), least, on_decided)
 
     def close(self) -> None:
         """Cancel all requests, and grant no more. Bytes stay held until they are released."""
@@ -157,13 +177,19 @@ class MemoryBudget:
 
     # --- within the lock
 
-    def _ask(self, account: Account, want: int, least: int | None) -> Hold:
+    def _ask(
+        self,
+        account: Account,
+        want: int,
+        least: int | None,
+        on_decided: Callable[[], None] | None,
+    ) -> Hold:
         if not account._is_open and not account._is_closed:
             account._is_open = True
             self._accounts += 1
             self._empty += account._held == 0
         least = max(1, self.floor // 4) if least is None else least
-        hold = Hold(account, want, min(want, least))
+        hold = Hold(account, want, min(want, least), on_decided)
         if account._is_closed:
             hold._is_decided = hold._is_over = True
         elif not self._grant(hold):
@@ -180,8 +206,6 @@ class MemoryBudget:
             return False
         hold._is_decided = True
         self._change(hold, size)
-        if hold._decided is not None:
-            hold._decided.set()
         return True
 
     def _room(self, account: Account) -> int:
@@ -222,14 +246,14 @@ class MemoryBudget:
                 break
             if self._grant(hold):
                 self._waiting.remove(hold)
+                hold._tell()
 
     def _cancel(self, hold: Hold) -> None:
         if hold._is_decided:
             return
         self._waiting.remove(hold)
         hold._is_decided = hold._is_over = True
-        if hold._decided is not None:
-            hold._decided.set()
+        hold._tell()
 
     def _close(self, account: Account) -> None:
         for hold in [each for each in self._waiting if each._account is account]:

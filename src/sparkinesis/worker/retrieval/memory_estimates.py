@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sparkinesis.stream.calls.client import Fetched
-from sparkinesis.stream.kpl.envelope import aggregates_of, is_aggregated
+from sparkinesis.stream.kpl.magic import aggregates_of, is_aggregated
 from sparkinesis.stream.kpl.objects import UnpackedSize
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.reading.budget import LARGEST_PAGE, MAX_RECORDS_PER_CALL

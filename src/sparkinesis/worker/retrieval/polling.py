@@ -6,7 +6,8 @@ import threading
 from collections.abc import Callable
 
 from sparkinesis.stream.calls.client import Fetched, StreamClient
-from sparkinesis.stream.reading.budget import Pace, ShardBudget
+from sparkinesis.stream.calls.retry import RetryLaterError
+from sparkinesis.stream.reading.budget import ShardBudget
 from sparkinesis.stream.reading.cursor import ShardCursor
 from sparkinesis.stream.timing import Timing
 from sparkinesis.worker.options import WorkerOptions
@@ -16,9 +17,6 @@ from sparkinesis.worker.retrieval.memory_estimates import (
     WHOLE_PAGE,
     response_memory,
 )
-
-_PACE = Pace(calls_per_second=4.0)
-"""Kinesis allows five GetRecords calls a second for each shard; one is left for other readers."""
 
 _BYTES_A_SECOND = 1_048_576
 _RECORDS_A_SECOND = 1000
@@ -33,14 +31,13 @@ class Polling:
 
     def __init__(
         self,
-        application: str,
         client: StreamClient,
         options: WorkerOptions,
         timing: Timing,
     ) -> None:
-        self._application = application
         self._client = client
         self._options = options
+        self._pace = options.pace
         self._timing = timing
         self._lock = threading.Lock()
         self._budgets: dict[str, ShardBudget] = {}
@@ -53,11 +50,12 @@ class Polling:
     def open(self, request: FetchRequest) -> FetchAhead:
         return FetchAhead(
             lambda: self.source(request),
+            pool=request.pool,
             on_page=request.on_page,
             memory=request.memory,
             limits=self._options.ahead,
-            name=f"{self._application}-{request.shard_id}-fetch",
             clock=self._timing.clock,
+            announce_silence=request.announce_silence,
         ).start()
 
     def source(self, request: FetchRequest) -> PolledShard:
@@ -70,6 +68,7 @@ class Polling:
                 request.shard_id,
                 request.start,
                 inclusive=request.inclusive,
+                retry=self._client.attempts(),
             ),
             max_records=self._options.max_records,
             idle_time=self._options.idle_time,
@@ -86,7 +85,7 @@ class Polling:
                     if budget.records.idle_for() < _FORGOTTEN_AFTER
                 }
                 self._most_budgets = 2 * len(self._budgets) + 64
-            new = ShardBudget(_PACE, self._timing.clock, self._timing.sleep)
+            new = ShardBudget(self._pace, self._timing.clock, self._timing.sleep)
             return self._budgets.setdefault(shard_id, new)
 
     def finish(self, is_last: Callable[[], bool]) -> None:
@@ -94,7 +93,7 @@ class Polling:
 
 
 class PolledShard:
-    """The pages of a polled shard, one GetRecords call each. For one thread, except `stop`.
+    """The pages of a polled shard, one GetRecords call each. For one thread at a time.
 
     Behind the tip, calls follow each other as fast as the shard's budget allows. At the tip they
     are ``idle_time`` seconds apart, also while records trickle in.
@@ -122,7 +121,6 @@ class PolledShard:
         """The average size of the last page's records, in bytes."""
         self._at_tip_since: float | None = None
         """The time of the last call if it reached the tip; None if it did not."""
-        self._stopped = threading.Event()
 
     @property
     def at_end(self) -> bool:
@@ -145,14 +143,19 @@ class PolledShard:
     def _whole(self) -> int:
         return min(WHOLE_PAGE, self._most * response_memory(self._size, 1))
 
-    def wait(self) -> bool:
-        return not self._stopped.wait(max(0.0, self._due - self._clock()))
+    def due_in(self, wake: Callable[[], None]) -> float:
+        del wake
+        return max(self._due - self._clock(), self._cursor.due_in())
 
     def fetch(self, room: int) -> Fetched | None:
         limit = self._most
         if room < self._whole:
             limit = min(limit, max(1, room // response_memory(self._size, 1)))
-        fetched = self._cursor.fetch(limit)
+        try:
+            fetched = self._cursor.fetch(limit)
+        except RetryLaterError as later:
+            self._due = self._clock() + later.seconds
+            return None
         records = fetched.page.records
         if records:
             self._size = max(1, fetched.size // len(records))
@@ -167,4 +170,4 @@ class PolledShard:
         return self._cursor.keep(fetched, count)
 
     def stop(self) -> None:
-        self._stopped.set()
+        """Does nothing: a call in progress is not interrupted."""

@@ -120,6 +120,11 @@ class SinkPlan:
             start += count
         return found
 
+    def join(self, tables: Sequence[pa.Table], labels: Mapping[str, str]) -> pa.Table:
+        """Return the rows of a directory's tables, with the schema's metadata and ``labels``."""
+        metadata = {**(self.schema.metadata or {}), **labels}
+        return pa.concat_tables(tables).replace_schema_metadata(metadata)
+
     def _check_schema(self) -> None:
         if not isinstance(self.schema, pa.Schema):
             raise OptionError(

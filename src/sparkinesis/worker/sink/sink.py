@@ -15,15 +15,18 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from sparkinesis.errors import LeaseLostError, SinkUnavailableError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.public import public
 from sparkinesis.worker.sink.names import shortened, stream_label
-from sparkinesis.worker.sink.plan import Rows, SinkPlan
-from sparkinesis.worker.sink.storage import Storage
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from sparkinesis.worker.sink.plan import Rows, SinkPlan
+    from sparkinesis.worker.sink.storage import Storage
 
 DEFAULT_MAX_BYTES = 64 * 2**20
 DEFAULT_MAX_AGE = 60.0
@@ -134,10 +137,9 @@ class ParquetSink:
         for piece in self._pieces:
             places.setdefault(piece.directory, []).append(piece.rows)
         labels = {f"sparkinesis.{key}": text for key, text in {**self._labels, **span}.items()}
-        metadata = {**(self._plan.schema.metadata or {}), **labels}
         files = []
         for place, tables in places.items():
-            rows = pa.concat_tables(tables).replace_schema_metadata(metadata)
+            rows = self._plan.join(tables, labels)
             # A single write may exceed max_bytes many times.
             step = math.ceil(len(rows) / max(1, math.ceil(rows.nbytes / self._plan.max_bytes)))
             for start in range(0, len(rows), step):

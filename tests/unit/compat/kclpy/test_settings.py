@@ -99,6 +99,27 @@ def test_every_key_that_has_a_meaning() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("millis", "idle_time", "calls"),
+    [
+        (0, 0.2, 5.0),
+        (100, 0.2, 5.0),
+        (200, 0.2, 5.0),
+        (220, 0.22, 1 / 0.22),
+        (250, 0.25, 4.0),
+        (3000, 3.0, 4.0),
+    ],
+)
+def test_reads_are_as_close_as_the_daemon_makes_them(
+    millis: int, idle_time: float, calls: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    found = settings(f"idleTimeBetweenReadsInMillis={millis}").options
+    assert (found.idle_time, found.shard_calls_per_second) == (idle_time, calls)
+    raised = f"idleTimeBetweenReadsInMillis is {millis}, and is raised to 200, as in the KCL"
+    assert (raised in caplog.text) == (millis < 200)
+
+
 def test_an_instant_comes_before_a_named_position() -> None:
     found = settings("initialPositionInStream=LATEST\ninitialPositionInStreamExtended=1636609142")
     assert found.initial_position == datetime(2021, 11, 11, 5, 39, 2, tzinfo=timezone.utc)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.stream.kpl.pack import aggregate
 from sparkinesis.stream.page import Record
+from sparkinesis.stream.reading import arrow
 from sparkinesis.worker.batches import page_rows
 from sparkinesis.worker.batches.batch import RecordBatch, make_batch
 from sparkinesis.worker.batches.page_rows import Habit
@@ -144,7 +145,7 @@ def no_objects(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def no_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_rows, "to_arrow_within", refuse)
+    monkeypatch.setattr(arrow, "to_arrow_within", refuse)
 
 
 @pytest.mark.usefixtures("no_objects", "no_columns")
@@ -204,8 +205,8 @@ def test_a_length_unpacks_into_the_form_that_was_asked_for_before(
 
     first = batch()
     _ = first.records if asks_for_objects else first.to_arrow()
-    unwanted = "to_arrow_within" if asks_for_objects else "make_objects"
-    monkeypatch.setattr(page_rows, unwanted, refuse)
+    unwanted = (arrow, "to_arrow_within") if asks_for_objects else (page_rows, "make_objects")
+    monkeypatch.setattr(*unwanted, refuse)
     second = batch()
     assert (second.last, len(second)) == (ExtendedSequenceNumber("600"), 7)
 

@@ -19,6 +19,7 @@ from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.reporting.log_context import LOG_FORMAT, LogContext, LogPlace, log_to_stderr
 from sparkinesis.worker.retrieval.ahead import FetchAhead
 from sparkinesis.worker.retrieval.memory import MemoryBudget
+from sparkinesis.worker.retrieval.step_pool import StepPool
 
 PLACE = LogPlace("app", "w1")
 SHARD = LogPlace("app", "w1", "shardId-000000000007")
@@ -111,7 +112,7 @@ def test_fetching_is_of_the_place_that_began_it(lines: list[str]) -> None:
             on_page=done.set,
             memory=MemoryBudget(2**20).account(),
             limits=WorkerOptions().ahead,
-            name="test",
+            pool=StepPool("test"),
             clock=time.monotonic,
         ).start()
 

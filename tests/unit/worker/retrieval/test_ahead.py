@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -24,6 +26,7 @@ from sparkinesis.worker.retrieval.memory_estimates import (
     response_memory,
 )
 from sparkinesis.worker.retrieval.polling import PolledShard
+from sparkinesis.worker.retrieval.step_pool import StepPool
 
 PATIENCE = 30.0
 MIB = 1_048_576
@@ -51,7 +54,7 @@ def ahead(
         on_page=on_page,
         memory=roomy(),
         limits=LIMITS,
-        name="test",
+        pool=StepPool("test"),
         clock=clock,
         next_after=next_after,
     )
@@ -66,7 +69,9 @@ class Script:
         self._answers = list(answers)
         self._ends = ends
         self._changed = threading.Condition()
-        self._blocked = threading.Event()
+
+    def due_in(self) -> float:
+        return 0.0
 
     def fetch(self, limit: int) -> Fetched:
         with self._changed:
@@ -100,7 +105,7 @@ class Reader:
             on_page=self._announced.release,
             memory=memory or roomy(),
             limits=LIMITS,
-            name="test",
+            pool=StepPool("test"),
             clock=clock,
         ).start()
 
@@ -224,8 +229,9 @@ class Pushed:
         assert self.stopped.wait(PATIENCE)
         return None
 
-    def wait(self) -> bool:
-        return True
+    def due_in(self, wake: Callable[[], None]) -> float:
+        del wake
+        return 0.0
 
     def keep(self, fetched: Fetched, count: int) -> Fetched:
         del count
@@ -408,7 +414,7 @@ def test_stopping_ends_a_wait_for_memory_and_gives_all_back() -> None:
         on_page=announced.release,
         memory=budget.account(),
         limits=LIMITS,
-        name="test",
+        pool=StepPool("test"),
         clock=lambda: 0.0,
     ).start()
     assert announced.acquire(timeout=PATIENCE)
@@ -418,21 +424,31 @@ def test_stopping_ends_a_wait_for_memory_and_gives_all_back() -> None:
     assert budget.held == others.size
 
 
-@pytest.mark.parametrize("how", ["fails", "is stopped"])
+@pytest.mark.parametrize("how", ["fails", "is to be tried again"])
 def test_memory_of_a_fetch_that_gives_nothing_comes_back(how: str) -> None:
+    budget, announced = MemoryBudget(64 * MIB), threading.Event()
+
     class Nothing(Pushed):
+        has_fetched = False
+
+        def due_in(self, wake: Callable[[], None]) -> float:
+            del wake
+            if self.has_fetched:
+                announced.set()
+            return math.inf if self.has_fetched else 0.0
+
         def fetch(self, room: int) -> Fetched | None:
+            self.has_fetched = True
             if how == "fails":
                 raise ServiceError("no")
             return None
 
-    budget, announced = MemoryBudget(64 * MIB), threading.Event()
     FetchAhead(
         Nothing,
         on_page=announced.set,
         memory=budget.account(),
         limits=LIMITS,
-        name="test",
+        pool=StepPool("test"),
         clock=lambda: 0.0,
     ).start()
     assert announced.wait(PATIENCE)
@@ -449,7 +465,11 @@ def test_an_event_is_not_divided_and_the_next_one_waits_until_it_fits() -> None:
         def __init__(self) -> None:
             self.given = 0
 
-        def fetch(self) -> Fetched:
+        def due_in(self, wake: Callable[[], None]) -> float:
+            del wake
+            return 0.0
+
+        def step(self) -> Fetched:
             self.given += 1
             return sized(1_000, 1_000)
 
@@ -464,7 +484,7 @@ def test_an_event_is_not_divided_and_the_next_one_waits_until_it_fits() -> None:
         on_page=announced.release,
         memory=budget.account(),
         limits=LIMITS,
-        name="test",
+        pool=StepPool("test"),
         clock=lambda: 0.0,
     ).start()
     assert announced.acquire(timeout=PATIENCE)
@@ -476,3 +496,55 @@ def test_an_event_is_not_divided_and_the_next_one_waits_until_it_fits() -> None:
     others.release()
     assert announced.acquire(timeout=PATIENCE)
     fetching.stop()
+
+
+def silence(at: int) -> Fetched:
+    """An empty page at the tip, of a time by the service's clock."""
+    return Fetched(Page([], "next", 0, None), 0, at)
+
+
+@pytest.mark.parametrize("all_count", [False, True])
+def test_of_a_silence_the_first_page_is_announced_and_the_latest_is_kept(all_count: bool) -> None:
+    """A thousand idle shards would wake their consumers a thousand times a second for nothing."""
+    announced: list[int] = []
+    cursor = Script(page(), silence(1), silence(2), silence(3), page(), silence(4), ends=True)
+    has_ended = threading.Semaphore(0)
+
+    def note() -> None:
+        announced.append(len(cursor.limits))
+        has_ended.release()
+
+    fetching = FetchAhead(
+        lambda: PolledShard(cast(Any, cursor), max_records=7, idle_time=0.0, clock=lambda: 0.0),
+        pool=StepPool("test"),
+        on_page=note,
+        memory=roomy(),
+        limits=replace(LIMITS, pages=6),
+        clock=lambda: 0.0,
+        announce_silence=all_count,
+    ).start()
+    for _ in range(7 if all_count else 5):
+        assert has_ended.acquire(timeout=PATIENCE)
+    # The last one is that of the end.
+    assert announced == ([1, 2, 3, 4, 5, 6, 6] if all_count else [1, 2, 5, 6, 6])
+    taken = [page_.service_time_ms for page_ in iter(fetching.take, None) if page_ is not None]
+    assert taken == ([0, 1, 2, 3, 0, 4] if all_count else [0, 3, 0, 4])
+
+
+def test_the_pages_of_a_silence_take_the_memory_of_one() -> None:
+    budget = MemoryBudget(64 * MIB)
+    cursor = Script(*map(silence, range(50)), ends=True)
+    done = threading.Semaphore(0)
+    fetching = FetchAhead(
+        lambda: PolledShard(cast(Any, cursor), max_records=7, idle_time=0.0, clock=lambda: 0.0),
+        pool=StepPool("test"),
+        on_page=done.release,
+        memory=budget.account(),
+        limits=LIMITS,
+        clock=lambda: 0.0,
+    ).start()
+    for _ in range(3):  # the first, the last, and the end
+        assert done.acquire(timeout=PATIENCE)
+    for held in iter(fetching.take, None):
+        held.release()
+    assert not budget.held

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any, cast
 
 from sparkinesis.stream.timing import Timing
-from sparkinesis.worker.options import WorkerOptions
+from sparkinesis.worker.options import DEFAULT_OPTIONS, WorkerOptions
 from sparkinesis.worker.retrieval.polling import Polling
 from tests.unit.stream.reading.test_budget import VirtualTime
 
 
-def polling(time: VirtualTime) -> Polling:
+def polling(time: VirtualTime, options: WorkerOptions = DEFAULT_OPTIONS) -> Polling:
     timing = Timing(clock=time.clock, sleep=time.sleep)
-    return Polling("app", cast(Any, None), WorkerOptions(), timing)
+    return Polling(cast(Any, None), options, timing)
 
 
 def test_a_shard_that_is_read_anew_has_no_more_calls_for_that() -> None:
@@ -23,6 +23,21 @@ def test_a_shard_that_is_read_anew_has_no_more_calls_for_that() -> None:
         with mode._budget_of("shardId-000000000000").records:
             pass
     assert time.clock() - began == 4 * 0.25
+
+
+def test_a_call_of_a_slow_pace_is_remembered_for_as_long() -> None:
+    """While other shards come and go: a budget that is forgotten permits a call at once."""
+    time = VirtualTime()
+    mode = polling(time, WorkerOptions(shard_calls_per_second=0.001))
+    began = time.clock()
+    with mode._budget_of("shardId-slow").records:
+        pass
+    for number in range(500):
+        time.now += 1.9
+        with mode._budget_of(f"shardId-{number:012d}").records:
+            pass
+    with mode._budget_of("shardId-slow").records:
+        assert time.clock() - began == 1000.0
 
 
 def test_shards_that_are_read_no_more_are_forgotten() -> None:

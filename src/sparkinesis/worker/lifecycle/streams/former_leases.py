@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable
 
 from sparkinesis.errors import OptionError
 from sparkinesis.lease.coordinator import Snapshot
-from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.lease import Lease, leases_by_stream
 from sparkinesis.lease.rules.streams.former_streams import (
     deletable_streams,
     left_streams,
@@ -66,10 +66,11 @@ class FormerLeases:
         if after is None or not self.left(is_wanted):
             return
         only = None if self._former.only is None else _names(self._former.only())
+        leases = leases_by_stream(seen.leases)
         for stream in deletable_streams(
             self._since, self._clock(), grace=self._grace, delete_after=after, only=only
         ):
-            self._delete(stream, [one for one in seen.leases if one.stream == stream], is_ending)
+            self._delete(stream, leases.get(stream, ()), is_ending)
 
     def _delete(
         self, stream: StreamIdentifier, leases: Iterable[Lease], is_ending: Callable[[], bool]

@@ -78,7 +78,7 @@ class StreamOpener:
         shared, timing = self._settings, self._settings.timing
         summary = known if isinstance(known, StreamSummary) else None
         options = self._options_for(plan, client, summary)
-        polling = Polling(shared.application, client, options, timing)
+        polling = Polling(client, options, timing)
         retrieval: RetrievalMode = polling
         if options.retrieval == "efo":
             retrieval = FanOut(
@@ -111,6 +111,8 @@ class StreamOpener:
             failures=shared.failures,
             tell=shared.tell,
             memory=shared.memory,
+            fetchers=shared.fetchers,
+            consumers=shared.consumers,
             client=client,
             stream=stream,
             factory=plan.factory,

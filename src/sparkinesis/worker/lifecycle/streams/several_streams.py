@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import cast
@@ -21,7 +20,7 @@ from sparkinesis.errors import (
     StreamNotFoundError,
 )
 from sparkinesis.lease.coordinator import Snapshot
-from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.lease import leases_by_stream
 from sparkinesis.lease.rules.leader import leads
 from sparkinesis.lease.rules.streams.table_mode import require_several_streams
 from sparkinesis.lease.table.rows import TableScan
@@ -127,7 +126,7 @@ class SeveralStreams:
         self._former_problem = SaidOnce(
             settings.failures, "Deleting the leases of former streams fails", "will be retried"
         )
-        self._same = SameStreams(opener.brief_client, clock)
+        self._same = SameStreams(opener.brief_client, clock, settings.timing.sleep)
         self._tracked: dict[StreamAddress, Tracked] = {}
         """Replaced, not changed, because other threads read it; so are the three below."""
         self._open: dict[StreamIdentifier, OpenStream] = {}
@@ -200,7 +199,7 @@ class SeveralStreams:
         self._open_more(wait)
         self._leave(seen, wait)
         is_under_way = not (self._identities.is_idle and self._openings.is_idle)
-        return min(_UNDER_WAY, _SOON) if is_under_way else _SOON
+        return _UNDER_WAY if is_under_way else _SOON
 
     def _study(self, seen: Snapshot) -> None:
         """Note what a new scan of the table tells of the streams."""
@@ -208,12 +207,10 @@ class SeveralStreams:
             return
         self._looked_at = seen.at
         self._newest = newest_epochs(seen.leases)
-        leases: dict[StreamIdentifier | None, list[Lease]] = defaultdict(list)
-        for lease in seen.leases:
-            leases[lease.stream].append(lease)
+        leases = leases_by_stream(seen.leases)
         me = self._settings.worker_id
         self._led = frozenset(
-            stream for stream in self._wanted if leads(me, leases[stream], seen.expired)
+            stream for stream in self._wanted if leads(me, leases.get(stream, ()), seen.expired)
         )
         self._former.observe(seen, self.wants)
 
@@ -499,13 +496,8 @@ class _ShutDownError(Exception):
 
 def _by_stream(scan: TableScan) -> dict[StreamIdentifier, TableScan]:
     """Return the rows of each stream in a scan of the whole table."""
-    streams = {lease.stream for lease in scan.leases if lease.stream is not None}
-    if scan.broken:
-        return {stream: scan.of(stream) for stream in streams}
-    leases: dict[StreamIdentifier, list[Lease]] = {stream: [] for stream in streams}
-    for lease in scan.leases:
-        if lease.stream is not None:
-            leases[lease.stream].append(lease)
     return {
-        stream: TableScan(tuple(found), (), scan.has_entities) for stream, found in leases.items()
+        stream: scan.of(stream) if scan.broken else TableScan(tuple(leases), (), scan.has_entities)
+        for stream, leases in leases_by_stream(scan.leases).items()
+        if stream is not None
     }

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 from sparkinesis.errors import OptionError
 from sparkinesis.public import public
-from sparkinesis.stream.address import StreamAddress, stream_address
+from sparkinesis.stream.address import StreamAddress, repr_without_secrets, stream_address
 from sparkinesis.stream.credentials import CredentialSource
 from sparkinesis.stream.position import InitialPosition, parse_initial_position
 from sparkinesis.worker.on_error import OnError, check_policy
@@ -49,6 +49,8 @@ class StreamConfig:
     endpoint: str | None = None
     credentials: CredentialSource | None = None
     consumer_arn: str | None = None
+
+    __repr__ = repr_without_secrets
 
     def __post_init__(self) -> None:
         if not isinstance(self.stream, str) or not self.stream:

@@ -1,0 +1,357 @@
+"""An elastic pool of threads that runs steps: work that says by itself when it is to go on.
+
+A worker has hundreds of shards, of which few have something to do at a time. So a shard holds a
+thread only while one of its steps runs: a call of a record processor, or a call of the service.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextvars import Context, copy_context
+from enum import Enum, auto
+
+_log = logging.getLogger(__name__)
+
+_FIRST_THREADS = 2
+"""Threads that are started as soon as they are needed; further ones only after a wait."""
+
+_TICK = 0.004
+"""Seconds. Steps that are due within one tick begin together, and a step waits that long for a
+thread before one is added."""
+
+_STARVED = 0.1
+"""Seconds after which a waiting step has a thread added even though this process lacks CPU time."""
+
+_MANY = 40
+"""Threads that serve a thousand calls a second of 30 ms each. More are added only for steps that
+have waited for `_LONG` seconds: on an overloaded machine more threads make each call slower."""
+_LONG = 1.0
+
+_KEEP = 10.0
+"""Seconds after which a thread without work ends."""
+
+
+class _State(Enum):
+    WAITING = auto()
+    """Until its time, or until it is woken."""
+    READY = auto()
+    """Due: it waits for a thread."""
+    RUNNING = auto()
+    ENDED = auto()
+
+
+class Step:
+    """One piece of work in a `StepPool`, whose steps never overlap. For any thread.
+
+    run: takes one step; returns the seconds until the next one (0: at once; infinite: when it is
+    woken), or None if it was the last one. An error ends the work; `run` reports it before.
+    """
+
+    def __init__(self, pool: StepPool, run: Callable[[], float | None], context: Context) -> None:
+        self._pool = pool
+        self._run = run
+        self._context = context
+        self._state = _State.WAITING
+        self._is_woken = False
+        self._is_started = False
+        self._due = math.inf
+        self._ready_at = 0.0
+
+    @property
+    def has_ended(self) -> bool:
+        """True after the last step, or an error."""
+        return self._state is _State.ENDED
+
+    def start(self) -> None:
+        """Take the first step as soon as a thread is free.
+
+        Raises RuntimeError if the operating system permits no thread at all.
+        """
+        self._pool._start(self)
+
+    def wake(self) -> None:
+        """Take the next step now, or right after the present one. Does nothing before `start`."""
+        self._pool._wake(self)
+
+
+class StepPool:
+    """Runs steps in as many threads as they hold at a time. For any thread.
+
+    A thread is added when a step has waited a moment although this process had CPU time: the
+    threads are held by calls that block. So a short step needs no thread of its own, and no step
+    waits for another that blocks for long. Threads end after some seconds without work; the last
+    ones when the pool is closed and all its work has ended.
+
+    Of the threads without work, the one that had work last is used: its memory is warm, and the
+    others may end.
+    """
+
+    def __init__(self, name: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._name = name
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._ready: deque[Step] = deque()
+        self._timers: list[tuple[float, int, Step]] = []
+        """A heap. An entry counts only while the step's ``_due`` is this instant."""
+        self._pushed = 0
+        self._idle: list[_Bell] = []
+        """Threads without work; the last one had work last."""
+        self._summoned = 0
+        """Threads that were rung for, and have not looked for work yet."""
+        self._idents: set[int] = set()
+        self._made = 0
+        self._alive = 0
+        self._started = 0
+        """Work that has not ended."""
+        self._dispatcher = _Bell()
+        self._refused_until = -math.inf
+        """The time until which no thread is added, after the operating system has refused one."""
+        self._wakes_at = math.inf
+        """The time at which the dispatcher looks again, if nobody rings before."""
+        self._is_dispatching = False
+        self._is_closed = False
+
+    def step(
+        self, run: Callable[[], float | None], prepare: Callable[[], object] | None = None
+    ) -> Step:
+        """Return work that is to be started. Each step runs in a copy of the present context.
+
+        prepare: called once within this copy, for example to name the work in log lines.
+        """
+        context = copy_context()
+        if prepare is not None:
+            context.run(prepare)
+        return Step(self, run, context)
+
+    @property
+    def threads(self) -> int:
+        """The number of threads now, without the one that watches the time."""
+        return self._alive
+
+    @property
+    def unfinished(self) -> int:
+        """The amount of work that was started and has not ended."""
+        return self._started
+
+    def runs_here(self) -> bool:
+        """Return True in a thread of this pool."""
+        return threading.get_ident() in self._idents
+
+    def close(self) -> None:
+        """Have the threads end as soon as all work has ended."""
+        with self._lock:
+            self._is_closed = True
+            self._end_if_over()
+
+    # --- the states of work
+
+    def _start(self, step: Step) -> None:
+        with self._lock:
+            if step._is_started:
+                return
+            if not self._is_dispatching:
+                self._spawn(self._dispatch, "watch")
+                self._is_dispatching = True
+            step._is_started = True
+            self._started += 1
+            self._make_ready(step)
+
+    def _wake(self, step: Step) -> None:
+        with self._lock:
+            if step._state is _State.RUNNING:
+                step._is_woken = True
+            elif step._state is _State.WAITING and step._is_started:
+                self._make_ready(step)
+
+    def _make_ready(self, step: Step) -> None:
+        step._state = _State.READY
+        step._due = math.inf
+        step._ready_at = self._clock()
+        self._ready.append(step)
+        self._summon()
+
+    def _summon(self) -> None:
+        """Have a thread look for work, if there is work that nobody looks for already."""
+        if not self._ready or self._summoned:
+            return
+        if self._idle:
+            self._summoned += 1
+            self._idle.pop().ring()
+        elif self._alive < _FIRST_THREADS and self._clock() >= self._refused_until:
+            self._add_thread()
+        else:
+            self._look_at(self._clock() + _TICK)
+
+    def _finished(self, step: Step, pause: float | None) -> None:
+        """Note that a step was taken; within the lock."""
+        if pause is None:
+            step._state = _State.ENDED
+            self._started -= 1
+            self._end_if_over()
+        elif step._is_woken or pause <= 0:
+            step._is_woken = False
+            step._state = _State.READY
+            step._ready_at = self._clock()
+            self._ready.append(step)
+        else:
+            step._state = _State.WAITING
+            if pause < math.inf:
+                step._due = self._clock() + pause
+                self._pushed += 1
+                heapq.heappush(self._timers, (step._due, self._pushed, step))
+                self._look_at(step._due)
+
+    def _end_if_over(self) -> None:
+        if self._is_closed and not self._started:
+            self._dispatcher.ring()
+            while self._idle:
+                self._summoned += 1
+                self._idle.pop().ring()
+
+    # --- the threads that take steps
+
+    def _add_thread(self) -> None:
+        try:
+            self._spawn(self._work, str(self._made + 1))
+        except RuntimeError as error:
+            # The limit of the machine or the container. The dispatcher tries again.
+            _log.warning(
+                "%s has %d threads, and no other can start: %s", self._name, self._alive, error
+            )
+            self._refused_until = self._clock() + _LONG
+            self._look_at(self._refused_until)
+            return
+        self._made += 1
+        self._alive += 1
+        self._summoned += 1
+
+    def _spawn(self, run: Callable[[], None], name: str) -> None:
+        threading.Thread(target=run, name=f"{self._name}-{name}", daemon=True).start()
+
+    def _work(self) -> None:
+        bell = _Bell()
+        me = threading.get_ident()
+        self._idents.add(me)
+        step: Step | None = None
+        pause: float | None = None
+        while True:
+            with self._lock:
+                if step is None:
+                    self._summoned -= 1
+                else:
+                    self._finished(step, pause)
+                    step = None
+                if self._ready:
+                    step = self._ready.popleft()
+                    step._state = _State.RUNNING
+                    self._summon()
+                elif self._is_closed and not self._started:
+                    break
+                else:
+                    self._idle.append(bell)
+            if step is not None:
+                pause = self._take(step)
+            elif not bell.wait(_KEEP):
+                with self._lock:
+                    if bell in self._idle:
+                        self._idle.remove(bell)
+                        break
+                bell.wait()  # somebody rings right now
+        with self._lock:
+            self._alive -= 1
+            self._idents.discard(me)
+
+    def _take(self, step: Step) -> float | None:
+        try:
+            return step._context.run(step._run)
+        except BaseException as error:  # noqa: BLE001 - or the thread would be lost to the others
+            self._failed(error)
+            return None
+
+    def _failed(self, error: BaseException) -> None:
+        """Report an error that the work itself should have handled."""
+        _log.error("A step of %s ended with an error.", self._name, exc_info=error)
+
+    # --- the thread that watches the time
+
+    def _look_at(self, instant: float) -> None:
+        """Have the dispatcher look at an instant at the latest."""
+        if instant < self._wakes_at - _TICK:
+            self._wakes_at = instant
+            self._dispatcher.ring()
+
+    def _dispatch(self) -> None:
+        """Make steps ready when they are due, and add threads."""
+        while True:
+            with self._lock:
+                if self._is_closed and not self._started:
+                    return
+                now = self._clock()
+                late = now - self._wakes_at
+                self._begin_due(now)
+                self._add_threads(now, is_on_time=late < _TICK / 2)
+                self._wakes_at = max(self._next_look(now), now + _TICK)
+                pause = self._wakes_at - now
+            self._dispatcher.wait(None if pause == math.inf else pause)
+
+    def _begin_due(self, now: float) -> None:
+        timers = self._timers
+        while timers and timers[0][0] <= now:
+            due, _, step = heapq.heappop(timers)
+            if step._due == due:
+                self._make_ready(step)
+
+    def _next_look(self, now: float) -> float:
+        timers = self._timers
+        while timers and timers[0][2]._due != timers[0][0]:
+            heapq.heappop(timers)  # the step was woken before
+        due = timers[0][0] if timers else math.inf
+        return min(due, now + _TICK) if self._ready else due
+
+    def _add_threads(self, now: float, *, is_on_time: bool) -> None:
+        """Add threads for steps that wait, if the present threads are held by calls that block.
+
+        If they only lack CPU time, this thread is late as well, and more threads would not help.
+        """
+        if not self._ready or self._idle or self._summoned or now < self._refused_until:
+            return
+        patience = _TICK if self._alive < _MANY else _LONG
+        waited = now - self._ready[0]._ready_at
+        if waited >= patience and is_on_time:
+            overdue = sum(now - step._ready_at >= patience for step in self._ready)
+            room = max(1, min(self._alive, _MANY - self._alive))
+            for _ in range(min(overdue, room)):
+                if now >= self._refused_until:
+                    self._add_thread()
+        elif waited >= max(patience, _STARVED):
+            self._add_thread()
+
+
+class _Bell:
+    """Wakes one waiting thread. A ring before the wait counts; two of them count once."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._silent = threading.Lock()
+        self._silent.acquire()
+        self._has_rung = False
+
+    def ring(self) -> None:
+        with self._guard:
+            if not self._has_rung:
+                self._has_rung = True
+                self._silent.release()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for a ring; return False if none came within so many seconds."""
+        if not self._silent.acquire(timeout=-1 if timeout is None else timeout):
+            return False
+        with self._guard:
+            self._has_rung = False
+        return True

@@ -1,0 +1,265 @@
+"""The pool of steps: one at a time, at their time, and no step waits for another that blocks."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Iterator
+from contextvars import ContextVar
+
+import pytest
+
+from sparkinesis.worker.retrieval import step_pool
+from sparkinesis.worker.retrieval.step_pool import Step, StepPool
+from tests.pace import eventually
+
+PATIENCE = 30.0
+
+
+@pytest.fixture
+def pool() -> Iterator[StepPool]:
+    made = StepPool("test")
+    yield made
+    made.close()
+
+
+class Work:
+    """Work that returns the given pauses, one for each step, and counts its steps."""
+
+    def __init__(self, pool: StepPool, *pauses: float | None) -> None:
+        self.times: list[float] = []
+        self._pauses = list(pauses)
+        self._changed = threading.Condition()
+        self.step = pool.step(self._run)
+
+    def _run(self) -> float | None:
+        with self._changed:
+            self.times.append(time.monotonic())
+            self._changed.notify_all()
+            return self._pauses.pop(0) if self._pauses else None
+
+    def wait_for(self, steps: int) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self.times) >= steps, PATIENCE)
+
+    def wait_for_end(self) -> None:
+        eventually(lambda: self.step.has_ended)
+
+
+def test_work_says_when_it_goes_on(pool: StepPool) -> None:
+    work = Work(pool, 0.0, 0.05, None)
+    work.step.start()
+    work.wait_for(3)
+    work.wait_for_end()
+    assert work.times[2] - work.times[1] >= 0.05
+    assert len(work.times) == 3
+
+
+def test_a_wake_ends_a_pause_of_any_length(pool: StepPool) -> None:
+    work = Work(pool, math.inf, 3600.0, None)
+    work.step.start()
+    for steps in (1, 2):
+        work.wait_for(steps)
+        work.step.wake()
+    work.wait_for(3)
+    work.wait_for_end()
+
+
+def test_a_wake_during_a_step_leads_to_another_step(pool: StepPool) -> None:
+    runs = 0
+
+    def run() -> float | None:
+        nonlocal runs
+        runs += 1
+        if runs == 1:
+            step.wake()
+        return math.inf if runs < 2 else None
+
+    step = pool.step(run)
+    step.start()
+    eventually(lambda: step.has_ended)
+    assert runs == 2
+
+
+def test_a_wake_before_the_start_and_after_the_end_does_nothing(pool: StepPool) -> None:
+    work = Work(pool)
+    work.step.wake()
+    assert not work.times
+    work.step.start()
+    work.wait_for_end()
+    work.step.wake()
+    work.step.start()
+    other = Work(pool)
+    other.step.start()
+    other.wait_for_end()
+    assert len(work.times) == 1
+
+
+def test_steps_of_one_work_never_overlap(pool: StepPool) -> None:
+    """However often it is woken, and by how many threads."""
+    inside, most, runs = 0, 0, 0
+
+    def run() -> float | None:
+        nonlocal inside, most, runs
+        inside += 1
+        most = max(most, inside)
+        time.sleep(0.001)
+        runs += 1
+        inside -= 1
+        return math.inf if runs < 50 else None
+
+    step = pool.step(run)
+    step.start()
+
+    def wake() -> None:
+        while not step.has_ended:
+            step.wake()
+
+    threads = [threading.Thread(target=wake) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert step.has_ended
+    assert most == 1
+
+
+def test_no_step_waits_for_another_that_blocks(pool: StepPool) -> None:
+    """All of them block until the last one runs: as many threads as work."""
+    count = 40
+    barrier = threading.Barrier(count)
+
+    def block() -> None:
+        barrier.wait(PATIENCE)
+
+    steps = [pool.step(block) for _ in range(count)]
+    for step in steps:
+        step.start()
+    eventually(lambda: all(step.has_ended for step in steps))
+    assert pool.threads == count
+
+
+def test_short_steps_share_a_few_threads(pool: StepPool) -> None:
+    """A thousand shards that have something to do now and then."""
+    works = [Work(pool, *([0.001] * 5), None) for _ in range(200)]
+    for work in works:
+        work.step.start()
+    for work in works:
+        work.wait_for_end()
+    assert all(len(work.times) == 6 for work in works)
+    assert pool.threads <= 20
+
+
+def test_threads_without_work_end(pool: StepPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step_pool, "_KEEP", 0.05)
+    test_no_step_waits_for_another_that_blocks(pool)
+    eventually(lambda: pool.threads == 0)
+    work = Work(pool)
+    work.step.start()  # a new one is made
+    work.wait_for_end()
+
+
+def test_a_closed_pool_ends_with_its_work(pool: StepPool) -> None:
+    before = set(threading.enumerate())
+    work = Work(pool, math.inf)
+    work.step.start()
+    work.wait_for(1)
+    pool.close()
+    own = [each for each in threading.enumerate() if each not in before]
+    assert own
+    assert all(each.is_alive() for each in own)
+    work.step.wake()
+    for thread in own:
+        thread.join(PATIENCE)
+    assert not any(thread.is_alive() for thread in own)
+    assert work.step.has_ended
+
+
+def test_an_error_ends_its_work_and_no_other(
+    pool: StepPool, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> float | None:
+        raise SystemExit("a bug")
+
+    with caplog.at_level(logging.ERROR):
+        failing = pool.step(fail)
+        failing.start()
+        eventually(lambda: failing.has_ended)
+    assert "A step of test ended with an error" in caplog.text
+    work = Work(pool, 0.0, None)
+    work.step.start()
+    work.wait_for_end()
+
+
+def test_steps_run_in_the_context_in_which_the_work_was_made(pool: StepPool) -> None:
+    place: ContextVar[str] = ContextVar("place", default="nowhere")
+    seen: list[str] = []
+
+    def look() -> float | None:
+        seen.append(place.get())
+        place.set("kept from step to step")
+        return 0.0 if len(seen) < 2 else None
+
+    step = pool.step(look, lambda: place.set("prepared"))
+    step.start()
+    eventually(lambda: step.has_ended)
+    assert seen == ["prepared", "kept from step to step"]
+    assert place.get() == "nowhere"
+
+
+def test_a_pool_knows_its_own_threads(pool: StepPool) -> None:
+    seen: list[bool] = []
+
+    def look() -> None:
+        seen.append(pool.runs_here())
+
+    step: Step = pool.step(look)
+    step.start()
+    eventually(lambda: step.has_ended)
+    assert seen == [True]
+    assert not pool.runs_here()
+
+
+def test_work_whose_time_has_come_does_not_wait_for_a_later_one(pool: StepPool) -> None:
+    """The watch sleeps until the hour of the first; the second is due long before."""
+    late, soon = Work(pool, 3600.0), Work(pool, 0.02, None)
+    late.step.start()
+    late.wait_for(1)
+    soon.step.start()
+    soon.wait_for_end()
+    assert len(late.times) == 1
+    late.step.wake()
+
+
+def test_work_goes_on_where_no_thread_can_be_added(
+    pool: StepPool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The machine's limit is reached: those that are there serve all, and more come later."""
+    go_on, refused = threading.Event(), threading.Event()
+    first = Work(pool, None)
+    first.step.start()
+    first.wait_for_end()
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name.startswith("test-") and not go_on.is_set():
+            refused.set()
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    barrier = threading.Barrier(3)
+    steps = [pool.step(lambda: _meet(barrier)) for _ in range(3)]
+    for step in steps:
+        step.start()
+    assert refused.wait(PATIENCE)
+    assert not any(step.has_ended for step in steps)
+    go_on.set()
+    eventually(lambda: all(step.has_ended for step in steps))
+    assert "no other can start: can't start new thread" in caplog.text
+
+
+def _meet(barrier: threading.Barrier) -> None:
+    barrier.wait(PATIENCE)
