@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
+import msgspec
 import pytest
 
 from sparkinesis.errors import ServiceError
@@ -18,8 +20,9 @@ from sparkinesis.source.offsets import ANY_SHARD, Positions
 from sparkinesis.source.planning.aligned_batch import next_offset
 from sparkinesis.source.planning.stream_planner import StreamPlanner
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.calls.client import Fetched, StreamClient
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord
+from sparkinesis.stream.reading.missing_end import WARN_AFTER
 from sparkinesis.stream.shard import Shard
 from sparkinesis.stream.timing import Timing
 from tests.engine import MODES, Query
@@ -141,3 +144,31 @@ def test_available_now_leaves_unlisted_children_to_the_next_query(
     planner, _, put = ended_without_children(kinesis, server, clock, until=300, is_batch_read=False)
     assert ends_of(planner, {ANY_SHARD: TRIM_HORIZON}) == put[:1]
     assert "The next query that resumes from this checkpoint reads them." in caplog.text
+
+
+class Endless(StreamClient):
+    """A client of a server whose closed shards never tell their end."""
+
+    def get_records(self, shard_id: str, iterator: str, *of: Any, **how: Any) -> Fetched:
+        fetched = super().get_records(shard_id, iterator, *of, **how)
+        page = fetched.page
+        if page.next_shard_iterator is None:
+            page = msgspec.structs.replace(page, next_shard_iterator=iterator, child_shards=None)
+        return replace(fetched, page=page)
+
+
+def test_a_query_warns_once_of_a_closed_shard_that_never_ends(
+    kinesis: Any, server: LocalServer, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    closed = split(kinesis, "s")
+    clock.advance(5_000)
+    time = Time()
+    client = Endless(StreamAddress("s", None, "us-east-1", server.endpoint_url))
+    planner = stream_planner(client, timing=Timing(clock=time, sleep=time.sleep))
+    at = next_offset(planner, {ANY_SHARD: TRIM_HORIZON})
+    for _ in range(5):
+        at = next_offset(planner, at)
+        time.sleep(WARN_AFTER / 2)
+    warnings = [text for text in caplog.messages if "Its child shards are not read" in text]
+    assert len(warnings) == 1
+    assert closed in warnings[0]

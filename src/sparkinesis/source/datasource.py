@@ -35,7 +35,7 @@ from pyspark.sql.streaming.datasource import (
 
 from sparkinesis.errors import OptionError
 from sparkinesis.source.expected_errors import told_by_its_message
-from sparkinesis.source.offsets import from_json, ranges, to_json
+from sparkinesis.source.offsets import KnownOffsets, Offset, ranges, to_json
 from sparkinesis.source.options.allowance import NO_LIMIT
 from sparkinesis.source.options.option_table import Options, Use
 from sparkinesis.source.options.read_options import StreamReadOptions, stream_read_options
@@ -43,7 +43,7 @@ from sparkinesis.source.options.stream_names import removed_stream
 from sparkinesis.source.planning.read_tasks import share_out
 from sparkinesis.source.worker_process import THIS_PROCESS
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.position import Position, ShardRange
+from sparkinesis.stream.position import ShardRange
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -153,6 +153,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._streams = options.reading.streams
         self._planner: SourcePlanner | None = None
         self._has_told_removed = False
+        self._offsets = KnownOffsets(self._streams, drops_removed=options.drops_removed_streams)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Return the initial offset: a function of the options alone, without any call."""
@@ -178,11 +179,11 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         The options' limits apply, unless Spark asks for everything available.
         """
-        offset = self._without_removed(self._from_json(start))
+        offset = self._without_removed(self._offsets.read(start))
         unlimited = isinstance(limit, ReadAllAvailable)
         allowance = NO_LIMIT if unlimited else self._options.allowance
         end = self._plan().next_offset(offset, allowance)
-        return start if end is offset else to_json(end)
+        return start if end is offset else self._offsets.write(end)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """Return the lag behind each stream's tip at the planned batch's end, for the progress.
@@ -199,7 +200,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         A task reads one shard, or several that are known to have few records. The order of the
         rows does not depend on it: a batch that is planned again may have a task for each shard.
         """
-        since, until = self._from_json(start), self._from_json(end)
+        since, until = dict(self._offsets.read(start)), self._offsets.read(end)
         for stream in set(until).difference(since, self._streams):
             # Only the first batch starts without its streams: by the options, which have changed.
             since[stream] = dict(self._options.initial_positions)
@@ -240,17 +241,12 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._planner is not None:
             self._planner.stop()
 
-    def _from_json(self, offset: Any) -> dict[str, dict[str, Position]]:
-        drops = self._options.drops_removed_streams
-        return from_json(self._streams, offset, drops_removed=drops)
-
-    def _without_removed(
-        self, offset: dict[str, dict[str, Position]]
-    ) -> dict[str, dict[str, Position]]:
+    def _without_removed(self, offset: Offset) -> Offset:
         """Return the offset without the streams that the query no longer reads, and log these."""
-        kept = {stream: offset[stream] for stream in offset if stream in self._streams}
-        removed = {stream: offset[stream] for stream in offset if stream not in kept}
-        if removed and not self._has_told_removed:
+        removed = {stream: offset[stream] for stream in offset if stream not in self._streams}
+        if not removed:
+            return offset
+        if not self._has_told_removed:
             self._has_told_removed = True
             _log.warning(
                 "The query no longer reads stream %s, and the next batch removes it from the "
@@ -258,7 +254,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 ", ".join(map(repr, sorted(removed))),
                 json.dumps(to_json(removed)),
             )
-        return kept
+        return {stream: offset[stream] for stream in offset if stream in self._streams}
 
     def _address(self, stream: str) -> StreamAddress:
         """Return the address of a stream, also of a removed one that is in a planned batch."""

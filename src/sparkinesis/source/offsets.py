@@ -77,6 +77,41 @@ def from_json(
     return {stream: _positions(stream, texts, advice) for stream, texts in offset.items()}
 
 
+class KnownOffsets:
+    """Reads and writes the offsets of a query, and remembers the last two: a batch's two ends.
+
+    Spark hands each offset back as text. A known offset is not parsed again, and comes back as the
+    same object, so that a planner sees at once that nothing has changed. Owned by one thread.
+    """
+
+    def __init__(self, streams: Iterable[str], *, drops_removed: bool = False) -> None:
+        """``streams`` and ``drops_removed``: as for `from_json`."""
+        self._streams = frozenset(streams)
+        self._drops_removed = drops_removed
+        self._known: list[tuple[dict[str, dict[str, str]], Offset]] = []
+
+    def read(self, texts: Any) -> Offset:
+        """Return the offset of its JSON. Raises `OffsetError`, which names the mistake."""
+        for known, offset in self._known:
+            if known == texts:
+                return offset
+        offset = from_json(self._streams, texts, drops_removed=self._drops_removed)
+        self._remember(texts, offset)
+        return offset
+
+    def write(self, offset: Offset) -> dict[str, dict[str, str]]:
+        """Return the offset as Spark stores it: see `to_json`."""
+        for known, written in self._known:
+            if written is offset:
+                return known
+        texts = to_json(offset)
+        self._remember(texts, offset)
+        return texts
+
+    def _remember(self, texts: dict[str, dict[str, str]], offset: Offset) -> None:
+        self._known = [(texts, offset), *self._known[:1]]
+
+
 def _listed(streams: Iterable[str]) -> str:
     return ", ".join(map(shown, sorted(streams)))
 

@@ -14,12 +14,15 @@ from pyspark.sql.types import StructType
 from sparkinesis.source.datasource import KinesisDataSource
 
 options = {"streamName": "s", "region": "us-east-1", "endpoint": sys.argv[1]}
-source = KinesisDataSource({**options, "initialPosition": "trim_horizon"})
+source = KinesisDataSource(
+    {**options, "initialPosition": "trim_horizon", "maxRecordsPerTrigger": "9"}
+)
 reader = source.streamReader(StructType())
 before = set(sys.modules)
 end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
 assert len(reader.partitions(reader.initialOffset(), end)) == 1
-print(*sorted({"pandas", "pyarrow.compute", "botocore"} & (set(sys.modules) - before)))
+unneeded = {"pandas", "pyarrow.compute", "google.protobuf", "boto3", "sparkinesis.worker"}
+print(*sorted(({"botocore"} | unneeded) & (set(sys.modules) - before)))
 """
 
 

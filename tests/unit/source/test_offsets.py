@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from sparkinesis.errors import OffsetError
 from sparkinesis.source.offsets import (
     ANY_SHARD,
+    KnownOffsets,
+    Offset,
     Positions,
     from_json,
     ranges,
@@ -64,6 +66,41 @@ def test_no_offset_json_does_harm(offset: Any) -> None:
         assert "checkpoint" in str(error)
     else:
         assert from_json(["s"], to_json(positions)) == positions
+
+
+def test_an_offset_that_comes_back_from_spark_is_the_object_that_was_written() -> None:
+    known = KnownOffsets(["s"])
+    first: Offset = {"s": {"a": AfterRecord("7", 9)}}
+    second: Offset = {"s": {"a": AfterRecord("8", 9)}}
+    texts = [json.loads(json.dumps(known.write(offset))) for offset in (first, second)]
+    assert texts == [to_json(first), to_json(second)]
+    assert known.read(texts[0]) is first
+    assert known.read(texts[1]) is second
+    assert known.write(second) == texts[1]
+
+
+def test_an_offset_that_spark_repeats_is_read_once_and_an_older_one_again() -> None:
+    known = KnownOffsets(["s"])
+    texts = [{"s": {"a": str(number)}} for number in range(3)]
+    oldest = known.read(texts[0])
+    assert known.read({"s": {"a": "0"}}) is oldest
+    others = [known.read(each) for each in texts[1:]]
+    assert [known.read(each) for each in texts[1:]] == others
+    assert known.read(texts[0]) == oldest == {"s": {"a": AfterRecord("0")}}
+    assert known.read(texts[0]) is not oldest, "only the two ends of a batch are kept"
+
+
+def test_an_offset_like_a_known_one_is_read_by_its_own_text() -> None:
+    known = KnownOffsets(["s"])
+    known.read({"s": {"a": "7", "b": "8"}})
+    assert known.read({"s": {"a": "7"}}) == {"s": {"a": AfterRecord("7")}}
+    assert known.read({"s": {"a": "7", "b": "9"}})["s"]["b"] == AfterRecord("9")
+    with pytest.raises(OffsetError, match="shard a of stream 's' is not valid"):
+        known.read({"s": {"a": "x", "b": "8"}})
+    with pytest.raises(OffsetError, match="belongs to stream 't'"):
+        known.read({"t": {"a": "7"}})
+    kept = KnownOffsets(["s"], drops_removed=True)
+    assert kept.read({"s": {}, "t": {"a": "7"}}) == {"s": {}, "t": {"a": AfterRecord("7")}}
 
 
 def test_a_batch_reads_what_lies_between_its_offsets() -> None:

@@ -21,6 +21,7 @@ from sparkinesis.stream.position import (
     Position,
     parse_initial_position,
 )
+from sparkinesis.stream.reading.budget import FASTEST, SLOWEST
 
 _DURATION = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?) ?(?P<unit>[a-z]*)")
 _SIZE = re.compile(r"(?P<number>[0-9]{1,18})\s*(?:(?P<unit>[kmgt]?)(?:i?b)?|bytes?)")
@@ -47,7 +48,6 @@ _EXTERNAL_ID = re.compile(r"[a-zA-Z0-9_+=,.@:/-]{2,1224}")
 
 _LONGEST = 3_652 * 86_400.0
 """Seconds: longer than any wait or retention, and short enough to add to any clock."""
-_LEAST_RATE, _MOST_RATE = 0.001, 10**12
 
 
 def read_text(name: str, value: str | None) -> str | None:
@@ -276,10 +276,10 @@ def rate(default: float) -> Callable[[str, str | None], float]:
         if text == "unlimited":
             return 0.0
         is_number = re.fullmatch(r"[0-9]+(\.[0-9]+)?", text)
-        if not is_number or not _LEAST_RATE <= float(text) <= _MOST_RATE:
+        if not is_number or not SLOWEST <= float(text) <= FASTEST:
             raise OptionError(
                 f"The option {name} is {value!r}; it takes a number above 0, or unlimited for a "
-                f"local Kinesis without limits; from {_LEAST_RATE} to {_MOST_RATE:,}."
+                f"local Kinesis without limits; from {SLOWEST} to {FASTEST:,}."
             )
         return float(text)
 

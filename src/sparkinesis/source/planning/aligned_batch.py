@@ -64,7 +64,8 @@ def plan_batch(
             has_ends = any(planner.ends_a_shard for planner in planners.values())
             if not has_ends and _rows(surveys, latest) < least_rows:
                 return AlignedBatch(start)  # the records in hand stay in hand
-        choice = choose(surveys, Reach(bound, latest, drift * 1000), choice)
+        quiet = sum(planner.quiet_shards for planner in planners.values())
+        choice = choose(surveys, Reach(bound, latest, drift * 1000, quiet), choice)
         if choice.wanted:
             wanted = _by_stream(choice.wanted)
             for_each(wanted, lambda name: planners[name].extend(wanted[name]))  # noqa: B023

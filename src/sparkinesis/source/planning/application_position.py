@@ -168,8 +168,8 @@ def _is_of(
     account = stream.account
     if present is not None:
         account = present.account
-    elif address.arn:
-        account = address.arn.split(":")[4]  # arn:aws:kinesis:<region>:<account>:stream/<name>
+    elif address.account is not None:
+        account = address.account
     return (stream.name, stream.account) == (address.name, account)
 
 
@@ -200,7 +200,9 @@ def _instant(stream: StreamIdentifier) -> str:
 
 
 def _told(address: StreamAddress, present: StreamIdentifier | None) -> str:
-    return f"{address}" if present is None else f"{address} (account {present.account})"
+    if present is None or address.account is not None:
+        return f"{address}"
+    return f"{address} (account {present.account})"
 
 
 def _list(streams: Iterable[StreamIdentifier], address: StreamAddress) -> str:

@@ -11,7 +11,8 @@ TRIM_HORIZON of a child.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -78,6 +79,49 @@ class Plan:
     """Finished shards whose children are not all known yet."""
 
 
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """The shards that a batch may read, from its start on through shards that are finished."""
+
+    reached: tuple[str, ...]
+    """In the order in which they are taken up: parents before their children."""
+    past: AbstractSet[str]
+    """The reached shards, and their listed ancestors."""
+    finished: AbstractSet[str]
+    """The reached shards that are closed and have no record left."""
+    childless: tuple[str, ...]
+    """Finished shards whose children are not all known yet."""
+
+
+def walk(start: Positions, lineage: Lineage, finished: Container[str]) -> Walk:
+    """Follow the shards of ``start`` through those that are ``finished``.
+
+    A shard at SHARD_END is finished as well.
+    """
+    todo = deque(sorted(_listed(start, lineage)))
+    past: set[str] = set()
+    _add_with_ancestors(past, todo, lineage)
+    reached: list[str] = []
+    ended: set[str] = set()
+    while todo:
+        shard_id = todo.popleft()
+        reached.append(shard_id)
+        if start_of(start, shard_id) is SHARD_END or shard_id in finished:
+            ended.add(shard_id)
+            # The child of a merge waits for its other parent, while that parent is listed. A
+            # parent that the service no longer lists has nothing left to read.
+            new = [
+                child
+                for child in _children(shard_id, lineage)
+                if child not in past
+                and all(parent in ended for parent in lineage.listed_parents(child))
+            ]
+            _add_with_ancestors(past, new, lineage)
+            todo.extend(new)
+    childless = tuple(sorted(s for s in ended if lineage.children_of_ended(s) is None))
+    return Walk(tuple(reached), past, ended, childless)
+
+
 def plan(start: Positions, lineage: Lineage, findings: Mapping[str, Finding]) -> Plan:
     """Assemble the end of the batch that begins at ``start``.
 
@@ -85,27 +129,26 @@ def plan(start: Positions, lineage: Lineage, findings: Mapping[str, Finding]) ->
     for a shard that ``start`` does not list). Call it again with more findings while ``to_probe``
     is not empty.
     """
+    done = {shard for shard, found in findings.items() if isinstance(found, Finished)}
+    return assemble(start, lineage, walk(start, lineage, done), findings)
+
+
+def assemble(
+    start: Positions, lineage: Lineage, walked: Walk, findings: Mapping[str, Finding]
+) -> Plan:
+    """Assemble the end of a batch as `plan` does, after the walk to its shards."""
     end: dict[str, Position] = {}
-    finished: set[str] = set()
     to_probe: dict[str, Position] = {}
     has_rows = False
-    todo = deque(sorted(_listed(start, lineage)))
-    past: set[str] = set()  # shards taken up, and their ancestors
-    _add_with_ancestors(past, todo, lineage)
-    while todo:
-        shard_id = todo.popleft()
+    for shard_id in walked.reached:
+        if shard_id in walked.finished:
+            end[shard_id] = SHARD_END
+            continue
         position = start_of(start, shard_id)
-        if position is SHARD_END:
-            found: Finding | None = Finished()
-        else:
-            found = findings.get(shard_id)
-        match found:
-            case None:
-                to_probe[shard_id] = position
-                end[shard_id] = position
-            case Quiet():
-                end[shard_id] = advanced(between_batches(position), found.clear_until)
-            case Records():
+        match findings.get(shard_id):
+            case Quiet(clear_until):
+                end[shard_id] = advanced(between_batches(position), clear_until)
+            case Records() as found:
                 has_rows = True
                 # A start at a record detects losses without the first record of the batch.
                 first = None if isinstance(position, AfterRecord) else found.first
@@ -116,25 +159,14 @@ def plan(start: Positions, lineage: Lineage, findings: Mapping[str, Finding]) ->
                     found.arrived_ms,
                     first,
                 )
-            case Finished():
-                finished.add(shard_id)
-                end[shard_id] = SHARD_END
-                # The child of a merge waits for its other parent, while that parent is listed. A
-                # parent that the service no longer lists has nothing left to read.
-                new = [
-                    child
-                    for child in _children(shard_id, lineage)
-                    if child not in past
-                    and all(parent in finished for parent in lineage.listed_parents(child))
-                ]
-                _add_with_ancestors(past, new, lineage)
-                todo.extend(new)
-    childless = tuple(sorted(s for s in finished if lineage.children_of_ended(s) is None))
-    for shard_id in finished:
+            case _:
+                to_probe[shard_id] = position
+                end[shard_id] = position
+    for shard_id in walked.finished:
         children = _children(shard_id, lineage)
-        if children and past.issuperset(children):
+        if children and walked.past >= set(children):
             del end[shard_id]
-    return Plan(end, to_probe, has_rows, childless)
+    return Plan(end, to_probe, has_rows, walked.childless)
 
 
 def is_worth_storing(start: Positions, end: Positions) -> bool:
@@ -146,8 +178,16 @@ def is_worth_storing(start: Positions, end: Positions) -> bool:
     """
     if set(start) == {ANY_SHARD}:
         return bool(end) and TRIM_HORIZON not in end.values()
-    before, after = _known_until(start), _known_until(end)
-    return before is not None and after is not None and after - before > FRESH_FOR_MS
+    return not is_fresh(known_until(start), known_until(end))
+
+
+def is_fresh(before: int | None, after: int | None) -> bool:
+    """Return True if a stored offset that is complete up to ``before`` needs no renewal.
+
+    after: the instant up to which the positions would be complete if they were stored now, or any
+    later one. Both in epoch ms, None without such an instant.
+    """
+    return before is None or after is None or after - before <= FRESH_FOR_MS
 
 
 def missing(start: Positions, lineage: Lineage) -> tuple[str, ...]:
@@ -177,7 +217,7 @@ def without_missing(start: Positions, lineage: Lineage) -> dict[str, Position]:
     return kept
 
 
-def _known_until(positions: Positions) -> int | None:
+def known_until(positions: Positions) -> int | None:
     """Return the oldest instant (epoch ms) up to which every position is known to be complete.
 
     A record's position without an instant, such as a KCL application's, counts as 0.

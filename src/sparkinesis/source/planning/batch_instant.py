@@ -84,6 +84,8 @@ class Reach(Generic[K]):
     """The latest instant up to which each shard may be read."""
     drift: float = 0.0
     """The time (ms) by which shards may go on after the batch's instant; may be infinity."""
+    quiet: int = 0
+    """The number of shards that have no records, and so no survey."""
 
     def of(self, key: K, instant: int) -> int:
         """Return the latest end of a shard in a batch that ends at ``instant``."""
@@ -131,7 +133,8 @@ def choose(
             for key, survey in surveys.items():
                 latest = reach.of(key, instant)
                 ends[key] = _last(instant, latest, lambda at: survey.weight(at) <= most)  # noqa: B023
-    wanted = dict(_looks(surveys, ends, weight_of(ends)))
+    share = 1.0 / max(1, len(surveys) + reach.quiet)
+    wanted = dict(_looks(surveys, ends, weight_of(ends), share))
     if wanted or ends == furthest:
         return Choice(instant, ends, wanted)
     return _divide(surveys, Choice(instant, ends))
@@ -154,7 +157,7 @@ def _last(low: int, high: int, holds: Callable[[int], bool]) -> int:
 
 
 def _looks(
-    surveys: Mapping[K, Survey], ends: Mapping[K, int], total: float
+    surveys: Mapping[K, Survey], ends: Mapping[K, int], total: float, share: float
 ) -> Iterator[tuple[K, Wanted]]:
     """Yield the looks without which the weight up to the ends is not known well enough."""
     gaps: list[tuple[K, Gap]] = []
@@ -179,7 +182,7 @@ def _looks(
                 # At the end of the batch: if its instant stays, the sample shows the end, too.
                 yield key, SampleAt(ends[key] + 1, gap.weight * SAMPLE_SHARE)
             looked.add(key)
-    for key, gap in _unclear(gaps, total, 1.0 / len(surveys)):
+    for key, gap in _unclear(gaps, total, share):
         if key not in looked:
             looked.add(key)
             yield key, _look_into(surveys[key], gap)

@@ -66,6 +66,9 @@ CLOSE_MS = 1_000
 MAX_KEPT = 1_000
 """The most records in hand that are kept for the next plan."""
 
+_NOTHING = Survey()
+"""The survey of a shard at whose tip no record is in hand."""
+
 
 @dataclass(frozen=True, slots=True)
 class ShardEnd:
@@ -158,6 +161,19 @@ class ShardProber:
     def is_finished(self) -> bool:
         """True if the shard is closed and no record follows the position."""
         return self._at_end and not self._in_hand
+
+    @property
+    def is_quiet(self) -> bool:
+        """True if no record follows the position, and the shard has not ended.
+
+        The batch then ends in this shard at the same place, whatever its instant is.
+        """
+        return self.at_tip and not self._in_hand and not self.is_ended
+
+    @property
+    def quiet_until(self) -> int:
+        """The epoch ms before which no record of a quiet shard arrived."""
+        return self._silent_until
 
     @property
     def _at_end(self) -> bool:
@@ -287,12 +303,17 @@ class ShardProber:
         if len(self._in_hand) > MAX_KEPT:
             self._cursor = None
 
+    def rest(self, start: Position, end: Position) -> None:
+        """Prepare a quiet shard for the next plan, which resumes at ``start`` or ``end``."""
+        self._positions = (start, end)
+
     def _forget_samples(self) -> None:
         self._samples, self._windows, self._is_bursty, self._ends = [], [], False, {}
 
     def _is_at(self, position: Position) -> bool:
         return any(
-            one.is_same_place(position) if isinstance(one, AfterRecord) else one == position
+            one is position
+            or (one.is_same_place(position) if isinstance(one, AfterRecord) else one == position)
             for one in self._positions
         )
 
@@ -371,7 +392,8 @@ class ShardProber:
             if records or self.at_tip:
                 break
         self._note_end(cursor, fetched)
-        self._in_hand.extend(records or (), self._count_rows(records or ()), self._allowance)
+        if records:
+            self._in_hand.extend(records, self._count_rows(records), self._allowance)
         self._silent_until = fetched.service_time_ms - CLOCK_MARGIN_MS
         self._tip_ms = fetched.service_time_ms
         return fetched
@@ -388,6 +410,10 @@ class ShardProber:
         """Make the survey of what is known now."""
         self._ends = {}
         hand = self._in_hand
+        if self.at_tip and not hand:
+            self.survey = _NOTHING
+            self._limit = MAX_RECORDS_PER_CALL  # no page of this shard is large now
+            return
         if hand:
             # Reading on may have passed samples.
             self._windows = [one for one in self._windows if one.start > hand.arrivals[-1]]

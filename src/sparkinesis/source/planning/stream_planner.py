@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from functools import partial
 
@@ -23,15 +22,19 @@ from sparkinesis.source.planning.application_position import (
 )
 from sparkinesis.source.planning.batch_end import (
     Finding,
-    Finished,
     Quiet,
     Records,
+    Walk,
+    assemble,
+    is_fresh,
     is_worth_storing,
+    known_until,
     missing,
-    plan,
+    walk,
     without_missing,
 )
 from sparkinesis.source.planning.batch_instant import Choice, ReadOn, SampleAt, Wanted
+from sparkinesis.source.planning.probe_threads import for_all
 from sparkinesis.source.planning.shard_prober import FIRST_LIMIT, ShardEnd, ShardProber
 from sparkinesis.source.planning.skip_older_than import skip_older, undecided_shards
 from sparkinesis.source.planning.survey import Survey
@@ -61,8 +64,6 @@ _log = logging.getLogger(__name__)
 
 STARTUP_RETRY = Retry(give_up_after=10.0)
 """Gives up soon, so that a wrong region or endpoint fails the query at its start."""
-
-MAX_CONCURRENT_PROBES = 16
 
 SMALLEST_LOOK = 50
 """The fewest records of a first look, however small the share of a shard."""
@@ -119,6 +120,21 @@ class StreamPlanner:
         self._allowance = NO_LIMIT
         self._looked: dict[str, ShardProber] = {}
         """The probers of the shards of the batch that is planned."""
+        self._quiet: dict[str, ShardProber] = {}
+        """Those of them that have no record, whose shards are open. Nothing else is asked of them:
+        of thousands of shards, a plan considers those that have records."""
+        self._active: dict[str, ShardProber] = {}
+        """The others of them."""
+        self._checks: dict[bool, RetentionCheck] = {}
+        """The retention checks of this batch: of stored positions, and of an initial one."""
+        self._checked: tuple[Positions, Lineage] | None = None
+        """The start and the listing of which it is known that no shard is missing."""
+        self._walked: tuple[Positions, Lineage, frozenset[str], Walk] | None = None
+        """The last walk, and what it was made from."""
+        self._quiet_bound_ms = END_OF_TIME_MS
+        """The latest instant (epoch ms) up to which all quiet shards are known."""
+        self._fresh: tuple[Positions, int | None] | None = None
+        """A start, and the instant up to which all of it is known to be complete."""
         self._children: dict[str, ShardProber] = {}
         """The probers of children that the next batch may read."""
         self._asked_for_children = 0
@@ -147,6 +163,7 @@ class StreamPlanner:
         self._wait_for_period()
         self._start, self._allowance = start, allowance
         self._looked, self._children = {}, {}
+        self._quiet, self._active, self._checks = {}, {}, {}
         self._asked_for_children = 0
         self._expected = {}
         known = self._of_present_stream(start)
@@ -164,26 +181,40 @@ class StreamPlanner:
             if skipped is not start:
                 return skipped
         lineage = self._lineage or self._list_shards()
-        self._known = self._without_lost_shards(start, lineage)
+        if not self._is_whole(start, lineage):
+            self._known = self._without_lost_shards(start, lineage)
+            self._checked = (start, self._lineage or lineage) if self._known is start else None
         self._look()
         return None
 
+    def _is_whole(self, start: Positions, lineage: Lineage) -> bool:
+        """Return True if an earlier plan found no shard of this very start missing."""
+        if self._checked is None:
+            return False
+        checked, listed = self._checked
+        return checked is start and listed is lineage  # to compare thousands of shards takes long
+
     @property
     def surveys(self) -> Mapping[str, Survey]:
-        """What is known of the records of each shard that the batch may read."""
+        """What is known of the records of each shard that the batch may read, but quiet ones."""
         return {
             shard_id: prober.survey
-            for shard_id, prober in self._looked.items()
+            for shard_id, prober in self._active.items()
             if not prober.is_finished
         }
 
     @property
+    def quiet_shards(self) -> int:
+        """The number of open shards that are known to have no record for the batch."""
+        return len(self._quiet)
+
+    @property
     def latest_ms(self) -> Mapping[str, int]:
-        """The latest instant (epoch ms) up to which the batch may read each shard.
+        """The latest instant (epoch ms) up to which the batch may read each shard of `surveys`.
 
         All that arrived in the shard by then is known or can be found.
         """
-        return {shard_id: self._latest_ms(prober) for shard_id, prober in self._looked.items()}
+        return {shard_id: self._latest_ms(prober) for shard_id, prober in self._active.items()}
 
     def _latest_ms(self, prober: ShardProber) -> int:
         if self._until_ms is not None:
@@ -200,7 +231,9 @@ class StreamPlanner:
         in a later batch than its last rows, so the batch ends before the first record of such
         children.
         """
-        bounds = [self._latest_ms(p) for p in (*self._looked.values(), *self._children.values())]
+        bounds = [self._latest_ms(p) for p in (*self._active.values(), *self._children.values())]
+        if self._quiet:
+            bounds.append(self._quiet_bound_ms)
         for last, first in self._successions():
             bounds.append(max(first - 1, last))
         return min(bounds, default=END_OF_TIME_MS)
@@ -219,7 +252,7 @@ class StreamPlanner:
         assert self._lineage is not None
         todo = [
             (shard_id, last)
-            for shard_id, prober in self._looked.items()
+            for shard_id, prober in self._active.items()
             if prober.is_ended
             and not prober.is_finished
             and (last := prober.last_arrival) is not None
@@ -263,13 +296,16 @@ class StreamPlanner:
         # Closed shards first: their children may lower the instant.
         far = [s for s, survey in self.surveys.items() if survey.reach < choice.ends[s]]
         closed = [s for s in far if s in lineage.shards and not lineage.shards[s].is_open]
-        self._for_each(closed, find)
-        self._look()
-        if self.bound_ms >= instant:
-            self._for_each([s for s in far if s not in closed], find)
+        if closed:
+            self._for_each(closed, find)
             self._look()
         if self.bound_ms >= instant:
-            for shard_id in self._looked:
+            others = [s for s in far if s not in set(closed)]
+            if others:
+                self._for_each(others, find)
+                self._look()
+        if self.bound_ms >= instant:
+            for shard_id in self._active:
                 find(shard_id)
 
     def finish(self, choice: Choice[str]) -> Positions:
@@ -278,21 +314,50 @@ class StreamPlanner:
         Findings without rows (a shard closed, nothing arrived) are stored with the next row, or
         after six hours of silence: otherwise the stored position would look expired.
         """
-        ends = {shard_id: self._end_of(shard_id, choice) for shard_id in self._looked}
+        ends = {shard_id: self._end_of(shard_id, choice) for shard_id in self._active}
+        self._lags.update(dict.fromkeys(self._quiet, 0))
+        self._lags.update({shard_id: end.lag_ms for shard_id, end in ends.items()})
+        self._warn_of_missing_ends(ends)
+        if self._has_nothing_to_store(ends):
+            for shard_id in ends:
+                begun = start_of(self._known, shard_id)
+                self._active[shard_id].keep(begun, begun)
+            return self._start
+        return self._store(ends)
+
+    def _has_nothing_to_store(self, ends: Mapping[str, ShardEnd]) -> bool:
+        """Return True if no shard has a row or has ended, and the start is fresh.
+
+        All that `is_worth_storing` compares lies between the start and the last look.
+        """
+        if self._known is not self._start or ANY_SHARD in self._start or self._until_ms is not None:
+            return False
+        if not all(isinstance(end.finding, Quiet) for end in ends.values()):
+            return False
+        if self._fresh is None or self._fresh[0] is not self._start:
+            self._fresh = self._start, known_until(self._start)
+        latest = max((prober.quiet_until for prober in self._looked.values()), default=None)
+        return is_fresh(self._fresh[1], latest)
+
+    def _store(self, ends: Mapping[str, ShardEnd]) -> Positions:
+        """Return the end of the batch, or its start if there is nothing to store after all."""
         assert self._lineage is not None
-        planned = plan(
-            self._known, self._lineage, {shard_id: end.finding for shard_id, end in ends.items()}
-        )
+        findings: dict[str, Finding] = {
+            shard_id: Quiet(prober.quiet_until) for shard_id, prober in self._quiet.items()
+        }
+        findings.update({shard_id: end.finding for shard_id, end in ends.items()})
+        planned = assemble(self._known, self._lineage, self._walk(), findings)
         assert not planned.to_probe, planned.to_probe
         if planned.childless and self._until_ms is not None:
             self._end_without_children(planned.childless)
+        for shard_id, prober in self._quiet.items():
+            begun = start_of(self._known, shard_id)
+            prober.rest(begun, planned.end.get(shard_id, SHARD_END))
         for shard_id, end in ends.items():
             begun = start_of(self._known, shard_id)
-            self._looked[shard_id].keep(begun, planned.end.get(shard_id, SHARD_END))
+            self._active[shard_id].keep(begun, planned.end.get(shard_id, SHARD_END))
             if isinstance(end.finding, Records):
                 self._expected[shard_id] = end.records
-        self._lags.update({shard_id: end.lag_ms for shard_id, end in ends.items()})
-        self._warn_of_missing_ends(ends)
         is_new = self._known is not self._start or is_worth_storing(self._start, planned.end)
         if planned.has_rows or is_new:
             self._keep_only(planned.end)
@@ -400,9 +465,13 @@ class StreamPlanner:
             position = doubtful[shard_id]
             return next_record_is_older(self._client, budget, shard_id, position, bound_ms)
 
-        with ThreadPoolExecutor(MAX_CONCURRENT_PROBES) as pool:
-            answers = pool.map(is_behind, doubtful)
-            behind = {shard for shard, older in zip(doubtful, answers, strict=True) if older}
+        behind: set[str] = set()
+
+        def ask(shard_id: str) -> None:
+            if is_behind(shard_id):
+                behind.add(shard_id)
+
+        for_all(doubtful, ask)
         closed = any(not lineage.shards[shard].is_open for shard in doubtful)
         skipped = skip_older(kept, bound_ms, behind, has_closed=closed)
         if skipped == start:
@@ -444,9 +513,14 @@ class StreamPlanner:
         """
         has_waited = False
         while shards := left_out(lineage):
-            with ThreadPoolExecutor(MAX_CONCURRENT_PROBES) as pool:
-                found = tuple(pool.map(self._client.has_shard, shards))
-            there = [shard for shard, is_there in zip(shards, found, strict=True) if is_there]
+            found: set[str] = set()
+
+            def ask(shard_id: str) -> None:
+                if self._client.has_shard(shard_id):
+                    found.add(shard_id)  # noqa: B023
+
+            for_all(shards, ask)
+            there = [shard for shard in shards if shard in found]
             if not there:
                 break
             if has_waited:
@@ -465,9 +539,9 @@ class StreamPlanner:
         Calls DescribeStreamSummary when a query resumes from an offset, and after each long pause.
         Raises `DataLossError`.
         """
-        stored = {shard: at for shard, at in start.items() if shard != ANY_SHARD}
         if self._has_identified:
             return start
+        stored = {shard: at for shard, at in start.items() if shard != ANY_SHARD}
         if not stored:
             self._has_identified = True
             return start
@@ -528,24 +602,53 @@ class StreamPlanner:
         """Look at all shards of the batch, and at the children of those that end in it."""
         while True:
             assert self._lineage is not None
-            findings: dict[str, Finding] = {
-                shard_id: Finished() if prober.is_finished else Quiet()
-                for shard_id, prober in self._looked.items()
+            walked = self._walk()
+            to_probe = {
+                shard_id: start_of(self._known, shard_id)
+                for shard_id in walked.reached
+                if shard_id not in self._looked and shard_id not in walked.finished
             }
-            planned = plan(self._known, self._lineage, findings)
-            if planned.to_probe:
-                self._look_at(planned.to_probe, self._looked)
-            elif planned.childless and self._may_list(self._asked_for_children):
+            if to_probe:
+                self._look_at(to_probe, self._looked)
+                self._sort_out(to_probe)
+            elif walked.childless and self._may_list(self._asked_for_children):
                 self._asked_for_children += 1
                 self._list_shards()
             else:
-                ending = [s for s, prober in self._looked.items() if prober.is_ended]
+                ending = [s for s, prober in self._active.items() if prober.is_ended]
                 ending += [s for s, prober in self._children.items() if prober.is_finished]
                 children = {c for s in ending for c in self._lineage.children_of_ended(s) or ()}
                 new = children - set(self._looked) - set(self._children)
                 if not new:
                     return
                 self._look_at(dict.fromkeys(sorted(new), TRIM_HORIZON), self._children, limit=1)
+
+    def _walk(self) -> Walk:
+        """Return the shards that the batch may read, as far as it is known which are finished."""
+        assert self._lineage is not None
+        finished = frozenset(s for s, prober in self._active.items() if prober.is_finished)
+        if self._walked is not None:
+            known, lineage, then_finished, walked = self._walked
+            if known is self._known and lineage is self._lineage and then_finished == finished:
+                return walked
+        walked = walk(self._known, self._lineage, finished)
+        self._walked = self._known, self._lineage, finished, walked
+        return walked
+
+    def _sort_out(self, shards: Iterable[str]) -> None:
+        """Note which of these shards are quiet."""
+        assert self._lineage is not None
+        listed = self._lineage.shards
+        for shard_id in shards:
+            prober = self._looked[shard_id]
+            shard = listed.get(shard_id)
+            if prober.is_quiet and shard is not None and shard.is_open:
+                self._quiet[shard_id] = prober
+            else:
+                self._active[shard_id] = prober
+        self._quiet_bound_ms = min(
+            (self._latest_ms(prober) for prober in self._quiet.values()), default=END_OF_TIME_MS
+        )
 
     def _look_at(
         self,
@@ -574,10 +677,7 @@ class StreamPlanner:
         """Call for each shard, in parallel, and add the children that shards announce."""
         assert self._lineage is not None
         todo = list(shards)
-        if not todo:
-            return
-        with ThreadPoolExecutor(min(MAX_CONCURRENT_PROBES, len(todo))) as pool:
-            list(pool.map(do, todo))
+        for_all(todo, do)
         for shard_id in todo:
             prober = self._looked.get(shard_id) or self._children[shard_id]
             if prober.children:
@@ -624,11 +724,13 @@ class StreamPlanner:
     def _prober(self, shard_id: str) -> ShardProber:
         # An initial start may be older than the oldest record; that is no loss.
         is_stored = shard_id in self._known or ANY_SHARD not in self._known
-        check = RetentionCheck(
-            self._client,
-            self._options.reading.fail_on_data_loss and is_stored,
-            logs_doubt=not self._is_batch_read and is_stored,
-        )
+        check = self._checks.get(is_stored)
+        if check is None:
+            check = self._checks[is_stored] = RetentionCheck(
+                self._client,
+                self._options.reading.fail_on_data_loss and is_stored,
+                logs_doubt=not self._is_batch_read and is_stored,
+            )
         if shard_id in self._probers:
             self._probers[shard_id].use_check(check)
         else:
@@ -654,6 +756,8 @@ class StreamPlanner:
         if self._until_ms is not None:
             return
         now = self._timing.clock()
+        if self._endless_since:
+            self._endless_since = {s: at for s, at in self._endless_since.items() if s in found}
         for shard_id, result in found.items():
             shard = self._lineage.shards.get(shard_id)
             is_at_tip = (

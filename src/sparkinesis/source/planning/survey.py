@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from sparkinesis.source.options.allowance import Allowance
 from sparkinesis.source.planning.arrival_density import Gap, Window, gaps_until, weight_until
-from sparkinesis.stream.kpl.envelope import count_user_records
+from sparkinesis.stream.kpl.magic import aggregates_of
 from sparkinesis.stream.page import Record
 
 MIN_BURSTS = 4
@@ -171,7 +171,10 @@ def count_rows(
     records: Sequence[Record], allowance: Allowance, *, deaggregate: bool
 ) -> Sequence[int]:
     """Return the number of rows of each record; one if nothing limits them: it does not matter."""
-    if deaggregate and allowance.is_limited:
+    if deaggregate and allowance.is_limited and aggregates_of(records):
+        # With the protobuf runtime, which plain records do not need.
+        from sparkinesis.stream.kpl.envelope import count_user_records  # noqa: PLC0415
+
         return count_user_records(records)
     return [1] * len(records)
 

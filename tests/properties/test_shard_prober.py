@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,28 +16,18 @@ from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord
 from sparkinesis.stream.reading.budget import Pace, ShardBudget
 from sparkinesis.stream.reading.retention import RetentionCheck
+from tests.properties.conftest import START_MS
 from tests.streams import put, split
 
-START_MS = 1_790_000_000_000
 SHARD = "shardId-000000000000"
 LIMIT = Allowance(rows=10_000)
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock(START_MS)
-
-
-@pytest.fixture
-def server(clock: ManualClock) -> Iterator[LocalServer]:
-    with LocalServer(port=0, limits=False, clock=clock) as running:
-        running.client("kinesis").create_stream(StreamName="s", ShardCount=1)
-        yield running
-
-
-@pytest.fixture
 def kinesis(server: LocalServer) -> Any:
-    return server.client("kinesis")
+    client = server.client("kinesis")
+    client.create_stream(StreamName="s", ShardCount=1)
+    return client
 
 
 @pytest.fixture
