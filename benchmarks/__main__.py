@@ -1,6 +1,11 @@
-"""Runs all benchmarks, or those named: decode, deaggregate, objects, source, source_cpu, backlog,
-skewed, planning, consumer_mode, local_server, leases, fleet, latency, spark_latency, memory,
-streams."""
+"""Runs all benchmarks, or those named: call, decode, deaggregate, objects, source, source_cpu,
+backlog, skewed, planning, consumer_mode, local_server, leases, fleet, latency, spark_latency,
+memory, streams, scale, idle_shards.
+
+python -m benchmarks                          # all
+python -m benchmarks decode source            # two of them
+python -m benchmarks idle_shards --shards 10  # one that has options
+"""
 
 from __future__ import annotations
 
@@ -14,16 +19,19 @@ from rich.console import Console
 
 from benchmarks import (
     backlog,
+    call,
     consumer_mode,
     deaggregate,
     decode,
     fleet,
+    idle_shards,
     latency,
     leases,
     local_server,
     memory,
     objects,
     planning,
+    scale,
     skewed,
     source,
     source_cpu,
@@ -33,6 +41,7 @@ from benchmarks import (
 from benchmarks.report import Result, print_table, write_json
 
 BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
+    "call": call.run,
     "decode": decode.run,
     "deaggregate": deaggregate.run,
     "objects": objects.run,
@@ -41,6 +50,7 @@ BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
     "backlog": backlog.run,
     "skewed": skewed.run,
     "planning": planning.run,
+    "scale": scale.run,
     "consumer_mode": consumer_mode.run,
     "local_server": local_server.run,
     "leases": leases.run,
@@ -49,11 +59,19 @@ BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
     "spark_latency": spark_latency.run,
     "memory": memory.run,
     "streams": streams.run,
+    "idle_shards": idle_shards.run,
 }
+WITH_OPTIONS: dict[str, Callable[[list[str]], int]] = {"idle_shards": idle_shards.main}
+HELP = (["-h"], ["--help"])
 OUTPUT = Path("build/benchmarks.json")
 
 
 def main(names: list[str]) -> int:
+    if names in HELP:
+        print(__doc__, idle_shards.parser().format_help(), sep="\n")
+        return 0
+    if len(names) > 1 and names[0] in WITH_OPTIONS and names[1].startswith("-"):
+        return WITH_OPTIONS[names[0]](names[1:])
     unknown = set(names) - set(BENCHMARKS)
     if unknown:
         print(f"No benchmark {', '.join(sorted(unknown))}; there are: {', '.join(BENCHMARKS)}.")

@@ -62,7 +62,7 @@ class Server:
 
 def _serve(pipe: Connection, streams: int) -> None:
     names = [name_of(number) for number in range(streams)]
-    # Two of them, because a local server takes 1,000 connections at a time.
+    # Two of them, so that the calls of shards and those of leases do not share a thread.
     with LocalServer(limits=False) as server, LocalServer(dynamodb=True) as tables:
         kinesis = server.kinesis
         for name in names:

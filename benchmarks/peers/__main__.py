@@ -9,20 +9,26 @@ from __future__ import annotations
 import shlex
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks.peers import backlog, page, plots, start, steady
+from benchmarks.peers import backlog, costs, page, plots, start, steady
 from benchmarks.peers.arguments import Arguments, parsed
 from benchmarks.peers.competitors import SPARKINESIS, Competitor, unusable
 from benchmarks.peers.environments import LeftOutError, installed, versions
-from benchmarks.peers.figures import figures
+from benchmarks.peers.figures import Sample, figures
 from benchmarks.peers.report import Report, joined, machine, print_report
 from benchmarks.peers.spark import command as spark
 
-MEASURES = {"backlog": backlog.measure, "start": start.measure, "steady": steady.measure}
+Measure = Callable[[Mapping[Competitor, Path], int, float, Callable[[str], None]], Iterator[Sample]]
+MEASURES: dict[str, Measure] = {
+    "backlog": backlog.measure,
+    "start": start.measure,
+    "steady": steady.measure,
+    "costs": costs.measure,
+}
 
 
 def run(arguments: Arguments, report: Report, console: Console) -> None:

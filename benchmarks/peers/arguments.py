@@ -9,7 +9,9 @@ from pathlib import Path
 
 from benchmarks.peers.competitors import Competitor, before, named
 
-CASES = ("backlog", "start", "steady")
+ALL = ("backlog", "start", "steady")
+CASES = (*ALL, "costs")
+"""The cases that there are. ``costs`` measures again, and shortly, some of what the others do."""
 OUTPUT = Path("build/peers.json")
 
 
@@ -31,7 +33,10 @@ def parsed(arguments: Sequence[str]) -> Arguments:
     """Parse the command line; exits with a message if that is wrong."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
     parser.add_argument(
-        "--only", metavar="CASES", default="", help=f"some of {','.join(CASES)}; default: all"
+        "--only",
+        metavar="CASES",
+        default="",
+        help=f"some of {','.join(CASES)}; default: {','.join(ALL)}",
     )
     parser.add_argument(
         "--peers", metavar="NAMES", default="", help="some of the peers, such as kcl-rs,boto3"
@@ -62,7 +67,7 @@ def parsed(arguments: Sequence[str]) -> Arguments:
         help="show the JSON of an earlier run; of several parts, each with --from",
     )
     found = parser.parse_args(arguments)
-    cases = _split(found.only) or CASES
+    cases = _split(found.only) or ALL
     for case in cases:
         if case not in CASES:
             parser.error(f"There is no case {case}; there are: {', '.join(CASES)}.")

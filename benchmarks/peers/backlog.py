@@ -114,22 +114,26 @@ def measure(
     rounds: int,
     scale: float,
     say: Callable[[str], None],
+    stocks: Sequence[Stock] = STOCKS,
 ) -> Iterator[Sample]:
-    """Let each competitor read each backlog in turn; a round after the other."""
+    """Let each competitor read each backlog in turn; a round after the other.
+
+    ``stocks`` begins with the nearly empty one.
+    """
     runs = [
         Run(each, stock, reading)
-        for stock in STOCKS
+        for stock in stocks
         for reading in stock.readings
         for each in pythons
         if can_read(each, stock, reading)
     ]
     with server("--no-limits") as client:
         endpoint = f"http://127.0.0.1:{client.port}"
-        for stock in STOCKS:
+        for stock in stocks:
             client.call("CreateStream", StreamName=stock.stream, ShardCount=SHARDS)
         say("backlog: each application makes its lease table")
         tables = _prepared(endpoint, runs, pythons)
-        for stock in STOCKS:
+        for stock in stocks:
             say(f"backlog: {stock.backlog.scaled(scale).records:,} records for {stock.stream}")
             stock.backlog.scaled(scale).put(client.port, stock.stream)
         for number in range(rounds):

@@ -26,10 +26,8 @@ def installed(competitor: Competitor) -> Path:
 
     Raises `LeftOutError`.
     """
-    home = FOLDER / re.sub(r"[^\w.-]+", "-", competitor.name)
-    source = ROOT if competitor.revision is None else home / "source"
-    if competitor.revision is not None:
-        _check_out(competitor, source)
+    home = _home(competitor)
+    source = checked_out(competitor)
     python = home / "venv" / "bin" / "python"
     wanted = _key(competitor, source)
     marker = home / "installed"
@@ -48,18 +46,31 @@ def installed(competitor: Competitor) -> Path:
     return python
 
 
-def _check_out(competitor: Competitor, source: Path) -> None:
+def _home(competitor: Competitor) -> Path:
+    return FOLDER / re.sub(r"[^\w.-]+", "-", competitor.name)
+
+
+def checked_out(competitor: Competitor) -> Path:
+    """Return the folder with the competitor's source; a revision's is checked out there.
+
+    Raises `LeftOutError`.
+    """
+    if competitor.revision is None:
+        return ROOT
+    home = _home(competitor)
+    source = home / "source"
     source.mkdir(parents=True, exist_ok=True)
-    revision = str(competitor.revision)
+    revision = competitor.revision
     sha = _run(competitor, ["git", "-C", str(ROOT), "rev-parse", f"{revision}^{{commit}}"]).strip()
-    marker = source.parent / "revision"
+    marker = home / "revision"
     if marker.exists() and marker.read_text() == sha:
-        return
-    archive = source.parent / "source.tar"
+        return source
+    archive = home / "source.tar"
     _run(competitor, ["git", "-C", str(ROOT), "archive", "--output", str(archive), sha])
     _run(competitor, ["tar", "-xf", str(archive), "-C", str(source)])
     archive.unlink()
     marker.write_text(sha)
+    return source
 
 
 def _key(competitor: Competitor, source: Path) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 from benchmarks.peers.consumers.task import ID_BYTES, REGION, Task
 from benchmarks.peers.environments import ROOT
-from benchmarks.proc_stat import running, stat_of, tree
+from benchmarks.proc_stat import clock_of, running, stat_of, tree
 
 KILO = 1024
 MIB = 1 << 20
@@ -181,10 +181,9 @@ def environment(endpoint: str) -> dict[str, str]:
 def cpu_of(process: int) -> float:
     """CPU seconds of a process and of its children that have ended."""
     try:
-        stat = stat_of(process)
+        return clock_of(process) + stat_of(process).reaped
     except OSError:
         return 0.0
-    return stat.own + stat.reaped
 
 
 def memory_of(process: int, kind: str) -> int:

@@ -34,9 +34,9 @@ class Calls:
 
 
 @contextmanager
-def counting_server() -> Iterator[tuple[LocalServer, Calls]]:
+def counting_server(*, limits: bool = True) -> Iterator[tuple[LocalServer, Calls]]:
     calls = Calls()
-    with LocalServer(faults=calls, dynamodb=True) as server:
+    with LocalServer(faults=calls, dynamodb=True, limits=limits) as server:
         yield server, calls
 
 

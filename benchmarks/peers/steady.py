@@ -25,7 +25,6 @@ from benchmarks.peers.processes import MIB, Consumer, consumer
 from benchmarks.peers.server import Calls, counting_server, put
 
 SHARDS = 8
-IDLE = "idle, 8 shards"
 POLLING = "latency, polling, defaults"
 COMPARABLE = "latency, polling, a read each 0.2 s"
 FAN_OUT = "latency, fan-out"
@@ -58,13 +57,14 @@ class Running:
     competitor: Competitor
     stream: str
     workers: list[Consumer]
+    shards: int = SHARDS
     put_at: list[tuple[int, float]] = field(default_factory=list)
     """The shard and the instant of each record; a record's number is its place here."""
 
     def put(self, kinesis: Any, shard: int) -> None:
         number = len(self.put_at)
         self.put_at.append((shard, time.monotonic()))
-        put(kinesis, self.stream, shard, SHARDS, number.to_bytes(ID_BYTES, sys.byteorder))
+        put(kinesis, self.stream, shard, self.shards, number.to_bytes(ID_BYTES, sys.byteorder))
 
     def received(self, worker: int = 0) -> list[tuple[int, float]]:
         """The number and the instant of each record that a worker has received, in order."""
@@ -93,7 +93,7 @@ def measure(
         kinesis = server.client("kinesis")
         ready(polling, kinesis, lambda text: say(f"steady: {text}"))
         for number in range(rounds):
-            say(f"{IDLE}: round {number + 1} of {rounds}")
+            say(f"idle: round {number + 1} of {rounds}")
             yield from idle(polling, calls, IDLE_SECONDS * scale)
         for number in range(rounds):
             say(f"{POLLING}: round {number + 1} of {rounds}")
@@ -117,21 +117,39 @@ def measure(
                 yield from latency(case, running, kinesis, LATENCY_SECONDS * scale, number)
 
 
+def measure_idle(
+    pythons: Mapping[Competitor, Path],
+    rounds: int,
+    scale: float,
+    say: Callable[[str], None],
+    shards: int,
+) -> Iterator[Sample]:
+    """What so many idle shards cost by polling, and nothing else."""
+    with counting_server() as (server, calls), contextlib.ExitStack() as stack:
+        running = started(pythons, server, "idle", stack, shards=shards)
+        ready(running, server.client("kinesis"), lambda text: say(f"idle: {text}"))
+        for number in range(rounds):
+            say(f"idle, {shards} shards: round {number + 1} of {rounds}")
+            yield from idle(running, calls, IDLE_SECONDS * scale)
+
+
 def started(
     pythons: Mapping[Competitor, Path],
     server: Any,
     name: str,
     stack: contextlib.ExitStack,
+    *,
+    shards: int = SHARDS,
     **options: Any,
 ) -> list[Running]:
     """Start a worker of each competitor. Its application has the name of its stream."""
     found = []
     for each, python in pythons.items():
         stream = f"{each.name.replace(' ', '-').replace('.', '-')}-{name}"
-        server.kinesis.call("CreateStream", StreamName=stream, ShardCount=SHARDS)
+        server.kinesis.call("CreateStream", StreamName=stream, ShardCount=shards)
         time.sleep(0.3)  # five calls a second are the quota
         first = _worker(each, python, server, stream, worker="first", **options)
-        found.append(Running(each, stream, [stack.enter_context(first)]))
+        found.append(Running(each, stream, [stack.enter_context(first)], shards))
     return found
 
 
@@ -145,14 +163,14 @@ def _worker(
 def ready(running: list[Running], kinesis: Any, say: Callable[[str], None]) -> None:
     """Wait until each competitor has received a record of each shard; drop those that do not."""
     for each in running:
-        for shard in range(SHARDS):
+        for shard in range(each.shards):
             each.put(kinesis, shard)
     until = time.monotonic() + READY
     missing = list(running)
     while missing:
         say(f"waiting for {', '.join(each.competitor.name for each in missing)}")
         time.sleep(1)
-        missing = [each for each in missing if len(each.shards_of(0, 0.0)) < SHARDS]
+        missing = [each for each in missing if len(each.shards_of(0, 0.0)) < each.shards]
         for each in list(missing):
             if each.workers[0].process.poll() is not None or time.monotonic() > until:
                 name, log = each.competitor.name, each.workers[0].log()
@@ -170,12 +188,15 @@ def idle(running: Sequence[Running], calls: Calls, seconds: float) -> Iterator[S
     minutes = (time.monotonic() - start) / 60
     for each, (cpu, count) in zip(running, before, strict=True):
         name = each.competitor.name
+        case = f"idle, {each.shards} shards"
         used = each.workers[0].cpu_now() - cpu
         made = calls.of(each.stream) - count
         memory = each.workers[0].memory_now() / MIB
-        yield Sample(IDLE, "CPU a minute", "s", name, used / minutes)
-        yield Sample(IDLE, "calls a shard and minute", "", name, made / minutes / SHARDS)
-        yield Sample(IDLE, "memory", "MiB", name, memory)
+        yield Sample(case, "CPU a minute", "s", name, used / minutes)
+        yield Sample(case, "calls a shard and minute", "", name, made / minutes / each.shards)
+        if made:
+            yield Sample(case, "CPU of a call", "ms", name, 1000 * used / made)
+        yield Sample(case, "memory", "MiB", name, memory)
 
 
 def latency(

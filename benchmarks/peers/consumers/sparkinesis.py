@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import time
-from dataclasses import replace
+from dataclasses import fields, replace
+from typing import Any
 
 from benchmarks.peers.consumers.task import ID_BYTES, REGION, Pace, Tally, Task
 from sparkinesis import Application, Checkpointer, RecordBatch, RecordProcessor, WorkerOptions
@@ -38,11 +39,18 @@ class Arrow(RecordProcessor):
             checkpointer.checkpoint()
 
 
+def _pace() -> dict[str, Any]:
+    """The most calls that the service allows. Older revisions have no option for them."""
+    is_option = any(each.name == "shard_calls_per_second" for each in fields(WorkerOptions))
+    return {"shard_calls_per_second": 5} if is_option else {}
+
+
 def main() -> None:
     task = Task.from_arguments()
     options = WorkerOptions(retrieval="efo" if task.fan_out else "polling")
     if task.idle_seconds is not None:
-        options = replace(options, idle_time=task.idle_seconds)
+        # As the others, which leave no call of a shard to other readers.
+        options = replace(options, idle_time=task.idle_seconds, **_pace())
     Application(
         task.application,
         task.stream,
