@@ -1,4 +1,4 @@
-"""The lease table that a Java KCL application leaves behind, for tests."""
+"""The lease table that a Java KCL application leaves behind, for tests; and any table's rows."""
 
 from __future__ import annotations
 
@@ -190,3 +190,9 @@ def java_refuses(row: Mapping[str, Any]) -> list[str]:
 def put_rows(dynamodb: Any, table: str, rows: list[dict[str, Any]]) -> None:
     for row in rows:
         dynamodb.put_item(TableName=table, Item=row)
+
+
+def rows_of(dynamodb: Any, table: str) -> dict[str, dict[str, Any]]:
+    """All rows of a table, by key."""
+    pages = dynamodb.get_paginator("scan").paginate(TableName=table, ConsistentRead=True)
+    return {item["leaseKey"]["S"]: item for page in pages for item in page["Items"]}

@@ -25,6 +25,7 @@ from typing import Any
 
 from sparkinesis import Application, ProcessorShard, RecordProcessor
 from sparkinesis.lease.lease import decode_lease
+from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.stream.kpl.pack import aggregate
@@ -117,7 +118,7 @@ class Services:
             worker_id=worker_id,
             options=WorkerOptions(
                 failover_time=pace.seconds(2.0),
-                idle_time=0.1,
+                idle_time=0.25,
                 parent_poll_interval=0.2,
                 task_backoff=0.2,
             ),
@@ -253,7 +254,7 @@ def _hand_over(table: LeaseTable, key: str) -> None:
     """Request the lease for another worker, which dies before the owner releases it."""
     lease = table.get(key)
     assert lease is not None
-    table.initiate_handoff(lease, "worker-3")
+    table.write(requests.initiate_handoff(lease, "worker-3"))
 
 
 def _give_to_java(at: Services, table: str, key: str) -> None:

@@ -66,3 +66,11 @@ class Deadline:
             return False
         self._slowest = max(self._slowest, slowness())
         return waited > self._seconds * self._slowest
+
+
+def eventually(condition: Callable[[], object]) -> None:
+    """Wait until a condition holds that nothing announces."""
+    deadline = Deadline(60.0)
+    while not condition():
+        assert not deadline.has_passed()
+        time.sleep(0.05)

@@ -1,9 +1,12 @@
-"""Operations of tests on a stream through the public API: put, split, merge."""
+"""Operations of tests on a stream through the public API: put, split, merge, make anew."""
 
 from __future__ import annotations
 
 import random
+import time
 from typing import Any
+
+from tests.pace import eventually
 
 
 def active_shards(kinesis: Any, stream: str) -> list[dict[str, Any]]:
@@ -67,3 +70,38 @@ def put_at(kinesis: Any, stream: str, data: bytes, hash_key: int = 0, key: str =
         StreamName=stream, Data=data, PartitionKey=key, ExplicitHashKey=str(hash_key)
     )
     return str(answer["SequenceNumber"])
+
+
+def identifier(kinesis: Any, stream: str) -> str:
+    """The stream as the keys of leases name it: ``<account>:<stream>:<creation epoch>``."""
+    summary = kinesis.describe_stream_summary(StreamName=stream)["StreamDescriptionSummary"]
+    created = int(summary["StreamCreationTimestamp"].timestamp())
+    return f"{summary['StreamARN'].split(':')[4]}:{stream}:{created}"
+
+
+def make_anew(kinesis: Any, stream: str) -> tuple[str, str]:
+    """Delete and create a stream; return its identifiers, the old one first."""
+    before = identifier(kinesis, stream)
+    kinesis.delete_stream(StreamName=stream)
+    return before, create_anew(kinesis, stream, before)
+
+
+def create_anew(kinesis: Any, stream: str, before: str) -> str:
+    """Create a stream that was deleted; return its identifier, which differs from ``before``."""
+    while int(time.time()) <= int(before.rpartition(":")[2]):
+        time.sleep(0.05)  # the identifier counts whole seconds
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    return identifier(kinesis, stream)
+
+
+def create_when_permitted(kinesis: Any, name: str) -> None:
+    """Create a stream of one shard, as soon as the account may: five a second, for all tests."""
+
+    def is_created() -> bool:
+        try:
+            kinesis.create_stream(StreamName=name, ShardCount=1)
+        except kinesis.exceptions.LimitExceededException:
+            return False
+        return True
+
+    eventually(is_created)

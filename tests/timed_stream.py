@@ -72,7 +72,7 @@ class TimedStream:
     def checkpoint(self, number: int, at: ExtendedSequenceNumber = PLACE) -> None:
         row = self.table.get(SHARDS[number])
         assert row is not None
-        self.table.write(requests.checkpoint(self.table.take(row, "me"), at))
+        self.table.write(requests.checkpoint(self.table.write(requests.take(row, "me")), at))
 
     def rows(self) -> dict[int, Lease]:
         return {int(row.shard_id[-12:]): row for row in self.table.leases()}
@@ -89,7 +89,9 @@ class TimedStream:
         """A reader comes to the end of a shard; whether its children have leases then."""
         row = self.table.get(SHARDS[number])
         assert row is not None
-        held = LeaseRenewer(self.table, "me", 10, lambda: self.now).hold(self.table.take(row, "me"))
+        held = LeaseRenewer(self.table, "me", 10, lambda: self.now).hold(
+            self.table.write(requests.take(row, "me"))
+        )
         shards, _ = self.client.list_shards()
         children = [shard for shard in shards if held.shard_id in shard.parents]
         if not self.shard_syncer(initial).create_child_leases(held, children, end):

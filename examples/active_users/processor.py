@@ -111,7 +111,7 @@ def application(
         options=WorkerOptions(
             skip_older_than=2 * minute,
             call_even_for_empty_batches=True,  # users become silent while no records arrive, too
-            idle_time=min(1.0, minute / 5),
+            idle_time=max(0.25, min(1.0, minute / 5)),
             failover_time=min(10.0, 3 * minute),
         ),
     )

@@ -30,7 +30,7 @@ from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import WorkerOptions
 from tests import pace
 from tests.journal import PATIENCE, Journal, Journaling
-from tests.kcl import create_table
+from tests.kcl import create_table, rows_of
 from tests.streams import put_at
 
 SHARDS = 6
@@ -215,7 +215,7 @@ def start(
     workers: list[Worker] = []
 
     def run() -> Worker:
-        options = WorkerOptions(failover_time=pace.seconds(1.5), idle_time=0.2, audit_interval=0.5)
+        options = WorkerOptions(failover_time=pace.seconds(1.5), idle_time=0.25, audit_interval=0.5)
         worker = Application(
             name=stream,
             stream=stream,
@@ -312,10 +312,7 @@ def test_a_worker_on_a_broken_table_reads_what_is_sound_and_the_rest_once_mended
         for shard in broken:
             edit(dynamodb, stream, sound[shard])
         journal.wait_for_data(*(b"%d" % n for n in range(SHARDS)))
-    rows = {
-        item["leaseKey"]["S"]: item
-        for item in dynamodb.scan(TableName=stream, ConsistentRead=True)["Items"]
-    }
+    rows = rows_of(dynamodb, stream)
     assert [rows[item["leaseKey"]["S"]] for item in FOREIGN] == FOREIGN
 
 

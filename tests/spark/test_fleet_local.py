@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PATIENCE = pace.seconds(90.0)
-OPTIONS = WorkerOptions(failover_time=pace.seconds(2.0), idle_time=0.2)
+OPTIONS = WorkerOptions(failover_time=pace.seconds(2.0), idle_time=0.25)
 FLEET = FleetOptions(
     heartbeat_interval=0.3, lost_after=pace.seconds(5.0), first_backoff=0.3, log_level="ERROR"
 )

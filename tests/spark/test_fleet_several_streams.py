@@ -32,7 +32,7 @@ from tests.streams import put
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-OPTIONS = WorkerOptions(failover_time=pace.seconds(2.0), idle_time=0.2)
+OPTIONS = WorkerOptions(failover_time=pace.seconds(2.0), idle_time=0.25)
 FLEET = FleetOptions(heartbeat_interval=0.3, lost_after=pace.seconds(5.0), log_level="ERROR")
 SHARD = "shardId-000000000000"
 

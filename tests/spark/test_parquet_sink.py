@@ -54,7 +54,7 @@ def running(server: LocalServer, stream_name: str, tmp_path: Path) -> Iterator[A
         region="us-east-1",
         endpoint=server.endpoint_url,
         initial_position="trim_horizon",
-        options=WorkerOptions(idle_time=0.2, max_records=100),
+        options=WorkerOptions(idle_time=0.25, max_records=100),
     )
     worker = application.worker().start()
     yield kinesis

@@ -52,7 +52,7 @@ FOLDERS: dict[str, dict[str, set[str]]] = {
         "fan_out": {"calls", "reading"},
         "putting": {"calls", "kpl"},
     },
-    "stream/calls": {"answers": set()},
+    "stream/calls": {"answers": set(), "direct": set()},
     "lease": {"table": set(), "rules": {"table"}, "moving": {"table", "rules"}},
     "lease/rules": {"streams": set()},
     "worker": {

@@ -9,6 +9,7 @@ import pytest
 from sparkinesis.compat.kclpy.kcl import Checkpointer, CheckpointError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.renewer import LeaseRenewer
+from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer
 from sparkinesis.worker.checkpointer import Checkpointer as WorkerCheckpointer
@@ -32,7 +33,9 @@ class Shard:
         self.table = LeaseTable("app", "us-east-1", server.endpoint_url)
         lease = self.table.get(SHARD)
         assert lease is not None
-        held = LeaseRenewer(self.table, "me", 60.0).hold(self.table.take(lease, "me"))
+        held = LeaseRenewer(self.table, "me", 60.0).hold(
+            self.table.write(requests.take(lease, "me"))
+        )
         inner = WorkerCheckpointer(held, never_reset)
         inner.deliver(ExtendedSequenceNumber("20", 3))
         self.inner = inner
@@ -87,7 +90,7 @@ def test_places_that_may_not_be_checkpointed(shard: Shard) -> None:
 def test_the_lease_is_another_workers(shard: Shard) -> None:
     lease = shard.table.get(SHARD)
     assert lease is not None
-    shard.table.take(lease, "other")
+    shard.table.write(requests.take(lease, "other"))
     refusal = shard.refusal()
     assert refusal.value == "ShutdownException"
     assert SHARD in str(refusal), "says more than its name"

@@ -18,7 +18,8 @@ from tests.interop.judge import Record, Verdict, deliveries_of, judge
 from tests.interop.kcl import java
 from tests.interop.kcl.tenures import Place, problems_of
 from tests.interop.processes import Processes, settled
-from tests.streams import active_shards
+from tests.kcl import rows_of
+from tests.streams import active_shards, identifier
 
 Stop: TypeAlias = tuple[str, Place]
 """A stream's name, and a place in it: shards of two streams may have the same sequence numbers."""
@@ -46,9 +47,7 @@ class Stage(Processes):
 
     def identifier(self, stream: str) -> str:
         """Return ``<account>:<stream>:<creation epoch>``."""
-        found = self.kinesis.describe_stream_summary(StreamName=stream)["StreamDescriptionSummary"]
-        created = int(found["StreamCreationTimestamp"].timestamp())
-        return f"{found['StreamARN'].split(':')[4]}:{stream}:{created}"
+        return identifier(self.kinesis, stream)
 
     def tell_streams(self) -> None:
         """Write the file that the Java tracker and our function read."""
@@ -121,11 +120,7 @@ class Stage(Processes):
 
     def rows(self, application: str) -> dict[str, dict[str, Any]]:
         """Return all rows of a lease table, by key."""
-        pages = self.dynamodb.get_paginator("scan").paginate(
-            TableName=application, ConsistentRead=True
-        )
-        items = [item for page in pages for item in page["Items"]]
-        return {item["leaseKey"]["S"]: item for item in items}
+        return rows_of(self.dynamodb, application)
 
     # --- conclusions
 

@@ -33,7 +33,7 @@ def main(port: int, endpoint: str, stream: str) -> None:
         region="us-east-1",
         endpoint=endpoint,
         initial_position="trim_horizon",
-        options=WorkerOptions(failover_time=2.0, idle_time=0.2),
+        options=WorkerOptions(failover_time=2.0, idle_time=0.25),
     )
     credentials = WorkerCredentials(*(bytes.fromhex(sys.stdin.readline()) for _ in range(2)))
     spec = WorkerSpec(application, "127.0.0.1", port, credentials, 0.2, 60.0, "DEBUG")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import logging
 import os
 import pickle
@@ -93,7 +94,7 @@ def application(server: LocalServer, journal: Journal) -> Callable[..., Applicat
             "region": "us-east-1",
             "endpoint": server.endpoint_url,
             "initial_position": "trim_horizon",
-            "options": WorkerOptions(failover_time=2.0, idle_time=0.2, shutdown_timeout=20.0),
+            "options": WorkerOptions(failover_time=2.0, idle_time=0.25, shutdown_timeout=20.0),
         }
         return Application(**{**arguments, **given})
 
@@ -202,11 +203,32 @@ def test_a_worker_from_start_to_shutdown(
     assert_released(application())
 
 
+def test_a_worker_of_a_fleet_polls_at_the_pace_of_its_options(
+    application: Callable[..., Application], driver: Driver, server: LocalServer
+) -> None:
+    """The options reach an executor as bytes."""
+    slow = WorkerOptions(
+        failover_time=2.0, idle_time=0.5, max_records=1, shard_calls_per_second=2, max_leases=1
+    )
+    sent: WorkerOptions = pickle.loads(pickle.dumps(slow))
+    row = run_worker(spec(application(options=sent), driver))
+    driver.wait_for(Hello)
+    driver.say(Start())
+    driver.wait_for(Report, lambda report: (report.records or 0) >= 4)
+    driver.say(ShutDown(PATIENCE))
+    assert driver.wait_for(Ended) == Ended(True)
+    row.result(PATIENCE)
+    calls = server.kinesis.calls.select("GetRecords", stream=application().name)
+    gaps = [later.time_ms - earlier.time_ms for earlier, later in itertools.pairwise(calls)]
+    assert len(gaps) >= 3
+    assert min(gaps) >= 499
+
+
 def test_a_shard_that_nobody_reads_is_reported(
     application: Callable[..., Application], driver: Driver
 ) -> None:
     """This worker has no room for it."""
-    one = WorkerOptions(failover_time=2.0, idle_time=0.2, max_leases=1)
+    one = WorkerOptions(failover_time=2.0, idle_time=0.25, max_leases=1)
     row = run_worker(spec(application(options=one), driver))
     driver.wait_for(Hello)
     driver.say(Start())
@@ -385,7 +407,7 @@ def test_a_processor_that_is_stuck_does_not_hold_up_what_another_asked_for(
         processor = Journaling(journal, ask_or_wait)
         return processor
 
-    options = WorkerOptions(failover_time=2.0, idle_time=0.2, shutdown_timeout=0.5)
+    options = WorkerOptions(failover_time=2.0, idle_time=0.25, shutdown_timeout=0.5)
     row = run_worker(spec(application(processor=make, options=options), driver))
     driver.wait_for(Hello)
     driver.say(Start())
@@ -404,7 +426,7 @@ def test_the_drivers_time_for_a_shutdown_counts(
         is_stuck.set()
         is_over.wait()
 
-    options = WorkerOptions(failover_time=2.0, idle_time=0.2, shutdown_timeout=3600.0)
+    options = WorkerOptions(failover_time=2.0, idle_time=0.25, shutdown_timeout=3600.0)
     make = application(processor=lambda: Journaling(journal, hang), options=options)
     row = run_worker(spec(make, driver))
     driver.wait_for(Hello)
