@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     )
     from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
     from sparkinesis.lease.lease import PendingCheckpoint
+    from sparkinesis.metrics.metrics import MetricsExporter
     from sparkinesis.stream.credentials import CredentialSource
     from sparkinesis.stream.kpl.pack import AggregatedBlob, aggregate
     from sparkinesis.stream.kpl.unpack import UserRecordColumns, deaggregate
@@ -135,6 +136,7 @@ __all__ = [
     "LeaseTableUnavailableError",
     "LocalServerError",
     "LogContext",
+    "MetricsExporter",
     "OffsetError",
     "OnError",
     "OptionError",
@@ -189,6 +191,7 @@ _LAZY = {
     ),
     "lease.extended_sequence_number": ("ExtendedSequenceNumber",),
     "lease.lease": ("PendingCheckpoint",),
+    "metrics.metrics": ("MetricsExporter",),
     "stream.credentials": ("CredentialSource",),
     "stream.kpl.pack": (
         "AggregatedBlob",

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from sparkinesis.errors import OptionError
 from sparkinesis.lease.shard_syncer import ShardSyncSettings
+from sparkinesis.metrics.metrics import MetricsExporter
 from sparkinesis.public import public
 from sparkinesis.stream.address import CONSUMER_NAME, shown
 from sparkinesis.stream.reading.budget import FASTEST, MAX_RECORDS_PER_CALL, SLOWEST, Pace
@@ -317,6 +318,10 @@ class WorkerOptions:
     ``Worker.shutdown(timeout)`` overrides it."""
     table: LeaseTableOptions = field(default_factory=LeaseTableOptions)
     """The properties of a lease table that is created."""
+    metrics: tuple[MetricsExporter, ...] = ()
+    """Default: none. The systems that get this worker's metrics, such as
+    ``(PrometheusMetrics(), CloudWatchMetrics())``. A system that fails, hangs or refuses never
+    slows processing. The KCL's default is CloudWatch, which bills each metric."""
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -347,6 +352,14 @@ class WorkerOptions:
         if self.give_up_after_limit and self.processing_time_limit is None:
             raise OptionError("give_up_after_limit needs a processing_time_limit.")
         _at_least(self, "shutdown_timeout", 0)
+        is_exporters = isinstance(self.metrics, tuple) and all(
+            callable(getattr(one, "open", None)) for one in self.metrics
+        )
+        if not is_exporters:
+            raise OptionError(
+                f"metrics is {_shown(self.metrics)}; it must be a tuple of exporters, such as "
+                "(PrometheusMetrics(),)."
+            )
 
     def _check_ahead(self) -> None:
         for name in ("max_pages_ahead", "max_bytes_ahead", "max_records_ahead"):

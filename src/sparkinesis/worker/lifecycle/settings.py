@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from sparkinesis.lease.events import Listener, ignore
 from sparkinesis.lease.lease import lease_key
+from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.stream.address import StreamIdentifier, place_of
 from sparkinesis.stream.calls.client import StreamClient, StreamSummary
 from sparkinesis.stream.calls.stream_identity import SameStreams
@@ -34,6 +35,8 @@ class WorkerSettings:
     failures: Failures = field(default_factory=Failures)
     tell: Listener = ignore
     """Takes the events of the worker and of its leases."""
+    metrics: Metrics = OFF
+    """Takes the measurements of the worker, and of its streams and leases."""
     memory: MemoryBudget = field(default_factory=lambda: MemoryBudget(DEFAULT_HELD_BYTES))
     """The budget that all records in memory are counted in."""
     fetchers: StepPool = field(default_factory=lambda: StepPool("fetch"))

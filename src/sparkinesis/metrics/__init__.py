@@ -1,0 +1,1 @@
+"""What is measured, and how measurements reach the systems that keep them."""

@@ -1,0 +1,330 @@
+"""Every metric of sparkinesis, once: its kind, unit, labels, level, and its name in each system.
+
+The name in Prometheus follows from name, unit and kind (`Metric.prometheus_name`); those in
+CloudWatch and OpenTelemetry are the KCL for Java's where it has the metric. ``docs/metrics.md`` is
+made of this table.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from sparkinesis.metrics.metric import KclName, Kind, Level, Metric, Scope, Unit
+
+_JAVA = "aws.kinesis.client.consumer."
+_FETCH = "KinesisDataFetcher."
+_DETAILED = Level.DETAILED
+
+
+def _when(**labels: str) -> tuple[tuple[str, str], ...]:
+    return tuple(labels.items())
+
+
+_counter = partial(Metric, kind=Kind.COUNTER, unit=Unit.COUNT, scope=Scope.WORKER)
+_bytes = partial(Metric, kind=Kind.COUNTER, unit=Unit.BYTES, scope=Scope.WORKER)
+_duration = partial(Metric, kind=Kind.HISTOGRAM, unit=Unit.SECONDS, scope=Scope.WORKER)
+_gauge = partial(Metric, kind=Kind.GAUGE, unit=Unit.COUNT, scope=Scope.WORKER)
+_age = partial(Metric, kind=Kind.GAUGE, unit=Unit.SECONDS, scope=Scope.WORKER)
+_fleet = partial(Metric, labels=(), level=Level.SUMMARY, scope=Scope.FLEET)
+_query = partial(Metric, level=Level.SUMMARY, scope=Scope.QUERY)
+
+# fmt: off
+# ---- Calls to Kinesis (layer stream) ----
+
+CALL_DURATION = _duration(
+    name="call.duration", labels=("stream", "shard", "operation", "result"), level=_DETAILED,
+    help="Attempts of calls to Kinesis. result: ok, throttled, expired, retryable, failed.",
+    kcl=(
+        KclName(
+            "ProcessTask", _FETCH + "getRecords.", _DETAILED, False,
+            _when(operation="GetRecords"),
+        ),
+        KclName(
+            "ProcessTask", _FETCH + "getShardIterator.", _DETAILED, False,
+            _when(operation="GetShardIterator"),
+        ),
+    ),
+    otel_name=_JAVA + "kinesis_data_fetcher.get_records.duration",
+)
+CALL_RETRIES = _counter(
+    name="call.retries", labels=("stream", "operation", "reason"), level=Level.SUMMARY,
+    help="Failed attempts of calls to Kinesis that are made again. reason: throttled, retryable.",
+)
+RECORDS_FETCHED = _counter(
+    name="records.fetched", labels=("stream", "shard"), level=Level.SUMMARY,
+    help="Records received, as the stream stores them: an aggregated record counts once.",
+)
+BYTES_FETCHED = _bytes(
+    name="bytes.fetched", labels=("stream", "shard"), level=Level.SUMMARY,
+    help="Bytes received, as they count against a shard's limit.",
+)
+ITERATORS_EXPIRED = _counter(
+    name="iterators.expired", labels=("stream", "shard"), level=Level.SUMMARY,
+    help="Shard iterators that expired before they were used: fetching paused for five minutes.",
+    kcl=(KclName("ProcessTask", "ExpiredIterator"),),
+    otel_name=_JAVA + "expired_iterator",
+)
+SUBSCRIPTIONS_ENDED = _counter(
+    name="subscriptions.ended", labels=("stream", "shard", "reason"), level=Level.SUMMARY,
+    help="Subscriptions of enhanced fan-out that ended. reason: expired, shard ended, broken, "
+    "refused, closed.",
+)
+
+# ---- Leases (layer lease) ----
+
+LEASES_HELD = _gauge(
+    name="leases.held", labels=(), level=Level.SUMMARY,
+    help="Leases that this worker holds.",
+    kcl=(KclName("RenewAllLeases", "CurrentLeases"),),
+    otel_name=_JAVA + "current_leases",
+)
+LEASES_TOTAL = _gauge(
+    name="leases.total", labels=(), level=Level.SUMMARY,
+    help="Leases of unfinished shards by this worker's last scan of the lease table.",
+    kcl=(
+        KclName("TakeLeases", "TotalLeases", _DETAILED),
+        KclName("LeaseAssignmentManager", "TotalLeases"),
+    ),
+)
+LEASES_UNREAD = _gauge(
+    name="leases.unread", labels=(), level=Level.SUMMARY,
+    help="Shards that no live worker reads, by this worker's last scan of the lease table.",
+)
+LEASES_EXPIRED = _gauge(
+    name="leases.expired", labels=(), level=Level.SUMMARY,
+    help="Leases whose owners have not renewed for a failover time, by this worker's last scan.",
+    kcl=(
+        KclName("TakeLeases", "ExpiredLeases"),
+        KclName("LeaseAssignmentManager", "ExpiredLeases"),
+    ),
+)
+WORKERS = _gauge(
+    name="workers", labels=(), level=Level.SUMMARY,
+    help="Workers that hold leases, by this worker's last scan of the lease table.",
+    kcl=(
+        KclName("TakeLeases", "NumWorkers"),
+        KclName("LeaseAssignmentManager", "NumWorkers"),
+    ),
+)
+LEADER = _gauge(
+    name="leader", labels=(), level=_DETAILED,
+    help="1 if this worker does the application's audits and cleanups, else 0.",
+    kcl=(KclName("LeaderDecider", "LeaderDecider:IsLeader", _DETAILED),),
+)
+LEASES_TAKEN = _counter(
+    name="leases.taken", labels=("stream", "shard", "origin"), level=Level.SUMMARY,
+    help="Leases acquired. origin: unowned, handed over, expired, late handover, legacy owner, "
+    "own.",
+    kcl=(KclName("TakeLeases", "TakenLeases"),),
+)
+LEASES_REQUESTED = _counter(
+    name="leases.requested", labels=("stream", "shard"), level=Level.SUMMARY,
+    help="Leases requested from their owners, to balance the load (stealing).",
+)
+LEASES_LOST = _counter(
+    name="leases.lost", labels=("stream", "shard", "reason"), level=Level.SUMMARY,
+    help="Leases that ended without intention: expired, taken, reset, deleted, stopped, ...",
+    kcl=(KclName("RenewAllLeases", "LostLeases"),),
+    otel_name=_JAVA + "lost_leases",
+)
+LEASES_RELEASED = _counter(
+    name="leases.released", labels=("stream", "shard", "reason"), level=Level.SUMMARY,
+    help="Leases given up as part of a healthy application: handed over, shard finished, shutdown.",
+)
+RENEWAL_DURATION = _duration(
+    name="renewal.duration", labels=("result",), level=Level.SUMMARY,
+    help="Rounds in which a worker renews all of its leases. result: ok, failed.",
+    kcl=(KclName("RenewAllLeases", "", Level.SUMMARY, False),),
+    otel_name=_JAVA + "renew_lease.duration",
+)
+TAKE_DURATION = _duration(
+    name="take.duration", labels=("result",), level=Level.SUMMARY,
+    help="Rounds in which a worker scans the lease table and takes leases. result: ok, failed.",
+    kcl=(
+        KclName("TakeLeases", "", Level.SUMMARY, False),
+        KclName("LeaseAssignmentManager", "", Level.SUMMARY, False),
+    ),
+)
+TABLE_CALL_DURATION = _duration(
+    name="table.call.duration", labels=("operation", "result"), level=_DETAILED,
+    help="Attempts of calls to DynamoDB. result: ok, refused (a condition failed), throttled, "
+    "retryable, failed.",
+)
+SHARD_SYNC_DURATION = _duration(
+    name="shard.sync.duration", labels=("stream", "result"), level=Level.SUMMARY,
+    help="Comparisons of a stream's shards with its leases, and what followed. result: ok, failed.",
+    kcl=(
+        KclName("PeriodicShardSyncManager", "", Level.SUMMARY, False),
+        KclName("ShardSyncTask", "SyncShards.", _DETAILED, False),
+    ),
+)
+LEASES_CREATED = _counter(
+    name="leases.created", labels=("stream",), level=_DETAILED,
+    help="Leases created for shards that had none.",
+)
+LEASES_DELETED = _counter(
+    name="leases.deleted", labels=("stream",), level=_DETAILED,
+    help="Leases deleted because their shards are finished or gone.",
+)
+
+# ---- Processing (layer worker) ----
+
+RECORDS_PROCESSED = _counter(
+    name="records.processed", labels=("stream", "shard"), level=Level.SUMMARY,
+    help="User records in successful calls of process_records.",
+    kcl=(KclName("ProcessTask", "RecordsProcessed"),),
+    otel_name=_JAVA + "records_processed",
+)
+BYTES_PROCESSED = _bytes(
+    name="bytes.processed", labels=("stream", "shard"), level=Level.SUMMARY,
+    help="Bytes of data of these user records.",
+    kcl=(KclName("ProcessTask", "DataBytesProcessed"),),
+    otel_name=_JAVA + "records.size",
+)
+PROCESS_DURATION = _duration(
+    name="process.records.duration", labels=("stream", "shard", "result"), level=Level.SUMMARY,
+    help="Calls of process_records. result: ok, failed.",
+    kcl=(
+        KclName("ProcessTask", "RecordProcessor.processRecords.Time"),
+        KclName("ProcessTask", "", Level.SUMMARY, False),
+    ),
+    otel_name=_JAVA + "record_processor.process_records.duration",
+)
+PROCESSING_FOR = _age(
+    name="processing.age", labels=("stream", "shard"), level=Level.SUMMARY,
+    help="Duration of the present call of process_records; 0 between two calls.",
+)
+INITIALIZE_DURATION = _duration(
+    name="initialize.duration", labels=("stream", "shard", "result"), level=Level.SUMMARY,
+    help="Calls of a record processor's initialize. result: ok, failed.",
+    kcl=(KclName("InitializeTask", "RecordProcessor.initialize.Time"),),
+)
+SHUTDOWN_DURATION = _duration(
+    name="shutdown.duration", labels=("stream", "shard", "result"), level=Level.SUMMARY,
+    help="Calls of lease_lost, shard_ended and shutdown_requested. result: ok, failed.",
+    kcl=(KclName("ShutdownTask", "RecordProcessor.shutdown.Time"),),
+)
+BATCHES_FAILED = _counter(
+    name="batches.failed", labels=("stream", "shard", "action"), level=Level.SUMMARY,
+    help="Calls of process_records that raised. action: retry, split, skip, dead letter, stop, "
+    "wait.",
+)
+RECORDS_SKIPPED = _counter(
+    name="records.skipped", labels=("stream", "shard"), level=Level.SUMMARY,
+    help="User records that on_error skipped without storing them.",
+)
+DEAD_LETTERS = _counter(
+    name="dead.letters", labels=("stream", "shard"), level=Level.SUMMARY,
+    help="User records that on_error stored as dead letters.",
+)
+CHECKPOINT_DURATION = _duration(
+    name="checkpoint.duration", labels=("stream", "shard", "result"), level=Level.SUMMARY,
+    help="Checkpoints written to the lease table. result: ok, refused (the lease is gone), failed.",
+    kcl=(KclName("ProcessTask", "UpdateLease.", _DETAILED, False),),
+    otel_name=_JAVA + "update_lease.duration",
+)
+CHECKPOINT_AGE = _age(
+    name="checkpoint.age", labels=("stream", "shard"), level=Level.SUMMARY,
+    help="Time since the shard's last checkpoint, or since this worker took the shard; 0 while "
+    "everything delivered is checkpointed.",
+)
+LAG = _age(
+    name="lag", labels=("stream", "shard"), level=Level.SUMMARY,
+    help="Age of the records that are being read: the MillisBehindLatest of the service.",
+    kcl=(KclName("ProcessTask", "MillisBehindLatest"),),
+    otel_name=_JAVA + "lag.duration",
+)
+APPLICATION_LAG = _age(
+    name="application.lag", labels=(), level=Level.SUMMARY,
+    help="The largest lag of the shards that this worker reads.",
+    kcl=(KclName("ApplicationTracker", "MillisBehindLatest"),),
+)
+BYTES_HELD = _gauge(
+    name="bytes.held", labels=(), level=Level.SUMMARY, unit=Unit.BYTES,
+    help="Memory of records that wait for record processors or are being processed.",
+)
+DATA_LOSS = _counter(
+    name="data.loss", labels=("stream", "shard"), level=Level.SUMMARY,
+    help="Times that a worker found records gone that it had not read: retention has trimmed them.",
+)
+RECORDS_FILTERED = _counter(
+    name="records.filtered", labels=("stream", "shard"), level=_DETAILED,
+    help="User records that hash_range_filter dropped.",
+)
+
+# ---- Sinks ----
+
+SINK_FILES = _counter(
+    name="sink.files", labels=("stream",), level=Level.SUMMARY,
+    help="Files that a ParquetSink has committed.",
+)
+SINK_ROWS = _counter(
+    name="sink.rows", labels=("stream",), level=Level.SUMMARY,
+    help="Rows in these files.",
+)
+SINK_DURATION = _duration(
+    name="sink.commit.duration", labels=("stream", "result"), level=Level.SUMMARY,
+    help="Commits of files to a sink's storage. result: ok, failed.",
+)
+
+# ---- Fleets ----
+
+FLEET_WANTED = _fleet(
+    name="fleet.workers.wanted", kind=Kind.GAUGE, unit=Unit.COUNT,
+    help="Workers that the fleet was asked for.",
+)
+FLEET_RUNNING = _fleet(
+    name="fleet.workers.running", kind=Kind.GAUGE, unit=Unit.COUNT,
+    help="Workers that run on executors.",
+)
+FLEET_WAITING = _fleet(
+    name="fleet.workers.waiting", kind=Kind.GAUGE, unit=Unit.COUNT,
+    help="Workers that wait for a slot of an executor, or have not reported yet.",
+)
+FLEET_RESTARTS = _fleet(
+    name="fleet.restarts", kind=Kind.COUNTER, unit=Unit.COUNT,
+    help="Workers and Spark jobs of the fleet that were started again.",
+)
+
+# ---- Spark queries (layer source) ----
+
+QUERY_LAG = _query(
+    name="query.lag", kind=Kind.GAUGE, unit=Unit.SECONDS, labels=("stream", "shard"),
+    help="Age of the records that the query reads, for each shard; of many, the worst.",
+)
+QUERY_LAG_MAX = _query(
+    name="query.lag.max", kind=Kind.GAUGE, unit=Unit.SECONDS, labels=("stream",),
+    help="The largest lag of the stream's shards.",
+)
+QUERY_LAG_MEAN = _query(
+    name="query.lag.mean", kind=Kind.GAUGE, unit=Unit.SECONDS, labels=("stream",),
+    help="The mean lag of the stream's shards.",
+)
+QUERY_ROWS = _query(
+    name="query.rows", kind=Kind.COUNTER, unit=Unit.COUNT, labels=("stream",),
+    help="Rows that the query has read.",
+)
+QUERY_BATCH_DURATION = _query(
+    name="query.batch.duration", kind=Kind.HISTOGRAM, unit=Unit.SECONDS, labels=(),
+    help="Micro-batches, planning included.",
+)
+QUERY_PLANNING_DURATION = _query(
+    name="query.planning.duration", kind=Kind.HISTOGRAM, unit=Unit.SECONDS, labels=("stream",),
+    help="Plans of micro-batches.",
+)
+QUERY_DATA_LOSS = _query(
+    name="query.data.loss", kind=Kind.COUNTER, unit=Unit.COUNT, labels=("stream",),
+    help="Times that the query found records gone that it had not read.",
+)
+QUERY_LATE_ROWS = _query(
+    name="query.late.rows", kind=Kind.COUNTER, unit=Unit.COUNT, labels=(),
+    help="Rows that the query's watermark dropped as late.",
+)
+# fmt: on
+
+CATALOGUE: tuple[Metric, ...] = tuple(
+    value for value in list(globals().values()) if isinstance(value, Metric)
+)
+"""All metrics, in the order above."""
+
+BY_NAME: dict[str, Metric] = {metric.name: metric for metric in CATALOGUE}

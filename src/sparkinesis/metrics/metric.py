@@ -1,0 +1,117 @@
+"""The description of a metric: its kind, its unit, its labels, and its name in each system."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import msgspec
+
+
+class Kind(Enum):
+    """The way in which a metric's values add up."""
+
+    COUNTER = "counter"
+    """Grows only. Each measurement is an amount to add."""
+    GAUGE = "gauge"
+    """A value that is read when somebody looks; see `sparkinesis.metrics.metrics.Metrics.watch`."""
+    HISTOGRAM = "histogram"
+    """Values of which the number, the sum and the distribution count."""
+
+
+class Unit(Enum):
+    """The unit of a metric's values. Durations are measured in seconds throughout."""
+
+    COUNT = "1"
+    BYTES = "By"
+    SECONDS = "s"
+
+
+class Level(Enum):
+    """The KCL's metrics levels: detailed metrics cost more where each one is billed."""
+
+    SUMMARY = "summary"
+    DETAILED = "detailed"
+
+
+class Scope(Enum):
+    """The thing that a metric is about. It gives each metric the first of its labels."""
+
+    WORKER = "worker"
+    """Labels ``application`` and ``worker``."""
+    FLEET = "fleet"
+    """Label ``application``."""
+    QUERY = "query"
+    """Label ``query``: the name or id of a Spark query."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return _SCOPE_LABELS[self]
+
+
+_SCOPE_LABELS = {
+    Scope.WORKER: ("application", "worker"),
+    Scope.FLEET: ("application",),
+    Scope.QUERY: ("query",),
+}
+
+
+class KclName(msgspec.Struct, frozen=True):
+    """A metric's name in CloudWatch, as the KCL for Java publishes it.
+
+    Times are milliseconds there. A histogram with ``is_time_only=False`` gives ``<name>Success``
+    (1 or 0) besides ``<name>Time``; the name then ends with a dot, or is empty.
+    """
+
+    operation: str
+    """The dimension ``Operation``."""
+    name: str
+    level: Level = Level.SUMMARY
+    is_time_only: bool = True
+    when: tuple[tuple[str, str], ...] = ()
+    """Pairs of a label and its value: only these measurements count."""
+
+
+class Metric(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """One metric of `sparkinesis.metrics.catalogue`. Compared by identity, as each is made once."""
+
+    name: str
+    """Words joined by dots, such as ``records.processed``."""
+    kind: Kind
+    unit: Unit
+    labels: tuple[str, ...]
+    """The labels besides those of the scope, in the order in which measurements give them."""
+    level: Level
+    scope: Scope
+    help: str
+    """One sentence for people."""
+    kcl: tuple[KclName, ...] = ()
+    """Its names in CloudWatch; none: it is published as ``name`` with this operation's labels."""
+    otel_name: str | None = None
+    """Its name in the KCL for Java's OpenTelemetry metrics, if it has one."""
+
+    @property
+    def series_labels(self) -> tuple[str, ...]:
+        """The labels that tell series apart where each series is kept.
+
+        Counters and histograms have no ``shard``: shards come and go, and the series of a shard
+        that has ended would stay for ever.
+        """
+        if self.kind is Kind.GAUGE:
+            return self.labels
+        return tuple(label for label in self.labels if label != "shard")
+
+    @property
+    def prometheus_name(self) -> str:
+        """The name in Prometheus: with unit, and ``_total`` for a counter."""
+        words = ["sparkinesis", *self.name.split(".")]
+        suffix = {Unit.BYTES: "bytes", Unit.SECONDS: "seconds"}.get(self.unit)
+        if suffix is not None and suffix not in words:
+            words.append(suffix)
+        if self.kind is Kind.COUNTER:
+            words.append("total")
+        return "_".join(words)
+
+    @property
+    def otel(self) -> str:
+        """The name in OpenTelemetry: Java's, or else ``sparkinesis.`` and the name."""
+        return self.otel_name or f"sparkinesis.{self.name}"

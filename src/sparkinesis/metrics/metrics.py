@@ -1,0 +1,155 @@
+"""The interface by which sparkinesis measures, and the way to switch it off.
+
+Measurements are taken for each page, batch, call and renewal, never for each record.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, Protocol, TypeAlias
+
+from sparkinesis.metrics.metric import Metric
+from sparkinesis.public import public
+
+_log = logging.getLogger(__name__)
+
+Labels: TypeAlias = tuple[str, ...]
+"""The values of a metric's labels, in the order of `Metric.labels`."""
+
+
+class Sample(NamedTuple):
+    """The value of a gauge."""
+
+    metric: Metric
+    labels: Labels
+    value: float
+
+
+ReadGauges: TypeAlias = Callable[[], Iterable[Sample]]
+"""Returns the present values of gauges. A shard that is no longer read is not among them."""
+
+
+class Metrics(Protocol):
+    """Takes the measurements of one worker, fleet or query. For any thread.
+
+    No method blocks: a thread that renews leases may call it. What a method raises is logged once,
+    and changes nothing for the caller.
+    """
+
+    def add(self, counter: Metric, labels: Labels, amount: float = 1.0) -> None:
+        """Add to a counter."""
+
+    def observe(self, histogram: Metric, labels: Labels, value: float) -> None:
+        """Add a value to a histogram."""
+
+    def watch(self, read: ReadGauges) -> Callable[[], None]:
+        """Read gauges by ``read`` from now on, whenever somebody looks. Returns the way to stop."""
+
+    def close(self) -> None:
+        """Publish what is not published yet, for a few seconds at most, and stop."""
+
+
+@public
+class MetricsExporter(Protocol):
+    """A way to publish metrics, as `WorkerOptions` takes it. Can be pickled, for a fleet."""
+
+    def open(self, application: str, worker: str) -> Metrics:
+        """Begin to publish the metrics of a worker. Raises `OptionError` if a package is missing.
+
+        Raises nothing for a system that does not answer now.
+        """
+
+
+class NoMetrics:
+    """Measures nothing."""
+
+    def add(self, counter: Metric, labels: Labels, amount: float = 1.0) -> None:
+        pass
+
+    def observe(self, histogram: Metric, labels: Labels, value: float) -> None:
+        pass
+
+    def watch(self, read: ReadGauges) -> Callable[[], None]:  # noqa: ARG002 - the interface
+        return _nothing
+
+    def close(self) -> None:
+        pass
+
+
+def _nothing() -> None:
+    pass
+
+
+OFF = NoMetrics()
+
+
+class AllMetrics:
+    """Gives each measurement to several systems, and keeps their errors away from the caller."""
+
+    def __init__(self, targets: Sequence[Metrics]) -> None:
+        self._targets = tuple(targets)
+        self._lock = threading.Lock()
+        self._told: set[tuple[str, str]] = set()
+
+    def add(self, counter: Metric, labels: Labels, amount: float = 1.0) -> None:
+        for target in self._targets:
+            try:
+                target.add(counter, labels, amount)
+            except Exception as error:  # noqa: BLE001 - processing goes on without metrics
+                self._tell(target, error)
+
+    def observe(self, histogram: Metric, labels: Labels, value: float) -> None:
+        for target in self._targets:
+            try:
+                target.observe(histogram, labels, value)
+            except Exception as error:  # noqa: BLE001 - as above
+                self._tell(target, error)
+
+    def watch(self, read: ReadGauges) -> Callable[[], None]:
+        stops: list[tuple[Metrics, Callable[[], None]]] = []
+        for target in self._targets:
+            try:
+                stops.append((target, target.watch(read)))
+            except Exception as error:  # noqa: BLE001 - as above
+                self._tell(target, error)
+
+        def stop() -> None:
+            for target, stop_one in stops:
+                try:
+                    stop_one()
+                except Exception as error:  # noqa: BLE001 - as above
+                    self._tell(target, error)
+
+        return stop
+
+    def close(self) -> None:
+        for target in self._targets:
+            try:
+                target.close()
+            except Exception as error:  # noqa: BLE001 - as above
+                self._tell(target, error)
+
+    def _tell(self, target: Metrics, error: Exception) -> None:
+        """Log an error, each kind of error once for a target."""
+        key = (type(target).__qualname__, type(error).__qualname__)
+        with self._lock:
+            if key in self._told:
+                return
+            self._told.add(key)
+        _log.warning(
+            "%s could not take a measurement, which is lost: %s. Records are processed as before; "
+            "further errors of this kind are not logged.",
+            key[0],
+            error,
+            exc_info=error,
+        )
+
+
+def metrics_of(
+    exporters: Sequence[MetricsExporter], application: str, worker: str, *own: Metrics
+) -> Metrics:
+    """Return the metrics of a worker: those of its exporters, and its ``own``."""
+    targets = [*own, *(exporter.open(application, worker) for exporter in exporters)]
+    return AllMetrics(targets) if targets else OFF

@@ -1,0 +1,131 @@
+"""Metrics in memory: what a scrape, a status page or the driver of a fleet reads."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from bisect import bisect_left
+from collections.abc import Callable
+
+import msgspec
+
+from sparkinesis.metrics.metric import Kind, Metric
+from sparkinesis.metrics.metrics import Labels, ReadGauges
+
+_log = logging.getLogger(__name__)
+
+BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+"""The upper bounds of a histogram's buckets in seconds: from a call of a local server to a batch
+that takes minutes. One more bucket has no bound."""
+
+
+class Distribution(msgspec.Struct, array_like=True):
+    """The values of a histogram so far."""
+
+    counts: list[int] = msgspec.field(default_factory=lambda: [0] * (len(BUCKETS) + 1))
+    """The number of values in each bucket; not cumulative."""
+    sum: float = 0.0
+
+    @property
+    def count(self) -> int:
+        return sum(self.counts)
+
+    def add(self, value: float) -> None:
+        self.counts[bisect_left(BUCKETS, value)] += 1
+        self.sum += value
+
+    def copy(self) -> Distribution:
+        return Distribution(list(self.counts), self.sum)
+
+
+class Series(msgspec.Struct, array_like=True, frozen=True):
+    """The value of one metric for one set of labels."""
+
+    metric: str
+    """The metric's name in the catalogue."""
+    labels: tuple[str, ...]
+    """The values of `Metric.series_labels`."""
+    value: float | Distribution
+
+
+class Tally:
+    """The counts of one worker, fleet or query since its start. Implements `Metrics`.
+
+    Its memory grows with the streams and the kinds of results, never with the shards that were.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counters: dict[tuple[Metric, Labels], float] = {}
+        self._distributions: dict[tuple[Metric, Labels], Distribution] = {}
+        self._gauges: list[ReadGauges] = []
+        self._kept: dict[Metric, tuple[int, ...] | None] = {}
+        """The places of the labels that tell series apart; None: all of them do."""
+
+    def add(self, counter: Metric, labels: Labels, amount: float = 1.0) -> None:
+        key = (counter, self._series_of(counter, labels))
+        with self._lock:
+            self._counters[key] = self._counters.get(key, 0.0) + amount
+
+    def observe(self, histogram: Metric, labels: Labels, value: float) -> None:
+        key = (histogram, self._series_of(histogram, labels))
+        with self._lock:
+            found = self._distributions.get(key)
+            if found is None:
+                found = self._distributions[key] = Distribution()
+            found.add(value)
+
+    def watch(self, read: ReadGauges) -> Callable[[], None]:
+        with self._lock:
+            self._gauges.append(read)
+
+        def stop() -> None:
+            with self._lock:
+                self._gauges = [one for one in self._gauges if one is not read]
+
+        return stop
+
+    def close(self) -> None:
+        """Do nothing: what was counted can be read until the process ends."""
+
+    def series(self) -> list[Series]:
+        """Return all series as of now, in the order of their names and labels."""
+        with self._lock:
+            found = [
+                Series(metric.name, labels, value)
+                for (metric, labels), value in self._counters.items()
+            ]
+            found += [
+                Series(metric.name, labels, value.copy())
+                for (metric, labels), value in self._distributions.items()
+            ]
+            gauges = list(self._gauges)
+        for read in gauges:
+            try:
+                found += [Series(metric.name, labels, value) for metric, labels, value in read()]
+            except Exception:  # noqa: BLE001 - the other series are told nevertheless
+                _log.warning("Gauges could not be read, and are left out.", exc_info=True)
+        found.sort(key=lambda one: (one.metric, one.labels))
+        return found
+
+    def _series_of(self, metric: Metric, labels: Labels) -> Labels:
+        """Return the values of `Metric.series_labels`."""
+        try:
+            kept = self._kept[metric]
+        except KeyError:
+            wanted = metric.series_labels
+            places = tuple(metric.labels.index(label) for label in wanted)
+            kept = self._kept[metric] = None if len(wanted) == len(metric.labels) else places
+        if len(labels) != len(metric.labels):
+            raise ValueError(
+                f"{metric.name} has the labels {metric.labels}, and was given {labels!r}"
+            )
+        return labels if kept is None else tuple(labels[place] for place in kept)
+
+
+def kind_of(series: Series, metric: Metric) -> Kind:
+    """Return the kind of a series that another process sent. Raises ValueError if it is wrong."""
+    is_distribution = isinstance(series.value, Distribution)
+    if is_distribution != (metric.kind is Kind.HISTOGRAM):
+        raise ValueError(f"{series.metric} is a {metric.kind.value}")
+    return metric.kind

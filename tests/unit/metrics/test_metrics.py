@@ -1,0 +1,51 @@
+"""A system that fails costs the others no measurement, and the caller meets no error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from sparkinesis.metrics.catalogue import PROCESS_DURATION, RECORDS_PROCESSED
+from sparkinesis.metrics.metric import Metric
+from sparkinesis.metrics.metrics import OFF, AllMetrics, Labels, ReadGauges, metrics_of
+from sparkinesis.metrics.tally import Tally
+
+
+class Broken:
+    def add(self, counter: Metric, labels: Labels, amount: float = 1.0) -> None:
+        raise OSError("the disk is full")
+
+    def observe(self, histogram: Metric, labels: Labels, value: float) -> None:
+        raise OSError("the disk is full")
+
+    def watch(self, read: ReadGauges) -> Callable[[], None]:
+        raise OSError("the disk is full")
+
+    def close(self) -> None:
+        raise RuntimeError("not open")
+
+
+def test_a_broken_system_harms_nothing_and_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    tally = Tally()
+    both = AllMetrics([Broken(), tally])
+    for _ in range(3):
+        both.add(RECORDS_PROCESSED, ("s", "shard"), 2)
+        both.observe(PROCESS_DURATION, ("s", "shard", "ok"), 0.5)
+    both.watch(list)()
+    both.close()
+    assert [one.metric for one in tally.series()] == [
+        "process.records.duration",
+        "records.processed",
+    ]
+    assert tally.series()[1].value == 6
+    assert [record.getMessage().split(":")[0] for record in caplog.records] == [
+        "Broken could not take a measurement, which is lost"
+    ] * 2, "one line for each type of error"
+
+
+def test_without_exporters_nothing_is_measured() -> None:
+    assert metrics_of((), "app", "worker") is OFF
+    assert OFF.watch(list)() is None
