@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     )
     from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
     from sparkinesis.lease.lease import PendingCheckpoint
+    from sparkinesis.metrics.metric import Measured
     from sparkinesis.metrics.metrics import MetricsExporter
     from sparkinesis.stream.credentials import CredentialSource
     from sparkinesis.stream.kpl.pack import AggregatedBlob, aggregate
@@ -136,6 +137,7 @@ __all__ = [
     "LeaseTableUnavailableError",
     "LocalServerError",
     "LogContext",
+    "Measured",
     "MetricsExporter",
     "OffsetError",
     "OnError",
@@ -191,6 +193,7 @@ _LAZY = {
     ),
     "lease.extended_sequence_number": ("ExtendedSequenceNumber",),
     "lease.lease": ("PendingCheckpoint",),
+    "metrics.metric": ("Measured",),
     "metrics.metrics": ("MetricsExporter",),
     "stream.credentials": ("CredentialSource",),
     "stream.kpl.pack": (

@@ -6,6 +6,8 @@ from enum import Enum
 
 import msgspec
 
+from sparkinesis.public import public
+
 
 class Kind(Enum):
     """The way in which a metric's values add up."""
@@ -53,6 +55,35 @@ _SCOPE_LABELS = {
     Scope.FLEET: ("application",),
     Scope.QUERY: ("query",),
 }
+
+
+@public
+class Measured(msgspec.Struct, frozen=True):
+    """The worker, fleet or Spark query that is measured, as `MetricsExporter.open` is told it."""
+
+    scope: Scope
+    names: tuple[str, ...]
+    """The values of `Scope.labels`."""
+
+    @classmethod
+    def worker(cls, application: str, worker: str) -> Measured:
+        """Return the worker of an application."""
+        return cls(Scope.WORKER, (application, worker))
+
+    @classmethod
+    def fleet(cls, application: str) -> Measured:
+        """Return the fleet of an application."""
+        return cls(Scope.FLEET, (application,))
+
+    @classmethod
+    def query(cls, name: str) -> Measured:
+        """Return a Spark query; ``name``: its name, or its id if it has none."""
+        return cls(Scope.QUERY, (name,))
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels of all of its series: ``{"application": ..., "worker": ...}`` of a worker."""
+        return dict(zip(self.scope.labels, self.names, strict=True))
 
 
 class KclName(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
-from sparkinesis.metrics.metric import Metric
+from sparkinesis.metrics.metric import Measured, Metric
 from sparkinesis.public import public
 
 _log = logging.getLogger(__name__)
@@ -55,10 +55,11 @@ class Metrics(Protocol):
 class MetricsExporter(Protocol):
     """A way to publish metrics, as `WorkerOptions` takes it. Can be pickled, for a fleet."""
 
-    def open(self, application: str, worker: str) -> Metrics:
-        """Begin to publish the metrics of a worker. Raises `OptionError` if a package is missing.
+    def open(self, measured: Measured) -> Metrics:
+        """Begin to publish the metrics of one worker, fleet or query.
 
-        Raises nothing for a system that does not answer now.
+        Called once for each of them. Raises `OptionError` if a package is missing, and nothing for
+        a system that does not answer now.
         """
 
 
@@ -147,9 +148,7 @@ class AllMetrics:
         )
 
 
-def metrics_of(
-    exporters: Sequence[MetricsExporter], application: str, worker: str, *own: Metrics
-) -> Metrics:
-    """Return the metrics of a worker: those of its exporters, and its ``own``."""
-    targets = [*own, *(exporter.open(application, worker) for exporter in exporters)]
+def metrics_of(exporters: Sequence[MetricsExporter], measured: Measured, *own: Metrics) -> Metrics:
+    """Return the metrics of a worker, fleet or query: those of its exporters, and its ``own``."""
+    targets = [*own, *(exporter.open(measured) for exporter in exporters)]
     return AllMetrics(targets) if targets else OFF

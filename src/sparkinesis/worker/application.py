@@ -16,6 +16,7 @@ from sparkinesis.lease.rules.taker import TakeSettings
 from sparkinesis.lease.rules.worker_ids import default_worker_id
 from sparkinesis.lease.table.provisioning import Patience
 from sparkinesis.lease.table.table import LeaseTable
+from sparkinesis.metrics.metric import Measured
 from sparkinesis.metrics.metrics import metrics_of
 from sparkinesis.public import public
 from sparkinesis.stream.address import (
@@ -290,7 +291,7 @@ class Application:
             timing=timing,
             rng=rng,
             tell=EventLog(self.name, worker_id),
-            metrics=metrics_of(options.metrics, self.name, worker_id),
+            metrics=metrics_of(options.metrics, Measured.worker(self.name, worker_id)),
             memory=memory or budget_of_process(options.max_held_bytes),
             fetchers=StepPool(f"{self.name}-fetch", timing.clock),
             consumers=StepPool(f"{self.name}-process", timing.clock),

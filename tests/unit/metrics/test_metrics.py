@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from sparkinesis.metrics.catalogue import PROCESS_DURATION, RECORDS_PROCESSED
-from sparkinesis.metrics.metric import Metric
-from sparkinesis.metrics.metrics import OFF, AllMetrics, Labels, ReadGauges, metrics_of
+from sparkinesis.metrics.metric import Measured, Metric, Scope
+from sparkinesis.metrics.metrics import OFF, AllMetrics, Labels, Metrics, ReadGauges, metrics_of
 from sparkinesis.metrics.tally import Tally
 
 
@@ -47,5 +47,23 @@ def test_a_broken_system_harms_nothing_and_is_logged_once(
 
 
 def test_without_exporters_nothing_is_measured() -> None:
-    assert metrics_of((), "app", "worker") is OFF
+    assert metrics_of((), Measured.worker("app", "worker")) is OFF
     assert OFF.watch(list)() is None
+
+
+def test_an_exporter_is_told_what_is_measured() -> None:
+    opened: list[Measured] = []
+
+    class Exporter:
+        def open(self, measured: Measured) -> Metrics:
+            opened.append(measured)
+            return Tally()
+
+    for measured in (Measured.worker("app", "w"), Measured.fleet("app"), Measured.query("flights")):
+        metrics_of((Exporter(),), measured)
+    assert [one.labels for one in opened] == [
+        {"application": "app", "worker": "w"},
+        {"application": "app"},
+        {"query": "flights"},
+    ]
+    assert [one.scope for one in opened] == [Scope.WORKER, Scope.FLEET, Scope.QUERY]
