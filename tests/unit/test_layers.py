@@ -32,7 +32,7 @@ LAYERS: dict[str, set[str]] = {
     "source": {"errors", "stream", "lease"},
     "lease": {"public", "errors", "stream"},
     "stream": {"public", "errors"},
-    "metrics": {"public"},
+    "metrics": {"public", "errors"},
     "local": {"errors"},
     "terminal": set(),
     "errors": {"public"},
