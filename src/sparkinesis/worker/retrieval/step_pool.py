@@ -28,10 +28,13 @@ thread before one is added."""
 _STARVED = 0.1
 """Seconds after which a waiting step has a thread added even though this process lacks CPU time."""
 
-_MANY = 40
-"""Threads that serve a thousand calls a second of 30 ms each. More are added only for steps that
-have waited for `_LONG` seconds: on an overloaded machine more threads make each call slower."""
-_LONG = 1.0
+_PATIENCE = ((20, _TICK), (40, 0.3), (math.inf, 1.0))
+"""The seconds that a step waits for a thread before one is added, while there are fewer threads
+than this. On an overloaded machine, more threads make each call slower; and a thousand shards that
+are due at once, as at the start, need no thread each: 20 threads take their steps within that
+time. 40 threads serve a thousand calls a second of 30 ms each."""
+_REFUSED = 1.0
+"""Seconds until the next attempt, after the operating system has refused a thread."""
 
 _KEEP = 10.0
 """Seconds after which a thread without work ends."""
@@ -224,7 +227,7 @@ class StepPool:
             _log.warning(
                 "%s has %d threads, and no other can start: %s", self._name, self._alive, error
             )
-            self._refused_until = self._clock() + _LONG
+            self._refused_until = self._clock() + _REFUSED
             self._look_at(self._refused_until)
             return
         self._made += 1
@@ -321,12 +324,12 @@ class StepPool:
         """
         if not self._ready or self._idle or self._summoned or now < self._refused_until:
             return
-        patience = _TICK if self._alive < _MANY else _LONG
+        most, patience = next(rule for rule in _PATIENCE if self._alive < rule[0])
         waited = now - self._ready[0]._ready_at
         if waited >= patience and is_on_time:
             overdue = sum(now - step._ready_at >= patience for step in self._ready)
-            room = max(1, min(self._alive, _MANY - self._alive))
-            for _ in range(min(overdue, room)):
+            room = min(self._alive, most - self._alive) if patience == _TICK else 1
+            for _ in range(int(min(overdue, room))):
                 if now >= self._refused_until:
                     self._add_thread()
         elif waited >= max(patience, _STARVED):

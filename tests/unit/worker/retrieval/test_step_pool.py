@@ -263,3 +263,32 @@ def test_work_goes_on_where_no_thread_can_be_added(
 
 def _meet(barrier: threading.Barrier) -> None:
     barrier.wait(PATIENCE)
+
+
+def test_beyond_twenty_threads_a_step_waits_longer_for_one_of_its_own() -> None:
+    """A thousand shards that are due at once take no thread each; those that block get theirs."""
+    now = 0.0
+    looks = threading.Semaphore(0)
+
+    def clock() -> float:
+        looks.release()
+        return now
+
+    pool = StepPool("test", clock)
+    go_on = threading.Event()
+    steps = [pool.step(lambda: go_on.wait(PATIENCE) and None) for _ in range(30)]
+    for step in steps:
+        step.start()
+    now = 0.11
+    eventually(lambda: pool.threads == 20)
+    now = 0.29
+    while looks.acquire(blocking=False):
+        pass
+    for _ in range(20):
+        assert looks.acquire(timeout=PATIENCE), "the pool looks again and again while steps wait"
+    assert pool.threads == 20
+    now = 0.31
+    eventually(lambda: pool.threads == 30)
+    go_on.set()
+    eventually(lambda: all(step.has_ended for step in steps))
+    pool.close()
