@@ -241,8 +241,8 @@ def test_the_consumer_is_registered_before_anything_is_read_and_kept(
 
 @pytest.fixture
 def sigterm() -> Iterator[None]:
-    """What this process does when it is told to end, as it was."""
-    before = signal.getsignal(signal.SIGTERM)
+    """What a process of Spark does when it is told to end; afterwards, what this one did."""
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGTERM, before)
 

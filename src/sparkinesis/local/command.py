@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import json
 import signal
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import typer
@@ -95,9 +96,6 @@ def local(
 ) -> None:
     """Run Kinesis, DynamoDB and STS on this machine until Ctrl-C. All data is in memory."""
     wanted = parse_streams(streams)
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
     try:
         server = LocalServer(
             port,
@@ -111,25 +109,43 @@ def local(
         )
     except SparkinesisError as error:
         raise typer.BadParameter(str(error)) from None
+    with _set_by_signals() as stop:
+        try:
+            server.start()
+            # Created before the limits and the delay apply: CreateStream has a quota per second,
+            # and these streams are ACTIVE when the URL is printed.
+            for name, shards in wanted.items():
+                server.kinesis.call(
+                    "CreateStream", region=region, StreamName=name, ShardCount=shards
+                )
+            server.kinesis.limits = limits
+            server.kinesis.stream_delay_ms = stream_delay_ms
+            if as_json:
+                ready = {"endpoint": server.endpoint_url, "region": region, "streams": wanted}
+                typer.echo(json.dumps(ready))
+            else:
+                _introduce(server.endpoint_url, region, wanted, _names(bind, host_name or ()))
+            stop.wait()
+        except (SparkinesisError, KinesisError) as error:
+            typer.echo(f"sparkinesis local: {error}", err=True)
+            raise typer.Exit(1) from None
+        finally:
+            server.stop()
+
+
+@contextlib.contextmanager
+def _set_by_signals() -> Iterator[threading.Event]:
+    """Yield an event that Ctrl-C and SIGTERM set within the block; then restore the handlers."""
+    stop = threading.Event()
+    before = {
+        number: signal.signal(number, lambda *_: stop.set())
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
     try:
-        server.start()
-        # Created before the limits and the delay apply: CreateStream has a quota per second, and
-        # these streams are ACTIVE when the URL is printed.
-        for name, shards in wanted.items():
-            server.kinesis.call("CreateStream", region=region, StreamName=name, ShardCount=shards)
-        server.kinesis.limits = limits
-        server.kinesis.stream_delay_ms = stream_delay_ms
-        if as_json:
-            ready = {"endpoint": server.endpoint_url, "region": region, "streams": wanted}
-            typer.echo(json.dumps(ready))
-        else:
-            _introduce(server.endpoint_url, region, wanted, _names(bind, host_name or ()))
-        stop.wait()
-    except (SparkinesisError, KinesisError) as error:
-        typer.echo(f"sparkinesis local: {error}", err=True)
-        raise typer.Exit(1) from None
+        yield stop
     finally:
-        server.stop()
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _names(address: str, host_names: Sequence[str]) -> str:

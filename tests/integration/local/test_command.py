@@ -192,6 +192,14 @@ def test_a_stream_that_the_service_would_refuse_is_one_line_and_exit_1() -> None
     assert "'a b' at 'streamName'" in result.stderr
 
 
+def test_a_command_that_ends_leaves_the_signals_of_its_process_alone() -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    # A name that the service refuses ends the command after the server has started.
+    result = CliRunner().invoke(app, ["local", "--port", "0", "--streams", "a b"])
+    assert result.exit_code == 1
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
 @pytest.mark.parametrize("streams", ["a:0", "a:x", ":3", "a,a"])
 def test_streams_that_make_no_sense_are_refused(streams: str) -> None:
     result = CliRunner().invoke(app, ["local", "--port", "0", "--streams", streams])
