@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from sparkinesis.lease.lease import PendingCheckpoint
     from sparkinesis.metrics.metric import Measured
     from sparkinesis.metrics.metrics import MetricsExporter
+    from sparkinesis.metrics.prometheus_registry import PrometheusMetrics
     from sparkinesis.stream.credentials import CredentialSource
     from sparkinesis.stream.kpl.pack import AggregatedBlob, aggregate
     from sparkinesis.stream.kpl.unpack import UserRecordColumns, deaggregate
@@ -148,6 +149,7 @@ __all__ = [
     "PreparedCheckpoint",
     "ProcessorError",
     "ProcessorShard",
+    "PrometheusMetrics",
     "Record",
     "RecordBatch",
     "RecordProcessor",
@@ -195,6 +197,7 @@ _LAZY = {
     "lease.lease": ("PendingCheckpoint",),
     "metrics.metric": ("Measured",),
     "metrics.metrics": ("MetricsExporter",),
+    "metrics.prometheus_registry": ("PrometheusMetrics",),
     "stream.credentials": ("CredentialSource",),
     "stream.kpl.pack": (
         "AggregatedBlob",
