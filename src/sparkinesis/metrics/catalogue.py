@@ -36,11 +36,11 @@ CALL_DURATION = _duration(
     help="Attempts of calls to Kinesis. result: ok, throttled, expired, retryable, failed.",
     kcl=(
         KclName(
-            "ProcessTask", _FETCH + "getRecords.", _DETAILED, False,
+            "ProcessTask", _FETCH + "getRecords.", _DETAILED,
             _when(operation="GetRecords"),
         ),
         KclName(
-            "ProcessTask", _FETCH + "getShardIterator.", _DETAILED, False,
+            "ProcessTask", _FETCH + "getShardIterator.", _DETAILED,
             _when(operation="GetShardIterator"),
         ),
     ),
@@ -134,28 +134,32 @@ LEASES_RELEASED = _counter(
 RENEWAL_DURATION = _duration(
     name="renewal.duration", labels=("result",), level=Level.SUMMARY,
     help="Rounds in which a worker renews all of its leases. result: ok, failed.",
-    kcl=(KclName("RenewAllLeases", "", Level.SUMMARY, False),),
+    kcl=(KclName("RenewAllLeases", ""),),
     otel_name=_JAVA + "renew_lease.duration",
 )
 TAKE_DURATION = _duration(
     name="take.duration", labels=("result",), level=Level.SUMMARY,
     help="Rounds in which a worker scans the lease table and takes leases. result: ok, failed.",
     kcl=(
-        KclName("TakeLeases", "", Level.SUMMARY, False),
-        KclName("LeaseAssignmentManager", "", Level.SUMMARY, False),
+        KclName("TakeLeases", ""),
+        KclName("LeaseAssignmentManager", ""),
     ),
 )
 TABLE_CALL_DURATION = _duration(
     name="table.call.duration", labels=("operation", "result"), level=_DETAILED,
     help="Attempts of calls to DynamoDB. result: ok, refused (a condition failed), throttled, "
     "retryable, failed.",
+    kcl=(
+        KclName("TakeLeases", "ListLeases.", _DETAILED, _when(operation="Scan")),
+        KclName("ShardSyncTask", "CreateLease.", _DETAILED, _when(operation="PutItem")),
+    ),
 )
 SHARD_SYNC_DURATION = _duration(
     name="shard.sync.duration", labels=("stream", "result"), level=Level.SUMMARY,
     help="Comparisons of a stream's shards with its leases, and what followed. result: ok, failed.",
     kcl=(
-        KclName("PeriodicShardSyncManager", "", Level.SUMMARY, False),
-        KclName("ShardSyncTask", "SyncShards.", _DETAILED, False),
+        KclName("PeriodicShardSyncManager", ""),
+        KclName("ShardSyncTask", "SyncShards.Success", _DETAILED),
     ),
 )
 LEASES_CREATED = _counter(
@@ -186,7 +190,7 @@ PROCESS_DURATION = _duration(
     help="Calls of process_records. result: ok, failed.",
     kcl=(
         KclName("ProcessTask", "RecordProcessor.processRecords.Time"),
-        KclName("ProcessTask", "", Level.SUMMARY, False),
+        KclName("ProcessTask", ""),
     ),
     otel_name=_JAVA + "record_processor.process_records.duration",
 )
@@ -220,7 +224,7 @@ DEAD_LETTERS = _counter(
 CHECKPOINT_DURATION = _duration(
     name="checkpoint.duration", labels=("stream", "shard", "result"), level=Level.SUMMARY,
     help="Checkpoints written to the lease table. result: ok, refused (the lease is gone), failed.",
-    kcl=(KclName("ProcessTask", "UpdateLease.", _DETAILED, False),),
+    kcl=(KclName("ProcessTask", "UpdateLease.", _DETAILED),),
     otel_name=_JAVA + "update_lease.duration",
 )
 CHECKPOINT_AGE = _age(

@@ -57,6 +57,25 @@ _SCOPE_LABELS = {
 }
 
 
+class Place(msgspec.Struct, frozen=True):
+    """What an application tells the exporters that call AWS, and that are not told it themselves.
+
+    Holds no secret.
+    """
+
+    region: str | None = None
+    """The AWS region; None: that of the environment."""
+    endpoint: str | None = None
+    """The URL of a local server, which stands for all of AWS; None: AWS."""
+    credentials: object = None
+    """A `CredentialSource`; None: those that boto3 finds."""
+    has_several_streams: bool = False
+    """True if records of several streams are processed."""
+
+
+NO_PLACE = Place()
+
+
 @public
 class Measured(msgspec.Struct, frozen=True):
     """The worker, fleet or Spark query that is measured, as `MetricsExporter.open` is told it."""
@@ -64,16 +83,17 @@ class Measured(msgspec.Struct, frozen=True):
     scope: Scope
     names: tuple[str, ...]
     """The values of `Scope.labels`."""
+    place: Place = NO_PLACE
 
     @classmethod
-    def worker(cls, application: str, worker: str) -> Measured:
+    def worker(cls, application: str, worker: str, place: Place = NO_PLACE) -> Measured:
         """Return the worker of an application."""
-        return cls(Scope.WORKER, (application, worker))
+        return cls(Scope.WORKER, (application, worker), place)
 
     @classmethod
-    def fleet(cls, application: str) -> Measured:
+    def fleet(cls, application: str, place: Place = NO_PLACE) -> Measured:
         """Return the fleet of an application."""
-        return cls(Scope.FLEET, (application,))
+        return cls(Scope.FLEET, (application,), place)
 
     @classmethod
     def query(cls, name: str) -> Measured:
@@ -89,17 +109,23 @@ class Measured(msgspec.Struct, frozen=True):
 class KclName(msgspec.Struct, frozen=True):
     """A metric's name in CloudWatch, as the KCL for Java publishes it.
 
-    Times are milliseconds there. A histogram with ``is_time_only=False`` gives ``<name>Success``
-    (1 or 0) besides ``<name>Time``; the name then ends with a dot, or is empty.
+    Times are milliseconds there. Of a histogram, a name that ends with ``Time`` is its values, and
+    one that ends with ``Success`` is 1 or 0 for each of them, by the label ``result``. A name that
+    is empty or ends with a dot stands for both: ``<name>Success`` and ``<name>Time``.
     """
 
     operation: str
     """The dimension ``Operation``."""
     name: str
     level: Level = Level.SUMMARY
-    is_time_only: bool = True
     when: tuple[tuple[str, str], ...] = ()
     """Pairs of a label and its value: only these measurements count."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names that are published."""
+        is_both = not self.name or self.name.endswith(".")
+        return (f"{self.name}Success", f"{self.name}Time") if is_both else (self.name,)
 
 
 class Metric(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -116,7 +142,8 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     help: str
     """One sentence for people."""
     kcl: tuple[KclName, ...] = ()
-    """Its names in CloudWatch; none: it is published as ``name`` with this operation's labels."""
+    """Its names in CloudWatch; none: the KCL has no such metric, and ``own_cloudwatch_name`` is its
+    name there."""
     otel_name: str | None = None
     """Its name in the KCL for Java's OpenTelemetry metrics, if it has one."""
 
@@ -141,6 +168,11 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         if self.kind is Kind.COUNTER:
             words.append("total")
         return "_".join(words)
+
+    @property
+    def own_cloudwatch_name(self) -> str:
+        """The name in CloudWatch of a metric that the KCL does not have: ``DeadLetters``."""
+        return "".join(word.capitalize() for word in self.name.split("."))
 
     @property
     def otel(self) -> str:

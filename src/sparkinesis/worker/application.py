@@ -16,7 +16,7 @@ from sparkinesis.lease.rules.taker import TakeSettings
 from sparkinesis.lease.rules.worker_ids import default_worker_id
 from sparkinesis.lease.table.provisioning import Patience
 from sparkinesis.lease.table.table import LeaseTable
-from sparkinesis.metrics.metric import Measured
+from sparkinesis.metrics.metric import Measured, Place
 from sparkinesis.metrics.metrics import metrics_of
 from sparkinesis.public import public
 from sparkinesis.stream.address import (
@@ -254,6 +254,16 @@ class Application:
             return "several streams"
         return name_streams([plan.name for plan in self._plans(self.streams)])
 
+    def place(self) -> Place:
+        """Return what exporters of metrics that call AWS take from the application."""
+        return Place(
+            region=self.region if self.streams is not None else self.address().region,
+            # Of a local server, as for the lease table: metrics of tests do not reach AWS.
+            endpoint=self.endpoint if is_loopback(self.endpoint) else None,
+            credentials=self.credentials,
+            has_several_streams=self.streams is not None,
+        )
+
     def table(self) -> LeaseTable:
         """Return the lease table. Nothing is called or created."""
         endpoint = self.dynamodb_endpoint
@@ -291,7 +301,9 @@ class Application:
             timing=timing,
             rng=rng,
             tell=EventLog(self.name, worker_id),
-            metrics=metrics_of(options.metrics, Measured.worker(self.name, worker_id)),
+            metrics=metrics_of(
+                options.metrics, Measured.worker(self.name, worker_id, self.place())
+            ),
             memory=memory or budget_of_process(options.max_held_bytes),
             fetchers=StepPool(f"{self.name}-fetch", timing.clock),
             consumers=StepPool(f"{self.name}-process", timing.clock),
