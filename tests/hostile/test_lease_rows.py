@@ -13,7 +13,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sparkinesis.cli.top_view import top_object, top_view
 from sparkinesis.errors import LeaseTableError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, encode_lease
@@ -24,6 +23,7 @@ from sparkinesis.lease.rules.taker import TakeSettings, observe, plan_takes
 from sparkinesis.lease.table.rows import BrokenLease, read_row, read_rows
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer
+from sparkinesis.monitor.application_view import top_object, top_view
 from sparkinesis.monitor.watched import WatchedTable, unread_hash_keys
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker

@@ -14,7 +14,6 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from sparkinesis.cli.top_view import top_view
 from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.renewer import LeaseRenewer
@@ -25,6 +24,7 @@ from sparkinesis.lease.rules.taker import TakeSettings
 from sparkinesis.lease.shard_syncer import ShardSyncer, ShardSyncSettings
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalKinesis
+from sparkinesis.monitor.application_view import top_view
 from sparkinesis.monitor.watched import WatchedTable
 from sparkinesis.source.offsets import to_json
 from sparkinesis.source.options.option_table import Options

@@ -25,7 +25,7 @@ LAYERS: dict[str, set[str]] = {
         "monitor",
         "version",
     },
-    "monitor": {"errors", "stream", "lease"},
+    "monitor": {"terminal", "errors", "stream", "lease"},
     "fleet": {"terminal", "public", "errors", "stream", "lease", "worker"},
     "compat": {"errors", "stream", "worker"},
     "worker": {"public", "errors", "metrics", "stream", "lease"},

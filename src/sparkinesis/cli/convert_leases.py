@@ -19,13 +19,13 @@ from sparkinesis.cli.options import (
     Profile,
     Region,
     Yes,
-    checkpoint_object,
     errors_in_one_line,
     require_confirmable,
 )
-from sparkinesis.cli.streams import CommandStreams
 from sparkinesis.errors import OptionError, SparkinesisError
 from sparkinesis.lease.lease import Lease
+from sparkinesis.monitor.chosen_streams import ChosenStreams
+from sparkinesis.monitor.lease_report import checkpoint_object
 from sparkinesis.monitor.streams import listed, selected
 from sparkinesis.monitor.watched import short_checkpoint
 from sparkinesis.stream.address import StreamAddress, StreamIdentifier
@@ -94,7 +94,7 @@ def convert_leases(
 
     with errors_in_one_line("convert-leases"):
         require_confirmable(is_confirmed=yes or dry_run)
-        options = CommandStreams.of([stream] if stream else [], region, endpoint, profile)
+        options = ChosenStreams.of([stream] if stream else [], region, endpoint, profile)
         table = options.table(app, dynamodb_endpoint)
         scan = table.scan()
         find = _to_several if to is Kind.SEVERAL else _to_single
@@ -114,7 +114,7 @@ def convert_leases(
         _tell(plan, app, is_written=not dry_run, as_json=as_json, is_shown=dry_run or not yes)
 
 
-def _to_several(options: CommandStreams, table: LeaseTable, scan: TableScan) -> Conversion | None:
+def _to_several(options: ChosenStreams, table: LeaseTable, scan: TableScan) -> Conversion | None:
     rows = table.sound(scan.single_stream)
     if not rows and not scan.is_converting:
         return None
@@ -127,7 +127,7 @@ def _to_several(options: CommandStreams, table: LeaseTable, scan: TableScan) -> 
     return _planned(address, rows, None)
 
 
-def _to_single(options: CommandStreams, table: LeaseTable, scan: TableScan) -> Conversion | None:
+def _to_single(options: ChosenStreams, table: LeaseTable, scan: TableScan) -> Conversion | None:
     several = scan.several_streams
     streams = {lease.stream for lease in several.leases if lease.stream is not None}
     if not streams and not scan.is_converting:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sparkinesis.cli.streams import CommandStreams
 from sparkinesis.errors import OptionError, SparkinesisError
+from sparkinesis.monitor.chosen_streams import ChosenStreams
 from sparkinesis.monitor.streams import StreamSelector, listed, shown_names
 from sparkinesis.stream.address import StreamIdentifier
 
@@ -71,7 +71,7 @@ def _is_from(letter: Letter, selector: StreamSelector) -> bool:
     return selector.name == letter.about.stream and selector.account is None
 
 
-def into_one(letters: Sequence[Letter], options: CommandStreams, *, is_chosen: bool) -> Delivery:
+def into_one(letters: Sequence[Letter], options: ChosenStreams, *, is_chosen: bool) -> Delivery:
     """Return the delivery of all letters into the stream that ``--stream`` names.
 
     ``is_chosen``: the operator has named the streams that they come from. Raises `OptionError` for
@@ -93,7 +93,7 @@ def into_one(letters: Sequence[Letter], options: CommandStreams, *, is_chosen: b
 
 
 def into_their_own(
-    letters: Sequence[Letter], options: CommandStreams
+    letters: Sequence[Letter], options: ChosenStreams
 ) -> tuple[list[Delivery], dict[str, str]]:
     """Return the deliveries of letters into the streams that they come from.
 

@@ -22,13 +22,13 @@ from sparkinesis.cli.options import (
     Profile,
     Region,
     Yes,
-    checkpoint_object,
     errors_in_one_line,
     find_stream,
     require_confirmable,
 )
-from sparkinesis.cli.streams import CommandStreams
 from sparkinesis.errors import DeadLetterError, OptionError
+from sparkinesis.monitor.chosen_streams import ChosenStreams
+from sparkinesis.monitor.lease_report import checkpoint_object
 from sparkinesis.monitor.watched import short_checkpoint
 from sparkinesis.terminal.table import print_table
 
@@ -126,7 +126,7 @@ def _checked(
     show: bool,
     put_back: bool,
     delete: bool,
-) -> CommandStreams:
+) -> ChosenStreams:
     """Check that the options fit together; return the stream to put into, if one is named.
 
     Raises `OptionError`.
@@ -138,11 +138,11 @@ def _checked(
         raise OptionError(f"{given} needs --put-back. Nothing was done.")
     if stream is not None:
         find_stream(stream, *place_of_stream)
-    return CommandStreams.of([] if stream is None else [stream], *place_of_stream)
+    return ChosenStreams.of([] if stream is None else [stream], *place_of_stream)
 
 
 def _deliveries(
-    look: Contents, options: CommandStreams, *, is_chosen: bool
+    look: Contents, options: ChosenStreams, *, is_chosen: bool
 ) -> tuple[Sequence[Delivery], Mapping[str, str]]:
     """Return what goes into which stream, and what cannot go; see `into_their_own`."""
     if options.selectors:

@@ -11,12 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from sparkinesis.cli.lease_report import (
-    broken_lease_lines,
-    lag_error_lines,
-    lease_object,
-    lease_rows,
-)
 from sparkinesis.cli.options import (
     AppName,
     DynamoDBEndpoint,
@@ -24,11 +18,17 @@ from sparkinesis.cli.options import (
     Profile,
     Region,
     Streams,
-    checkpoint_object,
     errors_in_one_line,
 )
-from sparkinesis.cli.streams import CommandStreams
-from sparkinesis.cli.top_view import top_view
+from sparkinesis.monitor.application_view import top_view
+from sparkinesis.monitor.chosen_streams import ChosenStreams
+from sparkinesis.monitor.lease_report import (
+    broken_lease_lines,
+    checkpoint_object,
+    lag_error_lines,
+    lease_object,
+    lease_rows,
+)
 from sparkinesis.monitor.streams import replaced_streams, stream_lines, unread_streams
 from sparkinesis.monitor.watched import WatchedTable, lease_states, unread_for
 from sparkinesis.terminal.table import print_table
@@ -60,7 +60,7 @@ def leases(
     from sparkinesis.monitor.lags import watch_table  # noqa: PLC0415 - slow to import
 
     with errors_in_one_line("leases"):
-        streams = CommandStreams.of(stream, region, endpoint, profile)
+        streams = ChosenStreams.of(stream, region, endpoint, profile)
         table = streams.table(app, dynamodb_endpoint)
         lag_streams: LagStreams | None = None
 

@@ -5,22 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import Annotated, TypeAlias
 
 import typer
 
 from sparkinesis.errors import OptionError, SparkinesisError
-from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.stream.address import (
     StreamAddress,
-    check_place,
-    check_table_name,
     stream_address,
 )
 from sparkinesis.stream.credentials import CredentialSource
-
-if TYPE_CHECKING:
-    from sparkinesis.lease.table.table import LeaseTable
 
 AppName: TypeAlias = Annotated[
     str,
@@ -66,18 +60,6 @@ def find_stream(
     return stream_address(stream, region, endpoint, CredentialSource(profile))
 
 
-def find_table(
-    name: str, region: str | None, endpoint: str | None, profile: str | None
-) -> LeaseTable:
-    """Return the lease table of an application, without any call. Raises `OptionError`."""
-    check_table_name("APP", name)
-    check_place(region, endpoint)
-    # boto3 is slow to import, and not all commands need it.
-    from sparkinesis.lease.table.table import LeaseTable  # noqa: PLC0415
-
-    return LeaseTable(name, region, endpoint, CredentialSource(profile))
-
-
 def require_confirmable(*, is_confirmed: bool) -> None:
     """Raise `OptionError` if the user has to be asked for confirmation, and cannot be."""
     if not (is_confirmed or sys.stdin.isatty()):
@@ -94,12 +76,3 @@ def errors_in_one_line(command: str) -> Iterator[None]:
     except SparkinesisError as error:
         typer.echo(f"sparkinesis {command}: {error}", err=True)
         raise typer.Exit(1) from None
-
-
-def checkpoint_object(at: ExtendedSequenceNumber, timestamp_ms: int | None) -> dict[str, Any]:
-    """Return the JSON object of a checkpoint, with the epoch ms of LATEST or AT_TIMESTAMP."""
-    found = {
-        "sequence_number": at.sequence_number,
-        "sub_sequence_number": at.sub_sequence_number,
-    }
-    return found if timestamp_ms is None else {**found, "timestamp_ms": timestamp_ms}

@@ -17,14 +17,14 @@ from sparkinesis.cli.options import (
     Profile,
     Region,
     Yes,
-    checkpoint_object,
     errors_in_one_line,
     require_confirmable,
 )
-from sparkinesis.cli.readable_streams import find_streams
-from sparkinesis.cli.streams import CommandStreams
 from sparkinesis.errors import UnfinishedResetError
 from sparkinesis.lease.extended_sequence_number import AT_TIMESTAMP, ExtendedSequenceNumber
+from sparkinesis.monitor.chosen_streams import ChosenStreams
+from sparkinesis.monitor.lease_report import checkpoint_object
+from sparkinesis.monitor.readable_streams import find_streams
 from sparkinesis.monitor.streams import shown_names
 from sparkinesis.monitor.watched import short_checkpoint
 from sparkinesis.stream.position import AtTimestamp
@@ -77,7 +77,7 @@ def reset(
     with errors_in_one_line("reset"):
         target = parse_target(to)
         require_confirmable(is_confirmed=yes)
-        options = CommandStreams.of(stream, region, endpoint, profile)
+        options = ChosenStreams.of(stream, region, endpoint, profile)
         table = options.table(app, dynamodb_endpoint)
         found = find_streams(options, table)
         for note in found.notes:

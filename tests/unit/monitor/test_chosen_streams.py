@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sparkinesis.cli.streams import CommandStreams
 from sparkinesis.errors import OptionError
+from sparkinesis.monitor.chosen_streams import ChosenStreams
 from sparkinesis.stream.address import StreamIdentifier
 
 MINE = "123456789012"
@@ -16,8 +16,8 @@ def arn(region: str, name: str) -> str:
     return f"arn:aws:kinesis:{region}:{MINE}:stream/{name}"
 
 
-def streams(*given: str, region: str | None = None) -> CommandStreams:
-    return CommandStreams.of(given, region, None, None)
+def streams(*given: str, region: str | None = None) -> ChosenStreams:
+    return ChosenStreams.of(given, region, None, None)
 
 
 @pytest.mark.parametrize(

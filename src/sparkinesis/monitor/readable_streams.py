@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sparkinesis.cli.streams import CommandStreams
 from sparkinesis.errors import LeaseTableError, OptionError, SparkinesisError
+from sparkinesis.monitor.chosen_streams import ChosenStreams
 from sparkinesis.monitor.streams import listed
 from sparkinesis.stream.address import StreamAddress, StreamIdentifier
 
@@ -28,7 +28,7 @@ class FoundStreams:
     notes: Sequence[str] = ()
 
 
-def find_streams(options: CommandStreams, table: LeaseTable) -> FoundStreams:
+def find_streams(options: ChosenStreams, table: LeaseTable) -> FoundStreams:
     """Return the streams that the operator names, or all that the leases name.
 
     Raises `OptionError` and service errors, also if only one of the streams cannot be read.

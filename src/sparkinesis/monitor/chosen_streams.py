@@ -1,4 +1,4 @@
-"""The streams that a command is about, by its options and by the leases of the table."""
+"""The streams that an operator chooses, and those that the leases of the table name."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sparkinesis.cli.options import find_table
 from sparkinesis.errors import OptionError
 from sparkinesis.lease.lease import Lease
 from sparkinesis.monitor.streams import StreamSelector, selected
@@ -15,6 +14,7 @@ from sparkinesis.stream.address import (
     StreamIdentifier,
     address_of,
     check_place,
+    check_table_name,
     stream_address,
 )
 from sparkinesis.stream.credentials import CredentialSource
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class CommandStreams:
+class ChosenStreams:
     """The streams that ``--stream`` names, and where they and the lease table are."""
 
     selectors: tuple[StreamSelector, ...]
@@ -41,7 +41,7 @@ class CommandStreams:
         region: str | None,
         endpoint: str | None,
         profile: str | None,
-    ) -> CommandStreams:
+    ) -> ChosenStreams:
         """Read the options. Raises `OptionError`."""
         check_place(region, endpoint)
         selectors = tuple(map(StreamSelector.parse, streams or ()))
@@ -52,7 +52,12 @@ class CommandStreams:
         named = {one.region for one in self.selectors if one.region is not None}
         region = self.region or (next(iter(named)) if len(named) == 1 else None)
         endpoint = dynamodb_endpoint or self.endpoint
-        return find_table(name, region, endpoint, self.credentials.profile)
+        check_table_name("APP", name)
+        check_place(region, endpoint)
+        # boto3 is slow to import, and not all commands need it.
+        from sparkinesis.lease.table.table import LeaseTable  # noqa: PLC0415
+
+        return LeaseTable(name, region, endpoint, self.credentials)
 
     def only(self) -> StreamAddress | None:
         """Return the address of the stream of a table whose leases name none; None: not given.

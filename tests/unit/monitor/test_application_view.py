@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sparkinesis.cli.lease_report import lag_error_lines, lease_rows
-from sparkinesis.cli.top_view import top_object, top_view
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
+from sparkinesis.monitor.application_view import top_object, top_view
 from sparkinesis.monitor.lags import Lag
+from sparkinesis.monitor.lease_report import lag_error_lines, lease_rows
 from sparkinesis.monitor.watched import WatchedTable
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.terminal.view import OwnerRow, ShardRow, StreamRow, summary_line

@@ -1,11 +1,11 @@
-"""The parts of a lease's report that `sparkinesis leases` and `top` have in common. Pure."""
+"""What is said of a lease, wherever it is shown. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from sparkinesis.cli.options import checkpoint_object
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.monitor.streams import shown_names
 from sparkinesis.monitor.watched import (
@@ -35,6 +35,15 @@ def lag_millis(lag: Lag | None, unread: float | None) -> int | None:
     if lag is None or lag.why:
         return None
     return counted_lag(lag.millis_behind_latest, unread)
+
+
+def checkpoint_object(at: ExtendedSequenceNumber, timestamp_ms: int | None) -> dict[str, Any]:
+    """Return the JSON object of a checkpoint, with the epoch ms of LATEST or AT_TIMESTAMP."""
+    found = {
+        "sequence_number": at.sequence_number,
+        "sub_sequence_number": at.sub_sequence_number,
+    }
+    return found if timestamp_ms is None else {**found, "timestamp_ms": timestamp_ms}
 
 
 def lease_object(

@@ -1,4 +1,4 @@
-"""The view and the JSON object that `sparkinesis top` makes of a watched lease table. Pure."""
+"""The view and the JSON object of a watched lease table. Pure."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections import defaultdict
 from collections.abc import Collection, Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sparkinesis.cli.lease_report import (
+from sparkinesis.lease.lease import Lease, leases_by_stream
+from sparkinesis.lease.rules.audit import Hole
+from sparkinesis.monitor.lease_report import (
     broken_lease_lines,
     lag_error_lines,
     lag_millis,
     lease_object,
     short_reason,
 )
-from sparkinesis.lease.lease import Lease, leases_by_stream
-from sparkinesis.lease.rules.audit import Hole
 from sparkinesis.monitor.streams import replaced_streams, shown_names, stream_lines
 from sparkinesis.monitor.watched import (
     AT_SHARD_END,
