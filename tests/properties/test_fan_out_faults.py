@@ -12,12 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkinesis.local import Call, Fault, LocalServer, ManualClock
+from sparkinesis.metrics.catalogue import CALL_DURATION, RECORDS_FETCHED, SUBSCRIPTIONS_ENDED
+from sparkinesis.metrics.tally import Tally
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.fan_out.cursor import RETRY, FanOutCursor
 from sparkinesis.stream.fan_out.registration import register_consumer
 from sparkinesis.stream.position import TRIM_HORIZON
 from tests.properties.conftest import START_MS
+from tests.tallies import counted
 
 SHARD = "shardId-000000000000"
 
@@ -75,7 +78,10 @@ def test_each_record_once(
     server.kinesis.faults = None
     name = next(names)
     server.kinesis.call("CreateStream", StreamName=name, ShardCount=1)
-    client = StreamClient(StreamAddress(name, None, "us-east-1", server.endpoint_url))
+    tally = Tally()
+    client = StreamClient(
+        StreamAddress(name, None, "us-east-1", server.endpoint_url), metrics=tally
+    )
     consumer = register_consumer(client, "c")
     server.kinesis.faults = following(drawn)
 
@@ -120,3 +126,11 @@ def test_each_record_once(
     server.kinesis.call("DeleteStream", StreamName=name, EnforceConsumerDeletion=True)
     clock.advance(5000)
     assert found == [b"%d" % n for n in range(count)]
+    # The metrics agree, too: records once, and a reason for the end of each subscription.
+    assert counted(tally, RECORDS_FETCHED) == ({(name,): count} if count else {})
+    attempts = sum(
+        number
+        for (_, operation, _), number in counted(tally, CALL_DURATION).items()
+        if operation == "SubscribeToShard"
+    )
+    assert sum(counted(tally, SUBSCRIPTIONS_ENDED).values()) == attempts

@@ -31,7 +31,7 @@ LAYERS: dict[str, set[str]] = {
     "worker": {"public", "errors", "metrics", "stream", "lease"},
     "source": {"errors", "stream", "lease"},
     "lease": {"public", "errors", "stream"},
-    "stream": {"public", "errors"},
+    "stream": {"public", "errors", "metrics"},
     "metrics": {"public", "errors"},
     "local": {"errors"},
     "terminal": set(),

@@ -66,8 +66,8 @@ ITERATORS_EXPIRED = _counter(
 )
 SUBSCRIPTIONS_ENDED = _counter(
     name="subscriptions.ended", labels=("stream", "shard", "reason"), level=Level.SUMMARY,
-    help="Subscriptions of enhanced fan-out that ended. reason: expired, shard ended, broken, "
-    "refused, closed.",
+    help="Subscriptions of enhanced fan-out that ended. reason: expired (after five minutes), "
+    "shard ended, broken, taken over, refused (never began), failed, closed.",
 )
 
 # ---- Leases (layer lease) ----

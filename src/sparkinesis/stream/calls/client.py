@@ -15,14 +15,23 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from sparkinesis.errors import ServiceError, ShardNotFoundError
+from sparkinesis.metrics.catalogue import (
+    BYTES_FETCHED,
+    CALL_DURATION,
+    CALL_RETRIES,
+    ITERATORS_EXPIRED,
+    RECORDS_FETCHED,
+)
+from sparkinesis.metrics.measured import measured
+from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.explain import explain
-from sparkinesis.stream.calls.retry import Attempts, Retries, Retry
+from sparkinesis.stream.calls.retry import Attempts, Retries, Retry, result_of
 from sparkinesis.stream.calls.subscription import Subscription, subscribe
 from sparkinesis.stream.calls.transport import call_client
 from sparkinesis.stream.page import ChildShard, Page
@@ -38,6 +47,7 @@ from sparkinesis.stream.put_entry import PutEntry
 from sparkinesis.stream.routing import HashRange, ShardMap
 from sparkinesis.stream.shard import Shard
 
+_P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 _NO_BUDGET: AbstractContextManager[object] = nullcontext()
@@ -133,8 +143,11 @@ class StreamClient:
         address: StreamAddress,
         retry: Retry | None = None,
         wall_clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        metrics: Metrics = OFF,
     ) -> None:
+        """``metrics``: takes the measurements of the calls, by the clock of ``retry``."""
         self.address = address
+        self.metrics = metrics
         self._retry = retry or Retry()
         self._wall_clock_ms = wall_clock_ms
         self._arn = address.arn or ""
@@ -292,7 +305,24 @@ class StreamClient:
         now_ms = self._service_time(answer, sent_ms)
         # If the clocks differ, the service's clock is known to the second only.
         asked_ms = now_ms - took_ms // 1000 * 1000 if now_ms % 1000 == 0 else min(now_ms, sent_ms)
-        return Fetched(answer["Page"], answer["Size"], now_ms, asked_ms)
+        fetched = Fetched(answer["Page"], answer["Size"], now_ms, asked_ms)
+        self.count_fetched(shard_id, fetched)
+        return fetched
+
+    def count_fetched(self, shard_id: str, fetched: Fetched) -> None:
+        """Measure that a page or an event has arrived."""
+        metrics = self.metrics
+        if metrics is OFF or not fetched.page.records:
+            return
+        labels = (self.address.name, shard_id)
+        metrics.add(RECORDS_FETCHED, labels, len(fetched.page.records))
+        metrics.add(BYTES_FETCHED, labels, fetched.size)
+
+    def count_retry(self, operation: str, error: ClientError | BotoCoreError) -> None:
+        """Measure that a call is made again after an error."""
+        if self.metrics is not OFF:
+            labels = (self.address.name, operation, result_of(error, operation))
+            self.metrics.add(CALL_RETRIES, labels)
 
     def subscribe(
         self, consumer_arn: str, shard_id: str, position: Position, *, inclusive: bool = False
@@ -302,7 +332,7 @@ class StreamClient:
         ``inclusive`` as in `shard_iterator`. Raises botocore's errors: `FanOutCursor` decides when
         to retry, because it knows about the previous subscription.
         """
-        return subscribe(
+        return self._measured("SubscribeToShard", shard_id, subscribe)(
             call_client(self.address),
             consumer_arn,
             shard_id,
@@ -368,16 +398,39 @@ class StreamClient:
         """
         try:
             client = call_client(self.address)
+            call = self._measured(operation, shard_id, call)
 
             def attempt() -> _T:
                 with budget:
                     return call(client)
 
-            return (retry or self._retry).call(attempt)
+            if self.metrics is OFF:
+                return (retry or self._retry).call(attempt)
+            return (retry or self._retry).call(
+                attempt, lambda error: self.count_retry(operation, error)
+            )
         except (ClientError, BotoCoreError) as error:
             explained = explain(error, operation, self.address, shard_id, position)
             # `from None`: the text quotes the service, and a second traceback would hide it.
             raise explained from None
+
+    def _measured(
+        self, operation: str, shard_id: str | None, attempt: Callable[_P, _T]
+    ) -> Callable[_P, _T]:
+        """Return ``attempt``, measured each time; itself if there are no metrics."""
+        metrics = self.metrics
+        if metrics is OFF:
+            return attempt
+        stream, shard = self.address.name, shard_id or ""
+
+        def observe(result: str, seconds: float) -> None:
+            metrics.observe(CALL_DURATION, (stream, shard, operation, result), seconds)
+            if result == "expired":
+                metrics.add(ITERATORS_EXPIRED, (stream, shard))
+
+        return measured(
+            attempt, self._retry.clock, observe, lambda error: result_of(error, operation)
+        )
 
 
 def _created_ms(summary: Mapping[str, Any]) -> int:

@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 from botocore.exceptions import (
     BotoCoreError,
@@ -17,9 +17,12 @@ from botocore.exceptions import (
     IncompleteReadError,
 )
 
+from sparkinesis.metrics.measured import FAILED
 from sparkinesis.stream.backoff import exponential_backoff
 
 _T = TypeVar("_T")
+
+OnRetry: TypeAlias = Callable[[ClientError | BotoCoreError], None]
 
 THROTTLED = frozenset(
     {
@@ -76,6 +79,21 @@ def is_in_doubt(error: BaseException) -> bool:
     return isinstance(error, _UNANSWERED)
 
 
+def result_of(error: BaseException, operation: str = "") -> str:
+    """Return the result of a failed attempt of a call, as metrics name it. Pure.
+
+    throttled, expired (the shard iterator), retryable, or failed.
+    """
+    code = error_code(error)
+    if code in THROTTLED:
+        return "throttled"
+    if code == "ExpiredIteratorException":
+        return "expired"
+    # The shard's last subscription is seconds old; this is part of each change of a shard's reader.
+    is_early = operation == "SubscribeToShard" and code == "ResourceInUseException"
+    return "retryable" if is_early or is_retryable(error) else FAILED
+
+
 @dataclass(frozen=True)
 class Retry:
     """Retries calls for at most ``give_up_after`` seconds: exponential backoff, full jitter.
@@ -94,12 +112,15 @@ class Retry:
         """Draw the seconds to wait after the failed attempt number ``attempt`` (from 0)."""
         return self.uniform(0.0, exponential_backoff(self.base, self.cap, attempt + 1))
 
-    def call(self, call: Callable[[], _T]) -> _T:
-        """Run ``call`` until it succeeds; raise its last error if no retry helps or time is up."""
+    def call(self, call: Callable[[], _T], on_retry: OnRetry | None = None) -> _T:
+        """Run ``call`` until it succeeds; raise its last error if no retry helps or time is up.
+
+        on_retry: takes each error after which the call is made again.
+        """
         attempts = Attempts(self)
         while True:
             try:
-                return attempts.call(call)
+                return attempts.call(call, on_retry)
             except RetryLaterError as later:
                 pause = later.seconds
             self.sleep(pause)
@@ -108,8 +129,11 @@ class Retry:
 class Retries(Protocol):
     """A way to make a call that may fail for a moment."""
 
-    def call(self, call: Callable[[], _T]) -> _T:
-        """Return the result of ``call``; raise the last error once no retry helps."""
+    def call(self, call: Callable[[], _T], on_retry: OnRetry | None = None) -> _T:
+        """Return the result of ``call``; raise the last error once no retry helps.
+
+        on_retry: takes each error after which the call is made again.
+        """
 
 
 class RetryLaterError(Exception):
@@ -131,7 +155,7 @@ class Attempts:
         self._failures = 0
         self._give_up_at = 0.0
 
-    def call(self, call: Callable[[], _T]) -> _T:
+    def call(self, call: Callable[[], _T], on_retry: OnRetry | None = None) -> _T:
         """Make one attempt. Raises `RetryLaterError`, or the error if no retry helps any more."""
         retry = self._retry
         if not self._failures:
@@ -144,6 +168,8 @@ class Attempts:
                 self._failures = 0
                 raise
             self._failures += 1
+            if on_retry is not None:
+                on_retry(error)
             raise RetryLaterError(pause) from error
         self._failures = 0
         return result

@@ -17,13 +17,24 @@ from sparkinesis.errors import (
     ServiceError,
     SparkinesisError,
 )
+from sparkinesis.metrics.catalogue import SUBSCRIPTIONS_ENDED
+from sparkinesis.metrics.metrics import OFF
 from sparkinesis.stream.calls.client import Fetched, StreamClient
 from sparkinesis.stream.calls.explain import explain, words
 from sparkinesis.stream.calls.retry import Retry, error_code
 from sparkinesis.stream.calls.subscription import OPERATION, ReceivedEvent, Subscription
 from sparkinesis.stream.calls.transport import data_size
 from sparkinesis.stream.fan_out.consumers import Consumer, ConsumerFinder
-from sparkinesis.stream.fan_out.interruption import NO_FAILURES, Cause, cause_of, pause_after
+from sparkinesis.stream.fan_out.interruption import (
+    CLOSED,
+    NO_FAILURES,
+    RENEWED,
+    SHARD_ENDED,
+    Cause,
+    cause_of,
+    ending_of,
+    pause_after,
+)
 from sparkinesis.stream.fan_out.socket_watch import is_readable, socket_watch
 from sparkinesis.stream.page import Event, Page, is_empty_at_tip
 from sparkinesis.stream.position import AfterRecord, AtTimestamp, Position, Sentinel
@@ -191,7 +202,7 @@ class FanOutCursor:
         subscription = self._subscription
         try:
             if subscription is None or self._clock() >= self._renew_at:
-                self._drop()
+                self._drop(RENEWED)
                 subscription = None
                 self._subscribe()
                 return None
@@ -226,10 +237,13 @@ class FanOutCursor:
         A SubscribeToShard call in progress is not interrupted; its subscription is closed then.
         """
         with self._lock:
+            is_open = self._subscription is not None and not self._stopped.is_set()
             self._stopped.set()
             self._watch_no_longer()
             if self._subscription is not None:
                 self._subscription.close()
+        if is_open:
+            self._count_end(CLOSED)
 
     def _subscribe(self) -> Subscription:
         subscription = self._client.subscribe(
@@ -240,16 +254,28 @@ class FanOutCursor:
         self._renew_at = self._subscribed_at + self._retry.uniform(*RENEWAL)
         with self._lock:
             self._subscription = subscription
-            if self._stopped.is_set():
+            is_late = self._stopped.is_set()
+            if is_late:
                 subscription.close()
+        if is_late:
+            self._count_end(CLOSED)
         return subscription
 
-    def _drop(self) -> None:
+    def _drop(self, ending: str) -> None:
         with self._lock:
             self._watch_no_longer()
+            # A subscription that `stop` has closed is counted there.
+            is_open = self._subscription is not None and not self._stopped.is_set()
             if self._subscription is not None:
                 self._subscription.close()
                 self._subscription = None
+        if is_open:
+            self._count_end(ending)
+
+    def _count_end(self, ending: str) -> None:
+        if self._client.metrics is not OFF:
+            labels = (self._client.address.name, self.shard_id, ending)
+            self._client.metrics.add(SUBSCRIPTIONS_ENDED, labels)
 
     def _watch_no_longer(self) -> None:
         if self._watched is not None:
@@ -267,9 +293,10 @@ class FanOutCursor:
             self._position = AfterRecord(number)
             self._inclusive = False
         if self.at_end:
-            self._drop()
+            self._drop(SHARD_ENDED)
         assert self._subscribed_at is not None
         fetched = to_fetched(received, begun_ms, self._clock() - self._subscribed_at)
+        self._client.count_fetched(self.shard_id, fetched)
         return self._early_filter.apply(fetched)
 
     def _last_page(self) -> Fetched | None:
@@ -303,22 +330,27 @@ class FanOutCursor:
             return None
         self._failures = NO_FAILURES
         self.at_end = True
-        self._drop()
+        self._drop(SHARD_ENDED)
         self._early_filter = early_filter
         return fetched
 
     def _pause_or_raise(self, error: Failure | None, *, had_begun: bool) -> None:
         """Note when the next SubscribeToShard is due; raise permanent errors."""
-        self._drop()
+        cause = cause_of(error, had_begun=had_begun)
+        ending = ending_of(cause, had_begun=had_begun)
+        self._drop(ending)
+        if not had_begun:
+            self._count_end(ending)
         if self._stopped.is_set():
             return
         now = self._clock()
-        cause = cause_of(error, had_begun=had_begun)
         age = None if self._subscribed_at is None else now - self._subscribed_at
         pause = pause_after(cause, self._failures, age, self._retry)
         self._failures = self._failures.with_failure(cause, now)
         if cause is Cause.FINAL or self._failures.duration(now + pause) > self._retry.give_up_after:
             raise self._explained(error) from None
+        if not had_begun and isinstance(error, ClientError | BotoCoreError):
+            self._client.count_retry(OPERATION, error)
         if pause:
             _log.log(
                 # Unless a lease has just moved, another application uses the same consumer.

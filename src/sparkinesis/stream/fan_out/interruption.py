@@ -54,6 +54,22 @@ def cause_of(error: BaseException | None, *, had_begun: bool) -> Cause:
     return Cause.FINAL
 
 
+RENEWED = "expired"
+SHARD_ENDED = "shard ended"
+CLOSED = "closed"
+_ENDINGS = {
+    Cause.ENDED: RENEWED,
+    Cause.BROKEN: "broken",
+    Cause.TAKEN_OVER: "taken over",
+    Cause.FINAL: "failed",
+}
+
+
+def ending_of(cause: Cause, *, had_begun: bool) -> str:
+    """Return the reason for which a subscription ended, or never began, as metrics name it."""
+    return _ENDINGS[cause] if had_begun else "refused"
+
+
 class FailureStreak(msgspec.Struct, frozen=True):
     """The failures since the last event."""
 

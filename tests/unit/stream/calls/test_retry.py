@@ -11,7 +11,7 @@ from botocore.exceptions import (
     ReadTimeoutError,
 )
 
-from sparkinesis.stream.calls.retry import Retry, is_retryable
+from sparkinesis.stream.calls.retry import Attempts, Retry, RetryLaterError, is_retryable, result_of
 
 
 def service_error(code: str, status: int = 400) -> ClientError:
@@ -89,3 +89,54 @@ def test_retries_end_with_the_last_error() -> None:
     with pytest.raises(ClientError):
         retry.call(Flaky(1000))
     assert 40 < now[0] <= 60
+
+
+@pytest.mark.parametrize(
+    ("error", "result"),
+    [
+        (service_error("ProvisionedThroughputExceededException"), "throttled"),
+        (service_error("KMSThrottlingException"), "throttled"),
+        (service_error("LimitExceededException"), "throttled"),
+        (service_error("ExpiredIteratorException"), "expired"),
+        (service_error("ExpiredTokenException"), "failed"),
+        (service_error("InternalFailure", 500), "retryable"),
+        (service_error("SomethingNew", 503), "retryable"),
+        (ReadTimeoutError(endpoint_url="http://x"), "retryable"),
+        (service_error("AccessDeniedException"), "failed"),
+        (service_error("ResourceInUseException"), "failed"),
+        (NoCredentialsError(), "failed"),
+        (ValueError(), "failed"),
+    ],
+)
+def test_the_result_of_a_failed_attempt(error: Exception, result: str) -> None:
+    assert result_of(error) == result
+
+
+def test_a_consumer_in_use_is_part_of_a_shards_change_of_reader() -> None:
+    in_use = service_error("ResourceInUseException")
+    assert result_of(in_use, "SubscribeToShard") == "retryable"
+    assert result_of(in_use, "RegisterStreamConsumer") == "failed"
+
+
+def test_whoever_counts_retries_hears_of_those_that_are_made_and_of_no_other() -> None:
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    retry = Retry(1.0, 1.0, 4.0, clock=lambda: now[0], sleep=sleep, uniform=lambda _, high: high)
+    told: list[Exception] = []
+    assert retry.call(Flaky(3), told.append) == "done"
+    assert [result_of(error) for error in told] == ["throttled"] * 3
+    told.clear()
+    flaky = Flaky(1000)
+    with pytest.raises(ClientError):
+        retry.call(flaky, told.append)
+    assert len(told) == flaky.calls - 1
+    told.clear()
+    attempts, flaky = Attempts(retry), Flaky(2)
+    for _ in range(2):
+        with pytest.raises(RetryLaterError):
+            attempts.call(flaky, told.append)
+    assert attempts.call(flaky, told.append) == "done"
+    assert len(told) == 2

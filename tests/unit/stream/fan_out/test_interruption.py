@@ -21,6 +21,7 @@ from sparkinesis.stream.fan_out.interruption import (
     Cause,
     FailureStreak,
     cause_of,
+    ending_of,
     pause_after,
 )
 
@@ -127,3 +128,9 @@ def test_trouble_lasts_from_its_first_failure() -> None:
     assert (trouble.failures, trouble.refusals) == (2, 0)
     assert trouble.duration(35) == 25
     assert NO_FAILURES.duration(35) == 0
+
+
+def test_each_end_of_a_subscription_has_a_reason_of_its_own() -> None:
+    begun = [ending_of(cause, had_begun=True) for cause in Cause if cause is not Cause.IN_USE]
+    assert begun == ["expired", "broken", "taken over", "failed"]
+    assert {ending_of(cause, had_begun=False) for cause in Cause} == {"refused"}

@@ -57,8 +57,9 @@ class StreamOpener:
         return self._client(address, _BRIEF)
 
     def _client(self, address: StreamAddress, retry: Retry) -> StreamClient:
-        timing = self._settings.timing
-        return StreamClient(address, timing.of(retry, self._settings.rng), timing.wall_clock_ms)
+        settings, timing = self._settings, self._settings.timing
+        retry = timing.of(retry, settings.rng)
+        return StreamClient(address, retry, timing.wall_clock_ms, settings.metrics)
 
     def open(
         self,

@@ -1,0 +1,234 @@
+"""The metrics of calls by GetRecords, compared with what the local server itself has counted."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from sparkinesis.errors import AccessDeniedError, ExpiredIteratorError, ServiceError
+from sparkinesis.local import Call, Fault, LocalServer, ManualClock
+from sparkinesis.metrics.catalogue import (
+    BYTES_FETCHED,
+    CALL_DURATION,
+    CALL_RETRIES,
+    ITERATORS_EXPIRED,
+    RECORDS_FETCHED,
+)
+from sparkinesis.metrics.metrics import OFF, Metrics
+from sparkinesis.metrics.tally import Tally
+from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.calls.retry import Retry, RetryLaterError
+from sparkinesis.stream.position import TRIM_HORIZON
+from sparkinesis.stream.reading.budget import Pace, ShardBudget
+from sparkinesis.stream.reading.cursor import ShardCursor
+from tests.integration.stream.conftest import SHARD, waited
+from tests.streams import put, split
+from tests.tallies import counted, seconds
+
+
+@dataclass
+class Reader:
+    """A client whose retries take no time but the clock's, which the calls and waits turn."""
+
+    server: LocalServer
+    clock: ManualClock
+    tally: Tally = field(default_factory=Tally)
+    asked: int = 0
+    """The times that the retries' clock was asked."""
+
+    def client(self, metrics: Metrics) -> StreamClient:
+        def now() -> float:
+            self.asked += 1
+            return self.clock() / 1000
+
+        return StreamClient(
+            StreamAddress("s", None, "us-east-1", self.server.endpoint_url),
+            Retry(
+                give_up_after=20.0,
+                clock=now,
+                sleep=lambda pause: waited(self.clock, pause),
+                uniform=lambda _, high: high,
+            ),
+            self.clock,
+            metrics,
+        )
+
+    def cursor(self, metrics: Metrics | None = None, *, renews: bool = True) -> ShardCursor:
+        client = self.client(self.tally if metrics is None else metrics)
+        budget = ShardBudget(Pace(0.0, 0.0))
+        return ShardCursor(client, budget, SHARD, TRIM_HORIZON, renews=renews)
+
+
+@pytest.fixture
+def reader(server: LocalServer, kinesis: Any, clock: ManualClock) -> Iterator[Reader]:
+    assert kinesis
+    yield Reader(server, clock)
+    server.kinesis.faults = None
+
+
+def first(
+    count: int, fault: Fault, operation: str = "GetRecords"
+) -> Callable[[Call], Fault | None]:
+    """A fault plan that does this to the first calls of an operation."""
+    left = [fault] * count
+    return lambda call: left.pop() if left and call.operation == operation else None
+
+
+def of_server(server: LocalServer, operation: str) -> Counter[str | None]:
+    """The errors of the calls that the server has answered; None: there was none."""
+    return Counter(call.error for call in server.kinesis.calls.select(operation, stream="s"))
+
+
+@pytest.mark.parametrize(
+    ("fault", "result"),
+    [
+        (Fault.error("ProvisionedThroughputExceededException"), "throttled"),
+        (Fault.error("KMSThrottlingException"), "throttled"),
+        (Fault.error("InternalFailure", status=500), "retryable"),
+        (Fault.dropped("before"), "retryable"),
+        (Fault.dropped("after"), "retryable"),
+    ],
+    ids=["throttled", "by its keys", "500", "reset", "answer lost"],
+)
+def test_what_passes_is_counted_as_attempt_and_as_retry(
+    reader: Reader, kinesis: Any, fault: Fault, result: str
+) -> None:
+    put(kinesis, "s", [b"1", b"2", b"3"], "k")
+    reader.server.kinesis.faults = first(2, fault)
+    assert len(reader.cursor().fetch().page.records) == 3
+    attempts = counted(reader.tally, CALL_DURATION)
+    assert attempts == {
+        ("s", "GetShardIterator", "ok"): 1,
+        ("s", "GetRecords", "ok"): 1,
+        ("s", "GetRecords", result): 2,
+    }
+    assert counted(reader.tally, CALL_RETRIES) == {("s", "GetRecords", result): 2}
+    at_server = of_server(reader.server, "GetRecords")
+    assert at_server[None] == 1
+    assert sum(at_server.values()) == 3
+    assert counted(reader.tally, RECORDS_FETCHED) == {("s",): 3}
+
+
+def test_the_last_attempt_of_a_call_that_is_given_up_is_no_retry(reader: Reader) -> None:
+    code = "ProvisionedThroughputExceededException"
+    reader.server.kinesis.faults = first(1000, Fault.error(code))
+    with pytest.raises(ServiceError):
+        reader.cursor().fetch()
+    made = of_server(reader.server, "GetRecords")[code]
+    assert made > 2
+    assert counted(reader.tally, CALL_DURATION)["s", "GetRecords", "throttled"] == made
+    assert counted(reader.tally, CALL_RETRIES) == {("s", "GetRecords", "throttled"): made - 1}
+    assert counted(reader.tally, RECORDS_FETCHED) == {}
+
+
+def test_what_no_retry_mends_is_counted_once(reader: Reader) -> None:
+    reader.server.kinesis.faults = first(
+        1, Fault.error("AccessDeniedException"), "GetShardIterator"
+    )
+    with pytest.raises(AccessDeniedError):
+        reader.cursor().fetch()
+    assert counted(reader.tally, CALL_DURATION) == {("s", "GetShardIterator", "failed"): 1}
+    assert counted(reader.tally, CALL_RETRIES) == {}
+
+
+@pytest.mark.parametrize("renews", [True, False])
+def test_an_iterator_that_expired_is_counted_by_itself(
+    reader: Reader, kinesis: Any, clock: ManualClock, renews: bool
+) -> None:
+    """By the server's own rule: nobody uses it for more than five minutes."""
+    cursor = reader.cursor(renews=renews)
+    cursor.fetch()
+    put(kinesis, "s", [b"1"], "k")
+    clock.advance(300_001)
+    if renews:
+        assert len(cursor.fetch().page.records) == 1
+    else:
+        with pytest.raises(ExpiredIteratorError):
+            cursor.fetch()
+    assert of_server(reader.server, "GetRecords")["ExpiredIteratorException"] == 1
+    assert counted(reader.tally, ITERATORS_EXPIRED) == {("s",): 1}
+    assert counted(reader.tally, CALL_DURATION)["s", "GetRecords", "expired"] == 1
+    assert counted(reader.tally, CALL_RETRIES) == {}
+
+
+def test_a_reader_that_holds_no_thread_is_measured_as_any_other(
+    reader: Reader, kinesis: Any
+) -> None:
+    put(kinesis, "s", [b"1"], "k")
+    client = reader.client(reader.tally)
+    attempts = client.attempts()
+    iterator = client.shard_iterator(SHARD, TRIM_HORIZON, retry=attempts)
+    code = "ProvisionedThroughputExceededException"
+    reader.server.kinesis.faults = first(2, Fault.error(code))
+    for _ in range(2):
+        with pytest.raises(RetryLaterError):
+            client.get_records(SHARD, iterator, 10, retry=attempts)
+    assert counted(reader.tally, CALL_RETRIES) == {("s", "GetRecords", "throttled"): 2}
+    assert len(client.get_records(SHARD, iterator, 10, retry=attempts).page.records) == 1
+    found = counted(reader.tally, CALL_DURATION)
+    assert found["s", "GetRecords", "throttled"] == 2
+    assert found["s", "GetRecords", "ok"] == 1
+    assert counted(reader.tally, CALL_RETRIES) == {("s", "GetRecords", "throttled"): 2}
+
+
+def test_a_slow_call_takes_as_long_as_it_takes_and_its_budget_does_not_count(
+    reader: Reader,
+) -> None:
+    """The clock goes on during the call alone, and while the budget makes the reader wait."""
+
+    def slow(call: Call) -> None:
+        if call.operation == "GetRecords":
+            reader.clock.advance(2_500)
+
+    reader.server.kinesis.faults = slow
+    client = reader.client(reader.tally)
+    iterator = client.shard_iterator(SHARD, TRIM_HORIZON)
+
+    class Waiting:
+        def __enter__(self) -> None:
+            reader.clock.advance(60_000)
+
+        def __exit__(self, *_: object) -> None:
+            reader.clock.advance(60_000)
+
+    client.get_records(SHARD, iterator, 10, budget=Waiting())
+    taken = seconds(reader.tally, CALL_DURATION)
+    assert taken == {
+        ("s", "GetRecords", "ok"): pytest.approx(2.5),
+        ("s", "GetShardIterator", "ok"): 0.0,
+    }
+
+
+def test_what_is_fetched_is_what_the_server_handed_out(reader: Reader, kinesis: Any) -> None:
+    """Each record and, as closely as a page's size is estimated, each byte; over a reshard."""
+    put(kinesis, "s", [b"%04d" % n + b"x" * (n % 700) for n in range(400)], "key")
+    split(kinesis, "s")
+    cursor = reader.cursor()
+    while not cursor.at_end:
+        cursor.fetch(math.ceil(400 / 7))
+    calls = reader.server.kinesis.calls.select("GetRecords", stream="s")
+    assert sum(call.records for call in calls) == 400
+    assert counted(reader.tally, RECORDS_FETCHED) == {("s",): 400}
+    (size,) = counted(reader.tally, BYTES_FETCHED).values()
+    assert size == pytest.approx(sum(call.bytes for call in calls), rel=0.05)
+
+
+def test_off_costs_nothing(reader: Reader, kinesis: Any) -> None:
+    """Nobody asks a clock for a measurement, nor is anything counted."""
+    put(kinesis, "s", [b"1"], "k")
+
+    def asks(metrics: Metrics) -> int:
+        before = reader.asked
+        reader.cursor(metrics).fetch()
+        return reader.asked - before
+
+    asks(OFF)  # opens the connection
+    calls = 2
+    assert asks(OFF) == calls, "the deadline of each call's retries"
+    assert asks(Tally()) == 3 * calls

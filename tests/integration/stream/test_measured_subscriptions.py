@@ -1,0 +1,258 @@
+"""The metrics of enhanced fan-out: what ended each subscription, and what it delivered."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from sparkinesis.errors import ConsumerNotFoundError
+from sparkinesis.local import Call, Fault, LocalServer, ManualClock
+from sparkinesis.metrics.catalogue import (
+    BYTES_FETCHED,
+    CALL_DURATION,
+    CALL_RETRIES,
+    RECORDS_FETCHED,
+    SUBSCRIPTIONS_ENDED,
+)
+from sparkinesis.metrics.tally import Tally
+from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.fan_out.cursor import RETRY, FanOutCursor
+from sparkinesis.stream.fan_out.registration import deregister_consumer
+from sparkinesis.stream.position import TRIM_HORIZON
+from tests.event_stream import INITIAL_RESPONSE, records_event
+from tests.integration.stream.conftest import SHARD, waited
+from tests.scripted import Answer, serving
+from tests.streams import put, split
+from tests.tallies import counted
+
+
+@dataclass
+class Subscriber:
+    """A cursor on the server's clock, which goes on while it waits, and what it has measured."""
+
+    cursor: FanOutCursor
+    tally: Tally = field(default_factory=Tally)
+
+    def read(self, last: bytes) -> None:
+        """Read up to the record that a test put last."""
+        while True:
+            fetched = self.cursor.fetch()
+            assert fetched is not None
+            if last in [record.data for record in fetched.page.records]:
+                return
+
+    @property
+    def endings(self) -> dict[str, float]:
+        ended = counted(self.tally, SUBSCRIPTIONS_ENDED)
+        assert {stream for stream, _ in ended} <= {"s"}
+        return {reason: number for (_, reason), number in ended.items()}
+
+    @property
+    def attempts(self) -> dict[str, float]:
+        """The attempts of SubscribeToShard, by result."""
+        made = counted(self.tally, CALL_DURATION)
+        return {result: n for (_, name, result), n in made.items() if name == "SubscribeToShard"}
+
+    @property
+    def retries(self) -> dict[tuple[str, ...], float]:
+        return counted(self.tally, CALL_RETRIES)
+
+
+@pytest.fixture
+def subscribe(
+    server: LocalServer, consumer: str, clock: ManualClock
+) -> Iterator[Callable[..., Subscriber]]:
+    opened: list[FanOutCursor] = []
+
+    def open_one(clock_of_cursor: Callable[[], float] = lambda: clock() / 1000) -> Subscriber:
+        def wait(_: threading.Event, seconds: float) -> None:
+            waited(clock, seconds)
+
+        tally = Tally()
+        address = StreamAddress("s", None, "us-east-1", server.endpoint_url)
+        retry = replace(RETRY, clock=clock_of_cursor)
+        cursor = FanOutCursor(
+            StreamClient(address, Retry(), clock, tally),
+            consumer,
+            SHARD,
+            TRIM_HORIZON,
+            retry=retry,
+            wait=wait,
+        )
+        opened.append(cursor)
+        return Subscriber(cursor, tally)
+
+    yield open_one
+    for cursor in opened:
+        cursor.stop()
+
+
+def once(fault: Fault) -> Callable[[Call], Fault | None]:
+    left = [fault]
+    return lambda call: left.pop() if left and call.operation == "SubscribeToShard" else None
+
+
+def test_the_service_ends_each_after_five_minutes(
+    kinesis: Any, subscribe: Callable[..., Subscriber], clock: ManualClock
+) -> None:
+    # By a clock of its own, which stands still, its subscriptions never get old.
+    subscriber = subscribe(lambda: 0.0)
+    for number in range(4):
+        put(kinesis, "s", [b"%d" % number], "k")
+        subscriber.read(b"%d" % number)
+        clock.advance(300_000)
+    assert subscriber.endings == {"expired": 3}
+    assert subscriber.attempts == {"ok": 4}
+    assert subscriber.retries == {}
+
+
+def test_a_renewal_is_one_end(
+    kinesis: Any, subscribe: Callable[..., Subscriber], clock: ManualClock
+) -> None:
+    subscriber = subscribe()
+    put(kinesis, "s", [b"1"], "k")
+    subscriber.read(b"1")
+    clock.advance(290_000)
+    put(kinesis, "s", [b"2"], "k")
+    subscriber.read(b"2")
+    assert subscriber.endings == {"expired": 1}
+    assert subscriber.attempts == {"ok": 2}
+
+
+def test_a_shard_that_ends_ends_its_subscription(
+    kinesis: Any, subscribe: Callable[..., Subscriber]
+) -> None:
+    subscriber = subscribe()
+    put(kinesis, "s", [b"1"], "k")
+    split(kinesis, "s")
+    while not subscriber.cursor.at_end:
+        subscriber.cursor.fetch()
+    subscriber.cursor.stop()
+    assert subscriber.endings == {"shard ended": 1}
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [Fault(cut_after=300), Fault(stream_code="InternalFailureException", stream_after=1)],
+    ids=["cut", "exception"],
+)
+def test_what_breaks_is_broken(
+    server: LocalServer, kinesis: Any, subscribe: Callable[..., Subscriber], fault: Fault
+) -> None:
+    server.kinesis.faults = once(fault)
+    subscriber = subscribe()
+    for number in range(3):
+        put(kinesis, "s", [b"%d" % number], "k")
+        subscriber.read(b"%d" % number)
+    assert subscriber.endings == {"broken": 1}
+    assert subscriber.attempts == {"ok": 2}
+    assert subscriber.retries == {}, "the call itself has succeeded"
+
+
+@pytest.mark.parametrize(
+    ("fault", "result"),
+    [
+        (Fault.error("LimitExceededException"), "throttled"),
+        (Fault.error("InternalFailure", status=500), "retryable"),
+        (Fault.dropped(), "retryable"),
+    ],
+    ids=["throttled", "500", "reset"],
+)
+def test_a_subscription_that_never_began_was_refused(
+    server: LocalServer,
+    kinesis: Any,
+    subscribe: Callable[..., Subscriber],
+    fault: Fault,
+    result: str,
+) -> None:
+    put(kinesis, "s", [b"1"], "k")
+    server.kinesis.faults = once(fault)
+    subscriber = subscribe()
+    subscriber.read(b"1")
+    assert subscriber.endings == {"refused": 1}
+    assert subscriber.attempts == {result: 1, "ok": 1}
+    assert subscriber.retries == {("s", "SubscribeToShard", result): 1}
+
+
+def test_a_newer_subscription_takes_over(
+    server: LocalServer, kinesis: Any, subscribe: Callable[..., Subscriber]
+) -> None:
+    older, newer = subscribe(), subscribe()
+    put(kinesis, "s", [b"1"], "k")
+    older.read(b"1")
+    newer.read(b"1")  # refused for five seconds, as the server counts, too
+    refused = sum(bool(call.error) for call in server.kinesis.calls.select("SubscribeToShard"))
+    assert refused
+    assert newer.endings == {"refused": refused}
+    assert newer.attempts == {"retryable": refused, "ok": 1}
+    assert newer.retries == {("s", "SubscribeToShard", "retryable"): refused}
+    put(kinesis, "s", [b"2"], "k")
+    older.read(b"2")
+    assert older.endings["taken over"] == 1
+    assert older.endings.keys() <= {"taken over", "refused"}
+
+
+def test_a_deregistered_consumer_ends_it_for_good(
+    client: StreamClient, consumer: str, subscribe: Callable[..., Subscriber]
+) -> None:
+    subscriber = subscribe()
+    assert subscriber.cursor.fetch() is not None
+    deregister_consumer(client, consumer)
+    with pytest.raises(ConsumerNotFoundError):
+        subscriber.cursor.fetch()
+    subscriber.cursor.stop()
+    assert subscriber.endings == {"failed": 1}
+    assert subscriber.retries == {}
+
+
+def test_whoever_stops_closes_once(subscribe: Callable[..., Subscriber]) -> None:
+    """However often, and although a thread is waiting for an event meanwhile."""
+    subscriber = subscribe()
+    assert subscriber.cursor.fetch() is not None
+    reader = threading.Thread(target=subscriber.cursor.fetch)
+    reader.start()
+    subscriber.cursor.stop()
+    subscriber.cursor.stop()
+    reader.join(timeout=60)
+    assert subscriber.cursor.fetch() is None
+    assert subscriber.endings == {"closed": 1}
+
+
+def test_a_stop_during_the_call_closes_what_it_opens() -> None:
+    with serving() as service:
+        script = service.begin()
+        script.on("SubscribeToShard", Answer([INITIAL_RESPONSE, records_event([1], 1)], "hold"))
+        script.gate.clear()
+        tally = Tally()
+        address = StreamAddress("s", None, "us-east-1", script.endpoint)
+        arn = "arn:aws:kinesis:us-east-1:000000000000:stream/s/consumer/c:1"
+        cursor = FanOutCursor(StreamClient(address, metrics=tally), arn, SHARD, TRIM_HORIZON)
+        reader = threading.Thread(target=cursor.fetch)
+        reader.start()
+        assert script.called.acquire(timeout=60)
+        cursor.stop()
+        assert counted(tally, SUBSCRIPTIONS_ENDED) == {}
+        script.gate.set()
+        reader.join(timeout=60)
+        assert counted(tally, SUBSCRIPTIONS_ENDED) == {("s", "closed"): 1}
+
+
+def test_what_is_fetched_is_what_the_server_sent(
+    server: LocalServer, kinesis: Any, subscribe: Callable[..., Subscriber]
+) -> None:
+    put(kinesis, "s", [b"%04d" % n + b"x" * (n % 700) for n in range(400)], "key")
+    split(kinesis, "s")
+    subscriber = subscribe()
+    while not subscriber.cursor.at_end:
+        subscriber.cursor.fetch()
+    events = server.kinesis.calls.select("SubscribeToShardEvent", stream="s")
+    assert sum(event.records for event in events) == 400
+    assert counted(subscriber.tally, RECORDS_FETCHED) == {("s",): 400}
+    (size,) = counted(subscriber.tally, BYTES_FETCHED).values()
+    assert size == pytest.approx(sum(event.bytes for event in events), rel=0.05)

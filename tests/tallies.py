@@ -1,0 +1,24 @@
+"""What a tally has counted, in the form in which tests compare it."""
+
+from __future__ import annotations
+
+from sparkinesis.metrics.metric import Metric
+from sparkinesis.metrics.tally import Distribution, Tally
+
+
+def counted(tally: Tally, metric: Metric) -> dict[tuple[str, ...], float]:
+    """A counter's values, or the number of a histogram's, by `Metric.series_labels`."""
+    return {
+        one.labels: one.value.count if isinstance(one.value, Distribution) else one.value
+        for one in tally.series()
+        if one.metric == metric.name
+    }
+
+
+def seconds(tally: Tally, metric: Metric) -> dict[tuple[str, ...], float]:
+    """The sums of a histogram, by the same."""
+    return {
+        one.labels: one.value.sum
+        for one in tally.series()
+        if one.metric == metric.name and isinstance(one.value, Distribution)
+    }
