@@ -30,7 +30,7 @@ LAYERS: dict[str, set[str]] = {
     "compat": {"errors", "stream", "worker"},
     "worker": {"public", "errors", "metrics", "stream", "lease"},
     "source": {"errors", "stream", "lease"},
-    "lease": {"public", "errors", "stream"},
+    "lease": {"public", "errors", "metrics", "stream"},
     "stream": {"public", "errors", "metrics"},
     "metrics": {"public", "errors"},
     "local": {"errors"},

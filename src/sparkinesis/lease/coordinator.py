@@ -40,6 +40,9 @@ from sparkinesis.lease.table.rows import TableScan
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.table.vanished import note_vanished
 from sparkinesis.lease.table.write_conflict import LeaseChangedError
+from sparkinesis.metrics.catalogue import TAKE_DURATION
+from sparkinesis.metrics.measured import measured
+from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.stream.address import StreamIdentifier
 
 _log = logging.getLogger(__name__)
@@ -76,6 +79,7 @@ class LeaseCoordinator:
         clock: Callable[[], float],
         rng: random.Random,
         tell: Listener = ignore,
+        metrics: Metrics = OFF,
         several_streams: bool = False,
     ) -> None:
         self._table = table
@@ -86,6 +90,7 @@ class LeaseCoordinator:
         self._clock = clock
         self._rng = rng
         self._tell = tell
+        self._metrics = metrics
         self._observations: dict[str, Observation] = {}
         self._worker_versions = WorkerVersions()
         self._asked: dict[str, str | None] = {}
@@ -177,6 +182,20 @@ class LeaseCoordinator:
         Raises `LeaseTableError`, `AccessDeniedError` and `LeaseTableUnavailableError`. If the table
         was deleted, raises `LeaseTableNotFoundError`, and notes that for the rest of the process.
         """
+        if self._metrics is OFF:
+            return self._take(busy, is_leaving, reads, wants)
+        return measured(self._take, self._clock, self._observe)(busy, is_leaving, reads, wants)
+
+    def _observe(self, result: str, seconds: float) -> None:
+        self._metrics.observe(TAKE_DURATION, (result,), seconds)
+
+    def _take(
+        self,
+        busy: Collection[str],
+        is_leaving: Callable[[], bool],
+        reads: Callable[[StreamIdentifier | None], bool],
+        wants: Callable[[StreamIdentifier | None], bool],
+    ) -> bool:
         held_before = self._renewer.held()
         is_consistent = self._is_in_doubt
         scan = self._scan_known_table(consistent=is_consistent)

@@ -18,6 +18,9 @@ from sparkinesis.lease.table.batching import Batching
 from sparkinesis.lease.table.requests import Update
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.table.write_conflict import LeaseChangedError
+from sparkinesis.metrics.catalogue import RENEWAL_DURATION
+from sparkinesis.metrics.measured import FAILED, OK, measured
+from sparkinesis.metrics.metrics import OFF, Metrics
 
 _MAX_THREADS = 20
 """The KCL's ``maxLeaseRenewalThreads``."""
@@ -37,7 +40,10 @@ class LeaseRenewer:
         failover_time: float,
         clock: Callable[[], float] = time.monotonic,
         tell: Listener = ignore,
+        *,
+        metrics: Metrics = OFF,
     ) -> None:
+        self._metrics = metrics
         self._table = table
         self._worker_id = worker_id
         self._failover_time = failover_time
@@ -97,6 +103,21 @@ class LeaseRenewer:
         Raises nothing if the table cannot be reached or written: `RenewalFailed` has the error, and
         leases are held until they expire.
         """
+        if self._metrics is OFF:
+            self._renew_all()
+        else:
+            measured(
+                self._renew_all,
+                self._clock,
+                self._observe,
+                result=lambda are_renewed: OK if are_renewed else FAILED,
+            )()
+
+    def _observe(self, result: str, seconds: float) -> None:
+        self._metrics.observe(RENEWAL_DURATION, (result,), seconds)
+
+    def _renew_all(self) -> bool:
+        """Return False if a lease could not be renewed, although it is not lost."""
         with self._lock:
             all_held = list(self._held.values())
         self._lose_expired(all_held)
@@ -113,6 +134,7 @@ class LeaseRenewer:
         self._lose_expired(all_held)
         for text, count in failures.items():
             self._tell(RenewalFailed(count, len(due), text))
+        return not failures
 
     def _renew(self, batch: Sequence[HeldLease]) -> Counter[str]:
         """Renew some leases; return the number of failures by error text, without lost leases."""

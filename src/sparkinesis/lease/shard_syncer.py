@@ -36,6 +36,10 @@ from sparkinesis.lease.table.rows import TableScan
 from sparkinesis.lease.table.stream_leases import StreamLeases
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.table.vanished import require_not_vanished
+from sparkinesis.metrics.catalogue import LEASES_CREATED, LEASES_DELETED, SHARD_SYNC_DURATION
+from sparkinesis.metrics.measured import measured
+from sparkinesis.metrics.metric import Metric
+from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.listing import ShardListing
@@ -121,6 +125,7 @@ class ShardSyncer:
         phase: float = 0.0,
         table_size: Callable[[], int] = lambda: 0,
         java_note: JavaNote | None = None,
+        metrics: Metrics = OFF,
     ) -> None:
         """``java_note``: shared by the streams of an application.
 
@@ -148,6 +153,7 @@ class ShardSyncer:
         self._next_cleanup = clock() + (1 + phase) * settings.cleanup_interval
         self._next_listing = float("-inf")
         """The time from which a cleanup lists the shards even if no lease can be deleted yet."""
+        self._metrics = metrics
         self._in_stream = "" if stream is None else f" in stream {stream}"
 
     def sync(self, own: TableScan | None = None, table: TableScan | None = None) -> None:
@@ -166,7 +172,20 @@ class ShardSyncer:
         whole = table or self._table.scan(consistent=True)
         rows = own or whole.of(self._stream)
         self._leases.know(rows.leases)
-        through_reshard(lambda: self._sync(rows, whole), self._wait)
+        self._measure(lambda: through_reshard(lambda: self._sync(rows, whole), self._wait))
+
+    def _measure(self, run: Callable[[], None]) -> None:
+        if self._metrics is OFF:
+            run()
+        else:
+            measured(run, self._clock, self._observe)()
+
+    def _observe(self, result: str, seconds: float) -> None:
+        self._metrics.observe(SHARD_SYNC_DURATION, (self._client.address.name, result), seconds)
+
+    def _count(self, counter: Metric) -> None:
+        if self._metrics is not OFF:
+            self._metrics.add(counter, (self._client.address.name,))
 
     def _sync(self, scan: TableScan, table: TableScan) -> None:
         if self._stream is None:  # otherwise, the identifier tells such streams apart
@@ -266,6 +285,7 @@ class ShardSyncer:
         for lease in self._for_all_readers(list(leases), table):
             if self._table.create(lease.in_stream(self._stream)):
                 created += 1
+                self._count(LEASES_CREATED)
                 _log.info(
                     "Created the lease %s at %s",
                     lease_key(self._stream, lease.shard_id),
@@ -350,13 +370,13 @@ class ShardSyncer:
         if now >= self._next_audit:
             self._next_audit = now + self._settings.audit_interval
             if leads and leases:
-                self._audit(leases)
+                self._measure(lambda: self._audit(leases))
             elif not leases:
                 self.sync()  # All rows were deleted, apparently by hand.
         if now >= self._next_cleanup:
             self._next_cleanup = now + self._settings.cleanup_interval
             if leads and self._settings.cleanup_leases:
-                self._clean_up(leases)
+                self._measure(lambda: self._clean_up(leases))
         return max(0.0, min(self._next_audit, self._next_cleanup) - self._clock())
 
     def _audit(self, leases: Sequence[Lease]) -> None:
@@ -400,6 +420,7 @@ class ShardSyncer:
             return
         for lease in deletable(remaining, shards):
             if self._table.delete(lease):
+                self._count(LEASES_DELETED)
                 _log.info(
                     "Deleted the lease %s: its shard and the parents of the shard are finished",
                     lease.key,

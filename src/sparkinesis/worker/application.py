@@ -309,8 +309,15 @@ class Application:
             consumers=StepPool(f"{self.name}-process", timing.clock),
         )
         table = self.table()
-        table = replace(table, retry=timing.of(table.retry, rng))
-        renewer = LeaseRenewer(table, worker_id, options.failover_time, timing.clock, settings.tell)
+        table = replace(table, retry=timing.of(table.retry, rng), metrics=settings.metrics)
+        renewer = LeaseRenewer(
+            table,
+            worker_id,
+            options.failover_time,
+            timing.clock,
+            settings.tell,
+            metrics=settings.metrics,
+        )
         coordinator = LeaseCoordinator(
             table,
             renewer,
@@ -325,6 +332,7 @@ class Application:
             clock=timing.clock,
             rng=rng,
             tell=settings.tell,
+            metrics=settings.metrics,
             several_streams=self.streams is not None,
         )
         opener = StreamOpener(

@@ -104,6 +104,13 @@ def outcome_of(
     return Failed(error, doubt)
 
 
+def errors_of(answer: Mapping[str, Any]) -> Iterator[ClientError]:
+    """Yield the errors of an answer's statements, each in the shape of a call's."""
+    for response in answer.get("Responses") or ():
+        if said := response.get("Error"):
+            yield _as_client_error(said)
+
+
 def _was_in_doubt(outcome: Lease | Failed | None) -> bool:
     return isinstance(outcome, Failed) and outcome.is_in_doubt
 

@@ -16,9 +16,11 @@ from sparkinesis.lease.table.address import TableAddress
 from sparkinesis.lease.table.batch import Failed, write_batch
 from sparkinesis.lease.table.client import dynamodb_client
 from sparkinesis.lease.table.explain import explain
+from sparkinesis.lease.table.measured_client import measured_client
 from sparkinesis.lease.table.provisioning import Patience, ProvisionOptions, provision
 from sparkinesis.lease.table.rows import BrokenLease, TableScan, read_row, read_rows
 from sparkinesis.lease.table.write_conflict import LeaseChangedError
+from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.stream.calls.retry import Retry, error_code, is_in_doubt
 
 _T = TypeVar("_T")
@@ -42,6 +44,8 @@ class LeaseTable(TableAddress):
     """
 
     retry: Retry = field(default_factory=_brief_retry, compare=False, repr=False)
+    metrics: Metrics = field(default=OFF, compare=False, repr=False)
+    """Takes the measurements of the calls, by the clock of ``retry``."""
 
     def provision(self, options: ProvisionOptions, patience: Patience | None = None) -> bool:
         """Create the table if it is missing, and wait until it is usable.
@@ -219,7 +223,7 @@ class LeaseTable(TableAddress):
         A refused write gives `LeaseChangedError`; a write that the server did not make, `Failed`.
         """
         try:
-            client = dynamodb_client(self.region, self.endpoint, self.credentials)
+            client = self._client()
         except BotoCoreError as error:
             return [Failed(error)] * len(updates)
         outcomes = write_batch(client, self.name, updates, self.retry)
@@ -269,12 +273,16 @@ class LeaseTable(TableAddress):
             row,
         )
 
+    def _client(self) -> Any:
+        client = dynamodb_client(self.region, self.endpoint, self.credentials)
+        return measured_client(client, self.retry.clock, self.metrics)
+
     def _call(
         self, operation: str | None, call: Callable[[Any], _T], retry: Retry | None = None
     ) -> _T:
         """Make a call with retries; ``operation``: None for several calls that retry themselves."""
         try:
-            client = dynamodb_client(self.region, self.endpoint, self.credentials)
+            client = self._client()
             if operation is None:
                 return call(client)
             return (retry or self.retry).call(lambda: call(client))

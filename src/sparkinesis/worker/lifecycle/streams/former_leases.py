@@ -15,6 +15,8 @@ from sparkinesis.lease.rules.streams.former_streams import (
     unread_former_streams,
 )
 from sparkinesis.lease.table.table import LeaseTable
+from sparkinesis.metrics.catalogue import LEASES_DELETED
+from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.worker.lifecycle.streams.stream_config import FormerStreams
 
@@ -34,7 +36,9 @@ class FormerLeases:
         *,
         grace: float,
         clock: Callable[[], float],
+        metrics: Metrics = OFF,
     ) -> None:
+        self._metrics = metrics
         self._table = table
         self._former = former
         self._grace = grace
@@ -84,6 +88,7 @@ class FormerLeases:
                 _log.info("Another worker has begun to read %s: its leases stay", stream)
                 return
             deleted += 1
+            self._metrics.add(LEASES_DELETED, (stream.name,))
         _log.info(
             "Deleted %d leases of %s, which left the application, and which no worker has read for "
             "%.0f s",

@@ -136,6 +136,7 @@ class StreamOpener:
             phase=phase,
             table_size=self._table_size,
             java_note=self._java_note,
+            metrics=shared.metrics,
         )
         closed_shards = ClosedShards(client, timing.clock, phase)
         return OpenStream(settings, syncer, retrieval, closed_shards)

@@ -139,7 +139,11 @@ class SeveralStreams:
         self._left: dict[StreamIdentifier, OpenStream] = {}
         """Streams that this worker read, and whose consumers may have to be deregistered."""
         self._former = FormerLeases(
-            table, former, grace=2 * settings.options.failover_time, clock=clock
+            table,
+            former,
+            grace=2 * settings.options.failover_time,
+            clock=clock,
+            metrics=settings.metrics,
         )
         self._looked_at: float | None = None
         self._newest: dict[str, int] = {}
