@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -86,11 +87,18 @@ def _nothing() -> None:
 OFF = NoMetrics()
 
 
+CLOSE_WITHIN = 5.0
+"""The most seconds that the end of a worker waits for its last metrics to be published."""
+
+
 class AllMetrics:
     """Gives each measurement to several systems, and keeps their errors away from the caller."""
 
-    def __init__(self, targets: Sequence[Metrics]) -> None:
+    def __init__(
+        self, targets: Sequence[Metrics], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._targets = tuple(targets)
+        self._clock = clock
         self._lock = threading.Lock()
         self._told: set[tuple[str, str]] = set()
 
@@ -126,11 +134,28 @@ class AllMetrics:
         return stop
 
     def close(self) -> None:
-        for target in self._targets:
-            try:
-                target.close()
-            except Exception as error:  # noqa: BLE001 - as above
-                self._tell(target, error)
+        """Close all systems at the same time; wait for `CLOSE_WITHIN` seconds at most."""
+        until = self._clock() + CLOSE_WITHIN
+        closing = [
+            (target, threading.Thread(target=self._close, args=(target,), daemon=True))
+            for target in self._targets
+        ]
+        for _, thread in closing:
+            thread.start()
+        for target, thread in closing:
+            thread.join(max(0.0, until - self._clock()))
+            if thread.is_alive():
+                _log.warning(
+                    "%s has not published its last metrics within %g s; they may be lost.",
+                    type(target).__qualname__,
+                    CLOSE_WITHIN,
+                )
+
+    def _close(self, target: Metrics) -> None:
+        try:
+            target.close()
+        except Exception as error:  # noqa: BLE001 - as above
+            self._tell(target, error)
 
     def _tell(self, target: Metrics, error: Exception) -> None:
         """Log an error, each kind of error once for a target."""

@@ -292,22 +292,33 @@ class Application:
         `AccessDeniedError` and `ServiceError`.
         """
         rng = timing.new_rng()
-        options = self.options
         worker_id = self.worker_id or default_worker_id(socket.gethostname(), os.getpid(), rng)
-        settings = WorkerSettings(
-            application=self.name,
-            worker_id=worker_id,
-            options=options,
-            timing=timing,
-            rng=rng,
-            tell=EventLog(self.name, worker_id),
-            metrics=metrics_of(
-                options.metrics, Measured.worker(self.name, worker_id, self.place())
-            ),
-            memory=memory or budget_of_process(options.max_held_bytes),
-            fetchers=StepPool(f"{self.name}-fetch", timing.clock),
-            consumers=StepPool(f"{self.name}-process", timing.clock),
+        metrics = metrics_of(
+            self.options.metrics, Measured.worker(self.name, worker_id, self.place())
         )
+        try:
+            settings = WorkerSettings(
+                application=self.name,
+                worker_id=worker_id,
+                options=self.options,
+                timing=timing,
+                rng=rng,
+                tell=EventLog(self.name, worker_id),
+                metrics=metrics,
+                memory=memory or budget_of_process(self.options.max_held_bytes),
+                fetchers=StepPool(f"{self.name}-fetch", timing.clock),
+                consumers=StepPool(f"{self.name}-process", timing.clock),
+            )
+            return self._worker(settings, subscription_clock)
+        except BaseException:
+            metrics.close()
+            raise
+
+    def _worker(
+        self, settings: WorkerSettings, subscription_clock: Callable[[], float] | None
+    ) -> Worker:
+        options, worker_id = settings.options, settings.worker_id
+        timing, rng = settings.timing, settings.rng
         table = self.table()
         table = replace(table, retry=timing.of(table.retry, rng), metrics=settings.metrics)
         renewer = LeaseRenewer(

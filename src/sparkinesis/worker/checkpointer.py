@@ -9,9 +9,11 @@ that an earlier owner of the lease prepared can be committed before its records 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 
 from sparkinesis.errors import CheckpointError
 from sparkinesis.lease.extended_sequence_number import (
@@ -34,6 +36,7 @@ from sparkinesis.stream.position import (
 from sparkinesis.stream.reading.retention import CLOCK_MARGIN_MS
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.batches.user_record import UserRecord
+from sparkinesis.worker.reporting.measures import ShardMeasures, unmeasured
 from sparkinesis.worker.sink.sink import ShardSinks
 
 _END = ExtendedSequenceNumber(SHARD_END)
@@ -141,12 +144,18 @@ class Checkpointer:
         service_time_ms: Callable[[], int],
         sinks: ShardSinks | None = None,
         place_at: Callable[[int], ExtendedSequenceNumber | None] = lambda _: None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        measures: ShardMeasures | None = None,
     ) -> None:
         """Make a checkpointer.
 
         place_at: returns the checkpoint that stands for an instant (epoch ms), or None to store the
-        instant itself.
+        instant itself. measures: takes the durations of checkpoints.
         """
+        self._clock = clock
+        self._measures = measures or unmeasured(clock)
+        self._uncovered_since: float | None = None
         start = held.lease.checkpoint
         self.sinks = sinks or ShardSinks()
         self._held = held
@@ -270,15 +279,28 @@ class Checkpointer:
             instant_ms = position.ms if isinstance(position, AtTimestamp) else None
             found = None if instant_ms is None else self._place_at(instant_ms)
             if found is None:
-                self._held.checkpoint(place, instant_ms, moved_ms=now_ms)
+                self._measures.checkpoint(
+                    partial(self._held.checkpoint, place, instant_ms, moved_ms=now_ms)
+                )
             else:
                 place = found
-                self._held.move(place, moved_ms=now_ms)
+                self._measures.checkpoint(partial(self._held.move, place, moved_ms=now_ms))
             self._permitted = Permitted(place, place)
+            self._uncovered_since = None
             self._is_prepared = False
             self._reset_to = position
 
     # --- for the shard consumer
+
+    @property
+    def age(self) -> float:
+        """Seconds since the first delivery that no checkpoint covers, or since a later checkpoint.
+
+        0 while the last checkpoint covers all that was delivered. Records that fail count as
+        delivered: a shard that a record blocks has an old checkpoint.
+        """
+        since = self._uncovered_since
+        return 0.0 if since is None else max(0.0, self._clock() - since)
 
     def take_reset(self) -> Position | None:
         """Return the position of a `reset`, once; None without a reset.
@@ -324,9 +346,11 @@ class Checkpointer:
                 return
             if arrived_ms is None:
                 arrived_ms = self._arrived_ms(at.sequence_number)
-            self._held.checkpoint(at, known=_known(at, arrived_ms))
+            known = _known(at, arrived_ms)
+            self._measures.checkpoint(partial(self._held.checkpoint, at, known=known))
             largest = max(permitted.largest, at)
             self._permitted = replace(permitted, last=at, largest=largest, pending=None)
+            self._uncovered_since = None if at == largest else self._clock()
             self._is_prepared = False
 
     def _arrived_ms(self, sequence_number: str) -> int | None:
@@ -357,6 +381,8 @@ class Checkpointer:
             self._last_arrival = number, None if batch is None else batch.arrived_ms(number)
             if self._reset_to is None and self._permitted.largest <= until:
                 self._permitted = replace(self._permitted, largest=until)
+                if self._uncovered_since is None and until != self._permitted.last:
+                    self._uncovered_since = self._clock()
 
     def end_call(self) -> None:
         """Drop the batch, whose delivery has ended or failed."""

@@ -27,6 +27,11 @@ class ShardStatus:
     lease: str = ""
     """The key of the shard's lease: the shard id or, in an application of several streams,
     ``<account>:<stream>:<creation epoch>:<shard id>``."""
+    checkpoint: str = ""
+    """The last checkpoint: ``<sequence number>:<sub-sequence number>``, or a sentinel."""
+    checkpoint_age: float | None = None
+    """Seconds since the first delivery that no checkpoint covers, or since the last checkpoint if
+    that is later; 0 while everything delivered is checkpointed; None before ``initialize``."""
 
 
 @public

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -67,3 +68,25 @@ def test_an_exporter_is_told_what_is_measured() -> None:
         {"query": "flights"},
     ]
     assert [one.scope for one in opened] == [Scope.WORKER, Scope.FLEET, Scope.QUERY]
+
+
+def test_a_system_that_does_not_close_holds_up_the_end_for_a_few_seconds_only(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    hang = threading.Event()
+    closed: list[str] = []
+
+    class Hanging(Tally):
+        def close(self) -> None:
+            hang.wait()
+
+    class Closing(Tally):
+        def close(self) -> None:
+            closed.append("closed")
+
+    times = iter([0.0, 0.0, 5.0])
+    metrics = AllMetrics([Closing(), Hanging()], clock=lambda: next(times))
+    metrics.close()
+    hang.set()
+    assert "Hanging has not published its last metrics within 5 s" in caplog.text
+    assert closed == ["closed"]

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import pytest
 
-from sparkinesis.errors import CheckpointError
+from sparkinesis.errors import CheckpointError, LeaseLostError, LeaseTableUnavailableError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import Lease, PendingCheckpoint
+from sparkinesis.metrics.tally import Distribution, Tally
 from sparkinesis.worker.checkpointer import Checkpointer, Permitted
+from sparkinesis.worker.reporting.measures import ShardMeasures
 
 
 def at(text: str) -> ExtendedSequenceNumber:
@@ -234,3 +236,62 @@ def test_nothing_is_settled_while_a_shard_is_moved_or_has_ended(
     checkpointer.end()
     settled.append(checkpointer.settled)
     assert settled == [None, at("TRIM_HORIZON"), None]
+
+
+def test_the_age_counts_from_the_first_delivery_that_no_checkpoint_covers() -> None:
+    now = 100.0
+    checkpointer = Checkpointer(cast(HeldLease, Held()), lambda: 0, clock=lambda: now)
+    ages = [checkpointer.age]
+    for until in ("20", "30"):
+        checkpointer.deliver(at(until))
+        now += 5.0
+        ages.append(checkpointer.age)
+    assert ages == [0.0, 5.0, 10.0]
+    checkpointer.take_back(at("20"))
+    assert checkpointer.age == 10.0, "what failed is not done"
+    checkpointer.deliver(at("30"))
+    checkpointer.checkpoint("20", 0)
+    now += 2.0
+    assert checkpointer.age == 2.0, "since the last checkpoint, as something is left behind it"
+    checkpointer.checkpoint()
+    now += 60.0
+    assert checkpointer.age == 0.0, "silence makes no checkpoint old"
+    checkpointer.deliver(at("30"))
+    now += 1.0
+    assert checkpointer.age == 0.0, "nothing new"
+    checkpointer.deliver(at("40"))
+    now += 1.0
+    assert checkpointer.age == 1.0
+    checkpointer.reset("TRIM_HORIZON")
+    assert checkpointer.age == 0.0
+
+
+def test_checkpoints_are_measured_with_their_results() -> None:
+    now, tally = 0.0, Tally()
+
+    class Refusing(Held):
+        errors: ClassVar[list[Exception]] = [LeaseTableUnavailableError("a"), LeaseLostError("b")]
+
+        def checkpoint(self, place: Any, timestamp_ms: int | None = None, **more: Any) -> None:
+            nonlocal now
+            now += 2.0
+            if self.errors:
+                raise self.errors.pop(0)
+
+    measures = ShardMeasures(tally, "s", "shard", lambda: now)
+    checkpointer = Checkpointer(cast(HeldLease, Refusing()), lambda: 0, measures=measures)
+    checkpointer.deliver(at("20"))
+    for kind in (LeaseTableUnavailableError, LeaseLostError):
+        with pytest.raises(kind):
+            checkpointer.checkpoint()
+    checkpointer.checkpoint()
+    checkpointer.checkpoint()  # writes nothing: it is there
+    checkpointer.reset("LATEST")
+    assert [(one.metric, one.labels, one.value) for one in tally.series()] == [
+        ("checkpoint.duration", ("s", result), Distribution(counts, total))
+        for result, counts, total in (
+            ("failed", [*[0] * 10, 1, *[0] * 6], 2.0),
+            ("ok", [*[0] * 10, 2, *[0] * 6], 4.0),
+            ("refused", [*[0] * 10, 1, *[0] * 6], 2.0),
+        )
+    ]

@@ -77,6 +77,10 @@ class RecordBatch:
         """The position of the last record. The batch must not be empty."""
         return self._rows.last() if self._stop is None else self._position(len(self) - 1)
 
+    def data_bytes(self) -> int:
+        """Return the bytes of data of the records. Packed records are unpacked, as by `len`."""
+        return self._rows.data_bytes(self._start, self._start + len(self))
+
     def arrived_ms(self, sequence_number: str) -> int | None:
         """Return the arrival time of a record (epoch ms); None if unknown, or not of this batch."""
         at = ExtendedSequenceNumber(sequence_number)

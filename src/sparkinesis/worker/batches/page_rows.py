@@ -157,6 +157,13 @@ class PageRows:
             return ExtendedSequenceNumber(last.sequence_number, last_sub_sequence_number(last))
         return self.position(len(self) - 1)
 
+    def data_bytes(self, start: int, stop: int) -> int:
+        """Return the bytes of data in the rows ``start`` to ``stop - 1``."""
+        if self._columns is not None:
+            return _data_bytes(self._columns.column("data").slice(start, stop - start))
+        rows = self._plain if self._plain is not None else self.objects()
+        return sum([len(row.data) for row in rows[start:stop]])
+
     def arrived_ms(self, row: int) -> int | None:
         if self._plain is not None:
             return self._plain[row].arrived_ms
@@ -183,6 +190,16 @@ def objects_of(columns: pa.RecordBatch) -> list[UserRecord]:
             strict=True,
         )
     ]
+
+
+def _data_bytes(data: pa.BinaryArray) -> int:
+    """Return the bytes of the values, by their offsets: no value is looked at."""
+    offsets = data.buffers()[1]
+    if not len(data) or offsets is None:
+        return 0
+    places = memoryview(offsets).cast("i")
+    size: int = places[data.offset + len(data)] - places[data.offset]
+    return size
 
 
 def _shared(texts: pa.Array) -> list[str]:

@@ -26,6 +26,8 @@ from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.rules.lease_start import WantedRecords, wanted_records
 from sparkinesis.lease.rules.shard_sync import ShardEnd
+from sparkinesis.metrics.catalogue import INITIALIZE_DURATION, SHUTDOWN_DURATION
+from sparkinesis.metrics.metric import Metric
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.position import LATEST, AfterRecord, AtTimestamp, Position
 from sparkinesis.stream.shard import Shard
@@ -108,6 +110,7 @@ class ShardConsumer:
         self._settings = settings
         self._options = settings.options
         self._worker = worker
+        self._measures = settings.measures(held.shard_id)
         self._steps = settings.consumers.step(self._run_step, log_place.enter)
         self._lock = threading.Lock()
         self._reason: ShutdownReason | None = None
@@ -185,6 +188,11 @@ class ShardConsumer:
     def records(self) -> int:
         """The number of user records processed, without those of failed calls."""
         return self._deliverer.records if self._deliverer is not None else 0
+
+    @property
+    def checkpoint_age(self) -> float | None:
+        """The age of the oldest delivery without a checkpoint; None before the first delivery."""
+        return self._checkpointer.age if self._checkpointer is not None else None
 
     @property
     def stopped_by(self) -> BaseException | None:
@@ -294,14 +302,19 @@ class ShardConsumer:
         start, unread = self._start(lease, bound_ms)
         if self._processor is None:
             self._processor = make_processor(settings.factory)
-        sinks = ShardSinks(settings.clock)
+        sinks = ShardSinks(
+            settings.clock, metrics=settings.metrics, stream=settings.client.address.name
+        )
         checkpointer = Checkpointer(
             self.held,
             settings.service_time_ms,
             sinks,
             partial(self._worker.place_at, self.shard_id),
+            clock=settings.clock,
+            measures=self._measures,
         )
-        call(
+        self._call(
+            INITIALIZE_DURATION,
             self._processor.initialize,
             ProcessorShard(
                 id=self.shard_id,
@@ -428,11 +441,15 @@ class ShardConsumer:
         assert self._processor is not None
         assert self._checkpointer is not None
         try:
-            call(self._processor.shutdown_requested, self._checkpointer)
+            self._call(SHUTDOWN_DURATION, self._processor.shutdown_requested, self._checkpointer)
         except BaseException as error:  # noqa: BLE001 - the lease goes to another worker anyway
             self._last_call_failed("shutdown_requested", error)
         else:
             self._checkpoint_at_last()
+
+    def _call(self, histogram: Metric, method: Callable[..., object], *given: object) -> None:
+        """Call a method of the record processor, and measure the call."""
+        self._measures.call(histogram, partial(call, method, *given))
 
     def _last_call_failed(self, name: str, error: BaseException) -> None:
         """Log the error of a call that is not retried."""
@@ -449,7 +466,7 @@ class ShardConsumer:
             assert self._processor is not None
             assert self._checkpointer is not None
             try:
-                call(self._processor.lease_lost)
+                self._call(SHUTDOWN_DURATION, self._processor.lease_lost)
             except BaseException as error:  # noqa: BLE001 - a retry would not help
                 self._last_call_failed("lease_lost", error)
             self._checkpointer.sinks.close()
@@ -469,7 +486,7 @@ class ShardConsumer:
         self._shard_ended_was_called = True
         self._checkpointer.end()
         if not self._checkpointer.last.is_shard_end and not self._shard_ended_returned:
-            call(self._processor.shard_ended, self._checkpointer)
+            self._call(SHUTDOWN_DURATION, self._processor.shard_ended, self._checkpointer)
         if not self._checkpointer.last.is_shard_end and self._deliverer is not None:
             automatic = self._deliverer.automatic
             self._shard_ended_returned = automatic.are_on  # only the checkpoint is repeated

@@ -219,7 +219,7 @@ class ConsumerLoop:
             was_forced=state.shutdown_forced,
             error=None if state.failure is None else describe(state.failure),
         )
-        state.ended.set()
+        state.end()
         self._settings.fetchers.close()
         self._settings.consumers.close()
 

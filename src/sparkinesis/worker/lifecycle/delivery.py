@@ -109,6 +109,7 @@ class Deliverer:
         self._queue: deque[_Attempt] = deque()
         self._done = checkpointer.last
         self._errors = RepeatedError(settings.failures, self._key)
+        self._measures = settings.measures(shard_id)
 
     def __bool__(self) -> bool:
         """True while a batch is left to deliver."""
@@ -155,15 +156,18 @@ class Deliverer:
             call(self._processor.process_records, batch, self._checkpointer)
         except ProcessorError:
             # A mistake in the program, which every other batch would meet as well.
+            self._measures.processing_failed(began)
             self._take_back()
             raise
         except BaseException as error:  # noqa: BLE001 - a user's code may call sys.exit() too
+            self._measures.processing_failed(began)
             return self._failed(attempt, error)
         finally:
             self.processing_since = None
             self._checkpointer.end_call()
         self._errors.forget()
         self.records += len(batch)
+        self._measures.processed(len(batch), batch.data_bytes, began)
         self._pass(batch, began)
         return 0.0
 

@@ -157,6 +157,11 @@ class Intake:
         if retrieval is not None:
             retrieval.stop()
 
+    @property
+    def bytes_held(self) -> int:
+        """The bytes of records that wait or are being processed. For any thread."""
+        return self._accounts.held
+
     def take_byte_count(self) -> int:
         """Return about how many bytes were taken since the last call, for lease statistics.
 
@@ -335,6 +340,7 @@ class Intake:
         self._accounts.measure_batch(records)
         if dropped:
             self.dropped += dropped
+            self._settings.measures(self._shard_id).filtered(dropped)
             _log.info(
                 "Dropped %d user records of aggregates outside of the hash range of %s",
                 dropped,

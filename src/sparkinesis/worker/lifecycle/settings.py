@@ -18,6 +18,7 @@ from sparkinesis.worker.on_error import OnError
 from sparkinesis.worker.options import DEFAULT_HELD_BYTES, WorkerOptions
 from sparkinesis.worker.processor import ProcessorFactory
 from sparkinesis.worker.reporting.failures import Failures
+from sparkinesis.worker.reporting.measures import ShardMeasures
 from sparkinesis.worker.retrieval.memory import MemoryBudget
 from sparkinesis.worker.retrieval.step_pool import StepPool
 
@@ -98,6 +99,10 @@ class ConsumerSettings(WorkerSettings):
     def lease_key(self, shard_id: str) -> str:
         """Return the key of a shard's lease, which tells it from the shards of other streams."""
         return lease_key(self.stream, shard_id)
+
+    def measures(self, shard_id: str) -> ShardMeasures:
+        """Return what takes a shard's measurements."""
+        return ShardMeasures(self.metrics, self.client.address.name, shard_id, self.clock)
 
     def describe_shard(self, shard_id: str) -> str:
         """Return the shard's name as logs and errors give it.

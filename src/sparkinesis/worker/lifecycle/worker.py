@@ -26,6 +26,7 @@ from sparkinesis.worker.lifecycle.settings import WorkerSettings
 from sparkinesis.worker.lifecycle.streams.open_stream import Streams
 from sparkinesis.worker.lifecycle.worker_state import WorkerState
 from sparkinesis.worker.reporting.failures import describe
+from sparkinesis.worker.reporting.gauges import LeaseCounts, Look, WorkerGauges
 from sparkinesis.worker.reporting.log_context import LogPlace
 from sparkinesis.worker.status import Failure, ShardStatus, StreamStatus
 
@@ -65,10 +66,14 @@ class Worker:
         state, settings = self._state, self._settings
         if state.loops:
             raise RuntimeError("A worker can be started only once. Make another worker.")
-        self._coordinator.require_unique_worker_id(state.stop_taking.wait)
-        self._streams.begin(state.stop_taking.wait)
+        try:
+            self._coordinator.require_unique_worker_id(state.stop_taking.wait)
+            self._streams.begin(state.stop_taking.wait)
+        except BaseException:
+            state.close_metrics()
+            raise
         if state.shutdown_requested:
-            state.ended.set()
+            state.end()
             return self
         renewal = RenewalLoop(state, settings, self._coordinator)
         assignment = AssignmentLoop(state, settings, self._coordinator, self._streams)
@@ -83,6 +88,9 @@ class Worker:
         if self._streams.may_change:
             loops["streams"] = StreamLoop(state, self._streams).run
         self._tell_start()
+        state.watch(
+            WorkerGauges(settings.worker_id, lambda: self._coordinator.snapshot, self._look)
+        )
         for name, run in loops.items():
             thread = threading.Thread(
                 target=self.log_place.run,
@@ -93,6 +101,17 @@ class Worker:
             state.loops.append(thread)
             thread.start()
         return self
+
+    def _look(self, leases: LeaseCounts | None) -> Look:
+        unread = self._coordinator.unread_shards()
+        consumers = self._state.running_consumers().values()
+        return Look(
+            shards=self.status(),
+            bytes_held=sum(each.intake.bytes_held for each in consumers),
+            leases_held=len(self._coordinator.held()),
+            leases=leases,
+            unread=None if unread is None else len(unread),
+        )
 
     def _tell_start(self) -> None:
         settings = self._settings
@@ -129,7 +148,7 @@ class Worker:
         if self._settings.consumers.runs_here():
             return False
         if not state.loops:
-            state.ended.set()  # never started, or starting failed
+            state.end()  # never started, or starting failed
         # The thread that runs the consumers ends the shutdown, however it was requested.
         has_ended = state.ended.wait(state.shutdown_seconds_left + options.failover_time)
         return has_ended and not state.shutdown_forced
@@ -182,6 +201,8 @@ class Worker:
                 consumer.intake.dropped,
                 consumer.stream,
                 key,
+                str(consumer.held.lease.checkpoint),
+                consumer.checkpoint_age,
             )
             for key, consumer in sorted(self._state.running_consumers().items())
         ]

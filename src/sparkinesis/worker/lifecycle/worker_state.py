@@ -5,14 +5,20 @@ from __future__ import annotations
 import logging
 import math
 import threading
+from collections.abc import Callable
 
 from sparkinesis.errors import LeaseTableNotFoundError
 from sparkinesis.lease.events import ShutdownBegan
+from sparkinesis.metrics.metrics import ReadGauges
 from sparkinesis.worker.lifecycle.consumer import ShardConsumer
 from sparkinesis.worker.lifecycle.settings import WorkerSettings
 from sparkinesis.worker.reporting.failures import describe
 
 _log = logging.getLogger(__name__)
+
+
+def _nothing() -> None:
+    """No gauges are read."""
 
 
 class WorkerState:
@@ -46,6 +52,24 @@ class WorkerState:
         self._give_up_at = math.inf
         """The time, by the worker's clock, at which a shutdown stops waiting for processors."""
         self._is_dirty = False
+        self._unwatch: Callable[[], None] | None = _nothing
+        """Ends `watch`; None once the metrics are closed."""
+
+    def watch(self, gauges: ReadGauges) -> None:
+        """Let the worker's gauges be read, until `end`."""
+        self._unwatch = self._settings.metrics.watch(gauges)
+
+    def end(self) -> None:
+        """Note that the worker has ended; publish its last metrics before."""
+        self.close_metrics()
+        self.ended.set()
+
+    def close_metrics(self) -> None:
+        """Publish the last metrics, once: the worker has ended, or could not start."""
+        unwatch, self._unwatch = self._unwatch, None
+        if unwatch is not None:
+            unwatch()
+            self._settings.metrics.close()
 
     def notify(self) -> None:
         """Wake the thread that runs the consumers."""

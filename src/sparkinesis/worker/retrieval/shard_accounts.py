@@ -74,6 +74,11 @@ class ShardAccounts:
             self._batch.release()
             self._batch = None
 
+    @property
+    def held(self) -> int:
+        """The bytes that both accounts hold now. For any thread."""
+        return self.pages.held + self._batches.held
+
     def close(self) -> None:
         """Close both accounts, and release the batch. Pages are released by their holders."""
         self.release_batch()

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING
 
 from sparkinesis.errors import LeaseLostError, SinkUnavailableError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.metrics.catalogue import SINK_DURATION, SINK_FILES, SINK_ROWS
+from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.public import public
 from sparkinesis.worker.sink.names import shortened, stream_label
 
@@ -183,8 +185,14 @@ class ShardSinks:
         self,
         clock: Callable[[], float] = time.monotonic,
         unique: Callable[[], str] = lambda: uuid.uuid4().hex,
+        *,
+        metrics: Metrics = OFF,
+        stream: str = "",
     ) -> None:
+        """``stream``: the stream's name, for ``metrics``."""
         self.clock = clock
+        self._metrics = metrics
+        self._stream = stream
         self.lock = threading.RLock()
         self.is_closed = False
         self._unique = unique
@@ -238,7 +246,7 @@ class ShardSinks:
         Raises `SinkUnavailableError`; then the rows are kept, and some may be stored twice later.
         """
         span = {"after": str(after), "until": str(until)}
-        with self.lock:
+        with self.lock, self._measured():
             staged = [(sink, sink.files(self._unique_part, span)) for sink in self._sinks]
             try:
                 for sink, files in staged:
@@ -250,9 +258,28 @@ class ShardSinks:
                         sink.publish(files)
                     sink.clear()
                     staged.pop(0)
+                    self._count_files(files)
             finally:
                 for sink, files in staged:
                     sink.discard(files)
+
+    def _count_files(self, files: list[_File]) -> None:
+        if files and self._metrics is not OFF:
+            self._metrics.add(SINK_FILES, (self._stream,), len(files))
+            self._metrics.add(SINK_ROWS, (self._stream,), sum(len(file.rows) for file in files))
+
+    @contextlib.contextmanager
+    def _measured(self) -> Iterator[None]:
+        """Measure a commit of files."""
+        if self._metrics is OFF:
+            yield
+            return
+        began, result = self.clock(), "failed"
+        try:
+            yield
+            result = "ok"
+        finally:
+            self._metrics.observe(SINK_DURATION, (self._stream, result), self.clock() - began)
 
     def close(self) -> None:
         """Drop all rows, and refuse new ones: the lease is lost or released."""

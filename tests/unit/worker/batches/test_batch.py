@@ -174,6 +174,7 @@ def test_plain_records_are_counted_and_cut_without_being_unpacked() -> None:
         ExtendedSequenceNumber("5"),
     )
     assert rest.arrived_ms("7") is None
+    assert (batch.data_bytes(), rest.data_bytes(), batch_of().data_bytes()) == (7, 4, 0)
 
 
 @pytest.mark.usefixtures("no_columns")
@@ -271,7 +272,8 @@ def seen(batch: RecordBatch) -> list[tuple[object, ...]]:
         rest = batch.after(cut.last)
         said.append((bool(cut), cut.last, len(rest), batch.arrived_ms(number), cut.arrived_ms("9")))
         said.append((rest.arrived_ms(number), bool(rest), len(cut.halves()[0])))
-    return [*said, (len(batch), bool(batch), batch.last)]
+    sizes = tuple(batch.slice(row, len(batch)).data_bytes() for row in range(len(batch) + 1))
+    return [*said, (len(batch), bool(batch), batch.last), sizes]
 
 
 @settings(max_examples=40, deadline=None)
@@ -303,6 +305,7 @@ def test_a_batch_says_the_same_in_every_form(
         made = batch(*forms)
         assert seen(made) == seen(expected)
         assert made.records == expected.records
+        assert made.data_bytes() == sum(len(record.data) for record in made.records)
         assert made.to_arrow().equals(columns)
         assert made.halves()[1].records == expected.halves()[1].records
         assert made.halves()[1].to_arrow().equals(expected.halves()[1].to_arrow())

@@ -20,6 +20,8 @@ from sparkinesis.errors import (
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import Lease, lease_key
+from sparkinesis.metrics.metrics import OFF, Metrics
+from sparkinesis.metrics.tally import Distribution, Tally
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.page import Record
 from sparkinesis.worker.batches.batch import RecordBatch, make_batch
@@ -29,6 +31,7 @@ from sparkinesis.worker.on_error import DeadLetter, OnError, Retry, Skip, Stop
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.processor import RecordProcessor
 from sparkinesis.worker.reporting.failures import Failures
+from sparkinesis.worker.reporting.measures import ShardMeasures
 
 SHARD = "shardId-000000000000"
 
@@ -54,6 +57,7 @@ class Setting:
     options: WorkerOptions = field(default_factory=WorkerOptions)
     now: float = 1000.0
     failures: Failures = field(default_factory=Failures)
+    metrics: Metrics = OFF
     application = "app"
 
     @property
@@ -73,6 +77,9 @@ class Setting:
         return high
 
     stream: StreamIdentifier | None = None
+
+    def measures(self, shard_id: str) -> ShardMeasures:
+        return ShardMeasures(self.metrics, "s", shard_id, self.clock)
 
     def lease_key(self, shard_id: str) -> str:
         return lease_key(self.stream, shard_id)
@@ -102,9 +109,11 @@ class Picky(RecordProcessor):
 class Shard:
     """A deliverer and what it works with."""
 
-    def __init__(self, on_error: OnError, *bad: str, **options: Any) -> None:
+    def __init__(
+        self, on_error: OnError, *bad: str, metrics: Metrics = OFF, **options: Any
+    ) -> None:
         self.held = Held()
-        self.setting = Setting(on_error, WorkerOptions(**options))
+        self.setting = Setting(on_error, WorkerOptions(**options), metrics=metrics)
         self.processor = Picky(*bad)
         self.checkpointer = Checkpointer(cast(HeldLease, self.held), lambda: 0)
         self.deliverer = Deliverer(
@@ -116,7 +125,9 @@ class Shard:
         )
 
     def add(self, *numbers: int) -> None:
-        records = [Record(data=b"", partition_key="k", sequence_number=str(n)) for n in numbers]
+        records = [
+            Record(data=b"%d" % n, partition_key="k", sequence_number=str(n)) for n in numbers
+        ]
         batch, _ = make_batch(records, stream="s", shard_id=SHARD, millis_behind_latest=0)
         self.deliverer.add(batch)
 
@@ -434,3 +445,72 @@ def test_a_call_that_returns_a_coroutine_is_asked_of_no_policy(policy: OnError) 
     shard.step_all()
     assert shard.given == [["1", "2"], *[["3", "4"]] * 4]
     assert shard.may_checkpoint() == "4:0"
+
+
+def measured(tally: Tally) -> dict[tuple[str, ...], float]:
+    """The values of counters, and the numbers of calls, by metric and labels without the stream."""
+    return {
+        (one.metric, *one.labels[1:]): one.value.count
+        if isinstance(one.value, Distribution)
+        else one.value
+        for one in tally.series()
+    }
+
+
+def test_records_and_bytes_count_once_they_are_processed_and_only_then() -> None:
+    """A retry, halves, a record that is skipped, and one that is checkpointed before the error."""
+    tally = Tally()
+    shard = Shard(Skip(), "12", metrics=tally)
+    shard.processor.checkpoint_at = "11"
+    shard.add(10, 11, 12, 13)
+    shard.step_all()
+    assert shard.given == [["10", "11", "12", "13"], ["12"], ["13"]]
+    assert measured(tally) == {
+        ("records.processed",): 1,
+        ("bytes.processed",): 2,
+        ("process.records.duration", "ok"): 1,
+        ("process.records.duration", "failed"): 2,
+    }
+
+
+def test_calls_last_as_long_as_the_clock_says() -> None:
+    tally = Tally()
+    shard = Shard(Retry(base=0.0), "1", metrics=tally)
+    given = shard.processor.process_records
+
+    def process(batch: RecordBatch, checkpointer: Checkpointer) -> None:
+        shard.setting.now += 4.0 if shard.processor.bad else 3.0
+        given(batch, checkpointer)
+
+    shard.processor.process_records = process  # type: ignore[method-assign]
+    shard.add(1)
+    shard.deliverer.step()
+    shard.processor.bad.clear()
+    shard.deliverer.step()
+    sums = {
+        one.labels[1]: one.value.sum
+        for one in tally.series()
+        if isinstance(one.value, Distribution)
+    }
+    assert sums == {"failed": 4.0, "ok": 3.0}
+
+
+def test_an_empty_batch_is_a_call_without_records() -> None:
+    tally = Tally()
+    shard = Shard(Skip(), metrics=tally)
+    shard.add()
+    shard.step_all()
+    assert measured(tally) == {("process.records.duration", "ok"): 1}
+
+
+def test_a_call_that_only_promises_to_process_counts_as_failed() -> None:
+    tally = Tally()
+    shard = Shard(Skip(), metrics=tally)
+
+    async def later() -> None: ...
+
+    shard.processor.process_records = lambda *_: later()  # type: ignore[assignment,method-assign]
+    shard.add(1)
+    with pytest.raises(ProcessorError):
+        shard.deliverer.step()
+    assert measured(tally) == {("process.records.duration", "failed"): 1}

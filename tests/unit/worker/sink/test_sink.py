@@ -24,6 +24,7 @@ from sparkinesis.errors import (
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import Lease
+from sparkinesis.metrics.tally import Distribution, Tally
 from sparkinesis.stream.page import Record
 from sparkinesis.worker.batches.batch import RecordBatch, make_batch
 from sparkinesis.worker.checkpointer import Checkpointer
@@ -32,6 +33,7 @@ from sparkinesis.worker.on_error import Skip
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.processor import ProcessorShard, RecordProcessor
 from sparkinesis.worker.reporting.failures import Failures
+from sparkinesis.worker.reporting.measures import ShardMeasures, unmeasured
 from sparkinesis.worker.sink.sink import ParquetSink, ShardSinks
 from sparkinesis.worker.sink.storage import open_storage
 from tests.flaky import flaky
@@ -537,6 +539,9 @@ class Setting:
     def uniform(self, low: float, high: float) -> float:
         return high
 
+    def measures(self, shard_id: str) -> ShardMeasures:
+        return unmeasured(self.clock)
+
     def lease_key(self, shard_id: str) -> str:
         return shard_id
 
@@ -697,3 +702,29 @@ def test_nothing_is_stored_under_a_lost_lease(case: Case) -> None:
     assert case.sink.buffered_rows == 0
     with pytest.raises(LeaseLostError, match=f"{SHARD} of stream s .*were refused"):
         case.sink.write([{"n": 2}])
+
+
+def test_commits_are_measured_and_what_is_not_stored_does_not_count(tmp_path: Path) -> None:
+    tally, clock = Tally(), Clock()
+    sinks = ShardSinks(clock, metrics=tally, stream="flights")
+    filesystem, faults = flaky()
+    sink = shard(sinks).sink(str(tmp_path), N, max_bytes=1000, filesystem=filesystem)
+    sink.write(pa.table({"n": range(300)}))
+    faults.fail("move")
+    with pytest.raises(SinkUnavailableError):
+        flush(sinks)
+    faults.mend()
+    flush(sinks)
+    assert len(visible_files(tmp_path)) == 3
+    counts = {
+        (one.metric, *one.labels): one.value.count
+        if isinstance(one.value, Distribution)
+        else one.value
+        for one in tally.series()
+    }
+    assert counts == {
+        ("sink.files", "flights"): 3,
+        ("sink.rows", "flights"): 300,
+        ("sink.commit.duration", "flights", "failed"): 1,
+        ("sink.commit.duration", "flights", "ok"): 1,
+    }

@@ -1,0 +1,135 @@
+"""The gauges of a worker: what it holds, how far behind it is, and what it has not checkpointed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+
+from sparkinesis.lease.coordinator import Snapshot
+from sparkinesis.lease.lease import leases_by_stream
+from sparkinesis.lease.rules.leader import leads
+from sparkinesis.metrics.catalogue import (
+    APPLICATION_LAG,
+    BYTES_HELD,
+    CHECKPOINT_AGE,
+    LAG,
+    LEADER,
+    LEASES_EXPIRED,
+    LEASES_HELD,
+    LEASES_TOTAL,
+    LEASES_UNREAD,
+    PROCESSING_FOR,
+    WORKERS,
+)
+from sparkinesis.metrics.metric import Metric
+from sparkinesis.metrics.metrics import Sample
+from sparkinesis.worker.status import ShardStatus
+
+
+class LeaseCounts(msgspec.Struct, frozen=True):
+    """The state of the lease table as of one scan, in numbers."""
+
+    total: int
+    """The leases of unfinished shards."""
+    expired: int
+    workers: int
+    """The workers that own leases of unfinished shards."""
+    is_leader: bool
+    """True if this worker leads on one of the streams at least."""
+
+
+class Look(msgspec.Struct, frozen=True):
+    """The present state of a worker, from which its gauges are made."""
+
+    shards: Sequence[ShardStatus]
+    bytes_held: int
+    leases_held: int
+    leases: LeaseCounts | None
+    """None before the first scan of the lease table."""
+    unread: int | None
+    """The number of shards that no live worker reads; None if that is not known now."""
+
+
+class WorkerGauges:
+    """Reads the gauges of a worker. A `ReadGauges`."""
+
+    def __init__(
+        self,
+        worker_id: str,
+        snapshot: Callable[[], Snapshot],
+        look: Callable[[LeaseCounts | None], Look],
+    ) -> None:
+        self._worker_id = worker_id
+        self._snapshot = snapshot
+        self._look = look
+        self._counted: tuple[Snapshot, LeaseCounts | None] | None = None
+        """The last snapshot, counted: a large table is not counted for each scrape."""
+
+    def __call__(self) -> list[Sample]:
+        seen = self._snapshot()
+        counted = self._counted
+        if counted is None or counted[0] is not seen:
+            counted = self._counted = seen, lease_counts(seen, self._worker_id)
+        return samples_of(self._look(counted[1]))
+
+
+def lease_counts(seen: Snapshot, worker_id: str) -> LeaseCounts | None:
+    """Return the numbers of a snapshot; None if there was no scan yet. Pure."""
+    if seen.at is None:
+        return None
+    unfinished = [lease for lease in seen.leases if not lease.is_finished]
+    owners = {lease.actual_owner for lease in unfinished} - {None}
+    return LeaseCounts(
+        total=len(unfinished),
+        expired=sum(lease.key in seen.expired for lease in unfinished),
+        workers=len(owners),
+        is_leader=worker_id in owners
+        and any(
+            leads(worker_id, own, seen.expired) for own in leases_by_stream(unfinished).values()
+        ),
+    )
+
+
+def samples_of(look: Look) -> list[Sample]:
+    """Return the gauges of a worker. Pure."""
+    lags = [one.millis_behind_latest for one in look.shards]
+    known = [lag / 1000 for lag in lags if lag is not None]
+    found = [
+        *_shards(look.shards),
+        Sample(BYTES_HELD, (), look.bytes_held),
+        Sample(LEASES_HELD, (), look.leases_held),
+    ]
+    if known:
+        found.append(Sample(APPLICATION_LAG, (), max(known)))
+    if look.unread is not None:
+        found.append(Sample(LEASES_UNREAD, (), look.unread))
+    if (leases := look.leases) is not None:
+        found += [
+            Sample(LEASES_TOTAL, (), leases.total),
+            Sample(LEASES_EXPIRED, (), leases.expired),
+            Sample(WORKERS, (), leases.workers),
+            Sample(LEADER, (), float(leases.is_leader)),
+        ]
+    return found
+
+
+def _shards(shards: Sequence[ShardStatus]) -> Iterator[Sample]:
+    """Yield the gauges of shards.
+
+    Two streams of an application may have the same name, in two accounts: of two shards with the
+    same labels, the worse value counts, so that no series is there twice.
+    """
+    worst: dict[tuple[Metric, str, str], float] = {}
+    for one in shards:
+        lag = one.millis_behind_latest
+        for metric, value in (
+            (LAG, None if lag is None else lag / 1000),
+            (PROCESSING_FOR, one.processing_for or 0.0),
+            (CHECKPOINT_AGE, one.checkpoint_age),
+        ):
+            if value is not None:
+                key = (metric, one.stream, one.shard_id)
+                worst[key] = max(value, worst.get(key, 0.0))
+    for (metric, stream, shard_id), value in worst.items():
+        yield Sample(metric, (stream, shard_id), value)

@@ -1,0 +1,115 @@
+"""The gauges of a worker: which there are, for which shards, and their values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sparkinesis.lease.coordinator import Snapshot
+from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
+from sparkinesis.lease.lease import Lease
+from sparkinesis.stream.address import StreamIdentifier
+from sparkinesis.worker.lifecycle.states import ShardState
+from sparkinesis.worker.reporting.gauges import (
+    LeaseCounts,
+    Look,
+    WorkerGauges,
+    lease_counts,
+    samples_of,
+)
+from sparkinesis.worker.status import ShardStatus
+
+WAITING = ShardStatus("s1", ShardState.WAITING_ON_PARENT_SHARDS, None, None, stream="flights")
+READING = replace(
+    WAITING,
+    shard_id="s0",
+    state=ShardState.PROCESSING,
+    millis_behind_latest=1500,
+    processing_for=2.5,
+    checkpoint_age=7.0,
+)
+
+
+def values(look: Look) -> dict[tuple[str, ...], float]:
+    found = samples_of(look)
+    by_labels = {(one.metric.name, *one.labels): one.value for one in found}
+    assert len(by_labels) == len(found), "no series is there twice"
+    return by_labels
+
+
+def test_each_shard_has_its_own_and_unknown_values_are_left_out() -> None:
+    counts = LeaseCounts(total=5, expired=1, workers=2, is_leader=True)
+    assert values(Look([READING, WAITING], 1024, 2, counts, 3)) == {
+        ("lag", "flights", "s0"): 1.5,
+        ("processing.age", "flights", "s0"): 2.5,
+        ("processing.age", "flights", "s1"): 0.0,
+        ("checkpoint.age", "flights", "s0"): 7.0,
+        ("application.lag",): 1.5,
+        ("bytes.held",): 1024,
+        ("leases.held",): 2,
+        ("leases.unread",): 3,
+        ("leases.total",): 5,
+        ("leases.expired",): 1,
+        ("workers",): 2,
+        ("leader",): 1.0,
+    }
+
+
+def test_a_worker_without_shards_and_without_a_table_says_what_it_knows() -> None:
+    assert values(Look([], 0, 0, None, None)) == {("bytes.held",): 0, ("leases.held",): 0}
+
+
+def test_of_shards_with_the_same_labels_the_worse_value_counts() -> None:
+    other = replace(READING, millis_behind_latest=9000, processing_for=None, checkpoint_age=1.0)
+    found = values(Look([READING, other], 0, 2, None, None))
+    assert found["lag", "flights", "s0"] == found["application.lag",] == 9.0
+    assert found["processing.age", "flights", "s0"] == 2.5
+    assert found["checkpoint.age", "flights", "s0"] == 7.0
+
+
+def lease(shard: str, owner: str | None, checkpoint: str = "1") -> Lease:
+    return Lease(shard, shard, ExtendedSequenceNumber(checkpoint), owner=owner)
+
+
+def test_finished_leases_count_for_nothing() -> None:
+    rows = (
+        lease("a", "me"),
+        lease("b", "other"),
+        lease("c", "dead"),
+        lease("d", None),
+        lease("e", "gone", SHARD_END),
+        replace(lease("f", "other"), checkpoint_owner="me"),
+    )
+    seen = Snapshot(rows, 1.0, frozenset({"c", "e"}))
+    counts = lease_counts(seen, "me")
+    assert counts is not None
+    assert (counts.total, counts.expired, counts.workers) == (5, 1, 3)
+    leaders = [w for w in ("me", "other", "dead") if (c := lease_counts(seen, w)) and c.is_leader]
+    assert len(leaders) == 1
+    assert leaders != ["dead"]
+    assert lease_counts(Snapshot(), "me") is None
+
+
+def test_a_worker_that_leads_on_one_of_several_streams_leads() -> None:
+    one, two = (StreamIdentifier("1", name, 1) for name in ("one", "two"))
+    rows = (lease("a", "me").in_stream(one), lease("a", "other").in_stream(two))
+    for worker, leads in (("me", True), ("other", True), ("third", False)):
+        counts = lease_counts(Snapshot(rows, 1.0), worker)
+        assert counts is not None
+        assert counts.is_leader is leads
+
+
+def test_a_snapshot_is_counted_once() -> None:
+    looks: list[LeaseCounts | None] = []
+
+    def look(counts: LeaseCounts | None) -> Look:
+        looks.append(counts)
+        return Look([], 0, 0, counts, None)
+
+    seen = Snapshot((lease("a", "me"),), 1.0)
+    gauges = WorkerGauges("me", lambda: seen, look)
+    gauges()
+    gauges()
+    seen = Snapshot((), 2.0)
+    gauges()
+    assert looks[0] is looks[1]
+    assert [one.total for one in looks if one is not None] == [1, 1, 0]
