@@ -1,0 +1,392 @@
+"""The metrics of the lease table and of leases, beside what the server and the table show."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from sparkinesis.errors import AccessDeniedError, LeaseTableUnavailableError, SparkinesisError
+from sparkinesis.lease.coordinator import LeaseCoordinator
+from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
+from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.renewer import LeaseRenewer
+from sparkinesis.lease.rules.taker import TakeSettings
+from sparkinesis.lease.shard_syncer import ShardSyncer
+from sparkinesis.lease.table import requests
+from sparkinesis.lease.table.batch import BATCH
+from sparkinesis.lease.table.provisioning import Patience
+from sparkinesis.lease.table.table import LeaseTable
+from sparkinesis.lease.table.write_conflict import LeaseChangedError
+from sparkinesis.local import Call, Fault, LocalServer
+from sparkinesis.metrics.catalogue import (
+    LEASES_CREATED,
+    LEASES_DELETED,
+    RENEWAL_DURATION,
+    SHARD_SYNC_DURATION,
+    TABLE_CALL_DURATION,
+    TAKE_DURATION,
+)
+from sparkinesis.metrics.metrics import OFF, Metrics
+from sparkinesis.metrics.tally import Tally
+from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.worker.options import LeaseTableOptions
+from tests.integration.lease.conftest import SYNC, ManualTime, lease, syncer_of
+from tests.streams import split
+from tests.tallies import counted, seconds
+
+FAILOVER = 1000.0
+"""Seconds: far more than the retries of a test take by its clock."""
+IN_BATCHES = "BatchExecuteStatement"
+THROTTLED = Fault.error("ProvisionedThroughputExceededException")
+FAILED_500 = Fault.error("InternalServerError", status=500)
+
+
+@dataclass
+class Measured:
+    """A lease table whose calls are measured; its retries take no time but the clock's."""
+
+    server: LocalServer
+    plain: LeaseTable
+    time: ManualTime
+    tally: Tally = field(default_factory=Tally)
+    asked: int = 0
+    """The times that the retries' clock was asked."""
+
+    def table(self, metrics: Metrics | None = None) -> LeaseTable:
+        def now() -> float:
+            self.asked += 1
+            return self.time.now
+
+        def sleep(pause: float) -> None:
+            self.time.now += pause
+
+        retry = Retry(0.05, 1.0, 3.0, now, sleep, lambda _, high: high)
+        return replace(self.plain, retry=retry, metrics=self.tally if metrics is None else metrics)
+
+    @property
+    def calls(self) -> dict[tuple[str, ...], float]:
+        return counted(self.tally, TABLE_CALL_DURATION)
+
+    def at_server(self) -> Counter[tuple[str, str | None]]:
+        """The calls that the server has answered, by operation and error."""
+        calls = self.server.kinesis.calls.select(stream=self.plain.name)
+        return Counter((call.operation, call.error) for call in calls)
+
+
+@pytest.fixture
+def measured(server: LocalServer, table: LeaseTable, time: ManualTime) -> Measured:
+    return Measured(server, table, time)
+
+
+def first(count: int, fault: Fault, operation: str) -> Callable[[Call], Fault | None]:
+    """A fault plan that does this to the first calls of an operation."""
+    left = [fault] * count
+    return lambda call: left.pop() if left and call.operation == operation else None
+
+
+OPERATIONS: dict[str, Callable[[LeaseTable], object]] = {
+    "Scan": lambda table: table.scan(),
+    "GetItem": lambda table: table.get("a"),
+    "PutItem": lambda table: table.create(lease("b")),
+    "UpdateItem": lambda table: table.write(requests.take(lease("a"), "me")),
+    "DeleteItem": lambda table: table.delete(lease("a")),
+}
+
+
+@pytest.mark.parametrize(
+    ("fault", "result"),
+    [
+        (THROTTLED, "throttled"),
+        (FAILED_500, "retryable"),
+        (Fault.dropped("before"), "retryable"),
+    ],
+    ids=["throttled", "500", "reset"],
+)
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_each_attempt_counts(measured: Measured, operation: str, fault: Fault, result: str) -> None:
+    measured.plain.create(lease("a"))
+    measured.server.kinesis.faults = first(2, fault, operation)
+    OPERATIONS[operation](measured.table())
+    assert measured.calls == {(operation, result): 2, (operation, "ok"): 1}
+
+
+def test_the_last_attempt_counts_and_so_does_what_is_not_permitted(measured: Measured) -> None:
+    measured.server.kinesis.faults = first(1000, THROTTLED, "Scan")
+    with pytest.raises(LeaseTableUnavailableError):
+        measured.table().scan()
+    made = measured.at_server()["Scan", "ProvisionedThroughputExceededException"]
+    assert made > 2
+    measured.server.kinesis.faults = first(1, Fault.error("AccessDeniedException"), "GetItem")
+    with pytest.raises(AccessDeniedError):
+        measured.table().get("a")
+    assert measured.calls == {("Scan", "throttled"): made, ("GetItem", "failed"): 1}
+
+
+def test_a_condition_that_fails_is_refused(measured: Measured) -> None:
+    table = measured.table()
+    assert table.create(lease("a"))
+    assert not table.create(lease("a"))
+    taken = table.write(requests.take(lease("a"), "me"))
+    with pytest.raises(LeaseChangedError):
+        table.write(requests.take(lease("a"), "other"))
+    assert not table.delete(replace(taken, counter=taken.counter + 1))
+    assert measured.calls == {
+        ("PutItem", "ok"): 1,
+        ("PutItem", "refused"): 1,
+        ("UpdateItem", "ok"): 1,
+        ("UpdateItem", "refused"): 1,
+        ("DeleteItem", "refused"): 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("code", "result"),
+    [("ThrottlingError", "throttled"), ("InternalServerError", "retryable")],
+)
+def test_a_batch_counts_as_its_worst_statement(measured: Measured, code: str, result: str) -> None:
+    """The call itself is answered with 200; one row was changed meanwhile, too."""
+    for key in "abc":
+        measured.plain.create(lease(key))
+    rows = sorted(measured.plain.leases(), key=lambda row: row.key)
+    measured.plain.write(requests.take(rows[2], "other"))
+    some = Fault(code, entries=frozenset({0}))
+    measured.server.kinesis.faults = first(1, some, IN_BATCHES)
+    results = measured.table().write_batch([requests.take(row, "me") for row in rows])
+    assert [isinstance(one, Lease) for one in results] == [True, True, False]
+    assert measured.calls == {(IN_BATCHES, result): 1, (IN_BATCHES, "ok"): 1}
+    measured.table().write_batch([requests.take(row, "me") for row in rows])
+    assert measured.calls[IN_BATCHES, "refused"] == 1
+
+
+def test_a_new_table_is_measured_too(measured: Measured) -> None:
+    table = replace(measured.table(), name=f"new-{uuid.uuid4().hex[:8]}")
+    patience = Patience(clock=measured.time, sleep=lambda _: None)
+    assert table.provision(LeaseTableOptions(point_in_time_recovery=True), patience)
+    assert measured.calls == {
+        ("DescribeTable", "failed"): 1,  # there is no such table
+        ("CreateTable", "ok"): 1,
+        ("DescribeTable", "ok"): 1,
+        ("UpdateContinuousBackups", "ok"): 1,
+    }
+
+
+def test_a_slow_call_takes_as_long_as_it_takes(measured: Measured) -> None:
+    def slow(_: Call) -> None:
+        measured.time.now += 1.25
+
+    measured.server.kinesis.faults = slow
+    measured.table().scan()
+    assert seconds(measured.tally, TABLE_CALL_DURATION) == {("Scan", "ok"): pytest.approx(1.25)}
+
+
+def test_off_costs_nothing(measured: Measured) -> None:
+    """Nobody asks a clock for a measurement."""
+
+    def asks(metrics: Metrics) -> int:
+        before = measured.asked
+        measured.table(metrics).scan()
+        return measured.asked - before
+
+    assert asks(OFF) == 1, "the deadline of the call's retries"
+    assert asks(Tally()) == 3
+
+
+def worker(measured: Measured) -> LeaseCoordinator:
+    """The leases of a worker "me", by a table whose calls are not measured."""
+    renewer = LeaseRenewer(
+        measured.table(OFF), "me", FAILOVER, measured.time, metrics=measured.tally
+    )
+    return LeaseCoordinator(
+        measured.table(OFF),
+        renewer,
+        "me",
+        settings=TakeSettings(
+            failover_time=FAILOVER,
+            max_leases=100,
+            max_leases_to_steal=100,
+            handoff_timeout=30.0,
+            scan_interval=1.5,
+        ),
+        clock=measured.time,
+        rng=random.Random(1),
+        metrics=measured.tally,
+    )
+
+
+def fill(table: LeaseTable, count: int) -> None:
+    for number in range(count):
+        table.create(lease(f"s{number:03}"))
+
+
+def holding(measured: Measured, count: int) -> LeaseCoordinator:
+    """The same, with so many leases; a worker takes them in a few rounds."""
+    fill(measured.plain, count)
+    coordinator = worker(measured)
+    for _ in range(count):
+        coordinator.take()
+        if len(coordinator.held()) == count:
+            return coordinator
+    raise AssertionError(coordinator.held())
+
+
+def test_each_round_of_taking_is_one_and_lasts_as_long_as_it_lasts(measured: Measured) -> None:
+    fill(measured.plain, 3)
+    coordinator = worker(measured)
+
+    def slow(call: Call) -> None:
+        measured.time.now += 2.0 * (call.operation == "Scan")
+
+    measured.server.kinesis.faults = slow
+    coordinator.take()
+    assert coordinator.held()
+    assert counted(measured.tally, TAKE_DURATION) == {("ok",): 1}
+    assert seconds(measured.tally, TAKE_DURATION) == {("ok",): pytest.approx(2.0)}
+    measured.server.kinesis.faults = first(1000, FAILED_500, "Scan")
+    with pytest.raises(LeaseTableUnavailableError):
+        coordinator.take()
+    assert counted(measured.tally, TAKE_DURATION) == {("ok",): 1, ("failed",): 1}
+
+
+@pytest.mark.parametrize("count", [1, BATCH + 2])
+def test_a_round_of_renewals_fails_if_a_lease_cannot_be_renewed(
+    measured: Measured, count: int
+) -> None:
+    coordinator = holding(measured, count)
+    coordinator.renew()
+    assert counted(measured.tally, RENEWAL_DURATION) == {("ok",): 1}
+    measured.server.kinesis.faults = lambda _: FAILED_500
+    measured.time.now += 1
+    coordinator.renew()
+    assert counted(measured.tally, RENEWAL_DURATION) == {("ok",): 1, ("failed",): 1}
+    assert len(coordinator.held()) == count, "none of them is lost yet"
+    measured.server.kinesis.faults = None
+    coordinator.renew()
+    assert counted(measured.tally, RENEWAL_DURATION) == {("ok",): 2, ("failed",): 1}
+
+
+def test_a_lease_that_another_worker_has_taken_is_no_failure_of_the_round(
+    measured: Measured,
+) -> None:
+    coordinator = holding(measured, 2)
+    stolen = measured.plain.get("s000")
+    assert stolen is not None
+    measured.plain.write(requests.take(stolen, "other"))
+    coordinator.renew()
+    assert set(coordinator.held()) == {"s001"}
+    assert counted(measured.tally, RENEWAL_DURATION) == {("ok",): 1}
+
+
+@dataclass
+class Application:
+    """A stream of two shards, and what keeps its leases in step with them."""
+
+    kinesis: Any
+    name: str
+    measured: Measured
+    client: StreamClient
+
+    def syncer(self) -> ShardSyncer:
+        measured = self.measured
+        return syncer_of(self.client, measured.plain, measured.time, metrics=measured.tally)
+
+    @property
+    def syncs(self) -> dict[tuple[str, ...], float]:
+        return counted(self.measured.tally, SHARD_SYNC_DURATION)
+
+    @property
+    def made(self) -> float:
+        found = counted(self.measured.tally, LEASES_CREATED)
+        assert set(found) <= {(self.name,)}
+        return sum(found.values())
+
+    @property
+    def deleted(self) -> float:
+        found = counted(self.measured.tally, LEASES_DELETED)
+        assert set(found) <= {(self.name,)}
+        return sum(found.values())
+
+
+@pytest.fixture
+def application(server: LocalServer, measured: Measured) -> Application:
+    name, kinesis = f"s-{uuid.uuid4().hex[:8]}", server.client("kinesis")
+    kinesis.create_stream(StreamName=name, ShardCount=2)
+    address = StreamAddress(name, None, "us-east-1", server.endpoint_url)
+    retry = Retry(give_up_after=0.0)
+    return Application(kinesis, name, measured, StreamClient(address, retry))
+
+
+def test_a_first_sync_creates_a_lease_for_each_shard(application: Application) -> None:
+    application.syncer().sync()
+    assert application.syncs == {(application.name, "ok"): 1}
+    assert application.made == len(application.measured.plain.leases()) == 2
+    # Another worker finds them, and creates none.
+    application.syncer().sync()
+    assert application.syncs == {(application.name, "ok"): 2}
+    assert application.made == 2
+
+
+def test_a_sync_that_fails_is_told_apart(application: Application) -> None:
+    denied = Fault.error("AccessDeniedException")
+    application.measured.server.kinesis.faults = first(1, denied, "ListShards")
+    with pytest.raises(SparkinesisError):
+        application.syncer().sync()
+    assert application.syncs == {(application.name, "failed"): 1}
+    assert application.made == 0
+
+
+def test_what_is_not_due_is_not_measured_and_what_others_do_neither(
+    application: Application,
+) -> None:
+    """Audits and cleanups are the leader's. Each is one."""
+    syncer, plain = application.syncer(), application.measured.plain
+    syncer.sync()
+    syncer.step(plain.leases(), leads=True)
+    assert application.syncs == {(application.name, "ok"): 1}, "nothing was due"
+    application.measured.time.now += SYNC.audit_interval
+    syncer.step(plain.leases(), leads=False)
+    assert application.syncs == {(application.name, "ok"): 1}
+    application.measured.time.now += SYNC.cleanup_interval
+    syncer.step(plain.leases(), leads=True)
+    assert application.syncs == {(application.name, "ok"): 2}, "the cleanup"
+    application.measured.time.now += SYNC.audit_interval
+    syncer.step(plain.leases(), leads=True)
+    assert application.syncs == {(application.name, "ok"): 4}, "the audit, and the cleanup"
+    assert application.made == 2
+
+
+def test_leases_that_are_deleted_are_counted(application: Application) -> None:
+    """A shard was split, and it and its children are finished: its lease goes, theirs stay."""
+    name, plain = application.name, application.measured.plain
+    syncer = application.syncer()
+    syncer.sync()
+    parent = split(application.kinesis, name)
+    shards, _ = application.client.list_shards()
+    renewer = LeaseRenewer(plain, "me", FAILOVER, application.measured.time)
+    end = ExtendedSequenceNumber(SHARD_END)
+
+    def hold(key: str) -> Any:
+        row = plain.get(key)
+        assert row is not None
+        return renewer.hold(plain.write(requests.take(row, "me")))
+
+    held = hold(parent)
+    assert syncer.create_child_leases(held, [one for one in shards if parent in one.parents])
+    assert application.made == len(plain.leases()) == 4
+    held.checkpoint(end)
+    for child in (one.id for one in shards if parent in one.parents):
+        split_again = hold(child)
+        split_again.checkpoint(ExtendedSequenceNumber("1"))
+    before = {row.key for row in plain.leases()}
+    application.measured.time.now += SYNC.cleanup_interval
+    syncer.step(plain.leases(), leads=True)
+    gone = before - {row.key for row in plain.leases()}
+    assert gone == {parent}
+    assert application.deleted == 1
