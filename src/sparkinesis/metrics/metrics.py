@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
 from sparkinesis.metrics.metric import Measured, Metric
+from sparkinesis.metrics.tracing import NO_TRACING, Tracing, tracing_of
 from sparkinesis.public import public
 
 _log = logging.getLogger(__name__)
@@ -101,6 +102,11 @@ class AllMetrics:
         self._clock = clock
         self._lock = threading.Lock()
         self._told: set[tuple[str, str]] = set()
+        all_tracing = (tracing_of(target) for target in self._targets)
+        self.tracing: Tracing = next(
+            (one for one in all_tracing if one is not NO_TRACING), NO_TRACING
+        )
+        """The spans of the first system that has any."""
 
     def add(self, counter: Metric, labels: Labels, amount: float = 1.0) -> None:
         for target in self._targets:

@@ -151,7 +151,7 @@ class Checkpointer:
         """Make a checkpointer.
 
         place_at: returns the checkpoint that stands for an instant (epoch ms), or None to store the
-        instant itself. measures: takes the durations of checkpoints.
+        instant itself. measures: takes the durations of checkpoints, and opens their spans.
         """
         self._clock = clock
         self._measures = measures or unmeasured(clock)
@@ -280,11 +280,14 @@ class Checkpointer:
             found = None if instant_ms is None else self._place_at(instant_ms)
             if found is None:
                 self._measures.checkpoint(
-                    partial(self._held.checkpoint, place, instant_ms, moved_ms=now_ms)
+                    place.sequence_number,
+                    partial(self._held.checkpoint, place, instant_ms, moved_ms=now_ms),
                 )
             else:
                 place = found
-                self._measures.checkpoint(partial(self._held.move, place, moved_ms=now_ms))
+                self._measures.checkpoint(
+                    place.sequence_number, partial(self._held.move, place, moved_ms=now_ms)
+                )
             self._permitted = Permitted(place, place)
             self._uncovered_since = None
             self._is_prepared = False
@@ -347,7 +350,9 @@ class Checkpointer:
             if arrived_ms is None:
                 arrived_ms = self._arrived_ms(at.sequence_number)
             known = _known(at, arrived_ms)
-            self._measures.checkpoint(partial(self._held.checkpoint, at, known=known))
+            self._measures.checkpoint(
+                at.sequence_number, partial(self._held.checkpoint, at, known=known)
+            )
             largest = max(permitted.largest, at)
             self._permitted = replace(permitted, last=at, largest=largest, pending=None)
             self._uncovered_since = None if at == largest else self._clock()

@@ -29,6 +29,7 @@ from sparkinesis.metrics.catalogue import (
 )
 from sparkinesis.metrics.measured import measured
 from sparkinesis.metrics.metrics import OFF, Metrics
+from sparkinesis.metrics.tracing import tracing_of
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.explain import explain
 from sparkinesis.stream.calls.retry import Attempts, Retries, Retry, result_of
@@ -150,6 +151,7 @@ class StreamClient:
         self.metrics = metrics
         self._retry = retry or Retry()
         self._wall_clock_ms = wall_clock_ms
+        self._tracing = tracing_of(metrics)
         self._arn = address.arn or ""
         """Empty until DescribeStreamSummary returns the ARN, which never changes for a name."""
 
@@ -298,7 +300,9 @@ class StreamClient:
         def get(client: Any) -> Any:
             nonlocal sent_ms
             sent_ms = self._wall_clock_ms()  # of this attempt
-            return client.get_records(**request)
+            answer = client.get_records(**request)
+            self._tracing.fetched(self.address.name, shard_id, answer["Page"].records)
+            return answer
 
         answer = self.call("GetRecords", get, shard_id=shard_id, budget=budget, retry=retry)
         took_ms = max(0, self._wall_clock_ms() - sent_ms)
@@ -417,11 +421,15 @@ class StreamClient:
     def _measured(
         self, operation: str, shard_id: str | None, attempt: Callable[_P, _T]
     ) -> Callable[_P, _T]:
-        """Return ``attempt``, measured each time; itself if there are no metrics."""
+        """Return ``attempt``, measured and traced each time; itself if there are no metrics."""
         metrics = self.metrics
         if metrics is OFF:
             return attempt
         stream, shard = self.address.name, shard_id or ""
+
+        def traced(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+            with self._tracing.call(operation, stream, shard_id):
+                return attempt(*args, **kwargs)
 
         def observe(result: str, seconds: float) -> None:
             metrics.observe(CALL_DURATION, (stream, shard, operation, result), seconds)
@@ -429,7 +437,7 @@ class StreamClient:
                 metrics.add(ITERATORS_EXPIRED, (stream, shard))
 
         return measured(
-            attempt, self._retry.clock, observe, lambda error: result_of(error, operation)
+            traced, self._retry.clock, observe, lambda error: result_of(error, operation)
         )
 
 

@@ -6,6 +6,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from sparkinesis.errors import (
     AccessDeniedError,
@@ -15,6 +16,7 @@ from sparkinesis.errors import (
     ProcessorError,
     SinkUnavailableError,
 )
+from sparkinesis.metrics.tracing import Extent
 from sparkinesis.stream.backoff import exponential_backoff
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
@@ -153,7 +155,8 @@ class Deliverer:
         self._checkpointer.sinks.begin_call()
         began = self.processing_since = self._settings.clock()
         try:
-            call(self._processor.process_records, batch, self._checkpointer)
+            with self._measures.processing(partial(_extent, batch)):
+                call(self._processor.process_records, batch, self._checkpointer)
         except ProcessorError:
             # A mistake in the program, which every other batch would meet as well.
             self._measures.processing_failed(began)
@@ -307,6 +310,13 @@ def _cause(error: BaseException, kinds: tuple[type[BaseException], ...]) -> bool
             break
         cause = cause.__cause__
     return isinstance(cause, kinds)
+
+
+def _extent(batch: RecordBatch) -> Extent | None:
+    if not batch:
+        return None
+    first, last = batch.slice(0, 1).last, batch.last
+    return Extent(first.sequence_number, last.sequence_number, len(batch))
 
 
 def _range(batch: RecordBatch) -> str:

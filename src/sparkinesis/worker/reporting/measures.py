@@ -1,4 +1,4 @@
-"""The measurements of one shard: what its record processor did, and for how long."""
+"""The measurements and the spans of one shard: what its record processor did, and for how long."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from sparkinesis.metrics.catalogue import (
 )
 from sparkinesis.metrics.metric import Metric
 from sparkinesis.metrics.metrics import OFF, Metrics
+from sparkinesis.metrics.tracing import Extent, Span, tracing_of
 
 
 class ShardMeasures:
-    """Takes the measurements of one shard. For any thread.
+    """Takes the measurements of one shard, and opens its spans. For any thread.
 
     With metrics off, no clock is read, and no bytes are counted.
     """
@@ -28,7 +29,12 @@ class ShardMeasures:
         self._metrics = metrics
         self._is_on = metrics is not OFF
         self._labels = (stream, shard_id)
+        self._tracing = tracing_of(metrics)
         self._clock = clock
+
+    def processing(self, extent: Callable[[], Extent | None]) -> Span:
+        """Open the span of a ``process_records`` for the records of ``extent``."""
+        return self._tracing.process(*self._labels, extent)
 
     def processed(self, records: int, data_bytes: Callable[[], int], began: float) -> None:
         """Count a call of ``process_records`` that returned; ``began``: the time of the call."""
@@ -54,9 +60,10 @@ class ShardMeasures:
         """Call ``act``, and measure it: ok, or failed if it raises."""
         self._measure(histogram, act, lambda _: "failed")
 
-    def checkpoint(self, write: Callable[[], None]) -> None:
-        """Write a checkpoint by ``write``, and measure it."""
-        self._measure(CHECKPOINT_DURATION, write, checkpoint_result)
+    def checkpoint(self, at: str, write: Callable[[], None]) -> None:
+        """Write a checkpoint by ``write``, and measure it; ``at``: its sequence number."""
+        with self._tracing.checkpoint(*self._labels, at):
+            self._measure(CHECKPOINT_DURATION, write, checkpoint_result)
 
     def _measure(
         self, histogram: Metric, act: Callable[[], None], result_of: Callable[[BaseException], str]
