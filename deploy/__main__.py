@@ -1,0 +1,66 @@
+"""Writes the files of this folder that are made of the catalogue of metrics: ``python -m deploy``.
+
+``prometheus/rules.yml`` and ``grafana/sparkinesis.json``. Needs the extra ``test``.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from deploy.rules import DEFAULTS, Thresholds, rules
+
+HERE = Path(__file__).parent
+RULES = Path("prometheus/rules.yml")
+DASHBOARD = Path("grafana/sparkinesis.json")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m deploy")
+    parser.add_argument("--to", type=Path, default=HERE, help="folder; default: deploy")
+    parser.add_argument(
+        "--lag", type=int, default=DEFAULTS.lag, metavar="SECONDS", help="default: half a day"
+    )
+    parser.add_argument(
+        "--checkpoint-age",
+        type=int,
+        default=DEFAULTS.checkpoint_age,
+        metavar="SECONDS",
+        help="default: 15 minutes",
+    )
+    parser.add_argument(
+        "--processing",
+        type=int,
+        default=DEFAULTS.processing,
+        metavar="SECONDS",
+        help="of one call of process_records; default: 10 minutes",
+    )
+    parser.add_argument(
+        "--failures",
+        type=int,
+        default=DEFAULTS.failures,
+        metavar="COUNT",
+        help="failed calls within 10 minutes that are no alarm; default: 5",
+    )
+    parser.add_argument("--only", choices=("rules", "dashboard"), help="default: both")
+    options = parser.parse_args()
+    if options.only != "dashboard":
+        limits = Thresholds(
+            options.lag, options.checkpoint_age, options.processing, options.failures
+        )
+        _write(options.to / RULES, rules(limits))
+    if options.only != "rules":
+        # Its library needs Python 3.11, and the rules do not.
+        from deploy.dashboard import dashboard  # noqa: PLC0415
+
+        _write(options.to / DASHBOARD, dashboard())
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    print(path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,235 @@
+"""Alerts for Prometheus: ``prometheus/rules.yml``, with names from the catalogue of metrics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import yaml
+
+from deploy.queries import by, series
+from sparkinesis.metrics import catalogue as c
+from sparkinesis.metrics.metric import Metric
+
+HEADER = """\
+# Made by `python -m deploy`. Edit the thresholds here, or make the file anew with other ones:
+# `python -m deploy --help`.
+"""
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """The limits beyond which somebody is told. Durations are seconds."""
+
+    lag: int = 12 * 3600
+    """Half of the retention: what is not read within the other half is lost. Kinesis keeps records
+    for 24 hours unless told otherwise."""
+    checkpoint_age: int = 15 * 60
+    """More than the longest time between two checkpoints of a healthy processor."""
+    processing: int = 10 * 60
+    """More than the longest call of ``process_records`` of a healthy processor."""
+    failures: int = 5
+    """Failed calls of ``process_records`` within 10 minutes that are no cause for alarm."""
+
+
+_ONE_LINE = 1000
+"""Expressions are not broken: people search for them, and copy them."""
+
+DEFAULTS = Thresholds()
+
+
+@dataclass(frozen=True)
+class Alert:
+    """One alert. ``hold``: how long the expression must hold, such as ``5m``; empty: at once."""
+
+    name: str
+    expression: str
+    hold: str
+    severity: str
+    summary: str
+    description: str
+
+    def rule(self) -> dict[str, object]:
+        return {
+            "alert": f"Sparkinesis{self.name}",
+            "expr": self.expression,
+            **({"for": self.hold} if self.hold else {}),
+            "labels": {"severity": self.severity},
+            "annotations": {"summary": self.summary, "description": self.description},
+        }
+
+
+def alerts(limits: Thresholds = DEFAULTS) -> list[Alert]:
+    return [*_of_lag(limits), *_of_shards(limits), *_of_failures(limits), *_of_workers()]
+
+
+def _of_lag(limits: Thresholds) -> list[Alert]:
+    about = (
+        "Records that are older than the stream's retention are lost. Look for failing or slow "
+        "batches, add workers or shards, or extend the retention at once."
+    )
+    worker = f"max {by('application', 'stream', of=c.LAG)} ({series(c.LAG)})"
+    query = f"max {by('query', 'stream', of=c.QUERY_LAG_MAX)} ({series(c.QUERY_LAG_MAX)})"
+    return [
+        Alert(
+            "LagHigh",
+            f"{worker} > {limits.lag}",
+            "5m",
+            "critical",
+            "{{ $labels.application }} is {{ $value | humanizeDuration }} behind "
+            "{{ $labels.stream }}",
+            about,
+        ),
+        Alert(
+            "QueryLagHigh",
+            f"{query} > {limits.lag}",
+            "5m",
+            "critical",
+            "Query {{ $labels.query }} is {{ $value | humanizeDuration }} behind "
+            "{{ $labels.stream }}",
+            about,
+        ),
+    ]
+
+
+def _of_shards(limits: Thresholds) -> list[Alert]:
+    shard = "application, worker, stream, shard"
+    return [
+        Alert(
+            "ShardWithoutOwner",
+            f"max by (application) ({series(c.LEASES_UNREAD)}) > 0",
+            "5m",
+            "critical",
+            "{{ $value }} shards of {{ $labels.application }} have no worker",
+            "No live worker reads them. `sparkinesis leases` names them; look whether max_leases "
+            "is too low for the workers that are left, and at the log of their last owner.",
+        ),
+        Alert(
+            "CheckpointOld",
+            f"max by ({shard}) ({series(c.CHECKPOINT_AGE)}) > {limits.checkpoint_age}",
+            "1m",
+            "warning",
+            "{{ $labels.application }} has not checkpointed {{ $labels.shard }} of "
+            "{{ $labels.stream }} for {{ $value | humanizeDuration }}",
+            "Everything since then is processed again when the shard moves. Look whether batches "
+            "fail, hang, or do not call checkpoint.",
+        ),
+        Alert(
+            "ProcessRecordsStuck",
+            f"max by ({shard}) ({series(c.PROCESSING_FOR)}) > {limits.processing}",
+            "1m",
+            "critical",
+            "process_records has run for {{ $value | humanizeDuration }} on {{ $labels.shard }} "
+            "of {{ $labels.stream }}",
+            "The worker {{ $labels.worker }} keeps the lease and makes no progress. The option "
+            "processing_time_limit logs where it stands, and can give the shard to another worker.",
+        ),
+    ]
+
+
+def _of_failures(limits: Thresholds) -> list[Alert]:
+    of_stream = "by (application, stream)"
+    failures = f"sum {of_stream} (increase({series(c.BATCHES_FAILED)}[10m]))"
+    retries = series(c.CALL_RETRIES, reason="throttled")
+    table = series(c.TABLE_CALL_DURATION, "_count", result="throttled")
+    lost = (
+        "Retention has trimmed records that had not been read. They cannot be read any more; the "
+        "log names the shard and the positions."
+    )
+    return [
+        Alert(
+            "FailuresRising",
+            f"{failures} > {limits.failures}",
+            "",
+            "warning",
+            "process_records of {{ $labels.application }} has failed {{ $value | humanize }} "
+            "times in 10 minutes on {{ $labels.stream }}",
+            "The log of the workers has the tracebacks; the option on_error says what becomes of "
+            "the records.",
+        ),
+        Alert(
+            "Throttled",
+            f"sum {of_stream} (rate({retries}[5m])) > 0",
+            "5m",
+            "warning",
+            "Kinesis throttles {{ $labels.application }} on {{ $labels.stream }}",
+            "Each shard serves 5 calls and 2 MB a second to all of its readers together. Look for "
+            "other readers, use enhanced fan-out, or add shards.",
+        ),
+        Alert(
+            "TableThrottled",
+            f"sum by (application) (rate({table}[5m])) > 0",
+            "5m",
+            "warning",
+            "DynamoDB throttles the lease table of {{ $labels.application }}",
+            "Renewals and checkpoints are late, and leases may be lost. Make the table on-demand, "
+            "or provision more capacity.",
+        ),
+        Alert(
+            "DataLoss",
+            _any_new(c.DATA_LOSS, of_stream),
+            "",
+            "critical",
+            "{{ $labels.application }} has lost records of {{ $labels.stream }}",
+            lost,
+        ),
+        Alert(
+            "QueryDataLoss",
+            _any_new(c.QUERY_DATA_LOSS, "by (query, stream)"),
+            "",
+            "critical",
+            "Query {{ $labels.query }} has lost records of {{ $labels.stream }}",
+            lost,
+        ),
+    ]
+
+
+def _of_workers() -> list[Alert]:
+    wanted, running = series(c.FLEET_WANTED), series(c.FLEET_RUNNING)
+    held = series(c.LEASES_HELD)
+    return [
+        Alert(
+            "WorkersMissing",
+            f"sum by (application) ({wanted}) - sum by (application) ({running}) > 0",
+            "5m",
+            "warning",
+            "{{ $value }} workers of the fleet {{ $labels.application }} do not run",
+            "Spark has no free slots for them, or they end at their start. The driver's log and "
+            "Fleet.status() tell why.",
+        ),
+        Alert(
+            "ApplicationGone",
+            f"count by (application) (present_over_time({held}[1h])) "
+            f"unless count by (application) ({held})",
+            "5m",
+            "critical",
+            "{{ $labels.application }} had a worker within the last hour, and has none now",
+            "Nobody reads its streams. Silence this for an hour if it was stopped on purpose.",
+        ),
+        Alert(
+            "NoWorker",
+            f"absent({held})",
+            "5m",
+            "critical",
+            "There is no worker of any application",
+            "Nobody reads the streams, or Prometheus does not reach the workers.",
+        ),
+    ]
+
+
+def _any_new(counter: Metric, grouping: str) -> str:
+    """Return an expression for a counter that has counted within the hour.
+
+    A counter that begins with its first event never increases: it is new, and not zero.
+    """
+    found = series(counter)
+    return (
+        f"sum {grouping} (increase({found}[1h])) > 0 "
+        f"or sum {grouping} ({found} unless {found} offset 1h) > 0"
+    )
+
+
+def rules(limits: Thresholds = DEFAULTS) -> str:
+    """Return the file of rules, for ``rule_files`` of Prometheus."""
+    group = {"name": "sparkinesis", "rules": [alert.rule() for alert in alerts(limits)]}
+    body: str = yaml.safe_dump({"groups": [group]}, sort_keys=False, width=_ONE_LINE)
+    return HEADER + body
