@@ -111,6 +111,7 @@ class StreamOpener:
             rng=shared.rng,
             failures=shared.failures,
             tell=shared.tell,
+            metrics=shared.metrics,
             memory=shared.memory,
             fetchers=shared.fetchers,
             consumers=shared.consumers,
