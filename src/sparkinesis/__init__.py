@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from sparkinesis.lease.lease import PendingCheckpoint
     from sparkinesis.metrics.metric import Measured
     from sparkinesis.metrics.metrics import MetricsExporter
+    from sparkinesis.metrics.opentelemetry import OpenTelemetryMetrics
     from sparkinesis.metrics.prometheus_registry import PrometheusMetrics
     from sparkinesis.stream.credentials import CredentialSource
     from sparkinesis.stream.kpl.pack import AggregatedBlob, aggregate
@@ -142,6 +143,7 @@ __all__ = [
     "MetricsExporter",
     "OffsetError",
     "OnError",
+    "OpenTelemetryMetrics",
     "OptionError",
     "ParquetSink",
     "PendingCheckpoint",
@@ -197,6 +199,7 @@ _LAZY = {
     "lease.lease": ("PendingCheckpoint",),
     "metrics.metric": ("Measured",),
     "metrics.metrics": ("MetricsExporter",),
+    "metrics.opentelemetry": ("OpenTelemetryMetrics",),
     "metrics.prometheus_registry": ("PrometheusMetrics",),
     "stream.credentials": ("CredentialSource",),
     "stream.kpl.pack": (

@@ -11,7 +11,7 @@ from functools import partial
 
 from sparkinesis.metrics.metric import KclName, Kind, Level, Metric, Scope, Unit
 
-_JAVA = "aws.kinesis.client.consumer."
+_JAVA = "aws.kinesis.client."
 _FETCH = "KinesisDataFetcher."
 _DETAILED = Level.DETAILED
 
@@ -85,6 +85,7 @@ LEASES_TOTAL = _gauge(
         KclName("TakeLeases", "TotalLeases", _DETAILED),
         KclName("LeaseAssignmentManager", "TotalLeases"),
     ),
+    otel_name=_JAVA + "total_leases",
 )
 LEASES_UNREAD = _gauge(
     name="leases.unread", labels=(), level=Level.SUMMARY,
@@ -97,6 +98,7 @@ LEASES_EXPIRED = _gauge(
         KclName("TakeLeases", "ExpiredLeases"),
         KclName("LeaseAssignmentManager", "ExpiredLeases"),
     ),
+    otel_name=_JAVA + "expired_leases",
 )
 WORKERS = _gauge(
     name="workers", labels=(), level=Level.SUMMARY,
@@ -105,6 +107,7 @@ WORKERS = _gauge(
         KclName("TakeLeases", "NumWorkers"),
         KclName("LeaseAssignmentManager", "NumWorkers"),
     ),
+    otel_name=_JAVA + "workers",
 )
 LEADER = _gauge(
     name="leader", labels=(), level=_DETAILED,
@@ -116,6 +119,7 @@ LEASES_TAKEN = _counter(
     help="Leases acquired. origin: unowned, handed over, expired, late handover, legacy owner, "
     "own.",
     kcl=(KclName("TakeLeases", "TakenLeases"),),
+    otel_name=_JAVA + "taken_leases",
 )
 LEASES_REQUESTED = _counter(
     name="leases.requested", labels=("stream", "shard"), level=Level.SUMMARY,
@@ -202,11 +206,13 @@ INITIALIZE_DURATION = _duration(
     name="initialize.duration", labels=("stream", "shard", "result"), level=Level.SUMMARY,
     help="Calls of a record processor's initialize. result: ok, failed.",
     kcl=(KclName("InitializeTask", "RecordProcessor.initialize.Time"),),
+    otel_name=_JAVA + "record_processor.initialize.duration",
 )
 SHUTDOWN_DURATION = _duration(
     name="shutdown.duration", labels=("stream", "shard", "result"), level=Level.SUMMARY,
     help="Calls of lease_lost, shard_ended and shutdown_requested. result: ok, failed.",
     kcl=(KclName("ShutdownTask", "RecordProcessor.shutdown.Time"),),
+    otel_name=_JAVA + "record_processor.shutdown.duration",
 )
 BATCHES_FAILED = _counter(
     name="batches.failed", labels=("stream", "shard", "action"), level=Level.SUMMARY,
@@ -236,7 +242,7 @@ LAG = _age(
     name="lag", labels=("stream", "shard"), level=Level.SUMMARY,
     help="Age of the records that are being read: the MillisBehindLatest of the service.",
     kcl=(KclName("ProcessTask", "MillisBehindLatest"),),
-    otel_name=_JAVA + "lag.duration",
+    otel_name=_JAVA + "consumer.lag.duration",
 )
 APPLICATION_LAG = _age(
     name="application.lag", labels=(), level=Level.SUMMARY,

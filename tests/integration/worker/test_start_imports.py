@@ -14,7 +14,17 @@ from sparkinesis import aggregate
 from sparkinesis.local import LocalServer
 
 NEVER = {
-    *("asyncio", "multiprocessing", "boto3", "moto", "pyspark", "pandas", "rich", "typer"),
+    *(
+        "asyncio",
+        "multiprocessing",
+        "boto3",
+        "moto",
+        "pyspark",
+        "pandas",
+        "rich",
+        "typer",
+        "opentelemetry",
+    ),
     *("sparkinesis.fleet", "sparkinesis.cli", "sparkinesis.source", "sparkinesis.local"),
 }
 """What no record processor needs, whichever way it reads."""

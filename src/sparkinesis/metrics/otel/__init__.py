@@ -1,0 +1,1 @@
+"""OpenTelemetry: metrics under the names of the KCL for Java, and spans."""

@@ -1,0 +1,194 @@
+"""The instruments of one meter provider, which all workers of a process share.
+
+An SDK has one instrument of a name, with the callbacks of its first creation. So there is one
+callback for each gauge, which reads those of all workers.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
+from weakref import WeakKeyDictionary
+
+from opentelemetry.metrics import (
+    CallbackOptions,
+    Counter,
+    Histogram,
+    Meter,
+    MeterProvider,
+    Observation,
+    get_meter_provider,
+)
+
+from sparkinesis.metrics.catalogue import CATALOGUE
+from sparkinesis.metrics.metric import Kind, Metric
+from sparkinesis.metrics.metrics import Labels, ReadGauges
+from sparkinesis.metrics.otel.names import (
+    OPERATION,
+    Attributes,
+    OtelName,
+    kept_labels,
+    names_of,
+)
+from sparkinesis.metrics.tally import BUCKETS
+from sparkinesis.version import __version__
+
+_log = logging.getLogger(__name__)
+
+_FRESH = 1.0
+"""Seconds for which gauges that were read serve other instruments: those of one collection."""
+_SIZES = tuple(4.0**n * 1024 for n in range(10))
+"""The bounds of buckets of bytes: 1 KiB to 256 MiB."""
+
+Put: TypeAlias = Callable[[float, Attributes], None]
+"""Records a measurement by an instrument."""
+Read: TypeAlias = dict[Metric, list[Observation]]
+
+
+class Instruments:
+    """The instruments of one meter. For any thread."""
+
+    def __init__(self, meter: Meter, clock: Callable[[], float] = time.monotonic) -> None:
+        self._meter = meter
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._puts: dict[OtelName, Put] = {}
+        self._watched: list[tuple[ReadGauges, Attributes]] = []
+        self._reading = threading.Lock()
+        self._read: Read = {}
+        self._read_at = float("-inf")
+        self._served: set[Metric] = set()
+        self._has_gauges = False
+
+    def record(
+        self,
+        metric: Metric,
+        labels: Labels,
+        value: float,
+        attributes: Attributes,
+        *,
+        with_shards: bool = False,
+    ) -> None:
+        """Record a measurement of a counter or a histogram; ``attributes``: of its worker."""
+        name = next(one for one in names_of(metric) if one.is_of(labels))
+        found = with_labels(metric, name, labels, attributes, with_shards=with_shards)
+        self._put(name, metric.help)(value * name.factor, found)
+
+    def _put(self, name: OtelName, help_text: str) -> Put:
+        """Return what records measurements under a name. The instrument is made with its first."""
+        found = self._puts.get(name)
+        if found is None:
+            with self._lock:
+                found = self._puts.get(name) or self._make(name, help_text)
+                self._puts[name] = found
+        return found
+
+    def watch(self, read: ReadGauges, attributes: Attributes) -> Callable[[], None]:
+        """Read gauges with each collection, until the function is called that this returns."""
+        entry = (read, attributes)
+        with self._lock:
+            self._watched.append(entry)
+            is_first, self._has_gauges = not self._has_gauges, True
+        if is_first:
+            for metric in CATALOGUE:
+                if metric.kind is Kind.GAUGE:
+                    self._observe(metric)
+
+        def stop() -> None:
+            with self._lock:
+                self._watched = [one for one in self._watched if one is not entry]
+            with self._reading:
+                self._read_at = float("-inf")  # the gauges of an ended worker are gone at once
+
+        return stop
+
+    def _make(self, name: OtelName, help_text: str) -> Put:
+        if name.kind is Kind.COUNTER:
+            counter: Counter = self._meter.create_counter(name.name, name.unit, help_text)
+            return counter.add
+        bounds = _SIZES if name.unit == "By" else [bound * name.factor for bound in BUCKETS]
+        histogram: Histogram = self._meter.create_histogram(
+            name.name, name.unit, help_text, explicit_bucket_boundaries_advisory=bounds
+        )
+        return histogram.record
+
+    def _observe(self, metric: Metric) -> None:
+        (name,) = names_of(metric)
+
+        def observations(_: CallbackOptions) -> Iterable[Observation]:
+            return self._of(metric)
+
+        self._meter.create_observable_gauge(name.name, [observations], name.unit, metric.help)
+
+    def _of(self, metric: Metric) -> Sequence[Observation]:
+        """Return the values of one gauge. All gauges are read once for a collection.
+
+        An SDK asks for one gauge after another, and does not say when a collection begins: when it
+        asks for a gauge again.
+        """
+        with self._reading:
+            now = self._clock()
+            if metric in self._served or now - self._read_at > _FRESH:
+                self._read, self._read_at, self._served = self._read_all(), now, set()
+            self._served.add(metric)
+            return self._read.get(metric, ())
+
+    def _read_all(self) -> Read:
+        with self._lock:
+            watched = list(self._watched)
+        found: Read = defaultdict(list)
+        for read, attributes in watched:
+            try:
+                for metric, labels, value in read():
+                    (name,) = names_of(metric)
+                    found[metric].append(
+                        Observation(
+                            value * name.factor, with_labels(metric, name, labels, attributes)
+                        )
+                    )
+            except Exception:  # noqa: BLE001 - the other workers are told nevertheless
+                _log.warning("Gauges could not be read, and are left out.", exc_info=True)
+        return found
+
+
+def with_labels(
+    metric: Metric, name: OtelName, labels: Labels, scope: Attributes, *, with_shards: bool = False
+) -> Attributes:
+    """Return the attributes of a measurement. Pure."""
+    found = dict(scope)
+    for place, attribute in kept_labels(metric, with_shards=with_shards):
+        if labels[place]:
+            found[attribute] = labels[place]
+    if name.operation is not None:
+        found[OPERATION] = name.operation
+    return found
+
+
+_of_providers: WeakKeyDictionary[MeterProvider, Instruments] = WeakKeyDictionary()
+_lock = threading.Lock()
+_GLOBAL: list[Instruments] = []
+
+
+def instruments_of(provider: MeterProvider | None) -> Instruments:
+    """Return the instruments of a meter provider; None: of the process's own (the global one).
+
+    The global provider may be set later: until then, nothing is published.
+    """
+    with _lock:
+        present = get_meter_provider()
+        if provider is None or provider is present:
+            if not _GLOBAL:
+                _GLOBAL.append(_of_providers.get(present) or _made(present))
+            return _GLOBAL[0]
+        found = _of_providers.get(provider)
+        if found is None:
+            found = _of_providers[provider] = _made(provider)
+        return found
+
+
+def _made(provider: MeterProvider) -> Instruments:
+    return Instruments(provider.get_meter("sparkinesis", __version__))

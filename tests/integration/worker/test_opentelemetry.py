@@ -1,0 +1,255 @@
+"""A worker under a real OpenTelemetry SDK: in memory, and by OTLP over HTTP."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+    ExportMetricsServiceResponse,
+)
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader, PeriodicExportingMetricReader
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from sparkinesis import OpenTelemetryMetrics
+from sparkinesis.metrics import opentelemetry
+from sparkinesis.worker.application import Application
+from sparkinesis.worker.batches.batch import RecordBatch
+from sparkinesis.worker.checkpointer import Checkpointer
+from sparkinesis.worker.lifecycle.worker import Worker
+from tests import pace
+from tests.journal import Journal, Journaling
+from tests.streams import put_at
+
+Start = Callable[[Application], Worker]
+Make = Callable[..., Application]
+
+JAVA = "aws.kinesis.client."
+DATA = [f"record {number}".encode() for number in range(40)]
+
+
+def put_all(kinesis: Any, stream: str) -> None:
+    for number, data in enumerate(DATA):
+        put_at(kinesis, stream, data, hash_key=number % 2 * 2**127)
+
+
+def checkpointing(journal: Journal) -> Journaling:
+    def checkpoint(batch: RecordBatch, checkpointer: Checkpointer) -> None:
+        checkpointer.checkpoint()
+
+    return Journaling(journal, on_records=checkpoint)
+
+
+def points(reader: InMemoryMetricReader) -> dict[str, list[Any]]:
+    data = reader.get_metrics_data()
+    assert data is not None
+    return {
+        metric.name: list(metric.data.data_points)
+        for resource in data.resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+    }
+
+
+def test_a_worker_is_seen_under_javas_names(
+    kinesis: Any, stream: str, application: Make, start: Start, journal: Journal
+) -> None:
+    reader, exporter = InMemoryMetricReader(), InMemorySpanExporter()
+    meters = MeterProvider([reader], shutdown_on_exit=False)
+    tracers = TracerProvider(shutdown_on_exit=False)
+    tracers.add_span_processor(SimpleSpanProcessor(exporter))
+    put_all(kinesis, stream)
+    worker = start(
+        application(
+            {"metrics": (OpenTelemetryMetrics(meters, tracers),)},
+            processor=lambda: checkpointing(journal),
+            worker_id="w",
+        )
+    )
+    journal.wait_for_data(*DATA)
+    running = points(reader)
+    lags = running[JAVA + "consumer.lag.duration"]
+    assert {point.attributes["aws.kinesis.shard.id"] for point in lags} == {
+        "shardId-000000000000",
+        "shardId-000000000001",
+    }
+    assert [point.value for point in running[JAVA + "current_leases"]] == [2]
+    assert worker.shutdown(pace.seconds(30))
+
+    found = points(reader)
+    (records,) = found[JAVA + "records_processed"]
+    assert records.value == len(DATA)
+    assert records.attributes == {
+        "aws.kinesis.stream_name": stream,
+        "aws.kinesis.operation": "ProcessTask",
+        "aws.kinesis.consumer.name": "w",
+        "sparkinesis.application": stream,
+    }
+    (size,) = found[JAVA + "records.size"]
+    assert size.sum == sum(map(len, DATA))
+    batches = [batch for _, call, batch in journal.entries if call == "process_records"]
+    (times,) = found[JAVA + "record_processor.process_records.duration"]
+    assert times.count == len(batches)
+    assert JAVA + "consumer.lag.duration" not in found, "the shards are no longer read"
+    of_calls = found[JAVA + "kinesis_data_fetcher.get_records.duration"]
+    spans = exporter.get_finished_spans()
+    calls = of(spans, "GetRecords")
+    assert sum(point.count for point in of_calls) == len(calls)
+    check_spans(spans, batches)
+
+
+def of(spans: tuple[ReadableSpan, ...], name: str) -> list[ReadableSpan]:
+    return [span for span in spans if span.name == name]
+
+
+def check_spans(spans: tuple[ReadableSpan, ...], batches: list[RecordBatch]) -> None:
+    """Each batch has its span, linked to the calls that fetched it; its checkpoint is inside."""
+    with_records = {
+        span.context.span_id: span
+        for span in of(spans, "GetRecords")
+        if span.context is not None and "messaging.batch.message_count" in (span.attributes or {})
+    }
+    processed = of(spans, "process_records")
+    numbers = [
+        ((span.attributes or {})["sparkinesis.sequence_number.first"], len(span.links))
+        for span in processed
+    ]
+    assert sorted(numbers) == sorted((batch.records[0].sequence_number, 1) for batch in batches)
+    for span in processed:
+        assert span.attributes is not None
+        fetched = with_records[span.links[0].context.span_id].attributes
+        assert fetched is not None
+        for name in ("aws.kinesis.shard.id", "sparkinesis.sequence_number.first"):
+            assert span.attributes[name] == fetched[name]
+    inside = {span.parent.span_id for span in of(spans, "checkpoint") if span.parent is not None}
+    assert inside == {span.context.span_id for span in processed if span.context is not None}
+
+
+class Receiver:
+    """An OTLP collector that keeps what it gets, or does not answer."""
+
+    def __init__(self) -> None:
+        self.got: list[ExportMetricsServiceRequest] = []
+        self.asked = threading.Event()
+        self.answers = threading.Event()
+        self.answers.set()
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                receiver.asked.set()
+                receiver.answers.wait()
+                receiver.got.append(ExportMetricsServiceRequest.FromString(body))
+                answer = ExportMetricsServiceResponse().SerializeToString()
+                self.send_response(200)
+                self.send_header("Content-Type", "application/x-protobuf")
+                self.send_header("Content-Length", str(len(answer)))
+                self.end_headers()
+                self.wfile.write(answer)
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.thread = threading.Thread(target=self.server.serve_forever)
+        self.thread.start()
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.server.server_port}/v1/metrics"
+
+    def close(self) -> None:
+        self.answers.set()
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
+
+    def last(self) -> dict[str, Any]:
+        """Return the metrics of the last request, by name."""
+        return {
+            metric.name: metric
+            for resource in self.got[-1].resource_metrics
+            for scope in resource.scope_metrics
+            for metric in scope.metrics
+        }
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    running = Receiver()
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def provider(receiver: Receiver) -> Iterator[MeterProvider]:
+    """An SDK that exports nothing of its own accord within a test."""
+    reader = PeriodicExportingMetricReader(
+        OTLPMetricExporter(endpoint=receiver.endpoint, timeout=60),
+        export_interval_millis=3_600_000,
+        export_timeout_millis=60_000,
+    )
+    running = MeterProvider([reader], shutdown_on_exit=False)
+    yield running
+    receiver.answers.set()
+    running.shutdown()
+
+
+def test_the_last_records_are_exported_when_a_worker_ends(
+    *,
+    kinesis: Any,
+    stream: str,
+    application: Make,
+    start: Start,
+    journal: Journal,
+    receiver: Receiver,
+    provider: MeterProvider,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(opentelemetry, "FLUSH_SECONDS", 60.0)
+    put_all(kinesis, stream)
+    worker = start(application({"metrics": (OpenTelemetryMetrics(provider),)}))
+    journal.wait_for_data(*DATA)
+    assert worker.shutdown(pace.seconds(30))
+    found = receiver.last()
+    (records,) = found[JAVA + "records_processed"].sum.data_points
+    assert (records.as_double or records.as_int) == len(DATA)
+    (size,) = found[JAVA + "records.size"].histogram.data_points
+    assert size.sum == sum(map(len, DATA))
+    attributes = {one.key: one.value.string_value for one in records.attributes}
+    assert attributes["aws.kinesis.stream_name"] == stream
+    assert found[JAVA + "record_processor.process_records.duration"].unit == "ms"
+
+
+def test_a_collector_that_does_not_answer_holds_up_no_record_and_no_end(
+    *,
+    kinesis: Any,
+    stream: str,
+    application: Make,
+    start: Start,
+    journal: Journal,
+    receiver: Receiver,
+    provider: MeterProvider,
+) -> None:
+    receiver.answers.clear()
+    worker = start(application({"metrics": (OpenTelemetryMetrics(provider),)}))
+    exporting = threading.Thread(target=provider.force_flush)
+    exporting.start()
+    assert receiver.asked.wait(pace.seconds(30))
+    put_all(kinesis, stream)
+    journal.wait_for_data(*DATA)
+    before = time.monotonic()
+    assert worker.shutdown(pace.seconds(30))
+    assert time.monotonic() - before < pace.seconds(25), "the collector takes a minute"
+    receiver.answers.set()
+    exporting.join()

@@ -1,0 +1,291 @@
+"""Metrics by a real OpenTelemetry SDK: names, units, attributes, and many workers of a process."""
+
+from __future__ import annotations
+
+import pickle
+import re
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+
+from sparkinesis import OpenTelemetryMetrics, OptionError
+from sparkinesis.metrics.catalogue import (
+    BYTES_PROCESSED,
+    CALL_DURATION,
+    CATALOGUE,
+    LAG,
+    LEASES_HELD,
+    PROCESS_DURATION,
+    RECORDS_PROCESSED,
+    RENEWAL_DURATION,
+    TABLE_CALL_DURATION,
+)
+from sparkinesis.metrics.metric import Measured, Metric
+from sparkinesis.metrics.metrics import Metrics, Sample
+from sparkinesis.metrics.otel.instruments import Instruments, instruments_of
+
+JAVA = "aws.kinesis.client."
+RENAMED = {"MillisBehindLatest": "consumer.lag.duration", "DataBytesProcessed": "records.size"}
+RENAMED |= {"NumWorkers": "workers"}
+
+
+def of_java(kcl: str) -> str:
+    """The rule of Java's OtelMetricNameTransformer (KCL 3.5.1)."""
+    if kcl in RENAMED:
+        return JAVA + RENAMED[kcl]
+    name = re.sub(r"\.Time$", ".duration", kcl)
+    return JAVA + re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+
+
+class Sdk:
+    """An application's SDK that keeps what it collects in memory."""
+
+    def __init__(self) -> None:
+        self.reader = InMemoryMetricReader()
+        self.provider = MeterProvider([self.reader], shutdown_on_exit=False)
+
+    def open(self, worker: str = "w", **given: Any) -> Metrics:
+        exporter = OpenTelemetryMetrics(self.provider, **given)
+        return exporter.open(Measured.worker("app", worker))
+
+    def collect(self) -> dict[str, Any]:
+        data = self.reader.get_metrics_data()
+        if data is None:
+            return {}
+        (resource,) = data.resource_metrics
+        (scope,) = resource.scope_metrics
+        assert scope.scope.name == "sparkinesis"
+        return {metric.name: metric for metric in scope.metrics}
+
+    def points(self, name: str) -> list[tuple[dict[str, str], Any]]:
+        found = self.collect().get(name)
+        return [] if found is None else [(dict(p.attributes), p) for p in found.data.data_points]
+
+
+@pytest.fixture
+def sdk() -> Sdk:
+    return Sdk()
+
+
+@pytest.mark.parametrize(
+    "metric", [one for one in CATALOGUE if one.otel_name], ids=lambda metric: metric.name
+)
+def test_a_name_is_the_one_that_java_makes_of_its_metric(metric: Metric) -> None:
+    names = {of_java(name) for name in metric.kcl[0].names}
+    if metric is RENEWAL_DURATION:  # Java measures each renewal, and calls a round just "Time"
+        names = {of_java("RenewLease.Time")}
+    assert metric.otel_name in names
+
+
+def test_records_are_counted_under_javas_name_with_its_attributes(sdk: Sdk) -> None:
+    metrics = sdk.open()
+    metrics.add(RECORDS_PROCESSED, ("flights", "shardId-0"), 10)
+    metrics.add(RECORDS_PROCESSED, ("flights", "shardId-1"), 5)
+    ((attributes, point),) = sdk.points("aws.kinesis.client.records_processed")
+    assert point.value == 15
+    assert attributes == {
+        "aws.kinesis.stream_name": "flights",
+        "aws.kinesis.operation": "ProcessTask",
+        "aws.kinesis.consumer.name": "w",
+        "sparkinesis.application": "app",
+    }
+
+
+def test_shards_are_told_apart_if_asked(sdk: Sdk) -> None:
+    metrics = sdk.open(shards=True)
+    metrics.add(RECORDS_PROCESSED, ("flights", "shardId-0"), 10)
+    metrics.add(RECORDS_PROCESSED, ("flights", "shardId-1"), 5)
+    found = sdk.points("aws.kinesis.client.records_processed")
+    assert {one["aws.kinesis.shard.id"]: point.value for one, point in found} == {
+        "shardId-0": 10,
+        "shardId-1": 5,
+    }
+
+
+def test_times_are_milliseconds_under_javas_names_and_seconds_under_ours(sdk: Sdk) -> None:
+    metrics = sdk.open()
+    metrics.observe(PROCESS_DURATION, ("s", "shardId-0", "ok"), 0.25)
+    metrics.observe(TABLE_CALL_DURATION, ("Scan", "ok"), 0.25)
+    found = sdk.collect()
+    java = found["aws.kinesis.client.record_processor.process_records.duration"]
+    ours = found["sparkinesis.table.call.duration"]
+    assert (java.unit, ours.unit) == ("ms", "s")
+    (of_batches,), (of_calls,) = java.data.data_points, ours.data.data_points
+    assert (of_batches.sum, of_batches.count, of_calls.sum) == (250, 1, 0.25)
+    assert of_batches.attributes["sparkinesis.result"] == "ok"
+    assert of_calls.attributes["rpc.method"] == "Scan"
+    assert "aws.kinesis.operation" not in of_calls.attributes
+    assert list(of_batches.explicit_bounds) == [1000 * bound for bound in of_calls.explicit_bounds]
+    assert of_calls.explicit_bounds[0] == 0.001
+
+
+def test_only_get_records_has_javas_name_of_calls(sdk: Sdk) -> None:
+    metrics = sdk.open()
+    metrics.observe(CALL_DURATION, ("s", "shardId-0", "GetRecords", "ok"), 0.5)
+    metrics.observe(CALL_DURATION, ("s", "", "ListShards", "ok"), 2)
+    ((of_java, java),) = sdk.points("aws.kinesis.client.kinesis_data_fetcher.get_records.duration")
+    ((of_ours, ours),) = sdk.points("sparkinesis.call.duration")
+    assert (java.sum, of_java["aws.kinesis.operation"]) == (500, "ProcessTask")
+    assert (ours.sum, of_ours["rpc.method"]) == (2, "ListShards")
+
+
+def test_bytes_are_a_histogram_of_batches_as_javas(sdk: Sdk) -> None:
+    metrics = sdk.open()
+    for size in (100, 5_000_000):
+        metrics.add(BYTES_PROCESSED, ("s", "shardId-0"), size)
+    found = sdk.collect()["aws.kinesis.client.records.size"]
+    (point,) = found.data.data_points
+    assert (found.unit, point.count, point.sum) == ("By", 2, 5_000_100)
+    assert point.explicit_bounds[0] == 1024
+
+
+def test_gauges_are_read_when_somebody_looks(sdk: Sdk) -> None:
+    lags = {"shardId-0": 1.5}
+    sdk.open().watch(lambda: [Sample(LAG, ("s", shard), lag) for shard, lag in lags.items()])
+    ((attributes, point),) = sdk.points("aws.kinesis.client.consumer.lag.duration")
+    assert (point.value, attributes["aws.kinesis.shard.id"]) == (1500, "shardId-0")
+    del lags["shardId-0"]
+    lags["shardId-1"] = 2
+    ((attributes, point),) = sdk.points("aws.kinesis.client.consumer.lag.duration")
+    assert (point.value, attributes["aws.kinesis.shard.id"]) == (2000, "shardId-1")
+
+
+def test_workers_of_a_process_share_instruments_and_keep_their_gauges(sdk: Sdk) -> None:
+    name = "aws.kinesis.client.current_leases"
+    first, second = sdk.open("a"), sdk.open("b")
+    first.watch(lambda: [Sample(LEASES_HELD, (), 1)])
+    second.watch(lambda: [Sample(LEASES_HELD, (), 2)])
+
+    def held() -> dict[str, Any]:
+        return {one["aws.kinesis.consumer.name"]: p.value for one, p in sdk.points(name)}
+
+    assert held() == {"a": 1, "b": 2}
+    first.close()
+    assert held() == {"b": 2}
+
+
+def test_all_gauges_are_read_once_for_a_collection(sdk: Sdk) -> None:
+    reads: list[None] = []
+
+    def read() -> list[Sample]:
+        reads.append(None)
+        return [Sample(LEASES_HELD, (), 1), Sample(LAG, ("s", "shardId-0"), 0)]
+
+    sdk.open().watch(read)
+    sdk.collect()
+    sdk.collect()
+    assert len(reads) == 2
+
+
+def test_gauges_are_read_again_after_a_second() -> None:
+    now = [0.0]
+    provider = MeterProvider([reader := InMemoryMetricReader()], shutdown_on_exit=False)
+    instruments = Instruments(provider.get_meter("m"), lambda: now[0])
+    reads: list[None] = []
+    instruments.watch(lambda: reads.append(None) or [], {})  # type: ignore[func-returns-value]
+    held, lag = (instruments._of, LEASES_HELD), (instruments._of, LAG)
+    for of, metric in (held, lag):
+        of(metric)
+    assert len(reads) == 1
+    now[0] = 1.5
+    held[0](RECORDS_PROCESSED)  # one that was not served yet
+    assert len(reads) == 2
+    reader.shutdown()
+
+
+def test_gauges_that_cannot_be_read_do_not_hide_those_of_others(
+    sdk: Sdk, caplog: pytest.LogCaptureFixture
+) -> None:
+    sdk.open("a").watch(lambda: [Sample(LEASES_HELD, (), 1 / 0)])
+    sdk.open("b").watch(lambda: [Sample(LEASES_HELD, (), 2)])
+    ((attributes, _),) = sdk.points("aws.kinesis.client.current_leases")
+    assert attributes["aws.kinesis.consumer.name"] == "b"
+    assert "could not be read" in caplog.text
+
+
+def test_an_explicit_provider_has_instruments_of_its_own(sdk: Sdk) -> None:
+    other = Sdk()
+    sdk.open().add(RECORDS_PROCESSED, ("s", "shardId-0"), 1)
+    assert other.collect() == {}
+    assert instruments_of(sdk.provider) is instruments_of(sdk.provider)
+    assert instruments_of(sdk.provider) is not instruments_of(other.provider)
+
+
+def test_an_exporter_without_providers_travels_to_executors() -> None:
+    exporter = pickle.loads(pickle.dumps(OpenTelemetryMetrics(shards=True)))
+    assert isinstance(exporter, OpenTelemetryMetrics)
+    assert exporter._shards is True
+
+
+@pytest.mark.parametrize(
+    "given", [{"meter_provider": MeterProvider()}, {"tracer_provider": TracerProvider()}]
+)
+def test_an_exporter_with_a_provider_says_why_it_cannot(given: dict[str, Any]) -> None:
+    with pytest.raises(OptionError, match="belongs to its process"):
+        pickle.dumps(OpenTelemetryMetrics(**given))
+
+
+GLOBAL = """
+from opentelemetry.metrics import set_meter_provider
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from sparkinesis import OpenTelemetryMetrics
+from sparkinesis.metrics.catalogue import LEASES_HELD, RECORDS_PROCESSED
+from sparkinesis.metrics.metric import Measured
+from sparkinesis.metrics.metrics import Sample
+
+def opened(exporter, worker):
+    metrics = exporter.open(Measured.worker("app", worker))
+    metrics.watch(lambda: [Sample(LEASES_HELD, (), 1)])
+    return metrics
+
+first = opened(OpenTelemetryMetrics(), "before")
+first.add(RECORDS_PROCESSED, ("s", "shard"), 1)
+reader = InMemoryMetricReader()
+provider = MeterProvider([reader])
+set_meter_provider(provider)
+second = opened(OpenTelemetryMetrics(), "after")
+third = opened(OpenTelemetryMetrics(provider), "explicit")
+for metrics in (first, second, third):
+    metrics.add(RECORDS_PROCESSED, ("s", "shard"), 1)
+metrics = reader.get_metrics_data().resource_metrics[0].scope_metrics[0].metrics
+for metric in sorted(metrics, key=lambda one: one.name):
+    workers = [p.attributes["aws.kinesis.consumer.name"] for p in metric.data.data_points]
+    print(metric.name, *sorted(workers), *(p.value for p in metric.data.data_points))
+"""
+
+
+def test_global_providers_may_be_set_before_or_after_a_worker_begins() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", GLOBAL], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "aws.kinesis.client.current_leases after before explicit 1.0 1.0 1.0",
+        "aws.kinesis.client.records_processed after before explicit 1.0 1.0 1.0",
+    ]
+    assert done.stderr == "", "the SDK warns of instruments that are made twice"
+
+
+WITHOUT = """
+import sys
+sys.modules["opentelemetry"] = None
+from sparkinesis import OpenTelemetryMetrics, OptionError
+from sparkinesis.metrics.metric import Measured
+try:
+    OpenTelemetryMetrics().open(Measured.worker("app", "w"))
+except OptionError as error:
+    print(error)
+"""
+
+
+def test_without_the_extra_an_error_names_it() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=True
+    )
+    assert 'pip install "sparkinesis[otel]"' in done.stdout
