@@ -32,7 +32,7 @@ LAYERS: dict[str, set[str]] = {
     "source": {"errors", "stream", "lease"},
     "lease": {"public", "errors", "metrics", "stream"},
     "stream": {"public", "errors", "metrics"},
-    "metrics": {"public", "errors"},
+    "metrics": {"public", "errors", "version"},
     "local": {"errors"},
     "terminal": set(),
     "errors": {"public"},
