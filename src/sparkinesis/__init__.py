@@ -77,6 +77,8 @@ if TYPE_CHECKING:
     from sparkinesis.metrics.metrics import MetricsExporter
     from sparkinesis.metrics.opentelemetry import OpenTelemetryMetrics
     from sparkinesis.metrics.prometheus_registry import PrometheusMetrics
+    from sparkinesis.source.watching.query_lag import StreamLag, lag
+    from sparkinesis.source.watching.watch import QueryWatch, watch
     from sparkinesis.stream.credentials import CredentialSource
     from sparkinesis.stream.kpl.pack import AggregatedBlob, aggregate
     from sparkinesis.stream.kpl.unpack import UserRecordColumns, deaggregate
@@ -152,6 +154,7 @@ __all__ = [
     "ProcessorError",
     "ProcessorShard",
     "PrometheusMetrics",
+    "QueryWatch",
     "Record",
     "RecordBatch",
     "RecordProcessor",
@@ -168,6 +171,7 @@ __all__ = [
     "SparkinesisError",
     "Stop",
     "StreamConfig",
+    "StreamLag",
     "StreamNotFoundError",
     "StreamStatus",
     "UnfinishedResetError",
@@ -181,7 +185,9 @@ __all__ = [
     "aggregate",
     "deaggregate",
     "hash_key",
+    "lag",
     "register",
+    "watch",
 ]
 
 _LAZY = {
@@ -201,6 +207,14 @@ _LAZY = {
     "metrics.metrics": ("MetricsExporter",),
     "metrics.opentelemetry": ("OpenTelemetryMetrics",),
     "metrics.prometheus_registry": ("PrometheusMetrics",),
+    "source.watching.query_lag": (
+        "StreamLag",
+        "lag",
+    ),
+    "source.watching.watch": (
+        "QueryWatch",
+        "watch",
+    ),
     "stream.credentials": ("CredentialSource",),
     "stream.kpl.pack": (
         "AggregatedBlob",

@@ -300,7 +300,7 @@ FLEET_RESTARTS = _fleet(
 
 QUERY_LAG = _query(
     name="query.lag", kind=Kind.GAUGE, unit=Unit.SECONDS, labels=("stream", "shard"),
-    help="Age of the records that the query reads, for each shard; of many, the worst.",
+    help="Age of the records that the query reads, for each shard; of more than 20, the worst.",
 )
 QUERY_LAG_MAX = _query(
     name="query.lag.max", kind=Kind.GAUGE, unit=Unit.SECONDS, labels=("stream",),
@@ -312,7 +312,12 @@ QUERY_LAG_MEAN = _query(
 )
 QUERY_ROWS = _query(
     name="query.rows", kind=Kind.COUNTER, unit=Unit.COUNT, labels=("stream",),
-    help="Rows that the query has read.",
+    help="Rows that the query has read, as Spark counts them. A source of several streams counts "
+    "them together: stream is then a list of names.",
+)
+QUERY_BYTES = _query(
+    name="query.bytes", kind=Kind.COUNTER, unit=Unit.BYTES, labels=("stream",),
+    help="Bytes of data of these rows, about: by the mean of the records that plans looked at.",
 )
 QUERY_BATCH_DURATION = _query(
     name="query.batch.duration", kind=Kind.HISTOGRAM, unit=Unit.SECONDS, labels=(),
@@ -320,15 +325,28 @@ QUERY_BATCH_DURATION = _query(
 )
 QUERY_PLANNING_DURATION = _query(
     name="query.planning.duration", kind=Kind.HISTOGRAM, unit=Unit.SECONDS, labels=("stream",),
-    help="Plans of micro-batches.",
+    help="Plans of micro-batches, without pauses. A source plans all of its streams together.",
 )
 QUERY_DATA_LOSS = _query(
     name="query.data.loss", kind=Kind.COUNTER, unit=Unit.COUNT, labels=("stream",),
-    help="Times that the query found records gone that it had not read.",
+    help="Times that a plan found records gone that the query had not read, and went on.",
 )
 QUERY_LATE_ROWS = _query(
     name="query.late.rows", kind=Kind.COUNTER, unit=Unit.COUNT, labels=(),
     help="Rows that the query's watermark dropped as late.",
+)
+QUERY_FAILURES = _query(
+    name="query.failures", kind=Kind.COUNTER, unit=Unit.COUNT, labels=("error",),
+    help="Runs of the query that ended with an error. error: a class such as DataLossError, or "
+    "Spark's error class.",
+)
+QUERY_RUNNING = _query(
+    name="query.running", kind=Kind.GAUGE, unit=Unit.COUNT, labels=(),
+    help="1 while the query runs, else 0.",
+)
+QUERY_PROGRESS_AGE = _query(
+    name="query.progress.age", kind=Kind.GAUGE, unit=Unit.SECONDS, labels=(),
+    help="Time since the query ended a batch, or found that there is nothing to read.",
 )
 # fmt: on
 

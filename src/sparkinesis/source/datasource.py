@@ -186,12 +186,14 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start if end is offset else self._offsets.write(end)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """Return the lag behind each stream's tip at the planned batch's end, for the progress.
+        """Return what the last plan tells of each stream, for the progress: lag, data loss.
 
-        ``{"flights": {"millisBehindLatest": {"max": 1200, "mean": 300}}}``: a lag stands in for an
-        offset, because no Kinesis call returns the latest sequence number.
+        ``{"flights": {"millisBehindLatest": {"max": 1200, "mean": 300, "shards": {...}}, ...}}``:
+        a lag stands in for an offset, because no Kinesis call returns the latest sequence number.
+        See `sparkinesis.source.stream_report`.
         """
-        return dict(self._planner.lag) if self._planner and self._planner.lag else None
+        reports = self._planner.reports if self._planner else {}
+        return {stream: report.as_json() for stream, report in reports.items()} or None
 
     @told_by_its_message()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[ShardPartition]:

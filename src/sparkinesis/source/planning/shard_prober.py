@@ -181,6 +181,11 @@ class ShardProber:
         return self._cursor is not None and self._cursor.at_end
 
     @property
+    def in_hand(self) -> tuple[int, int]:
+        """The number of rows in hand, about if nothing limits the batch, and of bytes of data."""
+        return self._in_hand.rows, self._in_hand.size
+
+    @property
     def first_arrival(self) -> int | None:
         """The arrival time (epoch ms) of the first record in hand."""
         return self._in_hand.arrivals[0] if self._in_hand else None

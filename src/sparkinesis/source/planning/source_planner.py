@@ -7,7 +7,6 @@ import math
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 from sparkinesis.errors import SparkinesisError
 from sparkinesis.source.offsets import Offset
@@ -16,15 +15,13 @@ from sparkinesis.source.options.read_options import StreamReadOptions
 from sparkinesis.source.planning.aligned_batch import for_each, plan_batch
 from sparkinesis.source.planning.lag_trend import INTERVAL, LagTrend
 from sparkinesis.source.planning.stream_planner import StreamPlanner
+from sparkinesis.source.stream_report import StreamReport, lag_report
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.fan_out.consumers import describe_consumer
 from sparkinesis.stream.fan_out.registration import deregister_consumer, register_consumer
 from sparkinesis.stream.timing import MACHINE, Timing
 
 _log = logging.getLogger(__name__)
-
-
-Lag: TypeAlias = Mapping[str, Mapping[str, Mapping[str, int]]]
 
 COUNTED = Allowance(rows=1e12)
 """A limit that no batch meets."""
@@ -35,11 +32,11 @@ FULL = 0.8
 
 @dataclass(frozen=True, slots=True)
 class _PlannedBatch:
-    """A planned batch: its end, its share of the allowance, and the lag at its end."""
+    """A planned batch: its end, its share of the allowance, and what the progress tells of it."""
 
     end: Offset
     taken: float
-    lag: Lag
+    reports: Mapping[str, StreamReport]
     expected: Mapping[tuple[str, str], int | None] = field(default_factory=dict)
 
 
@@ -163,9 +160,9 @@ class SourcePlanner:
         return self._planned.expected if self._planned and self._planned.end == end else {}
 
     @property
-    def lag(self) -> Lag:
-        """The lag behind the tip at the last batch's end, by stream: max and mean of shards."""
-        return self._planned.lag if self._planned else {}
+    def reports(self) -> Mapping[str, StreamReport]:
+        """What the query's progress tells of each stream as of the last plan."""
+        return self._planned.reports if self._planned else {}
 
     def _planned_ahead(self, start: Offset, allowance: Allowance) -> _PlannedBatch | None:
         ahead, self._ahead = self._ahead, None
@@ -178,9 +175,8 @@ class SourcePlanner:
 
     def _tell_if_behind(self, batch: _PlannedBatch) -> None:
         """Log once that a full batch after the other does not bring the query closer to the tip."""
-        lag_ms = max(
-            (shards["millisBehindLatest"]["max"] for shards in batch.lag.values()), default=0
-        )
+        lags = (report.millis_behind_latest for report in batch.reports.values())
+        lag_ms = max((lag.max for lag in lags if lag is not None), default=0)
         is_held_back = self._drift < math.inf and batch.taken >= FULL
         if not is_held_back or not self._trend.stays_behind(self._batch_at, lag_ms):
             return
@@ -218,11 +214,20 @@ class SourcePlanner:
             for name, planner in self._planners.items()
             for shard, records in planner.expected.items()
         }
-        return _PlannedBatch(start if is_same else batch.end, batch.taken, self._lags(), expected)
+        return _PlannedBatch(
+            start if is_same else batch.end, batch.taken, self._reports(), expected
+        )
 
-    def _lags(self) -> Lag:
+    def _reports(self) -> dict[str, StreamReport]:
+        began = min(planner.began for planner in self._planners.values())
+        took_ms = max(0, round(1000 * (self._timing.clock() - began)))
         return {
-            name: {"millisBehindLatest": {"max": max(lags), "mean": round(sum(lags) / len(lags))}}
+            name: StreamReport(
+                millis_behind_latest=lag_report(planner.lags_ms),
+                data_losses=planner.losses,
+                plan_millis=took_ms,
+                sample=planner.sample,
+            )
             for name, planner in self._planners.items()
-            if (lags := list(planner.lags_ms.values()))
+            if planner.lags_ms or planner.losses
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from functools import partial
@@ -38,6 +39,7 @@ from sparkinesis.source.planning.probe_threads import for_all
 from sparkinesis.source.planning.shard_prober import FIRST_LIMIT, ShardEnd, ShardProber
 from sparkinesis.source.planning.skip_older_than import skip_older, undecided_shards
 from sparkinesis.source.planning.survey import Survey
+from sparkinesis.source.stream_report import SampleReport
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.calls.client import StreamClient, StreamSummary
 from sparkinesis.stream.calls.retry import Retry
@@ -77,6 +79,18 @@ LIST_SHARDS_INTERVAL = 5.0
 
 MAX_LISTINGS = 12
 """Consecutive listings, a minute in all, to find a closed shard's children at a query's end."""
+
+
+class _Losses:
+    """The number of losses that the query went on from. For the threads of probers."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._lock = threading.Lock()
+
+    def add(self) -> None:
+        with self._lock:
+            self.count += 1
 
 
 class StreamPlanner:
@@ -142,6 +156,10 @@ class StreamPlanner:
         """True once the offset from which the query resumes was checked for missing shards."""
         self._has_identified = is_batch_read
         """True once the positions were checked to belong to this stream, not to a deleted one."""
+        self._losses = _Losses()
+        self._sample: SampleReport | None = None
+        self.began = 0.0
+        """The time at which the last plan began, after the pause before it."""
         self._created_ms = 0
         """The creation time of the stream in epoch ms; 0 until it is known."""
 
@@ -315,6 +333,7 @@ class StreamPlanner:
         after six hours of silence: otherwise the stored position would look expired.
         """
         ends = {shard_id: self._end_of(shard_id, choice) for shard_id in self._active}
+        self._sample = self._looked_at(ends)
         self._lags.update(dict.fromkeys(self._quiet, 0))
         self._lags.update({shard_id: end.lag_ms for shard_id, end in ends.items()})
         self._warn_of_missing_ends(ends)
@@ -324,6 +343,16 @@ class StreamPlanner:
                 self._active[shard_id].keep(begun, begun)
             return self._start
         return self._store(ends)
+
+    def _looked_at(self, ends: Mapping[str, ShardEnd]) -> SampleReport | None:
+        """Return how many rows and bytes are in hand of the shards that the batch reads."""
+        sizes = [
+            self._active[shard_id].in_hand
+            for shard_id, end in ends.items()
+            if isinstance(end.finding, Records)
+        ]
+        rows = sum(rows for rows, _ in sizes)
+        return SampleReport(rows, sum(size for _, size in sizes)) if rows else None
 
     def _has_nothing_to_store(self, ends: Mapping[str, ShardEnd]) -> bool:
         """Return True if no shard has a row or has ended, and the start is fresh.
@@ -378,6 +407,16 @@ class StreamPlanner:
         """The lag (ms) of each shard at the end of the last planned batch, by shard id."""
         return self._lags
 
+    @property
+    def losses(self) -> int:
+        """The number of times that records were found gone, and the query went on."""
+        return self._losses.count
+
+    @property
+    def sample(self) -> SampleReport | None:
+        """The records that the last plan has looked at; None without any."""
+        return self._sample
+
     def _wait_for_period(self) -> None:
         pause = self._polled_at + self._period - self._timing.clock()
         if pause > 0:
@@ -391,7 +430,7 @@ class StreamPlanner:
             self._has_identified = self._is_batch_read
             if self._lineage is not None:
                 self._list_shards()
-        self._polled_at = self._timing.clock()
+        self._polled_at = self.began = self._timing.clock()
 
     def _resolve_latest(self) -> Positions:
         """Resolve LATEST to durable positions: the open shards, at the service's present time."""
@@ -446,6 +485,8 @@ class StreamPlanner:
                 "latest or an instant."
             )
         _log.warning("%s The query begins with the oldest record of the stream.", former.text)
+        if former.has_unread:
+            self._losses.add()
 
     def _skip_older(self, start: Positions, seconds: float) -> Positions:
         lineage, now_ms = self._list()
@@ -545,7 +586,11 @@ class StreamPlanner:
         if not stored:
             self._has_identified = True
             return start
-        check = RetentionCheck(self._client, self._options.reading.fail_on_data_loss)
+        check = RetentionCheck(
+            self._client,
+            self._options.reading.fail_on_data_loss,
+            on_accepted=self._losses.add,
+        )
         stream = self._client.describe(STARTUP_RETRY if self._lineage is None else None)
         others = check.report_other_stream(stored, stream, self._skip_older_than)
         self._created_ms = stream.created_ms
@@ -580,6 +625,7 @@ class StreamPlanner:
                 "kept, or start with a new checkpoint location."
             )
         _log.warning("%s Resuming from the oldest records kept, as failOnDataLoss=false.", text)
+        self._losses.add()
         return without_missing(start, lineage)
 
     def _with_forgotten_shards(self, start: Positions, lineage: Lineage) -> Positions:
@@ -730,6 +776,7 @@ class StreamPlanner:
                 self._client,
                 self._options.reading.fail_on_data_loss and is_stored,
                 logs_doubt=not self._is_batch_read and is_stored,
+                on_accepted=self._losses.add if is_stored else None,
             )
         if shard_id in self._probers:
             self._probers[shard_id].use_check(check)

@@ -26,6 +26,9 @@ SAMPLE_LIMITS = (100, 1_000)
 MAX_SAMPLES = 20
 """The most samples of a shard for one batch."""
 
+COUNTED_RECORDS = 20
+"""The most aggregated records of a page that are opened if nothing limits a batch."""
+
 
 @dataclass(frozen=True, slots=True)
 class Survey:
@@ -75,7 +78,7 @@ class RecordsInHand:
         self.weights: list[float] = []
         """The weight up to each record."""
         self.rows = 0
-        """The number of rows, if the batch is limited."""
+        """The number of rows; about, if nothing limits the batch."""
         self.size = 0
         """The bytes of data."""
 
@@ -170,13 +173,17 @@ def last_windows(
 def count_rows(
     records: Sequence[Record], allowance: Allowance, *, deaggregate: bool
 ) -> Sequence[int]:
-    """Return the number of rows of each record; one if nothing limits them: it does not matter."""
-    if deaggregate and allowance.is_limited and aggregates_of(records):
-        # With the protobuf runtime, which plain records do not need.
-        from sparkinesis.stream.kpl.envelope import count_user_records  # noqa: PLC0415
+    """Return the number of rows of each record; about the mean of all if nothing limits them."""
+    if not deaggregate or not aggregates_of(records):
+        return [1] * len(records)
+    # With the protobuf runtime, which plain records do not need.
+    from sparkinesis.stream.kpl.envelope import count_user_records  # noqa: PLC0415
 
+    if allowance.is_limited:
         return count_user_records(records)
-    return [1] * len(records)
+    # The rows only tell the mean size of a row.
+    some = count_user_records(records[:COUNTED_RECORDS])
+    return [round(sum(some) / len(some))] * len(records)
 
 
 def weigh(records: Sequence[Record], rows: Sequence[int], allowance: Allowance) -> Sequence[float]:

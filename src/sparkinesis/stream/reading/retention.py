@@ -181,6 +181,8 @@ class RetentionCheck:
     """Called with the text of each loss, in place of the error or the log."""
     logs_doubt: bool = False
     """Also log a warning if retention may have been shorter for a time since the position."""
+    on_accepted: Callable[[], None] | None = None
+    """Called after each loss that was logged instead of raised."""
     describe: Callable[[], StreamSummary] | None = None
     """Returns the stream's summary, which many checks may share; None: calls the client."""
 
@@ -304,7 +306,7 @@ class RetentionCheck:
         """Log or raise the service's own error about a shard or position that no longer exists."""
         if self.fail_on_data_loss:
             raise error
-        _log.warning("%s Resuming from the oldest record kept.", error)
+        self._accept(str(error))
 
     def _has_older(self, shard_id: str, start: Position) -> bool:
         """Return True if the shard has a record older than ``start``, so none after it is lost.
@@ -364,4 +366,9 @@ class RetentionCheck:
                 f"{text} Set the option failOnDataLoss to false to resume from the oldest record "
                 f"kept, or {START_ELSEWHERE}{in_future}."
             )
+        self._accept(text)
+
+    def _accept(self, text: str) -> None:
         _log.warning("%s Resuming from the oldest record kept.", text)
+        if self.on_accepted is not None:
+            self.on_accepted()

@@ -1,0 +1,79 @@
+"""What a plan tells of a stream in the query's progress: lag, data loss, planning time, row sizes.
+
+Spark gives Python sources no metrics of their own. The progress of each batch holds, as
+``sources[].latestOffset``, what ``reportLatestOffset`` returns: these reports, by stream. Nothing
+of them is stored in a checkpoint.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+WORST = 20
+"""The most shards whose lags are reported one by one: those with the largest lags."""
+
+
+class LagReport(msgspec.Struct, frozen=True):
+    """The lag behind the tip of a stream's shards, in milliseconds, at the end of a plan."""
+
+    max: int
+    mean: int
+    shards: dict[str, int] = {}
+    """The lags of at most `WORST` shards, by shard id."""
+
+
+class SampleReport(msgspec.Struct, frozen=True):
+    """Records that a plan has looked at, of shards from which the batch reads."""
+
+    rows: int
+    bytes: int
+    """Their bytes of data, as the stream stores them."""
+
+
+class StreamReport(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
+    """What the last plan tells of one stream."""
+
+    millis_behind_latest: LagReport | None = None
+    """None before the first look at a shard."""
+    data_losses: int = 0
+    """Times since the query's start that its plans found records gone that it had not read."""
+    plan_millis: int | None = None
+    """The time that the plan took, without pauses between plans."""
+    sample: SampleReport | None = None
+    """None if the plan has found no records."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the report as it stands in the progress."""
+        found: dict[str, Any] = msgspec.to_builtins(self)
+        return found
+
+
+def lag_report(lags_ms: Mapping[str, int]) -> LagReport | None:
+    """Return the report of the lags of shards by shard id; None without any."""
+    if not lags_ms:
+        return None
+    worst = heapq.nsmallest(WORST, lags_ms.items(), key=lambda one: (-one[1], one[0]))
+    mean = round(sum(lags_ms.values()) / len(lags_ms))
+    return LagReport(worst[0][1], mean, dict(sorted(worst)))
+
+
+def read_reports(found: Any) -> dict[str, StreamReport] | None:
+    """Return the reports by stream of a progress' ``latestOffset``, once decoded from JSON.
+
+    Returns None for anything else, such as the latest offset of another source.
+    """
+    try:
+        reports = msgspec.convert(found, dict[str, StreamReport])
+    except msgspec.ValidationError:
+        return None
+    if not reports or not all(map(_is_ours, found.values())):
+        return None
+    return reports
+
+
+def _is_ours(report: Mapping[str, Any]) -> bool:
+    return "millisBehindLatest" in report or "dataLosses" in report

@@ -1,0 +1,1 @@
+"""Watching streaming queries: their progress, as values and as metrics."""

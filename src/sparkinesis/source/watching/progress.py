@@ -1,0 +1,129 @@
+"""What a query's progress tells of its Kinesis sources. Pure: from Spark's values to ours."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Protocol
+
+import msgspec
+
+from sparkinesis.errors import DataLossError
+from sparkinesis.source.offsets import ANY_SHARD
+from sparkinesis.source.stream_report import StreamReport, read_reports
+from sparkinesis.stream.position import parse_position
+
+_OUR_ERROR = re.compile(r"\bsparkinesis\.(\w+Error)\b")
+
+
+class Source(Protocol):
+    """The progress of a source, as PySpark's ``SourceProgress`` has it."""
+
+    @property
+    def endOffset(self) -> Any: ...  # noqa: N802 - Spark's name
+    @property
+    def latestOffset(self) -> Any: ...  # noqa: N802 - Spark's name
+    @property
+    def numInputRows(self) -> int: ...  # noqa: N802 - Spark's name
+
+
+class Operator(Protocol):
+    """The progress of an operator that keeps state, as ``StateOperatorProgress`` has it."""
+
+    @property
+    def numRowsDroppedByWatermark(self) -> int: ...  # noqa: N802 - Spark's name
+
+
+class SourceReading(msgspec.Struct, frozen=True):
+    """What a progress tells of one Kinesis source."""
+
+    streams: tuple[str, ...]
+    """Sorted."""
+    rows: int
+    reports: Mapping[str, StreamReport]
+    """By stream; empty for a batch that Spark runs again after a restart: it is not planned."""
+
+    @property
+    def name(self) -> str:
+        """The name of the stream, or the names of all."""
+        return ",".join(self.streams)
+
+    @property
+    def plan_seconds(self) -> float | None:
+        """The time of the plan; None if there was none."""
+        times = [one.plan_millis for one in self.reports.values() if one.plan_millis is not None]
+        return max(times) / 1000 if times else None
+
+    @property
+    def bytes_per_row(self) -> float | None:
+        """The mean size of the rows that the plan looked at; None if it looked at none."""
+        samples = [one.sample for one in self.reports.values() if one.sample is not None]
+        rows = sum(sample.rows for sample in samples)
+        return sum(sample.bytes for sample in samples) / rows if rows else None
+
+
+def kinesis_sources(sources: Iterable[Source]) -> list[SourceReading]:
+    """Return what a progress tells of its Kinesis sources; empty if the query has none."""
+    return list(_kinesis_sources(sources))
+
+
+def _kinesis_sources(sources: Iterable[Source]) -> Iterator[SourceReading]:
+    for source in sources:
+        reports = read_reports(_decoded(source.latestOffset)) or {}
+        end = _decoded(source.endOffset)
+        if not reports and not _is_our_offset(end):
+            continue
+        streams = set(reports) | set(end if _is_our_offset(end) else ())
+        yield SourceReading(tuple(sorted(streams)), max(0, source.numInputRows), reports)
+
+
+def late_rows(operators: Iterable[Operator]) -> int:
+    """Return the rows that a batch's operators dropped as later than the watermark."""
+    return sum(max(0, one.numRowsDroppedByWatermark) for one in operators)
+
+
+def error_class(exception: str, spark_class: str | None) -> str:
+    """Return the class of the error that ended a query: ours if it names one, or Spark's."""
+    return our_error(exception) or spark_class or "other"
+
+
+def our_error(exception: str) -> str | None:
+    """Return the class of sparkinesis' error in an exception's text: a kind of data loss as that.
+
+    None if the text names none.
+    """
+    found = _OUR_ERROR.search(exception)
+    if found is None:
+        return None
+    kinds = {DataLossError.__name__, *(one.__name__ for one in DataLossError.__subclasses__())}
+    return DataLossError.__name__ if found[1] in kinds else found[1]
+
+
+def _decoded(offset: Any) -> Any:
+    """Return an offset as JSON values. Spark gives text; None, empty or "null" without any."""
+    if not isinstance(offset, str):
+        return offset
+    try:
+        return json.loads(offset)
+    except ValueError:
+        return None
+
+
+def _is_our_offset(offset: Any) -> bool:
+    """Return True for an offset as `sparkinesis.source.offsets` writes it."""
+    if not isinstance(offset, dict) or not offset:
+        return False
+    return all(isinstance(shards, dict) and _are_positions(shards) for shards in offset.values())
+
+
+def _are_positions(shards: Mapping[str, Any]) -> bool:
+    for shard, text in shards.items():
+        if shard != ANY_SHARD and not shard.startswith("shardId-"):
+            return False
+        try:
+            parse_position(text)
+        except ValueError:
+            return False
+        break  # of thousands of shards, one tells whose offset it is
+    return True

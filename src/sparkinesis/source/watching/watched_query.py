@@ -1,0 +1,113 @@
+"""The metrics of one query, made of what Spark tells of its batches."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from sparkinesis.metrics.catalogue import (
+    QUERY_BATCH_DURATION,
+    QUERY_BYTES,
+    QUERY_DATA_LOSS,
+    QUERY_FAILURES,
+    QUERY_LAG,
+    QUERY_LAG_MAX,
+    QUERY_LAG_MEAN,
+    QUERY_LATE_ROWS,
+    QUERY_PLANNING_DURATION,
+    QUERY_PROGRESS_AGE,
+    QUERY_ROWS,
+    QUERY_RUNNING,
+)
+from sparkinesis.metrics.metrics import Metrics, Sample
+from sparkinesis.source.watching.progress import SourceReading
+from sparkinesis.source.watching.query_lag import StreamLag, lags_of
+
+
+class WatchedQuery:
+    """Counts what a query does, through its restarts. For any thread.
+
+    Its counters go on when the query is started again: they are the query's, not the run's.
+    """
+
+    def __init__(self, metrics: Metrics, clock: Callable[[], float]) -> None:
+        """``clock``: monotonic, in seconds."""
+        self._metrics = metrics
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._run: str | None = None
+        """The run whose losses are counted; None while the query does not run."""
+        self._losses: dict[tuple[int, str], int] = {}
+        """The losses of this run that are counted already, by the source's place and stream."""
+        self._bytes_per_row: dict[str, float] = {}
+        self._lags: Mapping[str, StreamLag] = {}
+        self._seen_at = clock()
+        self._stop_gauges = metrics.watch(self._gauges)
+
+    @property
+    def is_running(self) -> bool:
+        return self._run is not None
+
+    def look(self, run: str, sources: Sequence[SourceReading]) -> None:
+        """Take over lags and losses: of a batch that has ended, or of an idle query."""
+        with self._lock:
+            self._seen_at = self._clock()
+            if run != self._run:
+                self._run, self._losses, self._lags = run, {}, {}
+            lost = list(self._new_losses(sources))
+            if any(source.reports for source in sources):
+                self._lags = lags_of(sources)
+        for stream, count in lost:
+            self._metrics.add(QUERY_DATA_LOSS, (stream,), count)
+
+    def count(self, sources: Sequence[SourceReading], seconds: float, late: int) -> None:
+        """Count a batch that has ended; ``late``: the rows that it dropped."""
+        self._metrics.observe(QUERY_BATCH_DURATION, (), seconds)
+        if late:
+            self._metrics.add(QUERY_LATE_ROWS, (), late)
+        for source in sources:
+            if source.plan_seconds is not None:
+                self._metrics.observe(QUERY_PLANNING_DURATION, (source.name,), source.plan_seconds)
+            if not source.rows:
+                continue
+            self._metrics.add(QUERY_ROWS, (source.name,), source.rows)
+            # A batch that Spark runs again after a restart was not planned: its size is unknown.
+            size = source.bytes_per_row or self._bytes_per_row.get(source.name)
+            if size is not None:
+                self._bytes_per_row[source.name] = size
+                self._metrics.add(QUERY_BYTES, (source.name,), source.rows * size)
+
+    def end(self, error: str | None) -> None:
+        """Note that the query has ended; ``error``: the class of what ended it, None for a stop."""
+        with self._lock:
+            self._run, self._losses, self._lags = None, {}, {}
+        if error is not None:
+            self._metrics.add(QUERY_FAILURES, (error,))
+
+    def close(self) -> None:
+        """Publish what is not published yet, and stop."""
+        self._stop_gauges()
+        self._metrics.close()
+
+    def _new_losses(self, sources: Sequence[SourceReading]) -> Iterator[tuple[str, int]]:
+        for place, source in enumerate(sources):
+            for stream, report in source.reports.items():
+                before = self._losses.get((place, stream), 0)
+                if report.data_losses > before:
+                    self._losses[place, stream] = report.data_losses
+                    yield stream, report.data_losses - before
+
+    def _gauges(self) -> list[Sample]:
+        with self._lock:
+            lags, runs, seen_at = self._lags, self._run is not None, self._seen_at
+        found = [Sample(QUERY_RUNNING, (), float(runs))]
+        if runs:
+            found.append(Sample(QUERY_PROGRESS_AGE, (), max(0.0, self._clock() - seen_at)))
+        for stream, told in lags.items():
+            found.append(Sample(QUERY_LAG_MAX, (stream,), told.max_ms / 1000))
+            found.append(Sample(QUERY_LAG_MEAN, (stream,), told.mean_ms / 1000))
+            found += [
+                Sample(QUERY_LAG, (stream, shard), ms / 1000)
+                for shard, ms in told.shards_ms.items()
+            ]
+        return found
