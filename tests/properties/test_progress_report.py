@@ -1,0 +1,146 @@
+"""What a plan tells in the progress: lags, losses, sizes; and that it changes no offset."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from aws_kinesis_agg.aggregator import RecordAggregator
+
+from sparkinesis.local import LocalServer, ManualClock
+from sparkinesis.source.stream_report import StreamReport, read_reports
+from tests.engine import Query
+from tests.streams import put, put_at, shard_ids
+
+HOUR = 3_600_000
+
+
+def report(running: Query, stream: str = "s") -> StreamReport:
+    """What the progress tells, by way of JSON."""
+    reports = read_reports(json.loads(json.dumps(running.reader.reportLatestOffset())))
+    assert reports is not None
+    return reports[stream]
+
+
+def test_each_shard_tells_its_own_lag(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    for n in range(10):
+        put_at(kinesis, "s", b"busy-%d" % n, 0)
+        clock.advance(60_000)
+    running = query(maxRecordsPerTrigger="4")
+    assert running.next_batch() is not None
+    lag = report(running).millis_behind_latest
+    assert lag is not None
+    busy, idle = shard_ids(kinesis, "s")
+    assert lag.shards[idle] == 0
+    assert lag.shards[busy] == lag.max == pytest.approx(7 * 60_000, abs=1000)
+    assert lag.mean == pytest.approx(lag.max / 2, abs=1)
+
+
+def test_of_thirty_shards_the_worst_twenty_are_told(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    kinesis.create_stream(StreamName="wide", ShardCount=30)
+    step = 2**128 // 30
+    for n in range(25):  # the shards from 5 on have a record; the later, the older
+        put_at(kinesis, "wide", b"old", (29 - n) * step + 1)
+        clock.advance(1000)
+    running = query(streamName="wide", maxRecordsPerTrigger="1")
+    assert running.next_batch() is not None
+    lag = report(running, "wide").millis_behind_latest
+    assert lag is not None
+    ids = shard_ids(kinesis, "wide")
+    assert set(lag.shards) == set(ids[9:29]), "the last one is read, the first 9 have the smallest"
+    assert lag.max == max(lag.shards.values())
+
+
+def test_the_sample_has_the_size_of_rows(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    put(kinesis, "s", [b"%010d" % n for n in range(50)])
+    running = query()
+    assert running.next_batch() is not None
+    told = report(running)
+    assert told.sample is not None
+    assert (told.sample.rows, told.sample.bytes) == (50, 500)
+    assert told.plan_millis is not None
+    assert running.next_batch() is None
+    assert report(running).sample is None, "nothing is left to look at"
+
+
+@pytest.mark.parametrize("limit", [{}, {"maxRecordsPerTrigger": "100"}], ids=["all", "limited"])
+def test_rows_of_aggregates_are_user_records(
+    kinesis: Any, query: Callable[..., Query], limit: dict[str, str]
+) -> None:
+    aggregator = RecordAggregator()
+    for n in range(40):
+        assert aggregator.add_user_record("k", b"%04d" % n) is None
+    _, _, blob = aggregator.clear_and_get().get_contents()
+    for _ in range(3):
+        put_at(kinesis, "s", blob)
+    running = query(**limit)
+    assert running.next_batch() is not None
+    told = report(running)
+    assert told.sample is not None
+    assert told.sample.rows == 120
+    assert told.sample.bytes == 3 * len(blob)
+
+
+@pytest.mark.parametrize("mode", ["polling", "efo"])
+def test_the_loss_of_each_shard_is_counted_once_for_a_run(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    running = query(failOnDataLoss="false")
+    put(kinesis, "s", [b"a"], "k")
+    assert running.next_batch() is not None
+    assert report(running).data_losses == 0
+    clock.advance(1 * HOUR)
+    put(kinesis, "s", [b"lost"], "k")
+    clock.advance(25 * HOUR)
+    put(kinesis, "s", [b"b"], "k")
+    running.restart()
+    assert running.next_batch() is not None
+    assert report(running).data_losses == 2
+    assert running.next_batch() is None
+    put(kinesis, "s", [b"c"], "k")
+    assert running.next_batch() is not None
+    assert report(running).data_losses == 2
+
+
+def test_a_stream_made_anew_is_a_loss(
+    server: LocalServer, kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    put(kinesis, "s", [b"a"], "k")
+    running = query(failOnDataLoss="false")
+    assert running.next_batch() is not None
+    kinesis.delete_stream(StreamName="s")
+    clock.advance(HOUR)
+    kinesis.create_stream(StreamName="s", ShardCount=2)
+    put(kinesis, "s", [b"b"], "k")
+    running.restart()
+    while running.next_batch() is not None:
+        pass
+    assert report(running).data_losses == 1
+
+
+def test_a_start_before_the_oldest_record_is_no_loss(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    put(kinesis, "s", [b"a"], "k")
+    clock.advance(48 * HOUR)
+    put(kinesis, "s", [b"b"], "k")
+    running = query(initialPosition="2020-01-01T00:00:00Z")
+    assert running.next_batch() is not None
+    assert report(running).data_losses == 0
+
+
+def test_offsets_hold_positions_only(kinesis: Any, query: Callable[..., Query]) -> None:
+    put(kinesis, "s", [b"%d" % n for n in range(10)])
+    running = query()
+    assert running.next_batch() is not None
+    assert set(running.checkpoint) == {"s"}
+    assert set(running.checkpoint["s"]) == set(shard_ids(kinesis, "s"))
+    assert all(isinstance(text, str) for text in running.checkpoint["s"].values())

@@ -1,0 +1,163 @@
+"""The metrics of a query through its batches, its restarts and its end."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparkinesis.metrics.catalogue import (
+    QUERY_BATCH_DURATION,
+    QUERY_BYTES,
+    QUERY_DATA_LOSS,
+    QUERY_FAILURES,
+    QUERY_LAG,
+    QUERY_LAG_MAX,
+    QUERY_LAG_MEAN,
+    QUERY_LATE_ROWS,
+    QUERY_PLANNING_DURATION,
+    QUERY_PROGRESS_AGE,
+    QUERY_ROWS,
+    QUERY_RUNNING,
+)
+from sparkinesis.metrics.metric import Metric
+from sparkinesis.metrics.tally import Distribution, Tally
+from sparkinesis.source.stream_report import LagReport, SampleReport, StreamReport
+from sparkinesis.source.watching.progress import SourceReading
+from sparkinesis.source.watching.watched_query import WatchedQuery
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def reading(
+    rows: int = 0,
+    lag_ms: int = 0,
+    losses: int = 0,
+    sample: SampleReport | None = None,
+    plan_ms: int | None = None,
+) -> list[SourceReading]:
+    lag = LagReport(lag_ms, lag_ms // 2, {"shardId-0": lag_ms})
+    report = StreamReport(
+        millis_behind_latest=lag, data_losses=losses, sample=sample, plan_millis=plan_ms
+    )
+    return [SourceReading(("s",), rows, {"s": report})]
+
+
+REPLAY = [SourceReading(("s",), 4, {})]
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def tally() -> Tally:
+    return Tally()
+
+
+@pytest.fixture
+def query(tally: Tally, clock: Clock) -> WatchedQuery:
+    return WatchedQuery(tally, clock)
+
+
+def values(tally: Tally, metric: Metric) -> dict[tuple[str, ...], float | Distribution]:
+    return {one.labels: one.value for one in tally.series() if one.metric == metric.name}
+
+
+def test_batches_are_counted(query: WatchedQuery, tally: Tally) -> None:
+    query.count(reading(10, sample=SampleReport(2, 100), plan_ms=250), 1.5, 0)
+    query.count(reading(5, sample=SampleReport(1, 10)), 0.5, 3)
+    assert values(tally, QUERY_ROWS) == {("s",): 15}
+    assert values(tally, QUERY_BYTES) == {("s",): 10 * 50 + 5 * 10}
+    assert values(tally, QUERY_LATE_ROWS) == {(): 3}
+    batches, plans = values(tally, QUERY_BATCH_DURATION), values(tally, QUERY_PLANNING_DURATION)
+    assert isinstance(took := batches[()], Distribution)
+    assert (took.count, took.sum) == (2, 2.0)
+    assert isinstance(planned := plans["s",], Distribution)
+    assert (planned.count, planned.sum) == (1, 0.25), "the other batch was not planned"
+
+
+def test_a_batch_that_runs_again_has_rows_of_the_size_of_those_before(
+    query: WatchedQuery, tally: Tally
+) -> None:
+    query.count(REPLAY, 1.0, 0)
+    assert values(tally, QUERY_ROWS) == {("s",): 4}
+    assert values(tally, QUERY_BYTES) == {}, "not known"
+    query.count(reading(1, sample=SampleReport(1, 100)), 1.0, 0)
+    query.count(REPLAY, 1.0, 0)
+    assert values(tally, QUERY_BYTES) == {("s",): 100 + 400}
+
+
+def test_losses_are_counted_once_whatever_progress_is_missed(
+    query: WatchedQuery, tally: Tally
+) -> None:
+    for losses in (1, 1, 1, 4, 4):
+        query.look("run", reading(losses=losses))
+    assert values(tally, QUERY_DATA_LOSS) == {("s",): 4}
+
+
+def test_a_restart_counts_its_own_losses(query: WatchedQuery, tally: Tally) -> None:
+    query.look("one", reading(losses=3))
+    query.end("DataLossError")
+    query.look("two", reading(losses=1))
+    query.look("three", reading(losses=2))  # the end of "two" was missed
+    assert values(tally, QUERY_DATA_LOSS) == {("s",): 6}
+
+
+def test_two_sources_of_one_stream_count_their_losses_each(
+    query: WatchedQuery, tally: Tally
+) -> None:
+    query.look("run", [*reading(losses=2), *reading(losses=1)])
+    query.look("run", [*reading(losses=2), *reading(losses=2)])
+    assert values(tally, QUERY_DATA_LOSS) == {("s",): 4}
+
+
+def test_the_lag_is_that_of_the_last_look(query: WatchedQuery, tally: Tally) -> None:
+    assert not values(tally, QUERY_LAG)
+    query.look("run", reading(lag_ms=90_000))
+    query.look("run", reading(lag_ms=3000))
+    assert values(tally, QUERY_LAG) == {("s", "shardId-0"): 3.0}
+    assert values(tally, QUERY_LAG_MAX) == {("s",): 3.0}
+    assert values(tally, QUERY_LAG_MEAN) == {("s",): 1.5}
+    query.look("run", REPLAY)
+    assert values(tally, QUERY_LAG_MAX) == {("s",): 3.0}, "a batch without a plan tells no lag"
+
+
+def test_an_ended_query_has_no_lag_and_keeps_its_counters(
+    query: WatchedQuery, tally: Tally
+) -> None:
+    query.look("run", reading(lag_ms=9))
+    query.count(reading(10), 1.0, 0)
+    assert values(tally, QUERY_RUNNING) == {(): 1.0}
+    query.end(None)
+    assert values(tally, QUERY_RUNNING) == {(): 0.0}
+    for metric in (QUERY_LAG, QUERY_LAG_MAX, QUERY_LAG_MEAN, QUERY_PROGRESS_AGE, QUERY_FAILURES):
+        assert values(tally, metric) == {}, metric.name
+    assert values(tally, QUERY_ROWS) == {("s",): 10}
+
+
+def test_a_failure_is_counted_by_its_error(query: WatchedQuery, tally: Tally) -> None:
+    query.end("DataLossError")
+    query.look("run", reading())
+    query.end("DataLossError")
+    assert values(tally, QUERY_FAILURES) == {("DataLossError",): 2}
+
+
+def test_a_query_that_stands_still_shows_its_age(
+    query: WatchedQuery, tally: Tally, clock: Clock
+) -> None:
+    query.look("run", reading())
+    clock.now += 40
+    assert values(tally, QUERY_PROGRESS_AGE) == {(): 40.0}
+    query.look("run", reading())
+    assert values(tally, QUERY_PROGRESS_AGE) == {(): 0.0}
+
+
+def test_a_closed_query_has_no_gauges(query: WatchedQuery, tally: Tally) -> None:
+    query.look("run", reading(10))
+    query.close()
+    assert values(tally, QUERY_RUNNING) == {}
