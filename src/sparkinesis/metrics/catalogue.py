@@ -56,7 +56,7 @@ RECORDS_FETCHED = _counter(
 )
 BYTES_FETCHED = _bytes(
     name="bytes.fetched", labels=("stream", "shard"), level=Level.SUMMARY,
-    help="Bytes received, as they count against a shard's limit.",
+    help="Bytes received, about as they count against a shard's limit.",
 )
 ITERATORS_EXPIRED = _counter(
     name="iterators.expired", labels=("stream", "shard"), level=Level.SUMMARY,

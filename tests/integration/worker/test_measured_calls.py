@@ -1,0 +1,179 @@
+"""The metrics of a worker's calls, compared with what the local server itself has counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sparkinesis.local import Call, Fault, LocalServer
+from sparkinesis.metrics.catalogue import (
+    BYTES_FETCHED,
+    CALL_DURATION,
+    CALL_RETRIES,
+    LEASES_CREATED,
+    RECORDS_FETCHED,
+    RENEWAL_DURATION,
+    SHARD_SYNC_DURATION,
+    SUBSCRIPTIONS_ENDED,
+    TABLE_CALL_DURATION,
+    TAKE_DURATION,
+)
+from sparkinesis.metrics.metric import Measured
+from sparkinesis.metrics.tally import Tally
+from sparkinesis.worker.application import Application
+from sparkinesis.worker.lifecycle.worker import Worker
+from tests import pace
+from tests.journal import Journal
+from tests.pace import eventually
+from tests.streams import put, split
+from tests.tallies import counted
+
+RETRIEVALS = ("polling", "efo")
+
+
+class Tallied:
+    """An exporter that keeps what it gets in memory."""
+
+    def __init__(self) -> None:
+        self.tally = Tally()
+
+    def open(self, measured: Measured) -> Tally:
+        del measured
+        return self.tally
+
+
+@pytest.fixture
+def tallied() -> Tallied:
+    return Tallied()
+
+
+@pytest.fixture(autouse=True)
+def faults_end(server: LocalServer) -> Any:
+    yield
+    server.kinesis.faults = None
+
+
+def fetched_of(server: LocalServer, stream: str) -> tuple[int, int]:
+    """The records and bytes that the server has handed out to readers of the stream."""
+    calls = [
+        call
+        for operation in ("GetRecords", "SubscribeToShardEvent")
+        for call in server.kinesis.calls.select(operation, stream=stream)
+    ]
+    return sum(call.records for call in calls), sum(call.bytes for call in calls)
+
+
+def put_over_shards(kinesis: Any, stream: str, datas: list[bytes]) -> None:
+    """Put records with keys of one length, by which the size of a page is estimated."""
+    entries = [{"Data": data, "PartitionKey": data[:3].decode()} for data in datas]
+    assert kinesis.put_records(StreamName=stream, Records=entries)["FailedRecordCount"] == 0
+
+
+def by_operation(tally: Tally, metric: Any, place: int) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for labels, number in counted(tally, metric).items():
+        found[labels[place]] += int(number)
+    return found
+
+
+def test_what_is_counted_is_what_the_server_has_answered(
+    application: Callable[..., Application],
+    start: Callable[[Application], Worker],
+    server: LocalServer,
+    kinesis: Any,
+    *,
+    stream: str,
+    journal: Journal,
+    tallied: Tallied,
+) -> None:
+    """Each record, each call and each lease, over a reshard; once the worker has ended."""
+    tally, calls = tallied.tally, server.kinesis.calls
+    by_the_test = Counter(call.operation for call in calls.select(stream=stream))
+    by_the_test += Counter(PutRecords=2, ListShards=1, SplitShard=1)
+    worker = start(application(options={"metrics": (tallied,), "max_records": 60}))
+    expected = [b"%03d" % n + b"x" * (n % 200) for n in range(300)]
+    put_over_shards(kinesis, stream, expected[:200])
+    journal.wait_for_data(*expected[:200])
+    split(kinesis, stream)
+    put_over_shards(kinesis, stream, expected[200:])
+    journal.wait_for_data(*expected)
+    assert worker.shutdown(pace.seconds(30.0))
+
+    def made() -> Counter[str]:
+        found = by_operation(tally, CALL_DURATION, 1) + by_operation(tally, TABLE_CALL_DURATION, 0)
+        del found["BatchExecuteStatement"]  # the server's log does not name its table
+        return found
+
+    def answered() -> Counter[str]:
+        found = Counter(call.operation for call in calls.select(stream=stream)) - by_the_test
+        del found["SubscribeToShardEvent"]
+        return found
+
+    # A call may be under way in a thread that fetches while the worker ends.
+    eventually(lambda: made() == answered())
+    records, size = fetched_of(server, stream)
+    assert records >= 300
+    assert counted(tally, RECORDS_FETCHED) == {(stream,): records}
+    assert counted(tally, BYTES_FETCHED)[stream,] == pytest.approx(size, rel=0.05)
+    assert counted(tally, LEASES_CREATED) == {(stream,): 4}
+    for rounds in (TAKE_DURATION, RENEWAL_DURATION, SHARD_SYNC_DURATION):
+        assert {labels[-1] for labels in counted(tally, rounds)} == {"ok"}
+    ended = by_operation(tally, SUBSCRIPTIONS_ENDED, 1)
+    assert sum(ended.values()) == made()["SubscribeToShard"]
+    assert counted(tally, CALL_RETRIES).keys() <= {(stream, "SubscribeToShard", "retryable")}
+
+
+def test_a_service_that_fails_is_seen_and_each_record_counted_once(
+    application: Callable[..., Application],
+    start: Callable[[Application], Worker],
+    server: LocalServer,
+    kinesis: Any,
+    *,
+    stream: str,
+    journal: Journal,
+    tallied: Tallied,
+) -> None:
+    """Every third call fails in some way, but for those whose answers are lost."""
+    tally, calls = tallied.tally, server.kinesis.calls
+    ways = (
+        Fault.error("ProvisionedThroughputExceededException"),
+        Fault.error("InternalFailure", status=500),
+        Fault.dropped("before"),
+    )
+    reading = {"GetRecords", "GetShardIterator", "SubscribeToShard", "ListShards"}
+
+    def plan(call: Call) -> Fault | None:
+        if call.stream != stream or call.operation not in reading or call.ordinal % 3 != 1:
+            return None
+        return ways[call.ordinal // 3 % 3]
+
+    server.kinesis.faults = plan
+    expected = [b"%03d" % n for n in range(100)]
+    put(kinesis, stream, expected)
+    worker = start(application(options={"metrics": (tallied,), "max_records": 20}))
+    journal.wait_for_data(*expected)
+    assert worker.shutdown(pace.seconds(30.0))
+    assert counted(tally, RECORDS_FETCHED) == {(stream,): fetched_of(server, stream)[0]}
+    failed = Counter(
+        (call.operation, call.error)
+        for call in calls.select(stream=stream)
+        if call.operation in reading and call.error
+    )
+    throttled = {
+        operation: number
+        for (operation, error), number in failed.items()
+        if error == "ProvisionedThroughputExceededException"
+    }
+    seen = {
+        operation: number
+        for (_, operation, result), number in counted(tally, CALL_DURATION).items()
+        if result == "throttled"
+    }
+    assert throttled
+    assert seen == throttled
+    retries = counted(tally, CALL_RETRIES)
+    assert sum(retries.values()) <= sum(failed.values())
+    assert {reason for _, _, reason in retries} <= {"throttled", "retryable"}
