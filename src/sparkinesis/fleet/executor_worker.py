@@ -250,7 +250,10 @@ class ExecutorWorker:
         def start() -> None:
             try:
                 # Validates again: this machine may lack the region that the driver found.
-                application = replace(self._spec.application, worker_id=self._worker_id)
+                application = self._spec.application
+                # The driver tells the health of all workers.
+                options = replace(application.options, http=None)
+                application = replace(application, worker_id=self._worker_id, options=options)
                 worker = self._built_worker = application.worker()
                 if self._stop_starting.is_set():
                     worker.request_shutdown(self._shutdown_within)

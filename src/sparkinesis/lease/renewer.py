@@ -19,6 +19,7 @@ from sparkinesis.lease.table.requests import Update
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.table.write_conflict import LeaseChangedError
 from sparkinesis.metrics.catalogue import RENEWAL_DURATION
+from sparkinesis.metrics.health.signs import helping
 from sparkinesis.metrics.measured import FAILED, OK, measured
 from sparkinesis.metrics.metrics import OFF, Metrics
 
@@ -129,7 +130,7 @@ class LeaseRenewer:
             failures += self._renew(batches[0])
         elif batches:
             with ThreadPoolExecutor(min(len(batches), _MAX_THREADS), "lease-renewal") as pool:
-                for failed in pool.map(self._renew, batches):
+                for failed in pool.map(helping(self._renew), batches):
                     failures += failed
         self._lose_expired(all_held)
         for text, count in failures.items():

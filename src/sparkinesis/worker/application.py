@@ -16,8 +16,10 @@ from sparkinesis.lease.rules.taker import TakeSettings
 from sparkinesis.lease.rules.worker_ids import default_worker_id
 from sparkinesis.lease.table.provisioning import Patience
 from sparkinesis.lease.table.table import LeaseTable
+from sparkinesis.metrics.health.address import parse_address
+from sparkinesis.metrics.health.pages import ServedTally
 from sparkinesis.metrics.metric import Measured, Place
-from sparkinesis.metrics.metrics import metrics_of
+from sparkinesis.metrics.metrics import AllMetrics, Metrics, metrics_of
 from sparkinesis.public import public
 from sparkinesis.stream.address import (
     StreamAddress,
@@ -279,6 +281,7 @@ class Application:
         subscription_clock: Callable[[], float] | None = None,
         timing: Timing = MACHINE,
         memory: MemoryBudget | None = None,
+        tally: Metrics | None = None,
     ) -> Worker:
         """Make a worker of this application, which is not started yet.
 
@@ -287,16 +290,20 @@ class Application:
         timing: all other clocks, waits and randomness, for simulations.
         memory: the budget for records in memory; None: one budget for all workers of this process
         with the same ``max_held_bytes``.
+        tally: gets the worker's measurements besides the exporters; somebody then asks for the
+        worker's health, too.
 
         Creates the lease table if it is missing. Raises `StreamNotFoundError`, `LeaseTableError`,
         `AccessDeniedError` and `ServiceError`.
         """
         rng = timing.new_rng()
         worker_id = self.worker_id or default_worker_id(socket.gethostname(), os.getpid(), rng)
-        metrics = metrics_of(
-            self.options.metrics, Measured.worker(self.name, worker_id, self.place())
-        )
+        served = self._serve(worker_id)
+        own = [one for one in (tally, served) if one is not None]
+        metrics: Metrics = AllMetrics(own)
         try:
+            measured = Measured.worker(self.name, worker_id, self.place())
+            metrics = metrics_of(self.options.metrics, measured, *own)
             settings = WorkerSettings(
                 application=self.name,
                 worker_id=worker_id,
@@ -305,14 +312,25 @@ class Application:
                 rng=rng,
                 tell=EventLog(self.name, worker_id),
                 metrics=metrics,
+                is_watched=bool(own),
                 memory=memory or budget_of_process(self.options.max_held_bytes),
                 fetchers=StepPool(f"{self.name}-fetch", timing.clock),
                 consumers=StepPool(f"{self.name}-process", timing.clock),
             )
-            return self._worker(settings, subscription_clock)
+            worker = self._worker(settings, subscription_clock)
+            if served is not None:
+                worker.serve(served)
+            return worker
         except BaseException:
             metrics.close()
             raise
+
+    def _serve(self, worker_id: str) -> ServedTally | None:
+        """Take the port of the option ``http``, before anything is called. Raises `OptionError`."""
+        if self.options.http is None:
+            return None
+        address = parse_address("http", self.options.http)
+        return ServedTally.starting(address, {"application": self.name, "worker": worker_id})
 
     def _worker(
         self, settings: WorkerSettings, subscription_clock: Callable[[], float] | None

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from sparkinesis.errors import OptionError
 from sparkinesis.lease.shard_syncer import ShardSyncSettings
+from sparkinesis.metrics.health.address import parse_address
 from sparkinesis.metrics.metrics import MetricsExporter
 from sparkinesis.public import public
 from sparkinesis.stream.address import CONSUMER_NAME, shown
@@ -322,6 +323,14 @@ class WorkerOptions:
     """Default: none. The systems that get this worker's metrics, such as
     ``(PrometheusMetrics(), CloudWatchMetrics())``. A system that fails, hangs or refuses never
     slows processing. The KCL's default is CloudWatch, which bills each metric."""
+    http: str | None = None
+    """Default: None, off. The address at which the worker tells ``/livez``, ``/readyz``,
+    ``/status`` and ``/metrics`` by HTTP, such as "127.0.0.1:9400"; ":9400" is the same, and
+    "0.0.0.0:9400" opens it to all networks of the machine. A fleet has it on the driver, for all
+    workers. The KCL has no such option."""
+    unhealthy_after_limit: bool = False
+    """Default: False. True makes ``/livez`` false while a call of ``process_records`` takes longer
+    than ``processing_time_limit``."""
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -349,9 +358,15 @@ class WorkerOptions:
         for name in ("skip_older_than", "processing_time_limit", "checkpoint_seconds"):
             _at_least_if_given(self, name, 0)
         _at_least_if_given(self, "checkpoint_records", 1)
-        if self.give_up_after_limit and self.processing_time_limit is None:
-            raise OptionError("give_up_after_limit needs a processing_time_limit.")
+        for name in ("give_up_after_limit", "unhealthy_after_limit"):
+            if getattr(self, name) and self.processing_time_limit is None:
+                raise OptionError(f"{name} needs a processing_time_limit.")
+        self._check_metrics()
         _at_least(self, "shutdown_timeout", 0)
+
+    def _check_metrics(self) -> None:
+        if self.http is not None:
+            parse_address("http", self.http)
         is_exporters = isinstance(self.metrics, tuple) and all(
             callable(getattr(one, "open", None)) for one in self.metrics
         )

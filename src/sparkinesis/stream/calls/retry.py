@@ -17,6 +17,7 @@ from botocore.exceptions import (
     IncompleteReadError,
 )
 
+from sparkinesis.metrics.health.signs import expect
 from sparkinesis.metrics.measured import FAILED
 from sparkinesis.stream.backoff import exponential_backoff
 
@@ -123,6 +124,7 @@ class Retry:
                 return attempts.call(call, on_retry)
             except RetryLaterError as later:
                 pause = later.seconds
+            expect(pause)
             self.sleep(pause)
 
 

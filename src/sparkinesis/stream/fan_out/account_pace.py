@@ -7,6 +7,8 @@ from collections import defaultdict
 from collections.abc import Callable
 from types import MappingProxyType
 
+from sparkinesis.metrics.health.signs import expect
+
 BETWEEN = MappingProxyType(
     {
         "DescribeStreamConsumer": 0.1,
@@ -41,4 +43,5 @@ class AccountPace:
             turn = max(now, self._next[operation])
             self._next[operation] = turn + BETWEEN[operation]
         if turn > now:
+            expect(turn - now)
             self._sleep(turn - now)

@@ -14,6 +14,7 @@ from sparkinesis.lease.events import LeaseEnd
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.shard_syncer import ShardSyncer
+from sparkinesis.metrics.health.signs import expect
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.worker.lifecycle.consumer import ShardConsumer, WorkerHooks
 from sparkinesis.worker.lifecycle.settings import WorkerSettings
@@ -58,11 +59,15 @@ class ConsumerLoop:
         limit = self._options.processing_time_limit
         pause = min(1.0, self._options.renew_interval, limit or 1.0)
         while not self._update():
+            expect()
             self._progress.step(
                 {key: each.millis_behind_latest for key, each in self._state.consumers.items()}
             )
             left = self._state.shutdown_seconds_left
-            self._state.wait_for_change(min(pause, left) if left else pause)
+            seconds = min(pause, left) if left else pause
+            expect(seconds)
+            self._state.wait_for_change(seconds)
+            expect()
         self._end_worker()
 
     def _update(self) -> bool:
@@ -204,7 +209,9 @@ class ConsumerLoop:
         state.stop_renewing.set()
         for loop in state.loops:
             if loop is not threading.current_thread():
+                expect(self._options.failover_time)
                 loop.join(self._options.failover_time)
+        expect()
         for lease in self._coordinator.held().values():
             # The lease was taken while the shutdown was requested.
             self._release(lease, LeaseEnd.SHUTDOWN)
@@ -227,6 +234,7 @@ class ConsumerLoop:
         """Wait; return False, as soon as the shutdown's time is up, if that comes first."""
         state, until = self._state, self._settings.clock() + seconds
         while not state.shutdown_forced and (left := until - self._settings.clock()) > 0:
+            expect(left)
             state.wait_for_change(min(left, state.shutdown_seconds_left))
             state.force_overdue_shutdown()
         return not state.shutdown_forced

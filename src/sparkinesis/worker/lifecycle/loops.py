@@ -17,6 +17,7 @@ from sparkinesis.errors import (
 from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.lease import Lease, leases_by_stream
 from sparkinesis.lease.rules.leader import leads
+from sparkinesis.metrics.health.signs import expect, waiting
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.worker.lifecycle.settings import WorkerSettings
 from sparkinesis.worker.lifecycle.states import ShardState
@@ -46,6 +47,7 @@ class RenewalLoop:
 
     def run(self) -> None:
         while not self._state.stop_renewing.is_set():
+            expect()
             began = self._clock()
             self._measure_throughput()
             try:
@@ -53,7 +55,9 @@ class RenewalLoop:
             except Exception:  # noqa: BLE001 - or all leases would be lost
                 _log.exception("Lease renewal failed and will be retried.")
             self._state.notify()
-            self._state.stop_renewing.wait(self._interval - (self._clock() - began))
+            pause = self._interval - (self._clock() - began)
+            expect(pause)
+            self._state.stop_renewing.wait(pause)
 
     def _measure_throughput(self) -> None:
         """Note each shard's throughput in its lease, for the next renewal.
@@ -86,6 +90,7 @@ class AssignmentLoop:
 
     def run(self) -> None:
         while not self._state.stop_taking.is_set():
+            expect()
             began = self._clock()
             is_unsettled = False
             try:
@@ -95,13 +100,17 @@ class AssignmentLoop:
                     lambda stream: self._streams.get(stream) is not None,
                     self._streams.wants,
                 )
+                self._state.looks.note()
                 if self._coordinator.snapshot.leases:
                     self._state.note_table()
             except LeaseTableNotFoundError as error:
+                self._state.looks.note_failure(error)
                 self._state.note_missing_table(error)
             except SparkinesisError as error:
+                self._state.looks.note_failure(error)
                 _log.warning("Taking leases failed and will be retried: %s", error)
-            except Exception:  # noqa: BLE001 - or no crashed worker's leases would be taken
+            except Exception as error:  # noqa: BLE001 - or no crashed worker's leases would be taken
+                self._state.looks.note_failure(error)
                 _log.exception("Taking leases failed and will be retried.")
             self._wake_children()
             self._state.notify()
@@ -110,6 +119,7 @@ class AssignmentLoop:
             took = self._clock() - began
             pause = (self._interval / 3 if is_unsettled else self._interval) - took
             # A large table is scanned less often, so that the thread has time for other work.
+            expect(max(pause, took))
             self._state.stop_taking.wait(max(pause, took))
 
     def _wake_children(self) -> None:
@@ -150,11 +160,13 @@ class ShardSyncLoop:
 
     def run(self) -> None:
         while not self._state.stop_taking.is_set():
+            expect()
             pause = self._settings.options.cleanup_interval
             try:
                 pause = self._step_all()
             except Exception:  # noqa: BLE001 - or it would never be done again
                 _log.exception("Shard sync failed and will be retried.")
+            expect(pause)
             self._state.stop_taking.wait(pause)
 
     def _step_all(self) -> float:
@@ -168,6 +180,7 @@ class ShardSyncLoop:
         for stream in due:
             if self._state.stop_taking.is_set():
                 break
+            expect()
             own = leases.get(stream.id, [])
             is_leader = leads(self._settings.worker_id, own, seen.expired)
             pause = self._step(stream, own, tips.get(stream.id, {}), leads=is_leader)
@@ -223,10 +236,12 @@ class StreamLoop:
 
     def run(self) -> None:
         while not self._state.stop_taking.is_set():
+            expect()
             pause = _LOOK_AGAIN
             try:
-                pause = self._streams.look(self._state.stop_taking.wait)
+                pause = self._streams.look(waiting(self._state.stop_taking.wait))
             except Exception:  # noqa: BLE001 - or no stream would be opened any more
                 _log.exception("Looking at the streams failed and will be retried.")
             self._state.notify()
+            expect(pause)
             self._state.stop_taking.wait(pause)

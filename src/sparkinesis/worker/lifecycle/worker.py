@@ -13,6 +13,8 @@ from dataclasses import replace
 
 from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.events import WorkerStarted
+from sparkinesis.metrics.health.pages import ServedTally, pages
+from sparkinesis.metrics.health.server import HealthServer
 from sparkinesis.public import public
 from sparkinesis.stream.position import InitialPosition
 from sparkinesis.worker.lifecycle.consumer_loop import ConsumerLoop
@@ -27,8 +29,18 @@ from sparkinesis.worker.lifecycle.streams.open_stream import Streams
 from sparkinesis.worker.lifecycle.worker_state import WorkerState
 from sparkinesis.worker.reporting.failures import describe
 from sparkinesis.worker.reporting.gauges import LeaseCounts, Look, WorkerGauges
+from sparkinesis.worker.reporting.health import WorkerParts, slow_calls
 from sparkinesis.worker.reporting.log_context import LogPlace
 from sparkinesis.worker.status import Failure, ShardStatus, StreamStatus
+
+_LOOPS = {
+    "renew": ("renews leases", "stop_renewing"),
+    "take": ("takes leases", "stop_taking"),
+    "shards": ("syncs shards", "stop_taking"),
+    "consume": ("runs the shard consumers", "ended"),
+    "streams": ("opens streams", "stop_taking"),
+}
+"""What each loop does, and the event of `WorkerState` after which it may end."""
 
 
 @public
@@ -52,6 +64,15 @@ class Worker:
         self._streams = streams
         self._initial = initial
         self._state = WorkerState(settings)
+        self._parts = WorkerParts(
+            settings.clock,
+            {
+                "the pool that fetches": settings.fetchers.part,
+                "the pool that runs record processors": settings.consumers.part,
+            },
+        )
+        self._live = self._parts.liveness()
+        self._http: HealthServer | None = None
 
     def start(self) -> Worker:
         """Check the streams and the lease table, create missing leases, and start the threads.
@@ -92,14 +113,18 @@ class Worker:
             WorkerGauges(settings.worker_id, lambda: self._coordinator.snapshot, self._look)
         )
         for name, run in loops.items():
+            sign = self._parts.sign()
             thread = threading.Thread(
                 target=self.log_place.run,
-                args=(run,),
+                args=(sign.during, run) if settings.is_watched else (run,),
                 name=f"{settings.application}-{name}",
                 daemon=True,
             )
             state.loops.append(thread)
             thread.start()
+            does, end = _LOOPS[name]
+            may_end = getattr(state, end).is_set
+            self._parts.add(f"the loop that {does}", thread, sign, may_end)
         return self
 
     def _look(self, leases: LeaseCounts | None) -> Look:
@@ -112,6 +137,25 @@ class Worker:
             leases=leases,
             unread=None if unread is None else len(unread),
         )
+
+    def serve(self, served: ServedTally) -> None:
+        """Tell health and metrics by HTTP until the worker ends."""
+        settings = self._settings
+        labels = {"application": settings.application, "worker": settings.worker_id}
+        self._http = served.server
+        served.server.serve(
+            pages(
+                live=self.why_not_live,
+                ready=self.why_not_ready,
+                status=self._whole_status,
+                groups=lambda: [(labels, served.series())],
+            ),
+            self._live.look,
+        )
+
+    def look_at_health(self) -> None:
+        """Note which loops are late; for who calls `why_not_live` without an HTTP server."""
+        self._live.look()
 
     def _tell_start(self) -> None:
         settings = self._settings
@@ -182,6 +226,46 @@ class Worker:
         if self._state.missing_table is None:
             return None
         return "the lease table was deleted"
+
+    @property
+    def http_url(self) -> str | None:
+        """The URL under which the worker tells health and metrics, with the option ``http``.
+
+        None without the option, and once the worker has ended.
+        """
+        return None if self._http is None or self._state.ended.is_set() else self._http.url
+
+    def why_not_live(self) -> tuple[str, ...]:
+        """Return which loops and pools of the worker stand still or have died; () if all go on.
+
+        With the option ``unhealthy_after_limit`` also the calls of ``process_records`` beyond
+        ``processing_time_limit``.
+        """
+        options = self._settings.options
+        limit = options.processing_time_limit if options.unhealthy_after_limit else None
+        return (*self._live.problems(), *slow_calls(self.status(), limit))
+
+    def why_not_ready(self) -> tuple[str, ...]:
+        """Return why the worker is not ready; () if it sees the lease table, leases or not."""
+        state = self._state
+        if state.shutdown_requested:
+            return ("the worker is shutting down",)
+        return tuple(why for why in (self.problem, state.looks.problem()) if why is not None)
+
+    def _whole_status(self) -> dict[str, object]:
+        return {
+            "application": self._settings.application,
+            "worker": self._settings.worker_id,
+            "is_shutting_down": self.is_shutting_down,
+            "not_live": self.why_not_live(),
+            "not_ready": self.why_not_ready(),
+            "problem": self.problem,
+            "records": self.records_total(),
+            "shards": self.status(),
+            "streams": self.streams(),
+            "unread_shards": self.unread_shards(),
+            "failures": self.failures(),
+        }
 
     @property
     def was_graceful(self) -> bool:

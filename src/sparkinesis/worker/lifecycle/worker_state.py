@@ -13,6 +13,7 @@ from sparkinesis.metrics.metrics import ReadGauges
 from sparkinesis.worker.lifecycle.consumer import ShardConsumer
 from sparkinesis.worker.lifecycle.settings import WorkerSettings
 from sparkinesis.worker.reporting.failures import describe
+from sparkinesis.worker.reporting.readiness import TableLooks
 
 _log = logging.getLogger(__name__)
 
@@ -48,6 +49,7 @@ class WorkerState:
         """Lease keys of the shards that ``on_error`` stopped, with the error."""
         self.records_of_ended = 0
         """User records processed by consumers that have ended."""
+        self.looks = TableLooks(settings.clock, settings.options.failover_time)
         self._settings = settings
         self._give_up_at = math.inf
         """The time, by the worker's clock, at which a shutdown stops waiting for processors."""

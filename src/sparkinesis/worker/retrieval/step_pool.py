@@ -16,6 +16,9 @@ from collections.abc import Callable
 from contextvars import Context, copy_context
 from enum import Enum, auto
 
+from sparkinesis.metrics.health.liveness import Part
+from sparkinesis.metrics.health.signs import PATIENCE, Progress, detach
+
 _log = logging.getLogger(__name__)
 
 _FIRST_THREADS = 2
@@ -117,7 +120,10 @@ class StepPool:
         """The time until which no thread is added, after the operating system has refused one."""
         self._wakes_at = math.inf
         """The time at which the dispatcher looks again, if nobody rings before."""
-        self._is_dispatching = False
+        self._dispatching: threading.Thread | None = None
+        self._taken = 0
+        """Steps that have begun."""
+        self._progress = Progress(clock)
         self._is_closed = False
 
     def step(
@@ -128,6 +134,7 @@ class StepPool:
         prepare: called once within this copy, for example to name the work in log lines.
         """
         context = copy_context()
+        context.run(detach)
         if prepare is not None:
             context.run(prepare)
         return Step(self, run, context)
@@ -146,6 +153,20 @@ class StepPool:
         """Return True in a thread of this pool."""
         return threading.get_ident() in self._idents
 
+    def part(self, name: str) -> Part:
+        """Return the pool as a part of a process that must go on. For one thread at a time.
+
+        It stands still if no step begins although some are due, or if nobody watches the time.
+        Steps that block, and an operating system that permits no more threads, are no matter of it.
+        Takes no lock: the thread that has it may be what stands still.
+        """
+        is_blocked = self._clock() < self._refused_until
+        taken = None if is_blocked or not self._ready else self._taken
+        due = min(self._progress.due(taken), self._wakes_at + PATIENCE)
+        watch = self._dispatching
+        is_dead = watch is not None and not watch.is_alive() and self._started > 0
+        return Part(name, due, is_dead)
+
     def close(self) -> None:
         """Have the threads end as soon as all work has ended."""
         with self._lock:
@@ -158,9 +179,8 @@ class StepPool:
         with self._lock:
             if step._is_started:
                 return
-            if not self._is_dispatching:
-                self._spawn(self._dispatch, "watch")
-                self._is_dispatching = True
+            if self._dispatching is None:
+                self._dispatching = self._spawn(self._dispatch, "watch")
             step._is_started = True
             self._started += 1
             self._make_ready(step)
@@ -234,8 +254,10 @@ class StepPool:
         self._alive += 1
         self._summoned += 1
 
-    def _spawn(self, run: Callable[[], None], name: str) -> None:
-        threading.Thread(target=run, name=f"{self._name}-{name}", daemon=True).start()
+    def _spawn(self, run: Callable[[], None], name: str) -> threading.Thread:
+        thread = threading.Thread(target=run, name=f"{self._name}-{name}", daemon=True)
+        thread.start()
+        return thread
 
     def _work(self) -> None:
         bell = _Bell()
@@ -253,6 +275,7 @@ class StepPool:
                 if self._ready:
                     step = self._ready.popleft()
                     step._state = _State.RUNNING
+                    self._taken += 1
                     self._summon()
                 elif self._is_closed and not self._started:
                     break

@@ -14,7 +14,7 @@ def test_a_shutdown_reaches_the_taking_of_leases_that_has_begun() -> None:
     settings: Any = SimpleNamespace(
         clock=lambda: 0.0,
         worker_id="me",
-        options=SimpleNamespace(taker_interval=0.0, shutdown_timeout=30.0),
+        options=SimpleNamespace(taker_interval=0.0, failover_time=1.0, shutdown_timeout=30.0),
     )
     state = WorkerState(settings)
     seen: list[bool] = []

@@ -18,6 +18,7 @@ from botocore.exceptions import ChecksumError, ClientError, HTTPClientError
 from botocore.utils import get_environ_proxies
 from zlib_ng.zlib_ng import crc32
 
+from sparkinesis.metrics.health.signs import CONNECTING, CREDENTIALS, expect
 from sparkinesis.stream.calls.direct.connection import Answer, Connections
 from sparkinesis.stream.calls.direct.learned import LearnedRequest, learn
 from sparkinesis.stream.calls.direct.signature import Scope, Signer
@@ -130,6 +131,7 @@ class DirectClient:
         return call
 
     def _call(self, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        expect(CREDENTIALS)
         keys = None if self._credentials is None else self._credentials.get_frozen_credentials()
         # Requests with another key may go to another endpoint.
         key = (
@@ -163,6 +165,8 @@ class DirectClient:
     def _by_botocore(
         self, method: Callable[..., Any], request: Mapping[str, Any], *, may_prepare: bool = False
     ) -> Any:
+        config = self._client.meta.config
+        expect(max(CREDENTIALS, CONNECTING + config.connect_timeout + config.read_timeout))
         self._thread.may_prepare = may_prepare
         skew = self._skew
         try:

@@ -27,6 +27,7 @@ from botocore.exceptions import (
     SSLError,
 )
 
+from sparkinesis.metrics.health.signs import CONNECTING, expect
 from sparkinesis.stream.calls.direct.streamed_body import StreamedBody
 
 _CHUNK = 65_536
@@ -86,6 +87,7 @@ class Connections:
         Raises botocore's errors of connections, as botocore's client does.
         """
         connection = self._idle_connection() or self._connect()
+        expect(self._read_timeout)
         try:
             _send(connection, request)
             data = connection.recv(_CHUNK)
@@ -101,6 +103,7 @@ class Connections:
         except BaseException:
             connection.close()
             raise
+        expect()
         if may_be_kept and len(self._idle) < self._most_idle:
             self._idle.append(connection)
         else:
@@ -161,6 +164,7 @@ class Connections:
             connection.close()
 
     def _connect(self) -> socket.socket:
+        expect(CONNECTING)
         try:
             connection = socket.create_connection((self._host, self._port), self._connect_timeout)
         except TimeoutError as error:
@@ -336,7 +340,12 @@ def _receive_rest(connection: socket.socket, start: bytes, length: int) -> bytea
     body = bytearray(length)
     body[: len(start)] = start
     rest = memoryview(body)[len(start) :]
+    signed = len(rest)
     while rest:
+        if signed - len(rest) >= _CHUNK:
+            # Over a slow line a long answer takes long, and nobody stands still.
+            signed = len(rest)
+            expect(connection.gettimeout() or 0.0)
         count = connection.recv_into(rest)
         if not count:
             raise EOFError(f"the server closed the connection {len(rest)} bytes before the end")

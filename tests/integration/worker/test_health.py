@@ -1,0 +1,365 @@
+"""The health of a real worker, asked over HTTP, while its loops and its services fail."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from sparkinesis.errors import OptionError, StreamNotFoundError
+from sparkinesis.local import LocalServer
+from sparkinesis.local.faults import Call, Fault
+from sparkinesis.worker.application import Application
+from sparkinesis.worker.lifecycle.worker import Worker
+from tests.journal import Journal, Journaling
+from tests.moody_relay import MoodyRelay, moody_relay
+from tests.pace import Deadline, eventually
+from tests.streams import create_when_permitted, put_at
+
+Make = Callable[..., Application]
+Start = Callable[[Application], Worker]
+
+HTTP = {"http": "127.0.0.1:0"}
+LONGEST = 15.0
+"""Seconds in which a loop that stands still must be told."""
+
+
+def ask(worker: Worker, path: str) -> tuple[int, Any]:
+    url = worker.http_url
+    assert url is not None
+    try:
+        with urllib.request.urlopen(url + path, timeout=60) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as refused:
+        with refused:
+            return refused.code, refused.read()
+
+
+def why_not(worker: Worker, path: str) -> list[str]:
+    """The reasons of a check; the status code must say the same."""
+    status, body = ask(worker, path)
+    found = json.loads(body)
+    reasons: list[str] = found.pop("reasons")
+    assert found == {{"/livez": "live", "/readyz": "ready"}[path]: not reasons}
+    assert status == (503 if reasons else 200)
+    return reasons
+
+
+def live(worker: Worker) -> list[str]:
+    return why_not(worker, "/livez")
+
+
+def ready(worker: Worker) -> list[str]:
+    return why_not(worker, "/readyz")
+
+
+def stays_live_until(worker: Worker, condition: Callable[[], object]) -> None:
+    deadline = Deadline(120.0)
+    while not condition():
+        assert live(worker) == []
+        assert not deadline.has_passed()
+        time.sleep(0.05)
+    assert live(worker) == []
+
+
+@pytest.fixture
+def relay(server: LocalServer) -> Iterator[MoodyRelay]:
+    with moody_relay(server.endpoint_url) as running:
+        yield running
+
+
+@pytest.fixture
+def faults(server: LocalServer) -> Iterator[Any]:
+    yield server.kinesis
+    server.kinesis.faults = None
+
+
+def test_a_worker_is_live_ready_and_tells_what_it_processed(
+    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
+) -> None:
+    worker = start(application(HTTP))
+    put_at(kinesis, stream, b"one")
+    put_at(kinesis, stream, b"two")
+    journal.wait_for_data(b"one", b"two")
+    eventually(lambda: ready(worker) == [])
+    assert live(worker) == []
+    eventually(lambda: worker.records_total() == len(worker.status()) == 2)
+    status = json.loads(ask(worker, "/status")[1])
+    assert status["application"] == stream
+    assert status["records"] == 2
+    assert sorted(shard["shard_id"] for shard in status["shards"]) == [
+        "shardId-000000000000",
+        "shardId-000000000001",
+    ]
+    assert {shard["state"] for shard in status["shards"]} == {"processing"}
+    assert (status["not_live"], status["not_ready"], status["failures"]) == ([], [], [])
+    name = "sparkinesis_records_processed_total"
+    eventually(lambda: [value for _, value in scraped(worker, name)] == [2])
+    ((labels, _),) = scraped(worker, name)
+    assert labels == {"application": stream, "worker": status["worker"], "stream": stream}
+
+
+def scraped(worker: Worker, name: str) -> list[tuple[dict[str, str], float]]:
+    """The labels and values of a metric's samples."""
+    text = ask(worker, "/metrics")[1].decode()
+    return [
+        (sample.labels, sample.value)
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name == name
+    ]
+
+
+def test_the_port_is_free_again_once_the_worker_has_ended(application: Make, start: Start) -> None:
+    first = start(application(HTTP))
+    url = first.http_url
+    assert first.shutdown(60)
+    assert first.http_url is None
+    again = start(application({"http": urlsplit(str(url)).netloc}))
+    assert again.http_url == url
+
+
+def test_a_port_that_is_taken_is_an_error_before_anything_is_called(
+    application: Make, start: Start, server: LocalServer, dynamodb: Any, stream: str
+) -> None:
+    taken = urlsplit(server.endpoint_url).netloc
+    with pytest.raises(OptionError, match=f"http is '{taken}', and this process cannot listen"):
+        application({"http": taken}).worker()
+    assert stream not in dynamodb.list_tables()["TableNames"]
+
+
+def test_a_worker_that_cannot_be_made_or_started_frees_its_port(
+    application: Make, start: Start, dynamodb: Any, stream: str
+) -> None:
+    first = start(application(HTTP))
+    at = urlsplit(str(first.http_url)).netloc
+    first.shutdown(60)
+    with pytest.raises(StreamNotFoundError):
+        application({"http": at}, stream="no-such-stream").worker()
+    worker = application({"http": at}).worker()
+    assert ready(worker) == ["the worker has not seen the whole lease table yet"]
+    dynamodb.delete_table(TableName=stream)
+    with pytest.raises(Exception, match="lease table"):
+        worker.start()
+    application({"http": at}, name=f"{stream}-2").worker().shutdown(0)
+
+
+def test_a_worker_without_leases_is_ready(
+    application: Make, start: Start, kinesis: Any, stream: str
+) -> None:
+    name = f"{stream}-one"
+    create_when_permitted(kinesis, name)
+    first = start(application(HTTP, name=name, stream=name))
+    eventually(lambda: len(first.status()) == 1)
+    idle = start(application(HTTP, name=name, stream=name))
+    eventually(lambda: ready(idle) == [])
+    assert (len(first.status()), idle.status()) == (1, [])
+
+
+def test_both_are_true_through_a_reshard_and_on_an_idle_stream(
+    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
+) -> None:
+    app = application(
+        {**HTTP, "audit_interval": 0.5, "cleanup_interval": 0.5},
+        processor=lambda: Journaling(journal, lambda _, c: c.checkpoint()),
+    )
+    worker = start(app)
+    eventually(lambda: ready(worker) == [] and len(worker.status()) == 2)
+    waits = iter(range(10**6))
+
+    def is_true() -> bool:
+        assert ready(worker) == []
+        return next(waits) >= 20
+
+    stays_live_until(worker, is_true)  # nothing arrives
+    kinesis.split_shard(
+        StreamName=stream, ShardToSplit="shardId-000000000000", NewStartingHashKey=str(2**126)
+    )
+
+    def has_children() -> bool:
+        assert ready(worker) == []
+        return {"shardId-000000000002", "shardId-000000000003"} <= {
+            shard.shard_id for shard in worker.status()
+        }
+
+    stays_live_until(worker, has_children)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize(
+    ("loop", "does"),
+    [
+        ("renew", "renews leases"),
+        ("take", "takes leases"),
+        ("shards", "syncs shards"),
+        ("consume", "runs the shard consumers"),
+    ],
+)
+def test_a_loop_that_died_is_told_within_fifteen_seconds(
+    application: Make, start: Start, stream: str, loop: str, does: str
+) -> None:
+    # A thread dies when its wait returns, so the intervals are short.
+    worker = start(application({**HTTP, "cleanup_interval": 0.5, "audit_interval": 0.5}))
+    eventually(lambda: ready(worker) == [])
+    assert live(worker) == []
+    (thread,) = (one for one in worker._state.loops if one.name == f"{stream}-{loop}")
+    kill(thread)
+    died = time.monotonic()
+    assert live(worker) == [f"the loop that {does} has died"]
+    assert time.monotonic() - died < LONGEST
+    worker._state.ended.set()  # else the shutdown would wait for the dead loop
+    worker._settings.metrics.close()
+
+
+def kill(thread: threading.Thread) -> None:
+    """End a thread as an error does that nothing catches."""
+    assert thread.ident is not None
+    killed = ctypes.c_ulong(thread.ident), ctypes.py_object(SystemExit)
+    assert ctypes.pythonapi.PyThreadState_SetAsyncExc(*killed) == 1
+    thread.join(60)
+    assert not thread.is_alive()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_pool_that_nobody_dispatches_is_told(application: Make, start: Start) -> None:
+    worker = start(application(HTTP))
+    eventually(lambda: ready(worker) == [] and len(worker.status()) == 2)
+    assert live(worker) == []
+    dispatcher = worker._settings.fetchers._dispatching
+    assert dispatcher is not None
+    kill(dispatcher)
+    assert "the pool that fetches has died" in live(worker)
+    worker._state.ended.set()
+    worker._settings.metrics.close()
+
+
+def test_a_renewal_that_hangs_beyond_its_timeouts_is_told_within_fifteen_seconds(
+    application: Make, start: Start, relay: MoodyRelay, stream: str
+) -> None:
+    """The table answers byte by byte, for ever: no timeout of a socket ends such a call."""
+    worker = start(application(HTTP, dynamodb_endpoint=relay.endpoint))
+    eventually(lambda: ready(worker) == [] and len(worker.status()) == 2)
+    assert live(worker) == []
+    relay.mood = "drips"
+    began = time.monotonic()
+    deadline = Deadline(60.0)
+    while not any("the loop that renews leases stands still" in why for why in live(worker)):
+        assert not deadline.has_passed()
+        time.sleep(0.05)
+    # The call may begin one interval later.
+    interval = worker._settings.options.renew_interval
+    assert time.monotonic() - began < (LONGEST + interval) * deadline._slowest
+
+
+@pytest.mark.parametrize("mood", ["silent", "hangs up"])
+def test_a_long_outage_of_dynamodb_is_no_loop_that_stands_still(
+    application: Make, start: Start, relay: MoodyRelay, mood: Any
+) -> None:
+    """Longer than the time after which a loop without a sign of life stands still."""
+    worker = start(application(HTTP, dynamodb_endpoint=relay.endpoint))
+    eventually(lambda: ready(worker) == [] and len(worker.status()) == 2)
+    relay.mood = mood
+    began = time.monotonic()
+
+    def is_told() -> bool:
+        return (
+            time.monotonic() - began > LONGEST + 3
+            and relay.asked >= 3
+            and any("lease table was" in why for why in ready(worker))
+        )
+
+    stays_live_until(worker, is_told)
+    (why,) = ready(worker)
+    assert "LeaseTableUnavailableError" in why
+    relay.mood = "well"
+    stays_live_until(worker, lambda: ready(worker) == [])
+
+
+def test_refused_and_expired_credentials_are_no_reason_to_kill_a_worker(
+    application: Make, start: Start, stream: str, faults: Any
+) -> None:
+    worker = start(application(HTTP))
+    eventually(lambda: ready(worker) == [])
+
+    def refuse(call: Call) -> Fault | None:
+        is_tables = call.operation in {"Scan", "UpdateItem", "BatchExecuteStatement"}
+        return (
+            Fault.error("ExpiredTokenException")
+            if is_tables
+            and call.stream
+            in {
+                stream,
+                None,
+            }
+            else None
+        )
+
+    faults.faults = refuse
+    stays_live_until(worker, lambda: any("AccessDeniedError" in why for why in ready(worker)))
+    faults.faults = None
+    stays_live_until(worker, lambda: ready(worker) == [])
+
+
+def test_a_deleted_table_is_no_reason_to_kill_a_worker(
+    application: Make, start: Start, dynamodb: Any, stream: str
+) -> None:
+    """Its successor would make the table anew, and begin at the latest record."""
+    worker = start(application(HTTP))
+    eventually(lambda: ready(worker) == [] and len(worker.status()) == 2)
+    dynamodb.delete_table(TableName=stream)
+    stays_live_until(worker, lambda: "the lease table was deleted" in ready(worker))
+    stays_live_until(worker, lambda: not worker.status())
+    assert stream not in dynamodb.list_tables()["TableNames"]
+    assert json.loads(ask(worker, "/status")[1])["problem"] == "the lease table was deleted"
+
+
+def until(go_on: threading.Event) -> Callable[[object, object], None]:
+    def wait(_: object, __: object) -> None:
+        go_on.wait()
+
+    return wait
+
+
+@pytest.mark.parametrize("is_asked", [False, True])
+def test_a_call_beyond_the_limit_makes_it_false_only_if_asked(
+    application: Make, start: Start, kinesis: Any, stream: str, *, journal: Journal, is_asked: bool
+) -> None:
+    go_on = threading.Event()
+    app = application(
+        {**HTTP, "processing_time_limit": 0.05, "unhealthy_after_limit": is_asked},
+        processor=lambda: Journaling(journal, until(go_on)),
+    )
+    worker = start(app)
+    put_at(kinesis, stream, b"one")
+    eventually(lambda: any((one.processing_for or 0) > 0.1 for one in worker.status()))
+    if is_asked:
+        (why,) = live(worker)
+        assert "process_records has taken 0 s on shardId-" in why
+        go_on.set()
+        eventually(lambda: live(worker) == [])
+    else:
+        assert live(worker) == []
+    go_on.set()
+
+
+def test_a_worker_that_shuts_down_is_not_ready(
+    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
+) -> None:
+    go_on = threading.Event()
+    worker = start(application(HTTP, processor=lambda: Journaling(journal, until(go_on))))
+    put_at(kinesis, stream, b"one")
+    eventually(lambda: any(one.processing_for is not None for one in worker.status()))
+    worker.request_shutdown()
+    assert ready(worker) == ["the worker is shutting down"]
+    assert live(worker) == []
+    go_on.set()
+    assert worker.wait(60)

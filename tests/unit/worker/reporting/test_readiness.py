@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import pytest
+
+from sparkinesis.errors import AccessDeniedError, LeaseTableUnavailableError
+from sparkinesis.worker.lifecycle.states import ShardState
+from sparkinesis.worker.reporting.health import slow_calls
+from sparkinesis.worker.reporting.readiness import Looks, TableLooks, table_problem
+from sparkinesis.worker.status import ShardStatus
+
+
+@pytest.mark.parametrize(
+    ("looks", "now", "problem"),
+    [
+        (Looks(), 0.0, "the worker has not seen the whole lease table yet"),
+        (Looks(error="E"), 0.0, "the worker has not seen the whole lease table yet: E"),
+        (Looks(100.0), 100.0, None),
+        (Looks(100.0), 130.0, None),
+        (Looks(100.0), 131.0, "the last complete look at the lease table was 31 s ago"),
+        (Looks(100.0, "E"), 130.0, None),
+        (Looks(100.0, "E"), 131.0, "the last complete look at the lease table was 31 s ago: E"),
+        (Looks(100.0, "E", is_refused=True), 100.0, "the last look at the lease table failed: E"),
+    ],
+)
+def test_a_worker_sees_its_table_for_three_failover_times(
+    looks: Looks, now: float, problem: str | None
+) -> None:
+    assert table_problem(looks, now, 10.0) == problem
+
+
+def test_a_short_failover_time_makes_no_short_patience() -> None:
+    assert table_problem(Looks(100.0), 109.9, 0.1) is None
+    assert table_problem(Looks(100.0), 110.1, 0.1) is not None
+
+
+def test_an_outage_ends_readiness_late_and_a_refusal_at_once() -> None:
+    looks = TableLooks(lambda: 100.0, 10.0)
+    looks.note()
+    looks.note_failure(LeaseTableUnavailableError("throttled"))
+    assert looks.problem() is None
+    looks.note_failure(AccessDeniedError("no"))
+    assert looks.problem() == "the last look at the lease table failed: AccessDeniedError: no"
+    looks.note()
+    assert looks.problem() is None
+
+
+def test_a_call_is_too_slow_beyond_the_limit_and_not_without_one() -> None:
+    def shard(seconds: float | None) -> ShardStatus:
+        return ShardStatus("s", ShardState.PROCESSING, 0, seconds, lease="s")
+
+    shards = [shard(None), shard(30.0), shard(31.0)]
+    (why,) = slow_calls(shards, 30.0)
+    assert why == "process_records has taken 31 s on s; processing_time_limit is 30 s"
+    assert slow_calls(shards, None) == []
