@@ -23,8 +23,10 @@ LAYERS: dict[str, set[str]] = {
         "compat",
         "local",
         "monitor",
+        "ui",
         "version",
     },
+    "ui": {"terminal", "errors", "stream", "lease", "worker", "fleet", "monitor"},
     "monitor": {"terminal", "errors", "stream", "lease"},
     "fleet": {"terminal", "public", "errors", "stream", "lease", "worker"},
     "compat": {"errors", "stream", "worker"},
@@ -75,6 +77,7 @@ FOLDERS: dict[str, dict[str, set[str]]] = {
         "batch": {"options", "planning", "reading"},
         "watching": set(),
     },
+    "ui": {"drawing": set(), "web": set()},
     "compat": {"kclpy": set()},
     "compat/kclpy": {"v2": set(), "v3": {"v2"}},
     "local": {

@@ -13,6 +13,7 @@ from sparkinesis.cli.kclpy import kclpy
 from sparkinesis.cli.leases import leases
 from sparkinesis.cli.reset import reset
 from sparkinesis.cli.top import top
+from sparkinesis.cli.ui import ui
 from sparkinesis.local.command import local
 from sparkinesis.version import __version__
 
@@ -48,6 +49,7 @@ app.command("kclpy")(kclpy)
 app.command("leases")(leases)
 app.command("reset")(reset)
 app.command("top")(top)
+app.command("ui")(ui)
 app.command("convert-leases")(convert_leases)
 app.command("dead-letters")(dead_letters)
 app.command("compile-pyspark")(compile_pyspark)

@@ -21,13 +21,10 @@ from sparkinesis.cli.options import (
     require_confirmable,
 )
 from sparkinesis.errors import UnfinishedResetError
-from sparkinesis.lease.extended_sequence_number import AT_TIMESTAMP, ExtendedSequenceNumber
 from sparkinesis.monitor.chosen_streams import ChosenStreams
-from sparkinesis.monitor.lease_report import checkpoint_object
+from sparkinesis.monitor.lease_report import checkpoint_object, checkpoint_text
 from sparkinesis.monitor.readable_streams import find_streams
 from sparkinesis.monitor.streams import shown_names
-from sparkinesis.monitor.watched import short_checkpoint
-from sparkinesis.stream.position import AtTimestamp
 from sparkinesis.terminal.table import print_table
 
 if TYPE_CHECKING:
@@ -117,8 +114,8 @@ def _show(moves: Sequence[LeaseReset], *, to_stderr: bool) -> None:
             "shard": move.row.shard_id,
             "from": "no lease"
             if move.lease is None
-            else _checkpoint_text(move.lease.checkpoint, move.lease.timestamp_ms),
-            "to": _checkpoint_text(move.at, move.timestamp_ms),
+            else checkpoint_text(move.lease.checkpoint, move.lease.timestamp_ms),
+            "to": checkpoint_text(move.at, move.timestamp_ms),
         }
         for move in moves
     ]
@@ -132,16 +129,6 @@ def _show(moves: Sequence[LeaseReset], *, to_stderr: bool) -> None:
 def _note(text: str, *, to_stderr: bool) -> None:
     console = Console(stderr=to_stderr, highlight=False)
     console.print(f"Note: {text}", style="yellow", soft_wrap=True, markup=False)
-
-
-def _checkpoint_text(at: ExtendedSequenceNumber, timestamp_ms: int | None) -> str:
-    """Return a checkpoint as text, with the instant that it represents or was found for."""
-    if timestamp_ms is None:
-        return short_checkpoint(at)
-    text = (
-        AtTimestamp(timestamp_ms).instant.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    )
-    return text if at.sequence_number == AT_TIMESTAMP else f"{short_checkpoint(at)} as of {text}"
 
 
 def _object(move: LeaseReset, *, is_written: bool) -> dict[str, Any]:

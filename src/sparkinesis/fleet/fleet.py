@@ -166,6 +166,11 @@ class Fleet:
 
     # --- public methods, for any thread
 
+    @property
+    def application(self) -> Application:
+        """The application that the workers run."""
+        return self._application
+
     def status(self) -> FleetStatus:
         """Return the fleet's status, which is at most a heartbeat interval old."""
         return self._status

@@ -47,6 +47,18 @@ class ChosenStreams:
         selectors = tuple(map(StreamSelector.parse, streams or ()))
         return cls(selectors, region, endpoint, CredentialSource(profile))
 
+    @classmethod
+    def of_application(
+        cls,
+        stream: str | None,
+        region: str | None,
+        endpoint: str | None,
+        credentials: CredentialSource,
+    ) -> ChosenStreams:
+        """Return all streams of an application. ``stream``: its only one; None: it has several."""
+        selectors = () if stream is None else (StreamSelector.parse(stream),)
+        return cls(selectors, region, endpoint, credentials)
+
     def table(self, name: str, dynamodb_endpoint: str | None) -> LeaseTable:
         """Return the lease table: in ``--region``, or else in the region of the streams' ARNs."""
         named = {one.region for one in self.selectors if one.region is not None}

@@ -11,7 +11,7 @@ from types import TracebackType
 from sparkinesis.lease.lease import Lease
 from sparkinesis.monitor.lag_streams import LagStreams
 from sparkinesis.monitor.lags import Lag, lag_of
-from sparkinesis.monitor.watched import SHORT_REASONS
+from sparkinesis.monitor.watched import SHORT_REASONS, lag_position
 from sparkinesis.stream.calls.client import StreamClient
 
 _THREADS = 8
@@ -88,6 +88,10 @@ class LagWatch:
         mine: dict[str, tuple[Lease, StreamClient]] = {}
         self._unreadable, self._unfound = {}, 0
         for lease in self._asked:
+            if lag_position(lease) is None:
+                # Finished: what was read of it before is no longer so.
+                self._unreadable[lease.key] = Lag()
+                continue
             found = self._streams.of(lease)
             if isinstance(found, Lag):
                 self._unreadable[lease.key] = found

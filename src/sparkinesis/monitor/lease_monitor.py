@@ -71,17 +71,22 @@ class LeaseMonitor:
             self._due = began + self._pause
         self._trouble = None
         self._watched = self._watched.after_scan(scan.leases, began, scan.broken)
-        self._lag_watch.ask_for(self._shown.leases)
+        self._lag_watch.ask_for(self.shown.leases)
         return True
 
     @property
-    def _shown(self) -> WatchedTable:
+    def shown(self) -> WatchedTable:
         """The leases of the streams that the operator wants to see."""
         return self._watched.of(self._streams.wanted(self._watched.streams))
 
     @property
+    def lags(self) -> Mapping[str, Lag]:
+        """The lags that are known, by lease key."""
+        return self._lags
+
+    @property
     def _unread(self) -> frozenset[StreamIdentifier]:
-        return unread_streams(self._watched, self._quiet) & self._shown.streams
+        return unread_streams(self._watched, self._quiet) & self.shown.streams
 
     @property
     def _only_stream(self) -> str | None:
@@ -91,7 +96,7 @@ class LeaseMonitor:
 
     @property
     def view(self) -> View:
-        shown = self._shown
+        shown = self.shown
         count = len(shown.streams)
         what = f"stream {self._only_stream}" if self._only_stream else ""
         if count:
@@ -113,14 +118,14 @@ class LeaseMonitor:
     @property
     def rows(self) -> list[dict[str, str]]:
         """The rows that `sparkinesis leases` shows, too."""
-        return lease_rows(self._shown, self._lags, self._quiet)
+        return lease_rows(self.shown, self._lags, self._quiet)
 
     @property
     def json(self) -> str:
         found = top_object(
             self._table.name,
             self._only_stream,
-            self._shown,
+            self.shown,
             self._lags,
             unread_streams=self._unread,
             quiet=self._quiet,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.lease.extended_sequence_number import AT_TIMESTAMP, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.monitor.streams import shown_names
 from sparkinesis.monitor.watched import (
@@ -18,6 +18,7 @@ from sparkinesis.monitor.watched import (
     short_checkpoint,
     unread_for,
 )
+from sparkinesis.stream.position import AtTimestamp
 from sparkinesis.terminal.view import behind, rate_text
 
 if TYPE_CHECKING:
@@ -44,6 +45,15 @@ def checkpoint_object(at: ExtendedSequenceNumber, timestamp_ms: int | None) -> d
         "sub_sequence_number": at.sub_sequence_number,
     }
     return found if timestamp_ms is None else {**found, "timestamp_ms": timestamp_ms}
+
+
+def checkpoint_text(at: ExtendedSequenceNumber, timestamp_ms: int | None) -> str:
+    """Return a checkpoint as text, with the instant that it represents or was found for."""
+    if timestamp_ms is None:
+        return short_checkpoint(at)
+    instant = AtTimestamp(timestamp_ms).instant.isoformat(timespec="milliseconds")
+    text = instant.replace("+00:00", "Z")
+    return text if at.sequence_number == AT_TIMESTAMP else f"{short_checkpoint(at)} as of {text}"
 
 
 def lease_object(

@@ -1,0 +1,238 @@
+"""A look as columns of tables and charts. Pure.
+
+An unknown number is -1 in a table, whose cells show "-" then, and NaN in a chart, whose line ends.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sparkinesis.lease.lease import Lease
+from sparkinesis.monitor.shard_map import MappedShard, shard_map
+from sparkinesis.monitor.watched import LeaseState
+from sparkinesis.stream.address import StreamIdentifier
+from sparkinesis.terminal.view import LATE_MS, VERY_LATE_MS, ShardRow, behind, rate_text
+from sparkinesis.ui.look import Look
+
+Columns = dict[str, list[Any]]
+
+OWNERS = (
+    "#3b7dd8", "#e0892b", "#3f9d5a", "#8a63c9", "#c2598f", "#2d9aa8", "#a97c50", "#6f8f2f",
+    "#5b6fd6", "#b35c44",
+)  # fmt: skip
+"""The colours of owners, by their order; more owners share them."""
+CLOSED, UNREAD = "#c4c9d1", "#d63a3a"
+FRESH, LATE, VERY_LATE, NO_LAG = "#3f9d5a", "#e0a32b", "#d63a3a", "#c4c9d1"
+_PARTS = 0.15
+"""The part of a map's width that is left of the first reshard."""
+_HOUR = 3600.0
+_NUMBER_FITS = 3.0
+"""The least height of a box, in percent of the hash keys, that holds its shard's number."""
+
+
+def shard_columns(look: Look) -> Columns:
+    """Return the table of shards, in the order of `sparkinesis top`."""
+    leases = {lease.key: lease for lease in look.table.leases}
+    rows = [(row, leases[row.shard]) for row in look.view.shards]
+    children = _children(look.table.leases)
+    rates = look.reported.shard_rates
+    return {
+        "lease": [row.shard for row, _ in rows],
+        "stream": [row.stream for row, _ in rows],
+        "shard": [lease.shard_id for _, lease in rows],
+        "owner": [row.owner or "-" for row, _ in rows],
+        "state": [row.state for row, _ in rows],
+        "behind_ms": [_known(row.millis_behind) for row, _ in rows],
+        "behind": [behind(row.millis_behind) for row, _ in rows],
+        "late": [lateness(row) for row, _ in rows],
+        "kbps": [_known(row.rate) for row, _ in rows],
+        "kbps_text": [rate_text(row.rate) for row, _ in rows],
+        "records": [_known(rates.get(row.shard)) for row, _ in rows],
+        "records_text": [rate_text(rates.get(row.shard)) for row, _ in rows],
+        "checkpoint": [str(lease.checkpoint) for _, lease in rows],
+        "parents": [_short(lease.parent_ids) for _, lease in rows],
+        "children": [
+            _short((*lease.child_ids, *children.get((lease.stream, lease.shard_id), ())))
+            for _, lease in rows
+        ],
+        "note": [_note(row) for row, _ in rows],
+    }
+
+
+def worker_columns(look: Look) -> Columns:
+    """Return the table of workers: owners of leases, and workers that say they run."""
+    owners = {row.owner: row for row in look.view.owners}
+    said = look.reported
+    names = sorted(owners.keys() | said.worker_rates.keys())
+    shares = [owners[name].shards if name in owners else 0 for name in names]
+    every = sum(row.state != LeaseState.FINISHED.value for row in look.view.shards)
+    lags = [owners[name].millis_behind if name in owners else None for name in names]
+    kbps = [owners[name].rate if name in owners else None for name in names]
+    records = [said.worker_rates.get(name) for name in names]
+    notes = [
+        ", ".join(
+            filter(None, (owners[name].note if name in owners else "", said.worker_notes.get(name)))
+        )
+        for name in names
+    ]
+    colours = owner_colours(look)
+    return {
+        "worker": names,
+        "colour": [colours.get(name, CLOSED) for name in names],
+        "shards": shares,
+        "share": [round(100 * count / every, 1) if every else 0.0 for count in shares],
+        "behind_ms": [_known(lag) for lag in lags],
+        "behind": [behind(lag) for lag in lags],
+        "kbps": [_known(rate) for rate in kbps],
+        "kbps_text": [rate_text(rate) for rate in kbps],
+        "records": [_known(rate) for rate in records],
+        "records_text": [rate_text(rate) for rate in records],
+        "note": notes,
+    }
+
+
+def map_columns(look: Look, stream: StreamIdentifier | None) -> Columns:
+    """Return the map of a stream's shards: a box for each, in milliseconds and in percent."""
+    leases = [lease for lease in look.table.leases if lease.stream == stream]
+    shards = shard_map(leases, look.listed.get(stream, ()))
+    rows = {row.shard: row for row in look.view.shards}
+    colours = owner_colours(look)
+    left = _map_begin([one.ended for one in shards if one.ended is not None], look.at)
+    spans = [_span(one, shards, left, look.at) for one in shards]
+    places = [rows.get(one.key or "") for one in shards]
+    return {
+        "shard": [one.shard_id for one in shards],
+        "left": [begin * 1000 for begin, _ in spans],
+        "right": [end * 1000 for _, end in spans],
+        "bottom": [100 * one.keys[0] for one in shards],
+        "top": [100 * one.keys[1] for one in shards],
+        "by_owner": [
+            _owner_colour(row, one, colours) for one, row in zip(shards, places, strict=True)
+        ],
+        "by_lag": [_lag_colour(row, one) for one, row in zip(shards, places, strict=True)],
+        "faded": [1.0 if one.is_open else 0.45 for one in shards],
+        "owner": [(row and row.owner) or "-" for row in places],
+        "state": [row.state if row else "no lease" for row in places],
+        "behind": [behind(row.millis_behind if row else None) for row in places],
+        "kbps": [rate_text(row.rate if row else None) for row in places],
+        "is_open": ["open" if one.is_open else "closed" for one in shards],
+        "parents": [_short(one.parents) or "-" for one in shards],
+        "children": [_short(one.children) or "-" for one in shards],
+        "number": [
+            short_shard(one.shard_id)
+            if one.is_open and 100 * (one.keys[1] - one.keys[0]) >= _NUMBER_FITS
+            else ""
+            for one in shards
+        ],
+        "middle": [50 * (one.keys[0] + one.keys[1]) for one in shards],
+    }
+
+
+def _map_begin(ends: Sequence[float], now: float) -> float:
+    """Return the left edge of a map: a while before its first reshard; else an hour ago."""
+    if not ends:
+        return now - _HOUR
+    return now - max(60.0, now - min(ends)) / (1 - _PARTS)
+
+
+def map_edges(found: Columns, now: float) -> tuple[float, float]:
+    """Return the left and the right edge of a map with these boxes, in milliseconds."""
+    ends = [right / 1000 for right in found["right"] if right / 1000 < now]
+    return _map_begin(ends, now) * 1000, now * 1000
+
+
+def chart_columns(look: Look) -> Columns:
+    """Return the lag in seconds and the rates of the last hour."""
+    return {
+        "at": [point.at * 1000 for point in look.history],
+        "lag": [
+            _or_nan(None if point.lag_ms is None else point.lag_ms / 1000) for point in look.history
+        ],
+        "kbps": [_or_nan(point.kilobytes_per_second) for point in look.history],
+        "records": [_or_nan(point.records_per_second) for point in look.history],
+    }
+
+
+def owner_colours(look: Look) -> dict[str, str]:
+    """Return the colour of each owner."""
+    owners = [row.owner for row in look.view.owners]
+    return {owner: OWNERS[n % len(OWNERS)] for n, owner in enumerate(owners)}
+
+
+def lateness(row: ShardRow) -> str:
+    """Return how much of an eye an operator should have on a shard: "", late, very-late, amiss."""
+    if row.millis_behind is None:
+        return "amiss" if row.is_amiss else ""
+    if row.millis_behind >= VERY_LATE_MS:
+        return "very-late"
+    return "late" if row.millis_behind >= LATE_MS else ""
+
+
+def short_shard(shard_id: str) -> str:
+    """Return a shard's number, without the zeros before it."""
+    digits = shard_id.rpartition("-")[2]
+    return digits.lstrip("0") or "0" if digits.isdecimal() else shard_id
+
+
+def _short(shard_ids: Sequence[str]) -> str:
+    return ", ".join(map(short_shard, sorted(set(shard_ids))))
+
+
+def _children(
+    leases: Sequence[Lease],
+) -> dict[tuple[StreamIdentifier | None, str], list[str]]:
+    found: dict[tuple[StreamIdentifier | None, str], list[str]] = {}
+    for lease in leases:
+        for parent in lease.parent_ids:
+            found.setdefault((lease.stream, parent), []).append(lease.shard_id)
+    return found
+
+
+def _note(row: ShardRow) -> str:
+    """The note without the checkpoint, which has a column of its own."""
+    return ", ".join(part for part in row.note.split(", ") if not part.startswith("at "))
+
+
+def _span(
+    one: MappedShard, shards: Sequence[MappedShard], left: float, now: float
+) -> tuple[float, float]:
+    """Return the begin and the end of a box.
+
+    Where the begin of a shard after a reshard is unknown, its generation stands for it.
+    """
+    last = max(each.generation for each in shards) + 1
+    slice_ = (now - left) / last
+    begin = one.began
+    if begin is None:
+        begin = left + one.generation * slice_
+    end = one.ended
+    if end is None:
+        end = now if one.is_open or one.generation + 1 == last else begin + slice_
+    return min(begin, end), max(begin, end)
+
+
+def _owner_colour(row: ShardRow | None, shard: MappedShard, colours: Mapping[str, str]) -> str:
+    if row is None:
+        # The lease of a closed shard is deleted once it is finished.
+        return UNREAD if shard.is_open else CLOSED
+    if row.state == LeaseState.FINISHED.value:
+        return CLOSED
+    return UNREAD if row.owner is None else colours.get(row.owner, CLOSED)
+
+
+def _lag_colour(row: ShardRow | None, shard: MappedShard) -> str:
+    if row is None:
+        return UNREAD if shard.is_open else CLOSED
+    if row.millis_behind is None:
+        return VERY_LATE if row.is_amiss else NO_LAG
+    return {"very-late": VERY_LATE, "late": LATE}.get(lateness(row), FRESH)
+
+
+def _known(number: float | None) -> float:
+    return -1 if number is None else number
+
+
+def _or_nan(number: float | None) -> float:
+    return math.nan if number is None else number

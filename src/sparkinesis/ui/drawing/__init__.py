@@ -1,0 +1,1 @@
+"""What browsers show: the page with its charts and tables, made with Bokeh."""

@@ -1,0 +1,116 @@
+"""Starts the page of an application, by its name, or by its fleet."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from sparkinesis.errors import OptionError
+from sparkinesis.monitor.chosen_streams import ChosenStreams
+
+if TYPE_CHECKING:
+    from sparkinesis.fleet.fleet import Fleet
+    from sparkinesis.lease.table.table import LeaseTable
+    from sparkinesis.ui.reported import Reported
+
+PORT = 9410
+
+
+class LivePage:
+    """A page that is served until it is closed; a context manager."""
+
+    def __init__(self, url: str, stack: ExitStack) -> None:
+        self.url = url
+        """The page's address. Its end is a token, without which the page can be read only: whoever
+        has it may move the application."""
+        self._stack = stack
+
+    def close(self) -> None:
+        """Stop looking at the application, and serving."""
+        self._stack.close()
+
+    def __enter__(self) -> LivePage:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"LivePage({self.url.partition('#')[0]!r})"
+
+
+def serve(fleet: Fleet, *, port: int = PORT, interval: float = 2.0) -> LivePage:
+    """Serve the live page of a fleet's application, from the driver, on loopback.
+
+    Returns once the page is served; print its ``url``. port: 0 for any that is free. interval:
+    seconds between two looks.
+
+    Raises `OptionError` for a port that is taken, or if the extra ``ui`` is not installed, and the
+    errors of the first look, such as `AccessDeniedError`.
+    """
+    from sparkinesis.ui.reported import of_fleet  # noqa: PLC0415 - as the page is
+
+    application = fleet.application
+    streams = ChosenStreams.of_application(
+        application.stream, application.region, application.endpoint, application.credentials
+    )
+    return serve_table(
+        application.table(),
+        streams,
+        lambda: of_fleet(fleet.status()),
+        port=port,
+        interval=interval,
+    )
+
+
+def serve_table(
+    table: LeaseTable,
+    streams: ChosenStreams,
+    report: Callable[[], Reported],
+    *,
+    port: int,
+    interval: float,
+) -> LivePage:
+    """Serve the page of a lease table. ``report``: asks the workers."""
+    require_bokeh()
+    # Bokeh takes a second to import.
+    from sparkinesis.monitor.lag_watch import LagWatch  # noqa: PLC0415
+    from sparkinesis.monitor.lease_monitor import LeaseMonitor  # noqa: PLC0415
+    from sparkinesis.ui.drawing.page import open_page  # noqa: PLC0415
+    from sparkinesis.ui.orders import Orders  # noqa: PLC0415
+    from sparkinesis.ui.watcher import Watcher  # noqa: PLC0415
+    from sparkinesis.ui.web.server import PageServer  # noqa: PLC0415
+
+    with ExitStack() as stack:
+        first = table.scan(consistent=False)
+        streams.of_table(first.leases, str(table))
+        lag_streams = streams.lag_streams(first.leases, 1.0)
+        lags = stack.enter_context(LagWatch(lag_streams))
+        monitor = LeaseMonitor(table, streams, lags, interval)
+        watcher = stack.enter_context(Watcher(monitor, lag_streams, report, interval))
+        token = secrets.token_urlsafe(24)
+        orders = Orders(table, streams)
+        server = PageServer(lambda document: open_page(document, watcher), orders, token, port)
+        stack.enter_context(server)
+        return LivePage(f"http://127.0.0.1:{server.port}/#{token}", stack.pop_all())
+    raise AssertionError  # an ExitStack that swallows nothing
+
+
+def worker_report(urls: Sequence[str]) -> Callable[[], Reported]:
+    """Return a function that asks the workers at these addresses. Raises `OptionError`."""
+    from sparkinesis.ui.worker_urls import WorkerUrls  # noqa: PLC0415 - as the page is
+
+    return WorkerUrls(urls).ask
+
+
+def require_bokeh() -> None:
+    """Raise `OptionError` unless the packages of the page are installed."""
+    try:
+        import bokeh.server.server  # noqa: F401, PLC0415
+    except ModuleNotFoundError as error:
+        raise OptionError(
+            f"The page needs a package that is not installed ({error.name}): "
+            "pip install 'sparkinesis[ui]'"
+        ) from None

@@ -1,0 +1,143 @@
+"""Looks at an application in a thread of its own, for all browsers that show it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from sparkinesis.errors import SparkinesisError
+from sparkinesis.monitor.lease_monitor import LeaseMonitor
+from sparkinesis.stream.address import StreamIdentifier
+from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.shard import Shard
+from sparkinesis.terminal.view import View
+from sparkinesis.ui.history import History, Point
+from sparkinesis.ui.look import Look
+from sparkinesis.ui.reported import Reported
+
+if TYPE_CHECKING:
+    from sparkinesis.monitor.lag_streams import LagStreams
+
+_log = logging.getLogger(__name__)
+
+_LIST_EVERY = 5.0
+"""Seconds between two listings of a stream whose map is shown."""
+_SHOWN_FOR = 30.0
+"""Seconds for which a stream is listed after a page has asked for its map."""
+
+
+class Watcher:
+    """Looks at an application at an interval; a context manager.
+
+    Any thread may read `look` and call `show_map_of`. ``report``: asks the workers.
+    """
+
+    def __init__(
+        self,
+        monitor: LeaseMonitor,
+        streams: LagStreams,
+        report: Callable[[], Reported],
+        interval: float,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._monitor = monitor
+        self._streams = streams
+        self._report = report
+        self._interval = interval
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._history = History()
+        self._shown_at: dict[StreamIdentifier | None, float] = {}
+        self._listed: dict[StreamIdentifier | None, tuple[Shard, ...]] = {}
+        self._listed_at: dict[StreamIdentifier | None, float] = {}
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="ui-watcher", daemon=True)
+        self.look = Look(0, wall_clock(), View("", "", "KB/s"))
+        """The latest."""
+
+    def __enter__(self) -> Watcher:
+        """Take the first look. Raises the errors of `LeaseMonitor.refresh`."""
+        self._look(first=True)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._is_over.set()
+        if self._thread.ident is not None:
+            self._thread.join(10.0)
+
+    def show_map_of(self, stream: StreamIdentifier | None) -> None:
+        """List the stream's shards for a while; a page calls this as long as it shows the map."""
+        self._shown_at[stream] = self._clock()
+
+    def _run(self) -> None:
+        while not self._is_over.wait(self._interval):
+            try:
+                self._look()
+            except Exception:  # noqa: BLE001 - a page that stands still would be worse
+                _log.exception("The page could not look at the application. It tries again.")
+
+    def _look(self, *, first: bool = False) -> None:
+        problems: tuple[str, ...] = ()
+        try:
+            self._monitor.refresh()
+        except SparkinesisError as error:
+            if first:
+                raise
+            problems = (str(error),)
+        problems += self._list_shards()
+        reported = self._report()
+        view, table, now = self._monitor.view, self._monitor.shown, self._wall_clock()
+        if problems:
+            view = replace(view, messages=(*problems, *view.messages))
+        point = Point(now, view.millis_behind, view.rate, reported.records_per_second)
+        self.look = Look(
+            self.look.number + 1,
+            now,
+            view,
+            table,
+            self._monitor.lags,
+            dict(self._listed),
+            reported,
+            self._history.add(point),
+        )
+
+    def _list_shards(self) -> tuple[str, ...]:
+        """List the streams whose maps are shown and that are due; return what went wrong."""
+        now = self._clock()
+        wanted = {one for one, at in list(self._shown_at.items()) if now - at <= _SHOWN_FOR}
+        self._listed = {one: found for one, found in self._listed.items() if one in wanted}
+        problems = []
+        for stream in wanted:
+            if now - self._listed_at.get(stream, -_LIST_EVERY) < _LIST_EVERY:
+                continue
+            client = self._client(stream)
+            if client is None:
+                continue
+            self._listed_at[stream] = now
+            try:
+                shards, _ = client.list_shards()
+            except SparkinesisError as error:
+                problems.append(f"The shards could not be listed: {error}")
+            else:
+                self._listed[stream] = tuple(shards)
+        return tuple(problems)
+
+    def _client(self, stream: StreamIdentifier | None) -> StreamClient | None:
+        for lease in self._monitor.shown.leases:
+            if lease.stream == stream:
+                found = self._streams.of(lease)
+                return found if isinstance(found, StreamClient) else None
+        return None

@@ -1,0 +1,228 @@
+"""The web server of the page: Bokeh's, on loopback, behind `guard`, with orders by POST."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from bokeh.application import Application
+from bokeh.application.handlers.function import FunctionHandler
+from bokeh.document import Document
+from bokeh.resources import Resources
+from bokeh.server.server import BaseServer
+from bokeh.server.tornado import BokehTornado
+from tornado.httpserver import HTTPServer
+from tornado.httputil import HTTPServerRequest
+from tornado.ioloop import IOLoop
+from tornado.netutil import bind_sockets
+from tornado.web import RequestHandler
+
+from sparkinesis.errors import OptionError, SparkinesisError
+from sparkinesis.ui.orders import Confirmed, Orders, Plan, Wanted
+from sparkinesis.ui.web.guard import HEADERS, is_local, is_same_origin, refusal_of_order
+
+_log = logging.getLogger(__name__)
+
+_ADDRESS = "127.0.0.1"
+_LONGEST_BODY = 64 * 1024
+_IDLE = 60.0
+"""Seconds after which a connection without a request is closed."""
+
+
+class PageServer:
+    """Serves a page in a thread of its own; a context manager.
+
+    open_page: fills a new browser's document. token: what an order has to bring.
+    """
+
+    def __init__(
+        self, open_page: Callable[[Document], None], orders: Orders, token: str, port: int
+    ) -> None:
+        """Bind the port. Raises `OptionError` if it is taken."""
+        try:
+            self._sockets = bind_sockets(port, _ADDRESS)
+        except (OSError, OverflowError) as error:
+            raise OptionError(
+                f"The page cannot be served on port {port}: {error}. Choose another one by --port; "
+                "0 takes any that is free."
+            ) from None
+        self.port: int = self._sockets[0].getsockname()[1]
+        self._open_page = open_page
+        self._orders = orders
+        self._token = token
+        self._loop: IOLoop | None = None
+        self._is_ready = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="ui-server", daemon=True)
+
+    def __enter__(self) -> PageServer:
+        self._thread.start()
+        self._is_ready.wait()
+        if self._failure is not None:
+            raise self._failure
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop serving; browsers say that they are no longer connected."""
+        loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.add_callback(loop.stop)
+            self._thread.join(10.0)
+
+    def _run(self) -> None:
+        try:
+            asyncio.set_event_loop(asyncio.new_event_loop())
+            loop = IOLoop.current()
+            server = self._server(loop)
+            server.start()
+        except BaseException as error:  # noqa: BLE001 - raised by `__enter__`
+            self._failure = error
+            self._is_ready.set()
+            return
+        self._loop = loop
+        self._is_ready.set()
+        try:
+            loop.start()
+        finally:
+            server.stop()
+            loop.close()
+
+    def _server(self, loop: IOLoop) -> BaseServer:
+        given = {"orders": self._orders, "token": self._token}
+        tornado = _Guarded(
+            {"/": Application(FunctionHandler(self._open_page))},
+            extra_patterns=[("/plan", _PlanHandler, given), ("/confirm", _ConfirmHandler, given)],
+            extra_websocket_origins=[f"{name}:*" for name in (_ADDRESS, "localhost")],
+            use_index=False,
+            redirect_root=False,
+            generate_session_ids=True,
+            unused_session_lifetime_milliseconds=10_000,
+            check_unused_sessions_milliseconds=5_000,
+        )
+        http = HTTPServer(
+            tornado,
+            max_body_size=_LONGEST_BODY,
+            max_header_size=_LONGEST_BODY,
+            idle_connection_timeout=_IDLE,
+            body_timeout=_IDLE,
+        )
+        http.add_sockets(self._sockets)
+        return BaseServer(loop, tornado, http)
+
+
+class _Guarded(BokehTornado):  # type: ignore[misc, unused-ignore]
+    """Bokeh's application behind the guard."""
+
+    def resources(self, absolute_url: Any = None) -> Resources:  # noqa: ARG002 - Bokeh gives it
+        """Return where Bokeh's scripts are: here, whatever the environment says.
+
+        The parts for formulas and for WebGL are not used.
+        """
+        found = Resources(mode="server", root_url="/")
+        found.components = ["bokeh", "bokeh-widgets", "bokeh-tables"]
+        return found
+
+    def get_handler_delegate(
+        self, request: HTTPServerRequest, target_class: Any, *given: Any, **named: Any
+    ) -> Any:
+        """Put the guard before each handler of Bokeh and of this module."""
+        host, origin = request.headers.get("Host"), request.headers.get("Origin")
+        is_update = request.headers.get("Upgrade", "").lower() == "websocket"
+        if not is_local(host):
+            target_class, given, named = _Refused, ({"why": _WRONG_HOST},), {}
+        elif is_update and not is_same_origin(origin, host):
+            target_class, given, named = _Refused, ({"why": _WRONG_ORIGIN},), {}
+        return super().get_handler_delegate(request, _with_headers(target_class), *given, **named)
+
+
+_WRONG_HOST = "This page is served to this machine only, under the name 127.0.0.1 or localhost."
+_WRONG_ORIGIN = "Updates are for the page itself."
+
+_classes: dict[type[RequestHandler], type[RequestHandler]] = {}
+
+
+def _with_headers(handler: type[RequestHandler]) -> type[RequestHandler]:
+    """Return the handler's class with the headers of `guard`."""
+    if handler not in _classes:
+
+        def set_default_headers(self: RequestHandler) -> None:
+            for name, value in HEADERS.items():
+                self.set_header(name, value)
+
+        _classes[handler] = type(
+            handler.__name__, (handler,), {"set_default_headers": set_default_headers}
+        )
+    return _classes[handler]
+
+
+class _Refused(RequestHandler):
+    def initialize(self, why: str) -> None:
+        self._why = why
+
+    def prepare(self) -> None:
+        self.set_status(403)
+        self.set_header("Content-Type", "text/plain; charset=utf-8")
+        self.finish(self._why)
+
+
+class _OrderHandler(RequestHandler):
+    """A POST of an order; nothing else."""
+
+    def initialize(self, orders: Orders, token: str) -> None:
+        self.orders = orders
+        self._token = token
+
+    def prepare(self) -> None:
+        if self.request.method != "POST":
+            return  # refused by Tornado: there is no such method
+        why = refusal_of_order(self.request.headers, self._token)
+        if why is not None:
+            self.set_status(403)
+            self.finish({"error": why})
+
+    async def answer(self, carry_out: Callable[[], Any]) -> None:
+        """Carry out an order in a thread: it calls AWS."""
+        try:
+            found = await IOLoop.current().run_in_executor(None, carry_out)
+        except SparkinesisError as error:
+            self.set_status(409)
+            self.finish({"error": str(error)})
+        except Exception:  # noqa: BLE001 - its text may hold a secret
+            _log.exception("An order of the page failed.")
+            self.set_status(500)
+            self.finish({"error": "The order failed; the log of the page says why."})
+        else:
+            self.finish(msgspec.json.encode(found))
+
+    def read(self, kind: type[Any]) -> Any:
+        """Return the order; None if it is none, which is answered."""
+        try:
+            return msgspec.json.decode(self.request.body, type=kind)
+        except msgspec.DecodeError as error:
+            self.set_status(400)
+            self.finish({"error": f"The request is no order: {error}."})
+            return None
+
+
+class _PlanHandler(_OrderHandler):
+    async def post(self) -> None:
+        wanted: Wanted | None = self.read(Wanted)
+        if wanted is not None:
+            await self.answer(lambda: self._plan(wanted))
+
+    def _plan(self, wanted: Wanted) -> Plan:
+        return self.orders.plan(wanted)
+
+
+class _ConfirmHandler(_OrderHandler):
+    async def post(self) -> None:
+        confirmed: Confirmed | None = self.read(Confirmed)
+        if confirmed is not None:
+            await self.answer(lambda: {"done": self.orders.carry_out(confirmed)})

@@ -1,0 +1,157 @@
+"""What the page shows of a look: tables, the map, the charts."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.lease.lease import Lease
+from sparkinesis.local.model.sequence import SequenceNumber
+from sparkinesis.monitor.application_view import top_view
+from sparkinesis.monitor.lags import Lag
+from sparkinesis.monitor.watched import WatchedTable
+from sparkinesis.stream.address import StreamIdentifier
+from sparkinesis.stream.routing import MAX_HASH_KEY
+from sparkinesis.stream.shard import Shard
+from sparkinesis.ui import columns
+from sparkinesis.ui.history import Point
+from sparkinesis.ui.look import Look
+from sparkinesis.ui.reported import NOTHING_REPORTED, Reported
+
+NOW = 1_795_000_600.0
+HALF = (MAX_HASH_KEY + 1) // 2
+
+
+def number(created: float, index: int) -> str:
+    return str(SequenceNumber(int(created), index, 7, int(created)))
+
+
+def lease(shard: int, at: str, first: int, last: int, **given: object) -> Lease:
+    made = Lease(f"shardId-{shard:012}", f"shardId-{shard:012}", ExtendedSequenceNumber(at))
+    return replace(made, hash_range=(first, last), **given)  # type: ignore[arg-type]
+
+
+ROWS = [
+    lease(0, "SHARD_END", 0, MAX_HASH_KEY, child_ids=("shardId-000000000001",)),
+    lease(
+        1, number(NOW - 300, 1), 0, HALF - 1, owner="b", throughput_kbps=12.0,
+        parent_ids=("shardId-000000000000",),
+    ),
+    lease(
+        2, number(NOW - 300, 2), HALF, MAX_HASH_KEY, owner="a", checkpoint_owner="b",
+        throughput_kbps=30.5, parent_ids=("shardId-000000000000",),
+    ),
+]  # fmt: skip
+LISTED = (
+    Shard("shardId-000000000000", (), False, (0, MAX_HASH_KEY), number(NOW - 900, 0)),
+    Shard("shardId-000000000001", (), True, (0, HALF - 1), number(NOW - 300, 1)),
+    Shard("shardId-000000000003", (), True, (0, HALF - 1), number(NOW - 60, 3)),
+)
+LAGS = {ROWS[0].key: Lag(), ROWS[1].key: Lag(1200), ROWS[2].key: Lag(75_000)}
+
+
+def look(
+    rows: list[Lease] = ROWS, lags: dict[str, Lag] = LAGS, reported: Reported = NOTHING_REPORTED
+) -> Look:
+    table = WatchedTable().after_scan(rows, 10.0)
+    points = (Point(NOW - 2, None, None, None), Point(NOW, 75_000, 42.5, 100.0))
+    view = top_view("app", "", table, lags)
+    return Look(1, NOW, view, table, lags, {None: LISTED}, reported, points)
+
+
+def test_the_table_of_shards() -> None:
+    said = Reported(shard_rates={ROWS[1].key: 99.5})
+    found = columns.shard_columns(look(reported=said))
+    assert len({len(column) for column in found.values()}) == 1
+    assert found["shard"] == [row.shard_id for row in ROWS]
+    assert found["owner"] == ["-", "b", "b"]
+    assert found["state"] == ["finished", "held", "handed over"]
+    assert found["behind"] == ["-", "1.2 s", "75.0 s"]
+    assert found["behind_ms"] == [-1, 1200, 75_000]
+    assert found["late"] == ["", "", "very-late"]
+    assert found["kbps_text"] == ["-", "12.0", "30.5"]
+    assert found["records"] == [-1, 99.5, -1]
+    assert found["records_text"] == ["-", "99.5", "-"]
+    assert found["checkpoint"] == [str(row.checkpoint) for row in ROWS]
+    assert found["parents"] == ["", "0", "0"]
+    assert found["children"] == ["1, 2", "", ""], "by its own row, and by its children's"
+    assert found["note"] == ["", "", "to a"]
+
+
+def test_the_table_of_workers() -> None:
+    """c says that it runs, and owns nothing; b does not say anything."""
+    said = Reported({"c": 5.0, "d": None}, worker_notes={"c": "running"})
+    rows = [ROWS[0], ROWS[1], replace(ROWS[2], checkpoint_owner=None)]
+    found = columns.worker_columns(look(rows, reported=said))
+    assert found["worker"] == ["a", "b", "c", "d"]
+    assert found["shards"] == [1, 1, 0, 0]
+    assert found["share"] == [50.0, 50.0, 0.0, 0.0]
+    assert found["behind"] == ["75.0 s", "1.2 s", "-", "-"]
+    assert found["kbps"] == [30.5, 12.0, -1, -1]
+    assert found["records_text"] == ["-", "-", "5.0", "-"]
+    assert found["note"] == ["", "", "running", ""]
+    assert len(set(found["colour"][:2])) == 2
+
+
+def test_the_map() -> None:
+    found = columns.map_columns(look(), None)
+    assert found["shard"] == [f"shardId-{n:012}" for n in (0, 3, 1, 2)]
+    assert [one / 1000 - NOW for one in found["left"]] == [-900, -60, -300, -300]
+    assert [one / 1000 - NOW for one in found["right"]] == [-300, 0, 0, 0]
+    assert list(zip(found["bottom"], found["top"], strict=True)) == [
+        (0, 100),
+        (0, 50),
+        (0, 50),
+        (50, 100),
+    ]
+    assert found["state"] == ["finished", "no lease", "held", "handed over"]
+    assert found["by_owner"][:2] == [columns.CLOSED, columns.UNREAD], "nobody reads shard 3"
+    assert found["by_owner"][2] == found["by_owner"][3] == columns.OWNERS[0]
+    assert found["by_lag"] == [columns.NO_LAG, columns.UNREAD, columns.FRESH, columns.VERY_LATE]
+    assert found["is_open"] == ["closed", "open", "open", "open"]
+    left, right = columns.map_edges(found, NOW)
+    assert right == NOW * 1000
+    assert NOW - 900 < left / 1000 < NOW - 300, "a while before the first reshard"
+
+
+def test_a_map_without_a_reshard_is_of_the_last_hour() -> None:
+    found = columns.map_columns(look([ROWS[1]]), StreamIdentifier("1", "other", 1))
+    assert found["shard"] == []
+    assert columns.map_edges(found, NOW) == ((NOW - 3600) * 1000, NOW * 1000)
+
+
+def test_generations_stand_for_unknown_times() -> None:
+    """Another server's sequence numbers tell no time."""
+    rows = [
+        lease(0, "SHARD_END", 0, MAX_HASH_KEY),
+        lease(1, "77", 0, MAX_HASH_KEY, parent_ids=("shardId-000000000000",)),
+    ]
+    found = columns.map_columns(replace(look(rows), listed={}), None)
+    (first, second), (end, last) = found["left"], found["right"]
+    assert first < end == second < last == NOW * 1000
+
+
+def test_a_shard_that_nobody_reads_is_red() -> None:
+    (colour,) = columns.map_columns(replace(look([replace(ROWS[1], owner=None)]), listed={}), None)[
+        "by_owner"
+    ]
+    assert colour == columns.UNREAD
+
+
+def test_the_charts() -> None:
+    found = columns.chart_columns(look())
+    assert found["at"] == [(NOW - 2) * 1000, NOW * 1000]
+    for name, last in (("lag", 75.0), ("kbps", 42.5), ("records", 100.0)):
+        assert math.isnan(found[name][0]), "a gap, not a zero"
+        assert found[name][1] == last
+
+
+@pytest.mark.parametrize(
+    ("shard_id", "short"),
+    [("shardId-000000000000", "0"), ("shardId-000000000120", "120"), ("odd", "odd"), ("", "")],
+)
+def test_short_shards(shard_id: str, short: str) -> None:
+    assert columns.short_shard(shard_id) == short
