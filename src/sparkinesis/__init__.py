@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     )
     from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
     from sparkinesis.lease.lease import PendingCheckpoint
+    from sparkinesis.metrics.cloudwatch.emf_metrics import EmfMetrics
     from sparkinesis.metrics.metric import Measured
     from sparkinesis.metrics.metrics import MetricsExporter
     from sparkinesis.metrics.opentelemetry import OpenTelemetryMetrics
@@ -100,6 +101,7 @@ if TYPE_CHECKING:
     from sparkinesis.worker.on_error import DeadLetter, OnError, Retry, Skip, Stop
     from sparkinesis.worker.options import FanOutOptions, LeaseTableOptions, WorkerOptions
     from sparkinesis.worker.processor import ProcessorShard, RecordProcessor
+    from sparkinesis.worker.reporting.cloudwatch import CloudWatchMetrics
     from sparkinesis.worker.reporting.log_context import LogContext
     from sparkinesis.worker.sink.sink import ParquetSink
     from sparkinesis.worker.status import Failure, ShardStatus, StreamStatus
@@ -110,6 +112,7 @@ __all__ = [
     "Application",
     "CheckpointError",
     "Checkpointer",
+    "CloudWatchMetrics",
     "ConsumerLimitError",
     "ConsumerNotFoundError",
     "CorruptEventStreamError",
@@ -120,6 +123,7 @@ __all__ = [
     "DeadLetterError",
     "DeadLetterStream",
     "DuplicateWorkerIdError",
+    "EmfMetrics",
     "ExpiredIteratorError",
     "ExtendedSequenceNumber",
     "FailedRecords",
@@ -203,6 +207,7 @@ _LAZY = {
     ),
     "lease.extended_sequence_number": ("ExtendedSequenceNumber",),
     "lease.lease": ("PendingCheckpoint",),
+    "metrics.cloudwatch.emf_metrics": ("EmfMetrics",),
     "metrics.metric": ("Measured",),
     "metrics.metrics": ("MetricsExporter",),
     "metrics.opentelemetry": ("OpenTelemetryMetrics",),
@@ -257,6 +262,7 @@ _LAZY = {
         "ProcessorShard",
         "RecordProcessor",
     ),
+    "worker.reporting.cloudwatch": ("CloudWatchMetrics",),
     "worker.reporting.log_context": ("LogContext",),
     "worker.sink.sink": ("ParquetSink",),
     "worker.status": (

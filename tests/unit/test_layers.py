@@ -68,7 +68,7 @@ FOLDERS: dict[str, dict[str, set[str]]] = {
     },
     "worker/lifecycle": {"streams": set()},
     "fleet": {"channel": set()},
-    "metrics": {"health": set(), "otel": set()},
+    "metrics": {"cloudwatch": set(), "health": set(), "otel": set()},
     "source": {
         "options": set(),
         "planning": {"options"},

@@ -72,6 +72,10 @@ def local(
         bool,
         typer.Option("--dynamodb", help="Start DynamoDB at once instead of on its first request."),
     ] = False,
+    cloudwatch: Annotated[
+        bool,
+        typer.Option("--cloudwatch", help="Serve CloudWatch too, for the metrics of workers."),
+    ] = False,
     empty_pages: Annotated[
         int, typer.Option(min=0, help="Empty responses that a new iterator returns before records.")
     ] = 0,
@@ -103,6 +107,7 @@ def local(
             host_names=host_name or (),
             limits=None,
             dynamodb=dynamodb,
+            cloudwatch=cloudwatch,
             empty_pages=empty_pages,
             reshard_delay_ms=reshard_delay_ms,
             consumer_delay_ms=consumer_delay_ms,

@@ -26,6 +26,7 @@ NEVER = {
         "opentelemetry",
     ),
     *("sparkinesis.fleet", "sparkinesis.cli", "sparkinesis.source", "sparkinesis.local"),
+    *("sparkinesis.metrics.cloudwatch", "sparkinesis.worker.reporting.cloudwatch"),
 }
 """What no record processor needs, whichever way it reads."""
 

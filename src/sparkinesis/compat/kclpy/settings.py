@@ -14,8 +14,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from sparkinesis.compat.kclpy import metrics_keys, retrieval_mode
 from sparkinesis.compat.kclpy import property_values as values
-from sparkinesis.compat.kclpy import retrieval_mode
 from sparkinesis.compat.kclpy.credential_provider import credential_provider
 from sparkinesis.compat.kclpy.one_stream import require_one_stream
 from sparkinesis.compat.kclpy.properties import Entry, decode, parse
@@ -87,6 +87,7 @@ _TABLE_KEYS: Mapping[str, tuple[str, Parser]] = {
 
 _OTHER_KEYS: Mapping[str, Parser] = {
     **retrieval_mode.KEYS,
+    **metrics_keys.KEYS,
     "applicationName": values.name("an application name", 1, 255),
     "tableName": values.name("a table name", 3, 255),
     "streamName": values.name("a stream name", 1, 128),
@@ -115,12 +116,6 @@ _IGNORED = frozenset(
     {
         "processingLanguage",
         "maxActiveThreads",
-        "AwsCredentialsProviderCloudWatch",
-        "AWSCredentialsProviderCloudWatch",
-        "metricsBufferTimeMillis",
-        "metricsMaxQueueSize",
-        "metricsLevel",
-        "metricsEnabledDimensions",
         "leaseAssignmentIntervalMillis",
         "enablePriorityLeaseAssignment",
         "shardSyncIntervalMillis",
@@ -164,7 +159,6 @@ _IGNORED = frozenset(
         "millisBehindLatestThresholdForReducedTps",
         "retryGetRecordsInSeconds",
         "maxGetRecordsThreadPool",
-        "cloudWatchEndpoint",
     }
 )
 """Keys of the daemon that have no equivalent here."""
@@ -272,6 +266,8 @@ def _known(entries: Mapping[str, Entry], file: str) -> Mapping[str, Entry]:
                 "%s, line %d: %s is not a known key and is ignored.%s",
                 file, entry.line, key, f" Did you mean {near[0]}?" if near else "",
             )  # fmt: skip
+    if "metricsLevel" not in known:
+        ignored += [key for key in metrics_keys.KEYS if key in known]
     if ignored:
         _log.info(
             "%s: these keys have no equivalent in sparkinesis and are ignored: %s.",
@@ -304,7 +300,8 @@ def _options(given: Mapping[str, Any], file: str) -> WorkerOptions:
     table = {option: given[key] for key, (option, _) in _TABLE_KEYS.items() if key in given}
     try:
         worker |= retrieval_mode.retrieval_options(given)
-        return WorkerOptions(**worker, table=LeaseTableOptions(**table))
+        metrics = metrics_keys.exporters(given)
+        return WorkerOptions(**worker, table=LeaseTableOptions(**table), metrics=metrics)
     except OptionError as error:
         raise OptionError(f"{file}: {error}") from error
 

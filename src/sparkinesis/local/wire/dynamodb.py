@@ -1,4 +1,4 @@
-"""DynamoDB and STS: moto's server, in a child process that never outlives this process.
+"""DynamoDB, STS and CloudWatch: moto's server, in a child process that never outlives this process.
 
 `main` runs in the child: it prints its port and serves one request at a time, because moto's
 conditional writes are atomic only then. The child exits when its standard input ends, which happens
@@ -33,6 +33,8 @@ _SKIPPED = {b"connection", b"transfer-encoding", b"content-length", b"date", b"s
 _PLAIN = {"S": str, "N": str, "BOOL": bool}
 """The kinds of DynamoDB's values that moto holds as it has to send them."""
 _BRINGS_SECRET = "x-sparkinesis-secret"  # noqa: S105 - a header
+_NAMES_SERVICE = "x-sparkinesis-service"
+_SERVICES = frozenset({"dynamodb", "sts", "cloudwatch"})
 
 
 class MotoError(SparkinesisError):
@@ -110,12 +112,22 @@ class Moto:
         child.wait()
 
     async def forward(
-        self, method: str, path: str, headers: Iterable[tuple[bytes, bytes]], body: bytes
+        self,
+        service: str,
+        method: str,
+        path: str,
+        headers: Iterable[tuple[bytes, bytes]],
+        body: bytes,
     ) -> Answer:
-        return await asyncio.to_thread(self._forward, method, path, list(headers), body)
+        return await asyncio.to_thread(self._forward, service, method, path, list(headers), body)
 
     def _forward(
-        self, method: str, path: str, headers: list[tuple[bytes, bytes]], body: bytes
+        self,
+        service: str,
+        method: str,
+        path: str,
+        headers: list[tuple[bytes, bytes]],
+        body: bytes,
     ) -> Answer:
         from urllib3.exceptions import HTTPError  # noqa: PLC0415
 
@@ -127,6 +139,7 @@ class Moto:
             if name not in _SKIPPED
         }
         passed_on[_BRINGS_SECRET] = self._secret
+        passed_on[_NAMES_SERVICE] = service
         try:
             with self._turn:
                 response = self.start().urlopen(
@@ -192,7 +205,7 @@ def pass_values_on() -> None:
 
 
 class _Services:
-    """DynamoDB and STS of moto as a WSGI application; no other service can be reached.
+    """Services of moto as a WSGI application; no other service can be reached.
 
     make: makes moto's application of one service. secret: what requests have to bring.
     """
@@ -206,7 +219,10 @@ class _Services:
         if not hmac.compare_digest(brought.encode(), self._secret.encode()):
             start_response("403 Forbidden", [("Content-Length", "0")])
             return []
-        service = "dynamodb" if "HTTP_X_AMZ_TARGET" in environ else "sts"
+        service = str(environ.get("HTTP_X_SPARKINESIS_SERVICE"))
+        if service not in _SERVICES:
+            start_response("400 Bad Request", [("Content-Length", "0")])
+            return []
         try:
             answer: Iterable[bytes] = self._make(service)(environ, start_response)
         except RecursionError as error:
@@ -241,7 +257,13 @@ def main() -> None:
     partiql.install()
     moto_gaps.install()
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    app: Any = _Services(create_backend_app, secret)
+
+    def make(service: str) -> Any:
+        if service == "cloudwatch":  # half a second to import, which few need
+            moto_gaps.install_metrics()
+        return create_backend_app(service)
+
+    app: Any = _Services(make, secret)
     server = make_server("127.0.0.1", 0, app, threaded=False)
     sys.stdout.write(f"{server.server_port}\n")
     sys.stdout.flush()

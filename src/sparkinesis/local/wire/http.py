@@ -1,4 +1,4 @@
-"""The HTTP endpoint: serves Kinesis, and passes the calls of DynamoDB and STS on to moto.
+"""The HTTP endpoint: serves Kinesis, and passes the calls of other services on to moto.
 
 An ASGI application for HTTP/1.1 (`http1`) and HTTP/2 (`http2`). Resetting a connection without a
 response is not part of ASGI and uses the transport directly.
@@ -15,6 +15,8 @@ import struct
 import uuid
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
+
+import msgspec
 
 from sparkinesis.local.admission.bodies import (
     TOO_LATE,
@@ -58,10 +60,18 @@ class App:
     """The ASGI application. Cancelling a call's task, as on shutdown, ends its response."""
 
     def __init__(
-        self, kinesis: LocalKinesis, backend: Backend, guard: Guard, bodies: Bodies
+        self,
+        kinesis: LocalKinesis,
+        backend: Backend,
+        guard: Guard,
+        bodies: Bodies,
+        *,
+        cloudwatch: bool = False,
     ) -> None:
         self._kinesis = kinesis
-        self._others = OtherServices(kinesis, backend)
+        self._others = OtherServices(kinesis, backend, cloudwatch=cloudwatch)
+        services = ["kinesis", "dynamodb", "sts", *(["cloudwatch"] if cloudwatch else [])]
+        self._about = msgspec.json.encode({"services": services}) + b"\n"
         self._guard = guard
         self._bodies = bodies
         self._codecs: dict[bytes, Codec] = {
@@ -98,7 +108,7 @@ class App:
             return Answer(200, [_ALLOWED], b"")
         if method in {"GET", "HEAD"} and scope["path"] == "/":
             kind = (b"content-type", b"application/json")
-            return Answer(200, [kind], b'{"services":["kinesis","dynamodb","sts"]}\n')
+            return Answer(200, [kind], self._about)
         if method != "POST":
             message = "calls to Kinesis, DynamoDB and STS are POST requests"
             answer = self._error(headers, 405, message)

@@ -1,4 +1,4 @@
-"""Where moto differs from DynamoDB in a way that a Java KCL notices.
+"""Where moto differs from DynamoDB in a way that a Java KCL notices, and from CloudWatch.
 
 ``AttributeUpdates``, which Java KCLs update leases with: moto stores bytes and booleans that such
 an update puts as texts, and a set of bytes as a list. A Java KCL would find no state beside a
@@ -6,6 +6,9 @@ checkpoint that it had prepared.
 
 An index that exists: moto answers 500, with a traceback on standard error, when two Java workers
 that start at the same time create the index of the lease table.
+
+Metric data: moto's GetMetricData does not look at the namespace if it is given dimensions, so that
+two applications would be one. And moto keeps all values for as long as it runs.
 """
 
 from __future__ import annotations
@@ -20,6 +23,38 @@ def install() -> None:
     """Make moto, in this process, do these as DynamoDB does them."""
     _install_updates()
     _install_indexes()
+
+
+MOST_VALUES = 100_000
+
+
+def install_metrics() -> None:
+    """Make moto's CloudWatch, in this process, keep namespaces apart and forget the oldest."""
+    from moto.cloudwatch.models import CloudWatchBackend  # noqa: PLC0415
+
+    get, put = CloudWatchBackend.get_metric_data, CloudWatchBackend.put_metric_data
+
+    def get_metric_data(self: Any, queries: Iterable[Any], *args: Any, **named: Any) -> Any:
+        queries = list(queries)
+        spaces = {
+            query["MetricStat"]["Metric"]["Namespace"] for query in queries if "MetricStat" in query
+        }
+        if len(spaces) != 1:
+            return get(self, queries, *args, **named)
+        (space,) = spaces
+        everything = self.metric_data
+        self.metric_data = [each for each in everything if each.namespace == space]
+        try:
+            return get(self, queries, *args, **named)
+        finally:
+            self.metric_data = everything
+
+    def put_metric_data(self: Any, *args: Any, **named: Any) -> None:
+        put(self, *args, **named)
+        del self.metric_data[:-MOST_VALUES]
+
+    CloudWatchBackend.get_metric_data = get_metric_data
+    CloudWatchBackend.put_metric_data = put_metric_data
 
 
 def _install_updates() -> None:

@@ -1,4 +1,4 @@
-"""The local server: Kinesis, DynamoDB and STS for unmodified clients, in a thread."""
+"""The local server: Kinesis, DynamoDB, STS and CloudWatch for unmodified clients, in a thread."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ class LocalServer:
     limits, clock, faults, empty_pages, stream_delay_ms, reshard_delay_ms, consumer_delay_ms: see
     `LocalKinesis`.
     dynamodb: start moto at once; by default it starts on its first call, which takes 2 seconds.
+    cloudwatch: serve CloudWatch (moto's), too.
 
         with LocalServer() as server:
             kinesis = server.client("kinesis")
@@ -57,6 +58,7 @@ class LocalServer:
         clock: Clock = system_clock,
         faults: FaultPlan | None = None,
         dynamodb: bool = False,
+        cloudwatch: bool = False,
         empty_pages: int = 0,
         stream_delay_ms: int = 0,
         reshard_delay_ms: int | None = None,
@@ -75,6 +77,7 @@ class LocalServer:
         self._guard = Guard(host_names)
         self._port = port
         self._eager_moto = dynamodb
+        self._cloudwatch = cloudwatch
         self._host: _Host | None = None
         self._clients: list[Any] = []
 
@@ -92,7 +95,7 @@ class LocalServer:
 
     @property
     def moto_pid(self) -> int | None:
-        """The id of moto's process, which serves DynamoDB and STS; None if it is not running."""
+        """The id of moto's process, which serves all but Kinesis; None if it is not running."""
         return self._host.moto.pid if self._host is not None else None
 
     def client(self, service: str, region: str = DEFAULT_REGION, **options: Any) -> Any:
@@ -111,7 +114,9 @@ class LocalServer:
     def start(self) -> LocalServer:
         """Start the server; return once it accepts connections. Raises: LocalServerError."""
         if self._host is None:
-            host = _Host(self.kinesis, self._guard, self._address, self._port)
+            host = _Host(
+                self.kinesis, self._guard, self._address, self._port, cloudwatch=self._cloudwatch
+            )
             host.start()
             self._host = host
             if self._eager_moto:
@@ -163,7 +168,10 @@ def _session() -> Any:
 class _Host:
     """The thread with the event loop, the listening socket, and moto."""
 
-    def __init__(self, kinesis: LocalKinesis, guard: Guard, address: str, port: int) -> None:
+    def __init__(
+        self, kinesis: LocalKinesis, guard: Guard, address: str, port: int, *, cloudwatch: bool
+    ) -> None:
+        self._cloudwatch = cloudwatch
         self._kinesis = kinesis
         self._guard = guard
         self.moto: Moto = Moto()
@@ -203,7 +211,9 @@ class _Host:
             self._ready.set()
 
     async def _serve(self) -> None:
-        protocol, connections = _protocol(self._kinesis, self.moto, self._guard)
+        protocol, connections = _protocol(
+            self._kinesis, self.moto, self._guard, cloudwatch=self._cloudwatch
+        )
         loop = self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
         server = await loop.create_server(protocol, sock=self._socket)
@@ -247,7 +257,9 @@ def _bind(address: str, port: int) -> socket.socket:
     return listener
 
 
-def _protocol(kinesis: LocalKinesis, moto: Moto, guard: Guard) -> tuple[Any, Any]:
+def _protocol(
+    kinesis: LocalKinesis, moto: Moto, guard: Guard, *, cloudwatch: bool
+) -> tuple[Any, Any]:
     """Return a protocol factory for connections, and the state with their connections and tasks.
 
     HTTP/1.1 is uvicorn's protocol (see `http1`) without uvicorn's server, which installs signal
@@ -267,7 +279,7 @@ def _protocol(kinesis: LocalKinesis, moto: Moto, guard: Guard) -> tuple[Any, Any
             "pip install 'sparkinesis[local]'"
         ) from error
 
-    app = App(kinesis, moto, guard, Bodies())
+    app = App(kinesis, moto, guard, Bodies(), cloudwatch=cloudwatch)
     config = Config(
         app,
         http="httptools",

@@ -252,11 +252,11 @@ def test_credential_providers(key: str, value: str, expected: CredentialSource) 
 
 def test_keys_without_meaning_are_told_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    settings("processingLanguage=python\nmetricsLevel=NONE\nfanoutConfig.retryBackoffMillis=1")
+    settings("processingLanguage=python\nmetricsMaxQueueSize=9\nfanoutConfig.retryBackoffMillis=1")
     (record,) = caplog.records
     assert record.levelno == logging.INFO
     assert record.message.endswith(
-        "processingLanguage, metricsLevel, fanoutConfig.retryBackoffMillis."
+        "processingLanguage, fanoutConfig.retryBackoffMillis, metricsMaxQueueSize."
     )
 
 

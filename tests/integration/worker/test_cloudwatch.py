@@ -1,0 +1,374 @@
+"""CloudWatch gets what was processed; nothing that it does harms processing."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import threading
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from sparkinesis import Application, CloudWatchMetrics, CredentialSource, OptionError, Worker
+from sparkinesis.local import Call, Fault, LocalServer
+from sparkinesis.metrics.catalogue import RECORDS_PROCESSED
+from sparkinesis.metrics.cloudwatch.publisher import Publisher
+from sparkinesis.metrics.metric import Measured, Place
+from sparkinesis.worker.reporting import cloudwatch
+from tests import pace
+from tests.integration.worker.conftest import AT_ONCE
+from tests.journal import PATIENCE, Journal, Journaling
+from tests.streams import put
+
+Start = Callable[[Application], Worker]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[LocalServer]:
+    with LocalServer(port=0, dynamodb=True, cloudwatch=True, limits=AT_ONCE) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def no_faults(server: LocalServer) -> Iterator[None]:
+    server.kinesis.calls.clear()
+    yield
+    server.kinesis.faults = None
+
+
+@pytest.fixture
+def watched(server: LocalServer) -> Any:
+    return server.client("cloudwatch")
+
+
+def processed(
+    watched: Any, namespace: str, name: str = "RecordsProcessed", **dimensions: str
+) -> dict[str, float]:
+    """The statistics of a metric since an hour, as CloudWatch tells them."""
+    now = datetime.now(timezone.utc)
+    answer = watched.get_metric_statistics(
+        Namespace=namespace,
+        MetricName=name,
+        Dimensions=[
+            {"Name": key, "Value": value}
+            for key, value in {"Operation": "ProcessTask", **dimensions}.items()
+        ],
+        StartTime=now - timedelta(hours=1),
+        EndTime=now + timedelta(minutes=1),
+        Period=7200,
+        Statistics=["Sum", "SampleCount", "Minimum", "Maximum"],
+    )
+    points = answer["Datapoints"]
+    return {
+        "Sum": sum(point["Sum"] for point in points),
+        "SampleCount": sum(point["SampleCount"] for point in points),
+        "Maximum": max((point["Maximum"] for point in points), default=0),
+        "Minimum": min((point["Minimum"] for point in points), default=0),
+    }
+
+
+def metrics_of(watched: Any, namespace: str) -> dict[tuple[str, str], list[set[str]]]:
+    """The dimensions besides the operation, by operation and name."""
+    found: dict[tuple[str, str], list[set[str]]] = {}
+    for metric in watched.list_metrics(Namespace=namespace)["Metrics"]:
+        dimensions = {each["Name"]: each["Value"] for each in metric["Dimensions"]}
+        key = dimensions.pop("Operation"), metric["MetricName"]
+        found.setdefault(key, []).append(set(dimensions))
+    return found
+
+
+def checkpointing(journal: Journal) -> Callable[[], Journaling]:
+    return lambda: Journaling(journal, lambda _, checkpointer: checkpointer.checkpoint())
+
+
+DATA = [f"record {n}".encode() for n in range(400)]
+
+
+@pytest.mark.parametrize("retrieval", ["polling", "efo"])
+def test_cloudwatch_tells_what_was_processed(
+    *,
+    application: Callable[..., Application],
+    start: Start,
+    kinesis: Any,
+    watched: Any,
+    stream: str,
+    journal: Journal,
+    retrieval: str,
+) -> None:
+    put(kinesis, stream, DATA)
+    metrics = CloudWatchMetrics(level="detailed", shard_metrics=True, flush_every=1)
+    worker = start(application({"metrics": (metrics,)}, processor=checkpointing(journal)))
+    journal.wait_for_data(*DATA)
+    # Gauges are read while a worker runs.
+    pace.eventually(lambda: ("TakeLeases", "NumWorkers") in metrics_of(watched, stream))
+    worker.shutdown(PATIENCE)
+    shards = {shard for shard, _ in journal.calls("process_records")}
+    assert len(shards) == 2
+    for shard in shards:
+        seen = journal.data(shard)
+        records = processed(watched, stream, ShardId=shard)
+        assert records["Sum"] == len(seen)
+        size = processed(watched, stream, "DataBytesProcessed", ShardId=shard)
+        assert size["Sum"] == sum(map(len, seen))
+        calls = [one for one in journal.calls("process_records") if one[0] == shard]
+        name = "RecordProcessor.processRecords.Time"
+        assert processed(watched, stream, name, ShardId=shard)["SampleCount"] == len(calls)
+        success = processed(watched, stream, "Success", ShardId=shard)
+        assert (success["Sum"], success["Minimum"]) == (len(calls), 1)
+    found = metrics_of(watched, stream)
+    assert found["RenewAllLeases", "CurrentLeases"] == [{"WorkerIdentifier"}]
+    assert found["ProcessTask", "UpdateLease.Success"] == [{"ShardId"}, {"ShardId"}]
+    assert found["ApplicationTracker", "MillisBehindLatest"] == [set()]
+    if retrieval == "polling":
+        assert ("ProcessTask", "KinesisDataFetcher.getRecords.Time") in found
+
+
+def test_summary_without_shards_is_the_default(
+    *,
+    application: Callable[..., Application],
+    start: Start,
+    kinesis: Any,
+    watched: Any,
+    stream: str,
+    journal: Journal,
+) -> None:
+    put(kinesis, stream, DATA)
+    worker = start(application({"metrics": (CloudWatchMetrics(),)}))
+    journal.wait_for_data(*DATA)
+    worker.shutdown(PATIENCE)
+    assert processed(watched, stream)["Sum"] == len(DATA)
+    found = metrics_of(watched, stream)
+    assert all(names <= {"WorkerIdentifier"} for each in found.values() for names in each)
+    assert ("ProcessTask", "UpdateLease.Time") not in found
+    assert ("TakeLeases", "Time") in found
+
+
+FAULTS = {
+    "throttled": Fault.error("ThrottlingException", "Rate exceeded"),
+    "refused": Fault.error("AccessDeniedException", "no", status=403),
+    "unavailable": Fault.error("ServiceUnavailable", "later", status=503),
+    "failing": Fault.error("InternalServiceFault", "oops", status=500),
+    "failing, yet done": Fault(code="InternalServiceFault", status=500, takes_effect=True),
+    "hanging": Fault.delay(3_600_000),
+    "reset": Fault.dropped(),
+    "reset when done": Fault.dropped("after"),
+}
+KEPT = {"throttled", "refused", "unavailable"}
+
+
+def plan_of(fault: Fault) -> Callable[[Call], Fault | None]:
+    return lambda call: fault if call.operation == "PutMetricData" else None
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_worker_processes_and_checkpoints_whatever_cloudwatch_does(
+    *,
+    application: Callable[..., Application],
+    start: Start,
+    server: LocalServer,
+    kinesis: Any,
+    watched: Any,
+    stream: str,
+    journal: Journal,
+    name: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(cloudwatch, "CALL_TIMEOUT", 0.5)
+    monkeypatch.setattr(cloudwatch, "CLOSE_WITHIN", 2.0)
+    server.kinesis.faults = plan_of(FAULTS[name])
+    put(kinesis, stream, DATA[:200])
+    metrics = CloudWatchMetrics(flush_every=1)
+    worker = start(application({"metrics": (metrics,)}, processor=checkpointing(journal)))
+    journal.wait_for_data(*DATA[:200])
+    pace.eventually(
+        lambda: any("does not take metrics" in one.getMessage() for one in caplog.records)
+    )
+    put(kinesis, stream, DATA[200:])
+    journal.wait_for_data(*DATA)
+    if name in KEPT:
+        server.kinesis.faults = None
+    worker.shutdown(PATIENCE)
+    assert worker.wait(0)
+    leases = {lease.key: lease for lease in application().table().scan().leases}
+    last = {record.sequence_number for record in journal.records()}
+    assert {lease.checkpoint.sequence_number for lease in leases.values()} <= last
+    assert sorted(journal.data()) == sorted(DATA), "each record once"
+    told = [one for one in caplog.records if "does not take metrics" in one.getMessage()]
+    assert len(told) == 1
+    total = processed(watched, stream)["Sum"]
+    if name in KEPT:
+        assert total == len(DATA), "sent later"
+    else:
+        assert total <= len(DATA), "nothing counts twice"
+        assert "were not published in the end" in caplog.text
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = (time.time() - 1800) // 60 * 60
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def publishers(server: LocalServer) -> Iterator[Callable[..., Publisher]]:
+    """Makes publishers of the local server, which are not started."""
+    made: list[Publisher] = []
+
+    def make(name: str, clock: Clock | None = None, **options: Any) -> Publisher:
+        place = Place(region="us-east-1", endpoint=server.endpoint_url)
+        publisher = CloudWatchMetrics(**options).publisher(Measured.worker(name, "w", place))
+        if clock is not None:
+            publisher._wall_clock = clock
+        made.append(publisher)
+        return publisher
+
+    yield make
+    for publisher in made:
+        publisher._target.close()
+
+
+@pytest.mark.parametrize("name", ["throttled", "failing", "hanging"])
+def test_an_outage_of_twenty_minutes_takes_no_more_memory_than_it_may(
+    *,
+    server: LocalServer,
+    publishers: Callable[..., Publisher],
+    watched: Any,
+    stream: str,
+    name: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Shards have metrics of their own, so that there is much to keep."""
+    fault = FAULTS[name]
+    if name == "hanging":
+        monkeypatch.setattr(cloudwatch, "CALL_TIMEOUT", 0.05)
+        fault = Fault.delay(500)  # so that the server, in the same process, forgets it in time
+    clock = Clock()
+    publisher = publishers(stream, clock, shard_metrics=True, max_series=300)
+    server.kinesis.faults = plan_of(fault)
+    shards = [f"shardId-{n:012}" for n in range(100)]
+
+    def flush() -> None:
+        for shard in shards:
+            publisher.add(RECORDS_PROCESSED, (stream, shard), 1)
+        publisher.flush()
+        clock.now += 10
+
+    for _ in range(30):  # five minutes, until everything is as large as it becomes
+        flush()
+    tracemalloc.start()
+    try:
+        for _ in range(90):
+            flush()
+        gc.collect()
+        grown, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert grown < 500_000
+    assert publisher.held == (300 if name == "throttled" else 0)
+    # 20 minutes; what is kept is one set a minute, what is given up one for each flush.
+    assert publisher.dropped == (20 * 100 - 300 if name == "throttled" else 120 * 100)
+    if name == "throttled":
+        server.kinesis.faults = None
+        publisher.flush()
+        assert publisher.held == 0
+        kept = processed(watched, stream, ShardId=shards[-1])
+        assert kept["Sum"] == 3 * 6, "the last three minutes"
+
+
+def test_measuring_never_waits_for_a_call(
+    server: LocalServer, publishers: Callable[..., Publisher], stream: str
+) -> None:
+    arrived = threading.Event()
+
+    def hang(call: Call) -> Fault | None:
+        if call.operation != "PutMetricData":
+            return None
+        arrived.set()
+        return Fault.delay(60_000)
+
+    server.kinesis.faults = hang
+    publisher = publishers(stream)
+    publisher.add(RECORDS_PROCESSED, (stream, "a"), 1)
+    flushing = threading.Thread(target=publisher.flush)
+    flushing.start()
+    assert arrived.wait(PATIENCE)
+    for _ in range(1000):
+        publisher.add(RECORDS_PROCESSED, (stream, "a"), 1)
+    assert flushing.is_alive(), "the call still hangs"
+    flushing.join(PATIENCE)
+    assert publisher.dropped == 1
+
+
+def test_many_metrics_take_several_calls(
+    server: LocalServer, publishers: Callable[..., Publisher], watched: Any, stream: str
+) -> None:
+    publisher = publishers(stream, shard_metrics=True)
+    for n in range(2300):
+        publisher.add(RECORDS_PROCESSED, (stream, f"shardId-{n:012}"), n)
+    publisher.flush()
+    calls = list(server.kinesis.calls.select("PutMetricData"))
+    assert [call.error for call in calls] == [None] * 3
+    assert publisher.held == publisher.dropped == 0
+    assert processed(watched, stream, ShardId=f"shardId-{2299:012}")["Sum"] == 2299
+
+
+def test_region_and_credentials_are_the_applications_unless_others_are_given(
+    server: LocalServer, stream: str
+) -> None:
+    role = "arn:aws:iam::123456789012:role/metrics"
+    place = Place("eu-west-1", server.endpoint_url, CredentialSource(role_arn=role))
+
+    def keys(exporter: CloudWatchMetrics) -> tuple[str, bool]:
+        server.kinesis.calls.clear()
+        metrics = pickle.loads(pickle.dumps(exporter)).open(Measured.worker(stream, "w", place))
+        metrics.add(RECORDS_PROCESSED, (stream, "a"), 1)
+        metrics.close()
+        (call,) = server.kinesis.calls.select("PutMetricData")
+        assert call.error is None
+        return call.region, call.access_key == "test"
+
+    assert keys(CloudWatchMetrics()) == ("eu-west-1", False)
+    own = CloudWatchMetrics(region="us-west-2", credentials=CredentialSource())
+    assert keys(own) == ("us-west-2", True)
+
+
+def test_without_a_region_the_rest_works_and_the_log_says_so(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/nowhere")
+    publisher = CloudWatchMetrics().publisher(Measured.worker("app", "w"))
+    publisher.add(RECORDS_PROCESSED, ("s", "a"), 1)
+    publisher.flush()
+    publisher.flush()
+    (record,) = caplog.records
+    assert "CloudWatch does not take metrics: You must specify a region" in record.message
+    assert publisher.held == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"level": "none"}, "level is 'none'"),
+        ({"namespace": ""}, "namespace is ''"),
+        ({"region": "Europe"}, "region is 'Europe'"),
+        ({"endpoint": "localhost"}, "endpoint is 'localhost'"),
+        ({"endpoint": "http://me:secret@host"}, "endpoint may not hold credentials"),
+        ({"credentials": "me"}, "credentials must be CredentialSource"),
+        ({"flush_every": 0.5}, "flush_every is 0.5"),
+        ({"max_series": 0}, "max_series is 0"),
+    ],
+)
+def test_options_that_cannot_be_used(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        CloudWatchMetrics(**options)
+    assert str(caught.value).startswith(text)
+    assert "secret" not in str(caught.value)
