@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from sparkinesis.lease.events import LeaseEnded
+from sparkinesis.worker.reporting.events import DataLost
 from tests.simulation.scheduler import Scheduler
 
 _LOGGER = logging.getLogger("sparkinesis")
-_TELLS = ("sparkinesis.worker.lifecycle.start_check", "sparkinesis.lease.shard_syncer")
+_EVENTS = "sparkinesis.worker.reporting.event_log"
+_TELLS = (_EVENTS, "sparkinesis.lease.shard_syncer")
 """The loggers that report losses of records."""
 
 
@@ -40,7 +42,7 @@ def endings_noted(
             process = scheduler.current.process.name
             endings.append((scheduler.now, process, event.lease, event.detail))
 
-    with _heard(("sparkinesis.worker.reporting.event_log",), logging.INFO, note):
+    with _heard((_EVENTS,), logging.INFO, note):
         yield
 
 
@@ -75,7 +77,8 @@ def _lost(record: logging.LogRecord) -> list[str]:
         # Those that have expired stand behind the one that is gone on with.
         text = text.partition("they have expired: ")[2].partition(". ")[0]
         return re.findall(r"shardId-\d+", text)
-    return re.findall(r"shardId-\d+", text)[:1]
+    event = record.__dict__["sparkinesis_event"]
+    return [event.shard_id] if isinstance(event, DataLost) else []
 
 
 @contextmanager

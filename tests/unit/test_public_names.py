@@ -17,7 +17,7 @@ from pyspark import cloudpickle
 import sparkinesis
 from sparkinesis import errors
 
-ALIASES = {"OnError"}
+ALIASES = {"Event", "OnError"}
 """Names of unions: Python gives these no module."""
 
 DEFINITIONS = sorted(set(sparkinesis.__all__) - ALIASES)

@@ -2,7 +2,7 @@
 
 Each event is raised at a single place in the code. A `Listener` is called by the thread that raises
 the event, which may hold a lock: a listener returns at once and raises nothing. Durations are in
-seconds by the worker's clock. `sparkinesis.worker.reporting.event_log` turns events into log lines.
+seconds by the worker's clock. `sparkinesis.worker.reporting.events` has the events of shards.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ from typing import TypeAlias
 
 import msgspec
 
+from sparkinesis.public import public
 
+
+@public
 class LeaseOrigin(Enum):
     """The state in which a worker found a lease that it took."""
 
@@ -30,6 +33,7 @@ class LeaseOrigin(Enum):
     """The lease table already named this worker as owner, as after a restart or an outage."""
 
 
+@public
 class LeaseEnd(Enum):
     """The reason why a worker no longer holds a lease."""
 
@@ -62,6 +66,7 @@ class LeaseEnd(Enum):
         }
 
 
+@public
 class WorkerStarted(msgspec.Struct, frozen=True):
     """A worker's threads run: it takes leases from now on."""
 
@@ -74,6 +79,7 @@ class WorkerStarted(msgspec.Struct, frozen=True):
     failover_time: float
 
 
+@public
 class WorkerReport(msgspec.Struct, frozen=True):
     """The progress of a worker since its last report."""
 
@@ -92,6 +98,7 @@ class WorkerReport(msgspec.Struct, frozen=True):
         return self.records / self.seconds if self.seconds > 0 else 0.0
 
 
+@public
 class ShutdownBegan(msgspec.Struct, frozen=True):
     """A worker shuts down: somebody asked it to, or it has failed."""
 
@@ -102,6 +109,7 @@ class ShutdownBegan(msgspec.Struct, frozen=True):
     """The error that ends the worker; None for a requested shutdown."""
 
 
+@public
 class WorkerEnded(msgspec.Struct, frozen=True):
     """A worker has ended."""
 
@@ -115,6 +123,7 @@ class WorkerEnded(msgspec.Struct, frozen=True):
     error: str | None
 
 
+@public
 class LeaseTaken(msgspec.Struct, frozen=True):
     """A worker has acquired a lease."""
 
@@ -128,6 +137,7 @@ class LeaseTaken(msgspec.Struct, frozen=True):
     checkpoint: str
 
 
+@public
 class LeaseEnded(msgspec.Struct, frozen=True):
     """A worker no longer holds a lease, which it has released or lost."""
 
@@ -145,6 +155,7 @@ class LeaseEnded(msgspec.Struct, frozen=True):
     """The error of the release or, for an expired lease, of the last renewal."""
 
 
+@public
 class HandoffRequested(msgspec.Struct, frozen=True):
     """A worker has requested a lease from its owner, which has more than its share."""
 
@@ -153,6 +164,7 @@ class HandoffRequested(msgspec.Struct, frozen=True):
     owner: str
 
 
+@public
 class OwnerSilent(msgspec.Struct, frozen=True):
     """Leases of another worker have expired: it has not renewed them."""
 
@@ -161,6 +173,7 @@ class OwnerSilent(msgspec.Struct, frozen=True):
     silent_for: float
 
 
+@public
 class RenewalFailed(msgspec.Struct, frozen=True):
     """Some leases could not be renewed for the same reason, and will be tried again."""
 

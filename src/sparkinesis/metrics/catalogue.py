@@ -217,7 +217,7 @@ SHUTDOWN_DURATION = _duration(
 BATCHES_FAILED = _counter(
     name="batches.failed", labels=("stream", "shard", "action"), level=Level.SUMMARY,
     help="Calls of process_records that raised. action: retry, split, skip, dead letter, stop, "
-    "wait.",
+    "wait, release, none left.",
 )
 RECORDS_SKIPPED = _counter(
     name="records.skipped", labels=("stream", "shard"), level=Level.SUMMARY,
@@ -260,6 +260,11 @@ DATA_LOSS = _counter(
 RECORDS_FILTERED = _counter(
     name="records.filtered", labels=("stream", "shard"), level=_DETAILED,
     help="User records that hash_range_filter dropped.",
+)
+
+EVENTS_DROPPED = _counter(
+    name="events.dropped", labels=(), level=Level.SUMMARY,
+    help="Events that on_event did not get, because it was too slow.",
 )
 
 # ---- Sinks ----

@@ -59,7 +59,9 @@ from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.on_error import RETRY, OnError, check_policy
 from sparkinesis.worker.options import DEFAULT_OPTIONS, WorkerOptions, check_consumer_name
 from sparkinesis.worker.processor import ProcessorFactory, check_factory
-from sparkinesis.worker.reporting.event_log import EventLog
+from sparkinesis.worker.reporting.events import TELL_NOBODY, Teller
+from sparkinesis.worker.reporting.log_context import LogPlace
+from sparkinesis.worker.reporting.teller import EventTeller
 from sparkinesis.worker.retrieval.memory import MemoryBudget, budget_of_process
 from sparkinesis.worker.retrieval.step_pool import StepPool
 
@@ -301,16 +303,20 @@ class Application:
         served = self._serve(worker_id)
         own = [one for one in (tally, served) if one is not None]
         metrics: Metrics = AllMetrics(own)
+        tell: Teller = TELL_NOBODY
         try:
             measured = Measured.worker(self.name, worker_id, self.place())
             metrics = metrics_of(self.options.metrics, measured, *own)
+            only_stream = self.address().name if self.streams is None else ""
+            place = LogPlace(self.name, worker_id)
+            tell = EventTeller(place, only_stream, metrics, self.options.on_event)
             settings = WorkerSettings(
                 application=self.name,
                 worker_id=worker_id,
                 options=self.options,
                 timing=timing,
                 rng=rng,
-                tell=EventLog(self.name, worker_id),
+                tell=tell,
                 metrics=metrics,
                 is_watched=bool(own),
                 memory=memory or budget_of_process(self.options.max_held_bytes),
@@ -322,6 +328,7 @@ class Application:
                 worker.serve(served)
             return worker
         except BaseException:
+            tell.close()
             metrics.close()
             raise
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeAlias
 
@@ -13,6 +14,8 @@ from sparkinesis.metrics.metrics import MetricsExporter
 from sparkinesis.public import public
 from sparkinesis.stream.address import CONSUMER_NAME, shown
 from sparkinesis.stream.reading.budget import FASTEST, MAX_RECORDS_PER_CALL, SLOWEST, Pace
+from sparkinesis.worker.reporting.events import Event
+from sparkinesis.worker.user_methods import asynchronous
 
 _CONSUMER_ARN = re.compile(
     r"arn:aws[a-z-]*:kinesis:[a-z0-9-]+:[0-9]{12}"
@@ -331,6 +334,10 @@ class WorkerOptions:
     unhealthy_after_limit: bool = False
     """Default: False. True makes ``/livez`` false while a call of ``process_records`` takes longer
     than ``processing_time_limit``."""
+    on_event: Callable[[Event], object] | None = None
+    """Default: None. A function that gets each event in the life of the worker, its shards and its
+    leases, as a value, such as `LeaseTaken`. It is called in a thread of its own, so it may be slow
+    and may raise: processing goes on. While 1,000 events wait for it, further ones are dropped."""
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -374,6 +381,17 @@ class WorkerOptions:
             raise OptionError(
                 f"metrics is {_shown(self.metrics)}; it must be a tuple of exporters, such as "
                 "(PrometheusMetrics(),)."
+            )
+        self._check_on_event()
+
+    def _check_on_event(self) -> None:
+        if self.on_event is None:
+            return
+        how = asynchronous(self.on_event)
+        if how is not None or not callable(self.on_event):
+            raise OptionError(
+                f"on_event {how or f'is {_shown(self.on_event)}'}; it must be a plain function "
+                "that takes an event."
             )
 
     def _check_ahead(self) -> None:

@@ -14,6 +14,7 @@ from sparkinesis.lease.events import LeaseEnd, LeaseEnded, LeaseTaken
 from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
+from sparkinesis.worker.reporting.events import ShardEvent
 from tests.integration.worker.conftest import FAILOVER_TIME
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.streams import put_at
@@ -41,11 +42,19 @@ class Lines(logging.Handler):
             self.changed.notify_all()
 
     def of(self, worker: str, since: int = 0) -> list[str]:
-        """Level and text of each line of a worker."""
+        """Level and text of each line of a worker and its leases."""
         return [
             f"{line.levelname} {line.getMessage()}"
             for line in self.records[since:]
-            if line.worker == worker
+            if line.worker == worker and not isinstance(line.sparkinesis_event, ShardEvent)
+        ]
+
+    def of_shards(self, since: int = 0) -> list[str]:
+        """Level and text of each line of a shard that is read."""
+        return [
+            f"{line.levelname} {line.getMessage()}"
+            for line in self.records[since:]
+            if isinstance(line.sparkinesis_event, ShardEvent)
         ]
 
     def events(self, since: int = 0) -> list[Any]:
@@ -118,6 +127,11 @@ def test_the_life_of_two_workers(
         for shard in (FIRST, SECOND)
     ]
 
+    lines.wait(lambda: len(lines.of_shards()) == 2)
+    assert sorted(lines.of_shards()) == [
+        f"INFO Began to read {shard} at TRIM_HORIZON" for shard in (FIRST, SECOND)
+    ]
+
     second = worker("second")
     lines.wait(lambda: len(found("INFO Took .*", lines.of("second"))) == 1)
     (stolen,) = {event.shard_id for event in lines.events() if isinstance(event, LeaseEnded)}
@@ -162,6 +176,11 @@ def test_the_life_of_two_workers(
         "records are processed; its checkpoint is SHARD_END"
     )
     assert len(found(ended, during)) == 1
+    finished = (
+        rf"INFO Finished {FIRST}: the shard has ended, and all of its records are checkpointed; "
+        rf"its children are {LEFT}, {RIGHT}"
+    )
+    assert len(found(finished, lines.of_shards(began))) == 1
 
     assert second.shutdown(PATIENCE)
     lines.wait(lambda: holders(lines.events()) == {LEFT, RIGHT, SECOND})

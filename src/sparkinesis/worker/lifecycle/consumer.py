@@ -8,7 +8,6 @@ only while a step runs.
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -33,7 +32,7 @@ from sparkinesis.stream.position import LATEST, AfterRecord, AtTimestamp, Positi
 from sparkinesis.stream.shard import Shard
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.lifecycle.automatic_checkpoints import AutomaticCheckpoints
-from sparkinesis.worker.lifecycle.delivery import Deliverer, RepeatedError, backoff
+from sparkinesis.worker.lifecycle.delivery import Deliverer, backoff
 from sparkinesis.worker.lifecycle.intake import Intake
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings
 from sparkinesis.worker.lifecycle.starting import not_before, start_position
@@ -51,8 +50,6 @@ from sparkinesis.worker.reporting.log_context import LogPlace
 from sparkinesis.worker.retrieval.ahead import OpenRetrieval
 from sparkinesis.worker.sink.sink import ShardSinks
 from sparkinesis.worker.user_methods import call
-
-_log = logging.getLogger(__name__)
 
 _IDLE = 3.0
 """Seconds until the next step, if no page is announced: there may be pages of a silence, or another
@@ -127,7 +124,7 @@ class ShardConsumer:
         self.problem: tuple[SparkinesisError, float] | None = None
         """The error for which the last task failed, and since when tasks fail; None: none did."""
         self._failures = 0
-        self._errors = RepeatedError(settings.failures, held.key)
+        self.report = settings.reporter(held.shard_id)
         self._tasks: dict[Task, Callable[[], float | None]] = {
             Task.BLOCK_ON_PARENT: self._block_on_parent,
             Task.INITIALIZE: self._initialize,
@@ -230,7 +227,7 @@ class ShardConsumer:
         if pause is not None:
             return pause
         self._failures, self.problem = 0, None
-        self._errors.forget()
+        self.report.forget_failure()
         self.state = after_task(self.state, self._reason)
         return 0.0
 
@@ -253,7 +250,7 @@ class ShardConsumer:
                 since = self._settings.clock() if self.problem is None else self.problem[1]
                 self.problem = error, since
             what = f"The task {task.value!r} failed on {self} and will be retried"
-            self._errors.log(what, error)
+            self.report.task_failed(what, error)
         if task is Task.SHUTDOWN and self._is_leaving:
             self._leave_its_end()
             return 0.0
@@ -339,6 +336,7 @@ class ShardConsumer:
             start, unread = self._start(lease, bound_ms)
         is_unread = lease.checkpoint.is_sentinel
         self.intake.begin(start, lease.checkpoint, unread if is_unread else None)
+        self.report.started(start, lease.checkpoint)
 
     def _start(self, lease: Lease, bound_ms: int | None) -> tuple[Position, WantedRecords]:
         """Return the position after the lease's checkpoint, and the records wanted from there.
@@ -383,7 +381,7 @@ class ShardConsumer:
             self._note_silence(self._checkpointer)
         pause = deliverer.step()
         if deliverer.stopped_by is not None:
-            _log.error("Stopped %s, as on_error asks.", self)
+            self.report.stopped(deliverer.stopped_by)
             self._checkpoint_at_last()
             self._leave(LeaseEnd.STOPPED)
             return None
@@ -401,7 +399,7 @@ class ShardConsumer:
         except LeaseLostError:
             raise
         except SparkinesisError as error:
-            self._errors.log(
+            self.report.task_failed(
                 f"An automatic checkpoint failed on {self}; no more records are processed until it "
                 "succeeds",
                 error,
@@ -417,9 +415,9 @@ class ShardConsumer:
         try:
             self._deliverer.automatic.write()
         except LeaseLostError as error:
-            _log.warning("The last automatic checkpoint of %s was refused: %s", self, error)
+            self.report.checkpoint_refused(error)
         except SparkinesisError as error:
-            self._errors.log(f"The last automatic checkpoint failed on {self}", error)
+            self.report.task_failed(f"The last automatic checkpoint failed on {self}", error)
 
     def _note_silence(self, checkpointer: Checkpointer) -> None:
         """Note in the lease up to when no record followed the checkpoint, if that is known.
@@ -456,7 +454,7 @@ class ShardConsumer:
         if isinstance(error, ProcessorError):
             self._worker.fail(error)
         else:
-            self._errors.log(f"{name} raised on {self}", error)
+            self.report.task_failed(f"{name} raised on {self}", error)
 
     def _shut_down(self) -> float | None:
         self.intake.stop()
@@ -499,6 +497,7 @@ class ShardConsumer:
         # This also stores rows that the processor wrote to sinks after its own checkpoint.
         self._checkpointer.checkpoint()
         self._checkpointer.sinks.close()
+        self.report.ended([child.id for child in intake.children], self.records)
         self._release(LeaseEnd.SHARD_FINISHED)
         return None
 

@@ -21,14 +21,12 @@ from sparkinesis.worker.lifecycle.settings import WorkerSettings
 from sparkinesis.worker.lifecycle.states import ShutdownReason
 from sparkinesis.worker.lifecycle.streams.open_stream import OpenStream, Streams
 from sparkinesis.worker.lifecycle.worker_state import WorkerState
+from sparkinesis.worker.reporting.events import ShutdownOverdue
 from sparkinesis.worker.reporting.failures import describe
 from sparkinesis.worker.reporting.log_context import LogPlace
 from sparkinesis.worker.reporting.progress import WorkerProgress
 
 _log = logging.getLogger(__name__)
-
-_LISTED = 5
-"""The most shards that a log line lists."""
 
 
 class ConsumerLoop:
@@ -115,12 +113,7 @@ class ConsumerLoop:
     def _log_unfinished(self) -> None:
         """Log the shards whose record processors had not finished when a shutdown's time was up."""
         if shards := sorted(self._state.consumers):
-            _log.warning(
-                "The time for the shutdown is up, and the record processors of %s have not "
-                "finished. Their leases are released: other workers process the records since the "
-                "last checkpoint again. If the processors need longer, raise shutdown_timeout.",
-                ", ".join(shards[:_LISTED]) + (" and more" if len(shards) > _LISTED else ""),
-            )
+            self._settings.tell(ShutdownOverdue(tuple(shards)))
 
     def _reap_ended(self) -> None:
         """Remove the consumers that have ended."""
@@ -129,7 +122,7 @@ class ConsumerLoop:
             if not consumer.has_ended:
                 continue
             if not consumer.is_complete:
-                _log.error("The consumer of %s died without shutting down.", consumer)
+                consumer.report.died()
                 consumer.intake.close()
                 self._release(consumer.held, LeaseEnd.CONSUMER_DIED)
             with state.changed:
@@ -180,13 +173,7 @@ class ConsumerLoop:
                 continue
             self._reported[key] = since
             give_up = self._options.give_up_after_limit
-            _log.error(
-                "process_records has taken %.1f s on %s; processing_time_limit is %g s%s",
-                now - since,
-                consumer,
-                limit,
-                ". The shard's lease is released." if give_up else ".",
-            )
+            consumer.report.took_too_long(now - since, limit, gives_up=give_up)
             if give_up:
                 self._release(consumer.held, LeaseEnd.PROCESSING_TIME)
                 consumer.request(ShutdownReason.LEASE_LOST)

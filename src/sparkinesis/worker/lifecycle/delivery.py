@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -10,7 +9,6 @@ from functools import partial
 
 from sparkinesis.errors import (
     AccessDeniedError,
-    LeaseLostError,
     LeaseTableError,
     LeaseTableUnavailableError,
     ProcessorError,
@@ -25,10 +23,8 @@ from sparkinesis.worker.lifecycle.automatic_checkpoints import AutomaticCheckpoi
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings
 from sparkinesis.worker.on_error import DeadLetter, Stop, last_resort, wait_before_retry
 from sparkinesis.worker.processor import RecordProcessor
-from sparkinesis.worker.reporting.failures import Failures, describe
+from sparkinesis.worker.reporting.events import BatchAction, Span
 from sparkinesis.worker.user_methods import call
-
-_log = logging.getLogger(__name__)
 
 LONGEST_BACKOFF = 30.0
 """The longest wait in seconds between two tries of a task that the shard depends on."""
@@ -37,32 +33,6 @@ LONGEST_BACKOFF = 30.0
 def backoff(base: float, failures: int) -> float:
     """Return the seconds to wait after so many consecutive failures: doubled, up to a limit."""
     return exponential_backoff(base, LONGEST_BACKOFF, failures)
-
-
-class RepeatedError:
-    """Logs and counts a shard's errors, with each failure's traceback once for the worker.
-
-    A later occurrence is one line, with the fingerprint by which the traceback is found.
-    """
-
-    def __init__(self, failures: Failures, lease_key: str) -> None:
-        self._failures = failures
-        self._key = lease_key
-        self._last: str | None = None
-
-    def log(self, what: str, error: BaseException) -> None:
-        failure = self._failures.note(self._key, what, error)
-        mark = failure.fingerprint
-        if failure.count > 1 and mark == self._last:
-            _log.warning("%s, again: %s [failure %s]", what, failure.error, mark)
-        else:
-            new = error if failure.count == 1 else None
-            _log.error("%s: %s [failure %s]", what, failure.error, mark, exc_info=new)
-        self._last = mark
-
-    def forget(self) -> None:
-        """Note a success: the next error is not a repetition."""
-        self._last = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +72,6 @@ class Deliverer:
         """The error for which ``on_error`` stops the shard; None otherwise."""
         self.automatic = AutomaticCheckpoints(checkpointer, settings.options, settings.clock)
         self._shard_id = shard_id
-        self._key = settings.lease_key(shard_id)
         self._name = settings.describe_shard(shard_id)
         self._processor = processor
         self._checkpointer = checkpointer
@@ -110,7 +79,7 @@ class Deliverer:
         self._is_ending = is_ending
         self._queue: deque[_Attempt] = deque()
         self._done = checkpointer.last
-        self._errors = RepeatedError(settings.failures, self._key)
+        self._report = settings.reporter(shard_id)
         self._measures = settings.measures(shard_id)
 
     def __bool__(self) -> bool:
@@ -168,7 +137,7 @@ class Deliverer:
         finally:
             self.processing_since = None
             self._checkpointer.end_call()
-        self._errors.forget()
+        self._report.forget_failure()
         self.records += len(batch)
         self._measures.processed(len(batch), batch.data_bytes, began)
         self._pass(batch, began)
@@ -199,43 +168,62 @@ class Deliverer:
         self._checkpointer.sinks.take_back()
 
     def _failed(self, attempt: _Attempt, error: BaseException) -> float:
-        records = f"{_range(attempt.batch)} of {self._name}"
+        span = _span(attempt.batch)
         self._take_back()
+        action, act = self._reaction(attempt, error)
+        self._report.batch_failed(span, action, error)
+        return act()
+
+    def _reaction(
+        self, attempt: _Attempt, error: BaseException
+    ) -> tuple[BatchAction, Callable[[], float]]:
+        """Return what becomes of records that failed, and the function that does it."""
         if self._is_ending():
             # The next owner of the shard will find out whether the records are at fault.
-            self._failed_at_the_end(
-                f"process_records raised on {records}, while the shard was being released", error
-            )
-            return 0.0
-        self._errors.log(f"process_records raised on {records}", error)
+            return BatchAction.RELEASE, _go_on
         if self._checkpointer.is_reset:
-            return 0.0  # the reset dropped these records
+            return BatchAction.NONE_LEFT, _go_on  # the reset dropped these records
         rest = attempt.batch
         if rest:
             rest = rest.after(self._checkpointer.last)
             if not rest:
-                self._pass(attempt.batch)
-                return 0.0
+                return BatchAction.NONE_LEFT, partial(self._pass_all, attempt.batch)
         if _is_outage(error):
             # The records are not at fault, and the policy would give up good ones.
-            return self._wait_out(replace(attempt, batch=rest), error)
+            return BatchAction.WAIT, partial(self._wait_out, replace(attempt, batch=rest), error)
         policy = self._settings.on_error
         failures = attempt.failures + 1
         pause = wait_before_retry(policy, failures, self._settings.uniform)
         if pause is not None:
-            return self._put_off(_Attempt(rest, failures), pause)
-        if isinstance(last_resort(policy), Stop):
-            self.stopped_by = error
-            return 0.0
+            return BatchAction.RETRY, partial(self._put_off, _Attempt(rest, failures), pause)
+        resort = last_resort(policy)
+        if isinstance(resort, Stop):
+            return BatchAction.STOP, partial(self._stop, error)
         if len(rest) > 1:
-            # Find the records that fail: only these are given up.
-            self._queue.popleft()
-            self._queue.extendleft(_Attempt(half, failures) for half in reversed(rest.halves()))
-            return 0.0
+            return BatchAction.SPLIT, partial(self._split, _Attempt(rest, failures))
         if len(rest) < len(attempt.batch):
             # The record failed in a batch with others, which are checkpointed now: retry it alone.
-            return self._put_off(_Attempt(rest, failures), 0.0)
-        return self._give_up(_Attempt(rest, failures), error)
+            return BatchAction.RETRY, partial(self._put_off, _Attempt(rest, failures), 0.0)
+        is_letter = rest and isinstance(resort, DeadLetter)
+        return (
+            BatchAction.DEAD_LETTER if is_letter else BatchAction.SKIP,
+            partial(self._give_up, _Attempt(rest, failures), error),
+        )
+
+    def _pass_all(self, batch: RecordBatch) -> float:
+        self._pass(batch)
+        return 0.0
+
+    def _stop(self, error: BaseException) -> float:
+        self.stopped_by = error
+        return 0.0
+
+    def _split(self, attempt: _Attempt) -> float:
+        """Deliver halves, to find the records that fail: only these are given up."""
+        self._queue.popleft()
+        halves = reversed(attempt.batch.halves())
+        self._queue.extendleft(_Attempt(half, attempt.failures) for half in halves)
+        return 0.0
 
     def _wait_out(self, attempt: _Attempt, error: BaseException) -> float:
         """Schedule another try after an error that is not the records' fault.
@@ -247,15 +235,6 @@ class Deliverer:
         pause = backoff(self._settings.options.task_backoff, max(1, denials))
         return self._put_off(replace(attempt, denials=denials), pause)
 
-    def _failed_at_the_end(self, what: str, error: BaseException) -> None:
-        if isinstance(error, LeaseLostError):
-            # The error of a checkpoint, as expected: not counted as a failure.
-            _log.warning("%s: %s", what, describe(error))
-            return
-        failure = self._settings.failures.note(self._key, what, error)
-        new = error if failure.count == 1 else None
-        _log.warning("%s: %s [failure %s]", what, failure.error, failure.fingerprint, exc_info=new)
-
     def _give_up(self, attempt: _Attempt, error: BaseException) -> float:
         """Skip a record that cannot be processed; store it as a dead letter first, if asked."""
         batch = attempt.batch
@@ -264,17 +243,17 @@ class Deliverer:
             try:
                 hand_over(resort.target, self._failed_records(batch, error))
             except BaseException as refusal:  # noqa: BLE001 - a user's function, or a service
-                self._errors.log(
-                    f"The dead-letter target failed on {_range(batch)} of {self._name}; it will be "
+                self._report.task_failed(
+                    f"The dead-letter target failed on {_span(batch)} of {self._name}; it will be "
                     "retried",
                     refusal,
                 )
                 refusals = attempt.refusals + 1
                 pause = backoff(self._settings.options.task_backoff, refusals)
                 return self._put_off(replace(attempt, refusals=refusals, given_up=error), pause)
-            _log.error("Stored %s of %s as dead letters.", _range(batch), self._name)
+            self._report.stored(_span(batch))
         else:
-            _log.error("Skipped %s of %s, as on_error asks.", _range(batch), self._name)
+            self._report.skipped(_span(batch))
         if batch:
             self._checkpointer.deliver(batch.last, batch)
             self._checkpointer.end_call()
@@ -319,8 +298,12 @@ def _extent(batch: RecordBatch) -> Extent | None:
     return Extent(first.sequence_number, last.sequence_number, len(batch))
 
 
-def _range(batch: RecordBatch) -> str:
+def _span(batch: RecordBatch) -> Span:
     if not batch:
-        return "an empty batch"
-    first, last = batch.slice(0, 1).last, batch.last
-    return f"record {first}" if first == last else f"records {first} to {last}"
+        return Span(0, "", "")
+    return Span(len(batch), str(batch.slice(0, 1).last), str(batch.last))
+
+
+def _go_on() -> float:
+    """Do nothing more, and go on at once."""
+    return 0.0

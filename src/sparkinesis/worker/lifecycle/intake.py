@@ -24,7 +24,7 @@ from sparkinesis.stream.shard import Shard
 from sparkinesis.worker.batches.batch import RecordBatch, make_batch
 from sparkinesis.worker.batches.page_rows import Habit
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings
-from sparkinesis.worker.lifecycle.start_check import StartCheck, report_loss
+from sparkinesis.worker.lifecycle.start_check import StartCheck
 from sparkinesis.worker.lifecycle.starting import drop_older, drop_up_to, farther, is_older
 from sparkinesis.worker.retrieval.ahead import FetchedPage, FetchRequest, OpenRetrieval, Retrieval
 from sparkinesis.worker.retrieval.shard_accounts import ShardAccounts
@@ -318,7 +318,7 @@ class Intake:
 
     def _jump(self, bound_ms: int, last: AfterRecord | None) -> None:
         """Restart at an instant (epoch ms). ``last``: the last record that was read."""
-        _log.info("Skipping to %d (epoch ms) in %s, as skip_older_than asks", bound_ms, self._name)
+        self._settings.reporter(self._shard_id).skipping(bound_ms)
         self.begin(AtTimestamp(bound_ms), self._checkpoint)
         self._progress = replace(self._progress, before_jump=last)
 
@@ -354,4 +354,4 @@ class Intake:
         return batch
 
     def _report_loss(self, text: str) -> None:
-        report_loss(self._settings, self._shard_id, text)
+        self._settings.reporter(self._shard_id).lost(text)

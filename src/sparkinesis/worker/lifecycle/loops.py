@@ -23,6 +23,11 @@ from sparkinesis.worker.lifecycle.settings import WorkerSettings
 from sparkinesis.worker.lifecycle.states import ShardState
 from sparkinesis.worker.lifecycle.streams.open_stream import OpenStream, Streams
 from sparkinesis.worker.lifecycle.worker_state import WorkerState
+from sparkinesis.worker.reporting.events import (
+    ShardSyncFailed,
+    ShardSyncRecovered,
+    TakingFailed,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -108,7 +113,7 @@ class AssignmentLoop:
                 self._state.note_missing_table(error)
             except SparkinesisError as error:
                 self._state.looks.note_failure(error)
-                _log.warning("Taking leases failed and will be retried: %s", error)
+                self._settings.tell(TakingFailed(str(error)))
             except Exception as error:  # noqa: BLE001 - or no crashed worker's leases would be taken
                 self._state.looks.note_failure(error)
                 _log.exception("Taking leases failed and will be retried.")
@@ -206,12 +211,13 @@ class ShardSyncLoop:
             pause = stream.syncer.step(leases, leads=leads)
             pause = min(pause, stream.closed_shards.look(tips))
             if self._problems.pop(stream.id, None):
-                _log.info("Shard sync of %s succeeds again", stream.settings.client.address)
+                self._settings.tell(ShardSyncRecovered(str(stream.settings.client.address)))
         except LeaseTableNotFoundError as error:
             _log.debug("The thread that takes leases reports the missing table: %s", error)
         except SparkinesisError as error:
             if self._problems.get(stream.id) != str(error):
-                _log.warning("Shard sync failed and will be retried: %s", error)
+                address = stream.settings.client.address
+                self._settings.tell(ShardSyncFailed(str(address), str(error)))
             self._problems[stream.id] = str(error)
         except Exception:  # noqa: BLE001 - or no other stream would be synced
             _log.exception("Shard sync failed and will be retried.")

@@ -6,7 +6,6 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from sparkinesis.lease.events import Listener, ignore
 from sparkinesis.lease.lease import lease_key
 from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.stream.address import StreamIdentifier, place_of
@@ -17,8 +16,10 @@ from sparkinesis.stream.timing import Timing
 from sparkinesis.worker.on_error import OnError
 from sparkinesis.worker.options import DEFAULT_HELD_BYTES, WorkerOptions
 from sparkinesis.worker.processor import ProcessorFactory
+from sparkinesis.worker.reporting.events import TELL_NOBODY, Teller
 from sparkinesis.worker.reporting.failures import Failures
 from sparkinesis.worker.reporting.measures import ShardMeasures
+from sparkinesis.worker.reporting.shard_reporter import ShardPlace, ShardReporter
 from sparkinesis.worker.retrieval.memory import MemoryBudget
 from sparkinesis.worker.retrieval.step_pool import StepPool
 
@@ -34,8 +35,8 @@ class WorkerSettings:
     rng: random.Random
     """The worker's only random number generator."""
     failures: Failures = field(default_factory=Failures)
-    tell: Listener = ignore
-    """Takes the events of the worker and of its leases."""
+    tell: Teller = TELL_NOBODY
+    """Takes the events of the worker, of its shards and of its leases."""
     metrics: Metrics = OFF
     """Takes the measurements of the worker, and of its streams and leases."""
     is_watched: bool = False
@@ -105,6 +106,12 @@ class ConsumerSettings(WorkerSettings):
     def measures(self, shard_id: str) -> ShardMeasures:
         """Return what takes a shard's measurements."""
         return ShardMeasures(self.metrics, self.client.address.name, shard_id, self.clock)
+
+    def reporter(self, shard_id: str) -> ShardReporter:
+        """Return what reports a shard's events, with failures that repeat one another."""
+        stream, place = self.client.address.name, self.describe_shard(shard_id)
+        at = ShardPlace(self.lease_key(shard_id), shard_id, stream, place)
+        return ShardReporter(at, self.failures, self.tell)
 
     def describe_shard(self, shard_id: str) -> str:
         """Return the shard's name as logs and errors give it.

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 
-from sparkinesis.errors import DataLossError, ServiceError
+from sparkinesis.errors import ServiceError
 from sparkinesis.lease.rules.lease_start import WantedRecords
 from sparkinesis.stream.calls.client import Fetched
 from sparkinesis.stream.page import Record
@@ -18,15 +17,6 @@ from sparkinesis.stream.position import (
 )
 from sparkinesis.stream.reading.retention import SHORTEST_RETENTION_MS, RetentionCheck
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings
-
-_log = logging.getLogger(__name__)
-
-
-def report_loss(settings: ConsumerSettings, shard_id: str, text: str) -> None:
-    """Log that records of a shard are lost, and count the loss with the worker's failures."""
-    _log.warning("%s", text)
-    what = f"Records expired before they were read, on {settings.describe_shard(shard_id)}"
-    settings.failures.note(settings.lease_key(shard_id), what, DataLossError(text))
 
 
 class StartCheck:
@@ -91,6 +81,6 @@ class StartCheck:
     def _report(self, text: str) -> None:
         if not self._is_reported:
             self._is_reported = True
-            report_loss(
-                self._settings, self._shard_id, f"{text} Resuming with the oldest record kept."
+            self._settings.reporter(self._shard_id).lost(
+                f"{text} Resuming with the oldest record kept."
             )

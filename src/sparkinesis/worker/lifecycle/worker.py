@@ -91,7 +91,7 @@ class Worker:
             self._coordinator.require_unique_worker_id(state.stop_taking.wait)
             self._streams.begin(state.stop_taking.wait)
         except BaseException:
-            state.close_metrics()
+            state.end_reports()
             raise
         if state.shutdown_requested:
             state.end()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import threading
 from collections.abc import Callable
@@ -12,10 +11,9 @@ from sparkinesis.lease.events import ShutdownBegan
 from sparkinesis.metrics.metrics import ReadGauges
 from sparkinesis.worker.lifecycle.consumer import ShardConsumer
 from sparkinesis.worker.lifecycle.settings import WorkerSettings
+from sparkinesis.worker.reporting.events import TableFound, TableMissing, WorkerFailed
 from sparkinesis.worker.reporting.failures import describe
 from sparkinesis.worker.reporting.readiness import TableLooks
-
-_log = logging.getLogger(__name__)
 
 
 def _nothing() -> None:
@@ -55,22 +53,23 @@ class WorkerState:
         """The time, by the worker's clock, at which a shutdown stops waiting for processors."""
         self._is_dirty = False
         self._unwatch: Callable[[], None] | None = _nothing
-        """Ends `watch`; None once the metrics are closed."""
+        """Ends `watch`; None once all is told."""
 
     def watch(self, gauges: ReadGauges) -> None:
         """Let the worker's gauges be read, until `end`."""
         self._unwatch = self._settings.metrics.watch(gauges)
 
     def end(self) -> None:
-        """Note that the worker has ended; publish its last metrics before."""
-        self.close_metrics()
+        """Note that the worker has ended; tell its last events and metrics before."""
+        self.end_reports()
         self.ended.set()
 
-    def close_metrics(self) -> None:
-        """Publish the last metrics, once: the worker has ended, or could not start."""
+    def end_reports(self) -> None:
+        """Tell the last events and metrics, once: the worker has ended, or could not start."""
         unwatch, self._unwatch = self._unwatch, None
         if unwatch is not None:
             unwatch()
+            self._settings.tell.close()
             self._settings.metrics.close()
 
     def notify(self) -> None:
@@ -118,27 +117,26 @@ class WorkerState:
     def fail(self, error: BaseException) -> None:
         """Shut the worker down, and let `Worker.wait` raise ``error``."""
         if self.failure is None:
-            what = f"The worker {self._settings.worker_id} shuts down"
-            self._settings.failures.note(None, what, error)
+            worker_id = self._settings.worker_id
+            self._settings.failures.note(None, f"The worker {worker_id} shuts down", error)
             raised = error if error.__traceback__ is not None else None
-            _log.error("%s: %s", what, error, exc_info=raised)
+            self._settings.tell(WorkerFailed(worker_id, str(error)), raised)
             self.failure = error
         self.request_shutdown()
 
     def note_missing_table(self, error: LeaseTableNotFoundError) -> None:
         """Log once, and count as a failure, that the lease table was deleted."""
         if self.missing_table is None:
-            what = f"The worker {self._settings.worker_id} keeps running, but without leases"
+            worker_id = self._settings.worker_id
+            what = f"The worker {worker_id} keeps running, but without leases"
             self._settings.failures.note(None, what, error)
-            _log.error("%s: %s", what, error)
+            self._settings.tell(TableMissing(worker_id, str(error)))
         self.missing_table = error
 
     def note_table(self) -> None:
         """Note that the lease table has leases."""
         if self.missing_table is not None:
-            _log.info(
-                "The lease table has leases again: the worker %s resumes", self._settings.worker_id
-            )
+            self._settings.tell(TableFound(self._settings.worker_id))
         self.missing_table = None
 
     def records_total(self) -> int:

@@ -10,7 +10,6 @@ import logging
 from typing import NamedTuple
 
 from sparkinesis.lease.events import (
-    Event,
     HandoffRequested,
     LeaseEnd,
     LeaseEnded,
@@ -22,6 +21,30 @@ from sparkinesis.lease.events import (
     WorkerEnded,
     WorkerReport,
     WorkerStarted,
+)
+from sparkinesis.worker.reporting.events import (
+    BatchAction,
+    BatchFailed,
+    CheckpointRefused,
+    DataLost,
+    DeadLettersStored,
+    Event,
+    OldRecordsSkipped,
+    ProcessingTimeExceeded,
+    RecordsSkipped,
+    ShardEnded,
+    ShardEvent,
+    ShardStarted,
+    ShardStopped,
+    ShardSyncFailed,
+    ShardSyncRecovered,
+    ShutdownOverdue,
+    Span,
+    TableFound,
+    TableMissing,
+    TakingFailed,
+    TaskFailed,
+    WorkerFailed,
 )
 
 _log = logging.getLogger(__name__)
@@ -41,7 +64,7 @@ _RELEASED = {
 
 
 class EventLog:
-    """Logs the events of one worker, whichever thread raises them. A `Listener`.
+    """Logs the events of one worker, whichever thread raises them.
 
     Each log record names application, worker and shard as `LogContext` does, and has the event as
     its attribute ``sparkinesis_event``.
@@ -51,7 +74,8 @@ class EventLog:
         self._application = application
         self._worker_id = worker_id
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: Event, cause: BaseException | None = None) -> None:
+        """Log an event, with the traceback of ``cause``."""
         if not _log.isEnabledFor(level_of(event)):
             return
         extra = {
@@ -60,12 +84,12 @@ class EventLog:
             "shard": _lease_of(event),
             "sparkinesis_event": event,
         }
-        _log.log(*line_of(event), extra=extra)
+        _log.log(*line_of(event), exc_info=cause, extra=extra)
 
 
 def _lease_of(event: Event) -> str:
     """Return the key of the one lease that the event is about, which names the shard; or "-"."""
-    if isinstance(event, LeaseTaken | LeaseEnded | HandoffRequested):
+    if isinstance(event, LeaseTaken | LeaseEnded | HandoffRequested | ShardEvent):
         return event.lease
     return "-"
 
@@ -84,6 +108,10 @@ def line_of(event: Event) -> Line:
 
 def level_of(event: Event) -> int:
     """Return the level of an event's log line. Pure."""
+    if isinstance(event, ShardEvent):
+        return _shard_level(event)
+    if isinstance(event, _ERRORS):
+        return logging.ERROR
     if isinstance(event, LeaseEnded):
         is_normal = event.reason.is_planned and event.error is None
     elif isinstance(event, WorkerEnded):
@@ -91,11 +119,28 @@ def level_of(event: Event) -> int:
     elif isinstance(event, ShutdownBegan):
         is_normal = event.error is None
     else:
-        is_normal = not isinstance(event, OwnerSilent | RenewalFailed)
+        is_normal = not isinstance(event, _WARNINGS)
     return logging.INFO if is_normal else logging.WARNING
 
 
+_ERRORS = (WorkerFailed, TableMissing)
+_WARNINGS = (OwnerSilent, RenewalFailed, ShutdownOverdue, TakingFailed, ShardSyncFailed)
+
+
+def _shard_level(event: ShardEvent) -> int:
+    if isinstance(event, ShardStarted | ShardEnded | OldRecordsSkipped):
+        return logging.INFO
+    is_warning = isinstance(event, CheckpointRefused | DataLost)
+    if isinstance(event, BatchFailed):
+        is_warning = event.is_again or event.action is BatchAction.RELEASE
+    elif isinstance(event, TaskFailed):
+        is_warning = event.is_again
+    return logging.WARNING if is_warning else logging.ERROR
+
+
 def _text(event: Event) -> str:
+    if isinstance(event, ShardEvent):
+        return _shard_text(event)
     if isinstance(event, WorkerStarted):
         return (
             f"Worker {event.worker_id} has started: application {event.application!r} reads "
@@ -124,10 +169,93 @@ def _text(event: Event) -> str:
             f"{event.silent_for:.1f} s: it has died or cannot write to the lease table, and other "
             "workers take its shards"
         )
+    if isinstance(event, RenewalFailed):
+        return _renewal_failed(event)
+    if isinstance(event, ShutdownOverdue):
+        return (
+            "The time for the shutdown is up, and the record processors of "
+            f"{_list(event.leases)} have not finished. Their leases are released: other workers "
+            "process the records since the last checkpoint again. If the processors need longer, "
+            "raise shutdown_timeout."
+        )
+    return _trouble(event)
+
+
+def _renewal_failed(event: RenewalFailed) -> str:
     return (
         f"{event.leases} of {event.of} leases could not be renewed now, and will be retried: "
         f"{event.error}"
     )
+
+
+def _trouble(
+    event: WorkerFailed
+    | TableMissing
+    | TableFound
+    | TakingFailed
+    | ShardSyncFailed
+    | ShardSyncRecovered,
+) -> str:
+    if isinstance(event, WorkerFailed):
+        return f"The worker {event.worker_id} shuts down: {event.error}"
+    if isinstance(event, TableMissing):
+        return f"The worker {event.worker_id} keeps running, but without leases: {event.error}"
+    if isinstance(event, TableFound):
+        return f"The lease table has leases again: the worker {event.worker_id} resumes"
+    if isinstance(event, TakingFailed):
+        return f"Taking leases failed and will be retried: {event.error}"
+    if isinstance(event, ShardSyncFailed):
+        return f"Shard sync of {event.stream} failed and will be retried: {event.error}"
+    return f"Shard sync of {event.stream} succeeds again"
+
+
+def _shard_text(event: ShardEvent) -> str:
+    if isinstance(event, BatchFailed | TaskFailed):
+        return _failed(event)
+    if isinstance(event, RecordsSkipped | DeadLettersStored):
+        records = Span(event.records, event.first, event.last)
+        if isinstance(event, RecordsSkipped):
+            return f"Skipped {records} of {event.place}, as on_error asks."
+        return f"Stored {records} of {event.place} as dead letters."
+    if isinstance(event, ShardStarted):
+        return f"Began to read {event.lease} at {event.position}"
+    if isinstance(event, ShardEnded):
+        children = f"; its children are {_list(event.children)}" if event.children else ""
+        return (
+            f"Finished {event.lease}: the shard has ended, and all of its records are "
+            f"checkpointed{children}"
+        )
+    if isinstance(event, DataLost):
+        return event.what
+    if isinstance(event, OldRecordsSkipped):
+        return f"Skipping to {event.until_ms} (epoch ms) in {event.place}, as skip_older_than asks"
+    if isinstance(event, ProcessingTimeExceeded):
+        end = ". The shard's lease is released." if event.gives_up else "."
+        return (
+            f"process_records has taken {event.seconds:.1f} s on {event.place}; "
+            f"processing_time_limit is {event.limit:g} s{end}"
+        )
+    if isinstance(event, CheckpointRefused):
+        return f"The last automatic checkpoint of {event.place} was refused: {event.error}"
+    if isinstance(event, ShardStopped):
+        return f"Stopped {event.place}, as on_error asks."
+    return f"The consumer of {event.place} died without shutting down."
+
+
+def _failed(event: BatchFailed | TaskFailed) -> str:
+    failure = event.failure
+    if isinstance(event, TaskFailed):
+        what = event.what
+    else:
+        records = Span(event.records, event.first, event.last)
+        what = f"process_records raised on {records} of {event.place}"
+        if event.action is BatchAction.RELEASE:
+            what += ", while the shard was being released"
+        if failure is None:
+            return f"{what}: {event.error}"
+    assert failure is not None
+    again = ", again" if event.is_again else ""
+    return f"{what}{again}: {failure.error} [failure {failure.fingerprint}]"
 
 
 def _worker_ended(event: WorkerEnded) -> str:

@@ -26,12 +26,14 @@ from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.page import Record
 from sparkinesis.worker.batches.batch import RecordBatch, make_batch
 from sparkinesis.worker.checkpointer import Checkpointer
-from sparkinesis.worker.lifecycle.delivery import LONGEST_BACKOFF, Deliverer, RepeatedError, backoff
+from sparkinesis.worker.lifecycle.delivery import LONGEST_BACKOFF, Deliverer, backoff
 from sparkinesis.worker.on_error import DeadLetter, OnError, Retry, Skip, Stop
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.processor import RecordProcessor
+from sparkinesis.worker.reporting.events import TELL_NOBODY, Teller
 from sparkinesis.worker.reporting.failures import Failures
 from sparkinesis.worker.reporting.measures import ShardMeasures
+from sparkinesis.worker.reporting.shard_reporter import ShardPlace, ShardReporter
 
 SHARD = "shardId-000000000000"
 
@@ -58,6 +60,7 @@ class Setting:
     now: float = 1000.0
     failures: Failures = field(default_factory=Failures)
     metrics: Metrics = OFF
+    tell: Teller = TELL_NOBODY
     application = "app"
 
     @property
@@ -77,6 +80,10 @@ class Setting:
         return high
 
     stream: StreamIdentifier | None = None
+
+    def reporter(self, shard_id: str) -> ShardReporter:
+        at = ShardPlace(self.lease_key(shard_id), shard_id, "s", self.describe_shard(shard_id))
+        return ShardReporter(at, self.failures, self.tell)
 
     def measures(self, shard_id: str) -> ShardMeasures:
         return ShardMeasures(self.metrics, "s", shard_id, self.clock)
@@ -348,26 +355,6 @@ def test_backoff_doubles_up_to_a_limit() -> None:
     assert [backoff(0.5, failures) for failures in (0, 1, 2, 3)] == [0.5, 0.5, 1.0, 2.0]
     assert backoff(0.5, 10**9) == LONGEST_BACKOFF
     assert backoff(0.0, 9) == 0.0
-
-
-def test_a_repeated_error_is_logged_in_a_line(caplog: pytest.LogCaptureFixture) -> None:
-    """Whatever its message, on whichever shard; other lines of code, other failures."""
-    failures = Failures()
-    here, there = RepeatedError(failures, "here"), RepeatedError(failures, "there")
-    for text in ("a", "a", "b"):
-        here.log("what", ValueError(text))
-    there.log("what", ValueError("c"))
-    here.forget()
-    here.log("what", ValueError("d"))
-    here.log("what", KeyError("e"))
-    here.log("what", ValueError("f"))
-    traced = [bool(record.exc_info) for record in caplog.records]
-    assert traced == [True, False, False, False, False, True, False]
-    again = [record.levelname for record in caplog.records if ", again: " in record.message]
-    assert again == ["WARNING"] * 2
-    values = {failure.fingerprint for failure in failures.snapshot()}
-    for record in caplog.records:
-        assert any(record.message.endswith(f"[failure {value}]") for value in values)
 
 
 def test_what_fails_while_the_shard_goes_is_counted_but_a_lost_lease_is_no_failure() -> None:

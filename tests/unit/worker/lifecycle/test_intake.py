@@ -23,6 +23,8 @@ from sparkinesis.stream.timing import Timing
 from sparkinesis.worker.lifecycle.intake import Intake
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings
 from sparkinesis.worker.options import DEFAULT_HELD_BYTES, WorkerOptions
+from sparkinesis.worker.reporting.log_context import LogPlace
+from sparkinesis.worker.reporting.teller import EventTeller
 from sparkinesis.worker.retrieval.ahead import FetchedPage, FetchRequest
 from sparkinesis.worker.retrieval.memory import MemoryBudget
 
@@ -108,6 +110,7 @@ def intake(
         options=WorkerOptions(**options),
         timing=Timing(clock=lambda: WORKER_CLOCK),
         rng=cast(Any, None),
+        tell=EventTeller(LogPlace("app", "w"), "s"),
         memory=memory or MemoryBudget(DEFAULT_HELD_BYTES),
     )
     return Intake(SHARD, None, settings, service.open, lambda: None)

@@ -11,7 +11,6 @@ import pytest
 
 import sparkinesis
 from sparkinesis.lease.events import (
-    Event,
     HandoffRequested,
     LeaseEnd,
     LeaseEnded,
@@ -25,8 +24,32 @@ from sparkinesis.lease.events import (
     WorkerStarted,
 )
 from sparkinesis.worker.reporting.event_log import EventLog, line_of
+from sparkinesis.worker.reporting.events import (
+    BatchAction,
+    BatchFailed,
+    CheckpointRefused,
+    DataLost,
+    DeadLettersStored,
+    Event,
+    OldRecordsSkipped,
+    ProcessingTimeExceeded,
+    ReaderDied,
+    RecordsSkipped,
+    ShardEnded,
+    ShardStarted,
+    ShardStopped,
+    ShardSyncFailed,
+    ShardSyncRecovered,
+    ShutdownOverdue,
+    TableFound,
+    TableMissing,
+    TakingFailed,
+    TaskFailed,
+    WorkerFailed,
+)
+from sparkinesis.worker.status import Failure
 
-INFO, WARNING = logging.INFO, logging.WARNING
+INFO, WARNING, ERROR = logging.INFO, logging.WARNING, logging.ERROR
 
 
 def taken(origin: LeaseOrigin, previous: str | None = None, waited: float | None = None) -> Event:
@@ -35,6 +58,16 @@ def taken(origin: LeaseOrigin, previous: str | None = None, waited: float | None
 
 def ended(reason: LeaseEnd, other: str | None = None, error: str | None = None) -> Event:
     return LeaseEnded("s0", "s0", reason, "DETAIL", other, 61.25, "7:0", error)
+
+
+AT = ("s0", "s0", "s", "shard s0 of 's'")
+FAILURE = Failure("f", "what", "ValueError: x", "", 2, ("s0",))
+
+
+def failed(
+    action: BatchAction, *, is_again: bool = False, failure: Failure | None = FAILURE
+) -> Event:
+    return BatchFailed(*AT, 3, "1:0", "3:0", action, "ValueError: x", failure, is_again)
 
 
 LINES: list[tuple[Event, int, str]] = [
@@ -205,6 +238,118 @@ LINES: list[tuple[Event, int, str]] = [
         WARNING,
         "2 of 3 leases could not be renewed now, and will be retried: Slow down.",
     ),
+    (ShardStarted(*AT, "TRIM_HORIZON", "LATEST"), INFO, "Began to read s0 at TRIM_HORIZON"),
+    (
+        ShardEnded(*AT, ("s1", "s2"), 7),
+        INFO,
+        (
+            "Finished s0: the shard has ended, and all of its records are checkpointed; its "
+            "children are s1, s2"
+        ),
+    ),
+    (
+        ShardEnded(*AT, (), 7),
+        INFO,
+        "Finished s0: the shard has ended, and all of its records are checkpointed",
+    ),
+    (ShardStopped(*AT, "ValueError: x"), ERROR, "Stopped shard s0 of 's', as on_error asks."),
+    (
+        failed(BatchAction.RETRY),
+        ERROR,
+        (
+            "process_records raised on records 1:0 to 3:0 of shard s0 of 's': ValueError: x "
+            "[failure f]"
+        ),
+    ),
+    (
+        failed(BatchAction.SPLIT, is_again=True),
+        WARNING,
+        (
+            "process_records raised on records 1:0 to 3:0 of shard s0 of 's', again: "
+            "ValueError: x [failure f]"
+        ),
+    ),
+    (
+        failed(BatchAction.RELEASE),
+        WARNING,
+        (
+            "process_records raised on records 1:0 to 3:0 of shard s0 of 's', while the shard was "
+            "being released: ValueError: x [failure f]"
+        ),
+    ),
+    (
+        failed(BatchAction.RELEASE, failure=None),
+        WARNING,
+        (
+            "process_records raised on records 1:0 to 3:0 of shard s0 of 's', while the shard was "
+            "being released: ValueError: x"
+        ),
+    ),
+    (
+        RecordsSkipped(*AT, 1, "3:0", "3:0"),
+        ERROR,
+        "Skipped record 3:0 of shard s0 of 's', as on_error asks.",
+    ),
+    (
+        RecordsSkipped(*AT, 0, "", ""),
+        ERROR,
+        "Skipped an empty batch of shard s0 of 's', as on_error asks.",
+    ),
+    (
+        DeadLettersStored(*AT, 2, "3:0", "4:0"),
+        ERROR,
+        "Stored records 3:0 to 4:0 of shard s0 of 's' as dead letters.",
+    ),
+    (TaskFailed(*AT, "It failed", FAILURE, False), ERROR, "It failed: ValueError: x [failure f]"),
+    (
+        TaskFailed(*AT, "It failed", FAILURE, True),
+        WARNING,
+        "It failed, again: ValueError: x [failure f]",
+    ),
+    (
+        CheckpointRefused(*AT, "gone"),
+        WARNING,
+        "The last automatic checkpoint of shard s0 of 's' was refused: gone",
+    ),
+    (DataLost(*AT, "All is lost."), WARNING, "All is lost."),
+    (
+        OldRecordsSkipped(*AT, 12),
+        INFO,
+        "Skipping to 12 (epoch ms) in shard s0 of 's', as skip_older_than asks",
+    ),
+    (
+        ProcessingTimeExceeded(*AT, 61.25, 60.0, False),
+        ERROR,
+        "process_records has taken 61.2 s on shard s0 of 's'; processing_time_limit is 60 s.",
+    ),
+    (
+        ProcessingTimeExceeded(*AT, 61.25, 60.0, True),
+        ERROR,
+        (
+            "process_records has taken 61.2 s on shard s0 of 's'; processing_time_limit is 60 s. "
+            "The shard's lease is released."
+        ),
+    ),
+    (ReaderDied(*AT), ERROR, "The consumer of shard s0 of 's' died without shutting down."),
+    (WorkerFailed("w", "wrong"), ERROR, "The worker w shuts down: wrong"),
+    (
+        TableMissing("w", "no table"),
+        ERROR,
+        "The worker w keeps running, but without leases: no table",
+    ),
+    (TableFound("w"), INFO, "The lease table has leases again: the worker w resumes"),
+    (
+        ShutdownOverdue(("s0", "s1")),
+        WARNING,
+        (
+            "The time for the shutdown is up, and the record processors of s0, s1 have not "
+            "finished. Their leases are released: other workers process the records since the last "
+            "checkpoint again. If the processors need longer, raise shutdown_timeout."
+        ),
+    ),
+    (TakingFailed("no"), WARNING, "Taking leases failed and will be retried: no"),
+    (ShardSyncFailed("s", "no"), WARNING, "Shard sync of s failed and will be retried: no"),
+    (ShardSyncRecovered("s"), INFO, "Shard sync of s succeeds again"),
 ]
 
 

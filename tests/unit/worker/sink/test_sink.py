@@ -32,8 +32,10 @@ from sparkinesis.worker.lifecycle.delivery import Deliverer
 from sparkinesis.worker.on_error import Skip
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.processor import ProcessorShard, RecordProcessor
+from sparkinesis.worker.reporting.events import TELL_NOBODY
 from sparkinesis.worker.reporting.failures import Failures
 from sparkinesis.worker.reporting.measures import ShardMeasures, unmeasured
+from sparkinesis.worker.reporting.shard_reporter import ShardPlace, ShardReporter
 from sparkinesis.worker.sink.sink import ParquetSink, ShardSinks
 from sparkinesis.worker.sink.storage import open_storage
 from tests.flaky import flaky
@@ -538,6 +540,10 @@ class Setting:
 
     def uniform(self, low: float, high: float) -> float:
         return high
+
+    def reporter(self, shard_id: str) -> ShardReporter:
+        at = ShardPlace(shard_id, shard_id, "s", shard_id)
+        return ShardReporter(at, self.failures, TELL_NOBODY)
 
     def measures(self, shard_id: str) -> ShardMeasures:
         return unmeasured(self.clock)

@@ -1,0 +1,64 @@
+"""The counters that follow from a worker's events."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from sparkinesis.lease.events import HandoffRequested, LeaseEnded, LeaseTaken
+from sparkinesis.lease.lease import parse_lease_key
+from sparkinesis.metrics.catalogue import (
+    BATCHES_FAILED,
+    DATA_LOSS,
+    DEAD_LETTERS,
+    LEASES_LOST,
+    LEASES_RELEASED,
+    LEASES_REQUESTED,
+    LEASES_TAKEN,
+    RECORDS_SKIPPED,
+)
+from sparkinesis.metrics.metric import Metric
+from sparkinesis.metrics.metrics import Labels
+from sparkinesis.worker.reporting.events import (
+    BatchFailed,
+    DataLost,
+    DeadLettersStored,
+    Event,
+    RecordsSkipped,
+)
+
+
+class Count(NamedTuple):
+    """An amount to add to a counter."""
+
+    metric: Metric
+    labels: Labels
+    amount: float = 1.0
+
+
+def count_of(event: Event, only_stream: str) -> Count | None:
+    """Return what an event adds to which counter; None if it adds nothing. Pure.
+
+    only_stream: the name of the application's stream, if it reads one: its leases name no stream.
+    """
+    if isinstance(event, LeaseTaken | LeaseEnded | HandoffRequested):
+        stream, _ = parse_lease_key(event.lease)
+        labels = (only_stream if stream is None else stream.name, event.shard_id)
+        return _of_lease(event, labels)
+    if isinstance(event, BatchFailed):
+        return Count(BATCHES_FAILED, (event.stream, event.shard_id, event.action.value))
+    if isinstance(event, RecordsSkipped):
+        return Count(RECORDS_SKIPPED, (event.stream, event.shard_id), event.records)
+    if isinstance(event, DeadLettersStored):
+        return Count(DEAD_LETTERS, (event.stream, event.shard_id), event.records)
+    if isinstance(event, DataLost):
+        return Count(DATA_LOSS, (event.stream, event.shard_id))
+    return None
+
+
+def _of_lease(event: LeaseTaken | LeaseEnded | HandoffRequested, labels: tuple[str, str]) -> Count:
+    if isinstance(event, LeaseTaken):
+        return Count(LEASES_TAKEN, (*labels, event.origin.value))
+    if isinstance(event, HandoffRequested):
+        return Count(LEASES_REQUESTED, labels)
+    metric = LEASES_RELEASED if event.reason.is_planned else LEASES_LOST
+    return Count(metric, (*labels, event.reason.value))

@@ -1,0 +1,403 @@
+"""What a worker measures is what its record processors did, and its events say the same."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+import sparkinesis
+from sparkinesis.local import Call, Fault, LocalServer
+from sparkinesis.metrics.metric import Measured, Metric
+from sparkinesis.metrics.metrics import Labels, Metrics, ReadGauges
+from sparkinesis.metrics.tally import Distribution, Tally
+from sparkinesis.worker.application import Application
+from sparkinesis.worker.batches.batch import RecordBatch
+from sparkinesis.worker.checkpointer import Checkpointer
+from sparkinesis.worker.lifecycle.worker import Worker
+from sparkinesis.worker.on_error import DeadLetter, Retry, Skip
+from sparkinesis.worker.processor import ProcessorShard
+from tests import pace
+from tests.journal import PATIENCE, Journal, Journaling
+from tests.streams import put_at
+
+RETRIEVALS = ("polling", "efo")
+
+Start = Callable[[Application], Worker]
+Make = Callable[..., Application]
+
+FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
+UPPER = 2**127
+SOON = Retry(2, base=0.0, cap=0.0, then=Skip())
+
+
+@dataclass
+class Kept:
+    """An exporter that keeps all measurements in memory; also an ``on_event``."""
+
+    tallies: dict[str, Tally] = field(default_factory=dict)
+    events: list[Any] = field(default_factory=list)
+    changed: threading.Condition = field(default_factory=threading.Condition)
+
+    def open(self, measured: Measured) -> Metrics:
+        return self.tallies.setdefault(measured.labels["worker"], Tally())
+
+    def options(self, **more: Any) -> dict[str, Any]:
+        return {"metrics": (self,), "on_event": self.note, **more}
+
+    def note(self, event: Any) -> None:
+        with self.changed:
+            self.events.append(event)
+            self.changed.notify_all()
+
+    def wait(self, condition: Callable[[], bool]) -> None:
+        with self.changed:
+            assert self.changed.wait_for(condition, PATIENCE), self.events
+
+    def of(self, kind: type) -> list[Any]:
+        return [event for event in list(self.events) if isinstance(event, kind)]
+
+    def count(self, name: str, *labels: str) -> float:
+        """The sum of a counter, or the calls of a histogram, over all workers and other labels."""
+        values = [
+            one.value.count if isinstance(one.value, Distribution) else one.value
+            for tally in list(self.tallies.values())
+            for one in tally.series()
+            if one.metric == name and set(labels) <= set(one.labels)
+        ]
+        return sum(values)
+
+    def gauges(self) -> dict[tuple[str, ...], float]:
+        return {
+            (one.metric, *one.labels): one.value
+            for tally in list(self.tallies.values())
+            for one in tally.series()
+            if isinstance(one.value, float | int)
+        }
+
+
+@pytest.fixture
+def kept() -> Kept:
+    return Kept()
+
+
+def sizes(datas: list[bytes]) -> int:
+    return sum(map(len, datas))
+
+
+def agree(kept: Kept, journal: Journal) -> None:
+    """Metrics, events and the processors' own journal say the same."""
+    records, calls = journal.records(), Counter(call for _, call in journal.calls())
+    assert kept.count("records.processed") == len(records)
+    assert kept.count("bytes.processed") == sizes([record.data for record in records])
+    assert kept.count("process.records.duration", "ok") == calls["process_records"]
+    assert kept.count("process.records.duration", "failed") == calls["failed"]
+    assert kept.count("batches.failed") == calls["failed"] == len(kept.of(sparkinesis.BatchFailed))
+    assert kept.count("initialize.duration") == calls["initialize"]
+    ends = calls["lease_lost"] + calls["shard_ended"] + calls["shutdown_requested"]
+    assert kept.count("shutdown.duration") == ends
+    for name, kind in (
+        ("records.skipped", sparkinesis.RecordsSkipped),
+        ("dead.letters", sparkinesis.DeadLettersStored),
+    ):
+        assert kept.count(name) == sum(event.records for event in kept.of(kind))
+    taken, ended = kept.of(sparkinesis.LeaseTaken), kept.of(sparkinesis.LeaseEnded)
+    assert kept.count("leases.taken") == len(taken)
+    lost = [event for event in ended if not event.reason.is_planned]
+    assert kept.count("leases.lost") == len(lost)
+    assert kept.count("leases.released") == len(ended) - len(lost)
+    assert len(kept.of(sparkinesis.ShardStarted)) == calls["initialize"]
+
+
+def test_failures_splits_retries_skips_and_a_reshard(
+    *, application: Make, start: Start, kinesis: Any, stream: str, journal: Journal, kept: Kept
+) -> None:
+    datas = [b"%04d" % n for n in range(40)]
+    bad = {b"0003", b"0017", b"0039"}
+
+    def process(batch: RecordBatch, checkpointer: Checkpointer) -> None:
+        if any(record.data in bad for record in batch.records):
+            raise ValueError("bad")
+        checkpointer.checkpoint()
+
+    for n, data in enumerate(datas):
+        put_at(kinesis, stream, data, UPPER * (n % 2))
+    worker = start(
+        application(
+            kept.options(), processor=lambda: Journaling(journal, on_records=process), on_error=SOON
+        )
+    )
+    journal.wait_for_data(*(set(datas) - bad))
+    kept.wait(lambda: len(kept.of(sparkinesis.RecordsSkipped)) == len(bad))
+    kinesis.split_shard(StreamName=stream, ShardToSplit=FIRST, NewStartingHashKey=str(2**126))
+    kept.wait(lambda: len(kept.of(sparkinesis.ShardStarted)) == 4)
+    put_at(kinesis, stream, b"later")
+    journal.wait_for_data(b"later")
+    assert worker.shutdown(PATIENCE)
+    agree(kept, journal)
+    assert kept.count("records.processed") == len(datas) - len(bad) + 1
+    assert kept.count("records.skipped") == len(bad)
+    actions = Counter(event.action.value for event in kept.of(sparkinesis.BatchFailed))
+    assert actions["skip"] == len(bad)
+    assert {name: kept.count("batches.failed", name) for name in actions} == actions
+    (ended,) = kept.of(sparkinesis.ShardEnded)
+    assert ended.shard_id == FIRST
+    assert ended.children == ("shardId-000000000002", "shardId-000000000003")
+    assert isinstance(kept.events[-1], sparkinesis.WorkerEnded)
+    assert kept.events[-1].records == kept.count("records.processed") == worker.records_total()
+    assert kept.count("checkpoint.duration", "ok") >= 4
+    assert kept.gauges().keys() & {("leases.held",), ("bytes.held",)} == set(), "the worker is gone"
+
+
+def test_dead_letters_are_counted_once_they_are_stored(
+    *, application: Make, start: Start, kinesis: Any, stream: str, journal: Journal, kept: Kept
+) -> None:
+    stored: list[bytes] = []
+
+    def target(failed: Any) -> None:
+        if not stored:
+            stored.append(b"refused once")
+            raise OSError("not now")
+        stored.extend(record.data for record in failed.batch.records)
+
+    def refuse(batch: RecordBatch, checkpointer: Checkpointer) -> None:
+        if batch.records[0].data == b"bad":
+            raise ValueError("bad")
+
+    put_at(kinesis, stream, b"bad")
+    worker = start(
+        application(
+            kept.options(task_backoff=0.01),
+            processor=lambda: Journaling(journal, on_records=refuse),
+            on_error=DeadLetter(target),
+        )
+    )
+    kept.wait(lambda: bool(kept.of(sparkinesis.DeadLettersStored)))
+    put_at(kinesis, stream, b"good")
+    journal.wait_for_data(b"good")
+    assert worker.shutdown(PATIENCE)
+    agree(kept, journal)
+    assert stored == [b"refused once", b"bad"]
+    assert kept.count("dead.letters") == 1
+    (failed,) = kept.of(sparkinesis.TaskFailed)
+    assert failed.failure.error == "OSError: not now"
+
+
+def test_a_steal_and_a_shutdown_in_the_middle_of_a_batch(
+    *, application: Make, start: Start, kinesis: Any, stream: str, journal: Journal, kept: Kept
+) -> None:
+    """A batch that fails while its shard is released is not processed; the next owner gets it."""
+    first_is_in, go_on = threading.Event(), threading.Event()
+
+    def process(batch: RecordBatch, checkpointer: Checkpointer) -> None:
+        if batch.records[0].data == b"slow" and not go_on.is_set():
+            first_is_in.set()
+            assert go_on.wait(PATIENCE)
+            raise ValueError("interrupted")
+        checkpointer.checkpoint()
+
+    def make(name: str) -> Application:
+        return application(
+            kept.options(),
+            worker_id=name,
+            processor=lambda: Journaling(journal, on_records=process),
+        )
+
+    put_at(kinesis, stream, b"slow")
+    first = start(make("first"))
+    assert first_is_in.wait(PATIENCE)
+    kept.wait(lambda: len(kept.of(sparkinesis.LeaseTaken)) == 2)
+    start(make("second"))
+    kept.wait(lambda: bool(kept.of(sparkinesis.HandoffRequested)))
+    first.request_shutdown()
+    consumer = first._state.running_consumers()[FIRST]
+    with first._state.changed:  # which each renewal notifies
+        assert first._state.changed.wait_for(consumer._is_ending, PATIENCE)
+    go_on.set()
+    journal.wait_for_data(b"slow")
+    assert first.wait(PATIENCE)
+    put_at(kinesis, stream, b"other", UPPER)
+    journal.wait_for_data(b"other")
+    assert first.was_graceful
+    kept.wait(lambda: kept.count("records.processed") == 2)
+    assert kept.count("leases.requested") == len(kept.of(sparkinesis.HandoffRequested)) >= 1
+    (failed,) = kept.of(sparkinesis.BatchFailed)
+    assert failed.action is sparkinesis.BatchAction.RELEASE
+    assert kept.count("batches.failed", "release") == 1
+
+
+def test_gauges_follow_the_worker(
+    *, application: Make, start: Start, kinesis: Any, stream: str, journal: Journal, kept: Kept
+) -> None:
+    is_in, go_on = threading.Event(), threading.Event()
+
+    def process(batch: RecordBatch, checkpointer: Checkpointer) -> None:
+        if batch.records[0].data == b"block":
+            is_in.set()
+            assert go_on.wait(PATIENCE)
+        elif batch.records[0].data != b"kept":
+            checkpointer.checkpoint()
+
+    worker = start(
+        application(kept.options(), processor=lambda: Journaling(journal, on_records=process))
+    )
+    put_at(kinesis, stream, b"1")
+    journal.wait_for_data(b"1")
+    put_at(kinesis, stream, b"kept")
+    journal.wait_for_data(b"kept")
+    put_at(kinesis, stream, b"block")
+    assert is_in.wait(PATIENCE)
+    status = {one.shard_id: one for one in worker.status()}
+    gauges = kept.gauges()
+    processing_for, age = status[FIRST].processing_for, status[FIRST].checkpoint_age
+    assert processing_for is not None
+    assert age is not None
+    assert 0 < processing_for <= gauges["processing.age", stream, FIRST]
+    assert processing_for < age <= gauges["checkpoint.age", stream, FIRST]
+    assert gauges["processing.age", stream, SECOND] == 0.0
+    assert gauges["checkpoint.age", stream, SECOND] == 0.0
+    assert gauges["leases.held",] == gauges["leases.total",] == 2
+    assert gauges["workers",] == 1
+    assert gauges["leader",] == 1
+    assert gauges["leases.unread",] == gauges["leases.expired",] == 0
+    assert gauges["bytes.held",] > 0
+    assert gauges["lag", stream, FIRST] >= 0
+    row = application().table().get(FIRST)
+    assert row is not None
+    assert status[FIRST].checkpoint == str(row.checkpoint)
+    go_on.set()
+    assert worker.shutdown(PATIENCE)
+
+
+def test_a_callback_that_raises_or_blocks_harms_nothing(
+    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
+) -> None:
+    go_on, calls = threading.Event(), []
+
+    def bad(event: Any) -> None:
+        calls.append(event)
+        if len(calls) > 2:
+            go_on.wait(PATIENCE)
+        raise SystemExit("no")
+
+    worker = start(application({"on_event": bad}))
+    put_at(kinesis, stream, b"1")
+    journal.wait_for_data(b"1")
+    began = time.monotonic()
+    assert worker.shutdown(PATIENCE), "the shutdown is graceful"
+    assert time.monotonic() - began < pace.seconds(15)
+    assert len(calls) == 3
+    go_on.set()
+
+
+class Raising:
+    """Metrics that always raise."""
+
+    def open(self, measured: Measured) -> Metrics:
+        return self
+
+    def add(self, counter: Metric, labels: Labels, amount: float = 1.0) -> None:
+        raise OSError("the disk is full")
+
+    def observe(self, histogram: Metric, labels: Labels, value: float) -> None:
+        raise OSError("the disk is full")
+
+    def watch(self, read: ReadGauges) -> Callable[[], None]:
+        raise OSError("the disk is full")
+
+    def close(self) -> None:
+        raise OSError("the disk is full")
+
+
+def test_metrics_that_always_raise_harm_nothing(
+    *, application: Make, start: Start, kinesis: Any, stream: str, journal: Journal, kept: Kept
+) -> None:
+    put_at(kinesis, stream, b"1")
+    both = application(kept.options(metrics=(Raising(), kept)))
+    worker = start(both)
+    journal.wait_for_data(b"1")
+    kept.wait(lambda: kept.count("records.processed") == 1)
+    assert worker.shutdown(PATIENCE)
+    assert worker.failures() == ()
+    agree(kept, journal)
+
+
+@pytest.mark.parametrize("retrieval", ["polling"])
+def test_checkpoints_that_fail_are_measured_as_such(
+    *,
+    application: Make,
+    start: Start,
+    server: LocalServer,
+    kinesis: Any,
+    stream: str,
+    journal: Journal,
+    kept: Kept,
+    retrieval: str,
+) -> None:
+    """A checkpoint that DynamoDB refuses; the batch waits, and comes again."""
+    refused: list[str] = []
+
+    def refuse(call: Call) -> Fault | None:
+        if call.operation == "UpdateItem" and len(refused) < 1 and journal.calls("trying"):
+            refused.append(call.operation)
+            return Fault.error("AccessDeniedException", status=400)
+        return None
+
+    def process(batch: RecordBatch, checkpointer: Checkpointer) -> None:
+        journal.write(FIRST, "trying")
+        checkpointer.checkpoint()
+
+    server.kinesis.faults = refuse
+    try:
+        put_at(kinesis, stream, b"1")
+        worker = start(
+            application(kept.options(), processor=lambda: Journaling(journal, on_records=process))
+        )
+        journal.wait_for_data(b"1")
+        assert worker.shutdown(PATIENCE)
+    finally:
+        server.kinesis.faults = None
+    assert kept.count("checkpoint.duration", "failed") == len(refused)
+    assert kept.count("batches.failed", "wait") == len(refused)
+    assert kept.count("checkpoint.duration", "ok") >= 1
+
+
+def test_a_worker_that_cannot_start_publishes_nothing_more(application: Make, kept: Kept) -> None:
+    closed: list[str] = []
+
+    class Closing(Tally):
+        def close(self) -> None:
+            closed.append("closed")
+
+    class Exporter:
+        def open(self, measured: Measured) -> Metrics:
+            return Closing()
+
+    with pytest.raises(sparkinesis.StreamNotFoundError):
+        application({"metrics": (Exporter(),)}, stream="not-there").worker()
+    assert closed == ["closed"]
+    worker = application({"metrics": (Exporter(),)}).worker()
+    worker.shutdown()
+    worker.shutdown()
+    assert closed == ["closed"] * 2, "once for each worker"
+
+
+def test_an_initialized_shard_has_started(
+    application: Make, start: Start, stream: str, journal: Journal, kept: Kept
+) -> None:
+    seen: list[ProcessorShard] = []
+    start(
+        application(
+            kept.options(), processor=lambda: Journaling(journal, on_initialize=seen.append)
+        )
+    )
+    kept.wait(lambda: len(kept.of(sparkinesis.ShardStarted)) == 2)
+    started = {event.shard_id: event for event in kept.of(sparkinesis.ShardStarted)}
+    assert started.keys() == {shard.id for shard in seen} == {FIRST, SECOND}
+    assert started[FIRST].stream == stream
+    assert started[FIRST].position == "TRIM_HORIZON"
