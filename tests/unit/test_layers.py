@@ -28,7 +28,7 @@ LAYERS: dict[str, set[str]] = {
     },
     "ui": {"terminal", "errors", "stream", "lease", "worker", "fleet", "monitor"},
     "monitor": {"terminal", "errors", "stream", "lease"},
-    "fleet": {"terminal", "public", "errors", "stream", "lease", "worker"},
+    "fleet": {"terminal", "public", "errors", "metrics", "stream", "lease", "worker"},
     "compat": {"errors", "stream", "worker"},
     "worker": {"public", "errors", "metrics", "stream", "lease"},
     "source": {"public", "errors", "metrics", "stream", "lease"},

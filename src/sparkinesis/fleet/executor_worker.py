@@ -35,6 +35,7 @@ from sparkinesis.fleet.channel.messages import (
 from sparkinesis.fleet.channel.tls import NotAuthenticatedError, WorkerCredentials
 from sparkinesis.fleet.unread import longest
 from sparkinesis.lease.rules.worker_ids import default_worker_id
+from sparkinesis.metrics.tally import Series, Tally
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.signals import handling
 from sparkinesis.worker.lifecycle.worker import Worker
@@ -46,6 +47,9 @@ _log = logging.getLogger(__name__)
 
 RESULT = "slot INT, worker_id STRING, records BIGINT, error STRING"
 """The schema of the row that a task returns."""
+
+_SERIES_EVERY = 5.0
+"""Seconds between two reports with metrics: shorter than Prometheus' usual intervals."""
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """Signals that shut a worker down. PySpark's daemon sends SIGHUP when the executor has died."""
@@ -134,6 +138,9 @@ class ExecutorWorker:
             lost_after=spec.lost_after,
         )
         self._log_place = LogPlace(spec.application.name, self._worker_id)
+        self._tally = None if spec.application.options.http is None else Tally()
+        self._series_due = -math.inf
+        """The time from which on a report has the worker's metrics."""
         self._worker: Worker | None = None
         self._is_starting = False
         self._built_worker: Worker | None = None
@@ -254,7 +261,9 @@ class ExecutorWorker:
                 # The driver tells the health of all workers.
                 options = replace(application.options, http=None)
                 application = replace(application, worker_id=self._worker_id, options=options)
-                worker = self._built_worker = application.worker()
+                worker = self._built_worker = application.worker(
+                    tally=self._tally, look_every=self._spec.heartbeat_interval
+                )
                 if self._stop_starting.is_set():
                     worker.request_shutdown(self._shutdown_within)
                 worker.start()
@@ -325,6 +334,7 @@ class ExecutorWorker:
     def _worker_ended(self) -> Ended:
         assert self._worker is not None
         self._report_shutdown_request()
+        self._series_due = -math.inf
         self._link.send(self._report())
         error = self._worker.failure
         return Ended(self._worker.was_graceful, None if error is None else describe(error))
@@ -334,6 +344,8 @@ class ExecutorWorker:
         if worker is None:
             return Report((), 0)
         self._note_connection()
+        worker.look_at_health()
+        is_watched = self._tally is not None
         return Report(
             tuple(worker.status()),
             worker.records_total(),
@@ -342,7 +354,16 @@ class ExecutorWorker:
             worker.problem,
             longest(worker.unread_shards()),
             self._new_streams(worker),
+            worker.why_not_live() if is_watched else (),
+            worker.why_not_ready() if is_watched else (),
+            self._series(),
         )
+
+    def _series(self) -> tuple[Series, ...] | None:
+        if self._tally is None or time.monotonic() < self._series_due:
+            return None
+        self._series_due = time.monotonic() + _SERIES_EVERY
+        return tuple(self._tally.series())
 
     def _note_connection(self) -> None:
         """Report everything again on a new connection."""

@@ -7,13 +7,13 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from sparkinesis.errors import FleetError, OptionError
-from sparkinesis.fleet import notes
+from sparkinesis.fleet import health, notes
 from sparkinesis.fleet.channel.control_server import ControlServer, Disconnected
 from sparkinesis.fleet.channel.messages import (
     Ended,
@@ -44,6 +44,11 @@ from sparkinesis.fleet.status import FleetState, FleetStatus, WorkerState
 from sparkinesis.fleet.streams import StreamWatch
 from sparkinesis.fleet.unread import ShardWatch
 from sparkinesis.fleet.view import reads, watch
+from sparkinesis.metrics.health.address import parse_address
+from sparkinesis.metrics.health.liveness import Liveness, Part
+from sparkinesis.metrics.health.pages import ServedTally, pages
+from sparkinesis.metrics.health.signs import SignOfLife, expect
+from sparkinesis.metrics.tally import Series
 from sparkinesis.public import public
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.dead_letters.targets import DeadLetterDirectory
@@ -56,6 +61,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_SPARK = 60.0
+"""Seconds that a call of Spark may take: its driver may be busy."""
 _LONG_WAIT = 10.0
 """Seconds that a task may wait for Spark before a note says so."""
 
@@ -119,6 +126,9 @@ class Fleet:
             options.log_level,
         )
         check_picklable(spec)
+        self._sign = SignOfLife(clock)
+        self._live = Liveness(self._parts, clock)
+        self._served: ServedTally | None = None
         self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._roster = Roster(options, self._jobs.max_failures()).scaled(workers)
         failover_time = application.options.failover_time
@@ -144,9 +154,11 @@ class Fleet:
         self._spec = replace(spec, port=self._control.port)
         self._thread = threading.Thread(target=self._run, name=f"{group}-fleet", daemon=True)
         try:
+            self._serve()
             self._thread.start()
         except BaseException:
             self._control.close()
+            self._close_http()
             raise
         atexit.register(self._at_exit)
 
@@ -254,11 +266,58 @@ class Fleet:
             _log.info("The program is ending: shutting down the fleet")
             self.shutdown()
 
+    @property
+    def http_url(self) -> str | None:
+        """The URL under which the driver tells the health and the metrics of all workers.
+
+        None without the option ``http`` of the application's `WorkerOptions`, and once the fleet
+        has ended.
+        """
+        served = self._served
+        return None if served is None else served.server.url
+
+    # --- health
+
+    def _serve(self) -> None:
+        """Serve by HTTP if the application's options have an address. Raises `OptionError`."""
+        http = self._application.options.http
+        if http is None:
+            return
+        labels = {"application": self._application.name}
+        served = self._served = ServedTally.starting(parse_address("http", http), labels)
+        served.server.serve(
+            pages(
+                live=lambda: [*self._live.problems(), *health.why_not_live(self._status.workers)],
+                ready=lambda: health.why_not_ready(self._status),
+                status=self.status,
+                groups=lambda: [(labels, served.series()), *self._groups()],
+            ),
+            self._live.look,
+        )
+
+    def _groups(self) -> list[tuple[Mapping[str, str], tuple[Series, ...]]]:
+        reports = self._reports
+        live = reports.live(self._roster, self._clock())
+        return reports.series.groups(self._application.name, live)
+
+    def _parts(self) -> list[Part]:
+        if self._status.state.is_over:
+            return []
+        has_begun = self._thread.ident is not None
+        return [
+            Part("the fleet's thread", self._sign.due, has_begun and not self._thread.is_alive())
+        ]
+
+    def _close_http(self) -> None:
+        served, self._served = self._served, None
+        if served is not None:
+            served.close()
+
     # --- the fleet's own thread
 
     def _run(self) -> None:
         try:
-            self._loop()
+            self._sign.during(self._loop)
         except BaseException as error:  # noqa: BLE001 - else callers would wait for ever
             _log.exception("Fleet of %s: failed by an unexpected error", self._application.name)
             self._roster = self._roster.failed(describe(error))
@@ -269,6 +328,7 @@ class Fleet:
     def _loop(self) -> None:
         next_beat = self._clock()
         while not self._roster.state.is_over:
+            expect()
             now = self._clock()
             if now >= next_beat:
                 next_beat = now + self._options.heartbeat_interval
@@ -276,8 +336,10 @@ class Fleet:
             self._check_shutdown_deadline(now)
             self._reconcile()
             due = min(next_beat, self._roster.next_action_at(now))
+            pause = max(0.0, due - self._clock())
+            expect(pause)
             try:
-                self._handle(self._events.get(timeout=max(0.0, due - self._clock())))
+                self._handle(self._events.get(timeout=pause))
                 while True:
                     self._handle(self._events.get_nowait())
             except queue.Empty:
@@ -301,6 +363,7 @@ class Fleet:
             if member.must_leave or member.state not in {WorkerState.RUNNING, WorkerState.STARTING}:
                 continue
             hello = self._reports.workers[member.worker_id].hello
+            expect(_SPARK)
             if self._jobs.is_decommissioned(hello.stage_id, hello.task_attempt_id):
                 self._note(notes.decommissioned(hello))
                 self._roster = self._roster.decommissioned(member.worker_id)
@@ -323,11 +386,14 @@ class Fleet:
     def _publish(self, now: float) -> None:
         self._reports = self._reports.retain(self._roster.members)
         status = self._reports.status(self._application.name, self._stream, self._roster, now)
+        if status.state.is_over:
+            self._close_http()  # first: who waits for the end may use the port again
         with self._changed:
             self._status = status
             self._changed.notify_all()
 
     def _publish_failure(self) -> None:
+        self._close_http()
         # The rest keeps its last value: computing a new status may be what failed.
         with self._changed:
             self._status = replace(self._status, state=FleetState.FAILED, error=self._roster.error)
@@ -335,6 +401,7 @@ class Fleet:
 
     def _execute(self, action: Action) -> None:
         _log.debug("Fleet of %s: %s", self._application.name, action)
+        expect(_SPARK)
         if isinstance(action, Submit):
             self._submit(action)
         elif isinstance(action, Cancel):

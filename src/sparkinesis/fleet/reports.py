@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from sparkinesis.fleet.channel.messages import Hello, Report
 from sparkinesis.fleet.roster import Roster
+from sparkinesis.fleet.series import FleetSeries
 from sparkinesis.fleet.status import FleetShard, FleetStatus, WorkerState, WorkerStatus
 from sparkinesis.fleet.streams import StreamWatch
 from sparkinesis.fleet.unread import ShardWatch, lease_of
@@ -43,6 +44,8 @@ class WorkerReports:
     """User records a second, by lease key."""
     failures: Mapping[str, Failure] = field(default_factory=lambda: MappingProxyType({}))
     problem: str | None = None
+    not_live: tuple[str, ...] = ()
+    not_ready: tuple[str, ...] = ()
 
     def add_report(self, report: Report, now: float) -> WorkerReports:
         """Return a copy with another report added."""
@@ -68,6 +71,8 @@ class WorkerReports:
             rates=rates,
             failures={**self.failures, **{each.fingerprint: each for each in report.failures}},
             problem=report.problem,
+            not_live=report.not_live,
+            not_ready=report.not_ready,
         )
 
 
@@ -83,6 +88,7 @@ class FleetReports:
     past_records: int = 0
     watch: ShardWatch = field(default_factory=ShardWatch)
     streams: StreamWatch = field(default_factory=StreamWatch)
+    series: FleetSeries = field(default_factory=FleetSeries)
     lost: frozenset[str] = frozenset()
     """The ids of the workers that were lost, and have not connected again."""
     past_lost: int = 0
@@ -119,7 +125,8 @@ class FleetReports:
         workers = {**self.workers, worker_id: known.add_report(report, now)}
         watch = self.watch.add_report(worker_id, report, now)
         streams = self.streams.add_report(worker_id, report.streams, now)
-        return replace(self, workers=workers, watch=watch, streams=streams), new
+        series = self.series.add(worker_id, report.series)
+        return replace(self, workers=workers, watch=watch, streams=streams, series=series), new
 
     def retain(self, worker_ids: Iterable[str]) -> FleetReports:
         """Return a copy in which all other workers have departed, but keep their figures."""
@@ -141,6 +148,7 @@ class FleetReports:
             past_lost=self.past_lost + len(self.lost & gone.keys()),
             watch=self.watch.forget(leaving),
             streams=self.streams.forget(leaving),
+            series=self.series.retain(kept),
         )
 
     def add_note(self, text: str) -> FleetReports:
@@ -156,7 +164,7 @@ class FleetReports:
         """User records processed so far, as reported."""
         return self.past_records + sum(each.records for each in self._kept)
 
-    def _live(self, roster: Roster, now: float) -> set[str]:
+    def live(self, roster: Roster, now: float) -> set[str]:
         """Return the workers whose last report is recent."""
         options = roster.options
         silent_after = max(_MISSED * options.heartbeat_interval, options.lost_after / 2)
@@ -175,7 +183,7 @@ class FleetReports:
     def status(self, application: str, stream: str, roster: Roster, now: float) -> FleetStatus:
         """Compute the fleet's status. ``stream``: the names of the streams, as far as known."""
         workers, read = [], []
-        live = self._live(roster, now)
+        live = self.live(roster, now)
         unread = tuple(
             each if each.stream else replace(each, stream=stream)
             for each in self.watch.shards(live, now)
@@ -204,6 +212,8 @@ class FleetReports:
                     max(lags, default=None),
                     now - member.heard,
                     reported.problem,
+                    reported.not_live,
+                    reported.not_ready,
                 )
             )
             if is_live:

@@ -59,6 +59,11 @@ class WorkerStatus:
     """Seconds since the last message of the worker."""
     problem: str | None = None
     """The reason why the worker can hold no leases now, such as a deleted lease table."""
+    not_live: tuple[str, ...] = ()
+    """Which of its loops and pools stand still or have died. Known only with the option ``http``,
+    as is `not_ready`."""
+    not_ready: tuple[str, ...] = ()
+    """The reasons why it does not see the lease table now."""
 
 
 @public

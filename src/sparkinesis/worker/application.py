@@ -17,6 +17,7 @@ from sparkinesis.lease.rules.worker_ids import default_worker_id
 from sparkinesis.lease.table.provisioning import Patience
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.metrics.health.address import parse_address
+from sparkinesis.metrics.health.liveness import LOOK_EVERY
 from sparkinesis.metrics.health.pages import ServedTally
 from sparkinesis.metrics.metric import Measured, Place
 from sparkinesis.metrics.metrics import AllMetrics, Metrics, metrics_of
@@ -284,6 +285,7 @@ class Application:
         timing: Timing = MACHINE,
         memory: MemoryBudget | None = None,
         tally: Metrics | None = None,
+        look_every: float = LOOK_EVERY,
     ) -> Worker:
         """Make a worker of this application, which is not started yet.
 
@@ -292,8 +294,8 @@ class Application:
         timing: all other clocks, waits and randomness, for simulations.
         memory: the budget for records in memory; None: one budget for all workers of this process
         with the same ``max_held_bytes``.
-        tally: gets the worker's measurements besides the exporters; somebody then asks for the
-        worker's health, too.
+        tally: gets the worker's measurements besides the exporters, for who calls
+        `Worker.look_at_health` every ``look_every`` seconds.
 
         Creates the lease table if it is missing. Raises `StreamNotFoundError`, `LeaseTableError`,
         `AccessDeniedError` and `ServiceError`.
@@ -318,7 +320,7 @@ class Application:
                 rng=rng,
                 tell=tell,
                 metrics=metrics,
-                is_watched=bool(own),
+                watched_every=look_every if own else None,
                 memory=memory or budget_of_process(self.options.max_held_bytes),
                 fetchers=StepPool(f"{self.name}-fetch", timing.clock),
                 consumers=StepPool(f"{self.name}-process", timing.clock),

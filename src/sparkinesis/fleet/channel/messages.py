@@ -6,6 +6,7 @@ from typing import TypeAlias, TypeVar
 
 import msgspec
 
+from sparkinesis.metrics.tally import Series
 from sparkinesis.worker.status import Failure, ShardStatus, StreamStatus
 
 
@@ -47,6 +48,12 @@ class Report(msgspec.Struct, frozen=True, tag="report"):
     streams: tuple[StreamStatus, ...] | None = None
     """The streams of an application of several; None if they are as the worker has reported them
     before on this connection."""
+    not_live: tuple[str, ...] = ()
+    """Which loops and pools of the worker stand still or have died."""
+    not_ready: tuple[str, ...] = ()
+    """Why the worker does not see the lease table now."""
+    series: tuple[Series, ...] | None = None
+    """The worker's metrics since its start; None if this report has none."""
 
 
 class Leaving(msgspec.Struct, frozen=True, tag="leaving"):

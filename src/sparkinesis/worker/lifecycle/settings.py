@@ -39,8 +39,8 @@ class WorkerSettings:
     """Takes the events of the worker, of its shards and of its leases."""
     metrics: Metrics = OFF
     """Takes the measurements of the worker, and of its streams and leases."""
-    is_watched: bool = False
-    """True if somebody asks whether the worker's loops go on."""
+    watched_every: float | None = None
+    """The seconds between two looks at the worker's loops; None if nobody asks for their health."""
     memory: MemoryBudget = field(default_factory=lambda: MemoryBudget(DEFAULT_HELD_BYTES))
     """The budget that all records in memory are counted in."""
     fetchers: StepPool = field(default_factory=lambda: StepPool("fetch"))

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.events import WorkerStarted
+from sparkinesis.metrics.health.liveness import LOOK_EVERY
 from sparkinesis.metrics.health.pages import ServedTally, pages
 from sparkinesis.metrics.health.server import HealthServer
 from sparkinesis.public import public
@@ -71,7 +72,7 @@ class Worker:
                 "the pool that runs record processors": settings.consumers.part,
             },
         )
-        self._live = self._parts.liveness()
+        self._live = self._parts.liveness(settings.watched_every or LOOK_EVERY)
         self._http: HealthServer | None = None
 
     def start(self) -> Worker:
@@ -116,7 +117,7 @@ class Worker:
             sign = self._parts.sign()
             thread = threading.Thread(
                 target=self.log_place.run,
-                args=(sign.during, run) if settings.is_watched else (run,),
+                args=(sign.during, run) if settings.watched_every else (run,),
                 name=f"{settings.application}-{name}",
                 daemon=True,
             )

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from sparkinesis.metrics.health.liveness import LOOK_EVERY, Liveness, Part
+from sparkinesis.metrics.health.liveness import Liveness, Part
 from sparkinesis.metrics.health.signs import SignOfLife
 from sparkinesis.worker.status import ShardStatus
 
@@ -41,7 +41,7 @@ class WorkerParts:
         """Add a loop whose thread runs, and which may end once ``may_end`` returns True."""
         self._loops = (*self._loops, _Loop(name, thread, sign, may_end))
 
-    def liveness(self, every: float = LOOK_EVERY) -> Liveness:
+    def liveness(self, every: float) -> Liveness:
         return Liveness(self.now, self._clock, every)
 
     def now(self) -> list[Part]:

@@ -1,0 +1,94 @@
+"""The driver of a fleet on a real Spark tells the health and the metrics of its workers."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from sparkinesis import (
+    Application,
+    Fleet,
+    FleetOptions,
+    RecordBatch,
+    RecordProcessor,
+    WorkerOptions,
+)
+from sparkinesis.local import LocalServer
+from sparkinesis.worker.checkpointer import Checkpointer
+from tests import pace
+from tests.pace import eventually
+from tests.streams import put
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Counting(RecordProcessor):
+    def process_records(self, batch: RecordBatch, checkpointer: Checkpointer) -> None:
+        checkpointer.checkpoint()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[LocalServer]:
+    with LocalServer(port=0, dynamodb=True) as running:
+        yield running
+
+
+@pytest.fixture
+def fleet(server: LocalServer, stream_name: str, spark: SparkSession) -> Iterator[Fleet]:
+    server.client("kinesis").create_stream(StreamName=stream_name, ShardCount=4)
+    application = Application(
+        stream_name,
+        stream_name,
+        Counting,
+        region="us-east-1",
+        endpoint=server.endpoint_url,
+        initial_position="trim_horizon",
+        options=WorkerOptions(failover_time=pace.seconds(2.0), idle_time=0.25, http="127.0.0.1:0"),
+    )
+    options = FleetOptions(heartbeat_interval=0.3, lost_after=pace.seconds(5.0), log_level="ERROR")
+    running = application.run(spark, workers=2, fleet=options)
+    yield running
+    running.shutdown(10)
+
+
+def read(fleet: Fleet, path: str) -> str:
+    with urllib.request.urlopen(f"{fleet.http_url}{path}", timeout=60) as answer:
+        text: str = answer.read().decode()
+        return text
+
+
+def values(fleet: Fleet, name: str) -> dict[str, float]:
+    """The values of a metric, summed for each worker."""
+    found: dict[str, float] = {}
+    for family in text_string_to_metric_families(read(fleet, "/metrics")):
+        for sample in family.samples:
+            if sample.name == name:
+                worker = sample.labels["worker"]
+                found[worker] = found.get(worker, 0.0) + sample.value
+    return found
+
+
+def test_counters_of_all_workers_add_up_to_what_was_processed(
+    fleet: Fleet, server: LocalServer, stream_name: str
+) -> None:
+    records = "sparkinesis_records_processed_total"
+    put(server.client("kinesis"), stream_name, [b"%d" % n for n in range(100)])
+    eventually(lambda: sum(values(fleet, records).values()) == 100)
+    eventually(lambda: len(values(fleet, "sparkinesis_leases_held")) == 2)
+    eventually(lambda: sum(values(fleet, "sparkinesis_leases_held").values()) == 4)
+    assert json.loads(read(fleet, "/readyz"))["ready"]
+    assert json.loads(read(fleet, "/livez"))["live"]
+    status: Any = json.loads(read(fleet, "/status"))
+    assert len(status["shards"]) == 4
+    assert status["records"] == 100
+
+    fleet.scale(1)
+    eventually(lambda: len(values(fleet, "sparkinesis_leases_held")) == 1)
+    put(server.client("kinesis"), stream_name, [b"%d" % n for n in range(50)])
+    eventually(lambda: sum(values(fleet, records).values()) == 150)

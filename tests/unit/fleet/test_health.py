@@ -1,0 +1,198 @@
+"""The health and the metrics of a fleet on its driver: what is concluded, and real HTTP."""
+
+from __future__ import annotations
+
+import json
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from sparkinesis.errors import OptionError
+from sparkinesis.fleet.channel.messages import Ended, Hello, Report, decode_for_driver, encode
+from sparkinesis.fleet.fleet import Fleet
+from sparkinesis.fleet.health import why_not_live, why_not_ready
+from sparkinesis.fleet.series import DEPARTED, FleetSeries
+from sparkinesis.fleet.status import FleetState, FleetStatus, WorkerState, WorkerStatus
+from sparkinesis.metrics import catalogue
+from sparkinesis.metrics.health import liveness, signs
+from sparkinesis.metrics.tally import Series, Tally
+from sparkinesis.worker.application import Application
+from sparkinesis.worker.options import WorkerOptions
+from tests.pace import eventually
+from tests.unit.fleet.test_fleet import OPTIONS, IdleSpark, Processor
+
+COUNT = Series("records.processed", ("s",), 3.0)
+GAUGE = Series("lag", ("s", "shard-1"), 7.0)
+
+
+def worker(name: str, state: WorkerState = WorkerState.RUNNING, **given: Any) -> WorkerStatus:
+    return WorkerStatus(name, state, "host", 1, 0, 0, 0.0, None, 0.0, **given)
+
+
+def test_a_loop_of_a_worker_that_stands_still_is_told_with_the_worker() -> None:
+    workers = [
+        worker("a"),
+        worker("b", not_live=("the loop has died",)),
+        worker("c", WorkerState.LOST, not_live=("the loop has died",)),
+    ]
+    assert why_not_live(workers) == ["worker b: the loop has died"]
+
+
+@pytest.mark.parametrize(
+    ("workers", "why"),
+    [
+        ([], ["no worker runs"]),
+        ([worker("a", WorkerState.STARTING)], ["no worker runs"]),
+        ([worker("a", not_ready=("no table",))], ["worker a: no table"]),
+        ([worker("a", not_ready=("no table",)), worker("b")], []),
+        ([worker("a", WorkerState.LOST), worker("b", not_ready=("no",))], ["worker b: no"]),
+    ],
+)
+def test_a_fleet_is_ready_while_one_worker_sees_the_table(
+    workers: list[WorkerStatus], why: list[str]
+) -> None:
+    status = FleetStatus("app", "s", FleetState.RUNNING, 2, tuple(workers))
+    assert why_not_ready(status) == why
+
+
+def test_a_fleet_that_shuts_down_is_not_ready() -> None:
+    status = FleetStatus("app", "s", FleetState.SHUTTING_DOWN, 0, (worker("a"),))
+    assert why_not_ready(status) == ["the fleet is shutting down"]
+
+
+def test_a_worker_that_ended_keeps_its_counters_and_not_its_gauges() -> None:
+    series = FleetSeries().add("a", (COUNT, GAUGE)).add("b", (COUNT, GAUGE)).add("a", None)
+    assert series.retain({"b"}).groups("app", {"b"}) == [
+        ({"application": "app", "worker": "a"}, (COUNT,)),
+        ({"application": "app", "worker": "b"}, (COUNT, GAUGE)),
+    ]
+
+
+def test_the_workers_that_departed_longest_ago_are_forgotten() -> None:
+    series = FleetSeries()
+    for number in range(DEPARTED + 3):
+        series = series.add(str(number), (COUNT,)).retain({"0"})
+    assert len(series.workers) == DEPARTED + 1
+    assert {"0", "3", str(DEPARTED + 2)} <= series.workers.keys()
+    assert not {"1", "2"} & series.workers.keys()
+
+
+def test_series_travel_unchanged() -> None:
+    tally = Tally()
+    tally.add(catalogue.RECORDS_PROCESSED, ("s", "shard-1"), 3)
+    tally.observe(catalogue.RENEWAL_DURATION, ("ok",), 0.2)
+    report = Report((), 3, True, not_live=("x",), not_ready=("y",), series=tuple(tally.series()))
+    assert decode_for_driver(encode(report)) == report
+
+
+# --- by HTTP
+
+
+@pytest.fixture
+def spark() -> Iterator[Any]:
+    idle = IdleSpark()
+    yield idle
+    for cancelled in idle.jobs.values():
+        cancelled.set()
+
+
+def make(spark: Any, http: str = "127.0.0.1:0") -> Fleet:
+    options = WorkerOptions(shutdown_timeout=1.0, http=http)
+    app = Application("app", "stream", Processor, region="us-east-1", options=options)
+    return Fleet(app, spark, 1, OPTIONS)
+
+
+@pytest.fixture
+def fleet(spark: Any) -> Iterator[Fleet]:
+    made = make(spark)
+    yield made
+    made.shutdown(0)
+
+
+def ask(fleet: Fleet, path: str) -> Any:
+    try:
+        with urllib.request.urlopen(f"{fleet.http_url}{path}", timeout=60) as answer:
+            return json.loads(answer.read())
+    except urllib.error.HTTPError as refused:
+        with refused:
+            assert refused.code == 503
+            return json.loads(refused.read())
+
+
+def processed(fleet: Fleet) -> dict[str, float]:
+    """The records processed, by worker."""
+    with urllib.request.urlopen(f"{fleet.http_url}/metrics", timeout=60) as answer:
+        families = text_string_to_metric_families(answer.read().decode())
+    return {
+        sample.labels["worker"]: sample.value
+        for family in families
+        for sample in family.samples
+        if sample.name == "sparkinesis_records_processed_total"
+        and sample.labels["application"] == "app"
+    }
+
+
+def tell(fleet: Fleet, *messages: Any) -> None:
+    for message in messages:
+        fleet._events.put(("w", message))
+
+
+HELLO = Hello("w", 0, 1, 0, "host", 1, 2, 3, is_running=True)
+
+
+def test_the_driver_tells_the_health_of_all_workers(fleet: Fleet) -> None:
+    assert ask(fleet, "/livez") == {"live": True, "reasons": []}
+    assert ask(fleet, "/readyz") == {"ready": False, "reasons": ["no worker runs"]}
+    tell(fleet, HELLO, Report((), 0, True, not_ready=("no table",)))
+    eventually(lambda: ask(fleet, "/readyz")["reasons"] == ["worker w: no table"])
+    assert ask(fleet, "/livez")["live"]
+    tell(fleet, Report((), 0, True, not_live=("the loop has died",)))
+    eventually(lambda: ask(fleet, "/livez")["reasons"] == ["worker w: the loop has died"])
+    assert ask(fleet, "/readyz") == {"ready": True, "reasons": []}
+    (told,) = ask(fleet, "/status")["workers"]
+    assert (told["worker_id"], told["not_live"]) == ("w", ["the loop has died"])
+
+
+def test_the_driver_tells_the_metrics_of_all_workers_also_of_those_that_ended(
+    fleet: Fleet,
+) -> None:
+    tell(fleet, HELLO, Report((), 3, True, series=(COUNT, GAUGE)), Report((), 5, True))
+    eventually(lambda: processed(fleet) == {"w": 3.0})
+    last = Report((), 9, True, series=(Series("records.processed", ("s",), 9.0),))
+    tell(fleet, last, Ended(was_graceful=True))
+    eventually(lambda: "w" not in {one.worker_id for one in fleet.status().workers})
+    assert processed(fleet) == {"w": 9.0}
+
+
+def test_a_fleet_whose_thread_stands_still_is_not_live(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = threading.Event()
+    monkeypatch.setattr(signs, "PATIENCE", 0.2)
+    monkeypatch.setattr(signs, "_MARGIN", 0.2)
+    monkeypatch.setattr(liveness, "CONFIRMED", 0.5)
+    monkeypatch.setattr(fleet, "_handle", lambda _: go_on.wait())
+    tell(fleet, HELLO)
+    eventually(lambda: not ask(fleet, "/livez")["live"])
+    (why,) = ask(fleet, "/livez")["reasons"]
+    assert "the fleet's thread stands still" in why
+    go_on.set()
+    eventually(lambda: ask(fleet, "/livez")["live"])
+
+
+def test_the_port_is_taken_before_any_job_and_freed_at_the_end(spark: Any) -> None:
+    fleet = make(spark)
+    at = urlsplit(str(fleet.http_url)).netloc
+    with pytest.raises(OptionError, match=f"http is '{at}', and this process cannot listen"):
+        make(other := IdleSpark(), at)
+    assert not other.jobs
+    fleet.shutdown(0)
+    assert fleet.http_url is None
+    again = make(spark, at)
+    again.shutdown(0)
