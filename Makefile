@@ -14,7 +14,7 @@ FILE ?=
 # Processes share the tests as tests/conftest.py says; the 15 slowest are listed at the end.
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadscope --no-loadscope-reorder --durations=15
 
-.PHONY: help demo active-users test test-long check simulate soak interop interop-emulators check-aws lint bench bench-peers format lock clean
+.PHONY: help demo active-users test test-long test-prometheus check simulate soak interop interop-emulators check-aws lint bench bench-peers format lock clean
 
 help: ## List the targets (default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,12 @@ simulate: $(SETUP) ## Play whole applications in virtual time (SECONDS=60 SEED=1
 
 soak: $(SETUP) ## Run everything real at once, under faults (MINUTES=20 SEED=1)
 	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+# Needs Debian's package prometheus, and says so where there is none.
+test-prometheus: $(SETUP) ## Let a real Prometheus watch workers, and check its rules (MINUTES=5)
+	@$(BIN)/python -m pytest -q tests/deploy
+	@$(BIN)/python -m tests.prometheus \
+	    $(if $(filter-out file,$(origin MINUTES)),--minutes $(MINUTES)) $(ARGS)
 
 # Needs a JDK and Maven, and says so where there is none.
 interop: $(SETUP) ## Share streams and a lease table with a Java KCL 3.5 (ARGS="--scenario 1")
