@@ -1,6 +1,6 @@
 """Runs all benchmarks, or those named: call, decode, deaggregate, objects, source, source_cpu,
 backlog, skewed, planning, consumer_mode, local_server, leases, fleet, latency, spark_latency,
-memory, streams, scale, idle_shards.
+memory, streams, scale, idle_shards, scrape.
 
 python -m benchmarks                          # all
 python -m benchmarks decode source            # two of them
@@ -32,6 +32,7 @@ from benchmarks import (
     objects,
     planning,
     scale,
+    scrape,
     skewed,
     source,
     source_cpu,
@@ -60,6 +61,7 @@ BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
     "memory": memory.run,
     "streams": streams.run,
     "idle_shards": idle_shards.run,
+    "scrape": scrape.run,
 }
 WITH_OPTIONS: dict[str, Callable[[list[str]], int]] = {"idle_shards": idle_shards.main}
 HELP = (["-h"], ["--help"])
