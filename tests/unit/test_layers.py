@@ -27,7 +27,7 @@ LAYERS: dict[str, set[str]] = {
         "version",
     },
     "ui": {"terminal", "errors", "stream", "lease", "worker", "fleet", "monitor"},
-    "monitor": {"terminal", "errors", "stream", "lease"},
+    "monitor": {"terminal", "errors", "stream", "lease", "version"},
     "fleet": {"terminal", "public", "errors", "metrics", "stream", "lease", "worker"},
     "compat": {"errors", "stream", "worker"},
     "worker": {"public", "errors", "metrics", "stream", "lease"},
@@ -67,6 +67,7 @@ FOLDERS: dict[str, dict[str, set[str]]] = {
         "lifecycle": {"batches", "reporting", "sink", "retrieval", "dead_letters"},
     },
     "worker/lifecycle": {"streams": set()},
+    "monitor": {"doctor": set()},
     "fleet": {"channel": set()},
     "metrics": {"cloudwatch": set(), "health": set(), "otel": set()},
     "source": {

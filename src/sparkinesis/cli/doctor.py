@@ -1,0 +1,103 @@
+"""`sparkinesis doctor`: checks what an application needs, and says what to mend."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from sparkinesis.cli.options import (
+    AppName,
+    DynamoDBEndpoint,
+    Endpoint,
+    Profile,
+    Region,
+    errors_in_one_line,
+    find_stream,
+)
+from sparkinesis.stream.address import check_place, check_table_name
+from sparkinesis.terminal.names import printable
+from sparkinesis.terminal.table import print_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sparkinesis.monitor.doctor.finding import Finding
+
+
+def doctor(
+    *,
+    app: AppName,
+    stream: Annotated[
+        list[str],
+        typer.Option(
+            "--stream",
+            metavar="STREAM",
+            help="A stream that the application reads: a name or an ARN; repeatable.",
+        ),
+    ],
+    region: Region = None,
+    endpoint: Endpoint = None,
+    dynamodb_endpoint: DynamoDBEndpoint = None,
+    profile: Profile = None,
+    efo: Annotated[
+        bool, typer.Option("--efo", help="The application reads by enhanced fan-out.")
+    ] = False,
+    consumer: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The registered consumer. Default: APP."),
+    ] = None,
+    writes: Annotated[
+        bool, typer.Option("--writes", help="Also check that records may be put; puts none.")
+    ] = False,
+    new: Annotated[
+        bool, typer.Option("--new", help="The application has not run yet: no table is expected.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object for each finding.")
+    ] = False,
+) -> None:
+    """Check what an application needs, and say what to mend. Writes nothing."""
+    with errors_in_one_line("doctor"):
+        streams = [find_stream(one, region, endpoint, profile) for one in stream]
+        check_table_name("APP", app)
+        place = region or streams[0].region, dynamodb_endpoint or endpoint
+        check_place(*place)
+        # boto3 is slow to import, and not all commands need it.
+        from sparkinesis.lease.table.table import LeaseTable  # noqa: PLC0415
+        from sparkinesis.monitor.doctor.examination import Patient, examine  # noqa: PLC0415
+        from sparkinesis.monitor.doctor.finding import is_well  # noqa: PLC0415
+
+        table = LeaseTable(app, *place, streams[0].credentials)
+        patient = Patient(streams, table, consumer or app, efo=efo, writes=writes, is_new=new)
+        findings = []
+        for finding in examine(patient):
+            findings.append(finding)
+            if as_json:
+                typer.echo(json.dumps(_object(finding)))
+        if not as_json:
+            _show(findings)
+        if not is_well(findings):
+            raise typer.Exit(1)
+
+
+def _object(finding: Finding) -> dict[str, str]:
+    return {
+        "check": finding.check,
+        "state": finding.state.value,
+        "what": finding.what,
+        "mend": finding.mend,
+    }
+
+
+def _show(findings: Sequence[Finding]) -> None:
+    rows = [{"check": one.check, "state": one.state.value, "finding": one.what} for one in findings]
+    console = print_table(rows, Console(highlight=False))
+    to_mend = [one for one in findings if one.mend]
+    if to_mend:
+        console.print("\nTo mend:", soft_wrap=True)
+    for one in to_mend:
+        text = printable(f"- {one.check}: {one.mend}")
+        console.print(text, soft_wrap=True, markup=False)

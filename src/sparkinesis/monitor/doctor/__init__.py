@@ -1,0 +1,1 @@
+"""What keeps an application from running, found by asking: `sparkinesis doctor`."""

@@ -1,0 +1,85 @@
+"""Which credentials are used, and whose they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from sparkinesis.monitor.doctor.finding import Finding, note, ok, problem, problem_of
+from sparkinesis.stream.address import StreamAddress, is_loopback
+from sparkinesis.stream.calls.default_region import default_region
+from sparkinesis.stream.calls.explain import explain, words
+from sparkinesis.stream.calls.retry import is_retryable
+from sparkinesis.stream.calls.session import open_session
+
+_CONFIG = Config(retries={"max_attempts": 0}, connect_timeout=5, read_timeout=5)
+
+
+def region(address: StreamAddress) -> Finding:
+    """Tell the region, and where it comes from."""
+    if address.region is not None:
+        source = "of the stream's ARN" if address.arn else "as given by --region"
+        return ok("region", f"{address.region}, {source}")
+    found, source = default_region(
+        address.credentials.profile, is_local=is_loopback(address.endpoint)
+    )
+    if found is None:
+        return problem(
+            "region",
+            f"no region is set: {source}",
+            "Give --region, or set the environment variable AWS_REGION.",
+        )
+    return ok("region", f"{found}, {source}")
+
+
+def credentials(address: StreamAddress) -> list[Finding]:
+    """Find the credentials, and ask STS whose they are. No secret is shown."""
+    is_local = is_loopback(address.endpoint)
+    try:
+        session = open_session(address.credentials, address.region, address.endpoint)
+        found = session.get_credentials()
+        if found is None:
+            return [
+                problem(
+                    "credentials",
+                    "no AWS credentials were found",
+                    "Provide an instance or pod role, a profile in ~/.aws, or the environment "
+                    "variables AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
+                )
+            ]
+        found.get_frozen_credentials()
+    except (ClientError, BotoCoreError) as error:
+        return [problem_of("credentials", explain(error, "a service", address, None, None))]
+    method = f"found by {found.method}" if found.method else "found"
+    if is_local and found.method == "explicit":
+        method = "none are needed: a local endpoint accepts all"
+    if address.endpoint is not None:
+        return [ok("credentials", method)]
+    return [_identity(session, method, address)]
+
+
+def _identity(session: Any, method: str, address: StreamAddress) -> Finding:
+    region = address.region or default_region(address.credentials.profile, is_local=False)[0]
+    try:
+        sts = session.create_client(
+            "sts",
+            region_name=region,
+            endpoint_url=address.credentials.sts_endpoint,
+            config=_CONFIG,
+        )
+        answer = sts.get_caller_identity()
+    except (ClientError, BotoCoreError) as error:
+        if isinstance(error, ClientError) and not is_retryable(error):
+            return problem(
+                "credentials",
+                f"{method}, and STS does not accept them: {words(error)}",
+                "Renew them (aws sso login, a new session token), or correct the profile or the "
+                "environment variables.",
+            )
+        return note(
+            "credentials",
+            f"{method}; whose they are is not known, as STS does not answer: {words(error)}",
+        )
+    return ok("credentials", f"{method}: {answer['Arn']}")

@@ -1,0 +1,76 @@
+"""The doctor's checks in their order. A check whose ground is missing is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from botocore.exceptions import BotoCoreError
+
+from sparkinesis.lease.table.table import LeaseTable
+from sparkinesis.monitor.doctor import judge, table
+from sparkinesis.monitor.doctor.credentials import credentials, region
+from sparkinesis.monitor.doctor.finding import Finding, State, problem_of
+from sparkinesis.monitor.doctor.network import reach
+from sparkinesis.monitor.doctor.service import Service
+from sparkinesis.monitor.doctor.streams import StreamChecks, kinesis
+from sparkinesis.monitor.doctor.versions import versions
+from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.calls.explain import explain
+
+
+@dataclass(frozen=True)
+class Patient:
+    """The application to examine."""
+
+    streams: Sequence[StreamAddress]
+    table: LeaseTable
+    consumer: str
+    """The name of its registered consumer."""
+    efo: bool = False
+    """It reads by enhanced fan-out."""
+    writes: bool = False
+    """It also puts records into its streams."""
+    is_new: bool = False
+    """It has not run yet: a missing lease table is no problem."""
+
+
+def examine(patient: Patient) -> Iterator[Finding]:
+    """Yield the findings, as they are made. Nothing is written."""
+    yield from versions()
+    first = patient.streams[0]
+    where = region(first)
+    yield where
+    if where.state is State.PROBLEM:
+        return
+    found = credentials(first)
+    yield from found
+    if any(one.state is State.PROBLEM for one in found):
+        return
+    shards: dict[str, Collection[str]] = {}
+    services: list[Service] = []
+    for address in patient.streams:
+        try:
+            service = kinesis(address)
+        except BotoCoreError as error:
+            yield problem_of(
+                f"stream {address.name}", explain(error, "Kinesis", address, None, None)
+            )
+            continue
+        reached = reach("Kinesis", service.url)
+        if not services or reached.state is State.PROBLEM:
+            yield reached
+        if reached.state is State.PROBLEM:
+            continue
+        checks = StreamChecks(service, address)
+        yield from checks.checks(patient.consumer, efo=patient.efo, writes=patient.writes)
+        shards[address.name] = checks.shard_ids
+        services.append(service)
+    dynamodb = table.dynamodb(patient.table)
+    reached = reach("DynamoDB", dynamodb.url)
+    yield reached
+    if reached.state is not State.PROBLEM:
+        yield from table.checks(dynamodb, patient.table, shards, is_new=patient.is_new)
+    ahead = [one.ahead for one in (*services, dynamodb) if one.ahead is not None]
+    if ahead:
+        yield judge.clock(max(ahead, key=abs))

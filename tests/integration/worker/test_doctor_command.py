@@ -1,0 +1,344 @@
+"""`sparkinesis doctor` on a real server, and with each real fault."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from sparkinesis.cli.app import app as cli
+from sparkinesis.local import LocalServer
+from sparkinesis.local.faults import Call, Fault
+from sparkinesis.worker.application import Application
+from sparkinesis.worker.lifecycle.worker import Worker
+from tests.integration.worker.conftest import AT_ONCE
+from tests.journal import Journal
+from tests.kcl import create_table, put_lease
+from tests.streams import put
+
+Start = Callable[[Application], Worker]
+Make = Callable[..., Application]
+
+COMMAND = str(Path(sys.executable).with_name("sparkinesis"))
+SHARD = "shardId-000000000000"
+
+
+class Report:
+    """What one run of the command says."""
+
+    def __init__(self, exit_code: int, output: str) -> None:
+        self.exit_code = exit_code
+        self.findings = [json.loads(line) for line in output.splitlines()]
+
+    def of(self, check: str, state: str) -> list[str]:
+        """Return what was found, with what to mend."""
+        return [
+            f"{one['what']} {one['mend']}"
+            for one in self.findings
+            if (one["check"], one["state"]) == (check, state)
+        ]
+
+    def problems(self) -> dict[str, str]:
+        """Return the only problem of each check."""
+        found = [one for one in self.findings if one["state"] == "problem"]
+        texts = {one["check"]: f"{one['what']} {one['mend']}" for one in found}
+        assert len(texts) == len(found), found
+        return texts
+
+
+Doctor = Callable[..., Report]
+
+
+def examine(
+    endpoint: str, app: str, *options: str, stream: str, region: str = "us-east-1"
+) -> Report:
+    arguments = ["doctor", app, "--stream", stream, "--json", "--region", region]
+    result = CliRunner().invoke(cli, [*arguments, "--endpoint", endpoint, *options])
+    assert result.stderr == ""
+    return Report(result.exit_code, result.stdout)
+
+
+@pytest.fixture
+def doctor(server: LocalServer, stream: str) -> Doctor:
+    """Examines an application of the stream's name."""
+
+    def run(*options: str, **given: str) -> Report:
+        return examine(server.endpoint_url, stream, *options, **{"stream": stream, **given})
+
+    return run
+
+
+def test_a_healthy_application_is_well(
+    *, kinesis: Any, stream: str, application: Make, start: Start, journal: Journal, doctor: Doctor
+) -> None:
+    put(kinesis, stream, [b"a"], key="k")
+    start(application())
+    journal.wait_for_data(b"a")
+    report = doctor("--writes")
+    assert report.problems() == {}
+    assert report.exit_code == 0
+    checks = {one["check"] for one in report.findings}
+    wanted = {"versions", "Spark", "region", "credentials", "Kinesis", "DynamoDB", "clock"}
+    assert wanted | {f"stream {stream}", "table", "permissions", "capacity", "limits"} <= checks
+    assert "PutRecord may be called " in report.of(f"stream {stream}", "ok")
+    (permitted,) = report.of("permissions", "ok")
+    assert permitted == "GetItem, PutItem, UpdateItem, DeleteItem may be called "
+    assert "2 leases, 2 not finished" in report.of("table", "ok")[0]
+
+
+def test_nothing_is_written_and_no_record_is_put(
+    kinesis: Any, dynamodb: Any, stream: str, doctor: Doctor
+) -> None:
+    create_table(dynamodb, stream)
+    put_lease(dynamodb, stream, SHARD, "TRIM_HORIZON")
+    before = dynamodb.scan(TableName=stream)["Items"]
+    assert doctor("--writes", "--efo").exit_code == 0
+    assert dynamodb.scan(TableName=stream)["Items"] == before
+    iterator = kinesis.get_shard_iterator(
+        StreamName=stream, ShardId=SHARD, ShardIteratorType="TRIM_HORIZON"
+    )["ShardIterator"]
+    assert kinesis.get_records(ShardIterator=iterator)["Records"] == []
+    arn = kinesis.describe_stream_summary(StreamName=stream)["StreamDescriptionSummary"]
+    assert kinesis.list_stream_consumers(StreamARN=arn["StreamARN"])["Consumers"] == []
+
+
+def test_the_wrong_region_is_told(doctor: Doctor, stream: str) -> None:
+    report = doctor(region="eu-west-1")
+    assert report.exit_code == 1
+    assert "There is no stream" in report.problems()[f"stream {stream}"]
+    assert "region" in report.problems()[f"stream {stream}"]
+
+
+def test_a_missing_table_is_told_unless_the_application_is_new(doctor: Doctor) -> None:
+    report = doctor()
+    assert report.exit_code == 1
+    assert list(report.problems()) == ["table"]
+    assert "typing error" in report.problems()["table"]
+    new = doctor("--new")
+    assert new.exit_code == 0
+    assert "the first worker creates it" in new.of("table", "ok")[0]
+
+
+def test_a_table_that_is_no_lease_table_is_told(dynamodb: Any, stream: str, doctor: Doctor) -> None:
+    dynamodb.create_table(
+        TableName=stream,
+        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "N"}],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    found = doctor().problems()
+    assert "is no lease table: its key is id (HASH N)" in found["table"]
+    assert list(found) == ["table"], "its rows are not looked at"
+
+
+def test_a_row_that_cannot_be_read_is_told(dynamodb: Any, stream: str, doctor: Doctor) -> None:
+    create_table(dynamodb, stream)
+    put_lease(dynamodb, stream, SHARD, "not a position")
+    found = doctor().problems()
+    assert SHARD in found["leases"]
+    assert "Repair the row" in found["leases"]
+
+
+def test_leases_of_another_stream_are_told(dynamodb: Any, stream: str, doctor: Doctor) -> None:
+    create_table(dynamodb, stream)
+    put_lease(dynamodb, stream, "shardId-000000000077", "TRIM_HORIZON")
+    assert "reads another stream" in doctor().problems()["leases"]
+
+
+def test_a_table_of_too_little_capacity_is_told(dynamodb: Any, stream: str, doctor: Doctor) -> None:
+    dynamodb.create_table(
+        TableName=stream,
+        KeySchema=[{"AttributeName": "leaseKey", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": "leaseKey", "AttributeType": "S"}],
+        ProvisionedThroughput={"ReadCapacityUnits": 1, "WriteCapacityUnits": 1},
+    )
+    for shard in range(4):
+        put_lease(dynamodb, stream, f"shardId-{shard:012}", "TRIM_HORIZON")
+    assert "1 write units" in doctor().problems()["capacity"]
+
+
+def test_a_closed_port_is_told_and_what_rests_on_it_is_left_out(
+    server: LocalServer, stream: str
+) -> None:
+    with LocalServer(port=0) as other:
+        gone = other.endpoint_url
+    report = examine(gone, stream, stream=stream)
+    assert report.exit_code == 1
+    assert list(report.problems()) == ["Kinesis", "DynamoDB"]
+    assert "nothing answers" in report.problems()["Kinesis"]
+    own = examine(server.endpoint_url, stream, "--dynamodb-endpoint", gone, stream=stream)
+    assert list(own.problems()) == ["DynamoDB"]
+
+
+@contextmanager
+def serving(**given: Any) -> Iterator[LocalServer]:
+    """A server of its own with the stream and the lease table of "app"."""
+    with LocalServer(port=0, dynamodb=True, limits=AT_ONCE, **given) as own:
+        own.client("kinesis").create_stream(StreamName="app", ShardCount=1)
+        create_table(own.client("dynamodb"), "app")
+        yield own
+
+
+@pytest.mark.parametrize("minutes", [-10, 10])
+def test_a_clock_that_is_wrong_is_told(minutes: int) -> None:
+    with serving(clock=lambda: time.time_ns() // 1_000_000 - minutes * 60_000) as server:
+        found = examine(server.endpoint_url, "app", stream="app").problems()
+    side = "ahead of" if minutes > 0 else "behind"
+    assert list(found) == ["clock"]
+    assert f"s {side} the service's" in found["clock"]
+    assert "NTP" in found["clock"]
+
+
+DENIED = "AccessDeniedException"
+
+
+@pytest.fixture(scope="module")
+def refused() -> dict[str, str]:
+    """The operations that `refusing` refuses, with the codes of its errors."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def refusing_server(refused: dict[str, str]) -> Iterator[LocalServer]:
+    def plan(call: Call) -> Fault | None:
+        code = refused.get(call.operation, refused.get("*"))
+        return Fault.error(code, "not for you") if code else None
+
+    with serving(faults=plan) as server:
+        yield server
+
+
+@pytest.fixture
+def refusing(refusing_server: LocalServer, refused: dict[str, str]) -> Iterator[Doctor]:
+    """Examines "app" on a server that refuses some operations."""
+    url = refusing_server.endpoint_url
+    yield lambda *options: examine(url, "app", *options, stream="app")
+    refused.clear()
+
+
+@pytest.mark.parametrize(
+    ("operation", "check"),
+    [
+        ("DescribeStreamSummary", "stream s"),
+        ("ListShards", "stream s"),
+        ("GetShardIterator", "stream s"),
+        ("GetRecords", "stream s"),
+        ("PutRecord", "stream s"),
+        ("DescribeStreamConsumer", "consumer"),
+        ("ListStreamConsumers", "consumer"),
+        ("DescribeTable", "table"),
+        ("Scan", "table"),
+        ("GetItem", "permissions"),
+        ("PutItem", "permissions"),
+        ("UpdateItem", "permissions"),
+        ("DeleteItem", "permissions"),
+    ],
+)
+def test_a_permission_that_is_missing_is_told(
+    operation: str, check: str, refusing: Doctor, refused: dict[str, str]
+) -> None:
+    refused[operation] = DENIED
+    report = refusing("--efo", "--writes")
+    assert report.exit_code == 1
+    found = report.problems()
+    assert list(found) == [check.replace("stream s", "stream app")]
+    (text,) = found.values()
+    assert operation in text
+    assert "not for you" in text
+
+
+def test_a_subscription_that_is_refused_is_told(
+    refusing: Doctor, refused: dict[str, str], refusing_server: LocalServer
+) -> None:
+    kinesis = refusing_server.client("kinesis")
+    arn = kinesis.describe_stream_summary(StreamName="app")["StreamDescriptionSummary"]
+    kinesis.register_stream_consumer(StreamARN=arn["StreamARN"], ConsumerName="c")
+    refused["SubscribeToShard"] = DENIED
+    assert "SubscribeToShard" in refusing("--efo", "--consumer", "c").problems()["consumer"]
+    polling = refusing("--consumer", "c")
+    assert polling.exit_code == 0
+    assert "SubscribeToShard" in polling.of("consumer", "note")[0]
+
+
+def test_a_consumer_that_may_subscribe_is_well(
+    kinesis: Any, dynamodb: Any, stream: str, doctor: Doctor
+) -> None:
+    create_table(dynamodb, stream)
+    arn = kinesis.describe_stream_summary(StreamName=stream)["StreamDescriptionSummary"]
+    kinesis.register_stream_consumer(StreamARN=arn["StreamARN"], ConsumerName=stream)
+    report = doctor("--efo")
+    assert report.exit_code == 0
+    assert "SubscribeToShard may be called " in report.of("consumer", "ok")
+
+
+def test_batches_that_are_refused_are_no_problem(refusing: Doctor, refused: dict[str, str]) -> None:
+    refused["BatchExecuteStatement"] = DENIED
+    report = refusing()
+    assert report.exit_code == 0
+    assert "PartiQLUpdate" in report.of("permissions", "note")[0]
+
+
+def test_credentials_that_have_expired_are_told(refusing: Doctor, refused: dict[str, str]) -> None:
+    refused["*"] = "ExpiredTokenException"
+    found = refusing().problems()
+    assert set(found) == {"stream app", "table"}
+    assert "ExpiredTokenException" in found["stream app"]
+
+
+def test_without_proof_that_the_server_knows_dry_runs_no_record_is_tried(
+    refusing: Doctor, refused: dict[str, str]
+) -> None:
+    refused["GetRecords"] = "ProvisionedThroughputExceededException"
+    refused["PutRecord"] = DENIED
+    report = refusing("--writes")
+    assert report.exit_code == 0
+    assert "PutRecord was not checked" in report.of("stream app", "note")[0]
+
+
+def test_a_profile_that_is_missing_is_told(
+    doctor: Doctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    found = doctor("--profile", "nobody").problems()
+    assert list(found) == ["credentials"]
+    assert "'nobody'" in found["credentials"]
+
+
+def test_no_region_is_told(
+    server: LocalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    result = CliRunner().invoke(cli, ["doctor", "app", "--stream", "s", "--json"])
+    report = Report(result.exit_code, result.stdout)
+    assert report.exit_code == 1
+    assert "AWS_REGION" in report.problems()["region"]
+
+
+def test_people_get_a_list_and_what_to_mend(server: LocalServer, stream: str) -> None:
+    arguments = ["--stream", stream, "--region", "us-east-1", "--endpoint", server.endpoint_url]
+    done = subprocess.run(
+        [COMMAND, "doctor", "no-such-app", *arguments], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (1, "")
+    lines, mend = done.stdout.split("\nTo mend:\n")
+    assert lines.splitlines()[0].split() == ["check", "state", "finding"]
+    places = {line.index("  ok  ") for line in lines.splitlines() if "  ok  " in line}
+    assert len(places) == 1, "the columns are aligned"
+    assert mend.startswith("- table: Check the name for a typing error")
+
+
+def test_an_application_name_that_cannot_be_one_is_refused(server: LocalServer) -> None:
+    result = CliRunner().invoke(cli, ["doctor", "a b", "--stream", "s", "--region", "us-east-1"])
+    assert result.exit_code == 1
+    assert result.stderr.startswith("sparkinesis doctor: ")

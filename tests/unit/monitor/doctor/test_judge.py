@@ -1,0 +1,119 @@
+"""What facts mean for an application."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparkinesis.errors import StreamNotFoundError
+from sparkinesis.monitor.doctor import judge
+from sparkinesis.monitor.doctor.finding import State, is_well, note, ok, problem, problem_of
+from sparkinesis.monitor.doctor.service import clock_ahead
+
+
+@pytest.mark.parametrize(
+    ("ahead", "state", "words"),
+    [
+        (0.0, State.OK, "agrees"),
+        (-4.9, State.OK, "agrees"),
+        (5.5, State.NOTE, "6 s ahead of"),
+        (-239, State.NOTE, "239 s behind"),
+        (-240, State.PROBLEM, "240 s behind"),
+        (3600, State.PROBLEM, "3,600 s ahead of"),
+    ],
+)
+def test_a_clock_may_differ_a_little(ahead: float, state: State, words: str) -> None:
+    found = judge.clock(ahead)
+    assert (found.state, words in found.what) == (state, True)
+    assert (found.mend == "") == (state is State.OK)
+
+
+@pytest.mark.parametrize(
+    ("date", "expected"),
+    [
+        ("Tue, 14 Nov 2023 22:13:20 GMT", 9.5),
+        ("Tue, 14 Nov 2023 22:13:40 GMT", -10.5),
+        ("yesterday", None),
+        (None, None),
+    ],
+)
+def test_a_date_header_stands_for_the_middle_of_its_second(
+    date: str | None, expected: float | None
+) -> None:
+    assert clock_ahead(date, 1_700_000_010.0) == expected
+
+
+@pytest.mark.parametrize(
+    ("pyspark", "pandas", "java", "state", "words"),
+    [
+        (None, None, None, State.NOTE, "not installed"),
+        ("4.1.9", "2.2", 17, State.PROBLEM, "too old"),
+        ("4.2.0.dev1", "2.2", 17, State.OK, "Java 17"),
+        ("4.10.0", "2.2", 21, State.OK, "4.10.0"),
+        ("4.3.0", "3.0.1", 17, State.PROBLEM, "pandas 3.0.1"),
+        ("4.3.0", None, None, State.NOTE, "no Java"),
+        ("4.3.0", None, 11, State.PROBLEM, "Java 11"),
+        ("4.3.0", None, 0, State.OK, "unknown"),
+    ],
+)
+def test_spark_needs_its_versions(
+    *, pyspark: str | None, pandas: str | None, java: int | None, state: State, words: str
+) -> None:
+    found = judge.spark(pyspark, pandas, java)
+    assert (found.state, words in found.what) == (state, True)
+
+
+def test_a_lease_table_has_one_key() -> None:
+    assert judge.key_schema("t", [("leaseKey", "HASH", "S")]) is None
+    for other in (
+        [("leaseKey", "HASH", "N")],
+        [("id", "HASH", "S")],
+        [("leaseKey", "HASH", "S"), ("at", "RANGE", "N")],
+    ):
+        found = judge.key_schema("t", other)
+        assert found is not None
+        assert found.state is State.PROBLEM
+        assert other[-1][0] in found.what
+
+
+@pytest.mark.parametrize(
+    ("units", "leases", "state"),
+    [
+        (None, 10_000, State.OK),
+        (10, 33, State.OK),
+        (10, 34, State.PROBLEM),
+    ],
+)
+def test_renewals_need_capacity(units: int | None, leases: int, state: State) -> None:
+    assert judge.capacity(units, leases).state is state
+
+
+def test_leases_of_no_shard_are_of_another_stream() -> None:
+    assert judge.shards("s", ["a", "b"], ["b", "c"]) is None
+    assert judge.shards("s", ["a"], []) is None
+    found = judge.shards("s", ["a"], ["b", "c"])
+    assert found is not None
+    assert "none of the 2 unfinished" in found.what
+
+
+@pytest.mark.parametrize(
+    ("used", "most", "state"),
+    [(89, 100, State.OK), (90, 100, State.NOTE), (5, 0, State.OK)],
+)
+def test_a_limit_is_noted_before_it_is_reached(used: int, most: int, state: State) -> None:
+    assert judge.limit("things", used, most).state is state
+
+
+def test_a_consumer_needs_room() -> None:
+    assert judge.consumers("c", 19).state is State.NOTE
+    assert judge.consumers("c", 20).state is State.PROBLEM
+
+
+def test_an_error_is_cut_where_its_advice_begins() -> None:
+    found = problem_of("stream", StreamNotFoundError("There is no s v1.2. Check it. Or not."))
+    assert (found.what, found.mend) == ("There is no s v1.2.", "Check it. Or not.")
+    assert problem_of("stream", StreamNotFoundError("No advice.")).mend == ""
+
+
+def test_only_a_problem_is_not_well() -> None:
+    assert is_well([ok("a", ""), note("b", "")])
+    assert not is_well([ok("a", ""), problem("b", "", "")])

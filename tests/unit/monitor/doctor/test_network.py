@@ -1,0 +1,101 @@
+"""Whether an endpoint can be reached, with real sockets."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from sparkinesis.fleet.channel.tls import DriverIdentity
+from sparkinesis.monitor.doctor.finding import State
+from sparkinesis.monitor.doctor.network import reach
+
+
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+
+
+@pytest.fixture
+def listening() -> Iterator[int]:
+    """A port whose connections are accepted, and never answered."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+@pytest.fixture
+def closed() -> int:
+    """A port at which nothing listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+    return port
+
+
+@contextmanager
+def tls_server() -> Iterator[int]:
+    """A TLS server with a certificate that nobody has signed."""
+    context = DriverIdentity.new().context
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            try:
+                context.wrap_socket(connection, server_side=True).close()
+            except OSError:
+                connection.close()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield server.getsockname()[1]
+        thread.join()
+
+
+def test_a_port_that_listens_is_reached(listening: int) -> None:
+    found = reach("Kinesis", f"http://127.0.0.1:{listening}")
+    assert (found.state, found.what) == (State.OK, f"127.0.0.1:{listening} can be reached")
+
+
+def test_a_closed_port_is_told(closed: int) -> None:
+    found = reach("Kinesis", f"http://127.0.0.1:{closed}")
+    assert found.state is State.PROBLEM
+    assert f"nothing answers at 127.0.0.1:{closed}" in found.what
+    assert "firewalls" in found.mend
+
+
+def test_a_name_without_address_is_told() -> None:
+    found = reach("Kinesis", "https://kinesis.eu-wset-1.invalid")
+    assert found.state is State.PROBLEM
+    assert "'kinesis.eu-wset-1.invalid' has no address" in found.what
+    assert "region" in found.mend
+
+
+def test_a_certificate_that_nobody_signed_is_told() -> None:
+    with tls_server() as port:
+        found = reach("Kinesis", f"https://localhost:{port}")
+    assert found.state is State.PROBLEM
+    assert "CERTIFICATE_VERIFY_FAILED" in found.what
+    assert "AWS_CA_BUNDLE" in found.mend
+
+
+def test_a_proxy_is_reached_in_place_of_the_service(
+    listening: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", f"http://user:secret@127.0.0.1:{listening}")
+    found = reach("Kinesis", "https://kinesis.eu-west-1.invalid")
+    assert found.state is State.OK
+    assert f"the proxy 127.0.0.1:{listening} can be reached" in found.what
+    assert "secret" not in found.what
+
+
+def test_a_proxy_that_is_gone_is_told(closed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", f"http://user:secret@127.0.0.1:{closed}")
+    found = reach("Kinesis", "https://kinesis.eu-west-1.invalid")
+    assert found.state is State.PROBLEM
+    assert f"the proxy 127.0.0.1:{closed}" in found.what
+    assert "NO_PROXY" in found.mend
+    assert "secret" not in found.what + found.mend
