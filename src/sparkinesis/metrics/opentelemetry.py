@@ -83,8 +83,7 @@ class OpenTelemetryMetrics:
             raise OptionError(
                 "OpenTelemetryMetrics with a provider cannot be sent to Spark's executors, because "
                 "a provider belongs to its process. Use OpenTelemetryMetrics() for a fleet, and "
-                "set the global providers where the executors' Python starts: by the processor's "
-                "factory, or by OTEL_PYTHON_METER_PROVIDER and OTEL_PYTHON_TRACER_PROVIDER."
+                "let the processor's factory set the global providers, once in each process."
             )
         return _without_providers, (self._shards,)
 
