@@ -34,6 +34,8 @@ NEVER_SIMULATED = ("local/",)
 
 _FLEET = "No simulation hosts a fleet: it needs sockets and Spark's jobs."
 
+_EXPORTERS = "Simulated workers have no exporters, but metrics in memory."
+
 EXCEPTIONS: dict[tuple[str, str], str] = {
     ("fleet/channel/control_server.py", "selectors"): _FLEET,
     ("fleet/fleet.py", "queue"): _FLEET,
@@ -58,6 +60,10 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("stream/reading/early_records.py", "threading.Lock at import"): (
         "The lock guards a set, and nothing waits while it is held."
     ),
+    ("metrics/otel/instruments.py", "threading.Lock at import"): _EXPORTERS,
+    ("metrics/prometheus_registry.py", "threading.Lock at import"): _EXPORTERS,
+    ("metrics/health/server.py", "socketserver"): "Simulated workers serve no HTTP.",
+    ("ui/web/server.py", "asyncio"): "No page looks at a simulated world.",
     **{
         ("stream/putting/putter.py", f"concurrent.futures.{name}"): (
             "Simulated producers and dead-letter targets put records without a Putter."
