@@ -49,7 +49,7 @@ soak: $(SETUP) ## Run everything real at once, under faults (MINUTES=20 SEED=1)
 	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 # Needs Debian's package prometheus, and says so where there is none.
-test-prometheus: $(SETUP) ## Let a real Prometheus watch workers, and check its rules (MINUTES=5)
+test-prometheus: $(SETUP) ## Let a real Prometheus watch workers, a fleet and a query (MINUTES=5)
 	@$(BIN)/python -m pytest -q tests/deploy
 	@$(BIN)/python -m tests.prometheus \
 	    $(if $(filter-out file,$(origin MINUTES)),--minutes $(MINUTES)) $(ARGS)

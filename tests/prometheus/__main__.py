@@ -1,4 +1,6 @@
-"""Lets a real Prometheus watch workers: ``python -m tests.prometheus --minutes 5``.
+"""Lets a real Prometheus watch workers, a fleet and a query.
+
+``python -m tests.prometheus --minutes 5``.
 
 Prometheus scrapes each of them every second, while shards split and merge, a worker is killed and
 others end gracefully. By its query API, the records, bytes and calls of each worker must be what
@@ -33,6 +35,9 @@ def main() -> int:
         default=None,
         help="for logs and data; default: a temporary one, deleted if all checks hold",
     )
+    parser.add_argument(
+        "--without-spark", action="store_true", help="leave out the fleet and the query"
+    )
     args = parser.parse_args()
     if not is_installed():
         print("LEFT OUT: prometheus is not installed; Debian's package is prometheus.")
@@ -46,6 +51,7 @@ def main() -> int:
         args.minutes * 60,
         folder,
         lambda text: print(f"{time.monotonic() - began:6.1f} s  {text}", flush=True),
+        with_spark=not args.without_spark,
     )
     run.note(f"logs and data are in {folder}")
     run.play()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import cycle, pairwise
 
-BEGIN = ("split", "kill", "merge", "end")
+BEGIN = ("split", "kill", "merge", "kill_in_fleet", "end")
 """Each of them happens once, whatever the duration."""
 RESHARDS = ("split", "merge")
 LONGEST_GAP = 30.0

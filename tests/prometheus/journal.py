@@ -41,6 +41,7 @@ class Journal:
     """Seconds between the arrival of a batch's last record and its fetch: the largest."""
     ended: float | None = None
     """When `Application.run` returned, in seconds since the epoch."""
+    pids: set[int] = field(default_factory=set)
     totals: Totals = Totals()
 
     def read(self) -> Journal:
@@ -56,6 +57,8 @@ class Journal:
                 self.furthest_behind = max(self.furthest_behind, line["behind"])
             elif "failed" in line:
                 failed += 1
+            elif "pid" in line:
+                self.pids.add(line["pid"])
             else:
                 self.ended = line["ended"]
         self.totals = Totals(records, size, calls, failed)

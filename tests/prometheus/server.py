@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from tests import pace
+from tests.prometheus.journal import Totals
 from tests.prometheus.setting import ROOT, SCRAPE_SECONDS
 
 RULES = ROOT / "deploy" / "prometheus" / "rules.yml"
@@ -108,6 +109,21 @@ class Prometheus:
             "query_range", query=expression, start=start, end=end, step=SCRAPE_SECONDS
         )
         return [[float(value) for _, value in one["values"]] for one in found["result"]]
+
+    def totals(self, worker: str) -> Totals:
+        """Return the last counts of a worker, alive or not."""
+        calls = "process_records_duration_seconds_count"
+        return Totals(
+            self.last("records_processed_total", worker=worker),
+            self.last("bytes_processed_total", worker=worker),
+            self.last(calls, worker=worker, result="ok"),
+            self.last(calls, worker=worker, result="failed"),
+        )
+
+    def last(self, series: str, **labels: str) -> float:
+        """Return the sum of the last values of series, told now or before."""
+        pairs = ",".join(f'{label}="{value}"' for label, value in labels.items())
+        return self.value(f"sum(last_over_time(sparkinesis_{series}{{{pairs}}}[2h]))")
 
     def rules(self) -> list[dict[str, Any]]:
         groups = self._get("rules")["groups"]

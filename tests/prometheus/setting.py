@@ -8,6 +8,13 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 STREAM = "watched"
 APPLICATION = "watched-app"
+SPARK_STREAM = "watched-by-spark"
+"""Gets the same records and reshards, for the readers on Spark."""
+FLEET_APPLICATION = "watched-fleet"
+FLEET = "fleet"
+"""The folder of the journals of the fleet's workers."""
+FLEET_WORKERS = 2
+QUERY = "watched-query"
 REGION = "us-east-1"
 SHARDS = 3
 SCRAPE_SECONDS = 1
@@ -28,4 +35,5 @@ def environment() -> dict[str, str]:
         "AWS_SECRET_ACCESS_KEY": "prometheus",
         "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
         "PYTHONUNBUFFERED": "1",
+        "SPARK_LOCAL_IP": "127.0.0.1",
     }

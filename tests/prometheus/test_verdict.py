@@ -52,7 +52,7 @@ def test_the_lag_must_follow_the_batches(
 @pytest.mark.parametrize("seconds", [30.0, 300.0, 3600.0])
 def test_everything_happens_before_the_slow_time(seconds: float) -> None:
     acts = course(seconds)
-    assert [name for _, name in acts[:4]] == ["split", "kill", "merge", "end"]
+    assert [name for _, name in acts[:5]] == ["split", "kill", "merge", "kill_in_fleet", "end"]
     assert acts[-1] == (seconds * SLOW_FROM, "slow")
     names = [name for _, name in acts]
     assert names.count("kill") == names.count("end") == names.count("slow") == 1
@@ -70,6 +70,8 @@ def test_a_journal_tells_what_was_written(tmp_path: Path) -> None:
     writer.write({"failed": 40})
     writer.write({"numbers": [2], "bytes": 3, "behind": 0.1})
     assert journal.read().totals == Totals(records=3, bytes=10, calls=2, failed=1)
+    writer.write({"pid": 5})
+    assert journal.read().pids == {5}
     assert (journal.numbers, journal.furthest_behind, journal.ended) == ({1, 2}, 0.5, None)
     writer.write({"ended": 1.5})
     assert journal.read().ended == 1.5
