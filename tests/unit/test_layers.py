@@ -68,7 +68,7 @@ FOLDERS: dict[str, dict[str, set[str]]] = {
     },
     "worker/lifecycle": {"streams": set()},
     "monitor": {"doctor": set()},
-    "fleet": {"channel": set()},
+    "fleet": {"channel": set(), "watching": set()},
     "metrics": {"cloudwatch": set(), "health": set(), "otel": set()},
     "source": {
         "options": set(),

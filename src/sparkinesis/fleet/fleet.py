@@ -8,12 +8,13 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from sparkinesis.errors import FleetError, OptionError
-from sparkinesis.fleet import health, notes
+from sparkinesis.fleet import notes
 from sparkinesis.fleet.channel.control_server import ControlServer, Disconnected
 from sparkinesis.fleet.channel.messages import (
     Ended,
@@ -44,10 +45,15 @@ from sparkinesis.fleet.status import FleetState, FleetStatus, WorkerState
 from sparkinesis.fleet.streams import StreamWatch
 from sparkinesis.fleet.unread import ShardWatch
 from sparkinesis.fleet.view import reads, watch
+from sparkinesis.fleet.watching import health
+from sparkinesis.fleet.watching.measured import Restarts, gauges_of
+from sparkinesis.metrics.catalogue import FLEET_RESTARTS
 from sparkinesis.metrics.health.address import parse_address
 from sparkinesis.metrics.health.liveness import Liveness, Part
 from sparkinesis.metrics.health.pages import ServedTally, pages
 from sparkinesis.metrics.health.signs import SignOfLife, expect
+from sparkinesis.metrics.metric import Measured
+from sparkinesis.metrics.metrics import CLOSE_WITHIN, Metrics, metrics_of
 from sparkinesis.metrics.tally import Series
 from sparkinesis.public import public
 from sparkinesis.worker.application import Application
@@ -128,7 +134,6 @@ class Fleet:
         check_picklable(spec)
         self._sign = SignOfLife(clock)
         self._live = Liveness(self._parts, clock)
-        self._served: ServedTally | None = None
         self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._roster = Roster(options, self._jobs.max_failures()).scaled(workers)
         failover_time = application.options.failover_time
@@ -145,21 +150,24 @@ class Fleet:
             self._warn_of_local_dead_letters()
         self._status = self._reports.status(application.name, self._stream, self._roster, clock())
         self._changed = threading.Condition()
-        self._control = ControlServer(
-            address.bind,
-            options.port,
-            identity,
-            lambda worker, what: self._events.put((worker, what)),
-        )
-        self._spec = replace(spec, port=self._control.port)
-        self._thread = threading.Thread(target=self._run, name=f"{group}-fleet", daemon=True)
-        try:
+        self._restarts = Restarts()
+        with ExitStack() as opened:
+            self._served = self._take_port()
+            opened.callback(self._close_http)
+            self._metrics = self._open_metrics()
+            opened.callback(self._metrics.close)
+            self._control = ControlServer(
+                address.bind,
+                options.port,
+                identity,
+                lambda worker, what: self._events.put((worker, what)),
+            )
+            opened.callback(self._control.close)
+            self._spec = replace(spec, port=self._control.port)
+            self._thread = threading.Thread(target=self._run, name=f"{group}-fleet", daemon=True)
             self._serve()
             self._thread.start()
-        except BaseException:
-            self._control.close()
-            self._close_http()
-            raise
+            opened.pop_all()
         atexit.register(self._at_exit)
 
     def _warn_of_local_dead_letters(self) -> None:
@@ -265,6 +273,7 @@ class Fleet:
         if not self._status.state.is_over:
             _log.info("The program is ending: shutting down the fleet")
             self.shutdown()
+        self._thread.join(CLOSE_WITHIN)  # it publishes the last metrics
 
     @property
     def http_url(self) -> str | None:
@@ -278,19 +287,36 @@ class Fleet:
 
     # --- health
 
-    def _serve(self) -> None:
-        """Serve by HTTP if the application's options have an address. Raises `OptionError`."""
+    def _labels(self) -> Mapping[str, str]:
+        return {"application": self._application.name}
+
+    def _take_port(self) -> ServedTally | None:
+        """Take the port of the application's option ``http``. Raises `OptionError`."""
         http = self._application.options.http
         if http is None:
+            return None
+        return ServedTally.starting(parse_address("http", http), self._labels())
+
+    def _open_metrics(self) -> Metrics:
+        """Begin to measure the fleet for those who have asked for it. Raises `OptionError`."""
+        application = self._application
+        measured = Measured.fleet(application.name, application.place())
+        own = () if self._served is None else (self._served,)
+        metrics = metrics_of(application.options.metrics, measured, *own)
+        metrics.watch(lambda: gauges_of(self._status))
+        return metrics
+
+    def _serve(self) -> None:
+        """Serve what the workers report, by HTTP, if the port was taken."""
+        served = self._served
+        if served is None:
             return
-        labels = {"application": self._application.name}
-        served = self._served = ServedTally.starting(parse_address("http", http), labels)
         served.server.serve(
             pages(
                 live=lambda: [*self._live.problems(), *health.why_not_live(self._status.workers)],
                 ready=lambda: health.why_not_ready(self._status),
                 status=self.status,
-                groups=lambda: [(labels, served.series()), *self._groups()],
+                groups=lambda: [(self._labels(), served.series()), *self._groups()],
             ),
             self._live.look,
         )
@@ -323,6 +349,7 @@ class Fleet:
             self._roster = self._roster.failed(describe(error))
             self._publish_failure()
         self._control.close()  # remaining workers see that their driver has ended, and shut down
+        self._metrics.close()
         atexit.unregister(self._at_exit)
 
     def _loop(self) -> None:
@@ -379,6 +406,9 @@ class Fleet:
     def _reconcile(self) -> None:
         now = self._clock()
         self._roster, actions = self._roster.reconcile(now)
+        self._restarts, again = self._restarts.after(self._roster, actions)
+        if again:
+            self._metrics.add(FLEET_RESTARTS, (), again)
         for action in actions:
             self._execute(action)
         self._publish(now)

@@ -142,12 +142,15 @@ class AllMetrics:
     def close(self) -> None:
         """Close all systems at the same time; wait for `CLOSE_WITHIN` seconds at most."""
         until = self._clock() + CLOSE_WITHIN
-        closing = [
-            (target, threading.Thread(target=self._close, args=(target,), daemon=True))
-            for target in self._targets
-        ]
-        for _, thread in closing:
-            thread.start()
+        closing = []
+        for target in self._targets:
+            thread = threading.Thread(target=self._close, args=(target,), daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # the interpreter is ending, and starts no thread any more
+                self._close(target)
+            else:
+                closing.append((target, thread))
         for target, thread in closing:
             thread.join(max(0.0, until - self._clock()))
             if thread.is_alive():

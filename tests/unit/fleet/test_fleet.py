@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -24,6 +24,9 @@ from sparkinesis.fleet.channel.messages import Ended, Hello, Ping, Report
 from sparkinesis.fleet.fleet import Fleet
 from sparkinesis.fleet.status import FleetState, FleetStatus
 from sparkinesis.fleet.view import fleet_view
+from sparkinesis.metrics.catalogue import FLEET_RESTARTS
+from sparkinesis.metrics.metric import Measured
+from sparkinesis.metrics.tally import Series, Tally
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.dead_letters.targets import DeadLetterDirectory
 from sparkinesis.worker.fleet_options import FleetOptions
@@ -33,6 +36,7 @@ from sparkinesis.worker.on_error import DeadLetter, Retry
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.processor import RecordProcessor
 from sparkinesis.worker.status import ShardStatus, StreamStatus
+from tests.tallies import counted
 from tests.unit.fleet.wire import PATIENCE, listening, port_of
 
 OPTIONS = FleetOptions(heartbeat_interval=0.1, lost_after=0.5, first_backoff=0.1)
@@ -109,13 +113,13 @@ class Processor(RecordProcessor):
         pass
 
 
-def application(processor: Any = Processor, **given: Any) -> Application:
+def application(processor: Any = Processor, metrics: Any = (), **given: Any) -> Application:
     return Application(
         "app",
         "stream",
         processor,
         region="us-east-1",
-        options=WorkerOptions(shutdown_timeout=1.0),
+        options=WorkerOptions(shutdown_timeout=1.0, metrics=metrics),
         **given,
     )
 
@@ -126,6 +130,25 @@ def spark() -> Iterator[Any]:
     yield idle
     for cancelled in idle.jobs.values():
         cancelled.set()
+
+
+class Tallies:
+    """An exporter of fleets, which can be pickled; it keeps in memory what they have measured."""
+
+    opened: ClassVar[list[tuple[Measured, Tallied]]] = []
+
+    def open(self, measured: Measured) -> Tallied:
+        self.opened.append((measured, Tallied()))
+        return self.opened[-1][1]
+
+
+class Tallied(Tally):
+    def __init__(self) -> None:
+        super().__init__()
+        self.closed = threading.Event()
+
+    def close(self) -> None:
+        self.closed.set()
 
 
 def make(spark: Any, workers: int = 1, options: FleetOptions = OPTIONS, **given: Any) -> Fleet:
@@ -364,8 +387,10 @@ def test_a_fleet_whose_thread_cannot_begin_leaves_nothing_open(
     real_start = threading.Thread.start
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", start)
+        Tallies.opened.clear()
         with pytest.raises(RuntimeError, match="new thread"):
-            make(spark, 1, FleetOptions(port=port))
+            make(spark, 1, FleetOptions(port=port), metrics=(Tallies(),))
+        assert Tallies.opened[0][1].closed.is_set()
     make(spark, 1, FleetOptions(port=port, lost_after=5)).shutdown()  # the port is free
 
 
@@ -596,3 +621,47 @@ def test_at_exit_a_fleet_is_shut_down(spark: Any) -> None:
     fleet._at_exit()
     assert fleet.status().state is FleetState.ENDED
     assert fleet.await_termination(0)
+
+
+def test_a_fleet_measures_its_workers_until_it_ends(spark: Any) -> None:
+    now, began = 0.0, math.inf
+
+    def clock() -> float:
+        return now + max(0.0, time.monotonic() - began)
+
+    Tallies.opened.clear()
+    fleet = Fleet(application(metrics=(Tallies(),)), spark, 2, OPTIONS, clock)
+    ((measured, tally),) = Tallies.opened
+    assert measured.labels == {"application": "app"}
+
+    def wait_for(wanted: int, running: int, waiting: int) -> None:
+        expected = [
+            Series("fleet.workers.running", (), running),
+            Series("fleet.workers.waiting", (), waiting),
+            Series("fleet.workers.wanted", (), wanted),
+        ]
+        with fleet._changed:
+            assert fleet._changed.wait_for(lambda: gauges() == expected, PATIENCE), gauges()
+
+    def gauges() -> list[Series]:
+        return [one for one in tally.series() if "workers" in one.metric]
+
+    spark.wait_for_jobs(2)
+    wait_for(wanted=2, running=0, waiting=2)
+    for worker, slot in (("a", 0), ("b", 1)):
+        fleet._events.put(
+            (worker, Hello(worker, slot, slot + 1, 0, "host", 1, 2, 3, is_running=True))
+        )
+        fleet._events.put((worker, Report((), 0, is_running=True)))
+    wait_for(wanted=2, running=2, waiting=0)
+    assert counted(tally, FLEET_RESTARTS) == {}
+    fleet._events.put(("b", Ended(was_graceful=False, error="out of luck")))
+    wait_for(wanted=2, running=1, waiting=0)
+    now += 2 * OPTIONS.first_backoff
+    spark.wait_for_jobs(3)
+    assert counted(tally, FLEET_RESTARTS) == {(): 1}
+    wait_for(wanted=2, running=1, waiting=1)
+    assert not tally.closed.is_set()
+    began = time.monotonic()
+    fleet.shutdown(0)
+    assert tally.closed.wait(PATIENCE)

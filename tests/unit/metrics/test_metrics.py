@@ -90,3 +90,22 @@ def test_a_system_that_does_not_close_holds_up_the_end_for_a_few_seconds_only(
     hang.set()
     assert "Hanging has not published its last metrics within 5 s" in caplog.text
     assert closed == ["closed"]
+
+
+def test_a_system_is_closed_even_when_no_thread_begins_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At the end of the interpreter, as a fleet meets it."""
+    closed: list[str] = []
+
+    class Closing(Tally):
+        def close(self) -> None:
+            closed.append(threading.current_thread().name)
+
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    both = AllMetrics([Broken(), Closing()])
+    monkeypatch.setattr(threading.Thread, "start", start)
+    both.close()
+    assert closed == [threading.current_thread().name]
