@@ -31,6 +31,8 @@ from sparkinesis.worker.lifecycle.intake import Intake
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings
 from sparkinesis.worker.lifecycle.worker_state import WorkerState
 from sparkinesis.worker.options import WorkerOptions
+from sparkinesis.worker.reporting.measures import ShardMeasures
+from sparkinesis.worker.reporting.shard_reporter import ShardReporter
 from sparkinesis.worker.retrieval.ahead import FetchAhead
 from sparkinesis.worker.retrieval.memory import MemoryBudget
 from tests.simulation.patches import (
@@ -42,6 +44,7 @@ from tests.simulation.patches import (
     believe_listing,
     checkpoint_first,
     children_at_latest,
+    counted_too,
     deaf,
     deleted_unless_told,
     drop_first,
@@ -62,6 +65,7 @@ from tests.simulation.patches import (
     sure,
     swallow,
     too_far,
+    twice,
     unfenced,
     untried,
     whole_records,
@@ -275,6 +279,12 @@ BUGS: dict[str, Bug] = {
         lambda _: lambda self: frozenset(self.consumers),
         "stopped_shards_are_left_alone",
         5,
+    ),
+    "failed calls count as processed": instead(
+        ShardMeasures, "processing_failed", counted_too, "records_are_counted", 2
+    ),
+    "failures are told twice": instead(
+        ShardReporter, "batch_failed", twice, "failures_are_counted", 2
     ),
     "shutdown_requested is not called": instead(
         ShardConsumer,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from tests.simulation import checkpoint_rules, costs, delivery, lease_rules, memory, order
+from tests.simulation import checkpoint_rules, costs, counting, delivery, lease_rules, memory, order
 from tests.simulation.fan_out import FAN_OUT
 from tests.simulation.relaxed_rules import RELAXED
 from tests.simulation.world import World
@@ -46,6 +46,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     costs.calls_stay_within_budgets,
     costs.shards_are_not_read_too_fast,
     costs.leases_are_renewed_together,
+    *counting.COUNTING,
     *FAN_OUT,
     *RELAXED,
 )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from tests.simulation.counting import Counts
 from tests.simulation.scheduler import Scheduler
 
 EPOCH_MS = 1_700_000_000_000
@@ -44,6 +45,10 @@ class Journal:
     tags: dict[str, str] = field(default_factory=dict)
     """What the data of each stream's records begins with, by the stream's identifier."""
     readers: int = 0
+    counts: Counts = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.counts = Counts(self.scheduler)
 
     def write(self, shard: str, what: str, about: Any = None, reader: int = 0) -> None:
         scheduler = self.scheduler

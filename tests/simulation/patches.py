@@ -54,6 +54,24 @@ def take_repeats(cursor: Any) -> None:
     cursor._early_filter = SimpleNamespace(apply=lambda fetched: fetched)
 
 
+def counted_too(processing_failed: Any) -> Any:
+    """A call that raised counts as processed, too."""
+
+    def count(self: Any, began: float) -> None:
+        processing_failed(self, began)
+        self.processed(1, lambda: 1, began)
+
+    return count
+
+
+def twice(tell: Any) -> Any:
+    def again(self: Any, *told: Any) -> None:
+        tell(self, *told)
+        tell(self, *told)
+
+    return again
+
+
 def skip_failed(failed: Any) -> Any:
     def skip(self: Any, attempt: Any, error: BaseException) -> float:
         self._pass(attempt.batch)

@@ -100,6 +100,7 @@ class SimulatedProcessor(RecordProcessor):
             self._last = records[-1].position
             if self._is_automatic:
                 self._journal.claim(self._shard, self._last)
+        self._journal.counts.returned(self._shard, len(records))
         return None
 
     def _process_all(self, records: list[UserRecord], checkpointer: Checkpointer) -> None:

@@ -23,6 +23,7 @@ from sparkinesis.worker.retrieval.step_pool import StepPool
 from tests.simulation import history as events
 from tests.simulation.connection import Sockets, is_readable
 from tests.simulation.consumers import Operator
+from tests.simulation.counting import Counts
 from tests.simulation.dynamodb import (
     TIMEOUT,
     DynamoDBClient,
@@ -140,6 +141,11 @@ class World:
         found = None if row is None else self._read_once(row)
         return found if isinstance(found, Lease) else None
 
+    @property
+    def counts(self) -> Counts:
+        """What the workers' metrics count."""
+        return self.journal.counts
+
     def logs(self) -> Iterator[ShardLog]:
         """Yields the records of each shard."""
         yield from self.producer.logs.values()
@@ -162,6 +168,7 @@ class World:
                 mock.patch.object(limits, "MAX_EVENT_BYTES", self.history.event_bytes),
                 _replaced("sparkinesis.lease.table.table.dynamodb_client", self._dynamodb_client),
                 mock.patch("sparkinesis.lease.table.rows.read_row", self._read_once),
+                self.counts.installed(),
                 losses_noted(self.scheduler, self.told),
                 endings_noted(self.scheduler, self.endings),
             ):
