@@ -10,6 +10,7 @@ from sparkinesis.cli.compile_pyspark import compile_pyspark
 from sparkinesis.cli.convert_leases import convert_leases
 from sparkinesis.cli.dead_letters import dead_letters
 from sparkinesis.cli.doctor import doctor
+from sparkinesis.cli.exporter import exporter
 from sparkinesis.cli.kclpy import kclpy
 from sparkinesis.cli.leases import leases
 from sparkinesis.cli.reset import reset
@@ -51,6 +52,7 @@ app.command("leases")(leases)
 app.command("reset")(reset)
 app.command("top")(top)
 app.command("doctor")(doctor)
+app.command("exporter")(exporter)
 app.command("ui")(ui)
 app.command("convert-leases")(convert_leases)
 app.command("dead-letters")(dead_letters)

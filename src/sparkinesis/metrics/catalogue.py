@@ -26,6 +26,9 @@ _duration = partial(Metric, kind=Kind.HISTOGRAM, unit=Unit.SECONDS, scope=Scope.
 _gauge = partial(Metric, kind=Kind.GAUGE, unit=Unit.COUNT, scope=Scope.WORKER)
 _age = partial(Metric, kind=Kind.GAUGE, unit=Unit.SECONDS, scope=Scope.WORKER)
 _fleet = partial(Metric, labels=(), level=Level.SUMMARY, scope=Scope.FLEET)
+_outside = partial(
+    Metric, kind=Kind.GAUGE, unit=Unit.SECONDS, level=Level.SUMMARY, scope=Scope.FLEET
+)
 _query = partial(Metric, level=Level.SUMMARY, scope=Scope.QUERY)
 
 # fmt: off
@@ -299,6 +302,32 @@ FLEET_WAITING = _fleet(
 FLEET_RESTARTS = _fleet(
     name="fleet.restarts", kind=Kind.COUNTER, unit=Unit.COUNT,
     help="Workers and Spark jobs of the fleet that were started again.",
+)
+
+# ---- From outside: sparkinesis exporter ----
+
+SHARD_LAG = _outside(
+    name="shard.lag", labels=("stream", "shard"),
+    help="Age of the first record behind the shard's checkpoint, or the time for which no live "
+    "worker has read the shard, if that is longer.",
+)
+SHARD_OWNER = _outside(
+    name="shard.owner", labels=("stream", "shard", "owner"), unit=Unit.COUNT,
+    help="1 for the worker that owns the shard's lease, dead or alive.",
+)
+SHARD_UNREAD = _outside(
+    name="shard.unread", labels=("stream", "shard"),
+    help="Time for which no live worker has read the shard, since the exporter began; 0 if one "
+    "does.",
+)
+SHARD_CHECKPOINT_AGE = _outside(
+    name="shard.checkpoint.age", labels=("stream", "shard"),
+    help="Time for which the shard's checkpoint stands still although there are records behind it, "
+    "since the exporter began.",
+)
+TABLE_LOOK_AGE = _outside(
+    name="table.look.age", labels=(),
+    help="Time since the exporter has last seen the lease table.",
 )
 
 # ---- Spark queries (layer source) ----

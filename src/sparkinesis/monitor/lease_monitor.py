@@ -12,7 +12,7 @@ from sparkinesis.monitor.application_view import top_object, top_view
 from sparkinesis.monitor.chosen_streams import ChosenStreams
 from sparkinesis.monitor.lease_report import lease_rows
 from sparkinesis.monitor.streams import unread_streams
-from sparkinesis.monitor.watched import QUIET, WatchedTable
+from sparkinesis.monitor.watched import QUIET, WatchedTable, unread_for
 from sparkinesis.terminal.view import View
 
 if TYPE_CHECKING:
@@ -85,11 +85,21 @@ class LeaseMonitor:
         return self._lags
 
     @property
+    def unread_for(self) -> Mapping[str, float]:
+        """For how many seconds no live worker has read a shard, by lease key."""
+        return unread_for(self.shown, self._quiet)
+
+    @property
+    def trouble(self) -> str | None:
+        """The error of the last scan, if it failed."""
+        return self._trouble
+
+    @property
     def _unread(self) -> frozenset[StreamIdentifier]:
         return unread_streams(self._watched, self._quiet) & self.shown.streams
 
     @property
-    def _only_stream(self) -> str | None:
+    def only_stream(self) -> str | None:
         """The stream that the operator names for a table whose leases name none."""
         selectors = self._streams.selectors
         return selectors[0].name if len(selectors) == 1 and not self._watched.streams else None
@@ -98,7 +108,7 @@ class LeaseMonitor:
     def view(self) -> View:
         shown = self.shown
         count = len(shown.streams)
-        what = f"stream {self._only_stream}" if self._only_stream else ""
+        what = f"stream {self.only_stream}" if self.only_stream else ""
         if count:
             what = f"{count} stream{'s' * (count != 1)}"
         title = self._table.name + (f", {what}" if what else "")
@@ -124,7 +134,7 @@ class LeaseMonitor:
     def json(self) -> str:
         found = top_object(
             self._table.name,
-            self._only_stream,
+            self.only_stream,
             self.shown,
             self._lags,
             unread_streams=self._unread,

@@ -1,0 +1,63 @@
+"""`sparkinesis exporter`: an application's lag and owners for Prometheus, without its workers."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from typing import Annotated
+
+import typer
+
+from sparkinesis.cli.options import (
+    AppName,
+    DynamoDBEndpoint,
+    Endpoint,
+    Profile,
+    Region,
+    Streams,
+    errors_in_one_line,
+)
+from sparkinesis.monitor.chosen_streams import ChosenStreams
+
+
+def exporter(
+    *,
+    app: AppName,
+    stream: Streams = None,
+    http: Annotated[
+        str,
+        typer.Option(
+            metavar="ADDRESS",
+            help="The address to serve at. :9401 is this machine only, 0.0.0.0:9401 all networks.",
+        ),
+    ] = ":9401",
+    region: Region = None,
+    endpoint: Endpoint = None,
+    dynamodb_endpoint: DynamoDBEndpoint = None,
+    profile: Profile = None,
+    interval: Annotated[
+        float, typer.Option(min=1.0, metavar="SECONDS", help="Seconds between two scans.")
+    ] = 10.0,
+) -> None:
+    """Serve an application's lag, owners and checkpoint ages to Prometheus, from outside."""
+    # boto3 is slow to import, and not all commands need it.
+    from sparkinesis.metrics.health.address import parse_address  # noqa: PLC0415
+    from sparkinesis.metrics.health.pages import ServedTally  # noqa: PLC0415
+    from sparkinesis.metrics.prometheus import require_prometheus_client  # noqa: PLC0415
+    from sparkinesis.monitor.exporting.loop import Exporter  # noqa: PLC0415
+    from sparkinesis.worker.lifecycle.signals import handling  # noqa: PLC0415
+
+    over = threading.Event()
+    with errors_in_one_line("exporter"):
+        require_prometheus_client()
+        logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
+        streams = ChosenStreams.of(stream, region, endpoint, profile)
+        table = streams.table(app, dynamodb_endpoint)
+        served = ServedTally.starting(parse_address("--http", http), {"application": app})
+        try:
+            with handling((signal.SIGTERM, signal.SIGINT), lambda *_: over.set()):
+                typer.echo(f"Serving {served.server.url}/metrics until Ctrl-C")
+                Exporter(app, table, streams, served, interval=interval).run(over.wait)
+        finally:
+            served.close()

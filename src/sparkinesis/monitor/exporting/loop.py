@@ -1,0 +1,130 @@
+"""Looks at an application from outside again and again, and serves what it sees."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from typing import Any
+
+from sparkinesis.errors import OptionError, SparkinesisError
+from sparkinesis.lease.table.table import LeaseTable
+from sparkinesis.metrics.catalogue import TABLE_LOOK_AGE
+from sparkinesis.metrics.health.liveness import Liveness, Part
+from sparkinesis.metrics.health.pages import ServedTally, pages
+from sparkinesis.metrics.health.signs import SignOfLife, expect
+from sparkinesis.metrics.metrics import Sample
+from sparkinesis.monitor.chosen_streams import ChosenStreams
+from sparkinesis.monitor.exporting.gauges import CheckpointWatch, shard_gauges
+from sparkinesis.monitor.lag_watch import LagWatch
+from sparkinesis.monitor.lease_monitor import LeaseMonitor
+
+_log = logging.getLogger(__name__)
+
+_LAG_EVERY = 10.0
+"""Seconds between two reads of a shard's lag: its consumers need the calls."""
+_BEGIN = 300.0
+"""Seconds that the first calls, with their retries, may take."""
+
+
+class Exporter:
+    """Looks at an application at an interval, and goes on whatever fails meanwhile."""
+
+    def __init__(
+        self,
+        app: str,
+        table: LeaseTable,
+        streams: ChosenStreams,
+        served: ServedTally,
+        *,
+        interval: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._table = table
+        self._streams = streams
+        self._interval = interval
+        self._clock = clock
+        self._checkpoints = CheckpointWatch()
+        self._shards: tuple[Sample, ...] = ()
+        self._status: Any = {"application": app}
+        self._looked_at: float | None = None
+        self._problem: str | None = "the lease table was not seen yet"
+        self._sign = SignOfLife(clock)
+        live = Liveness(
+            lambda: [Part("the thread that looks at the application", self._sign.due)], clock
+        )
+        served.watch(self._gauges)
+        labels = {"application": app}
+        served.server.serve(
+            pages(
+                live=live.problems,
+                ready=lambda: [why] if (why := self._problem) else [],
+                status=lambda: {**self._status, "problem": self._problem},
+                groups=lambda: [(labels, served.series())],
+            ),
+            live.look,
+        )
+
+    def run(self, wait: Callable[[float], bool]) -> None:
+        """Look until ``wait``, which waits for so many seconds, returns True.
+
+        Raises `OptionError` if the arguments do not fit the table.
+        """
+        self._sign.during(lambda: self._run(wait))
+
+    def _run(self, wait: Callable[[float], bool]) -> None:
+        while True:
+            try:
+                if self._watch(wait):
+                    return
+            except SparkinesisError as error:
+                if isinstance(error, OptionError) and self._looked_at is None:
+                    raise
+                if self._problem != str(error):
+                    _log.warning("%s", error)
+                self._problem = str(error)
+            expect(self._interval)
+            if wait(self._interval):
+                return
+
+    def _watch(self, wait: Callable[[float], bool]) -> bool:
+        """Look until an error; return True at the end."""
+        with ExitStack() as stack:
+            expect(_BEGIN)
+            first = self._table.scan(consistent=False)
+            self._streams.of_table(first.leases, str(self._table))
+            lag_streams = self._streams.lag_streams(first.leases, 1.0)
+            lags = stack.enter_context(LagWatch(lag_streams, every=_LAG_EVERY))
+            monitor = LeaseMonitor(self._table, self._streams, lags, self._interval)
+            while True:
+                expect(_BEGIN)
+                if monitor.refresh(timeout=min(self._interval, 2.0)):
+                    self._publish(monitor)
+                elif monitor.trouble is not None:
+                    self._problem = monitor.trouble
+                expect(self._interval)
+                if wait(self._interval):
+                    return True
+
+    def _publish(self, monitor: LeaseMonitor) -> None:
+        self._checkpoints = self._checkpoints.after_look(monitor.shown, monitor.lags)
+        self._shards = tuple(
+            shard_gauges(
+                monitor.shown,
+                monitor.lags,
+                self._checkpoints,
+                monitor.unread_for,
+                monitor.only_stream or "",
+            )
+        )
+        self._status = json.loads(monitor.json)
+        self._looked_at = monitor.shown.at
+        self._problem = None
+
+    def _gauges(self) -> Iterable[Sample]:
+        if self._looked_at is None:
+            return
+        yield Sample(TABLE_LOOK_AGE, (), self._clock() - self._looked_at)
+        yield from self._shards

@@ -1,0 +1,178 @@
+"""`sparkinesis exporter`, a process beside a worker that runs, and beside one that is gone."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from sparkinesis.lease.table.provisioning import creation
+from sparkinesis.local import LocalServer
+from sparkinesis.worker.application import Application
+from sparkinesis.worker.lifecycle.worker import Worker
+from sparkinesis.worker.options import LeaseTableOptions
+from tests.journal import Journal, Journaling
+from tests.kcl import put_rows, rows_of
+from tests.pace import eventually
+from tests.streams import put_at
+
+Start = Callable[[Application], Worker]
+Make = Callable[..., Application]
+
+COMMAND = str(Path(sys.executable).with_name("sparkinesis"))
+FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
+
+
+class Running:
+    """An exporter that runs in a process of its own."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.process = subprocess.Popen(
+            [COMMAND, "exporter", *arguments], stdout=subprocess.PIPE, text=True
+        )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line.startswith("Serving http://127.0.0.1:"), line
+        self.url = line.split()[1].removesuffix("/metrics")
+
+    def read(self, path: str) -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(f"{self.url}{path}", timeout=60) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as refused:
+            with refused:
+                return refused.code, refused.read().decode()
+
+    def values(self, name: str) -> dict[str, tuple[dict[str, str], float]]:
+        """The labels and the value of each series of a metric, by shard."""
+        return {
+            sample.labels.get("shard", ""): (sample.labels, sample.value)
+            for family in text_string_to_metric_families(self.read("/metrics")[1])
+            for sample in family.samples
+            if sample.name == f"sparkinesis_{name}"
+        }
+
+    def value(self, name: str, shard: str) -> float | None:
+        found = self.values(name).get(shard)
+        return None if found is None else found[1]
+
+
+@pytest.fixture
+def export(server: LocalServer, stream: str) -> Iterator[Callable[..., Running]]:
+    """Starts exporters; they are ended when the test is over."""
+    started: list[Running] = []
+
+    def run(*arguments: str) -> Running:
+        place = ["--region", "us-east-1", "--endpoint", server.endpoint_url]
+        given = arguments or (stream, "--stream", stream)
+        started.append(Running(*given, *place, "--http", "127.0.0.1:0", "--interval", "1"))
+        return started[-1]
+
+    yield run
+    for one in started:
+        one.process.kill()
+        one.process.communicate()
+
+
+def test_lag_owner_and_age_are_told_beside_a_worker_and_after_its_death(
+    application: Make,
+    start: Start,
+    kinesis: Any,
+    stream: str,
+    *,
+    journal: Journal,
+    export: Callable[..., Running],
+) -> None:
+    app = application(processor=lambda: Journaling(journal, lambda _, c: c.checkpoint()))
+    worker = start(app)
+    put_at(kinesis, stream, b"one")
+    put_at(kinesis, stream, b"two")
+    journal.wait_for_data(b"one", b"two")
+    eventually(lambda: len(worker.status()) == 2)
+    exporter = export()
+    owner = worker._settings.worker_id
+    eventually(
+        lambda: (
+            {
+                shard: labels["owner"]
+                for shard, (labels, _) in exporter.values("shard_owner").items()
+            }
+            == {FIRST: owner, SECOND: owner}
+        )
+    )
+    eventually(lambda: exporter.value("shard_lag_seconds", FIRST) == 0)
+    labels, _ = exporter.values("shard_lag_seconds")[FIRST]
+    assert labels == {"application": stream, "stream": stream, "shard": FIRST}
+    assert exporter.value("shard_unread_seconds", FIRST) == 0
+    assert exporter.read("/livez") == (200, '{"live":true,"reasons":[]}\n')
+    assert exporter.read("/readyz") == (200, '{"ready":true,"reasons":[]}\n')
+    assert len(json.loads(exporter.read("/status")[1])["shards"]) == 2
+
+    worker.shutdown(10)
+    put_at(kinesis, stream, b"three")
+    put_at(kinesis, stream, b"four")
+    eventually(lambda: exporter.values("shard_owner") == {})
+    eventually(lambda: (exporter.value("shard_unread_seconds", FIRST) or 0) > 2)
+    eventually(lambda: max(value for _, value in exporter.values("shard_lag_seconds").values()) > 2)
+    eventually(
+        lambda: any(
+            value > 1 for _, value in exporter.values("shard_checkpoint_age_seconds").values()
+        )
+    )
+
+
+def test_it_goes_on_through_a_table_that_is_deleted_and_restored(
+    application: Make,
+    start: Start,
+    dynamodb: Any,
+    stream: str,
+    export: Callable[..., Running],
+) -> None:
+    start(application()).shutdown(10)
+    exporter = export()
+    eventually(lambda: exporter.read("/readyz")[0] == 200)
+    rows = list(rows_of(dynamodb, stream).values())
+    dynamodb.delete_table(TableName=stream)
+    eventually(lambda: exporter.read("/readyz")[0] == 503)
+    assert "There is no lease table" in exporter.read("/readyz")[1]
+    assert exporter.read("/livez")[0] == 200
+    eventually(lambda: (exporter.value("table_look_age_seconds", "") or 0) > 2)
+    assert len(exporter.values("shard_unread_seconds")) == 2, "the last look is kept"
+    dynamodb.create_table(**creation(stream, LeaseTableOptions()))
+    put_rows(dynamodb, stream, rows)
+    eventually(lambda: exporter.read("/readyz")[0] == 200)
+    assert (exporter.value("table_look_age_seconds", "") or 99) < 60
+
+
+def test_it_begins_before_there_is_a_table(stream: str, export: Callable[..., Running]) -> None:
+    exporter = export()
+    eventually(lambda: "There is no lease table" in exporter.read("/readyz")[1])
+    assert exporter.read("/metrics")[0] == 200
+    assert exporter.values("table_look_age_seconds") == {}
+
+
+def test_it_ends_by_a_signal(stream: str, export: Callable[..., Running]) -> None:
+    exporter = export()
+    exporter.process.send_signal(signal.SIGTERM)
+    assert exporter.process.wait(60) == 0
+
+
+def test_an_address_that_is_none_is_an_error_in_one_line() -> None:
+    done = subprocess.run(
+        [COMMAND, "exporter", "app", "--http", "9401", "--region", "us-east-1"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("sparkinesis exporter: --http is '9401'; it must be")
+    assert "Traceback" not in done.stderr
