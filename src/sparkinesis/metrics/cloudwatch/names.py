@@ -136,10 +136,15 @@ def worker_dimension(measured: Measured) -> str:
 
 @functools.lru_cache(maxsize=512)
 def _targets(metric: Metric, level: Level, own: bool) -> tuple[_Target, ...]:
-    names = metric.kcl or ((_own_name(metric),) if own else ())
+    names = metric.kcl if metric.kcl or not own else names_of(metric)
     return tuple(
         _target(metric, name) for name in names if level is Level.DETAILED or name.level is level
     )
+
+
+def names_of(metric: Metric) -> tuple[KclName, ...]:
+    """Return the names of a metric: the KCL's, or else its own."""
+    return metric.kcl or (_own_name(metric),)
 
 
 def _own_name(metric: Metric) -> KclName:
