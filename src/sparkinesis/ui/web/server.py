@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +19,6 @@ from bokeh.server.tornado import BokehTornado
 from tornado.httpserver import HTTPServer
 from tornado.httputil import HTTPServerRequest
 from tornado.ioloop import IOLoop
-from tornado.netutil import bind_sockets
 from tornado.web import RequestHandler
 
 from sparkinesis.errors import OptionError, SparkinesisError
@@ -44,13 +44,14 @@ class PageServer:
     ) -> None:
         """Bind the port. Raises `OptionError` if it is taken."""
         try:
-            self._sockets = bind_sockets(port, _ADDRESS)
+            self._socket = socket.create_server((_ADDRESS, port))
         except (OSError, OverflowError) as error:
             raise OptionError(
                 f"The page cannot be served on port {port}: {error}. Choose another one by --port; "
                 "0 takes any that is free."
             ) from None
-        self.port: int = self._sockets[0].getsockname()[1]
+        self._socket.setblocking(False)
+        self.port: int = self._socket.getsockname()[1]
         self._open_page = open_page
         self._orders = orders
         self._token = token
@@ -113,7 +114,7 @@ class PageServer:
             idle_connection_timeout=_IDLE,
             body_timeout=_IDLE,
         )
-        http.add_sockets(self._sockets)
+        http.add_sockets([self._socket])
         return BaseServer(loop, tornado, http)
 
 
