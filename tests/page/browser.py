@@ -96,7 +96,7 @@ class Browser:
         """The boxes of the map, by shard, as they are drawn: in pixels, with their colours."""
         drawn = self.run(
             """
-            const plot = Bokeh.documents[0].get_model_by_name("map")
+            const plot = Bokeh.documents[0].get_model_by_name("shard-map")
             const view = Bokeh.index.find_one_by_id(plot.id)
             const boxes = view.model.renderers.find((one) => one.name == "boxes")
             const drawn = view.renderer_views.get(boxes).glyph
@@ -116,12 +116,13 @@ class Browser:
             self.run(
                 """
                 const [x, y] = arguments
-                const plot = Bokeh.documents[0].get_model_by_name("map")
+                const plot = Bokeh.documents[0].get_model_by_name("shard-map")
                 const view = Bokeh.index.find_one_by_id(plot.id)
                 const canvas = view.canvas_view.primary.canvas
                 const ratio = canvas.width / canvas.getBoundingClientRect().width
                 const data = canvas.getContext("2d").getImageData(x * ratio, y * ratio, 1, 1).data
-                return "#" + [...data].slice(0, 3).map((n) => n.toString(16).padStart(2, "0")).join("")
+                const hex = (n) => n.toString(16).padStart(2, "0")
+                return "#" + [...data].slice(0, 3).map(hex).join("")
                 """,
                 x,
                 y,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+import pytest
 from typer.testing import CliRunner
 
 from sparkinesis.cli.app import app as cli
@@ -23,8 +25,6 @@ from tests.streams import merge_neighbours, put_at, split
 if TYPE_CHECKING:
     from tests.page.browser import Browser
 
-Start = Callable[[Application], Worker]
-Make = Callable[..., Application]
 FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
 THIRD, FOURTH, FIFTH = (f"shardId-00000000000{n}" for n in (2, 3, 4))
 SHARD, OWNER, STATE, BEHIND, KBPS, RECORDS, CHECKPOINT, PARENTS, CHILDREN = range(9)
@@ -34,30 +34,59 @@ def shards(browser: Browser) -> dict[str, list[str]]:
     return {row[SHARD]: row for row in browser.table("shard-table")}
 
 
-def top(server: LocalServer, stream: str) -> dict[str, Any]:
-    place = ["--region", "us-east-1", "--endpoint", server.endpoint_url]
-    result = CliRunner().invoke(
-        cli, ["top", stream, "--stream", stream, "--once", "--json", *place]
-    )
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found
+@dataclass(frozen=True)
+class Scene:
+    """An application of two shards on a local Kinesis, and its page."""
+
+    server: LocalServer
+    kinesis: Any
+    stream: str
+    journal: Journal
+    serve: Serve
+    _application: Callable[..., Application]
+    _start: Callable[[Application], Worker]
+
+    def start(
+        self,
+        on_records: Any = None,
+        options: dict[str, Any] | None = None,
+        worker_id: str = "w-1",
+    ) -> Worker:
+        """Start a worker."""
+        return self._start(
+            self._application(
+                options,
+                worker_id=worker_id,
+                processor=lambda: Journaling(self.journal, on_records),
+            )
+        )
+
+    def top(self) -> dict[str, Any]:
+        """What `sparkinesis top` says."""
+        place = ["--region", "us-east-1", "--endpoint", self.server.endpoint_url]
+        command = ["top", self.stream, "--stream", self.stream, "--once", "--json", *place]
+        found: dict[str, Any] = json.loads(CliRunner().invoke(cli, command).stdout)
+        return found
 
 
-def test_it_shows_what_table_and_stream_say(
-    browser: Browser, serve: Serve, application: Make, start: Start, journal: Journal,
-    stream: str, kinesis: Any, server: LocalServer,
-) -> None:  # fmt: skip
+@pytest.fixture
+def scene(request: pytest.FixtureRequest) -> Scene:
+    names = ("server", "kinesis", "stream", "journal", "serve", "application", "start")
+    return Scene(*map(request.getfixturevalue, names))
+
+
+def test_it_shows_what_table_and_stream_say(browser: Browser, scene: Scene) -> None:
     """One shard is checkpointed, the other is not: the same as `top` says."""
 
     def checkpoint(batch: Any, checkpointer: Any) -> None:
         if b"done" in [record.data for record in batch.records]:
             checkpointer.checkpoint()
 
-    start(application(worker_id="w-1", processor=lambda: Journaling(journal, checkpoint)))
-    done = put_at(kinesis, stream, b"done")
-    put_at(kinesis, stream, b"late", 2**128 - 1)
-    journal.wait_for_data(b"done", b"late")
-    browser.open(serve().url)
+    scene.start(checkpoint)
+    done = put_at(scene.kinesis, scene.stream, b"done")
+    put_at(scene.kinesis, scene.stream, b"late", 2**128 - 1)
+    scene.journal.wait_for_data(b"done", b"late")
+    browser.open(scene.serve().url)
     browser.await_page()
     browser.until(lambda: shards(browser)[FIRST][CHECKPOINT].endswith(f"{done[-10:]}:0"))
     row = shards(browser)[SECOND]
@@ -65,7 +94,7 @@ def test_it_shows_what_table_and_stream_say(
     assert row[CHECKPOINT] == "TRIM_HORIZON"
     browser.until(lambda: shards(browser)[FIRST][BEHIND] == "0.0 s")
     browser.until(lambda: shards(browser)[SECOND][BEHIND] not in {"-", "0.0 s"})
-    first, second = top(server, stream)["shards"]
+    first, second = scene.top()["shards"]
     assert first["checkpoint"]["sequence_number"] == done
     assert [first["millis_behind_latest"], second["owner"]] == [0, "w-1"]
     (worker,) = browser.table("worker-table")
@@ -73,22 +102,19 @@ def test_it_shows_what_table_and_stream_say(
     # The lag of a shard that is not checkpointed grows, on the page too.
     before = shards(browser)[SECOND][BEHIND]
     browser.until(lambda: shards(browser)[SECOND][BEHIND] != before)
-    assert stream in browser.text("heading")
+    assert scene.stream in browser.text("heading")
     assert browser.errors() == []
 
 
-def test_a_shard_splits_and_shards_merge_while_it_is_open(
-    browser: Browser, serve: Serve, application: Make, start: Start, journal: Journal,
-    stream: str, kinesis: Any,
-) -> None:  # fmt: skip
+def test_a_shard_splits_and_shards_merge_while_it_is_open(browser: Browser, scene: Scene) -> None:
     def checkpoint(batch: Any, checkpointer: Any) -> None:
         checkpointer.checkpoint()
 
-    start(application(worker_id="w-1", processor=lambda: Journaling(journal, checkpoint)))
-    browser.open(serve().url)
+    scene.start(checkpoint)
+    browser.open(scene.serve().url)
     browser.await_page()
     browser.until(lambda: len(browser.boxes()) == 2)
-    split(kinesis, stream)
+    split(scene.kinesis, scene.stream)
     browser.until(lambda: {FIRST, THIRD, FOURTH} <= browser.boxes().keys())
     browser.until(lambda: browser.boxes()[FOURTH]["owner"] == "w-1")
     boxes = browser.boxes()
@@ -103,20 +129,20 @@ def test_a_shard_splits_and_shards_merge_while_it_is_open(
     x, y = (low["left"] + low["right"]) / 2, (low["top"] + low["bottom"]) / 2
     assert browser.pixel(x, y) == low["colour"]
     browser.until(lambda: shards(browser).get(THIRD, [""] * 9)[PARENTS] == "0")
-    merge_neighbours(kinesis, stream, index=1)  # the upper child with the second shard
+    merge_neighbours(scene.kinesis, scene.stream, index=1)  # the upper child with the second shard
     browser.until(lambda: browser.boxes().get(FIFTH, {}).get("owner") == "w-1")
-    merged = browser.boxes()[FIFTH]
-    assert abs(merged["left"] - browser.boxes()[FOURTH]["right"]) < 1
+    assert browser.boxes()[FIFTH]["open"] == "open"
+    browser.until(
+        lambda: abs(browser.boxes()[FIFTH]["left"] - browser.boxes()[FOURTH]["right"]) < 1
+    )
     browser.until(lambda: shards(browser).get(FIFTH, [""] * 9)[PARENTS] == "1, 3")
     assert browser.errors() == []
 
 
-def test_a_worker_that_ends_leaves_red_shards(
-    browser: Browser, serve: Serve, application: Make, start: Start, journal: Journal, stream: str
-) -> None:
-    worker = start(application(worker_id="w-1"))
-    journal.wait(lambda: len(journal.calls("initialize")) == 2)
-    browser.open(serve().url)
+def test_a_worker_that_ends_leaves_red_shards(browser: Browser, scene: Scene) -> None:
+    worker = scene.start()
+    scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 2)
+    browser.open(scene.serve().url)
     browser.await_page()
     browser.until(lambda: shards(browser)[FIRST][OWNER] == "w-1")
     worker.shutdown(seconds(20))
@@ -125,26 +151,18 @@ def test_a_worker_that_ends_leaves_red_shards(
     assert browser.table("worker-table") == []
 
 
-def test_records_and_failures_of_a_worker(
-    browser: Browser, serve: Serve, application: Make, start: Start, journal: Journal,
-    stream: str, kinesis: Any,
-) -> None:  # fmt: skip
+def test_records_and_failures_of_a_worker(browser: Browser, scene: Scene) -> None:
     """By the ``/status`` that the worker serves."""
 
     def fail_once(batch: Any, checkpointer: Any) -> None:
         if any(record.data == b"<b>odd</b>" for record in batch.records):
             raise ValueError("<b>odd</b> record")
 
-    worker = start(
-        application(
-            {"http": "127.0.0.1:0"}, worker_id="<i>w</i>",
-            processor=lambda: Journaling(journal, fail_once),
-        )
-    )  # fmt: skip
-    put_at(kinesis, stream, b"<b>odd</b>")
+    worker = scene.start(fail_once, {"http": "127.0.0.1:0"}, worker_id="<i>w</i>")
+    put_at(scene.kinesis, scene.stream, b"<b>odd</b>")
     for number in range(20):
-        put_at(kinesis, stream, b"%d" % number, 2**128 - 1)
-    page = serve(report=WorkerUrls([f"http://127.0.0.1:{port_of(worker)}"]).ask)
+        put_at(scene.kinesis, scene.stream, b"%d" % number, 2**128 - 1)
+    page = scene.serve(report=WorkerUrls([str(worker.http_url)]).ask)
     browser.open(page.url)
     browser.await_page()
     browser.until(lambda: "ValueError: <b>odd</b> record" in browser.text("failures"))
@@ -155,30 +173,21 @@ def test_records_and_failures_of_a_worker(
     def is_counted() -> bool:
         nonlocal number
         number += 1
-        put_at(kinesis, stream, b"%d" % number, 2**128 - 1)
+        put_at(scene.kinesis, scene.stream, b"%d" % number, 2**128 - 1)
         (row,) = browser.table("worker-table")
         return row[0] == "<i>w</i>" and row[5] not in {"-", "0.0"}
 
     browser.until(is_counted)
-    browser.until(lambda: shards(browser)[SECOND][RECORDS] not in {"-"})
+    browser.until(lambda: shards(browser)[SECOND][RECORDS] != "-")
     assert browser.run("return all.filter((one) => ['B', 'I'].includes(one.tagName) "
                        "&& /odd|^w$/.test(one.textContent)).length") == 0, "escaped"  # fmt: skip
 
 
-def port_of(worker: Worker) -> int:
-    port = worker.http_port
-    assert port is not None
-    return port
-
-
-def test_a_filter_and_an_order_by_lag(
-    browser: Browser, serve: Serve, application: Make, start: Start, journal: Journal, stream: str,
-    kinesis: Any,
-) -> None:  # fmt: skip
-    start(application(worker_id="w-1"))
-    put_at(kinesis, stream, b"late", 2**128 - 1)
-    journal.wait_for_data(b"late")
-    browser.open(serve().url)
+def test_a_filter_and_an_order_by_lag(browser: Browser, scene: Scene) -> None:
+    scene.start()
+    put_at(scene.kinesis, scene.stream, b"late", 2**128 - 1)
+    scene.journal.wait_for_data(b"late")
+    browser.open(scene.serve().url)
     browser.await_page()
     browser.until(lambda: shards(browser)[SECOND][BEHIND] not in {"-", "0.0 s"})
     browser.run("""Bokeh.documents[0].get_model_by_name("filter").value_input = "0001 held" """)
@@ -201,12 +210,11 @@ def test_a_filter_and_an_order_by_lag(
 
 
 def test_an_operator_moves_the_application_and_releases_a_lease(
-    browser: Browser, serve: Serve, application: Make, start: Start, journal: Journal,
-    stream: str, dynamodb: Any,
-) -> None:  # fmt: skip
-    start(application(worker_id="w-1"))
-    journal.wait(lambda: len(journal.calls("initialize")) == 2)
-    browser.open(serve().url)
+    browser: Browser, scene: Scene
+) -> None:
+    scene.start()
+    scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 2)
+    browser.open(scene.serve().url)
     browser.await_page()
     browser.until(lambda: shards(browser)[SECOND][OWNER] == "w-1")
 
@@ -221,12 +229,12 @@ def test_an_operator_moves_the_application_and_releases_a_lease(
     assert browser.element("#question").text == f"Take {SECOND} from w-1?"
     browser.element("#cancel").click()
     assert not browser.is_shown("plan")
-    assert (SECOND, "lease_lost") not in journal.calls(), "it was cancelled"
+    assert (SECOND, "lease_lost") not in scene.journal.calls(), "it was cancelled"
     browser.element("#release button").click()
     browser.until(lambda: browser.is_shown("plan"))
     browser.element("#confirm").click()
     browser.until(lambda: browser.element("#done").text.startswith(f"Released {SECOND}"))
-    journal.wait(lambda: (SECOND, "lease_lost") in journal.calls())
+    scene.journal.wait(lambda: (SECOND, "lease_lost") in scene.journal.calls())
 
     browser.element("#to").send_keys("nowhere")
     browser.element("#reset button").click()
@@ -237,15 +245,15 @@ def test_an_operator_moves_the_application_and_releases_a_lease(
     browser.until(lambda: browser.is_shown("plan"))
     assert browser.element("#confirm").text == "Move 2 leases"
     browser.element("#confirm").click()
-    browser.until(lambda: browser.element("#done").text == f"Moved 2 leases of {stream}.")
+    browser.until(lambda: browser.element("#done").text == f"Moved 2 leases of {scene.stream}.")
 
 
 def test_without_the_token_it_is_read_only_and_it_asks_nobody_else(
-    browser: Browser, serve: Serve, application: Make, start: Start, journal: Journal
+    browser: Browser, scene: Scene
 ) -> None:
-    start(application(worker_id="w-1"))
-    journal.wait(lambda: len(journal.calls("initialize")) == 2)
-    page = serve()
+    scene.start()
+    scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 2)
+    page = scene.serve()
     plain = page.url.partition("#")[0]
     browser.open(plain)
     browser.await_page()
@@ -262,12 +270,10 @@ def test_without_the_token_it_is_read_only_and_it_asks_nobody_else(
     assert browser.errors() == []
 
 
-def test_it_says_that_nobody_serves_it_any_more(
-    browser: Browser, serve: Serve, application: Make, start: Start, journal: Journal
-) -> None:
-    start(application(worker_id="w-1"))
-    journal.wait(lambda: len(journal.calls("initialize")) == 2)
-    page = serve()
+def test_it_says_that_nobody_serves_it_any_more(browser: Browser, scene: Scene) -> None:
+    scene.start()
+    scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 2)
+    page = scene.serve()
     browser.open(page.url)
     browser.await_page()
     assert not browser.is_shown("gone")

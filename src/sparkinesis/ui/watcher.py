@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -27,6 +28,8 @@ _log = logging.getLogger(__name__)
 
 _LIST_EVERY = 5.0
 """Seconds between two listings of a stream whose map is shown."""
+_LIST_SOON = 1.0
+"""The same, if a lease is of a shard that is not listed yet."""
 _SHOWN_FOR = 30.0
 """Seconds for which a stream is listed after a page has asked for its map."""
 
@@ -121,7 +124,8 @@ class Watcher:
         self._listed = {one: found for one, found in self._listed.items() if one in wanted}
         problems = []
         for stream in wanted:
-            if now - self._listed_at.get(stream, -_LIST_EVERY) < _LIST_EVERY:
+            pause = _LIST_SOON if self._has_unlisted(stream) else _LIST_EVERY
+            if now - self._listed_at.get(stream, -math.inf) < pause:
                 continue
             client = self._client(stream)
             if client is None:
@@ -134,6 +138,13 @@ class Watcher:
             else:
                 self._listed[stream] = tuple(shards)
         return tuple(problems)
+
+    def _has_unlisted(self, stream: StreamIdentifier | None) -> bool:
+        """Return True if a lease is of a shard that was made after the listing."""
+        listed = {one.id for one in self._listed.get(stream, ())}
+        newest = max(listed, default="")
+        leases = self._monitor.shown.leases
+        return any(one.stream == stream and one.shard_id > newest for one in leases)
 
     def _client(self, stream: StreamIdentifier | None) -> StreamClient | None:
         for lease in self._monitor.shown.leases:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Any
 
 import pytest
 
@@ -42,9 +41,10 @@ def serve(server: LocalServer, stream: str) -> Iterator[Serve]:  # noqa: F811 - 
             interval: float = 0.5,
         ) -> LivePage:
             chosen = ChosenStreams.of(names, "us-east-1", server.endpoint_url, None)
-            page: Any = serve_table(
+            page: LivePage = serve_table(
                 chosen.table(app, None), chosen, report, port=port, interval=interval
             )
-            return stack.enter_context(page)
+            stack.enter_context(page)
+            return page
 
         yield run

@@ -29,7 +29,7 @@ def map_figure(source: ColumnDataSource) -> Any:
         y_range=Range1d(0, 100, bounds="auto"),
         tools="xpan,xwheel_zoom,ypan,ywheel_zoom,box_zoom,reset",
         active_scroll=None,
-        name="map",
+        name="shard-map",
         y_axis_label="hash keys, %",
         toolbar_location="above",
     )

@@ -93,7 +93,7 @@ class PageServer:
             loop.start()
         finally:
             server.stop()
-            loop.close()
+            loop.close(all_fds=True)  # also the connections for updates, which see the end so
 
     def _server(self, loop: IOLoop) -> BaseServer:
         given = {"orders": self._orders, "token": self._token}
