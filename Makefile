@@ -14,7 +14,7 @@ FILE ?=
 # Processes share the tests as tests/conftest.py says; the 15 slowest are listed at the end.
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadscope --no-loadscope-reorder --durations=15
 
-.PHONY: help demo active-users test test-long test-prometheus check simulate soak interop interop-emulators check-aws lint bench bench-peers format lock clean
+.PHONY: help demo active-users test test-long test-page test-prometheus check simulate soak interop interop-emulators check-aws lint bench bench-peers format lock clean
 
 help: ## List the targets (default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,11 @@ test: $(SETUP) $(KCLPY) $(CLASSES) $(BYTECODE) ## Run all tests but the long one
 
 test-long: $(SETUP) $(KCLPY) $(CLASSES) $(BYTECODE) ## Run the long forms: twenty kills, a million records, ...
 	$(PYTEST) -m long $(ARGS)
+
+# `make test` skips these, and says so, where the packages or Chromium are missing.
+test-page: $(SETUP) ## Test the live page in a headless Chromium (apt install chromium chromium-driver)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test-page]'
+	PAGE_TESTS=required $(BIN)/python -m pytest tests/page $(ARGS)
 
 check: $(SETUP) ## Check FILE=src/sparkinesis/lease/rules/taker.py: its unit test, ruff and mypy
 	@$(BIN)/python -m tests.check $(FILE)
