@@ -90,7 +90,7 @@ def test_a_healthy_application_is_well(
     assert wanted | {f"stream {stream}", "table", "permissions", "capacity", "limits"} <= checks
     assert "PutRecord may be called " in report.of(f"stream {stream}", "ok")
     (permitted,) = report.of("permissions", "ok")
-    assert permitted == "GetItem, PutItem, UpdateItem, DeleteItem may be called "
+    assert permitted == "GetItem, DeleteItem, PutItem, UpdateItem may be called "
     assert "2 leases, 2 not finished" in report.of("table", "ok")[0]
 
 

@@ -6,6 +6,7 @@ import pickle
 import re
 import subprocess
 import sys
+import threading
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 
 from sparkinesis import OpenTelemetryMetrics, OptionError
+from sparkinesis.metrics import opentelemetry
 from sparkinesis.metrics.catalogue import (
     BYTES_PROCESSED,
     CALL_DURATION,
@@ -216,6 +218,45 @@ def test_an_explicit_provider_has_instruments_of_its_own(sdk: Sdk) -> None:
     assert instruments_of(sdk.provider) is not instruments_of(other.provider)
 
 
+class Stuck(MeterProvider):
+    """A provider that heeds no time-out."""
+
+    def __init__(self) -> None:
+        super().__init__(shutdown_on_exit=False)
+        self.released, self.flushed = threading.Event(), threading.Event()
+
+    def force_flush(self, timeout_millis: float = 10_000) -> bool:
+        self.released.wait()
+        self.flushed.set()
+        return True
+
+
+def test_a_provider_that_is_stuck_does_not_hold_up_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(opentelemetry, "FLUSH_SECONDS", 0.01)
+    provider = Stuck()
+    metrics = OpenTelemetryMetrics(provider).open(Measured.worker("app", "w"))
+    closing = threading.Thread(target=metrics.close)
+    closing.start()
+    closing.join(60)
+    has_ended = not closing.is_alive()
+    provider.released.set()
+    assert has_ended
+    assert provider.flushed.wait(60)
+
+
+def test_an_error_of_the_last_export_is_logged(
+    sdk: Sdk, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(timeout_millis: float = 0) -> bool:
+        raise OSError("the collector is gone")
+
+    monkeypatch.setattr(sdk.provider, "force_flush", broken)
+    sdk.open().close()
+    assert "were not exported: the collector is gone" in caplog.text
+
+
 def test_an_exporter_without_providers_travels_to_executors() -> None:
     exporter = pickle.loads(pickle.dumps(OpenTelemetryMetrics(shards=True)))
     assert isinstance(exporter, OpenTelemetryMetrics)
@@ -276,6 +317,7 @@ WITHOUT = """
 import sys
 sys.modules["opentelemetry"] = None
 from sparkinesis import OpenTelemetryMetrics, OptionError
+from sparkinesis.metrics import opentelemetry
 from sparkinesis.metrics.metric import Measured
 try:
     OpenTelemetryMetrics().open(Measured.worker("app", "w"))

@@ -112,6 +112,7 @@ def _permissions(service: Service, table: TableAddress) -> Iterator[Finding]:
     name = {"TableName": table.name}
     calls: dict[str, dict[str, Any]] = {
         "GetItem": {**name, "Key": _KEY},
+        "DeleteItem": {**name, "Key": _KEY, **_CONDITION},
         "PutItem": {**name, "Item": _KEY, **_CONDITION},
         "UpdateItem": {
             **name,
@@ -119,7 +120,6 @@ def _permissions(service: Service, table: TableAddress) -> Iterator[Finding]:
             "UpdateExpression": "REMOVE nothing",
             **_CONDITION,
         },
-        "DeleteItem": {**name, "Key": _KEY, **_CONDITION},
     }
     yield from permissions("permissions", service, calls, {_REFUSED})
     statement = f"UPDATE \"{table.name}\" REMOVE nothing WHERE leaseKey = '{NOBODY}'"
