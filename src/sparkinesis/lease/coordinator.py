@@ -36,6 +36,7 @@ from sparkinesis.lease.rules.taker import Observation, TakeSettings, is_expired,
 from sparkinesis.lease.rules.unread import unread_since
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.batch import BATCH
+from sparkinesis.lease.table.known_rows import KnownRows
 from sparkinesis.lease.table.rows import TableScan
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.table.vanished import note_vanished
@@ -101,6 +102,7 @@ class LeaseCoordinator:
         self._is_in_doubt = False
         """True if a failed write to one of these leases may have taken effect nevertheless."""
         self._row_problems = RowProblems(table)
+        self._known_rows = KnownRows()
         self.snapshot = Snapshot()
         self.duplicate_worker_leases: tuple[str, ...] = ()
         """Keys of leases that another process renews under this worker's id."""
@@ -148,7 +150,7 @@ class LeaseCoordinator:
 
     def _scan(self, *, consistent: bool) -> TableScan:
         """Scan the table; log leases that cannot be read, and leave them out."""
-        table = self._table.scan(consistent=consistent)
+        table = self._table.scan(consistent=consistent, read=self._known_rows.read)
         scan = table.several_streams if self._several_streams else table.single_stream
         self._row_problems.report_broken(scan.broken)
         return scan

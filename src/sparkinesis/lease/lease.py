@@ -202,6 +202,17 @@ def decode_lease(item: Mapping[str, Any]) -> Lease | None:
     )
 
 
+def renewed_lease(lease: Lease, item: Mapping[str, Any]) -> Lease | None:
+    """Return a lease after a renewal, which changes counter and throughput; ``item``: its new row.
+
+    None for a counter that is no whole number from 0 to 999,999,999,999,999, as it may be by hand.
+    """
+    counter = _text(item, "leaseCounter", "N")
+    if counter is None or not (counter.isascii() and counter.isdecimal() and len(counter) < 16):
+        return None
+    return replace(lease, counter=int(counter), throughput_kbps=_throughput(item))
+
+
 def encode_lease(lease: Lease) -> dict[str, Any]:
     """Return the whole row of a new lease, as DynamoDB's API accepts it.
 

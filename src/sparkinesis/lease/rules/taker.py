@@ -97,6 +97,9 @@ def observe(
         # checkpointOwner alone proves nothing: a KCL before 3.0 keeps it in a lease that it takes.
         if is_same and owners == (worker_id, None) and lease.key not in held:
             foreign_renewals = old.foreign_renewals + (has_moved and not is_own(lease))
+        if is_same and not has_moved and foreign_renewals == old.foreign_renewals:
+            seen[lease.key] = old
+            continue
         seen[lease.key] = Observation(
             lease.counter,
             now if has_moved else old.since,

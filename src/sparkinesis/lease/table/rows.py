@@ -90,13 +90,21 @@ class TableScan(msgspec.Struct, frozen=True):
 def read_rows(items: Iterable[Mapping[str, Any]]) -> TableScan:
     """Read all rows of a table, as DynamoDB's API returns them; skip rows that are not leases."""
     items = list(items)
-    rows = list(map(read_row, items))
+    return scan_of(items, list(map(read_row, items)))
+
+
+def scan_of(
+    items: Iterable[Mapping[str, Any]], rows: Iterable[Lease | BrokenLease | None]
+) -> TableScan:
+    """Return the scan of a table, given its rows as DynamoDB's API returns them and as read."""
+    rows = list(rows)
     leases = [row for row in rows if isinstance(row, Lease)]
     broken = [row for row in rows if isinstance(row, BrokenLease)]
     if in_circles := circular_leases(leases):
         why = "its parents (parentShardId) form a circle, so that it would wait forever"
         broken += [BrokenLease(one.key, why) for one in leases if one.key in in_circles]
         leases = [one for one in leases if one.key not in in_circles]
+    items = list(items)
     return TableScan(
         tuple(leases),
         tuple(broken),

@@ -69,9 +69,18 @@ class LeaseTable(TableAddress):
         """
         return self.sound(self.scan(retry, consistent=consistent))
 
-    def scan(self, retry: Retry | None = None, *, consistent: bool = True) -> TableScan:
-        """Return all leases and, apart from them, the rows that cannot be read."""
-        return read_rows(self.items(retry, consistent=consistent))
+    def scan(
+        self,
+        retry: Retry | None = None,
+        *,
+        consistent: bool = True,
+        read: Callable[[Iterable[Mapping[str, Any]]], TableScan] = read_rows,
+    ) -> TableScan:
+        """Return all leases and, apart from them, the rows that cannot be read.
+
+        read: reads the rows, as DynamoDB's API returns them.
+        """
+        return read(self.items(retry, consistent=consistent))
 
     def items(
         self, retry: Retry | None = None, *, consistent: bool = True

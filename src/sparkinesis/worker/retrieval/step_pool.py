@@ -29,7 +29,8 @@ _TICK = 0.004
 thread before one is added."""
 
 _STARVED = 0.1
-"""Seconds after which a waiting step has a thread added even though this process lacks CPU time."""
+"""Seconds after which a waiting step has a thread added even though this process lacks CPU time,
+and between two such threads."""
 
 _PATIENCE = ((20, _TICK), (40, 0.3), (math.inf, 1.0))
 """The seconds that a step waits for a thread before one is added, while there are fewer threads
@@ -116,6 +117,8 @@ class StepPool:
         self._started = 0
         """Work that has not ended."""
         self._dispatcher = _Bell()
+        self._added_at = -math.inf
+        """The time at which the last thread was added."""
         self._refused_until = -math.inf
         """The time until which no thread is added, after the operating system has refused one."""
         self._wakes_at = math.inf
@@ -250,6 +253,7 @@ class StepPool:
             self._refused_until = self._clock() + _REFUSED
             self._look_at(self._refused_until)
             return
+        self._added_at = self._clock()
         self._made += 1
         self._alive += 1
         self._summoned += 1
@@ -355,7 +359,7 @@ class StepPool:
             for _ in range(int(min(overdue, room))):
                 if now >= self._refused_until:
                     self._add_thread()
-        elif waited >= max(patience, _STARVED):
+        elif waited >= max(patience, _STARVED) and now - self._added_at >= _STARVED:
             self._add_thread()
 
 

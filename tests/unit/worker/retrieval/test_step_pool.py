@@ -268,27 +268,54 @@ def _meet(barrier: threading.Barrier) -> None:
 def test_beyond_twenty_threads_a_step_waits_longer_for_one_of_its_own() -> None:
     """A thousand shards that are due at once take no thread each; those that block get theirs."""
     now = 0.0
-    looks = threading.Semaphore(0)
+    asked = threading.Semaphore(0)
 
     def clock() -> float:
-        looks.release()
+        asked.release()
         return now
+
+    def advance(seconds: float) -> None:
+        """Let time pass; return once the pool has looked at its clock several times."""
+        nonlocal now
+        now += seconds
+        while asked.acquire(blocking=False):
+            pass
+        for _ in range(20):
+            assert asked.acquire(timeout=PATIENCE), "the pool looks on while steps wait"
 
     pool = StepPool("test", clock)
     go_on = threading.Event()
     steps = [pool.step(lambda: go_on.wait(PATIENCE) and None) for _ in range(30)]
     for step in steps:
         step.start()
-    now = 0.11
-    eventually(lambda: pool.threads == 20)
-    now = 0.29
-    while looks.acquire(blocking=False):
-        pass
-    for _ in range(20):
-        assert looks.acquire(timeout=PATIENCE), "the pool looks again and again while steps wait"
+    while pool.threads < 20:
+        advance(0.004)
+    assert now < 0.1, "twenty threads are there at once"
+    advance(0.29 - now)
     assert pool.threads == 20
     now = 0.31
     eventually(lambda: pool.threads == 30)
+    go_on.set()
+    eventually(lambda: all(step.has_ended for step in steps))
+    pool.close()
+
+
+def test_a_pool_that_lacks_cpu_time_is_given_few_threads() -> None:
+    """The pool looks at its clock too late each time, as on a machine with more work than cores."""
+    now = 0.0
+
+    def clock() -> float:
+        nonlocal now
+        now += 0.02
+        return now
+
+    pool = StepPool("test", clock)
+    go_on = threading.Event()
+    steps = [pool.step(lambda: go_on.wait(PATIENCE) and None) for _ in range(12)]
+    for step in steps:
+        step.start()
+    eventually(lambda: pool.threads == 12)
+    assert now >= 10 * 0.1, "the first two threads are there at once, each other after 0.1 seconds"
     go_on.set()
     eventually(lambda: all(step.has_ended for step in steps))
     pool.close()
