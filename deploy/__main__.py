@@ -1,6 +1,7 @@
-"""Writes the files of this folder that are made of the catalogue of metrics: ``python -m deploy``.
+"""Writes the files of this folder that are made of tables: ``python -m deploy``.
 
-``prometheus/rules.yml`` and ``grafana/sparkinesis.json``. Needs the extra ``test``.
+``prometheus/rules.yml`` and ``grafana/sparkinesis.json`` of the catalogue of metrics, and
+``iam/*.json`` of `deploy.iam`. Needs the extra ``test``.
 """
 
 from __future__ import annotations
@@ -8,11 +9,13 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from deploy.iam import POLICIES, document
 from deploy.rules import DEFAULTS, Thresholds, rules
 
 HERE = Path(__file__).parent
 RULES = Path("prometheus/rules.yml")
 DASHBOARD = Path("grafana/sparkinesis.json")
+IAM = Path("iam")
 
 
 def main() -> None:
@@ -42,14 +45,17 @@ def main() -> None:
         metavar="COUNT",
         help="failed calls within 10 minutes that are no alarm; default: 5",
     )
-    parser.add_argument("--only", choices=("rules", "dashboard"), help="default: both")
+    parser.add_argument("--only", choices=("rules", "dashboard", "iam"), help="default: all")
     options = parser.parse_args()
-    if options.only != "dashboard":
+    if options.only in (None, "iam"):
+        for policy in POLICIES:
+            _write(options.to / IAM / f"{policy.name}.json", document(policy))
+    if options.only in (None, "rules"):
         limits = Thresholds(
             options.lag, options.checkpoint_age, options.processing, options.failures
         )
         _write(options.to / RULES, rules(limits))
-    if options.only != "rules":
+    if options.only in (None, "dashboard"):
         # Its library needs Python 3.11, and the rules do not.
         from deploy.dashboard import dashboard  # noqa: PLC0415
 

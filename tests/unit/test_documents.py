@@ -44,7 +44,7 @@ COMMANDS = [
     for line in commands(block)
 ]
 
-OTHERS = {"aws", "du", "find", "mv", "spark-submit"}
+OTHERS = {"aws", "docker", "du", "find", "mv", "spark-submit"}
 """Programs that are not ours; their arguments are not looked at."""
 
 SPARKS_OWN = {"path", "checkpointLocation", "queryName"}
