@@ -190,11 +190,14 @@ def _this_task() -> SparkTask:
 def check_picklable(spec: WorkerSpec) -> None:
     """Raise an error if the application cannot be pickled for executors.
 
-    `OptionError` names a function of the streams, `ProcessorError` anything else.
+    `OptionError` names an option that belongs to this process, or a function of the streams;
+    `ProcessorError` anything else.
     """
     error = _pickling_error(task_function(spec, 0, (), _this_task))
     if error is None:
         return
+    if isinstance(error, OptionError):
+        raise error
     application = spec.application
     streams, only = application.streams, application.former_streams.only
     for name, function in (("streams", streams), ("only of former_streams", only)):

@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from sparkinesis.errors import FleetError, OptionError, ProcessorError
 from sparkinesis.fleet.channel.control_server import Disconnected
@@ -26,6 +27,7 @@ from sparkinesis.fleet.status import FleetState, FleetStatus
 from sparkinesis.fleet.view import fleet_view
 from sparkinesis.metrics.catalogue import FLEET_RESTARTS
 from sparkinesis.metrics.metric import Measured
+from sparkinesis.metrics.prometheus_registry import PrometheusMetrics
 from sparkinesis.metrics.tally import Series, Tally
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.dead_letters.targets import DeadLetterDirectory
@@ -278,6 +280,13 @@ def test_a_function_of_streams_that_cannot_travel_is_an_error_before_anything_li
             former_streams=FormerStreams(1.0, locked if only else None),
         )
     assert threads() <= before
+    assert not spark.jobs
+
+
+def test_an_option_that_belongs_to_the_drivers_process_is_told_as_that(spark: Any) -> None:
+    exporter = PrometheusMetrics(CollectorRegistry())
+    with pytest.raises(OptionError, match=r"^PrometheusMetrics with a registry cannot be sent"):
+        make(spark, metrics=(exporter,))
     assert not spark.jobs
 
 
