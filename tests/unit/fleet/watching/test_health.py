@@ -7,6 +7,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -23,6 +24,7 @@ from sparkinesis.metrics import catalogue
 from sparkinesis.metrics.health import liveness, signs
 from sparkinesis.metrics.tally import Series, Tally
 from sparkinesis.worker.application import Application
+from sparkinesis.worker.fleet_options import FleetOptions
 from sparkinesis.worker.options import WorkerOptions
 from tests.pace import eventually
 from tests.unit.fleet.test_fleet import OPTIONS, IdleSpark, Processor
@@ -102,10 +104,10 @@ def spark() -> Iterator[Any]:
         cancelled.set()
 
 
-def make(spark: Any, http: str = "127.0.0.1:0") -> Fleet:
+def make(spark: Any, http: str = "127.0.0.1:0", fleet: FleetOptions = OPTIONS) -> Fleet:
     options = WorkerOptions(shutdown_timeout=1.0, http=http)
     app = Application("app", "stream", Processor, region="us-east-1", options=options)
-    return Fleet(app, spark, 1, OPTIONS)
+    return Fleet(app, spark, 1, fleet)
 
 
 @pytest.fixture
@@ -125,17 +127,21 @@ def ask(fleet: Fleet, path: str) -> Any:
             return json.loads(refused.read())
 
 
-def processed(fleet: Fleet) -> dict[str, float]:
-    """The records processed, by worker."""
+def scraped(fleet: Fleet, name: str) -> dict[str, float]:
+    """The values of a metric by worker; "" for that of the fleet itself."""
     with urllib.request.urlopen(f"{fleet.http_url}/metrics", timeout=60) as answer:
         families = text_string_to_metric_families(answer.read().decode())
     return {
-        sample.labels["worker"]: sample.value
+        sample.labels.get("worker", ""): sample.value
         for family in families
         for sample in family.samples
-        if sample.name == "sparkinesis_records_processed_total"
-        and sample.labels["application"] == "app"
+        if sample.name == f"sparkinesis_{name}" and sample.labels["application"] == "app"
     }
+
+
+def processed(fleet: Fleet) -> dict[str, float]:
+    """The records processed, by worker."""
+    return scraped(fleet, "records_processed_total")
 
 
 def tell(fleet: Fleet, *messages: Any) -> None:
@@ -168,6 +174,22 @@ def test_the_driver_tells_the_metrics_of_all_workers_also_of_those_that_ended(
     tell(fleet, last, Ended(was_graceful=True))
     eventually(lambda: "w" not in {one.worker_id for one in fleet.status().workers})
     assert processed(fleet) == {"w": 9.0}
+
+
+def test_the_driver_tells_how_many_workers_run(spark: Any) -> None:
+    fleet = make(spark, fleet=replace(OPTIONS, lost_after=600.0))
+    running = "fleet_workers_running"
+    assert scraped(fleet, "fleet_workers_wanted") == {"": 1.0}
+    assert scraped(fleet, running) == {"": 0.0}
+    tell(fleet, HELLO, Report((), 0, True))
+    eventually(lambda: scraped(fleet, running) == {"": 1.0})
+    tell(fleet, Ended(was_graceful=False, error="out of luck"))
+    eventually(lambda: scraped(fleet, "fleet_restarts_total") == {"": 1.0})
+    assert scraped(fleet, running) == {"": 0.0}
+    fleet.request_shutdown(0)
+    for cancelled in list(spark.jobs.values()):
+        cancelled.set()
+    assert fleet.await_termination(60)
 
 
 def test_a_fleet_whose_thread_stands_still_is_not_live(
