@@ -27,6 +27,7 @@ from sparkinesis.lease.table.batching import BATCHES_AGAIN
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.table.write_conflict import LeaseChangedError
 from sparkinesis.local import Call, Fault, LocalServer
+from sparkinesis.metrics.health.signs import SignOfLife
 from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.position import AtTimestamp
 from tests.integration.lease.conftest import ManualTime, lease, row_of
@@ -662,3 +663,26 @@ def test_rows_of_others_keep_their_attributes_through_batches(
     before = row_of(dynamodb, table, "a")
     renewer.renew_all()
     assert row_of(dynamodb, table, "a") == {**before, "leaseCounter": {"N": "2"}}
+
+
+def test_the_threads_that_help_to_renew_give_signs_of_life_of_their_own(
+    table: LeaseTable, renewer: LeaseRenewer, server: LocalServer, time: ManualTime
+) -> None:
+    """More leases than a call takes are renewed by several threads, and each call may hang."""
+    acquire(renewer, table, *(f"shard-{number}" for number in range(30)))
+    renewer.renew_all()  # shows that the server takes batches
+    sign, helpers = SignOfLife(time), []
+
+    def count(call: Call) -> Fault | None:
+        if call.operation == "BatchExecuteStatement":
+            helpers.append(len(sign._helpers))
+        return None
+
+    server.kinesis.faults = count
+    try:
+        sign.during(renewer.renew_all)
+    finally:
+        server.kinesis.faults = None
+    assert len(helpers) == 2
+    assert min(helpers) >= 1
+    assert not sign._helpers

@@ -22,6 +22,7 @@ from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import LeaseTableOptions
 from tests.journal import Journal, Journaling
 from tests.kcl import put_rows, rows_of
+from tests.moody_relay import moody_relay
 from tests.pace import eventually
 from tests.streams import put_at
 
@@ -151,6 +152,25 @@ def test_it_goes_on_through_a_table_that_is_deleted_and_restored(
     put_rows(dynamodb, stream, rows)
     eventually(lambda: exporter.read("/readyz")[0] == 200)
     assert (exporter.value("table_look_age_seconds", "") or 99) < 60
+
+
+def test_it_goes_on_through_an_outage_of_dynamodb(
+    application: Make,
+    start: Start,
+    server: LocalServer,
+    stream: str,
+    export: Callable[..., Running],
+) -> None:
+    start(application()).shutdown(10)
+    with moody_relay(server.endpoint_url) as relay:
+        exporter = export(stream, "--stream", stream, "--dynamodb-endpoint", relay.endpoint)
+        eventually(lambda: exporter.read("/readyz")[0] == 200)
+        relay.mood = "hangs up"
+        eventually(lambda: exporter.read("/readyz")[0] == 503)
+        assert "Every retry was used up" in exporter.read("/readyz")[1]
+        assert exporter.read("/livez")[0] == 200
+        relay.mood = "well"
+        eventually(lambda: exporter.read("/readyz")[0] == 200)
 
 
 def test_it_begins_before_there_is_a_table(stream: str, export: Callable[..., Running]) -> None:

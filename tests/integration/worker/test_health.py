@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import json
+import signal
+import subprocess
+import sys
 import threading
 import time
 import urllib.error
@@ -258,9 +261,12 @@ def test_a_renewal_that_hangs_beyond_its_timeouts_is_told_within_fifteen_seconds
     # The call may begin one interval later.
     interval = worker._settings.options.renew_interval
     assert time.monotonic() - began < (LONGEST + interval) * deadline._slowest
+    relay.mood = "well"
+    relay.over.set()
+    eventually(lambda: live(worker) == [])
 
 
-@pytest.mark.parametrize("mood", ["silent", "hangs up"])
+@pytest.mark.parametrize("mood", ["silent", pytest.param("hangs up", marks=pytest.mark.long)])
 def test_a_long_outage_of_dynamodb_is_no_loop_that_stands_still(
     application: Make, start: Start, relay: MoodyRelay, mood: Any
 ) -> None:
@@ -363,3 +369,42 @@ def test_a_worker_that_shuts_down_is_not_ready(
     assert live(worker) == []
     go_on.set()
     assert worker.wait(60)
+
+
+PROGRAM = """
+import sys
+from sparkinesis import Application, RecordProcessor, WorkerOptions
+
+endpoint, stream = sys.argv[1:]
+
+class Processor(RecordProcessor):
+    def process_records(self, batch, checkpointer):
+        pass
+
+options = WorkerOptions(http="127.0.0.1:0")
+worker = Application(stream, stream, Processor, "us-east-1", endpoint, options=options).worker()
+worker.start()
+print(worker.http_url, flush=True)
+worker.wait()
+"""
+
+
+@pytest.mark.long
+def test_a_process_that_was_stopped_is_live_when_it_goes_on(
+    server: LocalServer, stream: str
+) -> None:
+    """Longer than any loop may be silent. The time in which it was stopped does not count."""
+    command = [sys.executable, "-c", PROGRAM, server.endpoint_url, stream]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            url = process.stdout.readline().strip()
+            process.send_signal(signal.SIGSTOP)
+            threading.Event().wait(LONGEST + 5)  # the time that is the subject of this test
+            process.send_signal(signal.SIGCONT)
+            for _ in range(100):
+                with urllib.request.urlopen(f"{url}/livez", timeout=60) as answer:
+                    assert json.loads(answer.read())["live"]
+                time.sleep(0.05)
+        finally:
+            process.kill()

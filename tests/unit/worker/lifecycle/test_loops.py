@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Collection
 from types import SimpleNamespace
 from typing import Any
 
-from sparkinesis.worker.lifecycle.loops import AssignmentLoop
+import pytest
+
+from sparkinesis.metrics.health.signs import SignOfLife
+from sparkinesis.worker.lifecycle.loops import (
+    AssignmentLoop,
+    RenewalLoop,
+    ShardSyncLoop,
+    StreamLoop,
+)
 from sparkinesis.worker.lifecycle.worker_state import WorkerState
+from tests.pace import eventually
 
 
 def test_a_shutdown_reaches_the_taking_of_leases_that_has_begun() -> None:
@@ -31,3 +42,45 @@ def test_a_shutdown_reaches_the_taking_of_leases_that_has_begun() -> None:
     streams: Any = SimpleNamespace(wants=lambda _: True)
     AssignmentLoop(state, settings, coordinator, streams).run()
     assert seen == [False, True]
+
+
+@pytest.mark.parametrize("name", ["renew", "take", "shards", "streams"])
+def test_a_loop_announces_how_long_it_waits(name: str) -> None:
+    """Or a worker with long intervals would seem to stand still."""
+    settings: Any = SimpleNamespace(
+        clock=time.monotonic,
+        worker_id="me",
+        options=SimpleNamespace(
+            renew_interval=600.0,
+            taker_interval=600.0,
+            cleanup_interval=600.0,
+            failover_time=1.0,
+            shutdown_timeout=30.0,
+        ),
+    )
+    state = WorkerState(settings)
+    coordinator: Any = SimpleNamespace(
+        renew=lambda: None,
+        take=lambda *_: False,
+        duplicate_worker_leases=(),
+        snapshot=SimpleNamespace(leases=(), expired=()),
+    )
+    syncer: Any = SimpleNamespace(step=lambda *_, **__: 600.0)
+    stream: Any = SimpleNamespace(
+        id=None, syncer=syncer, closed_shards=SimpleNamespace(look=lambda _: 600.0)
+    )
+    streams: Any = SimpleNamespace(wants=lambda _: True, all=lambda: [stream], look=lambda _: 600.0)
+    run = {
+        "renew": RenewalLoop(state, settings, coordinator).run,
+        "take": AssignmentLoop(state, settings, coordinator, streams).run,
+        "shards": ShardSyncLoop(state, settings, coordinator, streams).run,
+        "streams": StreamLoop(state, streams).run,
+    }[name]
+    sign = SignOfLife(time.monotonic)
+    thread = threading.Thread(target=sign.during, args=(run,), daemon=True)
+    thread.start()
+    eventually(lambda: sign.due > time.monotonic() + 500)
+    state.stop_taking.set()
+    state.stop_renewing.set()
+    thread.join(60)
+    assert not thread.is_alive()

@@ -11,6 +11,7 @@ from contextvars import ContextVar
 
 import pytest
 
+from sparkinesis.metrics.health.signs import SignOfLife, expect
 from sparkinesis.worker.retrieval import step_pool
 from sparkinesis.worker.retrieval.step_pool import Step, StepPool
 from tests.pace import eventually
@@ -319,3 +320,50 @@ def test_a_pool_that_lacks_cpu_time_is_given_few_threads() -> None:
     go_on.set()
     eventually(lambda: all(step.has_ended for step in steps))
     pool.close()
+
+
+def test_a_step_gives_no_sign_of_life_of_the_loop_that_started_it(pool: StepPool) -> None:
+    sign = SignOfLife(time.monotonic)
+    work: list[Step] = []
+
+    def run() -> None:
+        return expect(1000.0)
+
+    sign.during(lambda: work.append(pool.step(run)))
+    work[0].start()
+    eventually(lambda: work[0].has_ended)
+    assert sign.due < time.monotonic() + 500
+
+
+def test_a_pool_stands_still_if_steps_are_due_and_none_begins() -> None:
+    now = 100.0
+    pool = StepPool("test", lambda: now)
+    idle = pool.part("it")
+    assert idle.due > now
+    blocked = threading.Event()
+    steps = [pool.step(lambda: blocked.wait() and None) for _ in range(2)]
+    for step in steps:
+        step.start()
+    eventually(lambda: pool._taken == 2)
+    now += 1000.0
+    assert pool.part("it").due > now, "steps that block are no matter of the pool"
+    pool._summoned = 1  # as if a thread that was rung for had died
+    pool.step(lambda: None).start()
+    pool._wakes_at = now + 2000.0
+    assert pool.part("it").due > now
+    now += 11.0
+    assert pool.part("it").due < now
+    pool._refused_until = now + 1.0
+    assert pool.part("it").due > now, "the operating system permits no thread"
+    blocked.set()
+    pool.close()
+
+
+def test_a_pool_stands_still_if_nobody_watches_the_time() -> None:
+    now = 100.0
+    pool = StepPool("test", lambda: now)
+    pool._wakes_at = 150.0
+    now = 155.0
+    assert pool.part("it").due > now
+    now = 161.0
+    assert pool.part("it").due < now
