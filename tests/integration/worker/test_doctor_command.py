@@ -31,6 +31,12 @@ COMMAND = str(Path(sys.executable).with_name("sparkinesis"))
 SHARD = "shardId-000000000000"
 
 
+@pytest.fixture(autouse=True)
+def no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No JVM is started for its version: that takes longer than all other checks together."""
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+
+
 class Report:
     """What one run of the command says."""
 
@@ -108,6 +114,20 @@ def test_nothing_is_written_and_no_record_is_put(
     assert kinesis.get_records(ShardIterator=iterator)["Records"] == []
     arn = kinesis.describe_stream_summary(StreamName=stream)["StreamDescriptionSummary"]
     assert kinesis.list_stream_consumers(StreamARN=arn["StreamARN"])["Consumers"] == []
+
+
+def test_several_streams_are_examined_each_and_their_account_once(
+    kinesis: Any, dynamodb: Any, streams: list[str], server: LocalServer
+) -> None:
+    create_table(dynamodb, streams[0])
+    arn = kinesis.describe_stream_summary(StreamName=streams[1])["StreamDescriptionSummary"]
+    others = ["--stream", arn["StreamARN"], "--stream", "no-such-stream", "--writes"]
+    report = examine(server.endpoint_url, streams[0], *others, stream=streams[0])
+    assert list(report.problems()) == ["stream no-such-stream"]
+    for stream in streams[:2]:
+        assert len(report.of(f"stream {stream}", "ok")) == 3
+    for check in ("limits", "Kinesis", "DynamoDB", "clock"):
+        assert len(report.of(check, "ok")) == 1
 
 
 def test_the_wrong_region_is_told(doctor: Doctor, stream: str) -> None:

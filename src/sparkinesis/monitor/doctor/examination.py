@@ -65,6 +65,8 @@ def examine(patient: Patient) -> Iterator[Finding]:
         checks = StreamChecks(service, address)
         yield from checks.checks(patient.consumer, efo=patient.efo, writes=patient.writes)
         shards[address.name] = checks.shard_ids
+        if not services:
+            yield from checks.limits()
         services.append(service)
     dynamodb = table.dynamodb(patient.table)
     reached = reach("DynamoDB", dynamodb.url)

@@ -140,11 +140,11 @@ def consumers(name: str, others: int) -> Finding:
     if others < MOST_CONSUMERS:
         return note(
             "consumer",
-            f'there is no consumer {name!r}: a worker with retrieval="efo" registers it',
+            f'there is no consumer {name}: a worker with retrieval="efo" registers it',
         )
     return problem(
         "consumer",
-        f"there is no consumer {name!r}, and the stream has {others} others; it may have "
+        f"there is no consumer {name}, and the stream has {others} others; it may have "
         f"{MOST_CONSUMERS}",
         "Deregister one that is not used, share one by consumer_arn, or read by polling.",
     )

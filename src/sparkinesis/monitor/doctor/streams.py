@@ -62,7 +62,6 @@ class StreamChecks:
             yield self._writing(check)
         if consumer is not None:
             yield from self._consumer(consumer, efo=efo)
-        yield from self._limits()
 
     def _reading(self, check: str) -> Iterator[Finding]:
         try:
@@ -130,7 +129,7 @@ class StreamChecks:
                 "consumer", f"the consumer {name!r} is {status}", "Wait until it is ACTIVE."
             )
             return
-        yield ok("consumer", f"{name!r} is ACTIVE")
+        yield ok("consumer", f"{name!r} of {self._address.name} is ACTIVE")
         if not self._honours_dry_run or not self.shard_ids:
             return
         request = {
@@ -153,10 +152,12 @@ class StreamChecks:
             found = problem_of("consumer", refused.explained)
             yield found if efo else note("consumer", found.what, found.mend)
             return
-        found = judge.consumers(name, len(answer.get("Consumers", ())))
+        count = len(answer.get("Consumers", ()))
+        found = judge.consumers(f"{name!r} of {self._address.name}", count)
         yield found if efo else note(found.check, found.what, found.mend)
 
-    def _limits(self) -> Iterator[Finding]:
+    def limits(self) -> Iterator[Finding]:
+        """Yield the findings about the account of the stream."""
         try:
             answer = self._service.call("DescribeLimits")
         except RefusedError:
