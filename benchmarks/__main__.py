@@ -1,6 +1,6 @@
 """Runs all benchmarks, or those named: call, decode, deaggregate, objects, source, source_cpu,
 backlog, skewed, planning, consumer_mode, local_server, leases, fleet, latency, spark_latency,
-memory, streams, scale, idle_shards, scrape.
+memory, metrics, streams, scale, idle_shards, scrape.
 
 python -m benchmarks                          # all
 python -m benchmarks decode source            # two of them
@@ -29,6 +29,7 @@ from benchmarks import (
     leases,
     local_server,
     memory,
+    metrics,
     objects,
     planning,
     scale,
@@ -59,6 +60,7 @@ BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
     "latency": latency.run,
     "spark_latency": spark_latency.run,
     "memory": memory.run,
+    "metrics": metrics.run,
     "streams": streams.run,
     "idle_shards": idle_shards.run,
     "scrape": scrape.run,
