@@ -139,6 +139,8 @@ def test_failures_splits_retries_skips_and_a_reshard(
     put_at(kinesis, stream, b"later")
     journal.wait_for_data(b"later")
     assert worker.shutdown(PATIENCE)
+    threads = {thread.name for thread in threading.enumerate()}
+    assert f"{stream}-events" not in threads, "the last events are told before the end"
     agree(kept, journal)
     assert kept.count("records.processed") == len(datas) - len(bad) + 1
     assert kept.count("records.skipped") == len(bad)
