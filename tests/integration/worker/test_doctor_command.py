@@ -355,7 +355,7 @@ def test_people_get_a_list_and_what_to_mend(server: LocalServer, stream: str) ->
     assert lines.splitlines()[0].split() == ["check", "state", "finding"]
     places = {line.index("  ok  ") for line in lines.splitlines() if "  ok  " in line}
     assert len(places) == 1, "the columns are aligned"
-    assert mend.startswith("- table: Check the name for a typing error")
+    assert "\n- table: Check the name for a typing error" in f"\n{mend}"
 
 
 def test_an_application_name_that_cannot_be_one_is_refused(server: LocalServer) -> None:
