@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import urllib.request
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -264,6 +266,32 @@ def test_an_exporter_that_fails_harms_no_query(
         assert query.isActive
     told = [record for record in caplog.records if "could not be taken" in record.getMessage()]
     assert len(told) == 1
+
+
+def test_the_driver_serves_its_queries_to_prometheus(scene: Scene) -> None:
+    scene.create(2)
+    scene.put(*(b"%d" % n for n in range(40)))
+    with sparkinesis.watch(scene.spark, http="127.0.0.1:0") as watch:
+
+        def page(path: str) -> str:
+            with urllib.request.urlopen(f"{watch.url}{path}") as response:
+                text: str = response.read().decode()
+                return text
+
+        query = scene.run("served")
+        rows = f'sparkinesis_query_rows_total{{query="served",stream="{scene.name}"}} 40.0'
+        eventually(lambda: rows in page("/metrics"))
+        lag = f'sparkinesis_query_lag_seconds{{query="served",shard="{min(scene.shards())}"'
+        assert lag in page("/metrics")
+        told = json.loads(page("/status"))["queries"]["served"]
+        assert told["running"]
+        assert told["lag"][scene.name]["max_ms"] == 0
+        query.stop()
+        eventually(lambda: not json.loads(page("/status"))["queries"]["served"]["running"])
+        assert rows in page("/metrics"), "counters stay"
+        assert lag not in page("/metrics")
+    with pytest.raises(OSError, match="refused"):
+        page("/metrics")
 
 
 def test_exporters_must_be_exporters(spark: SparkSession) -> None:

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from sparkinesis.errors import OptionError
+from sparkinesis.metrics.health.address import Address, parse_address
 from sparkinesis.metrics.metric import Measured
 from sparkinesis.metrics.metrics import MetricsExporter, metrics_of
 from sparkinesis.public import public
+from sparkinesis.source.watching.endpoint import QueryEndpoint
 from sparkinesis.source.watching.progress import (
     SourceReading,
     error_class,
@@ -48,11 +50,14 @@ class QueryWatch:
         self,
         spark: SparkSession,
         exporters: Sequence[MetricsExporter],
+        address: Address | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Use `sparkinesis.watch` instead."""
         self._spark = spark
-        self._exporters = tuple(exporters)
+        self._endpoint = None if address is None else QueryEndpoint(address, self._status)
+        own = () if self._endpoint is None else (self._endpoint,)
+        self._exporters: tuple[MetricsExporter, ...] = (*own, *exporters)
         self._clock = clock
         self._lock = threading.RLock()
         self._names: dict[str, str] = {}
@@ -74,6 +79,11 @@ class QueryWatch:
     ) -> None:
         self.stop()
 
+    @property
+    def url(self) -> str | None:
+        """The URL of the HTTP server, with the port that it has; None without ``http``."""
+        return None if self._endpoint is None else self._endpoint.url
+
     def stop(self) -> None:
         """Stop watching, and publish what is not published yet. A second call does nothing."""
         with self._lock:
@@ -87,6 +97,13 @@ class QueryWatch:
             _log.debug("The listener could not be removed.", exc_info=True)
         for query in watched:
             query.close()
+        if self._endpoint is not None:
+            self._endpoint.close()
+
+    def _status(self) -> dict[str, object]:
+        with self._lock:
+            watched = dict(self._watched)
+        return {name: query.status() for name, query in watched.items()}
 
     def _begin(self) -> None:
         self._spark.streams.addListener(self._listener)
@@ -184,7 +201,9 @@ class _Listener(StreamingQueryListener):
 
 
 @public
-def watch(spark: SparkSession, exporters: Sequence[MetricsExporter] = ()) -> QueryWatch:
+def watch(
+    spark: SparkSession, exporters: Sequence[MetricsExporter] = (), http: str | None = None
+) -> QueryWatch:
     """Publish metrics of all of a session's streaming queries that read Kinesis, from now on.
 
     Also of queries that run already, and of those that are started later. The metrics are lag, rows
@@ -192,8 +211,10 @@ def watch(spark: SparkSession, exporters: Sequence[MetricsExporter] = ()) -> Que
     failures: see ``docs/metrics.md``. They come from the progress that Spark reports on the driver,
     so they cost no call to AWS, and nothing that they do can hold up a query.
 
-    exporters: the systems that get them, as `WorkerOptions.metrics`. Returns a handle, which is a
-    context manager, too. Raises `OptionError` for anything else.
+    exporters: the systems that get them, as `WorkerOptions.metrics`. http: an address on which the
+    driver serves them to Prometheus (``/metrics``) and tells the lags (``/status``), such as
+    ``"127.0.0.1:9402"``. Returns a handle, which is a context manager, too. Raises `OptionError`
+    for anything else, and for a port that is taken.
     """
     is_exporters = isinstance(exporters, tuple | list) and all(
         callable(getattr(one, "open", None)) for one in exporters
@@ -203,6 +224,10 @@ def watch(spark: SparkSession, exporters: Sequence[MetricsExporter] = ()) -> Que
             f"exporters is {exporters!r}; it must be a tuple of exporters, such as "
             "(PrometheusMetrics(),)."
         )
-    found = QueryWatch(spark, exporters)
-    found._begin()
+    found = QueryWatch(spark, exporters, None if http is None else parse_address("http", http))
+    try:
+        found._begin()
+    except BaseException:
+        found.stop()
+        raise
     return found

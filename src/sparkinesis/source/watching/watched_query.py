@@ -84,6 +84,12 @@ class WatchedQuery:
         if error is not None:
             self._metrics.add(QUERY_FAILURES, (error,))
 
+    def status(self) -> dict[str, object]:
+        """Return what is known of the query now: whether it runs, and its lag by stream."""
+        with self._lock:
+            age = max(0.0, self._clock() - self._seen_at)
+            return {"running": self._run is not None, "progress_age": age, "lag": dict(self._lags)}
+
     def close(self) -> None:
         """Publish what is not published yet, and stop."""
         self._stop_gauges()
