@@ -140,7 +140,8 @@ def _map_begin(ends: Sequence[float], now: float) -> float:
 def map_edges(found: Columns, now: float) -> tuple[float, float]:
     """Return the left and the right edge of a map with these boxes, in milliseconds."""
     ends = [right / 1000 for right in found["right"] if right / 1000 < now]
-    return _map_begin(ends, now) * 1000, now * 1000
+    begin = max([_map_begin(ends, now) * 1000, min(found["left"], default=-math.inf)])
+    return begin, now * 1000
 
 
 def chart_columns(look: Look) -> Columns:

@@ -117,6 +117,17 @@ def test_the_map() -> None:
     assert NOW - 900 < left / 1000 < NOW - 300, "a while before the first reshard"
 
 
+def test_a_map_does_not_begin_before_its_shards() -> None:
+    """The stream is 70 s old, and was split 60 s ago."""
+    begin = NOW - 70
+    listed = (
+        Shard("shardId-000000000000", (), False, (0, MAX_HASH_KEY), number(begin, 0)),
+        Shard("shardId-000000000001", ("shardId-000000000000",), True, (0, 9), number(NOW - 60, 1)),
+    )
+    found = columns.map_columns(replace(look([]), listed={None: listed}), None)
+    assert columns.map_edges(found, NOW) == (begin * 1000, NOW * 1000)
+
+
 def test_a_map_without_a_reshard_is_of_the_last_hour() -> None:
     found = columns.map_columns(look([ROWS[1]]), StreamIdentifier("1", "other", 1))
     assert found["shard"] == []

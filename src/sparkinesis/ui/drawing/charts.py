@@ -55,7 +55,7 @@ def line_chart(name: str, title: str, source: ColumnDataSource) -> Any:
     plot.line("at", name, source=source, line_color=_LINES[name], line_width=2)
     plot.y_range.start = 0
     plot.yaxis.formatter = NumeralTickFormatter(format="0.[0]a")
-    plot.yaxis.ticker.desired_num_ticks = 3
+    plot.yaxis.ticker.desired_num_ticks, plot.xaxis.ticker.desired_num_ticks = 3, 4
     plot.add_tools(
         HoverTool(
             tooltips=[("", f"@{name}{{0,0.[0]}} at @at{{%T}}")],

@@ -20,7 +20,13 @@ from bokeh.models import (
 
 from sparkinesis.ui import columns, texts
 from sparkinesis.ui.drawing.charts import MAP_HEIGHT, line_chart, map_figure
-from sparkinesis.ui.drawing.tables import height_for, shard_table, worker_table
+from sparkinesis.ui.drawing.tables import (
+    MOST_SHARDS,
+    MOST_WORKERS,
+    height_for,
+    shard_table,
+    worker_table,
+)
 
 if TYPE_CHECKING:
     from bokeh.document import Document
@@ -75,6 +81,7 @@ class Page:
         self._plot = map_figure(self._map)
         self._records = line_chart("records", "Records per second", self._chart)
         self._worker_table = worker_table(self._workers, style)
+        self._filter, self._shard_table = shard_table(self._shards, style, self._stream)
         self.layout = column(
             self._heading,
             self._messages,
@@ -92,7 +99,7 @@ class Page:
                 sizing_mode="stretch_width",
             ),
             _titled("Workers", self._worker_table, style=style),
-            _titled("Shards", *shard_table(self._shards, style, self._stream), style=style),
+            _titled("Shards", self._filter, self._shard_table, style=style),
             _titled("Failures", self._failures, style=style),
             sizing_mode="stretch_width",
             name="page",
@@ -116,7 +123,8 @@ class Page:
                 self._stream.value = names[0]
         _set(self._shards, columns.shard_columns(look))
         _set(self._workers, columns.worker_columns(look))
-        self._worker_table.height = height_for(len(self._workers.data["worker"]))
+        self._worker_table.height = height_for(len(self._workers.data["worker"]), MOST_WORKERS)
+        self._shard_table.height = height_for(len(look.view.shards), MOST_SHARDS)
         self._records.visible = bool(look.reported.worker_rates)
         self._chart.data = columns.chart_columns(look)
         self._draw_map(look)
@@ -163,7 +171,7 @@ def _set_text(div: Div, text: str) -> None:
 
 
 def _div(name: str, style: InlineStyleSheet) -> Div:
-    return Div(name=name, text="", sizing_mode="stretch_width", stylesheets=[style])
+    return Div(name=name, text="", visible=False, sizing_mode="stretch_width", stylesheets=[style])
 
 
 def _titled(title: str, *parts: Any, style: InlineStyleSheet) -> Any:

@@ -17,9 +17,9 @@ from bokeh.models import (
     TextInput,
 )
 
-_TABLE_HEIGHT, _ROW = 460, 26
-_MOST_WORKERS = 8
-"""Workers whose rows are shown at once; the others are scrolled to."""
+_ROW = 26
+MOST_WORKERS, MOST_SHARDS = 8, 18
+"""Rows that are shown at once; the others are scrolled to."""
 
 # `<%- ... %>` escapes: a name in the table may hold any text.
 _LAG = '<div class="number <%- late %>"><%- behind %></div>'
@@ -39,9 +39,9 @@ return Array.from(lease, (_, i) => {
 """The filter of the shards, which runs in the browser: all words are in what is shown."""
 
 
-def height_for(rows: int) -> int:
-    """Return the height of the table of workers."""
-    return 34 + _ROW * min(max(rows, 1), _MOST_WORKERS)
+def height_for(rows: int, most: int) -> int:
+    """Return the height of a table in pixels."""
+    return 34 + _ROW * min(max(rows, 1), most)
 
 
 def _cell(template: str) -> HTMLTemplateFormatter:
@@ -89,7 +89,9 @@ def worker_table(source: ColumnDataSource, style: InlineStyleSheet) -> DataTable
         ("records", "records/s", 90, _number("records_text")),
         ("note", "", 260, None),
     )
-    return _table(source, style, columns=given, height=height_for(1), name="worker-table")
+    return _table(
+        source, style, columns=given, height=height_for(1, MOST_WORKERS), name="worker-table"
+    )
 
 
 def shard_table(
@@ -124,7 +126,7 @@ def shard_table(
         ("note", "", 200, None),
     )  # fmt: skip
     table = _table(
-        source, style, CDSView(filter=fits), columns=given, height=_TABLE_HEIGHT,
+        source, style, CDSView(filter=fits), columns=given, height=height_for(1, MOST_SHARDS),
         name="shard-table",
     )  # fmt: skip
     return wanted, table
