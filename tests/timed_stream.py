@@ -15,6 +15,7 @@ from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import LATEST, InitialPosition
+from sparkinesis.worker.reporting.event_log import EventLog
 from tests.kcl import create_table
 
 HOUR = 3_600_000
@@ -50,6 +51,7 @@ class TimedStream:
             settings=SYNC,
             clock=lambda: self.now,
             wait=lambda _: None,
+            tell=EventLog("app", "me"),
         )
 
     def split(self, number: int, *, at_64ths: int) -> None:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-from sparkinesis.lease.events import LeaseEnded
+from sparkinesis.lease.events import LeaseEnded, ParentsLost
 from sparkinesis.worker.reporting.events import DataLost
 from tests.simulation.scheduler import Scheduler
 
 _LOGGER = logging.getLogger("sparkinesis")
 _EVENTS = "sparkinesis.worker.reporting.event_log"
-_TELLS = (_EVENTS, "sparkinesis.lease.shard_syncer")
-"""The loggers that report losses of records."""
+"""The logger that tells events."""
 
 
 @contextmanager
@@ -26,7 +24,7 @@ def losses_noted(scheduler: Scheduler, told: list[tuple[float, str, str]]) -> It
         if task is not None:
             told.extend((scheduler.now, task.process.name, one) for one in _lost(record))
 
-    with _heard(_TELLS, logging.WARNING, note):
+    with _heard((_EVENTS,), logging.WARNING, note):
         yield
 
 
@@ -72,12 +70,9 @@ def _heard(
 
 def _lost(record: logging.LogRecord) -> list[str]:
     """The shards that a line of the log tells a loss of."""
-    text = record.getMessage()
-    if record.name == "sparkinesis.lease.shard_syncer":
-        # Those that have expired stand behind the one that is gone on with.
-        text = text.partition("they have expired: ")[2].partition(". ")[0]
-        return re.findall(r"shardId-\d+", text)
     event = record.__dict__["sparkinesis_event"]
+    if isinstance(event, ParentsLost):
+        return list(event.parents)
     return [event.shard_id] if isinstance(event, DataLost) else []
 
 

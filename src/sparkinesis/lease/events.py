@@ -183,6 +183,21 @@ class RenewalFailed(msgspec.Struct, frozen=True):
     error: str
 
 
+@public
+class ParentsLost(msgspec.Struct, frozen=True):
+    """A shard's parents had no lease, and they have expired: their records were removed unread."""
+
+    lease: str
+    """The key of the shard's lease, with which reading resumes."""
+    shard_id: str
+    stream: str
+    """The stream's name."""
+    parents: tuple[str, ...]
+    """The shard ids of the parents."""
+    what: str
+    """What is lost, and where reading resumes."""
+
+
 Event: TypeAlias = (
     WorkerStarted
     | WorkerReport
@@ -193,6 +208,7 @@ Event: TypeAlias = (
     | HandoffRequested
     | OwnerSilent
     | RenewalFailed
+    | ParentsLost
 )
 
 Listener: TypeAlias = Callable[[Event], None]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from sparkinesis.errors import InconsistentShardsError
 from sparkinesis.lease.checkpoint_search import checkpoint_at
+from sparkinesis.lease.events import Listener, ParentsLost, ignore
 from sparkinesis.lease.extended_sequence_number import AT_TIMESTAMP, ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import Lease, lease_key
@@ -126,6 +127,7 @@ class ShardSyncer:
         table_size: Callable[[], int] = lambda: 0,
         java_note: JavaNote | None = None,
         metrics: Metrics = OFF,
+        tell: Listener = ignore,
     ) -> None:
         """``java_note``: shared by the streams of an application.
 
@@ -154,6 +156,7 @@ class ShardSyncer:
         self._next_listing = float("-inf")
         """The time from which a cleanup lists the shards even if no lease can be deleted yet."""
         self._metrics = metrics
+        self._tell = tell
         self._in_stream = "" if stream is None else f" in stream {stream}"
 
     def sync(self, own: TableScan | None = None, table: TableScan | None = None) -> None:
@@ -300,7 +303,7 @@ class ShardSyncer:
         shards: Iterable[Shard],
         begin: LeaseStart,
     ) -> None:
-        """Create missing leases of an application that began earlier, and log the records lost."""
+        """Create missing leases of an application that began earlier, and tell the records lost."""
         self._create(missing)
         expired = expired_unread(missing, leases, shards)
         if not expired or begin.is_now:
@@ -311,16 +314,14 @@ class ShardSyncer:
         if not begin.may_have_lost(stream.service_time_ms, SHORTEST_RETENTION_MS):
             return
         for shard_id, parents in expired:
-            _log.warning(
-                "The parents of %s of %s had no lease, and they have expired: %s. The stream keeps "
-                "records for %g hours. Records in those shards, if any, were removed unread. "
-                "Resuming with %s.",
-                shard_id,
-                self._client.address,
-                ", ".join(parents),
-                stream.retention_ms / 3_600_000,
-                shard_id,
+            key, address = lease_key(self._stream, shard_id), self._client.address
+            what = (
+                f"The parents of {shard_id} of {address} had no lease, and they have expired: "
+                f"{', '.join(parents)}. The stream keeps records for "
+                f"{stream.retention_ms / 3_600_000:g} hours. Records in those shards, if any, were "
+                f"removed unread. Resuming with {shard_id}."
             )
+            self._tell(ParentsLost(key, shard_id, address.name, tuple(parents), what))
 
     def _for_all_readers(self, leases: list[Lease], table: TableScan | None = None) -> list[Lease]:
         """Return the leases with records in place of instants if a Java KCL may share them.

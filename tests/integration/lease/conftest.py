@@ -19,6 +19,7 @@ from sparkinesis.local import LocalServer
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.position import TRIM_HORIZON, InitialPosition
+from sparkinesis.worker.reporting.event_log import EventLog
 from tests.kcl import create_table
 
 _numbers = itertools.count()
@@ -57,6 +58,7 @@ def syncer_of(
         settings=settings,
         clock=time,
         wait=lambda _: None,
+        tell=EventLog("app", "me"),
         **given,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sparkinesis.lease.events import HandoffRequested, LeaseEnded, LeaseTaken
+from sparkinesis.lease.events import HandoffRequested, LeaseEnded, LeaseTaken, ParentsLost
 from sparkinesis.lease.lease import parse_lease_key
 from sparkinesis.metrics.catalogue import (
     BATCHES_FAILED,
@@ -50,7 +50,7 @@ def count_of(event: Event, only_stream: str) -> Count | None:
         return Count(RECORDS_SKIPPED, (event.stream, event.shard_id), event.records)
     if isinstance(event, DeadLettersStored):
         return Count(DEAD_LETTERS, (event.stream, event.shard_id), event.records)
-    if isinstance(event, DataLost):
+    if isinstance(event, DataLost | ParentsLost):
         return Count(DATA_LOSS, (event.stream, event.shard_id))
     return None
 

@@ -16,6 +16,7 @@ from sparkinesis.lease.events import (
     LeaseOrigin,
     LeaseTaken,
     OwnerSilent,
+    ParentsLost,
     RenewalFailed,
     ShutdownBegan,
     WorkerEnded,
@@ -89,7 +90,7 @@ class EventLog:
 
 def _lease_of(event: Event) -> str:
     """Return the key of the one lease that the event is about, which names the shard; or "-"."""
-    if isinstance(event, LeaseTaken | LeaseEnded | HandoffRequested | ShardEvent):
+    if isinstance(event, LeaseTaken | LeaseEnded | HandoffRequested | ParentsLost | ShardEvent):
         return event.lease
     return "-"
 
@@ -124,7 +125,14 @@ def level_of(event: Event) -> int:
 
 
 _ERRORS = (WorkerFailed, TableMissing)
-_WARNINGS = (OwnerSilent, RenewalFailed, ShutdownOverdue, TakingFailed, ShardSyncFailed)
+_WARNINGS = (
+    OwnerSilent,
+    RenewalFailed,
+    ParentsLost,
+    ShutdownOverdue,
+    TakingFailed,
+    ShardSyncFailed,
+)
 
 
 def _shard_level(event: ShardEvent) -> int:
@@ -189,13 +197,16 @@ def _renewal_failed(event: RenewalFailed) -> str:
 
 
 def _trouble(
-    event: WorkerFailed
+    event: ParentsLost
+    | WorkerFailed
     | TableMissing
     | TableFound
     | TakingFailed
     | ShardSyncFailed
     | ShardSyncRecovered,
 ) -> str:
+    if isinstance(event, ParentsLost):
+        return event.what
     if isinstance(event, WorkerFailed):
         return f"The worker {event.worker_id} shuts down: {event.error}"
     if isinstance(event, TableMissing):

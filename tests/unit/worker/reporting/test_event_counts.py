@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from sparkinesis.lease.events import HandoffRequested, LeaseEnd, LeaseEnded, LeaseOrigin, LeaseTaken
+from sparkinesis.lease.events import (
+    HandoffRequested,
+    LeaseEnd,
+    LeaseEnded,
+    LeaseOrigin,
+    LeaseTaken,
+    ParentsLost,
+)
 from sparkinesis.worker.reporting.event_counts import count_of
 from sparkinesis.worker.reporting.events import (
     BatchAction,
@@ -52,6 +59,7 @@ def ended(reason: LeaseEnd) -> Event:
         (RecordsSkipped(*AT, 3, "1:0", "3:0"), "records.skipped", ("s", "s0"), 3),
         (DeadLettersStored(*AT, 2, "1:0", "2:0"), "dead.letters", ("s", "s0"), 2),
         (DataLost(*AT, "lost"), "data.loss", ("s", "s0"), 1),
+        (ParentsLost(KEY, "s1", "s", ("s0",), "lost"), "data.loss", ("s", "s1"), 1),
     ],
 )
 def test_an_event_counts(event: Event, name: str, labels: tuple[str, ...], amount: int) -> None:

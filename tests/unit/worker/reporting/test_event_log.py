@@ -17,6 +17,7 @@ from sparkinesis.lease.events import (
     LeaseOrigin,
     LeaseTaken,
     OwnerSilent,
+    ParentsLost,
     RenewalFailed,
     ShutdownBegan,
     WorkerEnded,
@@ -60,6 +61,8 @@ def ended(reason: LeaseEnd, other: str | None = None, error: str | None = None) 
     return LeaseEnded("s0", "s0", reason, "DETAIL", other, 61.25, "7:0", error)
 
 
+KEY = "1:s:7:s0"
+"""The key of a lease in an application of several streams."""
 AT = ("s0", "s0", "s", "shard s0 of 's'")
 FAILURE = Failure("f", "what", "ValueError: x", "", 2, ("s0",))
 
@@ -311,6 +314,7 @@ LINES: list[tuple[Event, int, str]] = [
         WARNING,
         "The last automatic checkpoint of shard s0 of 's' was refused: gone",
     ),
+    (ParentsLost(KEY, "s0", "s", ("s1",), "It is lost."), WARNING, "It is lost."),
     (DataLost(*AT, "All is lost."), WARNING, "All is lost."),
     (
         OldRecordsSkipped(*AT, 12),
@@ -352,9 +356,6 @@ LINES: list[tuple[Event, int, str]] = [
     (ShardSyncRecovered("s"), INFO, "Shard sync of s succeeds again"),
 ]
 
-
-KEY = "1:s:7:s0"
-"""The key of a lease in an application of several streams."""
 
 OF_SEVERAL: list[tuple[Event, str]] = [
     (

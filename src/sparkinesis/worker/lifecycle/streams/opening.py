@@ -138,6 +138,7 @@ class StreamOpener:
             table_size=self._table_size,
             java_note=self._java_note,
             metrics=shared.metrics,
+            tell=shared.tell,
         )
         closed_shards = ClosedShards(client, timing.clock, phase)
         return OpenStream(settings, syncer, retrieval, closed_shards)
