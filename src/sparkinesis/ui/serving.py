@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from sparkinesis.errors import OptionError
+from sparkinesis.errors import LeaseTableNotFoundError, OptionError
 from sparkinesis.monitor.chosen_streams import ChosenStreams
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from sparkinesis.ui.reported import Reported
 
 PORT = 9410
+_TABLE_COMES = 120.0
+"""Seconds in which a fleet's first worker should have made the lease table."""
 
 
 class LivePage:
@@ -44,7 +47,8 @@ class LivePage:
 def serve(fleet: Fleet, *, port: int = PORT, interval: float = 2.0) -> LivePage:
     """Serve the live page of a fleet's application, from the driver, on loopback.
 
-    Returns once the page is served; print its ``url``. port: 0 for any that is free. interval:
+    Returns once the page is served, which takes the first worker of a new application to make the
+    lease table; print its ``url``. port: 0 for any that is free. interval:
     seconds between two looks.
 
     Raises `OptionError` for a port that is taken, or if the extra ``ui`` is not installed, and the
@@ -52,17 +56,32 @@ def serve(fleet: Fleet, *, port: int = PORT, interval: float = 2.0) -> LivePage:
     """
     from sparkinesis.ui.reported import of_fleet  # noqa: PLC0415 - as the page is
 
-    application = fleet.application
+    application, table = fleet.application, fleet.application.table()
+    _await_table(table, lambda: fleet.status().state.is_over)
     streams = ChosenStreams.of_application(
         application.stream, application.region, application.endpoint, application.credentials
     )
     return serve_table(
-        application.table(),
+        table,
         streams,
         lambda: of_fleet(fleet.status()),
         port=port,
         interval=interval,
     )
+
+
+def _await_table(table: LeaseTable, is_over: Callable[[], bool]) -> None:
+    """Wait until the table exists. Raises `LeaseTableNotFoundError` if it does not come."""
+    give_up_at = time.monotonic() + _TABLE_COMES
+    while True:
+        try:
+            table.scan(consistent=False)
+        except LeaseTableNotFoundError:
+            if is_over() or time.monotonic() > give_up_at:
+                raise
+            time.sleep(0.5)
+        else:
+            return
 
 
 def serve_table(
