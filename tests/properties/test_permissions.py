@@ -12,6 +12,7 @@ from sparkinesis.errors import ConsumerLimitError
 from sparkinesis.local import LocalServer, ManualClock
 from tests.deploy.calls import Used
 from tests.engine import Query
+from tests.kcl import create_table, put_lease
 from tests.sink import write
 from tests.streams import put, split
 
@@ -76,3 +77,26 @@ def test_a_write_uses_its_permissions(server: LocalServer, kinesis: Any) -> None
     with used.watching():
         write(server.endpoint_url, [[("k", None, b"a")]], aggregation="true")
     assert used.actions == ALLOWED["spark-write"]
+
+
+def test_a_query_from_an_application_uses_its_permissions(clock: ManualClock) -> None:
+    with LocalServer(port=0, limits=False, clock=clock, dynamodb=True) as server:
+        kinesis, dynamodb = server.client("kinesis"), server.client("dynamodb")
+        kinesis.create_stream(StreamName="s", ShardCount=1)
+        create_table(dynamodb, "flights-app")
+        put_lease(dynamodb, "flights-app", "shardId-000000000000", "TRIM_HORIZON")
+        put(kinesis, "s", [b"a"])
+        used = Used(server)
+        running = Query(
+            streamName="s",
+            endpoint=server.endpoint_url,
+            region="us-east-1",
+            initialPosition="application:flights-app",
+        )
+        with used.watching():
+            while running.next_batch() is not None:
+                pass
+            running.restart()
+            assert running.next_batch() is None
+        assert running.rows_read == 1
+        assert used.actions == ALLOWED["spark-read-application"]
