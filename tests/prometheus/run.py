@@ -251,13 +251,20 @@ class Run:
         everyone = [*self._workers, *self._ended]
         shards = len(active_shards(self._kinesis, STREAM))
 
+        left = ""
+
         def is_drained() -> bool:
+            nonlocal left
             seen = set[int]().union(*(worker.journal.read().numbers for worker in everyone))
             lags = self._prometheus.query(LAGS, "shard", "worker")
+            left = f"{len(seen)} of {count} records are processed; {shards} shards; lags: {lags}"
             return len(seen) == count and len(lags) == shards and not any(lags.values())
 
         began = time.monotonic()
-        pace.eventually(is_drained)
+        try:
+            pace.eventually(is_drained)
+        except AssertionError as error:
+            raise AssertionError(left) from error
         self.figures["seconds from the producer's end to a lag of 0"] = round(
             time.monotonic() - began, 1
         )

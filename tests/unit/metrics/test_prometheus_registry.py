@@ -90,6 +90,8 @@ def test_a_worker_that_starts_again_under_its_name_counts_on(registry: Collector
     third = opened(registry, "a")
     third.add(RECORDS_PROCESSED, ("s", "shard"), 1)
     assert (processed(registry, "a"), held(registry, "a")) == (16, None)
+    third.close()
+    assert processed(registry, "a") == 16
 
 
 def test_the_latest_workers_that_ended_are_kept(registry: CollectorRegistry) -> None:
