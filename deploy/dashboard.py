@@ -40,8 +40,8 @@ from sparkinesis.metrics.metric import Metric
 
 SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
 VARIABLES = {
-    "application": (c.LEASES_HELD, c.FLEET_WANTED),
-    "stream": (c.LAG, c.QUERY_LAG_MAX),
+    "application": (c.LEASES_HELD, c.FLEET_WANTED, c.SHARD_LAG),
+    "stream": (c.LAG, c.QUERY_LAG_MAX, c.SHARD_LAG),
     "query": (c.QUERY_LAG_MAX,),
 }
 """The labels by which a reader chooses, and the metrics whose values are offered."""
@@ -131,6 +131,13 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             "s",
             c.CHECKPOINT_AGE,
             worst(c.CHECKPOINT_AGE, *_WHO, "shard"),
+        ),
+        panel("Lag by the lease table", "s", c.SHARD_LAG, worst(c.SHARD_LAG, *_WHO, "shard")),
+        panel(
+            "Shards unread by the lease table",
+            "s",
+            c.SHARD_UNREAD,
+            worst(c.SHARD_UNREAD, *_WHO, "shard"),
         ),
     ),
     "Throughput": (
@@ -261,6 +268,13 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             worst(c.QUERY_LAG, "query", "stream", "shard"),
         ),
         panel("Rows read", "cps", c.QUERY_ROWS, rate(c.QUERY_ROWS, "query", "stream")),
+        panel("Failed runs", "short", c.QUERY_FAILURES, events(c.QUERY_FAILURES, "query", "error")),
+        panel(
+            "Time since progress",
+            "s",
+            c.QUERY_PROGRESS_AGE,
+            largest(c.QUERY_PROGRESS_AGE, "query"),
+        ),
         panel(
             "Duration of micro-batches",
             "s",

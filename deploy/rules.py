@@ -69,6 +69,7 @@ def _of_lag(limits: Thresholds) -> list[Alert]:
     )
     worker = f"max {by('application', 'stream', of=c.LAG)} ({series(c.LAG)})"
     query = f"max {by('query', 'stream', of=c.QUERY_LAG_MAX)} ({series(c.QUERY_LAG_MAX)})"
+    shard = f"max {by('application', 'stream', of=c.SHARD_LAG)} ({series(c.SHARD_LAG)})"
     return [
         Alert(
             "LagHigh",
@@ -86,6 +87,15 @@ def _of_lag(limits: Thresholds) -> list[Alert]:
             "critical",
             "Query {{ $labels.query }} is {{ $value | humanizeDuration }} behind "
             "{{ $labels.stream }}",
+            about,
+        ),
+        Alert(
+            "ShardLagHigh",
+            f"{shard} > {limits.lag}",
+            "5m",
+            "critical",
+            "The checkpoints of {{ $labels.application }} are {{ $value | humanizeDuration }} "
+            "behind {{ $labels.stream }}, by its lease table",
             about,
         ),
     ]
@@ -180,6 +190,14 @@ def _of_failures(limits: Thresholds) -> list[Alert]:
             "Query {{ $labels.query }} has lost records of {{ $labels.stream }}",
             lost,
         ),
+        Alert(
+            "QueryFailed",
+            _any_new(c.QUERY_FAILURES, "by (query, error)"),
+            "",
+            "critical",
+            "Query {{ $labels.query }} has failed: {{ $labels.error }}",
+            "Nobody reads its streams until it is started again. The driver's log has the error.",
+        ),
     ]
 
 
@@ -207,11 +225,11 @@ def _of_workers() -> list[Alert]:
         ),
         Alert(
             "NoWorker",
-            f"absent({held})",
+            f"absent({held}) and absent({series(c.QUERY_RUNNING)})",
             "5m",
             "critical",
-            "There is no worker of any application",
-            "Nobody reads the streams, or Prometheus does not reach the workers.",
+            "There is no worker of any application, and no query",
+            "Nobody reads the streams, or Prometheus reaches neither workers nor drivers.",
         ),
     ]
 

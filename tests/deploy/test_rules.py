@@ -55,6 +55,7 @@ def test_thresholds_stand_in_the_rules() -> None:
     assert {name: limits for name, limits in found.items() if limits} == {
         "SparkinesisLagHigh": ["111"],
         "SparkinesisQueryLagHigh": ["111"],
+        "SparkinesisShardLagHigh": ["111"],
         "SparkinesisCheckpointOld": ["222"],
         "SparkinesisProcessRecordsStuck": ["333"],
         "SparkinesisFailuresRising": ["444"],
