@@ -41,6 +41,10 @@ from sparkinesis.worker.reporting.events import (
     ShardSyncRecovered,
     ShutdownOverdue,
     Span,
+    StreamEvent,
+    StreamFailing,
+    StreamMadeAnew,
+    StreamReadable,
     TableFound,
     TableMissing,
     TakingFailed,
@@ -132,6 +136,8 @@ _WARNINGS = (
     ShutdownOverdue,
     TakingFailed,
     ShardSyncFailed,
+    StreamFailing,
+    StreamMadeAnew,
 )
 
 
@@ -149,6 +155,8 @@ def _shard_level(event: ShardEvent) -> int:
 def _text(event: Event) -> str:
     if isinstance(event, ShardEvent):
         return _shard_text(event)
+    if isinstance(event, StreamEvent):
+        return _stream_text(event)
     if isinstance(event, WorkerStarted):
         return (
             f"Worker {event.worker_id} has started: application {event.application!r} reads "
@@ -177,8 +185,6 @@ def _text(event: Event) -> str:
             f"{event.silent_for:.1f} s: it has died or cannot write to the lease table, and other "
             "workers take its shards"
         )
-    if isinstance(event, RenewalFailed):
-        return _renewal_failed(event)
     if isinstance(event, ShutdownOverdue):
         return (
             "The time for the shutdown is up, and the record processors of "
@@ -197,7 +203,8 @@ def _renewal_failed(event: RenewalFailed) -> str:
 
 
 def _trouble(
-    event: ParentsLost
+    event: RenewalFailed
+    | ParentsLost
     | WorkerFailed
     | TableMissing
     | TableFound
@@ -205,6 +212,8 @@ def _trouble(
     | ShardSyncFailed
     | ShardSyncRecovered,
 ) -> str:
+    if isinstance(event, RenewalFailed):
+        return _renewal_failed(event)
     if isinstance(event, ParentsLost):
         return event.what
     if isinstance(event, WorkerFailed):
@@ -218,6 +227,22 @@ def _trouble(
     if isinstance(event, ShardSyncFailed):
         return f"Shard sync of {event.stream} failed and will be retried: {event.error}"
     return f"Shard sync of {event.stream} succeeds again"
+
+
+def _stream_text(event: StreamEvent) -> str:
+    if isinstance(event, StreamFailing):
+        return (
+            f"{event.stream} cannot be read now, and is tried again; other streams are not "
+            f"affected: {event.error}"
+        )
+    if isinstance(event, StreamReadable):
+        return f"{event.stream} can be read now"
+    if isinstance(event, StreamMadeAnew):
+        return (
+            f"{event.stream} was deleted and made anew: it is read as {event.now} from now on. "
+            f"What was not read of {event.before} is gone with that stream."
+        )
+    return f"{event.stream} is no longer among the streams of the application"
 
 
 def _shard_text(event: ShardEvent) -> str:

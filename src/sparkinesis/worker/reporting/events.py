@@ -228,6 +228,41 @@ class ShardSyncRecovered(msgspec.Struct, frozen=True):
     stream: str
 
 
+@public
+class StreamEvent(msgspec.Struct, frozen=True):
+    """An event of one of several streams of the application."""
+
+    stream: str
+    """The stream's name and place."""
+
+
+@public
+class StreamFailing(StreamEvent, frozen=True):
+    """A stream cannot be read now, and is tried again; the others are read."""
+
+    error: str
+
+
+@public
+class StreamReadable(StreamEvent, frozen=True):
+    """A stream that could not be read can be read now."""
+
+
+@public
+class StreamMadeAnew(StreamEvent, frozen=True):
+    """A stream was deleted and made anew: what was not read of the old one is gone."""
+
+    before: str
+    """The old stream: ``<account>:<stream>:<creation epoch>``."""
+    now: str
+    """The stream that is read from now on."""
+
+
+@public
+class StreamRemoved(StreamEvent, frozen=True):
+    """A stream is no longer among those of the application."""
+
+
 Event: TypeAlias = (
     of_leases.Event
     | ShardStarted
@@ -249,6 +284,10 @@ Event: TypeAlias = (
     | TakingFailed
     | ShardSyncFailed
     | ShardSyncRecovered
+    | StreamFailing
+    | StreamReadable
+    | StreamMadeAnew
+    | StreamRemoved
 )
 
 

@@ -42,6 +42,10 @@ from sparkinesis.worker.reporting.events import (
     ShardSyncFailed,
     ShardSyncRecovered,
     ShutdownOverdue,
+    StreamFailing,
+    StreamMadeAnew,
+    StreamReadable,
+    StreamRemoved,
     TableFound,
     TableMissing,
     TakingFailed,
@@ -354,6 +358,25 @@ LINES: list[tuple[Event, int, str]] = [
     (TakingFailed("no"), WARNING, "Taking leases failed and will be retried: no"),
     (ShardSyncFailed("s", "no"), WARNING, "Shard sync of s failed and will be retried: no"),
     (ShardSyncRecovered("s"), INFO, "Shard sync of s succeeds again"),
+    (
+        StreamFailing("stream 's'", "no"),
+        WARNING,
+        "stream 's' cannot be read now, and is tried again; other streams are not affected: no",
+    ),
+    (StreamReadable("stream 's'"), INFO, "stream 's' can be read now"),
+    (
+        StreamMadeAnew("stream 's'", "1:s:7", "1:s:8"),
+        WARNING,
+        (
+            "stream 's' was deleted and made anew: it is read as 1:s:8 from now on. What was not "
+            "read of 1:s:7 is gone with that stream."
+        ),
+    ),
+    (
+        StreamRemoved("stream 's'"),
+        INFO,
+        "stream 's' is no longer among the streams of the application",
+    ),
 ]
 
 

@@ -51,6 +51,12 @@ from sparkinesis.worker.lifecycle.streams.tracked import (
     recheck_interval,
     track,
 )
+from sparkinesis.worker.reporting.events import (
+    StreamFailing,
+    StreamMadeAnew,
+    StreamReadable,
+    StreamRemoved,
+)
 from sparkinesis.worker.reporting.failures import describe
 from sparkinesis.worker.reporting.log_context import LogPlace
 from sparkinesis.worker.status import StreamStatus
@@ -286,7 +292,7 @@ class SeveralStreams:
         before = self._tracked
         self._tracked = track(before, answer, self._clock())
         for address in before.keys() - self._tracked.keys():
-            _log.info("%s is no longer among the streams of the application", address)
+            self._settings.tell(StreamRemoved(str(address)))
         self._publish()
 
     def _publish(self) -> None:
@@ -361,15 +367,11 @@ class SeveralStreams:
             if other is not None and other.plan.address != address:
                 return self._failed(one, clash(one, other, result.identifier)).closed()
             if one.identifier not in {None, result.identifier}:
-                _log.warning(
-                    "%s was deleted and made anew: it is read as %s from now on. What was not read "
-                    "of %s is gone with that stream.",
-                    address,
-                    result.identifier,
-                    one.identifier,
+                self._settings.tell(
+                    StreamMadeAnew(str(address), str(one.identifier), str(result.identifier))
                 )
             elif one.stream is not None and one.problem is not None:
-                _log.info("%s can be read now", address)
+                self._tell_readable(one)
             with self._lock:
                 self._doubted.discard(result.identifier)
             return one.identified(result)
@@ -445,7 +447,7 @@ class SeveralStreams:
                     self._left[result.id] = result  # it has left meanwhile
                     continue
                 if one.problem is not None:
-                    _log.info("%s can be read now", address)
+                    self._tell_readable(one)
                 tracked[address] = one.opened(result)
             elif isinstance(result, LeaseTableNotFoundError | LeaseTableUnavailableError):
                 self._table_problem.note(result)
@@ -462,13 +464,12 @@ class SeveralStreams:
         if before is None or before.text != text:
             if not isinstance(error, SparkinesisError):  # whose traceback says something
                 self._settings.failures.note(None, f"{one.plan.address} cannot be read now", error)
-            _log.warning(
-                "%s cannot be read now, and is tried again; other streams are not affected: %s",
-                one.plan.address,
-                text,
-            )
+            self._settings.tell(StreamFailing(str(one.plan.address), text))
         tries = 1 if before is None else before.tries + 1
         return one.failed(error, self._clock(), self._pause(tries, min(longest, _RETRY[1])))
+
+    def _tell_readable(self, one: Tracked) -> None:
+        self._settings.tell(StreamReadable(str(one.plan.address)))
 
     def _pause(self, tries: int, longest: float) -> float:
         pause = exponential_backoff(_RETRY[0], longest, tries)
