@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,7 @@ from sparkinesis.local import LocalServer
 from sparkinesis.worker.application import Application
 from tests.deploy.calls import Used
 from tests.journal import Journal
-from tests.streams import put, split
+from tests.streams import create_when_permitted, put, split
 
 Make = Callable[..., Application]
 
@@ -67,3 +68,21 @@ def test_workers_and_commands_use_their_permissions(
             ran = CliRunner().invoke(cli, [*arguments, *place])
             assert ran.exit_code == 0, ran.output
     assert commands.actions <= ALLOWED["operator"]
+
+
+def test_workers_of_many_streams_use_their_permissions(
+    server: LocalServer, application: Make, journal: Journal
+) -> None:
+    kinesis = server.client("kinesis")
+    names = [f"permitted-{n}-{uuid.uuid4().hex[:6]}" for n in range(10)]
+    for name in names:
+        create_when_permitted(kinesis, name)
+        put(kinesis, name, [name.encode()])
+    used = Used(server)
+    worker = application(stream=None, streams=names).worker()
+    with used.watching():
+        worker.start()
+        journal.wait_for_data(*(name.encode() for name in names))
+        worker.shutdown(30)
+    assert "kinesis:ListStreams" in used.actions
+    assert used.actions <= ALLOWED["worker-several-streams"] | ALLOWED["create-table"]
