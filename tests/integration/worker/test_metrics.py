@@ -254,6 +254,14 @@ def test_gauges_follow_the_worker(
     journal.wait_for_data(b"kept")
     put_at(kinesis, stream, b"block")
     assert is_in.wait(PATIENCE)
+
+    def is_settled() -> bool:
+        found = kept.gauges()
+        is_started = ("checkpoint.age", stream, SECOND) in found
+        return is_started and found.get(("workers",)) == 1 and ("leases.unread",) in found
+
+    with worker._state.changed:  # which each look at the lease table notifies
+        assert worker._state.changed.wait_for(is_settled, PATIENCE), kept.gauges()
     status = {one.shard_id: one for one in worker.status()}
     gauges = kept.gauges()
     processing_for, age = status[FIRST].processing_for, status[FIRST].checkpoint_age
