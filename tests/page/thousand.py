@@ -46,6 +46,7 @@ def thousand(stack: ExitStack, interval: float = 2.0) -> str:
 
 def measure(browser: Browser, url: str) -> tuple[float, float, float]:
     """Return seconds to the first paint of all parts, of an update's drawing, and between looks."""
+    browser.open("about:blank")  # the same address again would load nothing
     began = time.monotonic()
     browser.open(url)
     browser.await_page()

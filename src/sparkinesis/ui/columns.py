@@ -28,6 +28,8 @@ FRESH, LATE, VERY_LATE, NO_LAG = "#3f9d5a", "#e0a32b", "#d63a3a", "#c4c9d1"
 _PARTS = 0.15
 """The part of a map's width that is left of the first reshard."""
 _HOUR = 3600.0
+_EDGE_FITS = 0.8
+"""The least height of a box, in percent of the hash keys, that has an edge."""
 _NUMBER_FITS = 3.0
 """The least height of a box, in percent of the hash keys, that holds its shard's number."""
 
@@ -112,6 +114,8 @@ def map_columns(look: Look, stream: StreamIdentifier | None) -> Columns:
             _owner_colour(row, one, colours) for one, row in zip(shards, places, strict=True)
         ],
         "by_lag": [_lag_colour(row, one) for one, row in zip(shards, places, strict=True)],
+        # The white edges of boxes of half a pixel would hide them.
+        "edge": [1.0 if 100 * (one.keys[1] - one.keys[0]) >= _EDGE_FITS else 0.0 for one in shards],
         "faded": [1.0 if one.is_open else 0.45 for one in shards],
         "owner": [(row and row.owner) or "-" for row in places],
         "state": [row.state if row else "no lease" for row in places],

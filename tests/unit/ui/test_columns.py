@@ -117,6 +117,14 @@ def test_the_map() -> None:
     assert NOW - 900 < left / 1000 < NOW - 300, "a while before the first reshard"
 
 
+def test_a_thin_box_has_no_edge_that_hides_it() -> None:
+    thin = [lease(n, "TRIM_HORIZON", n * HALF // 100, (n + 1) * HALF // 100 - 1) for n in range(9)]
+    wide = lease(9, "TRIM_HORIZON", HALF, MAX_HASH_KEY)
+    found = columns.map_columns(replace(look([*thin, wide], {}), listed={}), None)
+    assert found["edge"] == [0.0] * 9 + [1.0]
+    assert found["number"] == [""] * 9 + ["9"]
+
+
 def test_a_map_does_not_begin_before_its_shards() -> None:
     """The stream is 70 s old, and was split 60 s ago."""
     begin = NOW - 70

@@ -35,7 +35,8 @@ def map_figure(source: ColumnDataSource) -> Any:
     )
     boxes = plot.quad(
         left="left", right="right", bottom="bottom", top="top", fill_color={"field": "by_owner"},
-        fill_alpha="faded", line_color="white", line_width=1.5, source=source, name="boxes",
+        fill_alpha="faded", line_color="white", line_width=1.5, line_alpha="edge", source=source,
+        name="boxes",
     )  # fmt: skip
     plot.text(
         x="right", y="middle", text="number", source=source, text_baseline="middle",
