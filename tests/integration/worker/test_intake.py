@@ -19,6 +19,8 @@ from sparkinesis.worker.lifecycle.settings import ConsumerSettings
 from sparkinesis.worker.on_error import Retry
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.processor import RecordProcessor
+from sparkinesis.worker.reporting.log_context import LogPlace
+from sparkinesis.worker.reporting.teller import EventTeller
 from sparkinesis.worker.retrieval.polling import Polling
 from tests.journal import PATIENCE
 from tests.streams import put
@@ -51,6 +53,7 @@ class Reader:
         settings = ConsumerSettings(
             application="app",
             worker_id="w",
+            tell=EventTeller(LogPlace("app", "w"), "one"),
             client=client,
             factory=RecordProcessor,
             on_error=Retry(),
