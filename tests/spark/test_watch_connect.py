@@ -6,14 +6,13 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 from sparkinesis.local import LocalServer
 from sparkinesis.local.java import use_java
 from tests import pace
 from tests.streams import put
 
-DRIVER = Path(__file__).with_name("watch_driver.py")
+DRIVER = "tests.spark.watch_driver"
 
 
 def test_a_query_by_spark_connect_is_watched(stream_name: str, checkpoint: str) -> None:
@@ -23,7 +22,7 @@ def test_a_query_by_spark_connect_is_watched(stream_name: str, checkpoint: str) 
         kinesis.create_stream(StreamName=stream_name, ShardCount=2)
         put(kinesis, stream_name, [b"%02d" % n for n in range(50)])
         ran = subprocess.run(
-            [sys.executable, str(DRIVER), server.endpoint_url, stream_name, checkpoint],
+            [sys.executable, "-m", DRIVER, server.endpoint_url, stream_name, checkpoint],
             env={**os.environ, "SPARK_REMOTE": "local[2]", "PYSPARK_PYTHON": sys.executable},
             capture_output=True,
             text=True,
