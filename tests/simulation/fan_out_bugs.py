@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from sparkinesis.stream.fan_out import cursor as fan_out_cursor
@@ -65,6 +66,16 @@ def _begin_anew(interrupted: Any) -> Any:
     return anew
 
 
+def _until_an_event(due_in: Any) -> Any:
+    """Wait for an event of an open subscription, however long: to renew it is not due, either."""
+
+    def wait(self: Any, wake: Any) -> float:
+        left: float = due_in(self, wake)
+        return math.inf if left > 0 and self._subscription is not None else left
+
+    return wait
+
+
 FAN_OUT_BUGS: dict[str, Bug] = {
     "a subscription resumes AT the continuation": instead(
         FanOutCursor, "_accept", _at, _IN_ORDER, 1
@@ -86,7 +97,7 @@ FAN_OUT_BUGS: dict[str, Bug] = {
         3,
     ),
     "a silent subscription is never closed": instead(
-        fan_out_cursor, "SILENCE", lambda _: 1e9, "everything_is_processed", 7
+        FanOutCursor, "due_in", _until_an_event, "everything_is_processed", 7
     ),
     "a deregistered consumer is not registered again": instead(
         FanOut, "_forget", lambda _: lambda self, arn: None, "everything_is_processed", 4
