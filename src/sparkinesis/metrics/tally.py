@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from bisect import bisect_left
 from collections.abc import Callable
 
 import msgspec
 
+from sparkinesis.metrics.gauge_readers import GaugeReaders
 from sparkinesis.metrics.metric import Kind, Metric
 from sparkinesis.metrics.metrics import Labels, ReadGauges
-
-_log = logging.getLogger(__name__)
 
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 """The upper bounds of a histogram's buckets in seconds: from a call of a local server to a batch
@@ -58,7 +56,7 @@ class Tally:
         self._lock = threading.Lock()
         self._counters: dict[tuple[Metric, Labels], float] = {}
         self._distributions: dict[tuple[Metric, Labels], Distribution] = {}
-        self._gauges: list[ReadGauges] = []
+        self._gauges = GaugeReaders()
         self._kept: dict[Metric, tuple[int, ...] | None] = {}
         """The places of the labels that tell series apart; None: all of them do."""
 
@@ -76,14 +74,7 @@ class Tally:
             found.add(value)
 
     def watch(self, read: ReadGauges) -> Callable[[], None]:
-        with self._lock:
-            self._gauges.append(read)
-
-        def stop() -> None:
-            with self._lock:
-                self._gauges = [one for one in self._gauges if one is not read]
-
-        return stop
+        return self._gauges.add(read)
 
     def close(self) -> None:
         """Do nothing: what was counted can be read until the process ends."""
@@ -99,12 +90,11 @@ class Tally:
                 Series(metric.name, labels, value.copy())
                 for (metric, labels), value in self._distributions.items()
             ]
-            gauges = list(self._gauges)
-        for read in gauges:
-            try:
-                found += [Series(metric.name, labels, value) for metric, labels, value in read()]
-            except Exception:  # noqa: BLE001 - the other series are told nevertheless
-                _log.warning("Gauges could not be read, and are left out.", exc_info=True)
+
+        def take(metric: Metric, labels: Labels, value: float) -> None:
+            found.append(Series(metric.name, labels, value))
+
+        self._gauges.read(take)
         found.sort(key=lambda one: (one.metric, one.labels))
         return found
 

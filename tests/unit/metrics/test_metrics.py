@@ -14,6 +14,8 @@ from sparkinesis.metrics.tally import Tally
 
 
 class Broken:
+    """Metrics that always raise."""
+
     def add(self, counter: Metric, labels: Labels, amount: float = 1.0) -> None:
         raise OSError("the disk is full")
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import threading
 from collections.abc import Callable
 
 from sparkinesis.metrics.cloudwatch.names import Selection, is_published
 from sparkinesis.metrics.cloudwatch.statistic_set import StatisticSet
+from sparkinesis.metrics.gauge_readers import GaugeReaders
 from sparkinesis.metrics.metric import Metric
 from sparkinesis.metrics.metrics import Labels, ReadGauges
-
-_log = logging.getLogger(__name__)
 
 Measurements = dict[tuple[Metric, Labels], StatisticSet]
 
@@ -28,11 +26,10 @@ class Intake:
         self._most = most
         self._lock = threading.Lock()
         self._sets: Measurements = {}
-        self._gauges: list[ReadGauges] = []
+        self._gauges = GaugeReaders()
         self._shard_places: dict[Metric, int | None] = {}
         """The place of the label that is left out, if any; no entry: not looked at yet."""
         self._unpublished: set[Metric] = set()
-        self._has_told = False
         self.dropped = 0
         """The measurements that found no room."""
 
@@ -66,31 +63,11 @@ class Intake:
                 self.dropped += 1
 
     def watch(self, read: ReadGauges) -> Callable[[], None]:
-        with self._lock:
-            self._gauges.append(read)
-
-        def stop() -> None:
-            with self._lock:
-                self._gauges = [one for one in self._gauges if one is not read]
-
-        return stop
+        return self._gauges.add(read)
 
     def read_gauges(self) -> None:
         """Take one value of each gauge."""
-        with self._lock:
-            gauges = list(self._gauges)
-        for read in gauges:
-            try:
-                for metric, labels, value in read():
-                    self.take(metric, labels, value)
-            except Exception:  # noqa: BLE001 - the other measurements are published nevertheless
-                if not self._has_told:
-                    self._has_told = True
-                    _log.warning(
-                        "Gauges could not be read, and are left out. Further errors of this kind "
-                        "are not logged.",
-                        exc_info=True,
-                    )
+        self._gauges.read(self.take)
 
     def drain(self) -> Measurements:
         """Return what was measured since the last call, and forget it."""

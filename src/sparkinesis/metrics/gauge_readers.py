@@ -1,0 +1,49 @@
+"""The readers of gauges of one worker, fleet or query: asked when somebody looks."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from sparkinesis.metrics.metric import Metric
+from sparkinesis.metrics.metrics import Labels, ReadGauges
+
+_log = logging.getLogger(__name__)
+
+
+class GaugeReaders:
+    """Reads gauges through the readers that were added. For any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._readers: list[ReadGauges] = []
+        self._has_told = False
+
+    def add(self, read: ReadGauges) -> Callable[[], None]:
+        """Add a reader; returns the function that removes it."""
+        with self._lock:
+            self._readers.append(read)
+
+        def remove() -> None:
+            with self._lock:
+                self._readers = [one for one in self._readers if one is not read]
+
+        return remove
+
+    def read(self, take: Callable[[Metric, Labels, float], None]) -> None:
+        """Give ``take`` the present value of each gauge. The first reader that raises is logged."""
+        with self._lock:
+            readers = list(self._readers)
+        for read in readers:
+            try:
+                for metric, labels, value in list(read()):
+                    take(metric, labels, value)
+            except Exception:  # noqa: BLE001 - the other measurements are told nevertheless
+                if not self._has_told:
+                    self._has_told = True
+                    _log.warning(
+                        "Gauges could not be read, and are left out. Further errors of this kind "
+                        "are not logged.",
+                        exc_info=True,
+                    )
