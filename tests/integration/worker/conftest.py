@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -18,10 +20,14 @@ from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import WorkerOptions
 from tests import pace
 from tests.journal import Journal, Journaling
+from tests.pace import eventually
 from tests.streams import create_when_permitted
 
 FAILOVER_TIME = pace.seconds(2.0)
 """A worker that stands still for that long loses its leases, as it should."""
+
+_OF_A_WORKER = re.compile(r"s-.*-(renew|take|shards|consume|streams|(fetch|process)-.*)")
+"""The names of the threads of a worker whose application has the name of the test's stream."""
 
 AT_ONCE = Limits(subscribe_interval_ms=0)
 """A subscription may follow another one at once, where a test is not about how long that takes."""
@@ -42,6 +48,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+
+
+@pytest.fixture(autouse=True)
+def ended_workers() -> Iterator[None]:
+    """Fails a test that leaves a worker behind: it would disturb what the process tests next."""
+    yield
+    eventually(lambda: not any(_OF_A_WORKER.fullmatch(one.name) for one in threading.enumerate()))
 
 
 @pytest.fixture(scope="session")
