@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -40,7 +41,7 @@ def test_the_filter_is_off_where_the_stream_distributes_records_itself(
     application: Make, start: Start, kinesis: Any, journal: Journal, *, caplog: Any
 ) -> None:
     """Each shard gets keys of all shards then: the filter would drop most of every aggregate."""
-    name = f"auto-{len(kinesis.list_streams(Limit=10_000)['StreamNames'])}"
+    name = f"auto-{uuid.uuid4().hex[:8]}"
     kinesis.register_stream_consumer(StreamARN=create_auto(kinesis, name), ConsumerName=name)
     datas = [b"%d" % n for n in range(40)]
     for first in range(0, 40, 5):
