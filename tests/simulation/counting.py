@@ -45,11 +45,12 @@ class Counts:
     def open(self, *_: object) -> Tally:
         """Return the metrics of a new worker.
 
-        Their lock is a real one: nobody waits while it is held, and a simulated one would give the
-        turn to others, so that worlds would not be the same with metrics and without.
+        Their locks are real ones: nobody waits while one is held, and a simulated one would give
+        the turn to others, so that worlds would not be the same with metrics and without.
         """
         tally = _CountersOnly()
         tally._lock = threading.Lock()
+        tally._gauges._lock = threading.Lock()
         self.tallies[self._process()].append(tally)
         return tally
 
