@@ -9,6 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from typing import NamedTuple, Protocol, TypeAlias
 
 from sparkinesis.metrics.metric import Measured, Metric
@@ -183,6 +184,15 @@ class AllMetrics:
 
 
 def metrics_of(exporters: Sequence[MetricsExporter], measured: Measured, *own: Metrics) -> Metrics:
-    """Return the metrics of a worker, fleet or query: those of its exporters, and its ``own``."""
-    targets = [*own, *(exporter.open(measured) for exporter in exporters)]
+    """Return the metrics of a worker, fleet or query: those of its exporters, and its ``own``.
+
+    Raises what an exporter raises; those that were open by then are closed.
+    """
+    targets = [*own]
+    with ExitStack() as opened:
+        for exporter in exporters:
+            metrics = exporter.open(measured)
+            opened.callback(metrics.close)
+            targets.append(metrics)
+        opened.pop_all()
     return AllMetrics(targets) if targets else OFF

@@ -111,3 +111,27 @@ def test_a_system_is_closed_even_when_no_thread_begins_any_more(
     monkeypatch.setattr(threading.Thread, "start", start)
     both.close()
     assert closed == [threading.current_thread().name]
+
+
+def test_an_exporter_that_cannot_be_opened_leaves_none_open() -> None:
+    closed: list[str] = []
+
+    class Closing(Tally):
+        def open(self, measured: Measured) -> Metrics:
+            del measured
+            return self
+
+        def close(self) -> None:
+            closed.append("exporter")
+
+    class Own(Closing):
+        def close(self) -> None:
+            closed.append("own")
+
+    class Refusing:
+        def open(self, measured: Measured) -> Metrics:
+            raise OSError(f"no connection for {measured.labels}")
+
+    with pytest.raises(OSError, match="no connection"):
+        metrics_of([Closing(), Refusing()], Measured.worker("app", "w"), Own())
+    assert closed == ["exporter"]
