@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -21,6 +22,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from sparkinesis.errors import OptionError, StreamNotFoundError
 from sparkinesis.local import LocalServer
 from sparkinesis.local.faults import Call, Fault
+from sparkinesis.stream.fan_out.socket_watch import SocketWatch
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.consumer_loop import ConsumerLoop
 from sparkinesis.worker.lifecycle.worker import Worker
@@ -249,6 +251,28 @@ def test_a_pool_that_nobody_dispatches_is_told(application: Make, start: Start) 
     assert dispatcher is not None
     kill(dispatcher)
     assert "the pool that fetches has died" in live(worker)
+
+
+def test_a_thread_that_watches_no_more_subscriptions_is_told(
+    application: Make, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = SocketWatch()  # the process's own serves the tests that follow
+    for module in ("stream.fan_out.cursor", "worker.lifecycle.worker"):
+        monkeypatch.setattr(f"sparkinesis.{module}.socket_watch", lambda: mine)
+    worker = start(application({**HTTP, "retrieval": "efo"}))
+    eventually(lambda: mine._thread is not None and len(worker.status()) == 2)
+    assert live(worker) == []
+    assert mine._thread is not None
+    # The thread waits for sockets: it dies as soon as one wakes it, as the ends of readers do.
+    asked = ctypes.c_ulong(mine._thread.ident or 0), ctypes.py_object(SystemExit)
+    assert ctypes.pythonapi.PyThreadState_SetAsyncExc(*asked) == 1
+    one, other = socket.socketpair()
+    mine.when_readable(one.fileno(), lambda: None)
+    other.send(b"x")
+    mine._thread.join(60)
+    assert live(worker) == ["the thread that watches subscriptions has died"]
+    one.close()
+    other.close()
 
 
 def test_a_renewal_that_hangs_beyond_its_timeouts_is_told_within_fifteen_seconds(

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import os
 import select
 import selectors
 import threading
 from collections.abc import Callable
+
+from sparkinesis.metrics.health.liveness import Part
+
+_log = logging.getLogger(__name__)
 
 _LOOK_AGAIN = 0.05
 """Seconds, where the operating system does not let one thread add a socket while another waits."""
@@ -48,6 +53,11 @@ class SocketWatch:
         with self._lock, contextlib.suppress(KeyError):
             self._selector.unregister(descriptor)
 
+    def part(self, name: str) -> Part:
+        """Return the thread as a part of a process that must go on."""
+        thread = self._thread
+        return Part(name, is_dead=thread is not None and not thread.is_alive())
+
     def _run(self) -> None:
         while True:
             for key, _ in self._selector.select(self._timeout):
@@ -55,7 +65,10 @@ class SocketWatch:
                     if self._selector.get_map().get(key.fd) is not key:
                         continue  # forgotten, or used again, since it became readable
                     self._selector.unregister(key.fd)
-                key.data()
+                try:
+                    key.data()
+                except Exception:  # noqa: BLE001 - the other readers are woken nevertheless
+                    _log.exception("A reader of a subscription could not be woken.")
 
 
 def is_readable(descriptor: int) -> bool:

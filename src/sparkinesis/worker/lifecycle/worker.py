@@ -17,6 +17,7 @@ from sparkinesis.metrics.health.liveness import LOOK_EVERY
 from sparkinesis.metrics.health.pages import ServedTally, pages
 from sparkinesis.metrics.health.server import HealthServer
 from sparkinesis.public import public
+from sparkinesis.stream.fan_out.socket_watch import socket_watch
 from sparkinesis.stream.position import InitialPosition
 from sparkinesis.worker.lifecycle.consumer_loop import ConsumerLoop
 from sparkinesis.worker.lifecycle.loops import (
@@ -65,13 +66,13 @@ class Worker:
         self._streams = streams
         self._initial = initial
         self._state = WorkerState(settings)
-        self._parts = WorkerParts(
-            settings.clock,
-            {
-                "the pool that fetches": settings.fetchers.part,
-                "the pool that runs record processors": settings.consumers.part,
-            },
-        )
+        pools = {
+            "the pool that fetches": settings.fetchers.part,
+            "the pool that runs record processors": settings.consumers.part,
+        }
+        if settings.options.retrieval == "efo":
+            pools["the thread that watches subscriptions"] = socket_watch().part
+        self._parts = WorkerParts(settings.clock, pools)
         self._live = self._parts.liveness(settings.watched_every or LOOK_EVERY)
         self._http: HealthServer | None = None
 

@@ -21,7 +21,8 @@ class _Loop(NamedTuple):
 class WorkerParts:
     """The loops and pools of a worker. For any thread.
 
-    pools: each pool's `StepPool.part`, by its name for people.
+    pools: the function that returns each pool, or a thread of all workers, as a part, by its name
+    for people.
     """
 
     def __init__(
