@@ -22,6 +22,7 @@ from tests import pace
 from tests.journal import Journal, Journaling
 from tests.pace import eventually
 from tests.streams import create_when_permitted
+from tests.tallies import Tallied
 
 FAILOVER_TIME = pace.seconds(2.0)
 """A worker that stands still for that long loses its leases, as it should."""
@@ -102,6 +103,12 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def journal() -> Journal:
     return Journal()
+
+
+@pytest.fixture
+def tallied() -> Tallied:
+    """Metrics that are kept in memory."""
+    return Tallied()
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import pytest
 
 from sparkinesis.lease.rules.shard_sync import ShardEnd
 from sparkinesis.local import LocalServer, ManualClock
+from sparkinesis.metrics.catalogue import DATA_LOSS
 from sparkinesis.stream.kpl.pack import aggregate
 from sparkinesis.stream.position import (
     LATEST,
@@ -28,6 +29,7 @@ from sparkinesis.worker.options import WorkerOptions
 from tests import pace
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.streams import put
+from tests.tallies import Tallied, counted
 from tests.timed_stream import HOUR, SHARDS, TimedStream
 
 START = 1_790_000_000_000
@@ -52,7 +54,9 @@ def one(timed: LocalServer, clock: ManualClock) -> TimedStream:
 
 
 @pytest.fixture
-def run(one: TimedStream, start: Callable[[Application], Worker]) -> Callable[..., Any]:
+def run(
+    one: TimedStream, start: Callable[[Application], Worker], tallied: Tallied
+) -> Callable[..., Any]:
     """Starts a worker, and waits until it has processed some records, which it checkpoints."""
 
     def run(
@@ -69,7 +73,10 @@ def run(one: TimedStream, start: Callable[[Application], Worker]) -> Callable[..
             endpoint=one.table.endpoint,
             initial_position=initial,
             options=WorkerOptions(
-                failover_time=pace.seconds(1.0), idle_time=0.25, skip_older_than=skip_older_than
+                failover_time=pace.seconds(1.0),
+                idle_time=0.25,
+                skip_older_than=skip_older_than,
+                metrics=(tallied,),
             ),
         )
         worker = start(application)
@@ -100,7 +107,12 @@ def after_an_outage(one: TimedStream, hours: int = 30) -> None:
 
 @pytest.mark.parametrize("initial", ["latest", "instant", "trim_horizon"])
 def test_a_lease_that_nobody_began_in_time(
-    one: TimedStream, run: Callable[..., Any], initial: str, caplog: pytest.LogCaptureFixture
+    one: TimedStream,
+    run: Callable[..., Any],
+    initial: str,
+    *,
+    tallied: Tallied,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     began = AtTimestamp(one.clock())
     one.shard_syncer(initial_position(initial, began)).sync()
@@ -114,6 +126,7 @@ def test_a_lease_that_nobody_began_in_time(
     (failure,) = worker.failures()
     assert (failure.count, failure.shard_ids) == (1, (SHARDS[0],))
     assert failure.error.startswith("DataLossError: ")
+    assert counted(tallied.tally, DATA_LOSS) == {(one.name,): 1}
 
 
 @pytest.mark.parametrize("end", [ShardEnd(), ShardEnd(START, START)])

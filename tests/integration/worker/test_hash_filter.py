@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from sparkinesis.metrics.catalogue import RECORDS_FILTERED
 from sparkinesis.stream.kpl.pack import aggregate
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.journal import Journal
 from tests.streams import create_auto, put_at
+from tests.tallies import Tallied, counted
 
 Start = Callable[[Application], Worker]
 Make = Callable[..., Application]
@@ -23,7 +25,13 @@ TOP = 2**128 - 1
 
 
 def test_a_record_put_with_an_explicit_hash_key_is_delivered(
-    application: Make, start: Start, kinesis: Any, stream: str, *, journal: Journal
+    application: Make,
+    start: Start,
+    kinesis: Any,
+    stream: str,
+    *,
+    journal: Journal,
+    tallied: Tallied,
 ) -> None:
     """Twenty keys of both shards' halves, all put into the second shard, and an aggregate."""
     plain = [b"%d" % n for n in range(20)]
@@ -31,10 +39,11 @@ def test_a_record_put_with_an_explicit_hash_key_is_delivered(
         put_at(kinesis, stream, data, TOP, key=f"key-{n}")
     (blob,) = aggregate([("a", "0", b"stranger"), ("a", str(TOP), b"own"), ("a", "1", b"other")])
     put_at(kinesis, stream, blob.data, TOP)
-    worker = start(application({"hash_range_filter": True}))
+    worker = start(application({"hash_range_filter": True, "metrics": (tallied,)}))
     journal.wait_for_data(*plain, b"own")
     assert journal.data() == [*plain, b"own"]
     assert sum(shard.dropped for shard in worker.status()) == 2
+    assert counted(tallied.tally, RECORDS_FILTERED) == {(stream,): 2}
 
 
 def test_the_filter_is_off_where_the_stream_distributes_records_itself(

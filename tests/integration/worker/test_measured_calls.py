@@ -21,7 +21,6 @@ from sparkinesis.metrics.catalogue import (
     TABLE_CALL_DURATION,
     TAKE_DURATION,
 )
-from sparkinesis.metrics.metric import Measured
 from sparkinesis.metrics.tally import Tally
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
@@ -29,25 +28,9 @@ from tests import pace
 from tests.journal import Journal
 from tests.pace import eventually
 from tests.streams import put, split
-from tests.tallies import counted
+from tests.tallies import Tallied, counted
 
 RETRIEVALS = ("polling", "efo")
-
-
-class Tallied:
-    """An exporter that keeps what it gets in memory."""
-
-    def __init__(self) -> None:
-        self.tally = Tally()
-
-    def open(self, measured: Measured) -> Tally:
-        del measured
-        return self.tally
-
-
-@pytest.fixture
-def tallied() -> Tallied:
-    return Tallied()
 
 
 @pytest.fixture(autouse=True)
