@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import os
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from sparkinesis import (
     Application,
+    Event,
     Fleet,
     FleetOptions,
     RecordBatch,
@@ -40,7 +45,22 @@ def server() -> Iterator[LocalServer]:
 
 
 @pytest.fixture
-def fleet(server: LocalServer, stream_name: str, spark: SparkSession) -> Iterator[Fleet]:
+def events(tmp_path: Path) -> Path:
+    """The file in which the workers write down their events."""
+    return tmp_path / "events"
+
+
+def write_down(path: str, event: Event) -> None:
+    """Append an event's type and worker; an ``on_event`` that runs on Spark's executors."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.write(file, f"{type(event).__name__} {getattr(event, 'worker_id', '')}\n".encode())
+    os.close(file)
+
+
+@pytest.fixture
+def fleet(
+    server: LocalServer, stream_name: str, spark: SparkSession, events: Path
+) -> Iterator[Fleet]:
     server.client("kinesis").create_stream(StreamName=stream_name, ShardCount=4)
     application = Application(
         stream_name,
@@ -49,7 +69,12 @@ def fleet(server: LocalServer, stream_name: str, spark: SparkSession) -> Iterato
         region="us-east-1",
         endpoint=server.endpoint_url,
         initial_position="trim_horizon",
-        options=WorkerOptions(failover_time=pace.seconds(10.0), idle_time=0.25, http="127.0.0.1:0"),
+        options=WorkerOptions(
+            failover_time=pace.seconds(10.0),
+            idle_time=0.25,
+            http="127.0.0.1:0",
+            on_event=functools.partial(write_down, str(events)),
+        ),
     )
     options = FleetOptions(heartbeat_interval=0.3, lost_after=pace.seconds(30.0), log_level="ERROR")
     running = application.run(spark, workers=2, fleet=options)
@@ -93,3 +118,16 @@ def test_counters_of_all_workers_add_up_to_what_was_processed(
     eventually(lambda: len(values(fleet, "sparkinesis_leases_held")) == 1)
     eventually(lambda: sum(values(fleet, records).values()) == 150)
     assert len(values(fleet, records)) == 2
+
+
+def test_the_workers_of_a_fleet_tell_their_events_where_they_run(
+    fleet: Fleet, events: Path
+) -> None:
+    eventually(lambda: sorted(values(fleet, "sparkinesis_leases_held").values()) == [2, 2])
+    assert fleet.shutdown(60)
+    told = Counter(events.read_text().splitlines())
+    workers = {line.partition(" ")[2] for line in told if line.startswith("WorkerStarted")}
+    assert len(workers) == 2
+    for kind in ("WorkerStarted", "ShutdownBegan", "WorkerEnded"):
+        assert [told[f"{kind} {worker}"] for worker in workers] == [1, 1], kind
+    assert told["LeaseCreated "] == 4

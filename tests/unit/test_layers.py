@@ -63,7 +63,7 @@ FOLDERS: dict[str, dict[str, set[str]]] = {
         "batches": set(),
         "reporting": set(),
         "sink": set(),
-        "retrieval": set(),
+        "retrieval": {"reporting"},
         "dead_letters": {"batches", "reporting", "sink"},
         "lifecycle": {"batches", "reporting", "sink", "retrieval", "dead_letters"},
     },

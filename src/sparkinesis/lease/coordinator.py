@@ -22,6 +22,7 @@ from sparkinesis.lease.events import (
     HandoffRequested,
     LeaseOrigin,
     LeaseTaken,
+    LegacyWorkerSeen,
     Listener,
     OwnerSilent,
     ignore,
@@ -101,7 +102,7 @@ class LeaseCoordinator:
         """The other workers that own expired leases by the last scan."""
         self._is_in_doubt = False
         """True if a failed write to one of these leases may have taken effect nevertheless."""
-        self._row_problems = RowProblems(table)
+        self._row_problems = RowProblems(str(table), tell)
         self._known_rows = KnownRows()
         self.snapshot = Snapshot()
         self.duplicate_worker_leases: tuple[str, ...] = ()
@@ -288,13 +289,7 @@ class LeaseCoordinator:
             self._worker_versions, leases, now, self._settings.failover_time
         )
         for name in sorted(self._worker_versions.legacy - before):
-            _log.info(
-                "The worker %s of the %s does not support handoffs, like a KCL before 3.0: its "
-                "leases are taken without a request, and records that it has not checkpointed are "
-                "processed again",
-                name,
-                self._table,
-            )
+            self._tell(LegacyWorkerSeen(name, str(self._table)))
 
     def _tell_silence(self, leases: Iterable[Lease], expired: Collection[str], now: float) -> None:
         """Tell which other workers let leases expire, each worker once until it renews again."""

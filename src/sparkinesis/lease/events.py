@@ -198,6 +198,92 @@ class ParentsLost(msgspec.Struct, frozen=True):
     """What is lost, and where reading resumes."""
 
 
+@public
+class LeaseCreated(msgspec.Struct, frozen=True):
+    """A shard has a lease now, which some worker will take."""
+
+    lease: str
+    shard_id: str
+    checkpoint: str
+    """The position at which the shard will be read."""
+
+
+@public
+class LeaseDeleted(msgspec.Struct, frozen=True):
+    """The lease of a shard was deleted: the shard and its parents are finished."""
+
+    lease: str
+    shard_id: str
+
+
+@public
+class LeasesMissing(msgspec.Struct, frozen=True):
+    """An audit found hash keys that no lease covers; the missing leases are created."""
+
+    table: str
+    """The lease table's name and place."""
+    stream: str | None
+    """One of several streams: ``<account>:<stream>:<creation epoch>``; None for a single one."""
+    hash_keys: str
+
+
+@public
+class ChildrenWaiting(msgspec.Struct, frozen=True):
+    """A shard has ended, and the leases of its children wait for those of other parents."""
+
+    lease: str
+    shard_id: str
+    parents: tuple[str, ...]
+    """The shard ids of the parents that have no lease yet."""
+
+
+@public
+class ChildrenUnlisted(msgspec.Struct, frozen=True):
+    """A shard has ended, and the service has not named its children for a minute."""
+
+    lease: str
+    shard_id: str
+    stream: str
+    """The stream's name and place."""
+    seconds: float
+    """The time since the end of the shard was seen."""
+
+
+@public
+class LeaseUnreadable(msgspec.Struct, frozen=True):
+    """A row of the lease table cannot be read: no worker takes the lease."""
+
+    lease: str
+    table: str
+    """The lease table's name and place."""
+    why: str
+
+
+@public
+class LeaseReadable(msgspec.Struct, frozen=True):
+    """A row of the lease table that could not be read can be read again, or is gone."""
+
+    lease: str
+    table: str
+
+
+@public
+class LeaseUnwritable(msgspec.Struct, frozen=True):
+    """The service refuses for good to write a lease, which is skipped."""
+
+    lease: str
+    error: str
+
+
+@public
+class LegacyWorkerSeen(msgspec.Struct, frozen=True):
+    """Another worker does not support handoffs, like a KCL before 3.0."""
+
+    other_worker: str
+    table: str
+    """The lease table's name and place."""
+
+
 Event: TypeAlias = (
     WorkerStarted
     | WorkerReport
@@ -209,6 +295,15 @@ Event: TypeAlias = (
     | OwnerSilent
     | RenewalFailed
     | ParentsLost
+    | LeaseCreated
+    | LeaseDeleted
+    | LeasesMissing
+    | ChildrenWaiting
+    | ChildrenUnlisted
+    | LeaseUnreadable
+    | LeaseReadable
+    | LeaseUnwritable
+    | LegacyWorkerSeen
 )
 
 Listener: TypeAlias = Callable[[Event], None]

@@ -9,7 +9,16 @@ from dataclasses import dataclass, replace
 
 from sparkinesis.errors import InconsistentShardsError
 from sparkinesis.lease.checkpoint_search import checkpoint_at
-from sparkinesis.lease.events import Listener, ParentsLost, ignore
+from sparkinesis.lease.events import (
+    ChildrenUnlisted,
+    ChildrenWaiting,
+    LeaseCreated,
+    LeaseDeleted,
+    LeasesMissing,
+    Listener,
+    ParentsLost,
+    ignore,
+)
 from sparkinesis.lease.extended_sequence_number import AT_TIMESTAMP, ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import Lease, lease_key
@@ -37,9 +46,8 @@ from sparkinesis.lease.table.rows import TableScan
 from sparkinesis.lease.table.stream_leases import StreamLeases
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.table.vanished import require_not_vanished
-from sparkinesis.metrics.catalogue import LEASES_CREATED, LEASES_DELETED, SHARD_SYNC_DURATION
+from sparkinesis.metrics.catalogue import SHARD_SYNC_DURATION
 from sparkinesis.metrics.measured import measured
-from sparkinesis.metrics.metric import Metric
 from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.calls.client import StreamClient
@@ -157,7 +165,6 @@ class ShardSyncer:
         """The time from which a cleanup lists the shards even if no lease can be deleted yet."""
         self._metrics = metrics
         self._tell = tell
-        self._in_stream = "" if stream is None else f" in stream {stream}"
 
     def sync(self, own: TableScan | None = None, table: TableScan | None = None) -> None:
         """Create the leases that an application needs to start; workers may do so concurrently.
@@ -166,7 +173,7 @@ class ShardSyncer:
         this stream.
 
         A table is read but not written if its leases cover all hash keys, or if some of its leases
-        are unreadable; `RowProblems` logs those.
+        are unreadable; `RowProblems` tells those.
 
         Raises service errors, `InconsistentShardsError` if the listed shards overlap or leave
         gaps, and `LeaseTableNotFoundError` if the table is empty, after it was deleted while this
@@ -185,10 +192,6 @@ class ShardSyncer:
 
     def _observe(self, result: str, seconds: float) -> None:
         self._metrics.observe(SHARD_SYNC_DURATION, (self._client.address.name, result), seconds)
-
-    def _count(self, counter: Metric) -> None:
-        if self._metrics is not OFF:
-            self._metrics.add(counter, (self._client.address.name,))
 
     def _sync(self, scan: TableScan, table: TableScan) -> None:
         if self._stream is None:  # otherwise, the identifier tells such streams apart
@@ -288,12 +291,8 @@ class ShardSyncer:
         for lease in self._for_all_readers(list(leases), table):
             if self._table.create(lease.in_stream(self._stream)):
                 created += 1
-                self._count(LEASES_CREATED)
-                _log.info(
-                    "Created the lease %s at %s",
-                    lease_key(self._stream, lease.shard_id),
-                    lease.checkpoint,
-                )
+                key = lease_key(self._stream, lease.shard_id)
+                self._tell(LeaseCreated(key, lease.shard_id, str(lease.checkpoint)))
         return created
 
     def _create_late(
@@ -387,12 +386,8 @@ class ShardSyncer:
         self._confidence = self._confidence.after(hole)
         if self._confidence.audits < self._settings.audit_confidence:
             return
-        _log.warning(
-            "No lease of the %s covers the hash keys %s%s: creating the missing leases",
-            self._table,
-            hole,
-            self._in_stream,
-        )
+        stream = None if self._stream is None else str(self._stream)
+        self._tell(LeasesMissing(str(self._table), stream, str(hole)))
         self._confidence = Confidence()
         self._fill_holes()
 
@@ -421,11 +416,7 @@ class ShardSyncer:
             return
         for lease in deletable(remaining, shards):
             if self._table.delete(lease):
-                self._count(LEASES_DELETED)
-                _log.info(
-                    "Deleted the lease %s: its shard and the parents of the shard are finished",
-                    lease.key,
-                )
+                self._tell(LeaseDeleted(lease.key, lease.shard_id))
 
     def create_child_leases(
         self, parent: HeldLease, children: Sequence[Shard], end: ShardEnd = UNSEEN
@@ -479,11 +470,7 @@ class ShardSyncer:
                 forgotten = orphaned_children(scan.leases, shards, begin)
                 self._create_late(forgotten, scan.leases, shards, begin)
             self._waits[parent.key] = (self._clock(), plan.wait_for)
-            _log.info(
-                "%s has ended; its children wait for the leases of %s",
-                parent.lease.shard_name,
-                ", ".join(plan.wait_for),
-            )
+            self._tell(ChildrenWaiting(parent.key, parent.shard_id, tuple(plan.wait_for)))
             return False
         self._waits.pop(parent.key, None)
         parent.add_children([child.id for child in children])
@@ -512,13 +499,8 @@ class ShardSyncer:
         self._unlisted[key] = _Unlisted(ended.since, now + ended.pause, pause)
         waited = now - ended.since
         if waited >= _WARN_AFTER > waited - ended.pause:
-            _log.warning(
-                "%s of %s ended %.0f s ago without naming its children, and ListShards does not "
-                "show its end yet. The children are not read until it does.",
-                parent.shard_id,
-                self._client.address,
-                waited,
-            )
+            stream = str(self._client.address)
+            self._tell(ChildrenUnlisted(key, parent.shard_id, stream, waited))
         return None
 
     def _still_waits(self, key: str) -> bool:

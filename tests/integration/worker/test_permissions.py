@@ -64,6 +64,7 @@ def test_workers_and_commands_use_their_permissions(
             ["leases", stream, "--stream", stream],
             ["top", stream, "--once", "--stream", stream],
             ["reset", stream, "--stream", stream, "--to", "latest", "--yes"],
+            ["convert-leases", stream, "--stream", stream, "--to", "several", "--yes"],
         ):
             ran = CliRunner().invoke(cli, [*arguments, *place])
             assert ran.exit_code == 0, ran.output

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sparkinesis.lease.events import HandoffRequested, LeaseEnded, LeaseTaken, ParentsLost
+from sparkinesis.lease.events import (
+    HandoffRequested,
+    LeaseCreated,
+    LeaseDeleted,
+    LeaseEnded,
+    LeaseTaken,
+    ParentsLost,
+)
 from sparkinesis.lease.lease import parse_lease_key
 from sparkinesis.metrics.catalogue import (
     BATCHES_FAILED,
     DATA_LOSS,
     DEAD_LETTERS,
+    LEASES_CREATED,
+    LEASES_DELETED,
     LEASES_LOST,
     LEASES_RELEASED,
     LEASES_REQUESTED,
@@ -41,9 +50,11 @@ def count_of(event: Event, only_stream: str) -> Count | None:
     only_stream: the name of the application's stream, if it reads one: its leases name no stream.
     """
     if isinstance(event, LeaseTaken | LeaseEnded | HandoffRequested):
-        stream, _ = parse_lease_key(event.lease)
-        labels = (only_stream if stream is None else stream.name, event.shard_id)
-        return _of_lease(event, labels)
+        return _of_lease(event, (_stream_of(event.lease, only_stream), event.shard_id))
+    if isinstance(event, LeaseCreated):
+        return Count(LEASES_CREATED, (_stream_of(event.lease, only_stream),))
+    if isinstance(event, LeaseDeleted):
+        return Count(LEASES_DELETED, (_stream_of(event.lease, only_stream),))
     if isinstance(event, BatchFailed):
         return Count(BATCHES_FAILED, (event.stream, event.shard_id, event.action.value))
     if isinstance(event, RecordsSkipped):
@@ -53,6 +64,11 @@ def count_of(event: Event, only_stream: str) -> Count | None:
     if isinstance(event, DataLost | ParentsLost):
         return Count(DATA_LOSS, (event.stream, event.shard_id))
     return None
+
+
+def _stream_of(lease: str, only_stream: str) -> str:
+    stream, _ = parse_lease_key(lease)
+    return only_stream if stream is None else stream.name
 
 
 def _of_lease(event: LeaseTaken | LeaseEnded | HandoffRequested, labels: tuple[str, str]) -> Count:

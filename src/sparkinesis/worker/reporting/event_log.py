@@ -10,11 +10,20 @@ import logging
 from typing import NamedTuple
 
 from sparkinesis.lease.events import (
+    ChildrenUnlisted,
+    ChildrenWaiting,
     HandoffRequested,
+    LeaseCreated,
+    LeaseDeleted,
     LeaseEnd,
     LeaseEnded,
     LeaseOrigin,
+    LeaseReadable,
+    LeasesMissing,
     LeaseTaken,
+    LeaseUnreadable,
+    LeaseUnwritable,
+    LegacyWorkerSeen,
     OwnerSilent,
     ParentsLost,
     RenewalFailed,
@@ -27,10 +36,14 @@ from sparkinesis.worker.reporting.events import (
     BatchAction,
     BatchFailed,
     CheckpointRefused,
+    ConsumerDeregistered,
     DataLost,
     DeadLettersStored,
     Event,
+    FormerStreamDeleted,
+    FormerStreamKept,
     OldRecordsSkipped,
+    PollingInstead,
     ProcessingTimeExceeded,
     RecordsSkipped,
     ShardEnded,
@@ -49,6 +62,8 @@ from sparkinesis.worker.reporting.events import (
     TableMissing,
     TakingFailed,
     TaskFailed,
+    TroubleBegan,
+    TroubleEnded,
     WorkerFailed,
 )
 
@@ -94,9 +109,8 @@ class EventLog:
 
 def _lease_of(event: Event) -> str:
     """Return the key of the one lease that the event is about, which names the shard; or "-"."""
-    if isinstance(event, LeaseTaken | LeaseEnded | HandoffRequested | ParentsLost | ShardEvent):
-        return event.lease
-    return "-"
+    lease: str = getattr(event, "lease", "-")
+    return lease
 
 
 class Line(NamedTuple):
@@ -121,14 +135,14 @@ def level_of(event: Event) -> int:
         is_normal = event.reason.is_planned and event.error is None
     elif isinstance(event, WorkerEnded):
         is_normal = event.error is None and not event.was_forced
-    elif isinstance(event, ShutdownBegan):
+    elif isinstance(event, ShutdownBegan | ConsumerDeregistered):
         is_normal = event.error is None
     else:
         is_normal = not isinstance(event, _WARNINGS)
     return logging.INFO if is_normal else logging.WARNING
 
 
-_ERRORS = (WorkerFailed, TableMissing)
+_ERRORS = (WorkerFailed, TableMissing, LeaseUnreadable, LeaseUnwritable)
 _WARNINGS = (
     OwnerSilent,
     RenewalFailed,
@@ -138,6 +152,10 @@ _WARNINGS = (
     ShardSyncFailed,
     StreamFailing,
     StreamMadeAnew,
+    LeasesMissing,
+    ChildrenUnlisted,
+    TroubleBegan,
+    PollingInstead,
 )
 
 
@@ -157,6 +175,31 @@ def _text(event: Event) -> str:
         return _shard_text(event)
     if isinstance(event, StreamEvent):
         return _stream_text(event)
+    if isinstance(event, _OF_THE_WORKER):
+        return _worker_text(event)
+    if isinstance(event, _OF_THE_TABLE):
+        return _table_text(event)
+    if isinstance(event, LeaseTaken):
+        return f"Took {event.lease}{_origin(event)}; its checkpoint is {event.checkpoint}"
+    if isinstance(event, LeaseEnded):
+        return _lease_ended(event)
+    if isinstance(event, HandoffRequested):
+        return f"Requested {event.lease} from worker {event.owner}, which has more than its share"
+    if isinstance(event, OwnerSilent):
+        return (
+            f"Worker {event.owner} has not renewed {_list(event.leases)} for "
+            f"{event.silent_for:.1f} s: it has died or cannot write to the lease table, and other "
+            "workers take its shards"
+        )
+    return _trouble(event)
+
+
+_OF_THE_WORKER = (WorkerStarted, WorkerReport, ShutdownBegan, ShutdownOverdue, WorkerEnded)
+
+
+def _worker_text(
+    event: WorkerStarted | WorkerReport | ShutdownBegan | ShutdownOverdue | WorkerEnded,
+) -> str:
     if isinstance(event, WorkerStarted):
         return (
             f"Worker {event.worker_id} has started: application {event.application!r} reads "
@@ -171,20 +214,6 @@ def _text(event: Event) -> str:
     if isinstance(event, ShutdownBegan):
         why = f": {event.error}" if event.error is not None else ""
         return f"Worker {event.worker_id} shuts down; it reads {_count(event.shards, 'shard')}{why}"
-    if isinstance(event, WorkerEnded):
-        return _worker_ended(event)
-    if isinstance(event, LeaseTaken):
-        return f"Took {event.lease}{_origin(event)}; its checkpoint is {event.checkpoint}"
-    if isinstance(event, LeaseEnded):
-        return _lease_ended(event)
-    if isinstance(event, HandoffRequested):
-        return f"Requested {event.lease} from worker {event.owner}, which has more than its share"
-    if isinstance(event, OwnerSilent):
-        return (
-            f"Worker {event.owner} has not renewed {_list(event.leases)} for "
-            f"{event.silent_for:.1f} s: it has died or cannot write to the lease table, and other "
-            "workers take its shards"
-        )
     if isinstance(event, ShutdownOverdue):
         return (
             "The time for the shutdown is up, and the record processors of "
@@ -192,30 +221,99 @@ def _text(event: Event) -> str:
             "process the records since the last checkpoint again. If the processors need longer, "
             "raise shutdown_timeout."
         )
-    return _trouble(event)
+    return _worker_ended(event)
 
 
-def _renewal_failed(event: RenewalFailed) -> str:
-    return (
-        f"{event.leases} of {event.of} leases could not be renewed now, and will be retried: "
-        f"{event.error}"
-    )
+_OF_THE_TABLE = (
+    LeaseCreated,
+    LeaseDeleted,
+    LeasesMissing,
+    ChildrenWaiting,
+    ChildrenUnlisted,
+    LeaseUnreadable,
+    LeaseReadable,
+    LeaseUnwritable,
+    LegacyWorkerSeen,
+    ParentsLost,
+)
+
+
+def _table_text(
+    event: LeaseCreated
+    | LeaseDeleted
+    | LeasesMissing
+    | ChildrenWaiting
+    | ChildrenUnlisted
+    | LeaseUnreadable
+    | LeaseReadable
+    | LeaseUnwritable
+    | LegacyWorkerSeen
+    | ParentsLost,
+) -> str:
+    if isinstance(event, LeaseCreated):
+        return f"Created the lease {event.lease} at {event.checkpoint}"
+    if isinstance(event, LeaseDeleted):
+        return (
+            f"Deleted the lease {event.lease}: its shard and the parents of the shard are finished"
+        )
+    if isinstance(event, LeasesMissing):
+        stream = "" if event.stream is None else f" in stream {event.stream}"
+        return (
+            f"No lease of the {event.table} covers the hash keys {event.hash_keys}{stream}: "
+            "creating the missing leases"
+        )
+    if isinstance(event, ChildrenWaiting):
+        waited_for = ", ".join(event.parents)
+        return f"{event.lease} has ended; its children wait for the leases of {waited_for}"
+    if isinstance(event, ChildrenUnlisted):
+        return (
+            f"{event.shard_id} of {event.stream} ended {event.seconds:.0f} s ago without naming "
+            "its children, and ListShards does not show its end yet. The children are not read "
+            "until it does."
+        )
+    if isinstance(event, LeaseUnreadable):
+        return (
+            f"The lease {event.lease} in the {event.table} cannot be read: {event.why}. No worker "
+            "takes the lease, and the children of the shard wait; other shards are not affected. "
+            "Repair the row, or delete it to read the shard from its start again."
+        )
+    if isinstance(event, LeaseReadable):
+        return f"The lease {event.lease} in the {event.table} can be read again"
+    if isinstance(event, LeaseUnwritable):
+        return f"The lease {event.lease} cannot be written and is skipped: {event.error}"
+    if isinstance(event, LegacyWorkerSeen):
+        return (
+            f"The worker {event.other_worker} of the {event.table} does not support handoffs, like "
+            "a KCL before 3.0: its leases are taken without a request, and records that it has not "
+            "checkpointed are processed again"
+        )
+    return event.what
 
 
 def _trouble(
     event: RenewalFailed
-    | ParentsLost
     | WorkerFailed
     | TableMissing
     | TableFound
     | TakingFailed
     | ShardSyncFailed
-    | ShardSyncRecovered,
+    | ShardSyncRecovered
+    | TroubleBegan
+    | TroubleEnded
+    | PollingInstead
+    | ConsumerDeregistered,
 ) -> str:
+    if isinstance(event, TroubleBegan):
+        return f"{event.what}; {event.meanwhile}: {event.error}"
+    if isinstance(event, TroubleEnded):
+        return f"{event.what} no longer"
+    if isinstance(event, PollingInstead | ConsumerDeregistered):
+        return _consumer_text(event)
     if isinstance(event, RenewalFailed):
-        return _renewal_failed(event)
-    if isinstance(event, ParentsLost):
-        return event.what
+        return (
+            f"{event.leases} of {event.of} leases could not be renewed now, and will be retried: "
+            f"{event.error}"
+        )
     if isinstance(event, WorkerFailed):
         return f"The worker {event.worker_id} shuts down: {event.error}"
     if isinstance(event, TableMissing):
@@ -229,7 +327,29 @@ def _trouble(
     return f"Shard sync of {event.stream} succeeds again"
 
 
+def _consumer_text(event: PollingInstead | ConsumerDeregistered) -> str:
+    if isinstance(event, PollingInstead):
+        return (
+            f"Registering the consumer {event.consumer} of {event.stream} was refused. Until this "
+            "worker is restarted, records are fetched by polling, as fall_back_to_polling asks: "
+            f"{event.error}"
+        )
+    if event.error is None:
+        return f"Deregistered the consumer {event.consumer_arn}"
+    return (
+        f"Deregistering the consumer {event.consumer_arn} failed; it stays registered and is "
+        f"billed: {event.error}"
+    )
+
+
 def _stream_text(event: StreamEvent) -> str:
+    if isinstance(event, FormerStreamDeleted):
+        return (
+            f"Deleted {event.leases} leases of {event.stream}, which left the application, and "
+            f"which no worker has read for {event.seconds:.0f} s"
+        )
+    if isinstance(event, FormerStreamKept):
+        return f"Another worker has begun to read {event.stream}: its leases stay"
     if isinstance(event, StreamFailing):
         return (
             f"{event.stream} cannot be read now, and is tried again; other streams are not "

@@ -263,6 +263,58 @@ class StreamRemoved(StreamEvent, frozen=True):
     """A stream is no longer among those of the application."""
 
 
+@public
+class FormerStreamDeleted(StreamEvent, frozen=True):
+    """The leases of a stream that left the application were deleted."""
+
+    leases: int
+    seconds: float
+    """The time for which no worker had read the stream."""
+
+
+@public
+class FormerStreamKept(StreamEvent, frozen=True):
+    """The leases of a former stream stay: another worker has begun to read the stream."""
+
+
+@public
+class TroubleBegan(msgspec.Struct, frozen=True):
+    """Something fails that concerns all of several streams, and is tried again."""
+
+    what: str
+    """What fails."""
+    meanwhile: str
+    """What happens until it works again."""
+    error: str
+
+
+@public
+class TroubleEnded(msgspec.Struct, frozen=True):
+    """Something that failed works again."""
+
+    what: str
+    """What failed."""
+
+
+@public
+class PollingInstead(msgspec.Struct, frozen=True):
+    """Registering the consumer was refused: records are polled, by ``fall_back_to_polling``."""
+
+    stream: str
+    """The stream's name and place."""
+    consumer: str
+    error: str
+
+
+@public
+class ConsumerDeregistered(msgspec.Struct, frozen=True):
+    """The last worker has deregistered the consumer, or has failed to."""
+
+    consumer_arn: str
+    error: str | None
+    """The error; the consumer then stays registered, and is billed."""
+
+
 Event: TypeAlias = (
     of_leases.Event
     | ShardStarted
@@ -288,6 +340,12 @@ Event: TypeAlias = (
     | StreamReadable
     | StreamMadeAnew
     | StreamRemoved
+    | FormerStreamDeleted
+    | FormerStreamKept
+    | TroubleBegan
+    | TroubleEnded
+    | PollingInstead
+    | ConsumerDeregistered
 )
 
 

@@ -25,6 +25,12 @@ from sparkinesis.stream.fan_out.registration import RETRY as REGISTRATION_RETRY
 from sparkinesis.stream.fan_out.registration import deregister_consumer, register_consumer
 from sparkinesis.stream.timing import Timing
 from sparkinesis.worker.options import AheadLimits, FanOutOptions
+from sparkinesis.worker.reporting.events import (
+    TELL_NOBODY,
+    ConsumerDeregistered,
+    PollingInstead,
+    Teller,
+)
 from sparkinesis.worker.retrieval.ahead import FetchAhead, FetchRequest, PageSource
 from sparkinesis.worker.retrieval.memory_estimates import response_memory
 from sparkinesis.worker.retrieval.polling import Polling
@@ -59,6 +65,7 @@ class FanOut:
         rng: random.Random,
         subscription_clock: Callable[[], float],
         pace: Callable[[str], None] = at_once,
+        tell: Teller = TELL_NOBODY,
     ) -> None:
         """``polling``: the fallback, where the options allow one.
 
@@ -66,6 +73,7 @@ class FanOut:
         pace: waits until this process may call an operation that the account may call rarely.
         """
         self._pace = pace
+        self._tell = tell
         self._application = application
         self._client = client
         self._options = options
@@ -129,15 +137,12 @@ class FanOut:
         consumer_arn = self._consumer_arn
         if not self._options.deregister or consumer_arn is None or not is_last():
             return
+        failed = None
         try:
             deregister_consumer(self._client, consumer_arn, self._deregistration_retry)
-            _log.info("Deregistered the consumer %s", consumer_arn)
         except SparkinesisError as error:
-            _log.warning(
-                "Deregistering the consumer %s failed; it stays registered and is billed: %s",
-                consumer_arn,
-                error,
-            )
+            failed = str(error)
+        self._tell(ConsumerDeregistered(consumer_arn, failed))
 
     @property
     def _name(self) -> str:
@@ -155,12 +160,8 @@ class FanOut:
                     if not self._options.fall_back_to_polling:
                         raise
                     self._is_refused = True
-                    _log.warning(
-                        "Registering the consumer %s was refused. Until this worker is restarted, "
-                        "records are fetched by polling, as fall_back_to_polling asks: %s",
-                        self._name,
-                        error,
-                    )
+                    stream = str(self._client.address)
+                    self._tell(PollingInstead(stream, self._name, str(error)))
             return self._consumer_arn
 
     def _forget(self, consumer_arn: str) -> None:

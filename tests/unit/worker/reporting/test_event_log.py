@@ -11,11 +11,20 @@ import pytest
 
 import sparkinesis
 from sparkinesis.lease.events import (
+    ChildrenUnlisted,
+    ChildrenWaiting,
     HandoffRequested,
+    LeaseCreated,
+    LeaseDeleted,
     LeaseEnd,
     LeaseEnded,
     LeaseOrigin,
+    LeaseReadable,
+    LeasesMissing,
     LeaseTaken,
+    LeaseUnreadable,
+    LeaseUnwritable,
+    LegacyWorkerSeen,
     OwnerSilent,
     ParentsLost,
     RenewalFailed,
@@ -29,10 +38,14 @@ from sparkinesis.worker.reporting.events import (
     BatchAction,
     BatchFailed,
     CheckpointRefused,
+    ConsumerDeregistered,
     DataLost,
     DeadLettersStored,
     Event,
+    FormerStreamDeleted,
+    FormerStreamKept,
     OldRecordsSkipped,
+    PollingInstead,
     ProcessingTimeExceeded,
     ReaderDied,
     RecordsSkipped,
@@ -50,6 +63,8 @@ from sparkinesis.worker.reporting.events import (
     TableMissing,
     TakingFailed,
     TaskFailed,
+    TroubleBegan,
+    TroubleEnded,
     WorkerFailed,
 )
 from sparkinesis.worker.status import Failure
@@ -78,6 +93,99 @@ def failed(
 
 
 LINES: list[tuple[Event, int, str]] = [
+    (LeaseCreated("s0", "s0", "LATEST"), INFO, "Created the lease s0 at LATEST"),
+    (
+        LeaseDeleted("s0", "s0"),
+        INFO,
+        "Deleted the lease s0: its shard and the parents of the shard are finished",
+    ),
+    (
+        LeasesMissing("lease table 't'", None, "[0, 7]"),
+        WARNING,
+        "No lease of the lease table 't' covers the hash keys [0, 7]: creating the missing leases",
+    ),
+    (
+        LeasesMissing("lease table 't'", "1:s:7", "[0, 7]"),
+        WARNING,
+        (
+            "No lease of the lease table 't' covers the hash keys [0, 7] in stream 1:s:7: creating "
+            "the missing leases"
+        ),
+    ),
+    (
+        ChildrenWaiting(KEY, "s0", ("s1", "s2")),
+        INFO,
+        f"{KEY} has ended; its children wait for the leases of s1, s2",
+    ),
+    (
+        ChildrenUnlisted("s0", "s0", "stream 's'", 61.5),
+        WARNING,
+        (
+            "s0 of stream 's' ended 62 s ago without naming its children, and ListShards does not "
+            "show its end yet. The children are not read until it does."
+        ),
+    ),
+    (
+        LeaseUnreadable("s0", "lease table 't'", "it has no checkpoint"),
+        ERROR,
+        (
+            "The lease s0 in the lease table 't' cannot be read: it has no checkpoint. No worker "
+            "takes the lease, and the children of the shard wait; other shards are not affected. "
+            "Repair the row, or delete it to read the shard from its start again."
+        ),
+    ),
+    (
+        LeaseReadable("s0", "lease table 't'"),
+        INFO,
+        "The lease s0 in the lease table 't' can be read again",
+    ),
+    (
+        LeaseUnwritable("s0", "ServiceError: no"),
+        ERROR,
+        "The lease s0 cannot be written and is skipped: ServiceError: no",
+    ),
+    (
+        LegacyWorkerSeen("w7", "lease table 't'"),
+        INFO,
+        (
+            "The worker w7 of the lease table 't' does not support handoffs, like a KCL before "
+            "3.0: its leases are taken without a request, and records that it has not checkpointed "
+            "are processed again"
+        ),
+    ),
+    (
+        FormerStreamDeleted("1:s:7", 3, 61.5),
+        INFO,
+        (
+            "Deleted 3 leases of 1:s:7, which left the application, and which no worker has read "
+            "for 62 s"
+        ),
+    ),
+    (
+        FormerStreamKept("1:s:7"),
+        INFO,
+        "Another worker has begun to read 1:s:7: its leases stay",
+    ),
+    (
+        TroubleBegan("Asking fails", "will be retried", "E"),
+        WARNING,
+        "Asking fails; will be retried: E",
+    ),
+    (TroubleEnded("Asking fails"), INFO, "Asking fails no longer"),
+    (
+        PollingInstead("stream 's'", "app", "E"),
+        WARNING,
+        (
+            "Registering the consumer app of stream 's' was refused. Until this worker is "
+            "restarted, records are fetched by polling, as fall_back_to_polling asks: E"
+        ),
+    ),
+    (ConsumerDeregistered("arn", None), INFO, "Deregistered the consumer arn"),
+    (
+        ConsumerDeregistered("arn", "E"),
+        WARNING,
+        "Deregistering the consumer arn failed; it stays registered and is billed: E",
+    ),
     (
         WorkerStarted("w", "app", "stream 's' in eu-west-1", "efo", "LATEST", 10.0),
         INFO,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Iterable
 
 from sparkinesis.errors import OptionError
@@ -19,8 +18,12 @@ from sparkinesis.metrics.catalogue import LEASES_DELETED
 from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.worker.lifecycle.streams.stream_config import FormerStreams
-
-_log = logging.getLogger(__name__)
+from sparkinesis.worker.reporting.events import (
+    TELL_NOBODY,
+    FormerStreamDeleted,
+    FormerStreamKept,
+    Teller,
+)
 
 
 class FormerLeases:
@@ -37,8 +40,10 @@ class FormerLeases:
         grace: float,
         clock: Callable[[], float],
         metrics: Metrics = OFF,
+        tell: Teller = TELL_NOBODY,
     ) -> None:
         self._metrics = metrics
+        self._tell = tell
         self._table = table
         self._former = former
         self._grace = grace
@@ -85,17 +90,12 @@ class FormerLeases:
             if is_ending():
                 return
             if not self._table.delete(lease):
-                _log.info("Another worker has begun to read %s: its leases stay", stream)
+                self._tell(FormerStreamKept(str(stream)))
                 return
             deleted += 1
             self._metrics.add(LEASES_DELETED, (stream.name,))
-        _log.info(
-            "Deleted %d leases of %s, which left the application, and which no worker has read for "
-            "%.0f s",
-            deleted,
-            stream,
-            self._clock() - self._since.pop(stream),
-        )
+        unread_for = self._clock() - self._since.pop(stream)
+        self._tell(FormerStreamDeleted(str(stream), deleted, unread_for))
 
 
 def _names(answer: object) -> Collection[str]:

@@ -92,6 +92,7 @@ class StreamOpener:
                 rng=shared.rng,
                 subscription_clock=self._subscription_clock,
                 pace=self._pace(plan.address) if isinstance(known, StreamIdentity) else at_once,
+                tell=shared.tell,
             )
         describe = shared_summary(client, timing.clock)
         stream: StreamIdentifier | None = None

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import logging
-
 from sparkinesis.errors import SparkinesisError
+from sparkinesis.worker.reporting.events import Teller, TroubleBegan, TroubleEnded
 from sparkinesis.worker.reporting.failures import Failures, describe
-
-_log = logging.getLogger(__name__)
 
 
 class SaidOnce:
     """A problem that may last. For one thread.
 
-    what: what fails, as logged. until: what happens meanwhile, as logged.
+    what: what fails. until: what happens meanwhile. Both are told.
     """
 
-    def __init__(self, failures: Failures, what: str, until: str) -> None:
+    def __init__(self, failures: Failures, tell: Teller, what: str, until: str) -> None:
         self._failures = failures
+        self._tell = tell
         self._what = what
         self._until = until
         self._said: str | None = None
 
     def note(self, error: BaseException) -> None:
-        """Log and count an error, unless it is the last one again."""
+        """Tell and count an error, unless it is the last one again."""
         text = describe(error)
         if text == self._said:
             return
@@ -31,10 +29,10 @@ class SaidOnce:
         self._failures.note(None, self._what, error)
         # The traceback of an error of our own would say nothing more.
         trace = None if isinstance(error, SparkinesisError) else error
-        _log.warning("%s; %s: %s", self._what, self._until, text, exc_info=trace)
+        self._tell(TroubleBegan(self._what, self._until, text), trace)
 
     def end(self) -> None:
         """Note a success."""
         if self._said is not None:
             self._said = None
-            _log.info("%s no longer", self._what)
+            self._tell(TroubleEnded(self._what))

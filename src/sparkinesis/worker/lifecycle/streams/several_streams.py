@@ -123,14 +123,21 @@ class SeveralStreams:
         """The time of the question that is not answered yet."""
         self._ask_problem = SaidOnce(
             settings.failures,
+            settings.tell,
             "Asking for the streams to read fails",
             "they stay as they are, and it will be retried",
         )
         self._table_problem = SaidOnce(
-            settings.failures, "The lease table keeps streams from being opened", "will be retried"
+            settings.failures,
+            settings.tell,
+            "The lease table keeps streams from being opened",
+            "will be retried",
         )
         self._former_problem = SaidOnce(
-            settings.failures, "Deleting the leases of former streams fails", "will be retried"
+            settings.failures,
+            settings.tell,
+            "Deleting the leases of former streams fails",
+            "will be retried",
         )
         self._same = SameStreams(opener.brief_client, clock, settings.timing.sleep)
         self._tracked: dict[StreamAddress, Tracked] = {}
@@ -150,6 +157,7 @@ class SeveralStreams:
             grace=2 * settings.options.failover_time,
             clock=clock,
             metrics=settings.metrics,
+            tell=settings.tell,
         )
         self._looked_at: float | None = None
         self._newest: dict[str, int] = {}
