@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from sparkinesis.errors import SparkinesisError
+from sparkinesis.lease.events import Listener
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.shard_syncer import ShardSyncer, ShardSyncSettings
@@ -40,6 +41,9 @@ SYNC = ShardSyncSettings(
 )
 
 
+LOG = EventLog("app", "me")
+
+
 def syncer_of(
     client: StreamClient,
     table: LeaseTable,
@@ -47,6 +51,7 @@ def syncer_of(
     *,
     initial: InitialPosition = TRIM_HORIZON,
     settings: ShardSyncSettings = SYNC,
+    tell: Listener = LOG,
     **given: Any,
 ) -> ShardSyncer:
     """The shard syncer of the worker "me", which waits for nothing."""
@@ -58,7 +63,7 @@ def syncer_of(
         settings=settings,
         clock=time,
         wait=lambda _: None,
-        tell=EventLog("app", "me"),
+        tell=tell,
         **given,
     )
 

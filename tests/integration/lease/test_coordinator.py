@@ -12,6 +12,7 @@ import pytest
 
 from sparkinesis.errors import LeaseTableError, LeaseTableUnavailableError
 from sparkinesis.lease.coordinator import LeaseCoordinator
+from sparkinesis.lease.events import Event, LegacyWorkerSeen, Listener, ignore
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.renewer import LeaseRenewer
@@ -26,7 +27,11 @@ FAILOVER = 10.0
 
 
 def coordinator(
-    table: LeaseTable, time: ManualTime, who: str, max_leases: int = 100
+    table: LeaseTable,
+    time: ManualTime,
+    who: str,
+    max_leases: int = 100,
+    tell: Listener = ignore,
 ) -> LeaseCoordinator:
     return LeaseCoordinator(
         table,
@@ -41,6 +46,7 @@ def coordinator(
         ),
         clock=time,
         rng=random.Random(1),
+        tell=tell,
     )
 
 
@@ -422,7 +428,8 @@ def test_a_worker_that_ignores_a_handoff_is_waited_for_only_until_it_is_known(
     rows = {key: lease(key, owner="java") for key in ("a", "b", "c", "d")}
     for row in rows.values():
         table.create(row)
-    new = coordinator(table, time, "new")
+    told: list[Event] = []
+    new = coordinator(table, time, "new", tell=told.append)
 
     def renew_as_java(checkpoint: int) -> None:
         for key in sorted(rows.keys() - new.held().keys()):
@@ -446,6 +453,8 @@ def test_a_worker_that_ignores_a_handoff_is_waited_for_only_until_it_is_known(
     assert asked in new.held()
     assert len(new.held()) == 2, "the rest of the share is taken without asking"
     assert {row.checkpoint_owner for row in table.leases()} == {None}
+    seen = [event for event in told if isinstance(event, LegacyWorkerSeen)]
+    assert seen == [LegacyWorkerSeen("java", str(table))]
 
 
 def test_no_worker_of_ours_is_taken_for_one_that_knows_no_handoffs(

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from sparkinesis.errors import InconsistentShardsError
+from sparkinesis.lease.events import ChildrenWaiting, Event
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import Lease
@@ -46,7 +47,8 @@ def test_waiting_for_the_other_parent_of_a_merge_is_cheap(
     first = table.get(ids[0])
     assert first is not None
     held = LeaseRenewer(table, "me", 10, time).hold(table.write(requests.take(first, "me")))
-    shard_syncer = syncer_of(client, table, time)
+    told: list[Event] = []
+    shard_syncer = syncer_of(client, table, time, tell=told.append)
     calls: Counter[str] = Counter()
 
     def count(call: Call) -> Fault | None:
@@ -58,6 +60,7 @@ def test_waiting_for_the_other_parent_of_a_merge_is_cheap(
         # The second shard is still being read; its end makes the lease of the third.
         assert not shard_syncer.create_child_leases(held, [shards[ids[4]]])
     assert (calls["Scan"], calls["ListShards"]) == (1, 1)
+    assert told == [ChildrenWaiting(ids[0], ids[0], (ids[2],))]
     if comes == "lease":
         table.create(new_lease(shards[ids[2]], TRIM_HORIZON))
     else:

@@ -1,0 +1,185 @@
+"""``on_event`` gets each change of the lease table, of the consumer and of the set of streams."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sparkinesis import (
+    ConsumerDeregistered,
+    Event,
+    FormerStreamDeleted,
+    FormerStreams,
+    LeaseCreated,
+    LeaseDeleted,
+    LeaseReadable,
+    LeasesMissing,
+    LeaseUnreadable,
+    PollingInstead,
+    TroubleBegan,
+    TroubleEnded,
+)
+from sparkinesis.local import Call, Fault, LocalServer
+from sparkinesis.worker.application import Application
+from sparkinesis.worker.lifecycle.worker import Worker
+from sparkinesis.worker.options import FanOutOptions
+from tests.journal import PATIENCE, Journal, Journaling
+from tests.streams import identifier, put, split
+
+Start = Callable[[Application], Worker]
+Make = Callable[..., Application]
+
+FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
+LEFT, RIGHT = "shardId-000000000002", "shardId-000000000003"
+
+
+class Heard:
+    """An ``on_event`` that keeps the events."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._events: list[Event] = []
+
+    def __call__(self, event: Event) -> None:
+        with self._changed:
+            self._events.append(event)
+            self._changed.notify_all()
+
+    def wait_for(self, kind: type, number: int = 1) -> list[Any]:
+        """Wait for so many events of a kind; return them, and those of the kind that came then."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self._of(kind)) >= number, PATIENCE)
+            return self._of(kind)
+
+    def _of(self, kind: type) -> list[Event]:
+        return [event for event in self._events if isinstance(event, kind)]
+
+
+@pytest.fixture
+def heard() -> Heard:
+    return Heard()
+
+
+@pytest.fixture
+def make(application: Make, journal: Journal, heard: Heard) -> Make:
+    """Makes applications that checkpoint each batch and tell ``heard``."""
+
+    def processor() -> Journaling:
+        return Journaling(journal, on_records=lambda _, checkpointer: checkpointer.checkpoint())
+
+    def make(options: dict[str, Any] | None = None, **given: Any) -> Application:
+        return application({"on_event": heard, **(options or {})}, processor=processor, **given)
+
+    return make
+
+
+def test_leases_that_are_created_missing_and_deleted(
+    make: Make, start: Start, kinesis: Any, dynamodb: Any, *, stream: str, heard: Heard
+) -> None:
+    start(make({"audit_interval": 0.2, "cleanup_interval": 0.2, "parent_poll_interval": 0.2}))
+    created = heard.wait_for(LeaseCreated, 2)
+    assert sorted(one.lease for one in created) == [FIRST, SECOND]
+    assert {one.checkpoint for one in created} == {"TRIM_HORIZON"}
+
+    dynamodb.delete_item(TableName=stream, Key={"leaseKey": {"S": SECOND}})
+    (missing,) = heard.wait_for(LeasesMissing)
+    assert stream in missing.table
+    assert missing.stream is None
+    assert heard.wait_for(LeaseCreated, 3)[2].shard_id == SECOND
+
+    split(kinesis, stream)
+    children = heard.wait_for(LeaseCreated, 5)[3:]
+    assert sorted(one.shard_id for one in children) == [LEFT, RIGHT]
+    for child in ("0", str(2**126)):
+        kinesis.put_record(StreamName=stream, Data=b"x", PartitionKey="k", ExplicitHashKey=child)
+    assert heard.wait_for(LeaseDeleted) == [LeaseDeleted(FIRST, FIRST)]
+
+
+def test_a_row_that_is_unreadable_for_a_while(
+    make: Make, start: Start, dynamodb: Any, *, stream: str, heard: Heard
+) -> None:
+    start(make())
+    heard.wait_for(LeaseCreated, 2)
+    dynamodb.put_item(
+        TableName=stream, Item={"leaseKey": {"S": "shardId-7"}, "leaseCounter": {"S": "x"}}
+    )
+    (told,) = heard.wait_for(LeaseUnreadable)
+    assert told.lease == "shardId-7"
+    dynamodb.delete_item(TableName=stream, Key={"leaseKey": {"S": "shardId-7"}})
+    assert [one.lease for one in heard.wait_for(LeaseReadable)] == ["shardId-7"]
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_a_consumer_that_is_deregistered(
+    make: Make, start: Start, server: LocalServer, stream: str, *, is_refused: bool, heard: Heard
+) -> None:
+    if is_refused:
+        refuse(server, stream, "DeregisterStreamConsumer")
+    worker = start(make({"retrieval": "efo", "fan_out": FanOutOptions(deregister=True)}))
+    heard.wait_for(LeaseCreated, 2)
+    assert worker.shutdown(PATIENCE)
+    (told,) = heard.wait_for(ConsumerDeregistered)
+    assert f"stream/{stream}/consumer/{stream}:" in told.consumer_arn
+    assert (told.error is not None) is is_refused
+    assert not is_refused or "kinesis:DeregisterStreamConsumer" in told.error
+
+
+def test_a_consumer_that_cannot_be_registered(
+    make: Make, start: Start, server: LocalServer, stream: str, heard: Heard
+) -> None:
+    refuse(server, stream, "RegisterStreamConsumer")
+    options = FanOutOptions(fall_back_to_polling=True)
+    start(make({"retrieval": "efo", "fan_out": options}))
+    (told,) = heard.wait_for(PollingInstead)
+    assert (told.consumer, stream in told.stream) == (stream, True)
+    assert "kinesis:RegisterStreamConsumer" in told.error
+
+
+@pytest.mark.usefixtures("often")
+def test_a_stream_that_leaves_and_a_function_that_fails(
+    make: Make, start: Start, kinesis: Any, streams: list[str], heard: Heard
+) -> None:
+    wanted = streams[:2]
+
+    def tracker() -> list[str]:
+        if not wanted:
+            raise OSError("nobody answers")
+        return list(wanted)
+
+    start(
+        make(
+            stream=None,
+            streams=tracker,
+            former_streams=FormerStreams(delete_after=0),
+        )
+    )
+    heard.wait_for(LeaseCreated, 2)
+    put(kinesis, streams[0], [b"1"])
+    wanted.remove(streams[1])
+    (told,) = heard.wait_for(FormerStreamDeleted)
+    assert (told.stream, told.leases) == (identifier(kinesis, streams[1]), 1)
+
+    wanted.clear()
+    (trouble,) = heard.wait_for(TroubleBegan)
+    assert trouble.error == "OSError: nobody answers"
+    wanted.append(streams[0])
+    assert heard.wait_for(TroubleEnded) == [TroubleEnded(trouble.what)]
+
+
+def refuse(server: LocalServer, stream: str, operation: str) -> None:
+    """Deny an operation on a stream."""
+
+    def plan(call: Call) -> Fault | None:
+        is_meant = (call.operation, call.stream) == (operation, stream)
+        return Fault.error("AccessDeniedException", "not authorized") if is_meant else None
+
+    server.kinesis.faults = plan
+
+
+@pytest.fixture(autouse=True)
+def faults_end(server: LocalServer) -> Any:
+    yield
+    server.kinesis.faults = None
