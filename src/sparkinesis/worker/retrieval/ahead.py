@@ -278,8 +278,15 @@ class FetchAhead:
         return 0.0  # the next step finds out whether it was stopped
 
     def _has_room(self) -> bool:
-        """Return True if fewer pages than the limits wait to be taken."""
-        waiting = [page.fetched for page in self._pages]
+        """Return True if fewer pages than the limits wait to be taken.
+
+        A silence does not count: the records after it would wait until somebody takes it.
+        """
+        waiting = [
+            page.fetched
+            for page in self._pages
+            if self._announce_silence or not is_empty_at_tip(page.fetched.page)
+        ]
         limits = self._limits
         return (
             len(waiting) < limits.pages

@@ -531,6 +531,29 @@ def test_of_a_silence_the_first_page_is_announced_and_the_latest_is_kept(all_cou
     assert taken == ([0, 1, 2, 3, 0, 4] if all_count else [0, 3, 0, 4])
 
 
+@pytest.mark.parametrize("all_count", [False, True])
+def test_a_silence_that_nobody_takes_keeps_no_record_from_being_fetched(all_count: bool) -> None:
+    """Unless the processor gets each page, and so must keep up with them."""
+    cursor = Script(silence(1), silence(2), silence(3), page(), page())
+    announced = threading.Semaphore(0)
+    fetching = FetchAhead(
+        lambda: PolledShard(cast(Any, cursor), max_records=7, idle_time=0.0, clock=lambda: 0.0),
+        pool=StepPool("test"),
+        on_page=announced.release,
+        memory=roomy(),
+        limits=replace(LIMITS, pages=1),
+        clock=lambda: 0.0,
+        announce_silence=all_count,
+    ).start()
+    for _ in range(1 if all_count else 2):
+        assert announced.acquire(timeout=PATIENCE)
+    assert len(cursor.limits) == (1 if all_count else 4)
+    taken = fetching.take()
+    assert taken is not None
+    assert taken.service_time_ms == (1 if all_count else 3)
+    fetching.stop()
+
+
 def test_the_pages_of_a_silence_take_the_memory_of_one() -> None:
     budget = MemoryBudget(64 * MIB)
     cursor = Script(*map(silence, range(50)), ends=True)
