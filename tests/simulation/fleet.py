@@ -191,10 +191,15 @@ class WorkerFleet:
                 self.journal.write("", "worker failed", type(error).__name__)
                 if worker is not None:
                     worker.shutdown()
+                    self._note_end(worker, process)
                 self.scheduler.sleep(5.0)
             else:
                 break
-        if worker is not None and not worker.was_graceful:
+        if worker is not None:
+            self._note_end(worker, process)
+
+    def _note_end(self, worker: Worker, process: Process) -> None:
+        if not worker.was_graceful:
             self.ungraceful.add(process.name)
 
     def _another_id(self, slot: Slot, worker: Worker | None, error: SparkinesisError) -> None:
