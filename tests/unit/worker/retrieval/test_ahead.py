@@ -571,3 +571,26 @@ def test_the_pages_of_a_silence_take_the_memory_of_one() -> None:
     for held in iter(fetching.take, None):
         held.release()
     assert not budget.held
+
+
+@pytest.mark.parametrize(
+    ("idle_time", "ends", "calls"),
+    [
+        (1.0, 7.002, [8.0, 9.0, 10.0]),
+        (1.0, 7.02, [8.0, 9.0, 10.0]),
+        (1.0, 7.03, [8.05, 9.05, 10.05]),
+        (0.25, 7.01, [7.25, 7.5, 7.75]),
+        (0.1, 7.01, [7.11, 7.212, 7.314]),
+    ],
+)
+def test_idle_shards_are_polled_together(idle_time: float, ends: float, calls: list[float]) -> None:
+    """Each at its own pace, in the slots that all have: calls take 2 ms here."""
+    now = [ends]
+    cursor = Script(*map(silence, range(10)))
+    shard = PolledShard(cast(Any, cursor), max_records=7, idle_time=idle_time, clock=lambda: now[0])
+    assert shard.fetch(MIB) is not None
+    for expected in calls:
+        now[0] += shard.due_in(lambda: None)
+        assert now[0] == pytest.approx(expected)
+        now[0] += 0.002
+        assert shard.fetch(MIB) is not None
