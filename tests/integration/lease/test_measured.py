@@ -38,6 +38,8 @@ from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.worker.options import LeaseTableOptions
+from sparkinesis.worker.reporting.log_context import LogPlace
+from sparkinesis.worker.reporting.teller import EventTeller
 from tests.integration.lease.conftest import SYNC, ManualTime, lease, syncer_of
 from tests.streams import split
 from tests.tallies import counted, seconds
@@ -295,7 +297,10 @@ class Application:
 
     def syncer(self) -> ShardSyncer:
         measured = self.measured
-        return syncer_of(self.client, measured.plain, measured.time, metrics=measured.tally)
+        tell = EventTeller(LogPlace("app", "me"), self.name, measured.tally)
+        return syncer_of(
+            self.client, measured.plain, measured.time, metrics=measured.tally, tell=tell
+        )
 
     @property
     def syncs(self) -> dict[tuple[str, ...], float]:

@@ -127,9 +127,8 @@ def test_steps_of_one_work_never_overlap(pool: StepPool) -> None:
     assert most == 1
 
 
-def test_no_step_waits_for_another_that_blocks(pool: StepPool) -> None:
-    """All of them block until the last one runs: as many threads as work."""
-    count = 40
+def block_each_other(pool: StepPool, count: int) -> None:
+    """Take steps that block until the last of them runs."""
     barrier = threading.Barrier(count)
 
     def block() -> None:
@@ -139,7 +138,11 @@ def test_no_step_waits_for_another_that_blocks(pool: StepPool) -> None:
     for step in steps:
         step.start()
     eventually(lambda: all(step.has_ended for step in steps))
-    assert pool.threads == count
+
+
+def test_no_step_waits_for_another_that_blocks(pool: StepPool) -> None:
+    block_each_other(pool, 40)
+    assert pool.threads == 40
 
 
 def test_short_steps_share_a_few_threads(pool: StepPool) -> None:
@@ -155,7 +158,7 @@ def test_short_steps_share_a_few_threads(pool: StepPool) -> None:
 
 def test_threads_without_work_end(pool: StepPool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step_pool, "_KEEP", 0.05)
-    test_no_step_waits_for_another_that_blocks(pool)
+    block_each_other(pool, 40)
     eventually(lambda: pool.threads == 0)
     work = Work(pool)
     work.step.start()  # a new one is made
