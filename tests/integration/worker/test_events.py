@@ -85,7 +85,7 @@ def test_leases_that_are_created_missing_and_deleted(
     assert {one.checkpoint for one in created} == {"TRIM_HORIZON"}
 
     dynamodb.delete_item(TableName=stream, Key={"leaseKey": {"S": SECOND}})
-    (missing,) = heard.wait_for(LeasesMissing)
+    missing = heard.wait_for(LeasesMissing)[0]
     assert stream in missing.table
     assert missing.stream is None
     assert heard.wait_for(LeaseCreated, 3)[2].shard_id == SECOND
@@ -159,11 +159,11 @@ def test_a_stream_that_leaves_and_a_function_that_fails(
     heard.wait_for(LeaseCreated, 2)
     put(kinesis, streams[0], [b"1"])
     wanted.remove(streams[1])
-    (told,) = heard.wait_for(FormerStreamDeleted)
+    told = heard.wait_for(FormerStreamDeleted)[0]
     assert (told.stream, told.leases) == (identifier(kinesis, streams[1]), 1)
 
     wanted.clear()
-    (trouble,) = heard.wait_for(TroubleBegan)
+    trouble = heard.wait_for(TroubleBegan)[0]
     assert trouble.error == "OSError: nobody answers"
     wanted.append(streams[0])
     assert heard.wait_for(TroubleEnded) == [TroubleEnded(trouble.what)]
