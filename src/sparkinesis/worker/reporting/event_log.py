@@ -7,7 +7,7 @@ look: a lease that ended without this worker's intention, or a worker that no lo
 from __future__ import annotations
 
 import logging
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from sparkinesis.lease.events import (
     ChildrenUnlisted,
@@ -175,9 +175,9 @@ def _text(event: Event) -> str:
         return _shard_text(event)
     if isinstance(event, StreamEvent):
         return _stream_text(event)
-    if isinstance(event, _OF_THE_WORKER):
+    if isinstance(event, _OfTheWorker):
         return _worker_text(event)
-    if isinstance(event, _OF_THE_TABLE):
+    if isinstance(event, _OfTheTable):
         return _table_text(event)
     if isinstance(event, LeaseTaken):
         return f"Took {event.lease}{_origin(event)}; its checkpoint is {event.checkpoint}"
@@ -194,12 +194,12 @@ def _text(event: Event) -> str:
     return _trouble(event)
 
 
-_OF_THE_WORKER = (WorkerStarted, WorkerReport, ShutdownBegan, ShutdownOverdue, WorkerEnded)
+_OfTheWorker: TypeAlias = (
+    WorkerStarted | WorkerReport | ShutdownBegan | ShutdownOverdue | WorkerEnded
+)
 
 
-def _worker_text(
-    event: WorkerStarted | WorkerReport | ShutdownBegan | ShutdownOverdue | WorkerEnded,
-) -> str:
+def _worker_text(event: _OfTheWorker) -> str:
     if isinstance(event, WorkerStarted):
         return (
             f"Worker {event.worker_id} has started: application {event.application!r} reads "
@@ -224,22 +224,8 @@ def _worker_text(
     return _worker_ended(event)
 
 
-_OF_THE_TABLE = (
-    LeaseCreated,
-    LeaseDeleted,
-    LeasesMissing,
-    ChildrenWaiting,
-    ChildrenUnlisted,
-    LeaseUnreadable,
-    LeaseReadable,
-    LeaseUnwritable,
-    LegacyWorkerSeen,
-    ParentsLost,
-)
-
-
-def _table_text(
-    event: LeaseCreated
+_OfTheTable: TypeAlias = (
+    LeaseCreated
     | LeaseDeleted
     | LeasesMissing
     | ChildrenWaiting
@@ -248,8 +234,11 @@ def _table_text(
     | LeaseReadable
     | LeaseUnwritable
     | LegacyWorkerSeen
-    | ParentsLost,
-) -> str:
+    | ParentsLost
+)
+
+
+def _table_text(event: _OfTheTable) -> str:
     if isinstance(event, LeaseCreated):
         return f"Created the lease {event.lease} at {event.checkpoint}"
     if isinstance(event, LeaseDeleted):
