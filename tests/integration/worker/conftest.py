@@ -13,7 +13,7 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
-from sparkinesis.local import Limits, LocalServer
+from sparkinesis.local import Call, Fault, Limits, LocalServer
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.streams import several_streams
 from sparkinesis.worker.lifecycle.worker import Worker
@@ -184,3 +184,13 @@ def s3() -> Iterator[str]:
     yield endpoint
     client.close()
     server.stop()
+
+
+def refuse(server: LocalServer, stream: str, operation: str, fault: Fault) -> None:
+    """Have the server answer an operation on a stream by a fault."""
+
+    def plan(call: Call) -> Fault | None:
+        is_meant = (call.operation, call.stream) == (operation, stream)
+        return fault if is_meant else None
+
+    server.kinesis.faults = plan

@@ -22,10 +22,11 @@ from sparkinesis import (
     TroubleBegan,
     TroubleEnded,
 )
-from sparkinesis.local import Call, Fault, LocalServer
+from sparkinesis.local import Fault, LocalServer
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import FanOutOptions
+from tests.integration.worker.conftest import refuse
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.streams import identifier, put, split
 
@@ -33,6 +34,7 @@ Start = Callable[[Application], Worker]
 Make = Callable[..., Application]
 
 FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
+DENIED = Fault.error("AccessDeniedException", "not authorized")
 LEFT, RIGHT = "shardId-000000000002", "shardId-000000000003"
 
 
@@ -117,7 +119,7 @@ def test_a_consumer_that_is_deregistered(
     make: Make, start: Start, server: LocalServer, stream: str, *, is_refused: bool, heard: Heard
 ) -> None:
     if is_refused:
-        refuse(server, stream, "DeregisterStreamConsumer")
+        refuse(server, stream, "DeregisterStreamConsumer", DENIED)
     worker = start(make({"retrieval": "efo", "fan_out": FanOutOptions(deregister=True)}))
     heard.wait_for(LeaseCreated, 2)
     assert worker.shutdown(PATIENCE)
@@ -130,7 +132,7 @@ def test_a_consumer_that_is_deregistered(
 def test_a_consumer_that_cannot_be_registered(
     make: Make, start: Start, server: LocalServer, stream: str, heard: Heard
 ) -> None:
-    refuse(server, stream, "RegisterStreamConsumer")
+    refuse(server, stream, "RegisterStreamConsumer", DENIED)
     options = FanOutOptions(fall_back_to_polling=True)
     start(make({"retrieval": "efo", "fan_out": options}))
     (told,) = heard.wait_for(PollingInstead)
@@ -167,16 +169,6 @@ def test_a_stream_that_leaves_and_a_function_that_fails(
     assert trouble.error == "OSError: nobody answers"
     wanted.append(streams[0])
     assert heard.wait_for(TroubleEnded) == [TroubleEnded(trouble.what)]
-
-
-def refuse(server: LocalServer, stream: str, operation: str) -> None:
-    """Deny an operation on a stream."""
-
-    def plan(call: Call) -> Fault | None:
-        is_meant = (call.operation, call.stream) == (operation, stream)
-        return Fault.error("AccessDeniedException", "not authorized") if is_meant else None
-
-    server.kinesis.faults = plan
 
 
 @pytest.fixture(autouse=True)

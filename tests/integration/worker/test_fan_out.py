@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from sparkinesis.errors import AccessDeniedError, ConsumerLimitError
-from sparkinesis.local import Call, Fault, LocalServer
+from sparkinesis.local import Fault, LocalServer
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import FanOutOptions
+from tests.integration.worker.conftest import refuse
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.pace import eventually
 from tests.streams import put_at, shard_ids
@@ -64,14 +65,6 @@ def consumers(kinesis: Any, stream: str) -> list[str]:
 
 def operations(server: LocalServer, stream: str) -> set[str]:
     return {call.operation for call in server.kinesis.calls.select(stream=stream)}
-
-
-def refuse(server: LocalServer, stream: str, operation: str, fault: Fault) -> None:
-    def plan(call: Call) -> Fault | None:
-        is_meant = (call.operation, call.stream) == (operation, stream)
-        return fault if is_meant else None
-
-    server.kinesis.faults = plan
 
 
 @pytest.fixture(autouse=True)
