@@ -119,8 +119,13 @@ POLICIES = (
         (CREATE_TABLE,),
     ),
     Policy(
+        "monitor",
+        "`sparkinesis leases`, `top`, `exporter` and `ui`, to look only",
+        (READ, Grant("ReadLeases", Resource.TABLE, ("dynamodb:Scan",))),
+    ),
+    Policy(
         "operator",
-        "`sparkinesis leases`, `top`, `reset` and `convert-leases`",
+        "`sparkinesis reset` and `convert-leases`, and `ui` to move leases, too",
         (READ, LEASES),
     ),
     Policy(

@@ -12,10 +12,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from deploy.iam import POLICIES
 from sparkinesis.errors import OptionError
+from sparkinesis.local import LocalServer
 from sparkinesis.ui.serving import LivePage
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
+from tests.deploy.calls import only
 from tests.integration.ui.conftest import Serve
 from tests.journal import Journal
 from tests.pace import eventually, seconds
@@ -214,6 +217,21 @@ def test_a_reset_is_planned_shown_and_confirmed(
     assert checkpoints(dynamodb, stream)[FIRST].isdigit()
     status, answer = order(page, "/confirm", {"plan": plan["plan"]})
     assert (status, "once" in answer["error"]) == (409, True)
+
+
+def test_it_looks_with_the_policy_monitor_and_moves_with_operator(
+    page: LivePage, worker: Worker, server: LocalServer
+) -> None:
+    worker.shutdown(seconds(20))
+    allowed = {policy.name: policy.actions for policy in POLICIES}
+    with only(server, allowed["monitor"]):
+        assert order(page, "/plan", {"reset": "latest"})[0] == 200
+        plan = order(page, "/plan", {"reset": "trim_horizon"})[1]["plan"]
+        status, answer = order(page, "/confirm", {"plan": plan})
+        assert (status, "Not allowed" in answer["error"]) == (409, True), answer
+    with only(server, allowed["operator"]):
+        plan = order(page, "/plan", {"reset": "trim_horizon"})[1]["plan"]
+        assert order(page, "/confirm", {"plan": plan})[0] == 200
 
 
 def test_a_release_is_planned_shown_and_confirmed(

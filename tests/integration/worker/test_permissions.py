@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -14,8 +15,11 @@ from sparkinesis import FanOutOptions, LeaseTableOptions
 from sparkinesis.cli.app import app as cli
 from sparkinesis.local import LocalServer
 from sparkinesis.worker.application import Application
-from tests.deploy.calls import Used
-from tests.journal import Journal
+from tests.deploy.calls import Used, only
+from tests.integration.worker.test_exporter_command import Running as Exporting
+from tests.integration.worker.test_exporter_command import export  # noqa: F401 - a fixture
+from tests.journal import Journal, Journaling
+from tests.pace import eventually
 from tests.streams import create_when_permitted, put, split
 
 Make = Callable[..., Application]
@@ -25,7 +29,7 @@ CREATE = LeaseTableOptions(point_in_time_recovery=True, tags=(("team", "flights"
 
 
 @pytest.mark.parametrize("retrieval", ["polling", "efo"])
-def test_workers_and_commands_use_their_permissions(
+def test_workers_use_their_permissions(
     server: LocalServer, application: Make, journal: Journal, retrieval: str
 ) -> None:
     used = Used(server)
@@ -57,18 +61,56 @@ def test_workers_and_commands_use_their_permissions(
         allowed -= {f"kinesis:{operation}" for operation in rare}
     assert used.actions == allowed
 
-    commands = Used(server)
+
+def run(server: LocalServer, command: str, app: str, *options: str) -> str:
+    """Run a command on the application's stream, and return its output."""
     place = ["--region", "us-east-1", "--endpoint", server.endpoint_url]
-    with commands.watching():
-        for arguments in (
-            ["leases", stream, "--stream", stream],
-            ["top", stream, "--once", "--stream", stream],
-            ["reset", stream, "--stream", stream, "--to", "latest", "--yes"],
-            ["convert-leases", stream, "--stream", stream, "--to", "several", "--yes"],
-        ):
-            ran = CliRunner().invoke(cli, [*arguments, *place])
-            assert ran.exit_code == 0, ran.output
-    assert commands.actions <= ALLOWED["operator"]
+    ran = CliRunner().invoke(cli, [command, app, "--stream", app, *options, *place])
+    assert ran.exit_code == 0, ran.output
+    return ran.stdout
+
+
+@pytest.fixture
+def ran(application: Make, journal: Journal, kinesis: Any) -> str:
+    """The name of an application that has run on its stream."""
+    made = application(processor=lambda: Journaling(journal, lambda _, c: c.checkpoint()))
+    put(kinesis, made.name, [b"a", b"b"])
+    worker = made.worker().start()
+    journal.wait_for_data(b"a", b"b")
+    assert worker.shutdown(30)
+    return made.name
+
+
+def test_commands_that_look_need_what_monitor_allows(
+    server: LocalServer,
+    ran: str,
+    export: Callable[..., Exporting],  # noqa: F811 - the fixture
+) -> None:
+    used = Used(server)
+    with only(server, ALLOWED["monitor"]), used.watching():
+        assert "shardId-000000000001" in run(server, "leases", ran)
+        run(server, "top", ran, "--once")
+        exporting = export()
+        eventually(lambda: len(exporting.values("shard_lag_seconds")) == 2)
+    assert used.actions == ALLOWED["monitor"] - {"kinesis:ListShards"}  # for the map of `ui`
+
+
+def test_commands_that_move_need_what_operator_allows(server: LocalServer, ran: str) -> None:
+    with only(server, ALLOWED["operator"]):
+        run(server, "reset", ran, "--to", "latest", "--yes")
+        run(server, "convert-leases", ran, "--to", "several", "--yes")
+
+
+@pytest.mark.parametrize("policy", ["worker", "worker-fan-out"])
+def test_a_doctor_with_the_role_of_a_worker_finds_no_problem(
+    server: LocalServer, ran: str, policy: str
+) -> None:
+    options = ["--efo"] if policy == "worker-fan-out" else []
+    with only(server, ALLOWED[policy]):
+        found = [
+            json.loads(line) for line in run(server, "doctor", ran, "--json", *options).splitlines()
+        ]
+    assert {one["state"] for one in found} <= {"ok", "note"}
 
 
 def test_workers_of_many_streams_use_their_permissions(
