@@ -5,15 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
-    ExportMetricsServiceRequest,
-    ExportMetricsServiceResponse,
-)
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader, PeriodicExportingMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -28,6 +23,7 @@ from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests import pace
 from tests.journal import Journal, Journaling
+from tests.otlp import Receiver, attributes_of
 from tests.streams import put_at
 
 Start = Callable[[Application], Worker]
@@ -134,56 +130,6 @@ def check_spans(spans: tuple[ReadableSpan, ...], batches: list[RecordBatch]) -> 
     assert inside == {span.context.span_id for span in processed if span.context is not None}
 
 
-class Receiver:
-    """An OTLP collector that keeps what it gets, or does not answer."""
-
-    def __init__(self) -> None:
-        self.got: list[ExportMetricsServiceRequest] = []
-        self.asked = threading.Event()
-        self.answers = threading.Event()
-        self.answers.set()
-        receiver = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                receiver.asked.set()
-                receiver.answers.wait()
-                receiver.got.append(ExportMetricsServiceRequest.FromString(body))
-                answer = ExportMetricsServiceResponse().SerializeToString()
-                self.send_response(200)
-                self.send_header("Content-Type", "application/x-protobuf")
-                self.send_header("Content-Length", str(len(answer)))
-                self.end_headers()
-                self.wfile.write(answer)
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.thread = threading.Thread(target=self.server.serve_forever)
-        self.thread.start()
-
-    @property
-    def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self.server.server_port}/v1/metrics"
-
-    def close(self) -> None:
-        self.answers.set()
-        self.server.shutdown()
-        self.server.server_close()
-        self.thread.join()
-
-    def last(self) -> dict[str, Any]:
-        """Return the metrics of the last request, by name."""
-        return {
-            metric.name: metric
-            for resource in self.got[-1].resource_metrics
-            for scope in resource.scope_metrics
-            for metric in scope.metrics
-        }
-
-
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
     running = Receiver()
@@ -226,8 +172,7 @@ def test_the_last_records_are_exported_when_a_worker_ends(
     assert (records.as_double or records.as_int) == len(DATA)
     (size,) = found[JAVA + "records.size"].histogram.data_points
     assert size.sum == sum(map(len, DATA))
-    attributes = {one.key: one.value.string_value for one in records.attributes}
-    assert attributes["aws.kinesis.stream_name"] == stream
+    assert attributes_of(records)["aws.kinesis.stream_name"] == stream
     assert found[JAVA + "record_processor.process_records.duration"].unit == "ms"
 
 
