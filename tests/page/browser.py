@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.support.select import Select
 
 from tests.pace import Deadline
 
@@ -87,6 +88,25 @@ class Browser:
                 const part = Bokeh.documents[0].get_model_by_name(arguments[0])
                 const view = Bokeh.index.find_one_by_id(part.id)
                 return view ? view.shadow_el.textContent : ""
+                """,
+                name,
+            )
+        )
+
+    def choices(self, name: str) -> list[str]:
+        """The options of a field of the page, by the name of its model."""
+        return [str(option.text) for option in self._field(name).options]
+
+    def choose(self, name: str, option: str) -> None:
+        """Choose an option of a field, as a person does."""
+        self._field(name).select_by_visible_text(option)
+
+    def _field(self, name: str) -> Select:
+        return Select(
+            self.run(
+                """
+                const field = Bokeh.documents[0].get_model_by_name(arguments[0])
+                return Bokeh.index.find_one_by_id(field.id).shadow_el.querySelector("select")
                 """,
                 name,
             )

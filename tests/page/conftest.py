@@ -16,10 +16,12 @@ from tests.integration.worker.conftest import (  # noqa: F401 - fixtures
     dynamodb,
     journal,
     kinesis,
+    often,
     retrieval,
     server,
     start,
     stream,
+    streams,
     subscription_clock,
 )
 

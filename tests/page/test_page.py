@@ -139,6 +139,41 @@ def test_a_shard_splits_and_shards_merge_while_it_is_open(browser: Browser, scen
     assert browser.errors() == []
 
 
+@pytest.mark.usefixtures("often")
+def test_a_person_chooses_the_stream_whose_shards_are_drawn(
+    browser: Browser,
+    scene: Scene,
+    application: Callable[..., Application],
+    start: Callable[[Application], Worker],
+    streams: list[str],
+) -> None:
+    """Of one stream at first, and then of three whose first shards have the same id."""
+    name, wanted = scene.stream, streams[:1]
+    start(application(name=name, stream=None, streams=lambda: wanted, worker_id="w-1"))
+    scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 1)
+    browser.open(scene.serve(name, names=()).url)
+    browser.await_page()
+    browser.until(lambda: list(shards(browser)) == [FIRST])
+    wanted = streams
+    scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 3)
+    split(scene.kinesis, streams[1])
+    browser.until(lambda: browser.choices("stream") == streams)
+    browser.until(lambda: {row[0] for row in browser.table("shard-table")} == set(streams))
+    assert list(browser.boxes()) == [FIRST]
+    browser.choose("stream", streams[1])
+    browser.until(lambda: browser.boxes().keys() == {FIRST, SECOND, "shardId-000000000002"})
+    browser.until(lambda: browser.boxes()[SECOND]["owner"] == "w-1")
+    # What happens to another stream is not drawn here, and is when the person returns to it.
+    split(scene.kinesis, streams[0])
+    scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 7)
+    assert browser.boxes().keys() == {FIRST, SECOND, "shardId-000000000002"}
+    browser.choose("stream", streams[2])
+    browser.until(lambda: list(browser.boxes()) == [FIRST])
+    browser.choose("stream", streams[0])
+    browser.until(lambda: len(browser.boxes()) == 3)
+    assert browser.errors() == []
+
+
 def test_a_worker_that_ends_leaves_red_shards(browser: Browser, scene: Scene) -> None:
     worker = scene.start()
     scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 2)

@@ -111,9 +111,8 @@ def shard_table(
             " window.chooseLease(source.data.lease[cb_obj.indices[0]])",
         ),
     )
-    names = [("stream", "stream", 120, None)] if stream.visible else []
     given = _columns(
-        *names,
+        ("stream", "stream", 120, None),
         ("shard", "shard", 170, None),
         ("owner", "owner", 200, None),
         ("state", "state", 110, _cell(_STATE)),
@@ -125,6 +124,9 @@ def shard_table(
         ("children", "into", 70, None),
         ("note", "", 200, None),
     )  # fmt: skip
+    # The streams of an application may become several while the page is open.
+    given[0].visible = stream.visible
+    stream.js_link("visible", given[0], "visible")
     table = _table(
         source, style, CDSView(filter=fits), columns=given, height=height_for(1, MOST_SHARDS),
         name="shard-table",
