@@ -171,6 +171,7 @@ def test_a_worker_without_leases_is_ready(
     assert (len(first.status()), idle.status()) == (1, [])
 
 
+@pytest.mark.parametrize("retrieval", ["polling", "efo"])
 def test_both_are_true_through_a_reshard_and_on_an_idle_stream(
     application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
 ) -> None:
