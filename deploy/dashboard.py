@@ -187,6 +187,12 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             c.LEASES_UNREAD,
             largest(c.LEASES_UNREAD, "application"),
         ),
+        panel(
+            "Streams that cannot be read",
+            "s",
+            c.STREAM_UNREADABLE,
+            largest(c.STREAM_UNREADABLE, *_WHO),
+        ),
         panel("Workers that hold leases", "short", c.WORKERS, largest(c.WORKERS, "application")),
         panel(
             "Leases taken", "short", c.LEASES_TAKEN, events(c.LEASES_TAKEN, "application", "origin")
@@ -287,6 +293,28 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             c.QUERY_PLANNING_DURATION,
             *quantiles(c.QUERY_PLANNING_DURATION, "query"),
         ),
+        panel(
+            "Filled share of the limit",
+            "percentunit",
+            c.QUERY_LIMIT_FILLED,
+            largest(c.QUERY_LIMIT_FILLED, "query", "stream"),
+        ),
+        Panel(
+            "Calls of plans",
+            "cps",
+            f"{c.QUERY_PROBES.help} {c.QUERY_THROTTLED.help}",
+            (
+                Line(
+                    rate(c.QUERY_PROBES, "query", "stream").expression,
+                    f"GetRecords {legend('query', 'stream')}",
+                ),
+                Line(
+                    rate(c.QUERY_THROTTLED, "query", "stream").expression,
+                    f"throttled {legend('query', 'stream')}",
+                ),
+            ),
+        ),
+        panel("Ranges read", "cps", c.QUERY_RANGES, rate(c.QUERY_RANGES, "query", "stream")),
         Panel(
             "Rows dropped and lost",
             "short",

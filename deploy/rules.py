@@ -114,6 +114,16 @@ def _of_shards(limits: Thresholds) -> list[Alert]:
             "is too low for the workers that are left, and at the log of their last owner.",
         ),
         Alert(
+            "StreamUnreadable",
+            f"max by (application, stream) ({series(c.STREAM_UNREADABLE)}) > 0",
+            "5m",
+            "critical",
+            "{{ $labels.application }} has not been able to read {{ $labels.stream }} for "
+            "{{ $value | humanizeDuration }}",
+            "Its other streams are read. Worker.streams() and the log say why. The stream is gone, "
+            "or the credentials do not allow to read it.",
+        ),
+        Alert(
             "CheckpointOld",
             f"max by ({shard}) ({series(c.CHECKPOINT_AGE)}) > {limits.checkpoint_age}",
             "1m",

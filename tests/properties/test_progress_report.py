@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from aws_kinesis_agg.aggregator import RecordAggregator
 
-from sparkinesis.local import LocalServer, ManualClock
+from sparkinesis.local import Fault, LocalServer, ManualClock
 from sparkinesis.source.stream_report import StreamReport, read_reports
 from tests.engine import Query
 from tests.streams import put, put_at, shard_ids
@@ -87,6 +87,73 @@ def test_rows_of_aggregates_are_user_records(
     assert told.sample is not None
     assert told.sample.rows == 120
     assert told.sample.bytes == 3 * len(blob)
+
+
+def test_the_calls_of_plans_are_told_and_not_those_of_readers(
+    server: LocalServer, kinesis: Any, query: Callable[..., Query]
+) -> None:
+    def looks() -> int:
+        return sum(call.operation == "GetRecords" for call in server.kinesis.calls)
+
+    put(kinesis, "s", [b"%d" % n for n in range(50)])
+    running = query()
+    throttle = Fault.error("ProvisionedThroughputExceededException", "slow down")
+    faults = [throttle, throttle]
+    server.kinesis.faults = lambda call: (
+        faults.pop() if faults and call.operation == "GetRecords" else None
+    )
+    start, end = running.plan()
+    first = looks()
+    assert (report(running).probes, report(running).throttled) == (first, 2)
+    running.read(start, end)
+    running.checkpoint = end
+    read = looks()
+    put(kinesis, "s", [b"more"])
+    running.plan()
+    assert report(running).probes == first + looks() - read
+    assert report(running).throttled == 2
+
+
+def test_the_ranges_of_a_batch_are_its_shards_with_records(
+    kinesis: Any, query: Callable[..., Query]
+) -> None:
+    running = query()
+    put_at(kinesis, "s", b"1", 0)
+    assert running.next_batch() is not None
+    assert report(running).ranges == 1
+    for hash_key in (0, 2**128 - 1):
+        put_at(kinesis, "s", b"2", hash_key)
+    assert running.next_batch() is not None
+    assert report(running).ranges == 2
+    assert running.next_batch() is None
+    assert report(running).ranges == 0
+
+
+def test_the_share_of_the_limit_that_a_batch_fills_is_told(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    for n in range(10):
+        put(kinesis, "s", [b"%d-%d" % (n, m) for m in range(100)])
+        clock.advance(1000)
+    running = query(maxRecordsPerTrigger="400")
+    filled = []
+    while (batch := running.next_batch()) is not None:
+        if batch.rows:  # the first one stores the start
+            filled.append((report(running).filled, len(batch.rows) / 400))
+    assert [told for told, _ in filled] == pytest.approx([share for _, share in filled], abs=0.01)
+    assert filled[0][1] == pytest.approx(1, abs=0.1)
+    assert filled[-1][1] == pytest.approx(0.5, abs=0.1)
+    assert report(running).filled == 0.0
+
+
+@pytest.mark.parametrize("options", [{}, {"minRowsPerTrigger": "10"}], ids=["all", "fewest"])
+def test_without_a_limit_there_is_no_share(
+    kinesis: Any, query: Callable[..., Query], options: dict[str, str]
+) -> None:
+    put(kinesis, "s", [b"%04d" % n for n in range(100)])
+    running = query(**options)
+    assert running.next_batch() is not None
+    assert report(running).filled is None
 
 
 @pytest.mark.parametrize("mode", ["polling", "efo"])

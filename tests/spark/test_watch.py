@@ -21,7 +21,10 @@ from sparkinesis.metrics.catalogue import (
     QUERY_LAG_MAX,
     QUERY_LAG_MEAN,
     QUERY_LATE_ROWS,
+    QUERY_LIMIT_FILLED,
     QUERY_PLANNING_DURATION,
+    QUERY_PROBES,
+    QUERY_RANGES,
     QUERY_ROWS,
     QUERY_RUNNING,
 )
@@ -154,6 +157,12 @@ def test_the_lag_follows_a_producer_that_has_stopped(
     batches = memory.count("flights", QUERY_BATCH_DURATION)
     assert batches == sum(each.batchId <= progress[-1].batchId for each in query.recentProgress)
     assert memory.count("flights", QUERY_PLANNING_DURATION) <= batches
+    (ranges,) = memory.values("flights", QUERY_RANGES).values()
+    assert len(progress) <= ranges <= 2 * len(progress)
+    assert set(memory.values("flights", QUERY_LIMIT_FILLED)) == {(scene.name,)}
+    (probes,) = memory.values("flights", QUERY_PROBES).values()
+    calls = scene._server.kinesis.calls
+    assert len(progress) <= probes < sum(call.operation == "GetRecords" for call in calls)
 
     # A reshard: the parent's lag goes, the children's come.
     split(scene.kinesis, scene.name)

@@ -178,6 +178,30 @@ LEASES_DELETED = _counter(
     help="Leases deleted because their shards are finished or gone.",
 )
 
+# ---- The streams of an application of several (layer worker) ----
+
+STREAMS = _gauge(
+    name="streams", labels=(), level=Level.SUMMARY,
+    help="Streams that the application is to read.",
+    kcl=(KclName("MultiStreamTracker", "ActiveStreams.Count"),),
+)
+STREAM_UNREADABLE = _age(
+    name="stream.unreadable", labels=("stream",), level=Level.SUMMARY,
+    help="Time for which this worker cannot read a stream of the application, or cannot find it; "
+    "no series while it can.",
+)
+STREAMS_FORMER = _gauge(
+    name="streams.former", labels=(), level=Level.SUMMARY,
+    help="Streams that have left the application and still have leases, by this worker's last "
+    "scan.",
+    kcl=(KclName("MultiStreamTracker", "StreamsPendingDeletion.Count"),),
+)
+STREAMS_DELETED = _counter(
+    name="streams.deleted", labels=(), level=Level.SUMMARY,
+    help="Streams that had left the application, and whose leases this worker has deleted.",
+    kcl=(KclName("MultiStreamTracker", "DeletedStreams.Count"),),
+)
+
 # ---- Processing (layer worker) ----
 
 RECORDS_PROCESSED = _counter(
@@ -360,6 +384,24 @@ QUERY_BATCH_DURATION = _query(
 QUERY_PLANNING_DURATION = _query(
     name="query.planning.duration", kind=Kind.HISTOGRAM, unit=Unit.SECONDS, labels=("stream",),
     help="Plans of micro-batches, without pauses. A source plans all of its streams together.",
+)
+QUERY_PROBES = _query(
+    name="query.probes", kind=Kind.COUNTER, unit=Unit.COUNT, labels=("stream",),
+    help="Calls of GetRecords by which plans look at shards, each attempt.",
+)
+QUERY_THROTTLED = _query(
+    name="query.throttled", kind=Kind.COUNTER, unit=Unit.COUNT, labels=("stream",),
+    help="Calls of plans that Kinesis has throttled, each attempt. Those of readers are not "
+    "counted.",
+)
+QUERY_RANGES = _query(
+    name="query.ranges", kind=Kind.COUNTER, unit=Unit.COUNT, labels=("stream",),
+    help="Ranges of records that batches read: one for each shard from which a batch reads.",
+)
+QUERY_LIMIT_FILLED = _query(
+    name="query.limit.filled", kind=Kind.GAUGE, unit=Unit.COUNT, labels=("stream",),
+    help="Share of maxRecordsPerTrigger or maxBytesPerTrigger that the batch that was planned last "
+    "fills: if it stays near 1, the limit holds the query back. No series without a limit.",
 )
 QUERY_DATA_LOSS = _query(
     name="query.data.loss", kind=Kind.COUNTER, unit=Unit.COUNT, labels=("stream",),

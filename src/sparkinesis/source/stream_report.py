@@ -1,4 +1,4 @@
-"""What a plan tells of a stream in the query's progress: lag, data loss, planning time, row sizes.
+"""What a plan tells of a stream in the query's progress: lag, data loss, calls, sizes.
 
 Spark gives Python sources no metrics of their own. The progress of each batch holds, as
 ``sources[].latestOffset``, what ``reportLatestOffset`` returns: these reports, by stream. Nothing
@@ -43,6 +43,15 @@ class StreamReport(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
     """Times since the query's start that its plans found records gone that it had not read."""
     plan_millis: int | None = None
     """The time that the plan took, without pauses between plans."""
+    probes: int = 0
+    """Attempts of GetRecords that the query's plans have made since its start."""
+    throttled: int = 0
+    """Attempts of calls of its plans that Kinesis has throttled since its start."""
+    ranges: int = 0
+    """The shards of the stream from which the batch reads: each is a range of records."""
+    filled: float | None = None
+    """The share of ``maxRecordsPerTrigger`` or ``maxBytesPerTrigger`` that the batch fills, all
+    streams of the source together; None without such a limit."""
     sample: SampleReport | None = None
     """None if the plan has found no records."""
 

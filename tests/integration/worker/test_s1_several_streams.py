@@ -11,11 +11,18 @@ import pytest
 
 from sparkinesis import Application, FormerStreams, ProcessorShard, StreamConfig
 from sparkinesis.errors import LeaseTableError, OptionError, StreamNotFoundError
+from sparkinesis.metrics.catalogue import (
+    STREAM_UNREADABLE,
+    STREAMS,
+    STREAMS_DELETED,
+    STREAMS_FORMER,
+)
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.journal import Journal, Journaling
 from tests.kcl import rows_of
 from tests.pace import eventually
 from tests.streams import identifier, make_anew, put, split
+from tests.tallies import Tallied, counted
 
 pytestmark = pytest.mark.usefixtures("often")
 
@@ -204,6 +211,38 @@ def test_a_stream_that_cannot_be_read_stops_none_of_the_others(
     put(kinesis, late, [b"late"], key="k")
     journal.wait_for_data(b"late")
     eventually(lambda: all(one.problem is None for one in worker.streams()))
+
+
+def test_metrics_tell_the_streams_that_cannot_be_read_and_those_that_have_left(
+    several: Make, start: Start, kinesis: Any, streams: list[str], tallied: Tallied
+) -> None:
+    late = f"s-late-{uuid.uuid4().hex[:6]}"
+    wanted, deletable = [late, *streams[:2]], list[str]()
+
+    def now() -> tuple[object, ...]:
+        """What is told, and the streams that cannot be read."""
+        found = counted(tallied.tally, STREAM_UNREADABLE)
+        others = (counted(tallied.tally, one) for one in (STREAMS, STREAMS_FORMER, STREAMS_DELETED))
+        return *(one.get(()) for one in others), [name for (name,) in found]
+
+    worker = start(
+        several(
+            lambda: list(wanted),
+            options={"metrics": (tallied,)},
+            former_streams=FormerStreams(delete_after=0, only=lambda: deletable),
+        )
+    )
+    eventually(lambda: now() == (3, 0, None, [late]))
+    missing = worker.streams()[0]
+    age = counted(tallied.tally, STREAM_UNREADABLE)[late,]
+    assert missing.failing_for is not None
+    assert 0 < missing.failing_for <= age
+    kinesis.create_stream(StreamName=late, ShardCount=1)
+    eventually(lambda: now() == (3, 0, None, []))
+    wanted.remove(streams[1])
+    eventually(lambda: now() == (2, 1, None, []))
+    deletable.append(streams[1])
+    eventually(lambda: now() == (2, 0, 1, []))
 
 
 def test_no_stream_at_all_is_an_error(application: Make) -> None:

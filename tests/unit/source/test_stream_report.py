@@ -49,6 +49,10 @@ def test_a_report_survives_its_way_through_the_progress() -> None:
         millis_behind_latest=LagReport(1200, 300, {"shardId-000000000000": 1200}),
         data_losses=2,
         plan_millis=17,
+        probes=40,
+        throttled=1,
+        ranges=2,
+        filled=0.25,
         sample=SampleReport(10, 4000),
     )
     text = json.dumps({"flights": report.as_json()})
@@ -56,6 +60,10 @@ def test_a_report_survives_its_way_through_the_progress() -> None:
         "millisBehindLatest": {"max": 1200, "mean": 300, "shards": {"shardId-000000000000": 1200}},
         "dataLosses": 2,
         "planMillis": 17,
+        "probes": 40,
+        "throttled": 1,
+        "ranges": 2,
+        "filled": 0.25,
         "sample": {"rows": 10, "bytes": 4000},
     }
     assert read_reports(json.loads(text)) == {"flights": report}

@@ -12,6 +12,7 @@ from sparkinesis.errors import SparkinesisError
 from sparkinesis.source.offsets import Offset
 from sparkinesis.source.options.allowance import NO_LIMIT, Allowance
 from sparkinesis.source.options.read_options import StreamReadOptions
+from sparkinesis.source.plan_calls import PlanCalls
 from sparkinesis.source.planning.aligned_batch import for_each, plan_batch
 from sparkinesis.source.planning.lag_trend import INTERVAL, LagTrend
 from sparkinesis.source.planning.stream_planner import StreamPlanner
@@ -88,7 +89,11 @@ class SourcePlanner:
         self._has_registered = False
         self._consumers: dict[str, str] = {}
         streams = options.reading.streams
-        self._clients = {name: StreamClient(address) for name, address in streams.items()}
+        self._calls = {name: PlanCalls() for name in streams}
+        self._clients = {
+            name: StreamClient(address, metrics=self._calls[name])
+            for name, address in streams.items()
+        }
         self._planners = {
             name: StreamPlanner(client, options, timing=timing)
             for name, client in self._clients.items()
@@ -214,11 +219,11 @@ class SourcePlanner:
             for name, planner in self._planners.items()
             for shard, records in planner.expected.items()
         }
-        return _PlannedBatch(
-            start if is_same else batch.end, batch.taken, self._reports(), expected
-        )
+        is_limited = allowance.is_limited and allowance is not COUNTED
+        reports = self._reports(batch.taken if is_limited else None)
+        return _PlannedBatch(start if is_same else batch.end, batch.taken, reports, expected)
 
-    def _reports(self) -> dict[str, StreamReport]:
+    def _reports(self, filled: float | None) -> dict[str, StreamReport]:
         began = min(planner.began for planner in self._planners.values())
         took_ms = max(0, round(1000 * (self._timing.clock() - began)))
         return {
@@ -226,6 +231,10 @@ class SourcePlanner:
                 millis_behind_latest=lag_report(planner.lags_ms),
                 data_losses=planner.losses,
                 plan_millis=took_ms,
+                probes=self._calls[name].probes,
+                throttled=self._calls[name].throttled,
+                ranges=len(planner.expected),
+                filled=None if filled is None else round(filled, 3),
                 sample=planner.sample,
             )
             for name, planner in self._planners.items()

@@ -56,6 +56,12 @@ class SourceReading(msgspec.Struct, frozen=True):
         return max(times) / 1000 if times else None
 
     @property
+    def filled(self) -> float | None:
+        """The share of its limit that the batch fills; None without a limit or a plan."""
+        shares = [one.filled for one in self.reports.values() if one.filled is not None]
+        return max(shares, default=None)
+
+    @property
     def bytes_per_row(self) -> float | None:
         """The mean size of the rows that the plan looked at; None if it looked at none."""
         samples = [one.sample for one in self.reports.values() if one.sample is not None]

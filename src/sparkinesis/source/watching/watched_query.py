@@ -14,11 +14,16 @@ from sparkinesis.metrics.catalogue import (
     QUERY_LAG_MAX,
     QUERY_LAG_MEAN,
     QUERY_LATE_ROWS,
+    QUERY_LIMIT_FILLED,
     QUERY_PLANNING_DURATION,
+    QUERY_PROBES,
     QUERY_PROGRESS_AGE,
+    QUERY_RANGES,
     QUERY_ROWS,
     QUERY_RUNNING,
+    QUERY_THROTTLED,
 )
+from sparkinesis.metrics.metric import Metric
 from sparkinesis.metrics.metrics import Metrics, Sample
 from sparkinesis.source.watching.progress import SourceReading
 from sparkinesis.source.watching.query_lag import StreamLag, lags_of
@@ -36,9 +41,11 @@ class WatchedQuery:
         self._clock = clock
         self._lock = threading.Lock()
         self._run: str | None = None
-        """The run whose losses are counted; None while the query does not run."""
-        self._losses: dict[tuple[int, str], int] = {}
-        """The losses of this run that are counted already, by the source's place and stream."""
+        """The run whose reports are counted; None while the query does not run."""
+        self._counted: dict[tuple[Metric, int, str], int] = {}
+        """What is counted already of this run, by the source's place and stream."""
+        self._filled: Mapping[str, float] = {}
+        """The share of its limit that each source's last planned batch fills."""
         self._bytes_per_row: dict[str, float] = {}
         self._lags: Mapping[str, StreamLag] = {}
         self._seen_at = clock()
@@ -49,16 +56,19 @@ class WatchedQuery:
         return self._run is not None
 
     def look(self, run: str, sources: Sequence[SourceReading]) -> None:
-        """Take over lags and losses: of a batch that has ended, or of an idle query."""
+        """Take over what plans tell: of a batch that has ended, or of an idle query."""
         with self._lock:
             self._seen_at = self._clock()
             if run != self._run:
-                self._run, self._losses, self._lags = run, {}, {}
-            lost = list(self._new_losses(sources))
+                self._begin(run)
+            new = list(self._new_counts(sources))
             if any(source.reports for source in sources):
                 self._lags = lags_of(sources)
-        for stream, count in lost:
-            self._metrics.add(QUERY_DATA_LOSS, (stream,), count)
+                self._filled = {
+                    source.name: source.filled for source in sources if source.filled is not None
+                }
+        for metric, stream, count in new:
+            self._metrics.add(metric, (stream,), count)
 
     def count(self, sources: Sequence[SourceReading], seconds: float, late: int) -> None:
         """Count a batch that has ended; ``late``: the rows that it dropped."""
@@ -68,6 +78,9 @@ class WatchedQuery:
         for source in sources:
             if source.plan_seconds is not None:
                 self._metrics.observe(QUERY_PLANNING_DURATION, (source.name,), source.plan_seconds)
+            for stream, report in source.reports.items():
+                if report.ranges:
+                    self._metrics.add(QUERY_RANGES, (stream,), report.ranges)
             if not source.rows:
                 continue
             self._metrics.add(QUERY_ROWS, (source.name,), source.rows)
@@ -80,7 +93,7 @@ class WatchedQuery:
     def end(self, error: str | None) -> None:
         """Note that the query has ended; ``error``: the class of what ended it, None for a stop."""
         with self._lock:
-            self._run, self._losses, self._lags = None, {}, {}
+            self._begin(None)
         if error is not None:
             self._metrics.add(QUERY_FAILURES, (error,))
 
@@ -95,20 +108,31 @@ class WatchedQuery:
         self._stop_gauges()
         self._metrics.close()
 
-    def _new_losses(self, sources: Sequence[SourceReading]) -> Iterator[tuple[str, int]]:
+    def _begin(self, run: str | None) -> None:
+        self._run, self._counted, self._lags, self._filled = run, {}, {}, {}
+
+    def _new_counts(self, sources: Sequence[SourceReading]) -> Iterator[tuple[Metric, str, int]]:
+        """Yield what has been counted since the last look, whatever progress was missed."""
         for place, source in enumerate(sources):
             for stream, report in source.reports.items():
-                before = self._losses.get((place, stream), 0)
-                if report.data_losses > before:
-                    self._losses[place, stream] = report.data_losses
-                    yield stream, report.data_losses - before
+                for metric, count in (
+                    (QUERY_DATA_LOSS, report.data_losses),
+                    (QUERY_PROBES, report.probes),
+                    (QUERY_THROTTLED, report.throttled),
+                ):
+                    before = self._counted.get((metric, place, stream), 0)
+                    if count > before:
+                        self._counted[metric, place, stream] = count
+                        yield metric, stream, count - before
 
     def _gauges(self) -> list[Sample]:
         with self._lock:
             lags, runs, seen_at = self._lags, self._run is not None, self._seen_at
+            filled = self._filled
         found = [Sample(QUERY_RUNNING, (), float(runs))]
         if runs:
             found.append(Sample(QUERY_PROGRESS_AGE, (), max(0.0, self._clock() - seen_at)))
+        found += [Sample(QUERY_LIMIT_FILLED, (name,), share) for name, share in filled.items()]
         for stream, told in lags.items():
             found.append(Sample(QUERY_LAG_MAX, (stream,), told.max_ms / 1000))
             found.append(Sample(QUERY_LAG_MEAN, (stream,), told.mean_ms / 1000))

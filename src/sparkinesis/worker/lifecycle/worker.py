@@ -138,6 +138,7 @@ class Worker:
             leases_held=len(self._coordinator.held()),
             leases=leases,
             unread=None if unread is None else len(unread),
+            streams=self._streams.counts(),
         )
 
     def serve(self, served: ServedTally) -> None:

@@ -24,6 +24,7 @@ from sparkinesis.metrics.catalogue import (
     LEASES_REQUESTED,
     LEASES_TAKEN,
     RECORDS_SKIPPED,
+    STREAMS_DELETED,
 )
 from sparkinesis.metrics.metric import Metric
 from sparkinesis.metrics.metrics import Labels
@@ -32,6 +33,7 @@ from sparkinesis.worker.reporting.events import (
     DataLost,
     DeadLettersStored,
     Event,
+    FormerStreamDeleted,
     RecordsSkipped,
 )
 
@@ -63,6 +65,8 @@ def count_of(event: Event, only_stream: str) -> Count | None:
         return Count(DEAD_LETTERS, (event.stream, event.shard_id), event.records)
     if isinstance(event, DataLost | ParentsLost):
         return Count(DATA_LOSS, (event.stream, event.shard_id))
+    if isinstance(event, FormerStreamDeleted):
+        return Count(STREAMS_DELETED, ())
     return None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -20,6 +20,9 @@ from sparkinesis.metrics.catalogue import (
     LEASES_TOTAL,
     LEASES_UNREAD,
     PROCESSING_FOR,
+    STREAM_UNREADABLE,
+    STREAMS,
+    STREAMS_FORMER,
     WORKERS,
 )
 from sparkinesis.metrics.metric import Metric
@@ -39,6 +42,17 @@ class LeaseCounts(msgspec.Struct, frozen=True):
     """True if this worker leads on one of the streams at least."""
 
 
+class StreamCounts(msgspec.Struct, frozen=True):
+    """The streams of an application of several, in numbers."""
+
+    active: int
+    """The streams that the application is to read."""
+    former: int
+    """The streams that have left it and still have leases."""
+    unreadable: Mapping[str, float]
+    """The seconds for which a stream cannot be read, by its name."""
+
+
 class Look(msgspec.Struct, frozen=True):
     """The present state of a worker, from which its gauges are made."""
 
@@ -49,6 +63,8 @@ class Look(msgspec.Struct, frozen=True):
     """None before the first scan of the lease table."""
     unread: int | None
     """The number of shards that no live worker reads; None if that is not known now."""
+    streams: StreamCounts | None = None
+    """None for an application of one stream."""
 
 
 class WorkerGauges:
@@ -110,6 +126,12 @@ def samples_of(look: Look) -> list[Sample]:
             Sample(LEASES_EXPIRED, (), leases.expired),
             Sample(WORKERS, (), leases.workers),
             Sample(LEADER, (), float(leases.is_leader)),
+        ]
+    if (streams := look.streams) is not None:
+        found += [
+            Sample(STREAMS, (), streams.active),
+            Sample(STREAMS_FORMER, (), streams.former),
+            *(Sample(STREAM_UNREADABLE, (name,), age) for name, age in streams.unreadable.items()),
         ]
     return found
 

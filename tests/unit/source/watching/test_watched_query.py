@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from sparkinesis.metrics.catalogue import (
@@ -13,10 +15,14 @@ from sparkinesis.metrics.catalogue import (
     QUERY_LAG_MAX,
     QUERY_LAG_MEAN,
     QUERY_LATE_ROWS,
+    QUERY_LIMIT_FILLED,
     QUERY_PLANNING_DURATION,
+    QUERY_PROBES,
     QUERY_PROGRESS_AGE,
+    QUERY_RANGES,
     QUERY_ROWS,
     QUERY_RUNNING,
+    QUERY_THROTTLED,
 )
 from sparkinesis.metrics.metric import Metric
 from sparkinesis.metrics.tally import Distribution, Tally
@@ -33,15 +39,11 @@ class Clock:
 
 
 def reading(
-    rows: int = 0,
-    lag_ms: int = 0,
-    losses: int = 0,
-    sample: SampleReport | None = None,
-    plan_ms: int | None = None,
+    rows: int = 0, lag_ms: int = 0, losses: int = 0, plan_ms: int | None = None, **given: Any
 ) -> list[SourceReading]:
     lag = LagReport(lag_ms, lag_ms // 2, {"shardId-0": lag_ms})
     report = StreamReport(
-        millis_behind_latest=lag, data_losses=losses, sample=sample, plan_millis=plan_ms
+        millis_behind_latest=lag, data_losses=losses, plan_millis=plan_ms, **given
     )
     return [SourceReading(("s",), rows, {"s": report})]
 
@@ -98,6 +100,37 @@ def test_losses_are_counted_once_whatever_progress_is_missed(
     for losses in (1, 1, 1, 4, 4):
         query.look("run", reading(losses=losses))
     assert values(tally, QUERY_DATA_LOSS) == {("s",): 4}
+
+
+def test_calls_of_plans_are_counted_once_whatever_progress_is_missed(
+    query: WatchedQuery, tally: Tally
+) -> None:
+    for probes, throttled in ((3, 0), (3, 0), (10, 2)):
+        query.look("one", reading(probes=probes, throttled=throttled))
+    query.look("two", reading(probes=4, throttled=1))
+    assert values(tally, QUERY_PROBES) == {("s",): 14}
+    assert values(tally, QUERY_THROTTLED) == {("s",): 3}
+
+
+def test_ranges_are_those_of_batches(query: WatchedQuery, tally: Tally) -> None:
+    query.look("run", reading(ranges=2))
+    assert values(tally, QUERY_RANGES) == {}, "Spark has not read the batch yet"
+    query.count(reading(10, ranges=2), 1.0, 0)
+    query.count(reading(), 1.0, 0)
+    query.count(reading(10, ranges=3), 1.0, 0)
+    assert values(tally, QUERY_RANGES) == {("s",): 5}
+
+
+def test_the_share_of_the_limit_is_that_of_the_last_plan(query: WatchedQuery, tally: Tally) -> None:
+    query.look("run", reading())
+    assert values(tally, QUERY_LIMIT_FILLED) == {}, "there is no limit"
+    query.look("run", reading(filled=0.97))
+    query.look("run", REPLAY)
+    assert values(tally, QUERY_LIMIT_FILLED) == {("s",): 0.97}
+    query.look("run", reading(filled=0.0))
+    assert values(tally, QUERY_LIMIT_FILLED) == {("s",): 0.0}
+    query.end(None)
+    assert values(tally, QUERY_LIMIT_FILLED) == {}
 
 
 def test_a_restart_counts_its_own_losses(query: WatchedQuery, tally: Tally) -> None:

@@ -12,6 +12,7 @@ from sparkinesis.worker.lifecycle.states import ShardState
 from sparkinesis.worker.reporting.gauges import (
     LeaseCounts,
     Look,
+    StreamCounts,
     WorkerGauges,
     lease_counts,
     samples_of,
@@ -56,6 +57,17 @@ def test_each_shard_has_its_own_and_unknown_values_are_left_out() -> None:
 
 def test_a_worker_without_shards_and_without_a_table_says_what_it_knows() -> None:
     assert values(Look([], 0, 0, None, None)) == {("bytes.held",): 0, ("leases.held",): 0}
+
+
+def test_the_streams_of_an_application_of_several_are_counted() -> None:
+    streams = StreamCounts(active=3, former=1, unreadable={"trains": 61.5})
+    assert values(Look([], 0, 0, None, None, streams)) == {
+        ("bytes.held",): 0,
+        ("leases.held",): 0,
+        ("streams",): 3,
+        ("streams.former",): 1,
+        ("stream.unreadable", "trains"): 61.5,
+    }
 
 
 def test_of_shards_with_the_same_labels_the_worse_value_counts() -> None:

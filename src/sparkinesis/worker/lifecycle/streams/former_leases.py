@@ -51,6 +51,11 @@ class FormerLeases:
         self._since: dict[StreamIdentifier, float] = {}
         """The time since which a stream of the table is former, and nobody reads it."""
 
+    @property
+    def count(self) -> int:
+        """The streams with leases that nobody reads or wants. For any thread."""
+        return len(self._since)
+
     def observe(self, seen: Snapshot, is_wanted: Callable[[StreamIdentifier], bool]) -> None:
         """Note the streams that nobody reads, by a scan of the table."""
         former = unread_former_streams(seen.leases, is_wanted, seen.expired)

@@ -12,6 +12,7 @@ from sparkinesis.lease.shard_syncer import ShardSyncer
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings
+from sparkinesis.worker.reporting.gauges import StreamCounts
 from sparkinesis.worker.retrieval.ahead import RetrievalMode
 from sparkinesis.worker.retrieval.closed_shards import ClosedShards
 from sparkinesis.worker.status import StreamStatus
@@ -70,6 +71,9 @@ class Streams(Protocol):
     def statuses(self) -> tuple[StreamStatus, ...]:
         """Return the state of each stream of an application of several."""
 
+    def counts(self) -> StreamCounts | None:
+        """Return the streams of an application of several in numbers; None of one stream."""
+
     def __str__(self) -> str:
         """Return the streams' names, for log lines."""
 
@@ -112,6 +116,9 @@ class OnlyStream:
 
     def statuses(self) -> tuple[StreamStatus, ...]:
         return ()
+
+    def counts(self) -> None:
+        return None
 
     def __str__(self) -> str:
         return str(self._stream.settings.client.address)

@@ -58,6 +58,7 @@ from sparkinesis.worker.reporting.events import (
     StreamRemoved,
 )
 from sparkinesis.worker.reporting.failures import describe
+from sparkinesis.worker.reporting.gauges import StreamCounts
 from sparkinesis.worker.reporting.log_context import LogPlace
 from sparkinesis.worker.status import StreamStatus
 
@@ -257,6 +258,16 @@ class SeveralStreams:
     def statuses(self) -> tuple[StreamStatus, ...]:
         now = self._clock()
         return tuple(one.status(now) for one in self._tracked.values())
+
+    def counts(self) -> StreamCounts:
+        now = self._clock()
+        tracked = self._tracked.values()
+        unreadable: dict[str, float] = {}
+        for one in tracked:
+            if one.problem is not None:  # of two streams of a name, the longer time counts
+                name, age = one.plan.address.name, now - one.problem.since
+                unreadable[name] = max(age, unreadable.get(name, 0.0))
+        return StreamCounts(len(tracked), self._former.count, unreadable)
 
     def __str__(self) -> str:
         return names(list(self._tracked.values()), _MOST_NAMED)
