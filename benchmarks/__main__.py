@@ -1,6 +1,6 @@
 """Runs all benchmarks, or those named: call, decode, deaggregate, objects, source, source_cpu,
 backlog, skewed, planning, consumer_mode, local_server, leases, fleet, latency, spark_latency,
-memory, metrics, streams, scale, idle_shards, scrape.
+memory, metrics, cloudwatch_outage, streams, scale, idle_shards, scrape.
 
 python -m benchmarks                          # all
 python -m benchmarks decode source            # two of them
@@ -20,6 +20,7 @@ from rich.console import Console
 from benchmarks import (
     backlog,
     call,
+    cloudwatch_outage,
     consumer_mode,
     deaggregate,
     decode,
@@ -61,6 +62,7 @@ BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
     "spark_latency": spark_latency.run,
     "memory": memory.run,
     "metrics": metrics.run,
+    "cloudwatch_outage": cloudwatch_outage.run,
     "streams": streams.run,
     "idle_shards": idle_shards.run,
     "scrape": scrape.run,
