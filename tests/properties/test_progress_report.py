@@ -98,7 +98,7 @@ def test_the_calls_of_plans_are_told_and_not_those_of_readers(
     put(kinesis, "s", [b"%d" % n for n in range(50)])
     running = query()
     throttle = Fault.error("ProvisionedThroughputExceededException", "slow down")
-    faults = [throttle, throttle]
+    faults = [throttle, Fault.error("InternalFailure", "oops", status=500), throttle]
     server.kinesis.faults = lambda call: (
         faults.pop() if faults and call.operation == "GetRecords" else None
     )
@@ -112,6 +112,31 @@ def test_the_calls_of_plans_are_told_and_not_those_of_readers(
     running.plan()
     assert report(running).probes == first + looks() - read
     assert report(running).throttled == 2
+
+
+def test_each_stream_tells_its_own_calls(
+    server: LocalServer, kinesis: Any, query: Callable[..., Query]
+) -> None:
+    kinesis.create_stream(StreamName="wide", ShardCount=5)
+    running = query(streamName="s,wide")
+    running.plan()
+    assert running.next_batch() is not None  # the first one stores the start
+    running.plan()
+    calls = [call.stream for call in server.kinesis.calls if call.operation == "GetRecords"]
+    for stream in ("s", "wide"):
+        assert report(running, stream).probes == calls.count(stream) > 0
+
+
+def test_a_shard_that_waits_for_a_later_batch_is_no_range(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    for hash_key in (0, 2**128 - 1):
+        for n in range(10):
+            put_at(kinesis, "s", b"%d" % n, hash_key)
+        clock.advance(60_000)
+    running = query(maxRecordsPerTrigger="5")
+    told = [report(running).ranges for batch in running.drain() if batch.rows]
+    assert told == [1, 1, 1, 1]
 
 
 def test_the_ranges_of_a_batch_are_its_shards_with_records(

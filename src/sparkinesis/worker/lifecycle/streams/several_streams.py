@@ -50,6 +50,7 @@ from sparkinesis.worker.lifecycle.streams.tracked import (
     newest_epochs,
     recheck_interval,
     track,
+    unreadable_for,
 )
 from sparkinesis.worker.reporting.events import (
     StreamFailing,
@@ -260,14 +261,9 @@ class SeveralStreams:
         return tuple(one.status(now) for one in self._tracked.values())
 
     def counts(self) -> StreamCounts:
-        now = self._clock()
         tracked = self._tracked.values()
-        unreadable: dict[str, float] = {}
-        for one in tracked:
-            if one.problem is not None:  # of two streams of a name, the longer time counts
-                name, age = one.plan.address.name, now - one.problem.since
-                unreadable[name] = max(age, unreadable.get(name, 0.0))
-        return StreamCounts(len(tracked), self._former.count, unreadable)
+        failing = unreadable_for(tracked, self._clock())
+        return StreamCounts(len(tracked), self._former.count, failing)
 
     def __str__(self) -> str:
         return names(list(self._tracked.values()), _MOST_NAMED)

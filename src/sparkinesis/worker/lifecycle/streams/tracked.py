@@ -204,6 +204,19 @@ def clash(one: Tracked, other: Tracked, stream: StreamIdentifier) -> OptionError
     return OptionError(f"{one.plan.address} and {other.plan.address} are both {stream}. {why}")
 
 
+def unreadable_for(tracked: Iterable[Tracked], now: float) -> dict[str, float]:
+    """Return the seconds for which streams cannot be read, by name: of two of a name, the longer.
+
+    Two streams may have the same name in two accounts.
+    """
+    found: dict[str, float] = {}
+    for one in tracked:
+        if one.problem is not None:
+            name = one.plan.address.name
+            found[name] = max(now - one.problem.since, found.get(name, 0.0))
+    return found
+
+
 def names(tracked: Sequence[Tracked], most: int) -> str:
     """Return the streams' names for log lines, at most ``most`` of them."""
     told = ", ".join(one.plan.name for one in tracked[:most])

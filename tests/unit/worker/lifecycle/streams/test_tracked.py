@@ -19,6 +19,7 @@ from sparkinesis.worker.lifecycle.streams.tracked import (
     newest_epochs,
     recheck_interval,
     track,
+    unreadable_for,
 )
 from sparkinesis.worker.on_error import RETRY
 from sparkinesis.worker.processor import RecordProcessor
@@ -176,3 +177,15 @@ def test_a_status_has_the_problem_and_for_how_long() -> None:
     assert status.identifier == "1:web:1000"
     assert (status.problem, status.failing_for) == ("AccessDeniedError: denied", 2.5)
     assert opened().status(12.5).problem is None
+
+
+def test_a_stream_is_unreadable_since_its_first_failure() -> None:
+    fine, failing = opened(), Tracked(plan("app"), 0.0)
+    failing = failing.failed(DENIED, 10.0, 5.0).failed(GONE, 15.0, 5.0)
+    assert unreadable_for([fine, failing], 30.0) == {"app": 20.0}
+    assert unreadable_for([failing.identified(identity()).opened(OPEN)], 30.0) == {}
+
+
+def test_of_two_unreadable_streams_of_a_name_the_longer_time_counts() -> None:
+    both = [Tracked(plan(), 0.0).failed(DENIED, at, 5.0) for at in (10.0, 20.0)]
+    assert unreadable_for(both, 30.0) == unreadable_for(both[::-1], 30.0) == {"web": 20.0}
