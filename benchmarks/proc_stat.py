@@ -48,6 +48,15 @@ def cpu_of(pid: int) -> float:
     return stat_of(pid).own
 
 
+def peak_memory() -> int:
+    """The most bytes of this process that were resident: since its program began.
+
+    getrusage(2) would count the process that started it, too.
+    """
+    told = (_PROC / "self" / "status").read_text()
+    return int(told.partition("\nVmHWM:")[2].split()[0]) * 1024
+
+
 def clock_of(pid: int) -> float:
     """The CPU seconds of one process by its clock, which is finer than /proc/PID/stat.
 

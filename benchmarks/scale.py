@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import multiprocessing
 import random
-import resource
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -25,6 +24,7 @@ from rich.table import Table
 
 from benchmarks.cost_model import Application, Query, least_failover_time, quotas
 from benchmarks.filled_server import filled_server
+from benchmarks.proc_stat import peak_memory
 from benchmarks.report import Result, print_table
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, encode_lease
@@ -91,7 +91,7 @@ def plan(pipe: Connection, endpoint: str, shards: int) -> None:
         cpu, end = latest(offset)
         assert end == offset, "an idle plan stores nothing"
         idle.append(cpu)
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    most = peak_memory()
     import boto3  # noqa: PLC0415 - a query does not import it
 
     kinesis = boto3.client(
