@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import logging
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -15,6 +16,8 @@ from unittest import mock
 
 from sparkinesis.errors import DataLossError, OffsetError, SparkinesisError
 from sparkinesis.local import LocalKinesis
+from sparkinesis.metrics.metrics import OFF, Metrics
+from sparkinesis.source.plan_calls import PlanCalls
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Retry
@@ -325,9 +328,19 @@ class World:
                 stack.enter_context(mock.patch(name, replacement))
             yield
 
-    def _new_client(self, address: StreamAddress) -> StreamClient:
+    def _new_client(self, address: StreamAddress, metrics: Metrics = OFF) -> StreamClient:
+        """Of a plan, or of a reader, which counts nothing.
+
+        The lock of what counts is a real one: nobody waits while it is held, and a simulated one
+        would give the turn to others.
+        """
+        if isinstance(metrics, PlanCalls):
+            metrics._lock = threading.Lock()
         return StreamClient(
-            address, self._retry(300.0), lambda: self.now_ms() + self._wall_clock_off_ms
+            address,
+            self._retry(300.0),
+            lambda: self.now_ms() + self._wall_clock_off_ms,
+            metrics,
         )
 
     def _retry(self, give_up_after: float) -> Retry:
