@@ -45,6 +45,20 @@ def main() -> None:
         metavar="COUNT",
         help="failed calls within 10 minutes that are no alarm; default: 5",
     )
+    parser.add_argument(
+        "--table",
+        type=int,
+        default=DEFAULTS.table,
+        metavar="SECONDS",
+        help="since the lease table was seen; default: 2 minutes",
+    )
+    parser.add_argument(
+        "--progress",
+        type=int,
+        default=DEFAULTS.progress,
+        metavar="SECONDS",
+        help="of one batch of a query; default: 30 minutes",
+    )
     parser.add_argument("--only", choices=("rules", "dashboard", "iam"), help="default: all")
     options = parser.parse_args()
     if options.only in (None, "iam"):
@@ -52,7 +66,12 @@ def main() -> None:
             _write(options.to / IAM / f"{policy.name}.json", document(policy))
     if options.only in (None, "rules"):
         limits = Thresholds(
-            options.lag, options.checkpoint_age, options.processing, options.failures
+            lag=options.lag,
+            checkpoint_age=options.checkpoint_age,
+            processing=options.processing,
+            failures=options.failures,
+            table=options.table,
+            progress=options.progress,
         )
         _write(options.to / RULES, rules(limits))
     if options.only in (None, "dashboard"):

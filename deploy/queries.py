@@ -6,7 +6,9 @@ from sparkinesis.metrics.metric import Kind, Metric
 
 
 def series(metric: Metric, suffix: str = "", **matches: str) -> str:
-    """Return ``name`` or ``name{label="value"}``; a value that begins with ``~`` is a pattern.
+    """Return ``name`` or ``name{label="value"}``.
+
+    A value that begins with ``~`` is a pattern, one that begins with ``!`` is what must not be.
 
     ``suffix``: of a histogram, ``_bucket``, ``_count`` or ``_sum``.
     """
@@ -32,4 +34,6 @@ def by(*grouping: str, of: Metric) -> str:
 
 
 def _match(label: str, value: str) -> str:
-    return f'{label}=~"{value[1:]}"' if value.startswith("~") else f'{label}="{value}"'
+    if value.startswith("~"):
+        return f'{label}=~"{value[1:]}"'
+    return f'{label}!="{value[1:]}"' if value.startswith("!") else f'{label}="{value}"'

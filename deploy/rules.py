@@ -28,7 +28,12 @@ class Thresholds:
     processing: int = 10 * 60
     """More than the longest call of ``process_records`` of a healthy processor."""
     failures: int = 5
-    """Failed calls of ``process_records`` within 10 minutes that are no cause for alarm."""
+    """Failed calls of ``process_records`` within 10 minutes that are no cause for alarm. Those that
+    only search a failed batch for the bad record do not count."""
+    table: int = 2 * 60
+    """More than the time between two complete looks at the lease table."""
+    progress: int = 30 * 60
+    """More than the longest micro-batch of a healthy query."""
 
 
 _ONE_LINE = 1000
@@ -59,7 +64,7 @@ class Alert:
 
 
 def alerts(limits: Thresholds = DEFAULTS) -> list[Alert]:
-    return [*_of_lag(limits), *_of_shards(limits), *_of_failures(limits), *_of_workers()]
+    return [*_of_lag(limits), *_of_shards(limits), *_of_failures(limits), *_of_workers(limits)]
 
 
 def _of_lag(limits: Thresholds) -> list[Alert]:
@@ -148,7 +153,7 @@ def _of_shards(limits: Thresholds) -> list[Alert]:
 
 def _of_failures(limits: Thresholds) -> list[Alert]:
     of_stream = "by (application, stream)"
-    failures = f"sum {of_stream} (increase({series(c.BATCHES_FAILED)}[10m]))"
+    failed = series(c.BATCHES_FAILED, action="!split")
     retries = series(c.CALL_RETRIES, reason="throttled")
     table = series(c.TABLE_CALL_DURATION, "_count", result="throttled")
     lost = (
@@ -158,13 +163,24 @@ def _of_failures(limits: Thresholds) -> list[Alert]:
     return [
         Alert(
             "FailuresRising",
-            f"{failures} > {limits.failures}",
+            _more_than(failed, of_stream, limits.failures, "10m"),
             "",
             "warning",
             "process_records of {{ $labels.application }} has failed {{ $value | humanize }} "
             "times in 10 minutes on {{ $labels.stream }}",
             "The log of the workers has the tracebacks; the option on_error says what becomes of "
             "the records.",
+        ),
+        Alert(
+            "RecordsGivenUp",
+            f"{_any_new(c.DEAD_LETTERS, of_stream)} or {_any_new(c.RECORDS_SKIPPED, of_stream)}",
+            "",
+            "warning",
+            "{{ $labels.application }} has given up {{ $value | humanize }} records of "
+            "{{ $labels.stream }} within the hour",
+            "They cannot be processed, and on_error has stored them as dead letters, or skipped "
+            "them. The log has their positions and the tracebacks; `sparkinesis dead-letters` "
+            "shows those that are stored, and puts them back.",
         ),
         Alert(
             "Throttled",
@@ -208,13 +224,35 @@ def _of_failures(limits: Thresholds) -> list[Alert]:
             "Query {{ $labels.query }} has failed: {{ $labels.error }}",
             "Nobody reads its streams until it is started again. The driver's log has the error.",
         ),
+        Alert(
+            "QueryStuck",
+            f"max by (query) ({series(c.QUERY_PROGRESS_AGE)}) > {limits.progress}",
+            "",
+            "critical",
+            "Query {{ $labels.query }} has ended no batch for {{ $value | humanizeDuration }}",
+            "Its lag is as old as the plan of its last batch. Look at the running stage in Spark's "
+            "page, and at the executors' logs.",
+        ),
     ]
 
 
-def _of_workers() -> list[Alert]:
+def _of_workers(limits: Thresholds) -> list[Alert]:
     wanted, running = series(c.FLEET_WANTED), series(c.FLEET_RUNNING)
     held = series(c.LEASES_HELD)
+    seen = [f"max by (application) ({series(c.TABLE_UNSEEN)})"]
+    seen += [f"max by (application) ({series(c.TABLE_LOOK_AGE)})"]
     return [
+        Alert(
+            "TableUnseen",
+            " or ".join(f"{one} > {limits.table}" for one in seen),
+            "",
+            "critical",
+            "The lease table of {{ $labels.application }} has not been seen for "
+            "{{ $value | humanizeDuration }}",
+            "It was deleted, DynamoDB does not answer, or the credentials are refused: /readyz and "
+            "the log say which. Leases expire, and shards are not read. Do not start workers anew "
+            "for a deleted table: they would make it anew, and begin at the initial position.",
+        ),
         Alert(
             "WorkersMissing",
             f"sum by (application) ({wanted}) - sum by (application) ({running}) > 0",
@@ -245,14 +283,18 @@ def _of_workers() -> list[Alert]:
 
 
 def _any_new(counter: Metric, grouping: str) -> str:
-    """Return an expression for a counter that has counted within the hour.
+    """Return an expression for a counter that has counted within the hour."""
+    return _more_than(series(counter), grouping, 0, "1h")
+
+
+def _more_than(counter: str, grouping: str, most: int, within: str) -> str:
+    """Return an expression for a counter that has counted more than ``most`` within a time.
 
     A counter that begins with its first event never increases: it is new, and not zero.
     """
-    found = series(counter)
     return (
-        f"sum {grouping} (increase({found}[1h])) > 0 "
-        f"or sum {grouping} ({found} unless {found} offset 1h) > 0"
+        f"sum {grouping} (increase({counter}[{within}])) > {most} "
+        f"or sum {grouping} ({counter} unless {counter} offset {within}) > {most}"
     )
 
 

@@ -47,7 +47,10 @@ def test_every_metric_exists(path: Path) -> None:
 
 
 def test_thresholds_stand_in_the_rules() -> None:
-    text = rules(Thresholds(lag=111, checkpoint_age=222, processing=333, failures=444))
+    limits = Thresholds(
+        lag=111, checkpoint_age=222, processing=333, failures=444, table=555, progress=666
+    )
+    text = rules(limits)
     found = {
         one["alert"]: re.findall(r"> (\d{3})$", one["expr"])
         for one in yaml.safe_load(text)["groups"][0]["rules"]
@@ -59,6 +62,8 @@ def test_thresholds_stand_in_the_rules() -> None:
         "SparkinesisCheckpointOld": ["222"],
         "SparkinesisProcessRecordsStuck": ["333"],
         "SparkinesisFailuresRising": ["444"],
+        "SparkinesisTableUnseen": ["555"],
+        "SparkinesisQueryStuck": ["666"],
     }
 
 

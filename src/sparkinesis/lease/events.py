@@ -72,8 +72,8 @@ class WorkerStarted(msgspec.Struct, frozen=True):
 
     worker_id: str
     application: str
-    stream: str
-    """The stream's name and place."""
+    streams: str
+    """The stream's name and place, or the names of several, for people."""
     retrieval: str
     initial_position: str
     failover_time: float
@@ -184,6 +184,14 @@ class RenewalFailed(msgspec.Struct, frozen=True):
 
 
 @public
+class RenewalRecovered(msgspec.Struct, frozen=True):
+    """All leases that the worker still holds can be renewed again."""
+
+    seconds: float
+    """The time since the first renewal failed."""
+
+
+@public
 class ParentsLost(msgspec.Struct, frozen=True):
     """A shard's parents had no lease, and they have expired: their records were removed unread."""
 
@@ -244,7 +252,9 @@ class ChildrenUnlisted(msgspec.Struct, frozen=True):
     lease: str
     shard_id: str
     stream: str
-    """The stream's name and place."""
+    """The stream's name."""
+    place: str
+    """The stream's name and place, for people."""
     seconds: float
     """The time since the end of the shard was seen."""
 
@@ -294,6 +304,7 @@ Event: TypeAlias = (
     | HandoffRequested
     | OwnerSilent
     | RenewalFailed
+    | RenewalRecovered
     | ParentsLost
     | LeaseCreated
     | LeaseDeleted

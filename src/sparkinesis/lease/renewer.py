@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from sparkinesis.errors import LeaseTableNotFoundError, SparkinesisError
-from sparkinesis.lease.events import LeaseEnd, Listener, RenewalFailed, ignore
+from sparkinesis.lease.events import LeaseEnd, Listener, RenewalFailed, RenewalRecovered, ignore
 from sparkinesis.lease.held import MAX_TRIES, HeldLease
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.own_writes import OwnWrites
@@ -53,6 +53,8 @@ class LeaseRenewer:
         self._lock = threading.Lock()
         self._held: dict[str, HeldLease] = {}
         self._duplicate_worker_leases: set[str] = set()
+        self._failing_since: float | None = None
+        """The time of the first failed round; None if the last round went well."""
         self.batching = Batching(table, clock)
         """For all writes of the worker that may share a call."""
         self.own_writes = OwnWrites()
@@ -135,7 +137,18 @@ class LeaseRenewer:
         self._lose_expired(all_held)
         for text, count in failures.items():
             self._tell(RenewalFailed(count, len(due), text))
+        self._note_result(failed=bool(failures))
         return not failures
+
+    def _note_result(self, *, failed: bool) -> None:
+        """Tell that renewing works again. A worker whose leases are all lost renews nothing."""
+        if failed:
+            if self._failing_since is None:
+                self._failing_since = self._clock()
+        elif self._failing_since is not None:
+            if self._held:
+                self._tell(RenewalRecovered(self._clock() - self._failing_since))
+            self._failing_since = None
 
     def _renew(self, batch: Sequence[HeldLease]) -> Counter[str]:
         """Renew some leases; return the number of failures by error text, without lost leases."""

@@ -499,8 +499,9 @@ class ShardSyncer:
         self._unlisted[key] = _Unlisted(ended.since, now + ended.pause, pause)
         waited = now - ended.since
         if waited >= _WARN_AFTER > waited - ended.pause:
-            stream = str(self._client.address)
-            self._tell(ChildrenUnlisted(key, parent.shard_id, stream, waited))
+            address = self._client.address
+            name, place = address.name, str(address)
+            self._tell(ChildrenUnlisted(key, parent.shard_id, name, place, waited))
         return None
 
     def _still_waits(self, key: str) -> bool:

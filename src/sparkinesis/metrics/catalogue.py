@@ -83,7 +83,8 @@ LEASES_HELD = _gauge(
 )
 LEASES_TOTAL = _gauge(
     name="leases.total", labels=(), level=Level.SUMMARY,
-    help="Leases of unfinished shards by this worker's last scan of the lease table.",
+    help="Leases of unfinished shards by this worker's last scan of the lease table, those of "
+    "streams that the application no longer reads included.",
     kcl=(
         KclName("TakeLeases", "TotalLeases", _DETAILED),
         KclName("LeaseAssignmentManager", "TotalLeases"),
@@ -94,9 +95,14 @@ LEASES_UNREAD = _gauge(
     name="leases.unread", labels=(), level=Level.SUMMARY,
     help="Shards that no live worker reads, by this worker's last scan of the lease table.",
 )
+TABLE_UNSEEN = _age(
+    name="table.unseen", labels=(), level=Level.SUMMARY,
+    help="Time since this worker has last seen the whole lease table, or since its start.",
+)
 LEASES_EXPIRED = _gauge(
     name="leases.expired", labels=(), level=Level.SUMMARY,
-    help="Leases whose owners have not renewed for a failover time, by this worker's last scan.",
+    help="Leases that nobody has renewed for a failover time, those without an owner included, by "
+    "this worker's last scan.",
     kcl=(
         KclName("TakeLeases", "ExpiredLeases"),
         KclName("LeaseAssignmentManager", "ExpiredLeases"),
@@ -192,8 +198,8 @@ STREAM_UNREADABLE = _age(
 )
 STREAMS_FORMER = _gauge(
     name="streams.former", labels=(), level=Level.SUMMARY,
-    help="Streams that have left the application and still have leases, by this worker's last "
-    "scan.",
+    help="Streams with leases that the application does not read: they have left it, or were "
+    "deleted. By this worker's last scan.",
     kcl=(KclName("MultiStreamTracker", "StreamsPendingDeletion.Count"),),
 )
 STREAMS_DELETED = _counter(
@@ -351,7 +357,7 @@ SHARD_CHECKPOINT_AGE = _outside(
 )
 TABLE_LOOK_AGE = _outside(
     name="table.look.age", labels=(),
-    help="Time since the exporter has last seen the lease table.",
+    help="Time since the exporter has last seen the lease table, or since its start.",
 )
 
 # ---- Spark queries (layer source) ----

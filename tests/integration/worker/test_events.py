@@ -136,7 +136,7 @@ def test_a_consumer_that_cannot_be_registered(
     options = FanOutOptions(fall_back_to_polling=True)
     start(make({"retrieval": "efo", "fan_out": options}))
     (told,) = heard.wait_for(PollingInstead)
-    assert (told.consumer, stream in told.stream) == (stream, True)
+    assert (told.consumer, told.stream) == (stream, stream)
     assert "kinesis:RegisterStreamConsumer" in told.error
 
 
@@ -162,7 +162,8 @@ def test_a_stream_that_leaves_and_a_function_that_fails(
     put(kinesis, streams[0], [b"1"])
     wanted.remove(streams[1])
     told = heard.wait_for(FormerStreamDeleted)[0]
-    assert (told.stream, told.leases) == (identifier(kinesis, streams[1]), 1)
+    assert (told.stream, told.leases) == (streams[1], 1)
+    assert told.place == identifier(kinesis, streams[1])
 
     wanted.clear()
     trouble = heard.wait_for(TroubleBegan)[0]

@@ -26,6 +26,7 @@ from sparkinesis.stream.fan_out.socket_watch import SocketWatch
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.consumer_loop import ConsumerLoop
 from sparkinesis.worker.lifecycle.worker import Worker
+from tests.integration.worker.conftest import FAILOVER_TIME
 from tests.journal import Journal, Journaling
 from tests.moody_relay import MoodyRelay, moody_relay
 from tests.pace import Deadline, eventually
@@ -355,6 +356,8 @@ def test_a_deleted_table_is_no_reason_to_kill_a_worker(
     dynamodb.delete_table(TableName=stream)
     stays_live_until(worker, lambda: "the lease table was deleted" in ready(worker))
     stays_live_until(worker, lambda: not worker.status())
+    unseen = "sparkinesis_table_unseen_seconds"
+    stays_live_until(worker, lambda: scraped(worker, unseen)[0][1] > 2 * FAILOVER_TIME)
     assert stream not in dynamodb.list_tables()["TableNames"]
     assert json.loads(ask(worker, "/status")[1])["problem"] == "the lease table was deleted"
 

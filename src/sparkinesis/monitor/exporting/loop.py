@@ -49,6 +49,7 @@ class Exporter:
         self._checkpoints = CheckpointWatch()
         self._shards: tuple[Sample, ...] = ()
         self._status: Any = {"application": app}
+        self._began = clock()
         self._looked_at: float | None = None
         self._problem: str | None = "the lease table was not seen yet"
         self._sign = SignOfLife(clock)
@@ -124,7 +125,6 @@ class Exporter:
         self._problem = None
 
     def _gauges(self) -> Iterable[Sample]:
-        if self._looked_at is None:
-            return
-        yield Sample(TABLE_LOOK_AGE, (), self._clock() - self._looked_at)
+        since = self._began if self._looked_at is None else self._looked_at
+        yield Sample(TABLE_LOOK_AGE, (), self._clock() - since)
         yield from self._shards

@@ -27,6 +27,7 @@ from sparkinesis.worker.reporting.events import (
     ShardSyncFailed,
     ShardSyncRecovered,
     TakingFailed,
+    TakingRecovered,
 )
 
 _log = logging.getLogger(__name__)
@@ -92,6 +93,7 @@ class AssignmentLoop:
         self._interval = settings.options.taker_interval
         self._coordinator = coordinator
         self._streams = streams
+        self._failing_since: float | None = None
 
     def run(self) -> None:
         while not self._state.stop_taking.is_set():
@@ -106,6 +108,7 @@ class AssignmentLoop:
                     self._streams.wants,
                 )
                 self._state.looks.note()
+                self._note_success()
                 if self._coordinator.snapshot.leases:
                     self._state.note_table()
             except LeaseTableNotFoundError as error:
@@ -113,6 +116,8 @@ class AssignmentLoop:
                 self._state.note_missing_table(error)
             except SparkinesisError as error:
                 self._state.looks.note_failure(error)
+                if self._failing_since is None:
+                    self._failing_since = began
                 self._settings.tell(TakingFailed(str(error)))
             except Exception as error:  # noqa: BLE001 - or no crashed worker's leases would be taken
                 self._state.looks.note_failure(error)
@@ -126,6 +131,11 @@ class AssignmentLoop:
             # A large table is scanned less often, so that the thread has time for other work.
             expect(max(pause, took))
             self._state.stop_taking.wait(max(pause, took))
+
+    def _note_success(self) -> None:
+        since, self._failing_since = self._failing_since, None
+        if since is not None:
+            self._settings.tell(TakingRecovered(self._clock() - since))
 
     def _wake_children(self) -> None:
         """Wake consumers whose parent shards are finished by the last scan of the lease table."""
@@ -211,13 +221,14 @@ class ShardSyncLoop:
             pause = stream.syncer.step(leases, leads=leads)
             pause = min(pause, stream.closed_shards.look(tips))
             if self._problems.pop(stream.id, None):
-                self._settings.tell(ShardSyncRecovered(str(stream.settings.client.address)))
+                address = stream.settings.client.address
+                self._settings.tell(ShardSyncRecovered(address.name, str(address)))
         except LeaseTableNotFoundError as error:
             _log.debug("The thread that takes leases reports the missing table: %s", error)
         except SparkinesisError as error:
             if self._problems.get(stream.id) != str(error):
                 address = stream.settings.client.address
-                self._settings.tell(ShardSyncFailed(str(address), str(error)))
+                self._settings.tell(ShardSyncFailed(address.name, str(address), str(error)))
             self._problems[stream.id] = str(error)
         except Exception:  # noqa: BLE001 - or no other stream would be synced
             _log.exception("Shard sync failed and will be retried.")

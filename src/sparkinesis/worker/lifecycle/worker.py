@@ -138,6 +138,7 @@ class Worker:
             leases_held=len(self._coordinator.held()),
             leases=leases,
             unread=None if unread is None else len(unread),
+            unseen_for=self._state.looks.unseen_for,
             streams=self._streams.counts(),
         )
 

@@ -27,6 +27,7 @@ from sparkinesis.lease.events import (
     OwnerSilent,
     ParentsLost,
     RenewalFailed,
+    RenewalRecovered,
     ShutdownBegan,
     WorkerEnded,
     WorkerReport,
@@ -61,6 +62,7 @@ from sparkinesis.worker.reporting.events import (
     TableFound,
     TableMissing,
     TakingFailed,
+    TakingRecovered,
     TaskFailed,
     TroubleBegan,
     TroubleEnded,
@@ -203,7 +205,7 @@ def _worker_text(event: _OfTheWorker) -> str:
     if isinstance(event, WorkerStarted):
         return (
             f"Worker {event.worker_id} has started: application {event.application!r} reads "
-            f"{event.stream} ({event.retrieval}), from {event.initial_position} where a shard has "
+            f"{event.streams} ({event.retrieval}), from {event.initial_position} where a shard has "
             f"no lease; failover_time is {event.failover_time:g} s"
         )
     if isinstance(event, WorkerReport):
@@ -256,7 +258,7 @@ def _table_text(event: _OfTheTable) -> str:
         return f"{event.lease} has ended; its children wait for the leases of {waited_for}"
     if isinstance(event, ChildrenUnlisted):
         return (
-            f"{event.shard_id} of {event.stream} ended {event.seconds:.0f} s ago without naming "
+            f"{event.shard_id} of {event.place} ended {event.seconds:.0f} s ago without naming "
             "its children, and ListShards does not show its end yet. The children are not read "
             "until it does."
         )
@@ -284,25 +286,26 @@ def _trouble(
     | WorkerFailed
     | TableMissing
     | TableFound
+    | RenewalRecovered
     | TakingFailed
-    | ShardSyncFailed
-    | ShardSyncRecovered
+    | TakingRecovered
     | TroubleBegan
     | TroubleEnded
-    | PollingInstead
     | ConsumerDeregistered,
 ) -> str:
     if isinstance(event, TroubleBegan):
         return f"{event.what}; {event.meanwhile}: {event.error}"
     if isinstance(event, TroubleEnded):
         return f"{event.what} no longer"
-    if isinstance(event, PollingInstead | ConsumerDeregistered):
-        return _consumer_text(event)
+    if isinstance(event, ConsumerDeregistered):
+        return _deregistered(event)
     if isinstance(event, RenewalFailed):
         return (
             f"{event.leases} of {event.of} leases could not be renewed now, and will be retried: "
             f"{event.error}"
         )
+    if isinstance(event, RenewalRecovered):
+        return f"All leases can be renewed again, after {event.seconds:.1f} s"
     if isinstance(event, WorkerFailed):
         return f"The worker {event.worker_id} shuts down: {event.error}"
     if isinstance(event, TableMissing):
@@ -311,18 +314,18 @@ def _trouble(
         return f"The lease table has leases again: the worker {event.worker_id} resumes"
     if isinstance(event, TakingFailed):
         return f"Taking leases failed and will be retried: {event.error}"
-    if isinstance(event, ShardSyncFailed):
-        return f"Shard sync of {event.stream} failed and will be retried: {event.error}"
-    return f"Shard sync of {event.stream} succeeds again"
+    return f"Leases can be taken again, after {event.seconds:.1f} s"
 
 
-def _consumer_text(event: PollingInstead | ConsumerDeregistered) -> str:
-    if isinstance(event, PollingInstead):
-        return (
-            f"Registering the consumer {event.consumer} of {event.stream} was refused. Until this "
-            "worker is restarted, records are fetched by polling, as fall_back_to_polling asks: "
-            f"{event.error}"
-        )
+def _polling_instead(event: PollingInstead) -> str:
+    return (
+        f"Registering the consumer {event.consumer} of {event.place} was refused. Until this "
+        "worker is restarted, records are fetched by polling, as fall_back_to_polling asks: "
+        f"{event.error}"
+    )
+
+
+def _deregistered(event: ConsumerDeregistered) -> str:
     if event.error is None:
         return f"Deregistered the consumer {event.consumer_arn}"
     return (
@@ -334,24 +337,30 @@ def _consumer_text(event: PollingInstead | ConsumerDeregistered) -> str:
 def _stream_text(event: StreamEvent) -> str:
     if isinstance(event, FormerStreamDeleted):
         return (
-            f"Deleted {event.leases} leases of {event.stream}, which left the application, and "
+            f"Deleted {event.leases} leases of {event.place}, which left the application, and "
             f"which no worker has read for {event.seconds:.0f} s"
         )
     if isinstance(event, FormerStreamKept):
-        return f"Another worker has begun to read {event.stream}: its leases stay"
+        return f"Another worker has begun to read {event.place}: its leases stay"
     if isinstance(event, StreamFailing):
         return (
-            f"{event.stream} cannot be read now, and is tried again; other streams are not "
+            f"{event.place} cannot be read now, and is tried again; other streams are not "
             f"affected: {event.error}"
         )
     if isinstance(event, StreamReadable):
-        return f"{event.stream} can be read now"
+        return f"{event.place} can be read now"
     if isinstance(event, StreamMadeAnew):
         return (
-            f"{event.stream} was deleted and made anew: it is read as {event.now} from now on. "
+            f"{event.place} was deleted and made anew: it is read as {event.now} from now on. "
             f"What was not read of {event.before} is gone with that stream."
         )
-    return f"{event.stream} is no longer among the streams of the application"
+    if isinstance(event, ShardSyncFailed):
+        return f"Shard sync of {event.place} failed and will be retried: {event.error}"
+    if isinstance(event, ShardSyncRecovered):
+        return f"Shard sync of {event.place} succeeds again"
+    if isinstance(event, PollingInstead):
+        return _polling_instead(event)
+    return f"{event.place} is no longer among the streams of the application"
 
 
 def _shard_text(event: ShardEvent) -> str:

@@ -213,27 +213,34 @@ class TakingFailed(msgspec.Struct, frozen=True):
 
 
 @public
-class ShardSyncFailed(msgspec.Struct, frozen=True):
-    """The shards of a stream could not be compared with the leases; the worker tries again."""
+class TakingRecovered(msgspec.Struct, frozen=True):
+    """The lease table can be read again, and leases be taken."""
 
-    stream: str
-    """The stream's name and place."""
-    error: str
-
-
-@public
-class ShardSyncRecovered(msgspec.Struct, frozen=True):
-    """The comparison of a stream's shards with the leases works again."""
-
-    stream: str
+    seconds: float
+    """The time since the first failure."""
 
 
 @public
 class StreamEvent(msgspec.Struct, frozen=True):
-    """An event of one of several streams of the application."""
+    """An event of a stream of the application."""
 
     stream: str
-    """The stream's name and place."""
+    """The stream's name."""
+    place: str
+    """The stream's name and its region or ARN, for people; of a former stream
+    ``<account>:<stream>:<creation epoch>``."""
+
+
+@public
+class ShardSyncFailed(StreamEvent, frozen=True):
+    """The shards of a stream could not be compared with the leases; the worker tries again."""
+
+    error: str
+
+
+@public
+class ShardSyncRecovered(StreamEvent, frozen=True):
+    """The comparison of a stream's shards with the leases works again."""
 
 
 @public
@@ -297,11 +304,9 @@ class TroubleEnded(msgspec.Struct, frozen=True):
 
 
 @public
-class PollingInstead(msgspec.Struct, frozen=True):
+class PollingInstead(StreamEvent, frozen=True):
     """Registering the consumer was refused: records are polled, by ``fall_back_to_polling``."""
 
-    stream: str
-    """The stream's name and place."""
     consumer: str
     error: str
 
@@ -334,6 +339,7 @@ Event: TypeAlias = (
     | TableFound
     | ShutdownOverdue
     | TakingFailed
+    | TakingRecovered
     | ShardSyncFailed
     | ShardSyncRecovered
     | StreamFailing

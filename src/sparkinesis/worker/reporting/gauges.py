@@ -23,6 +23,7 @@ from sparkinesis.metrics.catalogue import (
     STREAM_UNREADABLE,
     STREAMS,
     STREAMS_FORMER,
+    TABLE_UNSEEN,
     WORKERS,
 )
 from sparkinesis.metrics.metric import Metric
@@ -63,6 +64,8 @@ class Look(msgspec.Struct, frozen=True):
     """None before the first scan of the lease table."""
     unread: int | None
     """The number of shards that no live worker reads; None if that is not known now."""
+    unseen_for: float = 0.0
+    """Seconds since the worker has seen the whole lease table, or since its start."""
     streams: StreamCounts | None = None
     """None for an application of one stream."""
 
@@ -115,6 +118,7 @@ def samples_of(look: Look) -> list[Sample]:
         *_shards(look.shards),
         Sample(BYTES_HELD, (), look.bytes_held),
         Sample(LEASES_HELD, (), look.leases_held),
+        Sample(TABLE_UNSEEN, (), look.unseen_for),
     ]
     if known:
         found.append(Sample(APPLICATION_LAG, (), max(known)))

@@ -45,6 +45,13 @@ class TableLooks:
         self._clock = clock
         self._failover_time = failover_time
         self._looks = Looks()
+        self._began = clock()
+
+    @property
+    def unseen_for(self) -> float:
+        """The seconds since the worker has seen the whole table; since its start before that."""
+        at = self._looks.at
+        return max(0.0, self._clock() - (self._began if at is None else at))
 
     def note(self) -> None:
         """Note that the worker has seen the whole table."""

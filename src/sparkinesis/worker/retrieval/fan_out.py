@@ -160,8 +160,8 @@ class FanOut:
                     if not self._options.fall_back_to_polling:
                         raise
                     self._is_refused = True
-                    stream = str(self._client.address)
-                    self._tell(PollingInstead(stream, self._name, str(error)))
+                    address = self._client.address
+                    self._tell(PollingInstead(address.name, str(address), self._name, str(error)))
             return self._consumer_arn
 
     def _forget(self, consumer_arn: str) -> None:

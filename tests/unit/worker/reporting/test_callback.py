@@ -101,11 +101,13 @@ def test_the_end_does_not_wait_for_long(
         is_in.set()
         go_on.wait(PATIENCE)
 
-    calls = EventCallback(block, PLACE, Tally())
+    tally = Tally()
+    calls = EventCallback(block, PLACE, tally)
     for event in EVENTS[:3]:
         calls.put(event)
     assert is_in.wait(PATIENCE)
     calls.close()
+    assert dropped(tally) == 2
     assert "on_event has not returned within 0 s of the worker's end: 2 events" in caplog.text
     go_on.set()
 

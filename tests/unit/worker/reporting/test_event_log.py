@@ -28,6 +28,7 @@ from sparkinesis.lease.events import (
     OwnerSilent,
     ParentsLost,
     RenewalFailed,
+    RenewalRecovered,
     ShutdownBegan,
     WorkerEnded,
     WorkerReport,
@@ -62,6 +63,7 @@ from sparkinesis.worker.reporting.events import (
     TableFound,
     TableMissing,
     TakingFailed,
+    TakingRecovered,
     TaskFailed,
     TroubleBegan,
     TroubleEnded,
@@ -118,7 +120,7 @@ LINES: list[tuple[Event, int, str]] = [
         f"{KEY} has ended; its children wait for the leases of s1, s2",
     ),
     (
-        ChildrenUnlisted("s0", "s0", "stream 's'", 61.5),
+        ChildrenUnlisted("s0", "s0", "s", "stream 's'", 61.5),
         WARNING,
         (
             "s0 of stream 's' ended 62 s ago without naming its children, and ListShards does not "
@@ -154,7 +156,7 @@ LINES: list[tuple[Event, int, str]] = [
         ),
     ),
     (
-        FormerStreamDeleted("1:s:7", 3, 61.5),
+        FormerStreamDeleted("s", "1:s:7", 3, 61.5),
         INFO,
         (
             "Deleted 3 leases of 1:s:7, which left the application, and which no worker has read "
@@ -162,7 +164,7 @@ LINES: list[tuple[Event, int, str]] = [
         ),
     ),
     (
-        FormerStreamKept("1:s:7"),
+        FormerStreamKept("s", "1:s:7"),
         INFO,
         "Another worker has begun to read 1:s:7: its leases stay",
     ),
@@ -173,7 +175,7 @@ LINES: list[tuple[Event, int, str]] = [
     ),
     (TroubleEnded("Asking fails"), INFO, "Asking fails no longer"),
     (
-        PollingInstead("stream 's'", "app", "E"),
+        PollingInstead("s", "stream 's'", "app", "E"),
         WARNING,
         (
             "Registering the consumer app of stream 's' was refused. Until this worker is "
@@ -464,16 +466,22 @@ LINES: list[tuple[Event, int, str]] = [
         ),
     ),
     (TakingFailed("no"), WARNING, "Taking leases failed and will be retried: no"),
-    (ShardSyncFailed("s", "no"), WARNING, "Shard sync of s failed and will be retried: no"),
-    (ShardSyncRecovered("s"), INFO, "Shard sync of s succeeds again"),
     (
-        StreamFailing("stream 's'", "no"),
+        ShardSyncFailed("s", "stream 's'", "no"),
+        WARNING,
+        "Shard sync of stream 's' failed and will be retried: no",
+    ),
+    (ShardSyncRecovered("s", "stream 's'"), INFO, "Shard sync of stream 's' succeeds again"),
+    (TakingRecovered(8.25), INFO, "Leases can be taken again, after 8.2 s"),
+    (RenewalRecovered(8.25), INFO, "All leases can be renewed again, after 8.2 s"),
+    (
+        StreamFailing("s", "stream 's'", "no"),
         WARNING,
         "stream 's' cannot be read now, and is tried again; other streams are not affected: no",
     ),
-    (StreamReadable("stream 's'"), INFO, "stream 's' can be read now"),
+    (StreamReadable("s", "stream 's'"), INFO, "stream 's' can be read now"),
     (
-        StreamMadeAnew("stream 's'", "1:s:7", "1:s:8"),
+        StreamMadeAnew("s", "stream 's'", "1:s:7", "1:s:8"),
         WARNING,
         (
             "stream 's' was deleted and made anew: it is read as 1:s:8 from now on. What was not "
@@ -481,7 +489,7 @@ LINES: list[tuple[Event, int, str]] = [
         ),
     ),
     (
-        StreamRemoved("stream 's'"),
+        StreamRemoved("s", "stream 's'"),
         INFO,
         "stream 's' is no longer among the streams of the application",
     ),

@@ -39,7 +39,7 @@ def values(look: Look) -> dict[tuple[str, ...], float]:
 
 def test_each_shard_has_its_own_and_unknown_values_are_left_out() -> None:
     counts = LeaseCounts(total=5, expired=1, workers=2, is_leader=True)
-    assert values(Look([READING, WAITING], 1024, 2, counts, 3)) == {
+    assert values(Look([READING, WAITING], 1024, 2, counts, 3, 0.5)) == {
         ("lag", "flights", "s0"): 1.5,
         ("processing.age", "flights", "s0"): 2.5,
         ("processing.age", "flights", "s1"): 0.0,
@@ -47,6 +47,7 @@ def test_each_shard_has_its_own_and_unknown_values_are_left_out() -> None:
         ("application.lag",): 1.5,
         ("bytes.held",): 1024,
         ("leases.held",): 2,
+        ("table.unseen",): 0.5,
         ("leases.unread",): 3,
         ("leases.total",): 5,
         ("leases.expired",): 1,
@@ -56,14 +57,19 @@ def test_each_shard_has_its_own_and_unknown_values_are_left_out() -> None:
 
 
 def test_a_worker_without_shards_and_without_a_table_says_what_it_knows() -> None:
-    assert values(Look([], 0, 0, None, None)) == {("bytes.held",): 0, ("leases.held",): 0}
+    assert values(Look([], 0, 0, None, None, 9.0)) == {
+        ("bytes.held",): 0,
+        ("leases.held",): 0,
+        ("table.unseen",): 9.0,
+    }
 
 
 def test_the_streams_of_an_application_of_several_are_counted() -> None:
     streams = StreamCounts(active=3, former=1, unreadable={"trains": 61.5})
-    assert values(Look([], 0, 0, None, None, streams)) == {
+    assert values(Look([], 0, 0, None, None, 5.0, streams)) == {
         ("bytes.held",): 0,
         ("leases.held",): 0,
+        ("table.unseen",): 5.0,
         ("streams",): 3,
         ("streams.former",): 1,
         ("stream.unreadable", "trains"): 61.5,

@@ -44,6 +44,19 @@ def test_an_outage_ends_readiness_late_and_a_refusal_at_once() -> None:
     assert looks.problem() is None
 
 
+def test_the_table_is_unseen_since_the_last_look_or_the_start() -> None:
+    now = [100.0]
+    looks = TableLooks(lambda: now[0], 10.0)
+    now[0] = 103.0
+    assert looks.unseen_for == 3.0
+    looks.note()
+    now[0] = 110.0
+    looks.note_failure(LeaseTableUnavailableError("throttled"))
+    assert looks.unseen_for == 7.0
+    looks.note()
+    assert looks.unseen_for == 0.0
+
+
 def test_a_call_is_too_slow_beyond_the_limit_and_not_without_one() -> None:
     def shard(seconds: float | None) -> ShardStatus:
         return ShardStatus("s", ShardState.PROCESSING, 0, seconds, lease="s")

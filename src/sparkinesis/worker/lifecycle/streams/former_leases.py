@@ -95,12 +95,12 @@ class FormerLeases:
             if is_ending():
                 return
             if not self._table.delete(lease):
-                self._tell(FormerStreamKept(str(stream)))
+                self._tell(FormerStreamKept(stream.name, str(stream)))
                 return
             deleted += 1
             self._metrics.add(LEASES_DELETED, (stream.name,))
         unread_for = self._clock() - self._since.pop(stream)
-        self._tell(FormerStreamDeleted(str(stream), deleted, unread_for))
+        self._tell(FormerStreamDeleted(stream.name, str(stream), deleted, unread_for))
 
 
 def _names(answer: object) -> Collection[str]:

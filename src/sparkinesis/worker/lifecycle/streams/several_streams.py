@@ -307,7 +307,7 @@ class SeveralStreams:
         before = self._tracked
         self._tracked = track(before, answer, self._clock())
         for address in before.keys() - self._tracked.keys():
-            self._settings.tell(StreamRemoved(str(address)))
+            self._settings.tell(StreamRemoved(address.name, str(address)))
         self._publish()
 
     def _publish(self) -> None:
@@ -383,7 +383,9 @@ class SeveralStreams:
                 return self._failed(one, clash(one, other, result.identifier)).closed()
             if one.identifier not in {None, result.identifier}:
                 self._settings.tell(
-                    StreamMadeAnew(str(address), str(one.identifier), str(result.identifier))
+                    StreamMadeAnew(
+                        address.name, str(address), str(one.identifier), str(result.identifier)
+                    )
                 )
             elif one.stream is not None and one.problem is not None:
                 self._tell_readable(one)
@@ -479,12 +481,13 @@ class SeveralStreams:
         if before is None or before.text != text:
             if not isinstance(error, SparkinesisError):  # whose traceback says something
                 self._settings.failures.note(None, f"{one.plan.address} cannot be read now", error)
-            self._settings.tell(StreamFailing(str(one.plan.address), text))
+            address = one.plan.address
+            self._settings.tell(StreamFailing(address.name, str(address), text))
         tries = 1 if before is None else before.tries + 1
         return one.failed(error, self._clock(), self._pause(tries, min(longest, _RETRY[1])))
 
     def _tell_readable(self, one: Tracked) -> None:
-        self._settings.tell(StreamReadable(str(one.plan.address)))
+        self._settings.tell(StreamReadable(one.plan.address.name, str(one.plan.address)))
 
     def _pause(self, tries: int, longest: float) -> float:
         pause = exponential_backoff(_RETRY[0], longest, tries)
