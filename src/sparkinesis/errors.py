@@ -119,6 +119,11 @@ class DataLossError(SparkinesisError):
     the oldest record kept. A worker logs the loss and continues.
     """
 
+    @property
+    def loss(self) -> str:
+        """The message without the advice, which is for a query that ends."""
+        return str(self).partition(" Set the option failOnDataLoss")[0]
+
 
 @public
 class ShardNotFoundError(DataLossError):

@@ -324,6 +324,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
     def told() -> list[str]:
         found = [r.getMessage() for r in caplog.records if "Resuming from" in r.getMessage()]
         caplog.clear()
+        assert not any("Set the option" in text for text in found), "the query has set the option"
         return found
 
     return told

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from typing import NamedTuple, Protocol, TypeAlias
 
+from sparkinesis.errors import OptionError
 from sparkinesis.metrics.metric import Measured, Metric
 from sparkinesis.metrics.tracing import NO_TRACING, Tracing, tracing_of
 from sparkinesis.public import public
@@ -88,6 +89,8 @@ def _nothing() -> None:
 
 OFF = NoMetrics()
 
+
+_METHODS = ("add", "observe", "watch", "close")
 
 CLOSE_WITHIN = 5.0
 """The most seconds that the end of a worker waits for its last metrics to be published."""
@@ -186,12 +189,20 @@ class AllMetrics:
 def metrics_of(exporters: Sequence[MetricsExporter], measured: Measured, *own: Metrics) -> Metrics:
     """Return the metrics of a worker, fleet or query: those of its exporters, and its ``own``.
 
-    Raises what an exporter raises; those that were open by then are closed.
+    Raises what an exporter raises, and `OptionError` for one that returns something else; those
+    that were open by then are closed.
     """
     targets = [*own]
     with ExitStack() as opened:
         for exporter in exporters:
             metrics = exporter.open(measured)
+            missing = [name for name in _METHODS if not callable(getattr(metrics, name, None))]
+            if missing:
+                raise OptionError(
+                    f"{type(exporter).__name__}.open returned {metrics!r}, which has no method "
+                    f"{missing[0]}. The methods are {', '.join(_METHODS)}: see the protocol "
+                    "sparkinesis.metrics.metrics.Metrics."
+                )
             opened.callback(metrics.close)
             targets.append(metrics)
         opened.pop_all()

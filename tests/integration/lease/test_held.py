@@ -17,7 +17,7 @@ from sparkinesis.errors import (
     LeaseTableUnavailableError,
     SparkinesisError,
 )
-from sparkinesis.lease.events import Event, RenewalFailed
+from sparkinesis.lease.events import Event, RenewalFailed, RenewalRecovered
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import KNOWN_EVERY_MS, HeldLease
 from sparkinesis.lease.lease import Lease, PendingCheckpoint
@@ -231,6 +231,8 @@ def test_an_outage_loses_nothing_until_time_runs_out(
     server.kinesis.faults = None
     held[0].checkpoint(AT)
     renewer.renew_all()
+    renewer.renew_all()
+    assert told[len(failed) :] == [RenewalRecovered(4)], "once, since the first failure"
     time.now += FAILOVER
     assert len(renewer.held()) == count
     assert all(known(table, one.key) == one.lease for one in held)

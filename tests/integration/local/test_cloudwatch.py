@@ -84,6 +84,15 @@ def test_statistic_sets_are_added_up(cloudwatch: Any) -> None:
     assert metric == {"Namespace": "one", "MetricName": "Records", "Dimensions": DIMENSIONS}
 
 
+def test_a_metric_is_listed_once(cloudwatch: Any) -> None:
+    dimensions = [{"Name": name, "Value": "1"} for name in ("Operation", "ShardId")]
+    for _ in range(3):
+        data = [{**datum("Records", 3), "Dimensions": dimensions}, datum("Records", 3)]
+        cloudwatch.put_metric_data(Namespace="listed", MetricData=data)
+    listed = cloudwatch.list_metrics(Namespace="listed")["Metrics"]
+    assert sorted(len(one["Dimensions"]) for one in listed) == [len(DIMENSIONS), 2]
+
+
 def test_two_applications_are_kept_apart(cloudwatch: Any) -> None:
     cloudwatch.put_metric_data(Namespace="first", MetricData=[datum("Records", 3)])
     cloudwatch.put_metric_data(Namespace="second", MetricData=[datum("Records", 4)])

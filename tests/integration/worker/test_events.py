@@ -19,10 +19,12 @@ from sparkinesis import (
     LeasesMissing,
     LeaseUnreadable,
     PollingInstead,
+    TakingFailed,
+    TakingRecovered,
     TroubleBegan,
     TroubleEnded,
 )
-from sparkinesis.local import Fault, LocalServer
+from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import FanOutOptions
@@ -127,6 +129,23 @@ def test_a_consumer_that_is_deregistered(
     assert f"stream/{stream}/consumer/{stream}:" in told.consumer_arn
     assert (told.error is not None) is is_refused
     assert not is_refused or "kinesis:DeregisterStreamConsumer" in told.error
+
+
+def test_a_table_that_cannot_be_read_for_a_while(
+    make: Make, start: Start, server: LocalServer, heard: Heard
+) -> None:
+    start(make())
+    heard.wait_for(LeaseCreated, 2)
+
+    def refuse_scans(call: Call) -> Fault | None:
+        return DENIED if call.operation == "Scan" else None
+
+    server.kinesis.faults = refuse_scans
+    (told,) = heard.wait_for(TakingFailed)[:1]
+    assert "not authorized" in told.error
+    server.kinesis.faults = None
+    (recovered,) = heard.wait_for(TakingRecovered)
+    assert recovered.seconds > 0
 
 
 def test_a_consumer_that_cannot_be_registered(

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from sparkinesis.errors import OptionError
 from sparkinesis.metrics.catalogue import PROCESS_DURATION, RECORDS_PROCESSED
 from sparkinesis.metrics.metric import Measured, Metric, Scope
 from sparkinesis.metrics.metrics import OFF, AllMetrics, Labels, Metrics, ReadGauges, metrics_of
@@ -111,6 +112,15 @@ def test_a_system_is_closed_even_when_no_thread_begins_any_more(
     monkeypatch.setattr(threading.Thread, "start", start)
     both.close()
     assert closed == [threading.current_thread().name]
+
+
+def test_an_exporter_that_returns_no_metrics_is_an_error_that_names_it() -> None:
+    class Forgetful:
+        def open(self, measured: Measured) -> Metrics:
+            return None  # type: ignore[return-value]
+
+    with pytest.raises(OptionError, match=r"Forgetful.open returned None, which has no method add"):
+        metrics_of([Forgetful()], Measured.worker("app", "w"))
 
 
 def test_an_exporter_that_cannot_be_opened_leaves_none_open() -> None:

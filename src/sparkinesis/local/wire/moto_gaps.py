@@ -8,7 +8,8 @@ An index that exists: moto answers 500, with a traceback on standard error, when
 that start at the same time create the index of the lease table.
 
 Metric data: moto's GetMetricData does not look at the namespace if it is given dimensions, so that
-two applications would be one. And moto keeps all values for as long as it runs.
+two applications would be one. ListMetrics names a metric of two dimensions once for each of its
+values. And moto keeps all values for as long as it runs.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ MOST_VALUES = 100_000
 
 
 def install_metrics() -> None:
-    """Make moto's CloudWatch, in this process, keep namespaces apart and forget the oldest."""
+    """Make moto's CloudWatch, in this process, keep namespaces apart, and forget the oldest.
+
+    And name each metric once.
+    """
     from moto.cloudwatch.models import CloudWatchBackend  # noqa: PLC0415
 
     get, put = CloudWatchBackend.get_metric_data, CloudWatchBackend.put_metric_data
@@ -53,8 +57,19 @@ def install_metrics() -> None:
         put(self, *args, **named)
         del self.metric_data[:-MOST_VALUES]
 
+    def get_filtered_metrics(self: Any, *args: Any, **named: Any) -> list[Any]:
+        found = {_identity(one): one for one in filtered(self, *args, **named)}
+        return list(found.values())
+
+    filtered = CloudWatchBackend.get_filtered_metrics
+    CloudWatchBackend.get_filtered_metrics = get_filtered_metrics
     CloudWatchBackend.get_metric_data = get_metric_data
     CloudWatchBackend.put_metric_data = put_metric_data
+
+
+def _identity(metric: Any) -> tuple[object, ...]:
+    dimensions = frozenset((one.name, one.value) for one in metric.dimensions)
+    return metric.namespace, metric.name, dimensions
 
 
 def _install_updates() -> None:

@@ -17,6 +17,7 @@ OLDEST_JAVA = 17
 
 RENEWALS_EVERY = 10.0 / 3
 """Seconds between two renewals of a lease, with the default failover_time of 10 s."""
+_MOST_NAMED = 5
 MOST_CONSUMERS = 20
 """Registered consumers of a stream (50 with On-demand Advantage)."""
 
@@ -111,13 +112,36 @@ def capacity(units: int | None, leases: int) -> Finding:
     )
 
 
-def shards(stream: str, of_stream: Collection[str], of_table: Collection[str]) -> Finding | None:
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
+def shards(
+    stream: str, of_stream: Collection[str], of_table: Collection[str], others: Collection[str] = ()
+) -> Finding | None:
     """Judge whether the leases are of this stream; None: they are, or there are none.
 
-    of_stream, of_table: the ids of shards that the stream has, and of leases not finished.
+    of_stream, of_table: the ids of shards that the stream has, and of its leases not finished.
+    others: the streams that the leases name.
     """
-    if not of_table or set(of_table) & set(of_stream):
+    if others and not of_table:
+        return note(
+            "leases",
+            f"the leases are of {', '.join(sorted(others)[:_MOST_NAMED])}, and none of {stream}",
+            "The application does not read the stream, or has not begun to: check --stream.",
+        )
+    strange = sorted(set(of_table) - set(of_stream))
+    if not strange:
         return None
+    if len(strange) < len(set(of_table)):
+        return note(
+            "leases",
+            f"{counted(len(strange), 'unfinished lease')} of {len(set(of_table))}, such as "
+            f"{strange[0]}, {'is' if len(strange) == 1 else 'are'} of no shard of {stream}",
+            "The records of these shards have expired, or --stream is not the application's: "
+            "streams have shards of the same ids.",
+        )
     return problem(
         "leases",
         f"none of the {len(of_table)} unfinished leases is of a shard of {stream}",

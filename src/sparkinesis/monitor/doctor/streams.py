@@ -175,6 +175,6 @@ def _summary(check: str, summary: dict[str, Any]) -> Finding:
     since = f", made {created.astimezone(timezone.utc):%Y-%m-%d}" if created else ""
     return ok(
         check,
-        f"{status}, {summary.get('OpenShardCount', '?')} open shards, keeps records for "
+        f"{status}, {judge.counted(summary['OpenShardCount'], 'open shard')}, keeps records for "
         f"{summary['RetentionPeriodHours']} h{since}",
     )

@@ -80,11 +80,14 @@ def _rows(
         return
     unfinished = [lease for lease in scan.leases if not lease.is_finished]
     owners = {lease.owner for lease in unfinished if lease.owner}
-    yield ok(
-        "table",
-        f"{table.name}: {len(scan.leases)} leases, {len(unfinished)} not finished, "
-        f"{len(owners)} owners",
+    count, held_by = len(scan.leases), judge.counted(len(owners), "owner")
+    text = (
+        f"{table.name}: {judge.counted(count, 'lease')}, {len(unfinished)} not finished, {held_by}"
     )
+    if unfinished and not owners:
+        yield note("table", text, "No worker holds a lease: nobody reads the streams now.")
+    else:
+        yield ok("table", text)
     for row in scan.broken:
         yield problem(
             "leases",
@@ -92,11 +95,12 @@ def _rows(
             "Repair the row. Or delete it: within minutes the shard is read again, from the "
             "application's initial position or its oldest record.",
         )
+    streams = {one.stream.name for one in unfinished if one.stream is not None}
     for stream, ids in shards.items():
         named = {
             one.shard_id for one in unfinished if one.stream is None or one.stream.name == stream
         }
-        other = judge.shards(f"stream {stream!r}", ids, named) if ids else None
+        other = judge.shards(f"stream {stream!r}", ids, named, streams) if ids else None
         if other is not None:
             yield other
     throughput = described.get("ProvisionedThroughput", {}).get("WriteCapacityUnits", 0)

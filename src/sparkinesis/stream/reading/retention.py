@@ -306,7 +306,7 @@ class RetentionCheck:
         """Log or raise the service's own error about a shard or position that no longer exists."""
         if self.fail_on_data_loss:
             raise error
-        self._accept(str(error))
+        self._accept(error.loss)
 
     def _has_older(self, shard_id: str, start: Position) -> bool:
         """Return True if the shard has a record older than ``start``, so none after it is lost.

@@ -268,6 +268,9 @@ class Worker:
             "shards": self.status(),
             "streams": self.streams(),
             "unread_shards": self.unread_shards(),
+            "stopped_shards": {
+                key: describe(error) for key, error in dict(self._state.stopped_shards).items()
+            },
             "failures": self.failures(),
         }
 

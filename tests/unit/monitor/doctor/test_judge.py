@@ -88,7 +88,17 @@ def test_renewals_need_capacity(units: int | None, leases: int, state: State) ->
 
 
 def test_leases_of_no_shard_are_of_another_stream() -> None:
-    assert judge.shards("s", ["a", "b"], ["b", "c"]) is None
+    assert judge.shards("s", ["a", "b"], ["b"]) is None
+    assert judge.shards("s", ["a", "b"], ["b"], ["s", "t"]) is None
+    some = judge.shards("s", ["a", "b"], ["b", "c"])
+    assert some is not None
+    assert (some.state, some.what) == (
+        State.NOTE,
+        "1 unfinished lease of 2, such as c, is of no shard of s",
+    )
+    none = judge.shards("s", ["a"], [], ["t", "u"])
+    assert none is not None
+    assert (none.state, none.what) == (State.NOTE, "the leases are of t, u, and none of s")
     assert judge.shards("s", ["a"], []) is None
     found = judge.shards("s", ["a"], ["b", "c"])
     assert found is not None
