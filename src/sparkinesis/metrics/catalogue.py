@@ -297,7 +297,7 @@ RECORDS_FILTERED = _counter(
 
 EVENTS_DROPPED = _counter(
     name="events.dropped", labels=(), level=Level.SUMMARY,
-    help="Events that on_event did not get, because it was too slow.",
+    help="Events that on_event did not get: it was too slow, or the worker had ended.",
 )
 
 # ---- Sinks ----

@@ -17,6 +17,8 @@ from sparkinesis.errors import (
 )
 from sparkinesis.local import Call, Fault, LocalServer, ManualClock
 from sparkinesis.local.model import limits
+from sparkinesis.metrics.catalogue import CALL_DURATION
+from sparkinesis.metrics.tally import Tally
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.fan_out.consumers import (
     ConsumerFinder,
@@ -25,6 +27,7 @@ from sparkinesis.stream.fan_out.consumers import (
 )
 from sparkinesis.stream.fan_out.registration import RETRY, deregister_consumer, register_consumer
 from tests.integration.stream.conftest import START_MS, waited
+from tests.tallies import counted
 
 Register = Callable[..., str]
 
@@ -68,6 +71,20 @@ def test_a_new_consumer_is_registered_and_waited_for(
     assert consumer is not None
     assert (consumer.name, consumer.arn, consumer.status) == ("c", arn, "ACTIVE")
     assert server.kinesis.calls.count("RegisterStreamConsumer") == 1
+
+
+def test_each_attempt_is_measured(
+    server: LocalServer, client: StreamClient, register: Register
+) -> None:
+    client.metrics = tally = Tally()
+    refused = Fault.error("LimitExceededException")
+    server.kinesis.faults = failing("RegisterStreamConsumer", refused)
+    register()
+    made = {key[1:]: number for key, number in counted(tally, CALL_DURATION).items()}
+    assert made["RegisterStreamConsumer", "ok"] == 1
+    for operation in ("RegisterStreamConsumer", "DescribeStreamConsumer"):
+        calls = sum(number for (name, _), number in made.items() if name == operation)
+        assert calls == len(list(server.kinesis.calls.select(operation, stream="s")))
 
 
 def test_an_existing_consumer_is_used(server: LocalServer, register: Register) -> None:

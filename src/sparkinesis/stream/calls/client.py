@@ -418,6 +418,10 @@ class StreamClient:
             # `from None`: the text quotes the service, and a second traceback would hide it.
             raise explained from None
 
+    def call_once(self, operation: str, call: Callable[[Any], _T]) -> _T:
+        """Make ``call`` with boto3's client, in one attempt. Raises botocore's errors."""
+        return self._measured(operation, None, call)(call_client(self.address))
+
     def _measured(
         self, operation: str, shard_id: str | None, attempt: Callable[_P, _T]
     ) -> Callable[_P, _T]:

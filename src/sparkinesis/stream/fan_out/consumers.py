@@ -13,7 +13,6 @@ from botocore.exceptions import ClientError
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Retry, error_code
 from sparkinesis.stream.calls.shared_answer import SharedAnswer
-from sparkinesis.stream.calls.transport import call_client
 
 _FRESH_FOR = 2.0
 """Seconds for which a consumer's state is good enough to explain why subscriptions ended."""
@@ -61,8 +60,9 @@ def list_consumers(client: StreamClient, stream_arn: str) -> list[Consumer]:
 
 def try_to_register(client: StreamClient, name: str, stream_arn: str) -> Consumer:
     """Call RegisterStreamConsumer once. Raises botocore's errors."""
-    answer = call_client(client.address).register_stream_consumer(
-        StreamARN=stream_arn, ConsumerName=name
+    answer = client.call_once(
+        "RegisterStreamConsumer",
+        lambda c: c.register_stream_consumer(StreamARN=stream_arn, ConsumerName=name),
     )
     return _consumer(answer["Consumer"])
 

@@ -42,7 +42,7 @@ class EventCallback:
         """Let ``on_event`` have an event soon. Returns at once."""
         with self._changed:
             is_dropped = self._is_closed or len(self._waiting) >= MOST_WAITING
-            is_first = is_dropped and not self._has_dropped
+            is_first = is_dropped and not self._has_dropped and not self._is_closed
             if is_dropped:
                 self._has_dropped = True
             else:

@@ -91,6 +91,14 @@ def test_what_a_blocked_callback_does_not_get_is_bounded_counted_and_logged_once
     assert dropped(tally) == 90, "nothing comes after the end"
 
 
+def test_what_comes_after_the_end_is_not_called_slow(caplog: pytest.LogCaptureFixture) -> None:
+    calls = EventCallback(lambda _: None, PLACE, tally := Tally())
+    calls.close()
+    calls.put(EVENTS[0])
+    assert dropped(tally) == 1
+    assert "too slow" not in caplog.text
+
+
 def test_the_end_does_not_wait_for_long(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
