@@ -183,7 +183,7 @@ class ExecutorWorker:
             ) from None
         try:
             ended = self._work()
-            self._link.send_last(ended)
+            self._link.send_last(lambda: ended)
         finally:
             self._link.close()
             if self._built_worker is not None:
@@ -334,10 +334,14 @@ class ExecutorWorker:
     def _worker_ended(self) -> Ended:
         assert self._worker is not None
         self._report_shutdown_request()
-        self._series_due = -math.inf
-        self._link.send(self._report())
+        # Nothing follows that would make up for it: the driver keeps what it tells.
+        self._link.send_last(self._last_report)
         error = self._worker.failure
         return Ended(self._worker.was_graceful, None if error is None else describe(error))
+
+    def _last_report(self) -> Report:
+        self._series_due = -math.inf
+        return self._report()
 
     def _report(self) -> Report:
         worker = self._worker

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import itertools
 import logging
 import os
@@ -37,6 +38,7 @@ from sparkinesis.fleet.channel.messages import (
 )
 from sparkinesis.fleet.executor_worker import ExecutorWorker, SparkTask, WorkerSpec, task_function
 from sparkinesis.local import LocalServer
+from sparkinesis.metrics.catalogue import RECORDS_PROCESSED
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.streams import several_streams
 from sparkinesis.worker.options import WorkerOptions
@@ -516,6 +518,45 @@ def test_a_connection_that_breaks_costs_nothing(
     assert again.count >= before.count
     driver.say(ShutDown(PATIENCE))
     assert driver.wait_for(Ended).was_graceful
+    row.result(PATIENCE)
+
+
+def test_the_last_counts_wait_for_a_connection(
+    application: Callable[..., Application], driver: Driver, journal: Journal
+) -> None:
+    """The driver keeps a worker's counters, and has no later report of them."""
+    port = driver.control.port
+    is_gone, one_at_a_time = threading.Event(), threading.Lock()
+
+    def lose_the_driver(_: Any) -> None:
+        with one_at_a_time:
+            if is_gone.is_set():
+                return
+            driver.close()
+            # What is given to TCP before it knows that nobody is there is gone.
+            until = time.monotonic() + PATIENCE
+            while worker._link.send(Report((), 0)):
+                assert time.monotonic() < until
+                time.sleep(0.01)
+            is_gone.set()
+
+    made = application(
+        processor=functools.partial(Journaling, journal, on_shutdown=lose_the_driver),
+        options=WorkerOptions(failover_time=2.0, idle_time=0.25, http=":0"),
+    )
+    worker = ExecutorWorker(spec(made, driver), 5, 7, SparkTask(2, 3, 0))
+    row = in_thread(worker.run)
+    driver.wait_for(Hello)
+    driver.say(Start())
+    driver.wait_for(Report, has_all)
+    driver.say(ShutDown(PATIENCE))
+    assert is_gone.wait(PATIENCE)
+    driver.forget()
+    driver.control = ControlServer("127.0.0.1", port, IDENTITY, driver._on_message)
+    driver.wait_for(Ended)
+    last = [each for each in driver.told if isinstance(each, Report)][-1]
+    counted = [one.value for one in last.series or () if one.metric == RECORDS_PROCESSED.name]
+    assert (last.records, counted) == (len(DATA), [len(DATA)])
     row.result(PATIENCE)
 
 

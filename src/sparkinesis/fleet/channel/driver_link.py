@@ -102,9 +102,12 @@ class DriverLink:
             return True
         return False
 
-    def send_last(self, message: Ended) -> None:
-        """Send a message as soon as there is a connection, unless the driver is lost."""
-        while not self.send(message) and not self.is_lost:
+    def send_last(self, message: Callable[[], Report | Ended]) -> None:
+        """Send a message as soon as there is a connection, unless the driver is lost.
+
+        message: makes it, for each try: a new connection may need more.
+        """
+        while not self.send(message()) and not self.is_lost:
             self._closing.wait(self._pause)
 
     def close(self) -> None:

@@ -198,7 +198,7 @@ def test_a_driver_that_never_comes_back_is_lost() -> None:
             assert time.monotonic() < until
             time.sleep(0.05)
         assert not worker.link.send(Report((), 1))
-        worker.link.send_last(Ended(True))  # returns: there is nobody to wait for
+        worker.link.send_last(lambda: Ended(True))  # returns: there is nobody to wait for
 
 
 def test_another_driver_on_the_port_is_not_ones_own() -> None:
@@ -226,7 +226,7 @@ def test_the_last_word_waits_for_a_connection() -> None:
         while worker.link.send(Report((), 0)):
             assert time.monotonic() < until
             time.sleep(0.01)
-        saying = in_thread(worker.link.send_last, Ended(True, "an error"))
+        saying = in_thread(worker.link.send_last, lambda: Ended(True, "an error"))
         again = Driver(port)
         again.expect(Hello)
         assert again.expect(Ended).error == "an error"
