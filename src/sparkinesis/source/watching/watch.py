@@ -114,7 +114,10 @@ class QueryWatch:
 
     def _started(self, event: QueryStartedEvent) -> None:
         with self._lock:
-            self._names[str(event.id)] = event.name or str(event.id)
+            name = self._names[str(event.id)] = event.name or str(event.id)
+            query = None if self._is_stopped else self._watched.get(name)
+        if query is not None:
+            query.start(str(event.runId))
 
     def _progressed(self, progress: StreamingQueryProgress) -> None:
         sources = kinesis_sources(progress.sources)
@@ -149,12 +152,19 @@ class QueryWatch:
 
     def _ended(self, event: QueryTerminatedEvent) -> None:
         with self._lock:
-            name = self._names.pop(str(event.id), str(event.id))
+            name = self._names.get(str(event.id), str(event.id))
             exception = event.exception
             if self._is_stopped or (name not in self._watched and not our_error(exception or "")):
+                self._names.pop(str(event.id), None)
                 return  # it reads no Kinesis stream
             query = self._query(name)
-        query.end(error_class(exception, event.errorClassOnException) if exception else None)
+        query.end(
+            str(event.runId),
+            error_class(exception, event.errorClassOnException) if exception else None,
+        )
+        with self._lock:
+            if not query.is_running:
+                self._names.pop(str(event.id), None)
 
     def _query(self, name: str) -> WatchedQuery:
         """Return the query of a label. Those that ended long ago make room."""

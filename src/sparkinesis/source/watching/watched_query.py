@@ -42,6 +42,8 @@ class WatchedQuery:
         self._lock = threading.Lock()
         self._run: str | None = None
         """The run whose reports are counted; None while the query does not run."""
+        self._started: str | None = None
+        """The run that was started last; None once it has ended. It has no report at first."""
         self._counted: dict[tuple[Metric, int, str], int] = {}
         """What is counted already of this run, by the source's place and stream."""
         self._filled: Mapping[str, float] = {}
@@ -53,7 +55,12 @@ class WatchedQuery:
 
     @property
     def is_running(self) -> bool:
-        return self._run is not None
+        return self._run is not None or self._started is not None
+
+    def start(self, run: str) -> None:
+        """Note that a run has started; its first report may be seconds away."""
+        with self._lock:
+            self._started, self._seen_at = run, self._clock()
 
     def look(self, run: str, sources: Sequence[SourceReading]) -> None:
         """Take over what plans tell: of a batch that has ended, or of an idle query."""
@@ -90,10 +97,16 @@ class WatchedQuery:
                 self._bytes_per_row[source.name] = size
                 self._metrics.add(QUERY_BYTES, (source.name,), source.rows * size)
 
-    def end(self, error: str | None) -> None:
-        """Note that the query has ended; ``error``: the class of what ended it, None for a stop."""
+    def end(self, run: str, error: str | None) -> None:
+        """Note that a run has ended; ``error``: the class of what ended it, None for a stop.
+
+        Spark tells of an end late: another run may have started.
+        """
         with self._lock:
-            self._begin(None)
+            if self._run in {None, run}:
+                self._begin(None)
+            if self._started == run:
+                self._started = None
         if error is not None:
             self._metrics.add(QUERY_FAILURES, (error,))
 
@@ -101,7 +114,7 @@ class WatchedQuery:
         """Return what is known of the query now: whether it runs, and its lag by stream."""
         with self._lock:
             age = max(0.0, self._clock() - self._seen_at)
-            return {"running": self._run is not None, "progress_age": age, "lag": dict(self._lags)}
+            return {"running": self.is_running, "progress_age": age, "lag": dict(self._lags)}
 
     def close(self) -> None:
         """Publish what is not published yet, and stop."""
@@ -127,7 +140,7 @@ class WatchedQuery:
 
     def _gauges(self) -> list[Sample]:
         with self._lock:
-            lags, runs, seen_at = self._lags, self._run is not None, self._seen_at
+            lags, runs, seen_at = self._lags, self.is_running, self._seen_at
             filled = self._filled
         found = [Sample(QUERY_RUNNING, (), float(runs))]
         if runs:

@@ -129,13 +129,13 @@ def test_the_share_of_the_limit_is_that_of_the_last_plan(query: WatchedQuery, ta
     assert values(tally, QUERY_LIMIT_FILLED) == {("s",): 0.97}
     query.look("run", reading(filled=0.0))
     assert values(tally, QUERY_LIMIT_FILLED) == {("s",): 0.0}
-    query.end(None)
+    query.end("run", None)
     assert values(tally, QUERY_LIMIT_FILLED) == {}
 
 
 def test_a_restart_counts_its_own_losses(query: WatchedQuery, tally: Tally) -> None:
     query.look("one", reading(losses=3))
-    query.end("DataLossError")
+    query.end("one", "DataLossError")
     query.look("two", reading(losses=1))
     query.look("three", reading(losses=2))  # the end of "two" was missed
     assert values(tally, QUERY_DATA_LOSS) == {("s",): 6}
@@ -166,17 +166,50 @@ def test_an_ended_query_has_no_lag_and_keeps_its_counters(
     query.look("run", reading(lag_ms=9))
     query.count(reading(10), 1.0, 0)
     assert values(tally, QUERY_RUNNING) == {(): 1.0}
-    query.end(None)
+    query.end("run", None)
     assert values(tally, QUERY_RUNNING) == {(): 0.0}
     for metric in (QUERY_LAG, QUERY_LAG_MAX, QUERY_LAG_MEAN, QUERY_PROGRESS_AGE, QUERY_FAILURES):
         assert values(tally, metric) == {}, metric.name
     assert values(tally, QUERY_ROWS) == {("s",): 10}
 
 
+def test_a_query_runs_from_its_start_and_not_from_its_first_report(
+    query: WatchedQuery, tally: Tally, clock: Clock
+) -> None:
+    query.start("one")
+    assert values(tally, QUERY_RUNNING) == {(): 1.0}
+    query.look("one", reading())
+    query.end("one", None)
+    assert not query.is_running
+    clock.now += 60.0
+    query.start("two")
+    assert values(tally, QUERY_RUNNING) == {(): 1.0}
+    assert values(tally, QUERY_PROGRESS_AGE) == {(): 0.0}
+    query.end("two", "OffsetError")
+    assert values(tally, QUERY_RUNNING) == {(): 0.0}
+
+
+@pytest.mark.parametrize("is_seen", [False, True])
+def test_an_end_that_is_told_late_does_not_end_the_next_run(
+    query: WatchedQuery, tally: Tally, *, is_seen: bool
+) -> None:
+    query.look("one", reading(probes=5))
+    query.start("two")
+    if is_seen:
+        query.look("two", reading(probes=3, lag_ms=2000))
+    query.end("one", None)
+    assert values(tally, QUERY_RUNNING) == {(): 1.0}
+    query.look("two", reading(probes=4, lag_ms=2000))
+    assert values(tally, QUERY_PROBES) == {("s",): 9}, "nothing counts twice"
+    assert values(tally, QUERY_LAG_MAX) == {("s",): 2.0}
+    query.end("two", None)
+    assert values(tally, QUERY_RUNNING) == {(): 0.0}
+
+
 def test_a_failure_is_counted_by_its_error(query: WatchedQuery, tally: Tally) -> None:
-    query.end("DataLossError")
+    query.end("run", "DataLossError")
     query.look("run", reading())
-    query.end("DataLossError")
+    query.end("run", "DataLossError")
     assert values(tally, QUERY_FAILURES) == {("DataLossError",): 2}
 
 
