@@ -129,7 +129,11 @@ class Publisher:
             for datum, published in data_of(metric, labels, values, self._selection):
                 self._pending.put(minute, datum, published)
         while points := self._pending.take():
-            sent = self._target.send(points)
+            try:
+                sent = self._target.send(points)
+            except Exception:
+                self._unpublished += len(points)
+                raise
             if sent.fate is Fate.KEPT:
                 self._pending.give_back(points)
             elif sent.fate is not Fate.PUBLISHED:

@@ -63,6 +63,7 @@ class Instruments:
         self._read_at = float("-inf")
         self._served: set[Metric] = set()
         self._has_gauges = False
+        self._has_told = False
 
     def record(
         self,
@@ -151,7 +152,13 @@ class Instruments:
                         )
                     )
             except Exception:  # noqa: BLE001 - the other workers are told nevertheless
-                _log.warning("Gauges could not be read, and are left out.", exc_info=True)
+                if not self._has_told:
+                    self._has_told = True
+                    _log.warning(
+                        "Gauges could not be read, and are left out. Further errors of this kind "
+                        "are not logged.",
+                        exc_info=True,
+                    )
         return found
 
 

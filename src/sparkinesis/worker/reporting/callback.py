@@ -74,7 +74,8 @@ class EventCallback:
             with self._changed:
                 left = len(self._waiting)
                 self._waiting.clear()
-            self._metrics.add(EVENTS_DROPPED, (), left)
+            if left:
+                self._metrics.add(EVENTS_DROPPED, (), left)
             _log.warning(
                 "on_event has not returned within %g s of the worker's end: %d events are dropped.",
                 DRAIN_WITHIN,

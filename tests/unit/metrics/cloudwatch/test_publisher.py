@@ -385,6 +385,7 @@ def test_an_error_of_ours_does_not_end_the_thread(
     made.close()
     assert target.total("RecordsProcessed") == 7
     assert "a bug" in caplog.text
+    assert made.dropped == 1
 
 
 def test_what_was_dropped_is_logged_at_the_end(
