@@ -173,8 +173,9 @@ def _summary(check: str, summary: dict[str, Any]) -> Finding:
         return problem(check, f"the stream is {status}", "Wait until it is ACTIVE.")
     created: datetime | None = summary.get("StreamCreationTimestamp")
     since = f", made {created.astimezone(timezone.utc):%Y-%m-%d}" if created else ""
+    count = summary.get("OpenShardCount")  # not all servers tell it
+    shards = "? open shards" if count is None else judge.counted(count, "open shard")
     return ok(
         check,
-        f"{status}, {judge.counted(summary['OpenShardCount'], 'open shard')}, keeps records for "
-        f"{summary['RetentionPeriodHours']} h{since}",
+        f"{status}, {shards}, keeps records for {summary['RetentionPeriodHours']} h{since}",
     )
