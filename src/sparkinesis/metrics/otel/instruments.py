@@ -6,11 +6,11 @@ callback for each gauge, which reads those of all workers.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -25,6 +25,7 @@ from opentelemetry.metrics import (
 )
 
 from sparkinesis.metrics.catalogue import CATALOGUE
+from sparkinesis.metrics.gauge_readers import GaugeReaders
 from sparkinesis.metrics.metric import Kind, Metric
 from sparkinesis.metrics.metrics import Labels, ReadGauges
 from sparkinesis.metrics.otel.names import (
@@ -36,8 +37,6 @@ from sparkinesis.metrics.otel.names import (
 )
 from sparkinesis.metrics.tally import BUCKETS
 from sparkinesis.version import __version__
-
-_log = logging.getLogger(__name__)
 
 _FRESH = 1.0
 """Seconds for which gauges that were read serve other instruments: those of one collection."""
@@ -57,13 +56,13 @@ class Instruments:
         self._clock = clock
         self._lock = threading.Lock()
         self._puts: dict[OtelName, Put] = {}
-        self._watched: list[tuple[ReadGauges, Attributes]] = []
+        self._watched: list[tuple[GaugeReaders, Attributes]] = []
+        """Each worker's reader, and the worker's attributes."""
         self._reading = threading.Lock()
         self._read: Read = {}
         self._read_at = float("-inf")
         self._served: set[Metric] = set()
         self._has_gauges = False
-        self._has_told = False
 
     def record(
         self,
@@ -90,7 +89,9 @@ class Instruments:
 
     def watch(self, read: ReadGauges, attributes: Attributes) -> Callable[[], None]:
         """Read gauges with each collection, until the function is called that this returns."""
-        entry = (read, attributes)
+        readers = GaugeReaders()
+        readers.add(read)
+        entry = (readers, attributes)
         with self._lock:
             self._watched.append(entry)
             is_first, self._has_gauges = not self._has_gauges, True
@@ -142,24 +143,15 @@ class Instruments:
         with self._lock:
             watched = list(self._watched)
         found: Read = defaultdict(list)
-        for read, attributes in watched:
-            try:
-                for metric, labels, value in read():
-                    (name,) = names_of(metric)
-                    found[metric].append(
-                        Observation(
-                            value * name.factor, with_labels(metric, name, labels, attributes)
-                        )
-                    )
-            except Exception:  # noqa: BLE001 - the other workers are told nevertheless
-                if not self._has_told:
-                    self._has_told = True
-                    _log.warning(
-                        "Gauges could not be read, and are left out. Further errors of this kind "
-                        "are not logged.",
-                        exc_info=True,
-                    )
+        for readers, attributes in watched:
+            readers.read(partial(_take, found, attributes))
         return found
+
+
+def _take(found: Read, scope: Attributes, metric: Metric, labels: Labels, value: float) -> None:
+    (name,) = names_of(metric)
+    attributes = with_labels(metric, name, labels, scope)
+    found[metric].append(Observation(value * name.factor, attributes))
 
 
 def with_labels(
