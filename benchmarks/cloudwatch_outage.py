@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
+from benchmarks.proc_stat import memory
 from benchmarks.report import Result, print_table
 from sparkinesis import (
     Application,
@@ -129,13 +129,12 @@ def _work(pipe: Connection, endpoint: str, application: str, *, publishes: bool)
     pipe.send(True)
     while pipe.recv():
         lags = [one.millis_behind_latest or 0 for one in worker.status()]
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
         look = Look(
             at=time.monotonic(),
             records=Counting.records,
             checkpoints=Counting.checkpoints,
             cpu=time.process_time(),
-            rss=pages * os.sysconf("SC_PAGE_SIZE"),
+            rss=memory(),
             lag_ms=max(lags, default=0),
         )
         pipe.send(look)

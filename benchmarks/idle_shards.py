@@ -30,7 +30,7 @@ from pathlib import Path
 from benchmarks.idle_shards_server import READS, Server, serving
 from benchmarks.peers.competitors import before
 from benchmarks.peers.environments import ROOT, checked_out
-from benchmarks.proc_stat import clock_of
+from benchmarks.proc_stat import clock_of, told
 from benchmarks.report import Result, print_table, write_json
 from sparkinesis.local.faults import CallRecord
 
@@ -97,8 +97,7 @@ class Side:
 
     def told(self, file: str, name: str) -> int:
         """Return a number of a file of /proc/PID, such as VmRSS of status (KiB)."""
-        text = Path(f"/proc/{self.pid}/{file}").read_text()
-        return int(text.partition(f"\n{name}:")[2].split()[0])
+        return told(file, name, self.pid)
 
     def threads(self) -> int:
         return self.told("status", "Threads")

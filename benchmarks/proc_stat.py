@@ -48,13 +48,26 @@ def cpu_of(pid: int) -> float:
     return stat_of(pid).own
 
 
+def told(file: str, name: str, pid: int | None = None) -> int:
+    """Return a number of a file of /proc/PID, such as VmRSS of status (KiB).
+
+    pid: by default, this process.
+    """
+    text = (_PROC / ("self" if pid is None else str(pid)) / file).read_text()
+    return int(text.partition(f"\n{name}:")[2].split()[0])
+
+
+def memory() -> int:
+    """The bytes of this process that are resident now."""
+    return told("status", "VmRSS") * 1024
+
+
 def peak_memory() -> int:
     """The most bytes of this process that were resident: since its program began.
 
     getrusage(2) would count the process that started it, too.
     """
-    told = (_PROC / "self" / "status").read_text()
-    return int(told.partition("\nVmHWM:")[2].split()[0]) * 1024
+    return told("status", "VmHWM") * 1024
 
 
 def clock_of(pid: int) -> float:
