@@ -19,6 +19,9 @@ Record processors:
     Application("flights-app", "flights", Flights, region="eu-west-1").run()
 
 The same application runs on Spark's executors with ``.run(spark, workers=8)``.
+
+Other names are on pages of their own: `sparkinesis.errors`, `sparkinesis.sinks` and
+`sparkinesis.status`.
 """
 
 from __future__ import annotations
@@ -26,51 +29,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sparkinesis.errors import (
-    AccessDeniedError,
     CheckpointError,
-    ConsumerLimitError,
-    ConsumerNotFoundError,
-    CorruptEventStreamError,
     DataLossError,
-    DeadLetterError,
-    DuplicateWorkerIdError,
-    ExpiredIteratorError,
     FleetError,
-    InconsistentShardsError,
     LeaseLostError,
-    LeaseTableError,
-    LeaseTableNotFoundError,
-    LeaseTableUnavailableError,
-    LocalServerError,
-    OffsetError,
     OptionError,
-    PositionNotFoundError,
     ProcessorError,
-    RecordRefusedError,
-    RecordTooLargeError,
-    SchemaMismatchError,
     ServiceError,
-    ShardNotFoundError,
-    SinkUnavailableError,
     SparkinesisError,
-    StreamNotFoundError,
-    UnfinishedResetError,
 )
 from sparkinesis.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from sparkinesis import sinks as sinks
+    from sparkinesis import status as status
     from sparkinesis.fleet.fleet import Fleet
-    from sparkinesis.fleet.status import (
-        FleetShard,
-        FleetState,
-        FleetStatus,
-        FleetStream,
-        UnreadShard,
-        WorkerState,
-        WorkerStatus,
-    )
     from sparkinesis.lease.events import (
         ChildrenUnlisted,
         ChildrenWaiting,
@@ -102,7 +77,7 @@ if TYPE_CHECKING:
     from sparkinesis.metrics.metrics import MetricsExporter
     from sparkinesis.metrics.opentelemetry import OpenTelemetryMetrics
     from sparkinesis.metrics.prometheus_registry import PrometheusMetrics
-    from sparkinesis.source.watching.query_lag import StreamLag, lag
+    from sparkinesis.source.watching.query_lag import lag
     from sparkinesis.source.watching.watch import QueryWatch, watch
     from sparkinesis.stream.credentials import CredentialSource
     from sparkinesis.stream.kpl.pack import AggregatedBlob, aggregate
@@ -113,13 +88,7 @@ if TYPE_CHECKING:
     from sparkinesis.worker.batches.batch import RecordBatch
     from sparkinesis.worker.batches.user_record import UserRecord
     from sparkinesis.worker.checkpointer import Checkpointer, PreparedCheckpoint
-    from sparkinesis.worker.dead_letters.targets import (
-        DeadLetterDirectory,
-        DeadLetterStream,
-        FailedRecords,
-    )
     from sparkinesis.worker.fleet_options import FleetOptions
-    from sparkinesis.worker.lifecycle.states import ShardState
     from sparkinesis.worker.lifecycle.streams.stream_config import FormerStreams, StreamConfig
     from sparkinesis.worker.lifecycle.worker import Worker
     from sparkinesis.worker.on_error import DeadLetter, OnError, Retry, Skip, Stop
@@ -163,11 +132,8 @@ if TYPE_CHECKING:
         WorkerFailed,
     )
     from sparkinesis.worker.reporting.log_context import LogContext
-    from sparkinesis.worker.sink.sink import ParquetSink
-    from sparkinesis.worker.status import Failure, ShardStatus, StreamStatus
 
 __all__ = [
-    "AccessDeniedError",
     "AggregatedBlob",
     "Application",
     "BatchAction",
@@ -179,37 +145,22 @@ __all__ = [
     "ChildrenWaiting",
     "CloudWatchMetrics",
     "ConsumerDeregistered",
-    "ConsumerLimitError",
-    "ConsumerNotFoundError",
-    "CorruptEventStreamError",
     "CredentialSource",
     "DataLossError",
     "DataLost",
     "DeadLetter",
-    "DeadLetterDirectory",
-    "DeadLetterError",
-    "DeadLetterStream",
     "DeadLettersStored",
-    "DuplicateWorkerIdError",
     "EmfMetrics",
     "Event",
-    "ExpiredIteratorError",
     "ExtendedSequenceNumber",
-    "FailedRecords",
-    "Failure",
     "FanOutOptions",
     "Fleet",
     "FleetError",
     "FleetOptions",
-    "FleetShard",
-    "FleetState",
-    "FleetStatus",
-    "FleetStream",
     "FormerStreamDeleted",
     "FormerStreamKept",
     "FormerStreams",
     "HandoffRequested",
-    "InconsistentShardsError",
     "LeaseCreated",
     "LeaseDeleted",
     "LeaseEnd",
@@ -217,30 +168,23 @@ __all__ = [
     "LeaseLostError",
     "LeaseOrigin",
     "LeaseReadable",
-    "LeaseTableError",
-    "LeaseTableNotFoundError",
     "LeaseTableOptions",
-    "LeaseTableUnavailableError",
     "LeaseTaken",
     "LeaseUnreadable",
     "LeaseUnwritable",
     "LeasesMissing",
     "LegacyWorkerSeen",
-    "LocalServerError",
     "LogContext",
     "Measured",
     "MetricsExporter",
-    "OffsetError",
     "OldRecordsSkipped",
     "OnError",
     "OpenTelemetryMetrics",
     "OptionError",
     "OwnerSilent",
     "ParentsLost",
-    "ParquetSink",
     "PendingCheckpoint",
     "PollingInstead",
-    "PositionNotFoundError",
     "PreparedCheckpoint",
     "ProcessingTimeExceeded",
     "ProcessorError",
@@ -251,38 +195,28 @@ __all__ = [
     "Record",
     "RecordBatch",
     "RecordProcessor",
-    "RecordRefusedError",
-    "RecordTooLargeError",
     "RecordsSkipped",
     "RenewalFailed",
     "RenewalRecovered",
     "Retry",
-    "SchemaMismatchError",
     "ServiceError",
     "ShardEnded",
     "ShardEvent",
-    "ShardNotFoundError",
     "ShardStarted",
-    "ShardState",
-    "ShardStatus",
     "ShardStopped",
     "ShardSyncFailed",
     "ShardSyncRecovered",
     "ShutdownBegan",
     "ShutdownOverdue",
-    "SinkUnavailableError",
     "Skip",
     "SparkinesisError",
     "Stop",
     "StreamConfig",
     "StreamEvent",
     "StreamFailing",
-    "StreamLag",
     "StreamMadeAnew",
-    "StreamNotFoundError",
     "StreamReadable",
     "StreamRemoved",
-    "StreamStatus",
     "TableFound",
     "TableMissing",
     "TakingFailed",
@@ -290,8 +224,6 @@ __all__ = [
     "TaskFailed",
     "TroubleBegan",
     "TroubleEnded",
-    "UnfinishedResetError",
-    "UnreadShard",
     "UserRecord",
     "UserRecordColumns",
     "Worker",
@@ -300,8 +232,6 @@ __all__ = [
     "WorkerOptions",
     "WorkerReport",
     "WorkerStarted",
-    "WorkerState",
-    "WorkerStatus",
     "aggregate",
     "deaggregate",
     "hash_key",
@@ -312,15 +242,6 @@ __all__ = [
 
 _LAZY = {
     "fleet.fleet": ("Fleet",),
-    "fleet.status": (
-        "FleetShard",
-        "FleetState",
-        "FleetStatus",
-        "FleetStream",
-        "UnreadShard",
-        "WorkerState",
-        "WorkerStatus",
-    ),
     "lease.events": (
         "ChildrenUnlisted",
         "ChildrenWaiting",
@@ -352,10 +273,7 @@ _LAZY = {
     "metrics.metrics": ("MetricsExporter",),
     "metrics.opentelemetry": ("OpenTelemetryMetrics",),
     "metrics.prometheus_registry": ("PrometheusMetrics",),
-    "source.watching.query_lag": (
-        "StreamLag",
-        "lag",
-    ),
+    "source.watching.query_lag": ("lag",),
     "source.watching.watch": (
         "QueryWatch",
         "watch",
@@ -378,13 +296,7 @@ _LAZY = {
         "Checkpointer",
         "PreparedCheckpoint",
     ),
-    "worker.dead_letters.targets": (
-        "DeadLetterDirectory",
-        "DeadLetterStream",
-        "FailedRecords",
-    ),
     "worker.fleet_options": ("FleetOptions",),
-    "worker.lifecycle.states": ("ShardState",),
     "worker.lifecycle.worker": ("Worker",),
     "worker.on_error": (
         "DeadLetter",
@@ -440,12 +352,6 @@ _LAZY = {
         "WorkerFailed",
     ),
     "worker.reporting.log_context": ("LogContext",),
-    "worker.sink.sink": ("ParquetSink",),
-    "worker.status": (
-        "Failure",
-        "ShardStatus",
-        "StreamStatus",
-    ),
     "worker.lifecycle.streams.stream_config": (
         "FormerStreams",
         "StreamConfig",
@@ -455,9 +361,15 @@ _LAZY = {
 importing them would slow down each of Spark's Python processes."""
 
 
+_PAGES = ("sinks", "status")
+"""The other public pages, which ``sparkinesis.status`` finds without an import of its own."""
+
+
 def __getattr__(name: str) -> object:
     from importlib import import_module  # noqa: PLC0415
 
+    if name in _PAGES:
+        return import_module(f"sparkinesis.{name}")
     for module, names in _LAZY.items():
         if name in names:
             return getattr(import_module(f"sparkinesis.{module}"), name)

@@ -32,7 +32,8 @@
     ├── FleetError
     └── LocalServerError
 
-All of them are imported from ``sparkinesis``.
+``sparkinesis`` itself has those that a first program catches: SparkinesisError, OptionError,
+ServiceError, DataLossError, LeaseLostError, CheckpointError, ProcessorError and FleetError.
 
 A docstring that says "raises service errors" means the errors of calls to AWS: `ServiceError` with
 its subclasses, `AccessDeniedError`, `StreamNotFoundError` and `LeaseTableError`.
@@ -43,10 +44,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sparkinesis.public import public
 
-
-@public
 class SparkinesisError(Exception):
     """The base class of every error that sparkinesis raises on purpose."""
 
@@ -54,7 +52,6 @@ class SparkinesisError(Exception):
 # --- Options
 
 
-@public
 class OptionError(SparkinesisError, ValueError):
     """An option is unknown, is missing, or has an unusable value. Nothing was written.
 
@@ -65,7 +62,6 @@ class OptionError(SparkinesisError, ValueError):
 # --- Calls to AWS
 
 
-@public
 class ServiceError(SparkinesisError):
     """A call to AWS failed: no retry can help, or all retries failed.
 
@@ -75,7 +71,6 @@ class ServiceError(SparkinesisError):
     """
 
 
-@public
 class LeaseTableUnavailableError(ServiceError):
     """DynamoDB throttles calls or cannot be reached, and every retry failed.
 
@@ -84,7 +79,6 @@ class LeaseTableUnavailableError(ServiceError):
     """
 
 
-@public
 class CorruptEventStreamError(ServiceError):
     """The bytes received over a subscription are not valid event-stream messages.
 
@@ -92,7 +86,6 @@ class CorruptEventStreamError(ServiceError):
     """
 
 
-@public
 class AccessDeniedError(SparkinesisError):
     """The credentials do not permit a call. The call is not retried.
 
@@ -100,7 +93,6 @@ class AccessDeniedError(SparkinesisError):
     """
 
 
-@public
 class StreamNotFoundError(SparkinesisError):
     """The stream does not exist in this region and account.
 
@@ -111,7 +103,6 @@ class StreamNotFoundError(SparkinesisError):
 # --- Streams, positions and records
 
 
-@public
 class DataLossError(SparkinesisError):
     """Records may have been lost: they expired, or their stream was deleted, before they were read.
 
@@ -125,17 +116,14 @@ class DataLossError(SparkinesisError):
         return str(self).partition(" Set the option failOnDataLoss")[0]
 
 
-@public
 class ShardNotFoundError(DataLossError):
     """The shard no longer exists, so its unread records are lost."""
 
 
-@public
 class PositionNotFoundError(DataLossError):
     """Kinesis refuses a sequence number: the shard never had the record, or no longer keeps it."""
 
 
-@public
 class OffsetError(SparkinesisError, ValueError):
     """The offset in Spark's checkpoint was not written by this source, or by another query.
 
@@ -143,7 +131,6 @@ class OffsetError(SparkinesisError, ValueError):
     """
 
 
-@public
 class ExpiredIteratorError(SparkinesisError):
     """A shard iterator is older than five minutes.
 
@@ -152,7 +139,6 @@ class ExpiredIteratorError(SparkinesisError):
     """
 
 
-@public
 class InconsistentShardsError(SparkinesisError):
     """The shards that ListShards returned do not fit together, as may happen during a reshard.
 
@@ -160,7 +146,6 @@ class InconsistentShardsError(SparkinesisError):
     """
 
 
-@public
 class ConsumerNotFoundError(SparkinesisError):
     """The registered consumer (enhanced fan-out) does not exist, or is being deregistered.
 
@@ -168,7 +153,6 @@ class ConsumerNotFoundError(SparkinesisError):
     """
 
 
-@public
 class ConsumerLimitError(SparkinesisError):
     """The stream has the maximum number of registered consumers (enhanced fan-out).
 
@@ -176,7 +160,6 @@ class ConsumerLimitError(SparkinesisError):
     """
 
 
-@public
 class RecordRefusedError(SparkinesisError, ValueError):
     """When writing a DataFrame: a row is too large, or its key or data is invalid or missing.
 
@@ -184,7 +167,6 @@ class RecordRefusedError(SparkinesisError, ValueError):
     """
 
 
-@public
 class RecordTooLargeError(SparkinesisError, ValueError):
     """From `aggregate()`: a user record does not fit into an aggregated record of ``max_size``.
 
@@ -195,7 +177,6 @@ class RecordTooLargeError(SparkinesisError, ValueError):
 # --- Leases and workers
 
 
-@public
 class LeaseTableError(SparkinesisError):
     """A KCL application's lease table is missing, or its rows cannot be used.
 
@@ -204,7 +185,6 @@ class LeaseTableError(SparkinesisError):
     """
 
 
-@public
 class LeaseTableNotFoundError(LeaseTableError):
     """The lease table does not exist in this region and account.
 
@@ -213,7 +193,6 @@ class LeaseTableNotFoundError(LeaseTableError):
     """
 
 
-@public
 class LeaseLostError(SparkinesisError):
     """The lease belongs to another worker, has expired or was released: no checkpoint can be made.
 
@@ -222,7 +201,6 @@ class LeaseLostError(SparkinesisError):
     """
 
 
-@public
 class UnfinishedResetError(SparkinesisError):
     """A reset moved some leases of the application, but not all of them.
 
@@ -237,7 +215,6 @@ class UnfinishedResetError(SparkinesisError):
         self.left = tuple(left)
 
 
-@public
 class DuplicateWorkerIdError(SparkinesisError):
     """Another live worker of the application uses the same worker id.
 
@@ -245,7 +222,6 @@ class DuplicateWorkerIdError(SparkinesisError):
     """
 
 
-@public
 class CheckpointError(SparkinesisError, ValueError):
     """The position cannot be checkpointed. Nothing was written.
 
@@ -256,7 +232,6 @@ class CheckpointError(SparkinesisError, ValueError):
     """
 
 
-@public
 class ProcessorError(SparkinesisError, TypeError):
     """The record processor cannot be used.
 
@@ -266,7 +241,6 @@ class ProcessorError(SparkinesisError, TypeError):
     """
 
 
-@public
 class SinkUnavailableError(SparkinesisError):
     """The storage of a sink, or of dead letters, cannot be reached or refuses files.
 
@@ -276,12 +250,10 @@ class SinkUnavailableError(SparkinesisError):
     """
 
 
-@public
 class SchemaMismatchError(SparkinesisError, ValueError):
     """The rows given to a sink do not fit the sink's schema. The sink took none of them."""
 
 
-@public
 class DeadLetterError(SparkinesisError):
     """Dead letters cannot be read, or some of them could not be put back into a stream.
 
@@ -289,11 +261,9 @@ class DeadLetterError(SparkinesisError):
     """
 
 
-@public
 class FleetError(SparkinesisError):
     """A fleet of workers did not start, or failed and does not restart. The message says why."""
 
 
-@public
 class LocalServerError(SparkinesisError):
     """The local server cannot start: its port is in use, or a package is not installed."""

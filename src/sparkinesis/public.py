@@ -1,8 +1,9 @@
-"""The decorator of public names: tracebacks and reprs show the name that a user imports.
+"""The decorators of public names: tracebacks and reprs show the name that a user imports.
 
-A public class is defined in an inner module and imported from ``sparkinesis``. With `public` its
-``__module__`` is ``sparkinesis``, so that a traceback says ``sparkinesis.LeaseLostError``, and a
-pickle refers to ``sparkinesis.WorkerOptions``: inner modules may move without breaking either.
+A public class that is defined in an inner module is imported from ``sparkinesis`` or from one of
+its pages, such as ``sparkinesis.sinks``. With `public` its ``__module__`` is that page, so that a
+repr says ``sparkinesis.Application``, and a pickle refers to ``sparkinesis.WorkerOptions``: inner
+modules may move without breaking either.
 
 Python finds two more things by ``__module__``. The names in a class's annotations are looked up
 there, so `public` resolves annotations that are text while the class's own module is known;
@@ -19,21 +20,24 @@ from typing import Any, TypeVar
 
 _T = TypeVar("_T", bound="type | Callable[..., Any]")
 
-PUBLIC_MODULE = "sparkinesis"
 
-
-def public(thing: _T) -> _T:
-    """Show a class or a function as a name of ``sparkinesis``, whose ``__all__`` lists it.
+def public(thing: _T, page: str = "sparkinesis") -> _T:
+    """Show a class or a function as a name of a public page, whose ``__all__`` lists it.
 
     Use it as the outermost decorator, above ``@dataclass``, which needs the module of the class.
     """
     if isinstance(thing, type):
         _resolve_annotations(thing)
         if "__firstlineno__" in vars(thing):
-            # Python 3.13 and newer would show these lines of sparkinesis/__init__.py as the source.
+            # Python 3.13 and newer would show these lines of the page as the source.
             del thing.__firstlineno__  # type: ignore[attr-defined]
-    thing.__module__ = PUBLIC_MODULE
+    thing.__module__ = page
     return thing
+
+
+def public_sink(thing: _T) -> _T:
+    """Show a class as a name of ``sparkinesis.sinks``."""
+    return public(thing, "sparkinesis.sinks")
 
 
 def _resolve_annotations(cls: type) -> None:

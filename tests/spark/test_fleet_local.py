@@ -23,8 +23,8 @@ from sparkinesis import (
     RecordProcessor,
     WorkerOptions,
 )
-from sparkinesis.fleet.status import FleetState
 from sparkinesis.local import LocalServer
+from sparkinesis.status import FleetState
 from sparkinesis.worker.checkpointer import Checkpointer
 from tests import pace
 from tests.streams import put

@@ -22,8 +22,8 @@ from sparkinesis import (
     RecordProcessor,
     WorkerOptions,
 )
-from sparkinesis.fleet.status import FleetStream
 from sparkinesis.local import LocalServer
+from sparkinesis.status import FleetStream
 from sparkinesis.worker.lifecycle.streams import several_streams
 from tests import pace
 from tests.spark.test_fleet_local import wait

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import sparkinesis
-from sparkinesis import Measured, QueryWatch, StreamLag
+from sparkinesis import Measured, QueryWatch
 from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.metrics.catalogue import (
     QUERY_BATCH_DURATION,
@@ -32,6 +32,7 @@ from sparkinesis.metrics.metric import Metric
 from sparkinesis.metrics.tally import Distribution, Tally
 from sparkinesis.source.watching.progress import kinesis_sources
 from sparkinesis.source.watching.query_lag import lags_of
+from sparkinesis.status import StreamLag
 from tests.pace import eventually
 from tests.spark.reading import read_stream, rows_dropped
 from tests.streams import active_shards, put, split

@@ -27,21 +27,34 @@ LAYERS: dict[str, set[str]] = {
         "ui",
         "version",
     },
-    "ui": {"terminal", "errors", "stream", "lease", "worker", "fleet", "monitor"},
+    "ui": {"terminal", "errors", "status", "stream", "lease", "worker", "fleet", "monitor"},
     "monitor": {"terminal", "errors", "metrics", "stream", "lease", "version"},
-    "fleet": {"terminal", "public", "errors", "metrics", "stream", "lease", "worker"},
+    "fleet": {"terminal", "public", "errors", "status", "metrics", "stream", "lease", "worker"},
     "compat": {"errors", "stream", "worker"},
-    "worker": {"public", "errors", "metrics", "stream", "lease"},
-    "source": {"public", "errors", "metrics", "stream", "lease"},
+    "worker": {"public", "errors", "status", "metrics", "stream", "lease"},
+    "source": {"public", "errors", "status", "metrics", "stream", "lease"},
     "lease": {"public", "errors", "metrics", "stream"},
     "stream": {"public", "errors", "metrics"},
     "metrics": {"public", "errors", "version"},
     "local": {"errors"},
     "terminal": set(),
-    "errors": {"public"},
+    "errors": set(),
+    "status": set(),
+    "sinks": {"worker"},
     "public": set(),
     "version": set(),
-    "__init__": {"errors", "version", "metrics", "stream", "lease", "worker", "source", "fleet"},
+    "__init__": {
+        "errors",
+        "status",
+        "sinks",
+        "version",
+        "metrics",
+        "stream",
+        "lease",
+        "worker",
+        "source",
+        "fleet",
+    },
 }
 """Each layer, and the layers that it imports besides itself.
 
@@ -97,7 +110,7 @@ A sub-folder also imports the modules that lie directly in the folder above it.
 
 MOST_ENTRIES = 14
 """Modules and sub-folders that one folder shows, `__init__.py` not counted."""
-MOST_LAYERS = 16
+MOST_LAYERS = 18
 """The same for ``sparkinesis`` itself, which shows the layers and the modules below them all."""
 
 IMPORT_PYSPARK = ("source/", "fleet/")

@@ -36,12 +36,12 @@ from sparkinesis.fleet.channel.tls import NotAuthenticatedError, WorkerCredentia
 from sparkinesis.fleet.unread import longest
 from sparkinesis.lease.rules.worker_ids import default_worker_id
 from sparkinesis.metrics.tally import Series, Tally
+from sparkinesis.status import Failure, StreamStatus
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.signals import handling
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.reporting.failures import describe
 from sparkinesis.worker.reporting.log_context import LogPlace, log_to_stderr
-from sparkinesis.worker.status import Failure, StreamStatus
 
 _log = logging.getLogger(__name__)
 

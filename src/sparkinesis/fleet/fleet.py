@@ -41,7 +41,6 @@ from sparkinesis.fleet.roster import (
     SendWait,
     Submit,
 )
-from sparkinesis.fleet.status import FleetState, FleetStatus, WorkerState
 from sparkinesis.fleet.streams import StreamWatch
 from sparkinesis.fleet.unread import ShardWatch
 from sparkinesis.fleet.view import reads, watch
@@ -56,6 +55,7 @@ from sparkinesis.metrics.metric import Measured
 from sparkinesis.metrics.metrics import CLOSE_WITHIN, Metrics, metrics_of
 from sparkinesis.metrics.tally import Series
 from sparkinesis.public import public
+from sparkinesis.status import FleetState, FleetStatus, WorkerState
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.dead_letters.targets import DeadLetterDirectory
 from sparkinesis.worker.fleet_options import FleetOptions

@@ -241,7 +241,7 @@ def failure_reason(error: BaseException) -> str:
 
 def _without_traceback(text: str) -> str:
     """Cut the traceback off an error whose message says what to do."""
-    if ours := re.search(r"^sparkinesis\.(\w+: .*)", text, re.MULTILINE | re.DOTALL):
+    if ours := re.search(r"^sparkinesis\.errors\.(\w+: .*)", text, re.MULTILINE | re.DOTALL):
         return ours[1]
     if missing := re.search(r"^ModuleNotFoundError: No module named '([^']+)'", text, re.MULTILINE):
         return (

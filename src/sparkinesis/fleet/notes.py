@@ -8,7 +8,7 @@ from sparkinesis.fleet.channel.messages import Ended, Hello
 from sparkinesis.fleet.reports import WorkerReports
 from sparkinesis.fleet.roster import Slot
 from sparkinesis.fleet.streams import KnownStream
-from sparkinesis.worker.status import ShardStatus
+from sparkinesis.status import ShardStatus
 
 _SHARDS = 5
 """The most shards that a note lists."""

@@ -8,13 +8,19 @@ from types import MappingProxyType
 
 from sparkinesis.fleet.channel.messages import Hello, Report
 from sparkinesis.fleet.roster import Roster
-from sparkinesis.fleet.status import FleetShard, FleetStatus, WorkerState, WorkerStatus
 from sparkinesis.fleet.streams import StreamWatch
 from sparkinesis.fleet.unread import ShardWatch, lease_of
 from sparkinesis.fleet.watching.series import FleetSeries
+from sparkinesis.status import (
+    Failure,
+    FleetShard,
+    FleetStatus,
+    ShardStatus,
+    WorkerState,
+    WorkerStatus,
+)
 from sparkinesis.worker.lifecycle.streams.stream_config import name_streams
 from sparkinesis.worker.reporting.failures import merge
-from sparkinesis.worker.status import Failure, ShardStatus
 
 NOTES = 20
 """The most notes that are kept."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TypeAlias
 
-from sparkinesis.fleet.status import FleetState, WorkerState
+from sparkinesis.status import FleetState, WorkerState
 from sparkinesis.stream.backoff import exponential_backoff
 from sparkinesis.worker.fleet_options import FleetOptions
 

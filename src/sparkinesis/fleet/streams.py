@@ -12,9 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from sparkinesis.fleet.status import FleetShard, FleetStream, UnreadShard
+from sparkinesis.status import FleetShard, FleetStream, StreamStatus, UnreadShard
 from sparkinesis.stream.address import StreamIdentifier
-from sparkinesis.worker.status import StreamStatus
 
 StreamKey = tuple[str, int]
 """A stream's name or ARN as the application gives it, and how many of this name precede it: two

@@ -13,9 +13,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from sparkinesis.fleet.channel.messages import Report
-from sparkinesis.fleet.status import UnreadShard
 from sparkinesis.lease.lease import parse_lease_key
-from sparkinesis.worker.status import ShardStatus
+from sparkinesis.status import ShardStatus, UnreadShard
 
 MOST = 200
 """The most unread shards that one report lists."""

@@ -9,19 +9,19 @@ from contextlib import ExitStack, suppress
 from rich.console import Console
 
 from sparkinesis.fleet.interrupt import python_interrupt_handler
-from sparkinesis.fleet.status import (
+from sparkinesis.status import (
+    Failure,
     FleetShard,
     FleetState,
     FleetStatus,
     FleetStream,
+    ShardState,
     UnreadShard,
     WorkerState,
     WorkerStatus,
 )
 from sparkinesis.terminal.live import LiveView, can_update, print_line
 from sparkinesis.terminal.view import OwnerRow, ShardRow, StreamRow, View
-from sparkinesis.worker.lifecycle.states import ShardState
-from sparkinesis.worker.status import Failure
 
 _SILENCE = 5.0
 """Seconds without a message of a worker from which on the view mentions it."""

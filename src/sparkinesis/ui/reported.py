@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from sparkinesis.status import Failure
 from sparkinesis.worker.reporting.failures import merge
-from sparkinesis.worker.status import Failure
 
 if TYPE_CHECKING:
-    from sparkinesis.fleet.status import FleetStatus
+    from sparkinesis.status import FleetStatus
 
 _NOTHING: Mapping[str, float] = MappingProxyType({})
 

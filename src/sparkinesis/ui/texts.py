@@ -8,9 +8,9 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from html import escape
 
+from sparkinesis.status import Failure
 from sparkinesis.terminal.view import LATE_MS, VERY_LATE_MS, behind, figures, rate_text
 from sparkinesis.ui.look import Look
-from sparkinesis.worker.status import Failure
 
 _MOST_MESSAGES = 12
 _MOST_FAILURES = 30

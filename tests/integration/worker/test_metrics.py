@@ -388,7 +388,7 @@ def test_a_worker_that_cannot_start_publishes_nothing_more(application: Make, ke
         def open(self, measured: Measured) -> Metrics:
             return Closing()
 
-    with pytest.raises(sparkinesis.StreamNotFoundError):
+    with pytest.raises(sparkinesis.errors.StreamNotFoundError):
         application({"metrics": (Exporter(),)}, stream="not-there").worker()
     assert closed == ["closed"]
     worker = application({"metrics": (Exporter(),)}).worker()

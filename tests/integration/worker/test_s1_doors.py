@@ -12,9 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sparkinesis import Application, DeadLetter, ParquetSink, ProcessorShard, RecordProcessor
+from sparkinesis import Application, DeadLetter, ProcessorShard, RecordProcessor
 from sparkinesis.errors import CheckpointError, DataLossError, LeaseLostError
 from sparkinesis.local import LocalServer
+from sparkinesis.sinks import ParquetSink
 from sparkinesis.stream.kpl.pack import aggregate
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer

@@ -17,10 +17,10 @@ import pytest
 from sparkinesis.errors import LeaseLostError, ProcessorError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.local import LocalServer
+from sparkinesis.status import ShardState
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.lifecycle.signals import graceful_on_signals
-from sparkinesis.worker.lifecycle.states import ShardState
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import WorkerOptions
 from tests import pace

@@ -23,21 +23,19 @@ from sparkinesis.errors import FleetError, OptionError, ProcessorError
 from sparkinesis.fleet.channel.control_server import Disconnected
 from sparkinesis.fleet.channel.messages import Ended, Hello, Ping, Report
 from sparkinesis.fleet.fleet import Fleet
-from sparkinesis.fleet.status import FleetState, FleetStatus
 from sparkinesis.fleet.view import fleet_view
 from sparkinesis.metrics.catalogue import FLEET_RESTARTS
 from sparkinesis.metrics.metric import Measured
 from sparkinesis.metrics.prometheus_registry import PrometheusMetrics
 from sparkinesis.metrics.tally import Series, Tally
+from sparkinesis.status import FleetState, FleetStatus, ShardState, ShardStatus, StreamStatus
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.dead_letters.targets import DeadLetterDirectory
 from sparkinesis.worker.fleet_options import FleetOptions
-from sparkinesis.worker.lifecycle.states import ShardState
 from sparkinesis.worker.lifecycle.streams.stream_config import FormerStreams, StreamConfig
 from sparkinesis.worker.on_error import DeadLetter, Retry
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.processor import RecordProcessor
-from sparkinesis.worker.status import ShardStatus, StreamStatus
 from tests.tallies import counted
 from tests.unit.fleet.wire import PATIENCE, listening, port_of
 

@@ -21,7 +21,7 @@ JAVA = (
     ("raised", "said"),
     [
         (
-            f"{TRACE}sparkinesis.FleetError: No driver at 10.0.0.1:1. Set host.{JAVA}",
+            f"{TRACE}sparkinesis.errors.FleetError: No driver at 10.0.0.1:1. Set host.{JAVA}",
             "FleetError: No driver at 10.0.0.1:1. Set host.",
         ),
         (

@@ -7,10 +7,15 @@ from dataclasses import replace
 from sparkinesis.fleet.channel.messages import Hello, Report
 from sparkinesis.fleet.reports import DEPARTED, FAILURES, NOTES, FleetReports
 from sparkinesis.fleet.roster import Roster
-from sparkinesis.fleet.status import FleetState, UnreadShard, WorkerState
+from sparkinesis.status import (
+    Failure,
+    FleetState,
+    ShardState,
+    ShardStatus,
+    UnreadShard,
+    WorkerState,
+)
 from sparkinesis.worker.fleet_options import FleetOptions
-from sparkinesis.worker.lifecycle.states import ShardState
-from sparkinesis.worker.status import Failure, ShardStatus
 
 
 def hello(worker: str, slot: int = 0) -> Hello:

@@ -27,7 +27,7 @@ from sparkinesis.fleet.roster import (
     Submit,
     backoff,
 )
-from sparkinesis.fleet.status import FleetState, WorkerState
+from sparkinesis.status import FleetState, WorkerState
 from sparkinesis.worker.fleet_options import FleetOptions
 
 OPTIONS = FleetOptions(

@@ -6,11 +6,16 @@ from sparkinesis.fleet import notes
 from sparkinesis.fleet.channel.messages import Hello, Report
 from sparkinesis.fleet.reports import FleetReports
 from sparkinesis.fleet.roster import Roster
-from sparkinesis.fleet.status import FleetStatus, FleetStream, UnreadShard
 from sparkinesis.fleet.streams import StreamWatch
+from sparkinesis.status import (
+    FleetStatus,
+    FleetStream,
+    ShardState,
+    ShardStatus,
+    StreamStatus,
+    UnreadShard,
+)
 from sparkinesis.worker.fleet_options import FleetOptions
-from sparkinesis.worker.lifecycle.states import ShardState
-from sparkinesis.worker.status import ShardStatus, StreamStatus
 
 SHARD = "shardId-000000000000"
 WEB, MOBILE, OLD_WEB = "1:web:1700", "1:mobile:1800", "1:web:1600"

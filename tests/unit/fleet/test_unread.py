@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from sparkinesis.fleet.channel.messages import Report
-from sparkinesis.fleet.status import UnreadShard
 from sparkinesis.fleet.unread import MOST, ShardWatch, longest
-from sparkinesis.worker.lifecycle.states import ShardState
-from sparkinesis.worker.status import ShardStatus
+from sparkinesis.status import ShardState, ShardStatus, UnreadShard
 
 
 def report(*shards: str, unread: dict[str, float] | None = None, lag: int | None = 0) -> Report:

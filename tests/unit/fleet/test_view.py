@@ -11,19 +11,19 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from sparkinesis.fleet.status import (
+from sparkinesis.fleet.view import fleet_view, watch
+from sparkinesis.status import (
+    Failure,
     FleetShard,
     FleetState,
     FleetStatus,
     FleetStream,
+    ShardState,
     UnreadShard,
     WorkerState,
     WorkerStatus,
 )
-from sparkinesis.fleet.view import fleet_view, watch
 from sparkinesis.terminal.view import OwnerRow, ShardRow, StreamRow, render
-from sparkinesis.worker.lifecycle.states import ShardState
-from sparkinesis.worker.status import Failure
 
 FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
 

@@ -7,17 +7,17 @@ import json
 import pytest
 
 from sparkinesis.errors import OptionError
-from sparkinesis.fleet.status import (
+from sparkinesis.status import (
+    Failure,
     FleetShard,
     FleetState,
     FleetStatus,
+    ShardState,
     WorkerState,
     WorkerStatus,
 )
 from sparkinesis.ui.reported import Answer, of_answers, of_fleet, read_status, shard_rates
 from sparkinesis.ui.worker_urls import status_url
-from sparkinesis.worker.lifecycle.states import ShardState
-from sparkinesis.worker.status import Failure
 
 FAILURE = Failure("f1", "process_records of s-1", "ValueError: odd", "Traceback ...", 2, ("s-1",))
 

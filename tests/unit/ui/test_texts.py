@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from sparkinesis.status import Failure
 from sparkinesis.terminal.view import OwnerRow, ShardRow, View
 from sparkinesis.ui import texts
 from sparkinesis.ui.look import Look
 from sparkinesis.ui.reported import Reported
-from sparkinesis.worker.status import Failure
 
 ATTACK = "<img src=x onerror=alert(1)>"
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from sparkinesis import CredentialSource, DeadLetter, DeadLetterStream, StreamConfig
+from sparkinesis import CredentialSource, DeadLetter, StreamConfig
 from sparkinesis.errors import OptionError, ProcessorError
+from sparkinesis.sinks import DeadLetterStream
 from sparkinesis.stream.reading.budget import Pace
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.on_error import Retry

@@ -7,7 +7,7 @@ from typing import TypeAlias, TypeVar
 import msgspec
 
 from sparkinesis.metrics.tally import Series
-from sparkinesis.worker.status import Failure, ShardStatus, StreamStatus
+from sparkinesis.status import Failure, ShardStatus, StreamStatus
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):

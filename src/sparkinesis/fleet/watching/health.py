@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sparkinesis.fleet.status import FleetState, FleetStatus, WorkerState, WorkerStatus
+from sparkinesis.status import FleetState, FleetStatus, WorkerState, WorkerStatus
 
 _HERE = {WorkerState.RUNNING, WorkerState.LEAVING}
 

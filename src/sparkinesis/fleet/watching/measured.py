@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from sparkinesis.fleet.roster import Action, Roster, SendStart, Submit
-from sparkinesis.fleet.status import FleetStatus, WorkerState
 from sparkinesis.metrics.catalogue import FLEET_RUNNING, FLEET_WAITING, FLEET_WANTED
 from sparkinesis.metrics.metrics import Sample
+from sparkinesis.status import FleetStatus, WorkerState
 
 
 def gauges_of(status: FleetStatus) -> list[Sample]:

@@ -14,7 +14,7 @@ from sparkinesis.source.offsets import ANY_SHARD
 from sparkinesis.source.stream_report import StreamReport, read_reports
 from sparkinesis.stream.position import parse_position
 
-_OUR_ERROR = re.compile(r"\bsparkinesis\.(\w+Error)\b")
+_OUR_ERROR = re.compile(r"\bsparkinesis\.errors\.(\w+Error)\b")
 
 
 class Source(Protocol):

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from sparkinesis.public import public
 from sparkinesis.source.watching.progress import SourceReading, kinesis_sources
+from sparkinesis.status import StreamLag
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
-
-
-@public
-@dataclass(frozen=True)
-class StreamLag:
-    """How far a query is behind the tip of one stream, in milliseconds, at its last plan."""
-
-    max_ms: int
-    mean_ms: int
-    shards_ms: Mapping[str, int] = field(default_factory=dict)
-    """The lags by shard id; of a stream with more than 20 shards, the 20 largest."""
 
 
 @public

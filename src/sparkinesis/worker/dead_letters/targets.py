@@ -16,7 +16,7 @@ from datetime import datetime, timezone
 from typing import TypeAlias
 
 from sparkinesis.errors import OptionError, SinkUnavailableError
-from sparkinesis.public import public
+from sparkinesis.public import public_sink
 from sparkinesis.stream.address import StreamAddress, repr_without_secrets, stream_address
 from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
 from sparkinesis.worker.batches.batch import RecordBatch
@@ -25,7 +25,7 @@ from sparkinesis.worker.sink.names import stream_label
 from sparkinesis.worker.user_methods import asynchronous, discard, unfinished
 
 
-@public
+@public_sink
 @dataclass(frozen=True, slots=True)
 class FailedRecords:
     """The user records of one shard that ``process_records`` failed on, and the error."""
@@ -51,7 +51,7 @@ class FailedRecords:
         return f"{stream}-{self.shard_id}-{'-to-'.join(places)}"
 
 
-@public
+@public_sink
 @dataclass(frozen=True, slots=True)
 class DeadLetterStream:
     """Puts the failed records into another stream, with their keys and data unchanged.
@@ -100,7 +100,7 @@ class DeadLetterStream:
             )
 
 
-@public
+@public_sink
 @dataclass(frozen=True, slots=True)
 class DeadLetterDirectory:
     """Writes a Parquet file for each batch of failed records, with the error as its metadata.

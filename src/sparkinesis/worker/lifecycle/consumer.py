@@ -27,6 +27,7 @@ from sparkinesis.lease.rules.lease_start import WantedRecords, wanted_records
 from sparkinesis.lease.rules.shard_sync import ShardEnd
 from sparkinesis.metrics.catalogue import INITIALIZE_DURATION, SHUTDOWN_DURATION
 from sparkinesis.metrics.metric import Metric
+from sparkinesis.status import ShardState
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.position import LATEST, AfterRecord, AtTimestamp, Position
 from sparkinesis.stream.shard import Shard
@@ -38,7 +39,6 @@ from sparkinesis.worker.lifecycle.settings import ConsumerSettings
 from sparkinesis.worker.lifecycle.starting import not_before, start_position
 from sparkinesis.worker.lifecycle.states import (
     TABLE,
-    ShardState,
     ShutdownReason,
     Task,
     after_task,

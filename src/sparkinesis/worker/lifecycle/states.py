@@ -10,20 +10,7 @@ from enum import Enum, IntEnum
 from types import MappingProxyType
 from typing import NamedTuple
 
-from sparkinesis.public import public
-
-
-@public
-class ShardState(Enum):
-    """The state of a shard, as the worker that reads the shard sees it."""
-
-    WAITING_ON_PARENT_SHARDS = "waiting on parent shards"
-    INITIALIZING = "initializing"
-    PROCESSING = "processing"
-    SHUTDOWN_REQUESTED = "shutdown requested"
-    SHUTDOWN_REQUEST_COMPLETED = "shutdown request completed"
-    SHUTTING_DOWN = "shutting down"
-    SHUTDOWN_COMPLETE = "shutdown complete"
+from sparkinesis.status import ShardState
 
 
 class Task(Enum):

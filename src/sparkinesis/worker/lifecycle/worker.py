@@ -17,6 +17,7 @@ from sparkinesis.metrics.health.liveness import LOOK_EVERY
 from sparkinesis.metrics.health.pages import ServedTally, pages
 from sparkinesis.metrics.health.server import HealthServer
 from sparkinesis.public import public
+from sparkinesis.status import Failure, ShardStatus, StreamStatus
 from sparkinesis.stream.fan_out.socket_watch import socket_watch
 from sparkinesis.stream.position import InitialPosition
 from sparkinesis.worker.lifecycle.consumer_loop import ConsumerLoop
@@ -33,7 +34,6 @@ from sparkinesis.worker.reporting.failures import describe
 from sparkinesis.worker.reporting.gauges import LeaseCounts, Look, WorkerGauges
 from sparkinesis.worker.reporting.health import WorkerParts, slow_calls
 from sparkinesis.worker.reporting.log_context import LogPlace
-from sparkinesis.worker.status import Failure, ShardStatus, StreamStatus
 
 _LOOPS = {
     "renew": ("renews leases", "stop_renewing"),

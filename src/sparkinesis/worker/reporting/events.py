@@ -14,7 +14,7 @@ import msgspec
 
 from sparkinesis.lease import events as of_leases
 from sparkinesis.public import public
-from sparkinesis.worker.status import Failure
+from sparkinesis.status import Failure
 
 
 @public

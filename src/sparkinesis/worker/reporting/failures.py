@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from sparkinesis.worker.status import Failure
+from sparkinesis.status import Failure
 
 MAX_FAILURES = 50
 """The number of different failures that are kept; the least recent one is dropped."""

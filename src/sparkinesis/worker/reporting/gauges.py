@@ -28,7 +28,7 @@ from sparkinesis.metrics.catalogue import (
 )
 from sparkinesis.metrics.metric import Metric
 from sparkinesis.metrics.metrics import Sample
-from sparkinesis.worker.status import ShardStatus
+from sparkinesis.status import ShardStatus
 
 
 class LeaseCounts(msgspec.Struct, frozen=True):

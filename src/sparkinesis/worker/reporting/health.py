@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from sparkinesis.metrics.health.liveness import Liveness, Part
 from sparkinesis.metrics.health.signs import SignOfLife
-from sparkinesis.worker.status import ShardStatus
+from sparkinesis.status import ShardStatus
 
 
 class _Loop(NamedTuple):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from sparkinesis.errors import DataLossError, LeaseLostError
+from sparkinesis.status import Failure
 from sparkinesis.worker.reporting.events import (
     BatchAction,
     BatchFailed,
@@ -24,7 +25,6 @@ from sparkinesis.worker.reporting.events import (
     Teller,
 )
 from sparkinesis.worker.reporting.failures import Failures, describe
-from sparkinesis.worker.status import Failure
 
 
 class ShardPlace(NamedTuple):

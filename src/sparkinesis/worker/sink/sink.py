@@ -21,7 +21,7 @@ from sparkinesis.errors import LeaseLostError, SinkUnavailableError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.metrics.catalogue import SINK_DURATION, SINK_FILES, SINK_ROWS
 from sparkinesis.metrics.metrics import OFF, Metrics
-from sparkinesis.public import public
+from sparkinesis.public import public_sink
 from sparkinesis.worker.sink.names import shortened, stream_label
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class _File:
     rows: pa.Table
 
 
-@public
+@public_sink
 class ParquetSink:
     """Collects rows of one shard; made by `ProcessorShard.sink`. May be used from any thread.
 

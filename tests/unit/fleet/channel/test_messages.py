@@ -20,9 +20,8 @@ from sparkinesis.fleet.channel.messages import (
     decode_for_worker,
     encode,
 )
-from sparkinesis.worker.lifecycle.states import ShardState
+from sparkinesis.status import ShardState, ShardStatus
 from sparkinesis.worker.reporting.failures import Failures, describe
-from sparkinesis.worker.status import ShardStatus
 
 
 def failures_of(error: Exception) -> Failures:

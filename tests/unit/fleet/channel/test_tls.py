@@ -34,7 +34,7 @@ from sparkinesis.fleet.channel.tls import (
     WorkerCredentials,
     worker_context,
 )
-from sparkinesis.worker.status import Failure
+from sparkinesis.status import Failure
 from tests.unit.fleet.wire import (
     CREDENTIALS,
     IDENTITY,

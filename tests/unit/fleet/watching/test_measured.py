@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from sparkinesis.fleet.roster import Roster, backoff
-from sparkinesis.fleet.status import FleetState, FleetStatus, WorkerState, WorkerStatus
 from sparkinesis.fleet.watching.measured import Restarts, gauges_of
 from sparkinesis.metrics.catalogue import FLEET_RUNNING, FLEET_WAITING, FLEET_WANTED
+from sparkinesis.status import FleetState, FleetStatus, WorkerState, WorkerStatus
 from tests.unit.fleet.test_roster import (
     OPTIONS,
     Play,

@@ -15,7 +15,8 @@ from sparkinesis.source.watching.progress import (
     late_rows,
     our_error,
 )
-from sparkinesis.source.watching.query_lag import StreamLag, lags_of
+from sparkinesis.source.watching.query_lag import lags_of
+from sparkinesis.status import StreamLag
 
 END = {"s": {"shardId-000000000000": "49680498019081662356985031712474274623862286678027665426@1"}}
 
@@ -96,9 +97,13 @@ def test_late_rows_are_those_of_all_operators() -> None:
 @pytest.mark.parametrize(
     ("text", "spark_class", "error"),
     [
-        ("Failed when ...: sparkinesis.DataLossError: the position", "PYTHON_X", "DataLossError"),
-        ("... sparkinesis.ShardNotFoundError: shard", "PYTHON_X", "DataLossError"),
-        ("... sparkinesis.AccessDeniedError: no", None, "AccessDeniedError"),
+        (
+            "Failed when ...: sparkinesis.errors.DataLossError: the position",
+            "PYTHON_X",
+            "DataLossError",
+        ),
+        ("... sparkinesis.errors.ShardNotFoundError: shard", "PYTHON_X", "DataLossError"),
+        ("... sparkinesis.errors.AccessDeniedError: no", None, "AccessDeniedError"),
         ("java.lang.ArithmeticException: / by zero", "DIVIDE_BY_ZERO", "DIVIDE_BY_ZERO"),
         ("java.lang.IllegalStateException", None, "other"),
     ],

@@ -11,14 +11,13 @@ from sparkinesis import (
     Application,
     CredentialSource,
     DeadLetter,
-    DeadLetterDirectory,
-    DeadLetterStream,
     RecordProcessor,
     Retry,
     Skip,
     StreamConfig,
 )
 from sparkinesis.errors import OptionError
+from sparkinesis.sinks import DeadLetterDirectory, DeadLetterStream
 from sparkinesis.worker.on_error import OnError
 
 ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/"

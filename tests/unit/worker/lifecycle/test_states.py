@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from sparkinesis.status import ShardState
 from sparkinesis.worker.lifecycle.states import (
     TABLE,
-    ShardState,
     ShutdownReason,
     Task,
     after_task,

@@ -34,6 +34,7 @@ from sparkinesis.lease.events import (
     WorkerReport,
     WorkerStarted,
 )
+from sparkinesis.status import Failure
 from sparkinesis.worker.reporting.event_log import EventLog, line_of
 from sparkinesis.worker.reporting.events import (
     BatchAction,
@@ -69,7 +70,6 @@ from sparkinesis.worker.reporting.events import (
     TroubleEnded,
     WorkerFailed,
 )
-from sparkinesis.worker.status import Failure
 
 INFO, WARNING, ERROR = logging.INFO, logging.WARNING, logging.ERROR
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from sparkinesis.status import Failure
 from sparkinesis.worker.reporting.failures import (
     MAX_ERROR,
     MAX_FAILURES,
@@ -23,7 +24,6 @@ from sparkinesis.worker.reporting.failures import (
     fingerprint,
     merge,
 )
-from sparkinesis.worker.status import Failure
 
 
 def raised(call: Callable[[], object]) -> BaseException:

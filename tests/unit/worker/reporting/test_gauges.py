@@ -7,8 +7,8 @@ from dataclasses import replace
 from sparkinesis.lease.coordinator import Snapshot
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
+from sparkinesis.status import ShardState, ShardStatus
 from sparkinesis.stream.address import StreamIdentifier
-from sparkinesis.worker.lifecycle.states import ShardState
 from sparkinesis.worker.reporting.gauges import (
     LeaseCounts,
     Look,
@@ -17,7 +17,6 @@ from sparkinesis.worker.reporting.gauges import (
     lease_counts,
     samples_of,
 )
-from sparkinesis.worker.status import ShardStatus
 
 WAITING = ShardStatus("s1", ShardState.WAITING_ON_PARENT_SHARDS, None, None, stream="flights")
 READING = replace(

@@ -3,10 +3,9 @@ from __future__ import annotations
 import pytest
 
 from sparkinesis.errors import AccessDeniedError, LeaseTableUnavailableError
-from sparkinesis.worker.lifecycle.states import ShardState
+from sparkinesis.status import ShardState, ShardStatus
 from sparkinesis.worker.reporting.health import slow_calls
 from sparkinesis.worker.reporting.readiness import Looks, TableLooks, table_problem
-from sparkinesis.worker.status import ShardStatus
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,12 @@ from typing import Protocol
 from sparkinesis.lease.rules.streams.table_mode import require_single_stream
 from sparkinesis.lease.shard_syncer import ShardSyncer
 from sparkinesis.lease.table.table import LeaseTable
+from sparkinesis.status import StreamStatus
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings
 from sparkinesis.worker.reporting.gauges import StreamCounts
 from sparkinesis.worker.retrieval.ahead import RetrievalMode
 from sparkinesis.worker.retrieval.closed_shards import ClosedShards
-from sparkinesis.worker.status import StreamStatus
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from sparkinesis.lease.rules.leader import leads
 from sparkinesis.lease.rules.streams.table_mode import require_several_streams
 from sparkinesis.lease.table.rows import TableScan
 from sparkinesis.lease.table.table import LeaseTable
+from sparkinesis.status import StreamStatus
 from sparkinesis.stream.address import StreamAddress, StreamIdentifier
 from sparkinesis.stream.backoff import exponential_backoff
 from sparkinesis.stream.calls.stream_identity import (
@@ -61,7 +62,6 @@ from sparkinesis.worker.reporting.events import (
 from sparkinesis.worker.reporting.failures import describe
 from sparkinesis.worker.reporting.gauges import StreamCounts
 from sparkinesis.worker.reporting.log_context import LogPlace
-from sparkinesis.worker.status import StreamStatus
 
 _log = logging.getLogger(__name__)
 

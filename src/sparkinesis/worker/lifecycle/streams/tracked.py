@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 
 from sparkinesis.errors import OptionError, StreamNotFoundError
 from sparkinesis.lease.lease import Lease
+from sparkinesis.status import StreamStatus
 from sparkinesis.stream.address import StreamAddress, StreamIdentifier
 from sparkinesis.stream.calls.stream_identity import StreamIdentity
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, InitialPosition
 from sparkinesis.worker.lifecycle.streams.open_stream import OpenStream
 from sparkinesis.worker.lifecycle.streams.stream_config import StreamPlan
 from sparkinesis.worker.reporting.failures import describe
-from sparkinesis.worker.status import StreamStatus
 
 _A_SECOND = 1000
 

@@ -1,16 +1,93 @@
-"""The status of a fleet, its workers and shards, as the driver knows it."""
+"""The state of workers, fleets and queries, as values.
+
+- ``worker.status()`` returns a `ShardStatus` for each shard that the worker reads, whose
+  `ShardState` says where the shard is in its life. ``worker.streams()`` returns a `StreamStatus`
+  for each stream of an application of several, ``worker.failures()`` each `Failure` once.
+- ``fleet.status()`` returns a `FleetStatus`: its `FleetState`, its workers (`WorkerStatus`,
+  `WorkerState`), the shards that they read (`FleetShard`), the shards that no live worker reads
+  (`UnreadShard`), its streams (`FleetStream`) and its failures.
+- ``sparkinesis.lag(query)`` returns a `StreamLag` for each stream of a query.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 
-from sparkinesis.public import public
-from sparkinesis.worker.lifecycle.states import ShardState
-from sparkinesis.worker.status import Failure
+
+class ShardState(Enum):
+    """The state of a shard, as the worker that reads the shard sees it."""
+
+    WAITING_ON_PARENT_SHARDS = "waiting on parent shards"
+    INITIALIZING = "initializing"
+    PROCESSING = "processing"
+    SHUTDOWN_REQUESTED = "shutdown requested"
+    SHUTDOWN_REQUEST_COMPLETED = "shutdown request completed"
+    SHUTTING_DOWN = "shutting down"
+    SHUTDOWN_COMPLETE = "shutdown complete"
 
 
-@public
+@dataclass(frozen=True, slots=True)
+class ShardStatus:
+    """The state of one shard that a worker consumes."""
+
+    shard_id: str
+    state: ShardState
+    millis_behind_latest: int | None
+    processing_for: float | None
+    """The duration of the current call of ``process_records``, in seconds; None between calls."""
+    records: int = 0
+    """The number of user records in successful calls since this worker took the shard."""
+    dropped: int = 0
+    """The number of user records that ``hash_range_filter`` dropped in that time."""
+    stream: str = ""
+    """The stream's name."""
+    lease: str = ""
+    """The key of the shard's lease: the shard id or, in an application of several streams,
+    ``<account>:<stream>:<creation epoch>:<shard id>``."""
+    checkpoint: str = ""
+    """The last checkpoint: ``<sequence number>:<sub-sequence number>``, or a sentinel."""
+    checkpoint_age: float | None = None
+    """Seconds since the first delivery that no checkpoint covers, or since the last checkpoint if
+    that is later; 0 while everything delivered is checkpointed; None before ``initialize``."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStatus:
+    """The state of one stream of an application that reads several."""
+
+    stream: str
+    """The stream's name or ARN, as the application gives it."""
+    identifier: str | None
+    """``<account>:<stream>:<creation epoch>``; None as long as it is not known."""
+    problem: str | None = None
+    """The reason why the worker cannot read the stream now; None if it can."""
+    failing_for: float | None = None
+    """Seconds since when the worker has tried in vain; None without a problem."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An error that occurred in one worker or several, once or often.
+
+    Errors of the same type, raised by the same lines, are one failure. Their messages may differ:
+    most messages name a record.
+    """
+
+    fingerprint: str
+    what: str
+    """The action that failed at the last occurrence, with shard and records."""
+    error: str
+    """Type and message of the last occurrence."""
+    traceback: str
+    """The traceback of the first occurrence."""
+    count: int
+    shard_ids: tuple[str, ...]
+    """The shards in which it occurred; of many, the first ones. With several streams, the keys of
+    their leases."""
+
+
 class FleetState(Enum):
     """The state of a fleet."""
 
@@ -25,7 +102,6 @@ class FleetState(Enum):
         return self in {FleetState.ENDED, FleetState.FAILED}
 
 
-@public
 class WorkerState(Enum):
     """The state of a worker, as the driver knows it."""
 
@@ -39,7 +115,6 @@ class WorkerState(Enum):
     """The driver has no connection to the worker."""
 
 
-@public
 @dataclass(frozen=True, slots=True)
 class WorkerStatus:
     """One worker of a fleet."""
@@ -66,7 +141,6 @@ class WorkerStatus:
     """The reasons why it does not see the lease table now."""
 
 
-@public
 @dataclass(frozen=True, slots=True)
 class FleetShard:
     """One shard, as last reported by the worker that reads it."""
@@ -87,7 +161,6 @@ class FleetShard:
     ``<account>:<stream>:<creation epoch>:<shard id>``."""
 
 
-@public
 @dataclass(frozen=True, slots=True)
 class UnreadShard:
     """A shard that no live worker reads, as far as the driver knows.
@@ -108,7 +181,6 @@ class UnreadShard:
     """The key of the shard's lease, as in `FleetShard`."""
 
 
-@public
 @dataclass(frozen=True, slots=True)
 class FleetStream:
     """One stream of an application of several, over all workers of the fleet.
@@ -141,7 +213,6 @@ class FleetStream:
         return self.stream.rpartition("/")[2]
 
 
-@public
 @dataclass(frozen=True, slots=True)
 class FleetStatus:
     """A fleet at one moment."""
@@ -190,3 +261,13 @@ class FleetStatus:
         known = [s.millis_behind_latest for s in self.shards if s.millis_behind_latest is not None]
         known += [shard.millis_behind_latest for shard in self.unread]
         return max(known, default=None)
+
+
+@dataclass(frozen=True)
+class StreamLag:
+    """How far a query is behind the tip of one stream, in milliseconds, at its last plan."""
+
+    max_ms: int
+    mean_ms: int
+    shards_ms: Mapping[str, int] = field(default_factory=dict)
+    """The lags by shard id; of a stream with more than 20 shards, the 20 largest."""
