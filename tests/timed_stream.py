@@ -7,7 +7,7 @@ import uuid
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.renewer import LeaseRenewer
-from sparkinesis.lease.rules.shard_sync import UNSEEN, ShardEnd
+from sparkinesis.lease.rules.children import UNSEEN, ShardEnd
 from sparkinesis.lease.shard_syncer import ShardSyncer, ShardSyncSettings
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.table import LeaseTable

@@ -19,7 +19,8 @@ from sparkinesis.lease.lease import Lease, encode_lease
 from sparkinesis.lease.rules.audit import find_hole
 from sparkinesis.lease.rules.cleanup import deletable
 from sparkinesis.lease.rules.leader import leader
-from sparkinesis.lease.rules.taker import TakeSettings, observe, plan_takes
+from sparkinesis.lease.rules.observations import observe
+from sparkinesis.lease.rules.taker import TakeSettings, plan_takes
 from sparkinesis.lease.table.rows import BrokenLease, read_row, read_rows
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer

@@ -17,9 +17,10 @@ from rich.console import Console
 from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.renewer import LeaseRenewer
+from sparkinesis.lease.rules.children import orphaned_children
 from sparkinesis.lease.rules.lease_start import LeaseStart, new_lease
 from sparkinesis.lease.rules.reset import plan_reset
-from sparkinesis.lease.rules.shard_sync import leases_for_partial_table, orphaned_children
+from sparkinesis.lease.rules.shard_sync import leases_for_partial_table
 from sparkinesis.lease.rules.taker import TakeSettings
 from sparkinesis.lease.shard_syncer import ShardSyncer, ShardSyncSettings
 from sparkinesis.lease.table.table import LeaseTable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sparkinesis.lease import shard_syncer
-from sparkinesis.lease.rules import shard_sync
+from sparkinesis.lease.rules import children
 from sparkinesis.lease.rules.lease_start import LeaseStart, WantedRecords
 from sparkinesis.stream.position import LATEST
 from sparkinesis.stream.reading import retention
@@ -30,7 +30,7 @@ AWAY_BUGS: dict[str, Bug] = {
         shard_syncer, "lease_start", _latest_is_now, "leases_begin_where_they_should", 1
     ),
     "the other parent of a merge is left out": instead(
-        shard_sync, "_unread_leases", always([]), "everything_is_processed", 1
+        children, "_unread_leases", always([]), "everything_is_processed", 1
     ),
     "records that expired before the first one are not checked for": instead(
         consumer,

@@ -71,7 +71,6 @@ FOLDERS: dict[str, dict[str, set[str]]] = {
     },
     "stream/calls": {"answers": set(), "direct": set()},
     "lease": {"table": set(), "rules": {"table"}, "moving": {"table", "rules"}},
-    "lease/rules": {"streams": set()},
     "worker": {
         "batches": set(),
         "reporting": set(),

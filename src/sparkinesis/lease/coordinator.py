@@ -31,16 +31,15 @@ from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.row_problems import RowProblems
-from sparkinesis.lease.rules.java import java_kcl_may_read
 from sparkinesis.lease.rules.legacy_workers import WorkerVersions, observe_renewals
-from sparkinesis.lease.rules.taker import Observation, TakeSettings, is_expired, observe, plan_takes
-from sparkinesis.lease.rules.unread import unread_since
+from sparkinesis.lease.rules.observations import Observation, is_expired, observe, unread_since
+from sparkinesis.lease.rules.taker import TakeSettings, plan_takes
+from sparkinesis.lease.rules.worker_ids import java_kcl_may_read
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.batch import BATCH
-from sparkinesis.lease.table.known_rows import KnownRows
-from sparkinesis.lease.table.rows import TableScan
+from sparkinesis.lease.table.provisioning import note_vanished
+from sparkinesis.lease.table.rows import KnownRows, TableScan
 from sparkinesis.lease.table.table import LeaseTable
-from sparkinesis.lease.table.vanished import note_vanished
 from sparkinesis.lease.table.write_conflict import LeaseChangedError
 from sparkinesis.metrics.catalogue import TAKE_DURATION
 from sparkinesis.metrics.measured import measured
@@ -411,9 +410,9 @@ class LeaseCoordinator:
                 break
             try:
                 if row.checkpoint_owner is None:
-                    self._table.evict(row)
+                    self._table.write(requests.evict(row))
                 else:
-                    self._table.withdraw_handoff(row)
+                    self._table.write(requests.withdraw_handoff(row))
             except LeaseChangedError as changed:
                 row = changed.row
             else:

@@ -166,7 +166,7 @@ class HeldLease:
         """Remove a prepared checkpoint, if there is one. Raises what `checkpoint` raises."""
         self._write(
             "drop a prepared checkpoint",
-            lambda lease: None if lease.pending is None else requests.drop_pending(lease),
+            lambda lease: None if lease.pending is None else requests.prepare(lease, None),
         )
 
     def add_children(self, child_ids: Sequence[str]) -> None:

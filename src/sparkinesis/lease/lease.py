@@ -21,7 +21,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeAlias
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.public import public
@@ -34,6 +34,8 @@ from sparkinesis.stream.position import (
     parse_position,
 )
 from sparkinesis.stream.routing import MAX_HASH_KEY
+
+AttributeValue: TypeAlias = Mapping[str, Any]
 
 
 @public
@@ -213,39 +215,63 @@ def renewed_lease(lease: Lease, item: Mapping[str, Any]) -> Lease | None:
     return replace(lease, counter=int(counter), throughput_kbps=_throughput(item))
 
 
+_ATTRIBUTES = {
+    "counter": ("leaseCounter", "N"),
+    "owner_switches": ("ownerSwitchesSinceCheckpoint", "N"),
+    "owner": ("leaseOwner", "S"),
+    "checkpoint_owner": ("checkpointOwner", "S"),
+    "parent_ids": ("parentShardId", "SS"),
+    "child_ids": ("childShardIds", "SS"),
+    "stream": ("streamName", "S"),
+    "shard_id": ("shardId", "S"),
+    "known": ("checkpointPosition", "S"),
+    "timestamp_ms": ("checkpointTimestamp", "N"),
+    "application_ms": ("applicationTimestamp", "N"),
+    "made_ms": ("leaseTimestamp", "N"),
+}
+"""The attribute that holds a field of a lease, and its type."""
+
+
+_PENDING = ("pendingCheckpoint", "pendingCheckpointSubSequenceNumber", "pendingCheckpointState")
+
+
+def encode_field(field: str, value: Any) -> dict[str, AttributeValue | None]:
+    """Return the attributes that hold a field of a lease; None: the row lacks the attribute."""
+    if (one := _ATTRIBUTES.get(field)) is not None:
+        name, kind = one
+        if value is None or value == ():
+            return {name: None}
+        return {name: {kind: list(value) if kind == "SS" else str(value)}}
+    if field == "hash_range":
+        first, last = map(str, value)
+        return {"startingHashKey": {"S": first}, "endingHashKey": {"S": last}}
+    if field == "pending" and value is None:
+        return dict.fromkeys(_PENDING)
+    at = value.at if field == "pending" else value
+    found = [{"S": at.sequence_number}, {"N": str(at.sub_sequence_number)}]
+    if field == "checkpoint":
+        return dict(zip(("checkpoint", "checkpointSubSequenceNumber"), found, strict=True))
+    state = None if value.state is None else {"B": value.state}
+    return dict(zip(_PENDING, [*found, state], strict=True))
+
+
 def encode_lease(lease: Lease) -> dict[str, Any]:
     """Return the whole row of a new lease, as DynamoDB's API accepts it.
 
     Attributes without a value are left out: the table never holds an empty string or set.
     ``entityType`` is not written: KCLs before 3.5 do not know it, later ones do not need it.
     """
-    item: dict[str, Any] = {
-        "leaseKey": {"S": lease.key},
-        "leaseCounter": {"N": str(lease.counter)},
-        "ownerSwitchesSinceCheckpoint": {"N": str(lease.owner_switches)},
-        "checkpoint": {"S": lease.checkpoint.sequence_number},
-        "checkpointSubSequenceNumber": {"N": str(lease.checkpoint.sub_sequence_number)},
-    }
-    if lease.owner:
-        item["leaseOwner"] = {"S": lease.owner}
-    if lease.parent_ids:
-        item["parentShardId"] = {"SS": list(lease.parent_ids)}
-    if lease.child_ids:
-        item["childShardIds"] = {"SS": list(lease.child_ids)}
+    fields = ["counter", "owner_switches", "checkpoint", "owner", "parent_ids", "child_ids"]
     if lease.hash_range is not None:
-        first, last = lease.hash_range
-        item["startingHashKey"], item["endingHashKey"] = {"S": str(first)}, {"S": str(last)}
+        fields.append("hash_range")
     if lease.stream is not None:
-        item["streamName"], item["shardId"] = {"S": str(lease.stream)}, {"S": lease.shard_id}
-    if lease.known is not None:
-        item["checkpointPosition"] = {"S": str(lease.known)}
-    for name, instant_ms in (
-        ("checkpointTimestamp", lease.timestamp_ms),
-        ("applicationTimestamp", lease.application_ms),
-        ("leaseTimestamp", lease.made_ms),
-    ):
-        if instant_ms is not None:
-            item[name] = {"N": str(instant_ms)}
+        fields += ["stream", "shard_id"]
+    item: dict[str, Any] = {"leaseKey": {"S": lease.key}}
+    for field in (*fields, "known", "timestamp_ms", "application_ms", "made_ms"):
+        found = encode_field(field, getattr(lease, field))
+        item.update(
+            {name: value for name, value in found.items() if value not in (None, {"S": ""})}
+        )
     return item
 
 

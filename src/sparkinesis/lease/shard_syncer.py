@@ -23,9 +23,14 @@ from sparkinesis.lease.extended_sequence_number import AT_TIMESTAMP, ExtendedSeq
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import Lease, lease_key
 from sparkinesis.lease.rules.audit import Confidence, find_hole, missing_hash_ranges
+from sparkinesis.lease.rules.children import (
+    UNSEEN,
+    ShardEnd,
+    early_children,
+    orphaned_children,
+    plan_children,
+)
 from sparkinesis.lease.rules.cleanup import audit_needs_them, deletable
-from sparkinesis.lease.rules.early_children import early_children
-from sparkinesis.lease.rules.java import java_kcl_may_read
 from sparkinesis.lease.rules.lease_start import (
     LeaseStart,
     application_start_ms,
@@ -33,19 +38,17 @@ from sparkinesis.lease.rules.lease_start import (
     lease_start,
 )
 from sparkinesis.lease.rules.shard_sync import (
-    UNSEEN,
-    ShardEnd,
     expired_unread,
     leases_for_empty_table,
     leases_for_partial_table,
-    orphaned_children,
-    plan_children,
     through_reshard,
 )
+from sparkinesis.lease.rules.worker_ids import java_kcl_may_read
+from sparkinesis.lease.table import requests
+from sparkinesis.lease.table.provisioning import require_not_vanished
 from sparkinesis.lease.table.rows import TableScan
 from sparkinesis.lease.table.stream_leases import StreamLeases
 from sparkinesis.lease.table.table import LeaseTable
-from sparkinesis.lease.table.vanished import require_not_vanished
 from sparkinesis.metrics.catalogue import SHARD_SYNC_DURATION
 from sparkinesis.metrics.measured import measured
 from sparkinesis.metrics.metrics import OFF, Metrics
@@ -259,7 +262,7 @@ class ShardSyncer:
         begin, shards = self._lease_start(self._leases.read())
         leases = self._leases.read()
         for lease, hash_range in missing_hash_ranges(leases, shards):
-            self._table.add_hash_range(lease, hash_range)
+            self._table.write(requests.add_hash_range(lease, hash_range))
         self._create_late(orphaned_children(leases, shards, begin), leases, shards, begin)
         leases = self._leases.read()
         missing = leases_for_partial_table(shards, leases, begin, self._initial)
@@ -408,7 +411,7 @@ class ShardSyncer:
         for lease in leases:
             children = lineage.children(lease.shard_id)
             if lease.is_finished and not lease.child_ids and children:
-                self._table.add_children(lease, children)
+                self._table.write(requests.add_children(lease, children))
         if not deletable(leases, shards):
             return
         remaining = self._leases.read()

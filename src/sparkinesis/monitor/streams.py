@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from sparkinesis.errors import OptionError
-from sparkinesis.lease.rules.streams.former_streams import unread_former_streams
+from sparkinesis.lease.rules.former_streams import unread_former_streams
 from sparkinesis.monitor.watched import QUIET, WatchedTable, unread_for
 from sparkinesis.stream.address import STREAM_ARN, StreamAddress, StreamIdentifier, stream_address
 

@@ -13,6 +13,7 @@ import pytest
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.rules.lease_start import ANY_AGE
+from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, InitialPosition
@@ -191,7 +192,7 @@ def test_an_application_that_an_operator_moved_to_latest_begins_there(two: Timed
     two.clock.advance(HOUR)
     moved_ms = two.clock()
     for row in two.rows().values():
-        two.table.reset(row, ExtendedSequenceNumber("LATEST"), moved_ms, moved_ms)
+        two.table.write(requests.reset(row, ExtendedSequenceNumber("LATEST"), moved_ms, moved_ms))
     two.checkpoint(0)
     two.delete(1)
     two.clock.advance(HOUR)

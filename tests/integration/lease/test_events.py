@@ -75,7 +75,7 @@ def acquire(renewer: LeaseRenewer, table: LeaseTable, key: str = "a") -> HeldLea
 
 ENDS: dict[LeaseEnd, Callable[[LeaseTable, Lease, Any], object]] = {
     LeaseEnd.TAKEN: lambda table, row, _: table.write(requests.take(row, "other")),
-    LeaseEnd.RESET: lambda table, row, _: table.evict(row),
+    LeaseEnd.RESET: lambda table, row, _: table.write(requests.evict(row)),
     LeaseEnd.DELETED: lambda table, row, dynamodb: dynamodb.delete_item(
         TableName=table.name, Key={"leaseKey": {"S": row.key}}
     ),

@@ -201,7 +201,7 @@ def test_without_hash_keys_there_is_nothing_to_probe_with_and_each_lease_goes_al
     rounds(renewer, time, 5)
     assert by_key(table) == [one.lease for one in held]
     assert server.calls[BATCH] == 0
-    table.add_hash_range(held[1].lease, (0, 9))
+    table.write(requests.add_hash_range(held[1].lease, (0, 9)))
     rounds(renewer, time, 2)  # the first of these learns of it
     assert server.calls[BATCH] == 1
 
@@ -281,7 +281,7 @@ def test_a_handoff_that_was_withdrawn_between_refusal_and_look_is_none(
     server.tells_rows = False
     (held,) = acquire(renewer, table, "a")
     asked = table.write(requests.initiate_handoff(held.lease, "thief"))
-    server.before["GetItem"] = lambda: table.withdraw_handoff(asked)
+    server.before["GetItem"] = lambda: table.write(requests.withdraw_handoff(asked))
     held.checkpoint(AT)
     assert held.is_held()
     assert renewer.duplicate_worker_leases == frozenset()

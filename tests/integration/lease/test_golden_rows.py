@@ -137,13 +137,13 @@ def test_no_write_to_it_changes_what_this_version_does_not_know(
     put_rows(dynamodb, table.name, [{**ROWS[kind], **_UNKNOWN}])
     row = table.write(requests.take(EXPECTED[kind], "me"))
     row = table.write(requests.with_throughput(requests.renew(row), 1.5))
-    row = table.add_children(row, ["c1", "c2"])
+    row = table.write(requests.add_children(row, ["c1", "c2"]))
     row = table.write(requests.prepare(row, PendingCheckpoint(_at(_NEXT, 4), b"mine")))
     row = table.write(requests.checkpoint(row, _at(_NEXT, 4)))
     row = table.write(requests.initiate_handoff(row, "another"))
     row = table.write(requests.assign(row, "another"))
-    row = table.reset(row, _at("LATEST"), _INSTANT + 1)
-    row = table.evict(table.write(requests.take(row, "me")))
+    row = table.write(requests.reset(row, _at("LATEST"), _INSTANT + 1))
+    row = table.write(requests.evict(table.write(requests.take(row, "me"))))
     written = row_of(dynamodb, table, row.key)
     assert {name: written[name] for name in _UNKNOWN} == _UNKNOWN
     assert java_refuses(written) == []

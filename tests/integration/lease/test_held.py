@@ -151,8 +151,8 @@ def test_a_lease_made_anew_is_not_its_old_owners_though_the_counter_be(
 def test_a_renewal_finds_out_what_is_lost(table: LeaseTable, renewer: LeaseRenewer) -> None:
     held = acquire(renewer, table, "taken", "evicted", "reset", "deleted", "kept")
     table.write(requests.take(held[0].lease, "other"))
-    table.evict(held[1].lease)
-    table.reset(held[2].lease, AT)
+    table.write(requests.evict(held[1].lease))
+    table.write(requests.reset(held[2].lease, AT))
     table.delete(held[3].lease)
     renewer.renew_all()
     assert renewer.held() == {"kept": held[4]}

@@ -17,11 +17,11 @@ import pytest
 from sparkinesis.errors import LeaseTableError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, PendingCheckpoint, encode_lease
-from sparkinesis.lease.rules.java import java_kcl_may_read
-from sparkinesis.lease.rules.streams.table_mode import (
+from sparkinesis.lease.rules.table_mode import (
     require_several_streams,
     require_single_stream,
 )
+from sparkinesis.lease.rules.worker_ids import java_kcl_may_read
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.rows import read_row, read_rows
 from sparkinesis.lease.table.table import LeaseTable
@@ -127,7 +127,7 @@ def test_what_a_worker_writes_to_it_is_what_java_reads(
         requests.prepare(row, PendingCheckpoint(ExtendedSequenceNumber("7", 4), b"x"))
     )
     row = table.write(requests.checkpoint(row, ExtendedSequenceNumber("7", 4)))
-    row = table.evict(row)
+    row = table.write(requests.evict(row))
     written = row_of(dynamodb, table, before.key)
     assert java_refuses(written) == []
     assert read_row(written) == row

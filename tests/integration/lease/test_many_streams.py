@@ -185,7 +185,7 @@ def test_a_cleanup_reads_the_leases_of_its_stream_only(
     for one in (FIRST, LOW, HIGH):
         table.create(stream.lease(one))
     first, *children = sorted(leases_of(table, stream), key=lambda one: one.key)
-    finish(table, table.add_children(first, [LOW, HIGH]))
+    finish(table, table.write(requests.add_children(first, [LOW, HIGH])))
     for child in children:
         begun = requests.checkpoint(
             table.write(requests.take(child, "reader")), ExtendedSequenceNumber("7")
@@ -208,7 +208,7 @@ def test_a_cleanup_that_can_delete_nothing_yet_lists_the_shards_once_an_hour(
     for one in (FIRST, LOW, HIGH):
         table.create(stream.lease(one))
     first = min(leases_of(table, stream), key=lambda one: one.key)
-    finish(table, table.add_children(first, [LOW, HIGH]))
+    finish(table, table.write(requests.add_children(first, [LOW, HIGH])))
     seen = leases_of(table, stream)
     calls.clear()
     for _ in range(119):

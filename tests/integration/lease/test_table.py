@@ -36,7 +36,7 @@ WRITES: dict[str, Write] = {
     ),
     "take": lambda table, row: table.write(requests.take(row, "me")),
     "assign": lambda table, row: table.write(requests.assign(row, "me")),
-    "evict": lambda table, row: table.evict(row),
+    "evict": lambda table, row: table.write(requests.evict(row)),
     "checkpoint": lambda table, row: table.write(requests.checkpoint(row, AT)),
     "checkpoint an instant": lambda table, row: table.write(
         requests.checkpoint(row, LATEST, 1_800_000_000_123)
@@ -45,9 +45,9 @@ WRITES: dict[str, Write] = {
     "prepare with state": lambda table, row: table.write(
         requests.prepare(row, PendingCheckpoint(AT, b"\x00"))
     ),
-    "add children": lambda table, row: table.add_children(row, ["c2", "c1"]),
-    "add hash range": lambda table, row: table.add_hash_range(row, (5, 9)),
-    "reset": lambda table, row: table.reset(row, AT),
+    "add children": lambda table, row: table.write(requests.add_children(row, ["c2", "c1"])),
+    "add hash range": lambda table, row: table.write(requests.add_hash_range(row, (5, 9))),
+    "reset": lambda table, row: table.write(requests.reset(row, AT)),
 }
 FENCED = set(WRITES) - {"assign", "evict", "add children", "add hash range"}
 """Those that the counter guards."""
@@ -115,7 +115,7 @@ def test_what_is_guarded_by_owners_is_refused_to_others(table: LeaseTable) -> No
     (old,) = table.leases()
     taken = table.write(requests.take(old, "other"))
     writes: list[Callable[[], Lease]] = [
-        lambda: table.evict(old),
+        lambda: table.write(requests.evict(old)),
         lambda: table.write(requests.assign(old, "third")),
         lambda: table.write(requests.initiate_handoff(old, "third")),
     ]
@@ -161,7 +161,7 @@ def test_only_what_is_still_finished_or_as_known_is_deleted(table: LeaseTable) -
     table.create(lease("open"))
     table.create(lease("done", checkpoint="SHARD_END"))
     rows = {one.key: one for one in table.leases()}
-    table.reset(rows["done"], AT)
+    table.write(requests.reset(rows["done"], AT))
     table.write(requests.take(rows["open"], "other"))
     assert not table.delete(rows["done"])
     assert not table.delete(rows["open"])

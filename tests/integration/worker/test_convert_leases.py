@@ -85,7 +85,7 @@ def table(application: Make, kinesis: Any, stream: str) -> LeaseTable:
     held = table.write(requests.with_throughput(requests.checkpoint(held, at), 1.5))
     pending = PendingCheckpoint(ExtendedSequenceNumber("12345678901234567899", 2), b"\x00state")
     table.write(requests.prepare(held, pending))
-    table.add_children(others[0], ["shardId-000000000008", "shardId-000000000009"])
+    table.write(requests.add_children(others[0], ["shardId-000000000008", "shardId-000000000009"]))
     return table
 
 

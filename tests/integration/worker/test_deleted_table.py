@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from sparkinesis.errors import LeaseTableError, LeaseTableNotFoundError
-from sparkinesis.lease.table.provisioning import creation
-from sparkinesis.lease.table.vanished import note_vanished
+from sparkinesis.lease.table.provisioning import creation, note_vanished
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import LeaseTableOptions

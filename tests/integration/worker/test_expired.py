@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sparkinesis.lease.rules.shard_sync import ShardEnd
+from sparkinesis.lease.rules.children import ShardEnd
 from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.metrics.catalogue import DATA_LOSS
 from sparkinesis.stream.kpl.pack import aggregate

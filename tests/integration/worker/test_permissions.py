@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from deploy.iam import POLICIES, WITHOUT_CALL
 from sparkinesis import FanOutOptions, LeaseTableOptions
 from sparkinesis.cli.app import app as cli
+from sparkinesis.lease.table import requests
 from sparkinesis.local import LocalServer
 from sparkinesis.worker.application import Application
 from tests.deploy.calls import Used, only
@@ -50,7 +51,7 @@ def test_workers_use_their_permissions(
         journal.wait_for_data(b"a", b"b", b"c", b"d")
         worker.shutdown(30)
         table = made.table()
-        lease = table.evict(table.leases()[0])  # as `release` of an operator does
+        lease = table.write(requests.evict(table.leases()[0]))  # as `release` of an operator does
         table.get(lease.key)  # as after a refusal that leaves out the row
         assert table.delete(lease)  # as the cleanup of a finished shard does
     allowed = ALLOWED[name] | ALLOWED["create-table"]

@@ -30,6 +30,7 @@ from sparkinesis.lease.rules.reset import (
     retried,
 )
 from sparkinesis.lease.rules.shard_sync import through_reshard
+from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.table.write_conflict import LeaseChangedError
 from sparkinesis.stream.address import StreamIdentifier
@@ -174,8 +175,10 @@ def _write(table: LeaseTable, move: LeaseReset) -> None:
             assert step.lease is not None
             try:
                 if not set(step.child_ids) <= set(step.lease.child_ids):
-                    table.add_children(step.lease, step.child_ids)
-                table.reset(step.lease, step.at, step.written_ms, step.now_ms, step.began_ms)
+                    table.write(requests.add_children(step.lease, step.child_ids))
+                table.write(
+                    requests.reset(step.lease, step.at, step.written_ms, step.now_ms, step.began_ms)
+                )
             except LeaseChangedError as changed:
                 row = changed.row
             else:

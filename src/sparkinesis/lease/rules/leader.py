@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.rules.java_random import java_order, java_shuffle
+
+_T = TypeVar("_T")
 
 _SEED = 1947
 """The seed of the KCL's ``DeterministicShuffleShardSyncLeaderDecider``."""
@@ -37,3 +39,36 @@ def leads(worker_id: str, leases: Iterable[Lease], expired: Container[str] = ())
     whole table may not read it.
     """
     return leader(leases, expired) in {None, worker_id}
+
+
+def java_order(text: str) -> bytes:
+    """Return a key that sorts like Java's ``String.compareTo``: by UTF-16 units."""
+    return text.encode("utf-16-be", "surrogatepass")
+
+
+def java_shuffle(items: Sequence[_T], seed: int) -> list[_T]:
+    """Return the items in the order after ``Collections.shuffle(items, new Random(seed))``."""
+    shuffled, bounds = list(items), range(len(items), 1, -1)
+    for i, j in zip(bounds, java_numbers(seed, bounds), strict=True):
+        shuffled[i - 1], shuffled[j] = shuffled[j], shuffled[i - 1]
+    return shuffled
+
+
+def java_numbers(seed: int, bounds: Iterable[int]) -> Iterator[int]:
+    """Yield a number below each bound, as ``new java.util.Random(seed).nextInt(bound)`` returns it.
+
+    The algorithm, a linear congruential generator of 48 bits, is part of Java's documented API.
+    """
+    mask = (1 << 48) - 1
+    state = (seed ^ 0x5DEECE66D) & mask
+    for bound in bounds:
+        number = None
+        while number is None:
+            state = (state * 0x5DEECE66D + 0xB) & mask
+            bits = state >> 17
+            if bound & (bound - 1) == 0:
+                number = bound * bits >> 31
+            # Skip the incomplete last block of `bound` numbers, which would favour low numbers.
+            elif bits - bits % bound + bound <= 1 << 31:
+                number = bits % bound
+        yield number

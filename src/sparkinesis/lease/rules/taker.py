@@ -14,26 +14,13 @@ from dataclasses import dataclass
 import msgspec
 
 from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.rules.observations import Observation, is_expired
 
 _LEFT_LYING = 2
 """Scans after which any worker may take a lease that has no live owner.
 
 The KCL waits for three failover times (``veryOldLeaseDurationMultiplier``), and scans the table
 only every two failover times: a released lease in a Java worker's share would be idle that long."""
-
-
-class Observation(msgspec.Struct, frozen=True):
-    """The state of a lease as this worker saw it, by its own monotonic clock (seconds)."""
-
-    counter: int
-    since: float
-    """The time at which the counter was first seen at this value."""
-    owners: tuple[str | None, str | None]
-    """Owner and checkpoint owner."""
-    owners_since: float
-    foreign_renewals: int = 0
-    """The number of times that another process moved the counter while the row named this worker as
-    owner, and this worker did not hold the lease."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,54 +52,6 @@ class TakePlan(msgspec.Struct, frozen=True):
     """Owned by workers that do not support handoffs: take by counter, as these workers do."""
     duplicate_worker_leases: tuple[Lease, ...] = ()
     """Leases that another process renews under this worker's id; nothing else is planned then."""
-
-
-def observe(
-    known: Mapping[str, Observation],
-    leases: Iterable[Lease],
-    now: float,
-    worker_id: str,
-    held: Collection[str] = frozenset(),
-    *,
-    is_own: Callable[[Lease], bool] = lambda _: False,
-) -> dict[str, Observation]:
-    """Return the observations after one more scan; deleted leases are forgotten.
-
-    ``now`` is the time after the scan, so that no lease seems older than it is. ``held``: the keys
-    of all leases that this worker held before the scan or holds after it. ``is_own``: returns True
-    if a write of this worker may have left the row's counter, even if the lease was lost since.
-
-    Unlike in the KCL, a new lease without an owner counts as first seen now, not as very old.
-    """
-    seen = {}
-    for lease in leases:
-        owners = (lease.owner, lease.checkpoint_owner)
-        old = known.get(lease.key)
-        if old is None:
-            seen[lease.key] = Observation(lease.counter, now, owners, now)
-            continue
-        has_moved = old.counter != lease.counter
-        is_same = old.owners == owners
-        foreign_renewals = 0
-        # checkpointOwner alone proves nothing: a KCL before 3.0 keeps it in a lease that it takes.
-        if is_same and owners == (worker_id, None) and lease.key not in held:
-            foreign_renewals = old.foreign_renewals + (has_moved and not is_own(lease))
-        if is_same and not has_moved and foreign_renewals == old.foreign_renewals:
-            seen[lease.key] = old
-            continue
-        seen[lease.key] = Observation(
-            lease.counter,
-            now if has_moved else old.since,
-            owners,
-            old.owners_since if is_same else now,
-            foreign_renewals,
-        )
-    return seen
-
-
-def is_expired(observation: Observation, now: float, failover_time: float) -> bool:
-    """Return True if the owner has not renewed for longer than ``failover_time`` seconds."""
-    return now - observation.since > failover_time
 
 
 def plan_takes(

@@ -1,9 +1,15 @@
-"""Worker ids: generates them, and distinguishes them from a Java KCL's. Pure."""
+"""Worker ids: generates them, and detects by them a Java KCL that may share a lease table. Pure.
+
+A KCL before 3.5 writes only attributes that this library writes, too. So every owner whose worker
+id was not generated here may be a Java KCL, which must understand the rows.
+"""
 
 from __future__ import annotations
 
 import random
 import re
+
+from sparkinesis.lease.table.rows import TableScan
 
 _OURS = re.compile(r".+-[0-9]+-[0-9a-f]{12}", re.DOTALL)
 _UUID = re.compile(r".*[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.DOTALL | re.IGNORECASE)
@@ -18,3 +24,18 @@ def default_worker_id(host: str, pid: int, rng: random.Random) -> str:
 def is_default(worker_id: str) -> bool:
     """Return True for the form that `default_worker_id` generates; a UUID does not count."""
     return bool(_OURS.fullmatch(worker_id)) and not _UUID.fullmatch(worker_id)
+
+
+def java_kcl_may_read(scan: TableScan, worker_id: str) -> bool:
+    """Return True if a Java KCL may share the leases of this table, by one scan of it.
+
+    ``worker_id``: this worker. A Java worker that owns no lease leaves no sign before 3.5.
+    """
+    unfinished = [lease for lease in scan.leases if not lease.is_finished]
+    return scan.has_entities or any(
+        lease.lacks_instant or _may_be_java(lease.actual_owner, worker_id) for lease in unfinished
+    )
+
+
+def _may_be_java(owner: str | None, worker_id: str) -> bool:
+    return owner is not None and owner != worker_id and not is_default(owner)

@@ -1,4 +1,9 @@
-"""Creates a lease table, or checks that an existing table is a lease table."""
+"""Creates a lease table, or checks that an existing table is a lease table.
+
+A table that was deleted while this process used it is never created again. An application without
+leases begins at its initial position, by default at the latest record: with a new table, a worker
+would silently skip all records that are still to be processed.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +14,15 @@ from typing import Any, Protocol
 
 from botocore.exceptions import ClientError
 
-from sparkinesis.errors import LeaseTableError
+from sparkinesis.errors import LeaseTableError, LeaseTableNotFoundError
 from sparkinesis.lease.table.address import TableAddress
-from sparkinesis.lease.table.vanished import require_not_vanished
 from sparkinesis.stream.calls.retry import Retry, error_code
 
 _USABLE = {"ACTIVE", "UPDATING"}
+
+_vanished: set[tuple[str, str | None, str | None]] = set()
+"""Name, region and endpoint of the tables that were deleted while this process used them. One
+operation on a set is atomic, so it needs no lock."""
 
 
 class ProvisionOptions(Protocol):
@@ -171,3 +179,25 @@ def _recoverable(client: Any, table: TableAddress, retry: Retry, patience: Patie
         else:
             return
         patience.sleep(patience.interval)
+
+
+def note_vanished(table: TableAddress) -> LeaseTableNotFoundError:
+    """Note for the rest of this process that the table was deleted; return the error to raise."""
+    _vanished.add(_place(table))
+    return LeaseTableNotFoundError(
+        f"The {table} was deleted while this process used it. This process does not create it "
+        "again: the application would begin anew at its initial position (by default at the latest "
+        "record) and skip the records that are not processed yet. Restore the table from a backup "
+        "under the same name: workers that still run resume at its checkpoints. Or, to begin anew, "
+        "stop all workers and start new processes."
+    )
+
+
+def require_not_vanished(table: TableAddress) -> None:
+    """Raise `LeaseTableNotFoundError` if the table was deleted while this process used it."""
+    if _place(table) in _vanished:
+        raise note_vanished(table)
+
+
+def _place(table: TableAddress) -> tuple[str, str | None, str | None]:
+    return table.name, table.region, table.endpoint

@@ -1,30 +1,26 @@
 """Builds the conditional writes to a lease's row, with the condition and effect of each. Pure.
 
 Conditions and effects are those of the KCL's ``DynamoDBLeaseRefresher`` and
-``DynamoDBLeaseSerializer`` (3.x), with these additions: `reset`, `withdraw_handoff`,
-`drop_pending`, the attributes that `sparkinesis.lease.lease` names, and the owners in the
+``DynamoDBLeaseSerializer`` (3.x), with these additions: `reset`, `withdraw_handoff`, removing a
+prepared checkpoint, the attributes that `sparkinesis.lease.lease` names, and the owners in the
 conditions of an owner's writes. A lease that was deleted by hand and created again counts from 0,
 so the counter alone could match although another worker owns the lease.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_UP, Decimal
-from typing import Any, TypeAlias
+from typing import Any
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
-from sparkinesis.lease.lease import Lease, PendingCheckpoint
+from sparkinesis.lease.lease import AttributeValue, Lease, PendingCheckpoint, encode_field
 from sparkinesis.lease.table.rows import CONVERTED_TO
 from sparkinesis.stream.position import AfterRecord, AtTimestamp
 
-AttributeValue: TypeAlias = Mapping[str, Any]
-
 _NO_COUNTER = -1
 """A counter that no lease has: counters begin at 0 and only rise."""
-
-_PENDING = ("pendingCheckpoint", "pendingCheckpointSubSequenceNumber", "pendingCheckpointState")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +51,7 @@ class Update:
             clauses.append("SET " + ", ".join(f"{name} = :{name}" for name in self.set))
         if self.add:
             clauses.append("ADD " + ", ".join(f"{name} :one" for name in self.add))
-            values[":one"] = _number(1)
+            values[":one"] = {"N": "1"}
         if self.remove:
             clauses.append("REMOVE " + ", ".join(self.remove))
         conditions = []
@@ -83,7 +79,9 @@ class Update:
         A number to raise is set to its next value, which the row's counter makes certain. So an
         update that raises a number, and does not expect the counter, has no statement.
         """
-        changes = {**self.set, **self._raised()}
+        assert not self.add or "leaseCounter" in self.expected
+        switches = {"N": str(self.after.owner_switches)}
+        changes = {**self.set, **dict.fromkeys(self.add, switches)}
         # PartiQL's UPDATE creates no row: for a missing row, its condition fails.
         words = [f'UPDATE "{table}"', *(f"SET {name}=?" for name in changes)]
         words += [f"REMOVE {name}" for name in self.remove]
@@ -101,11 +99,6 @@ class Update:
             "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
         }
 
-    def _raised(self) -> dict[str, AttributeValue]:
-        assert not self.add or "leaseCounter" in self.expected
-        known = {"ownerSwitchesSinceCheckpoint": self.after.owner_switches}
-        return {name: _number(known[name]) for name in self.add}
-
 
 def renew(lease: Lease, known: AfterRecord | AtTimestamp | None = None) -> Update:
     """Return a renewal, which shows that the owner is alive.
@@ -113,12 +106,8 @@ def renew(lease: Lease, known: AfterRecord | AtTimestamp | None = None) -> Updat
     The write is refused if a handoff was requested that ``lease`` does not show yet. ``known``: new
     arrival times known at the checkpoint; None: nothing new.
     """
-    changes: dict[str, AttributeValue] = {"leaseCounter": _number(lease.counter + 1)}
-    after = replace(lease, counter=lease.counter + 1)
-    if known is not None:
-        changes["checkpointPosition"] = {"S": str(known)}
-        after = replace(after, known=known)
-    return Update(after, _as_known(lease), changes)
+    news: dict[str, Any] = {} if known is None else {"known": known}
+    return _update(lease, _as_known(lease), counter=lease.counter + 1, **news)
 
 
 def with_throughput(update: Update, kbps: float) -> Update:
@@ -137,25 +126,27 @@ def with_throughput(update: Update, kbps: float) -> Update:
 
 def take(lease: Lease, worker_id: str) -> Update:
     """Take a lease whose owner has died, or steal a lease, for this worker."""
-    switches = _switches(lease, worker_id)
-    return Update(
-        _owned_by(lease, worker_id, switches),
-        {"leaseCounter": _number(lease.counter)},
-        {"leaseOwner": {"S": worker_id}, "leaseCounter": _number(lease.counter + 1)},
-        switches,
-        ("checkpointOwner",),
+    return _update(
+        lease,
+        _counted(lease),
+        add=("owner_switches",),
+        owner=worker_id,
+        counter=lease.counter + 1,
+        **_switch(lease, worker_id),
+        checkpoint_owner=None,
     )
 
 
 def assign(lease: Lease, new_owner: str) -> Update:
     """Assign a lease to another worker; its owner does so at the end of a handoff."""
-    switches = _switches(lease, new_owner)
-    return Update(
-        _owned_by(lease, new_owner, switches),
+    return _update(
+        lease,
         _owners(lease),
-        {"leaseOwner": {"S": new_owner}},
-        ("leaseCounter", *switches),
-        ("checkpointOwner",),
+        add=("counter", "owner_switches"),
+        owner=new_owner,
+        counter=lease.counter + 1,
+        **_switch(lease, new_owner),
+        checkpoint_owner=None,
     )
 
 
@@ -163,39 +154,26 @@ def initiate_handoff(lease: Lease, new_owner: str) -> Update:
     """Request a lease: its owner stays ``checkpointOwner`` until it releases the lease."""
     if lease.owner is None or lease.checkpoint_owner is not None:
         raise ValueError(f"{lease.key} has no owner to ask, or was asked already")
-    return Update(
-        replace(lease, owner=new_owner, checkpoint_owner=lease.owner),
-        _owners(lease),
-        {"leaseOwner": {"S": new_owner}, "checkpointOwner": {"S": lease.owner}},
-    )
+    return _update(lease, _owners(lease), owner=new_owner, checkpoint_owner=lease.owner)
 
 
 def withdraw_handoff(lease: Lease) -> Update:
     """Withdraw the request for a lease: its ``checkpointOwner`` becomes the owner again."""
     if lease.checkpoint_owner is None:
         raise ValueError(f"{lease.key} was not asked for")
-    return Update(
-        replace(lease, owner=lease.checkpoint_owner, checkpoint_owner=None),
-        _owners(lease),
-        {"leaseOwner": {"S": lease.checkpoint_owner}},
-        remove=("checkpointOwner",),
-    )
+    return _update(lease, _owners(lease), owner=lease.checkpoint_owner, checkpoint_owner=None)
 
 
 def evict(lease: Lease) -> Update:
     """Release a lease; if a worker has requested it, that worker becomes its owner."""
-    is_asked_for = lease.checkpoint_owner is not None
-    return Update(
-        replace(
-            lease,
-            owner=lease.owner if is_asked_for else None,
-            checkpoint_owner=None,
-            counter=lease.counter + 1,
-        ),
+    owner = {"owner": None} if lease.checkpoint_owner is None else {}
+    return _update(
+        lease,
         _owners(lease),
-        {},
-        ("leaseCounter",),
-        ("checkpointOwner",) if is_asked_for else ("leaseOwner", "checkpointOwner"),
+        add=("counter",),
+        counter=lease.counter + 1,
+        **owner,
+        checkpoint_owner=None,
     )
 
 
@@ -214,34 +192,24 @@ def checkpoint(
     The application's first instant stays in the row. A row of an older version holds that instant
     only in its checkpoint at LATEST.
     """
-    changes, removed = _place(at, timestamp_ms, known)
-    application_ms, made_ms = lease.began_ms, lease.made_ms
+    moved: dict[str, Any] = {}
     if moved_ms is not None:
-        made_ms = moved_ms
-        changes["leaseTimestamp"] = _number(moved_ms)
-        if application_ms is None:
-            application_ms = 0  # the row will no longer hold the application's first instant
-    if application_ms is not None and application_ms != lease.application_ms:
-        changes["applicationTimestamp"] = _number(application_ms)
-    return Update(
-        replace(
-            lease,
-            checkpoint=at,
-            timestamp_ms=timestamp_ms,
-            counter=lease.counter + 1,
-            owner_switches=0,
-            pending=None,
-            known=known,
-            application_ms=application_ms,
-            made_ms=made_ms,
-        ),
+        moved["made_ms"] = moved_ms
+    if lease.application_ms is None:
+        if lease.began_ms is not None:
+            moved["application_ms"] = lease.began_ms
+        elif moved_ms is not None:
+            moved["application_ms"] = 0  # the row will no longer hold the first instant
+    return _update(
+        lease,
         _as_known(lease),
-        {
-            "leaseCounter": _number(lease.counter + 1),
-            **changes,
-            "ownerSwitchesSinceCheckpoint": _number(0),
-        },
-        remove=(*_PENDING, *removed),
+        counter=lease.counter + 1,
+        pending=None,
+        checkpoint=at,
+        timestamp_ms=timestamp_ms,
+        known=known,
+        **moved,
+        owner_switches=0,
     )
 
 
@@ -250,68 +218,37 @@ def fix_instant(lease: Lease, timestamp_ms: int) -> Update:
 
     A KCL wrote the checkpoint, maybe long ago, so the application's first instant is unknown.
     """
-    changes, removed = _place(lease.checkpoint, timestamp_ms)
-    application_ms = lease.application_ms
-    if application_ms is None:
-        application_ms = 0
-        changes["applicationTimestamp"] = _number(0)
-    return Update(
-        replace(
-            lease,
-            timestamp_ms=timestamp_ms,
-            counter=lease.counter + 1,
-            known=None,
-            application_ms=application_ms,
-        ),
+    began: dict[str, Any] = {"application_ms": 0} if lease.application_ms is None else {}
+    return _update(
+        lease,
         _as_known(lease),
-        {"leaseCounter": _number(lease.counter + 1), **changes},
-        remove=removed,
+        counter=lease.counter + 1,
+        checkpoint=lease.checkpoint,
+        timestamp_ms=timestamp_ms,
+        known=None,
+        **began,
     )
 
 
-def prepare(lease: Lease, pending: PendingCheckpoint) -> Update:
-    """Return the first phase of a two-phase checkpoint."""
-    changes: dict[str, AttributeValue] = {
-        "leaseCounter": _number(lease.counter + 1),
-        "pendingCheckpoint": {"S": pending.at.sequence_number},
-        "pendingCheckpointSubSequenceNumber": _number(pending.at.sub_sequence_number),
-    }
-    if pending.state is not None:
-        changes["pendingCheckpointState"] = {"B": pending.state}
-    return Update(
-        replace(lease, pending=pending, counter=lease.counter + 1),
-        _as_known(lease),
-        changes,
-        remove=() if pending.state is not None else ("pendingCheckpointState",),
-    )
+def prepare(lease: Lease, pending: PendingCheckpoint | None) -> Update:
+    """Return the first phase of a two-phase checkpoint; None: remove a prepared checkpoint.
+
+    The last checkpoint stays as it is.
+    """
+    return _update(lease, _as_known(lease), counter=lease.counter + 1, pending=pending)
 
 
-def drop_pending(lease: Lease) -> Update:
-    """Remove a prepared checkpoint; the last checkpoint stays as it is."""
-    return Update(
-        replace(lease, pending=None, counter=lease.counter + 1),
-        _as_known(lease),
-        {"leaseCounter": _number(lease.counter + 1)},
-        remove=_PENDING,
-    )
-
-
-def add_children(lease: Lease, child_ids: Sequence[str]) -> Update:
+def add_children(lease: Lease, child_ids: Iterable[str]) -> Update:
     """Store the children of an ended shard. Needs no ownership, as in the KCL."""
     children = tuple(sorted(set(child_ids)))
     if not children:
         raise ValueError(f"no children to add to {lease.key}")
-    return Update(replace(lease, child_ids=children), {}, {"childShardIds": {"SS": list(children)}})
+    return _update(lease, {}, child_ids=children)
 
 
 def add_hash_range(lease: Lease, hash_range: tuple[int, int]) -> Update:
     """Store the hash range in a lease whose KCL was too old to write it."""
-    first, last = hash_range
-    return Update(
-        replace(lease, hash_range=hash_range),
-        {},
-        {"startingHashKey": {"S": str(first)}, "endingHashKey": {"S": str(last)}},
-    )
+    return _update(lease, {}, hash_range=hash_range)
 
 
 def reset(
@@ -329,38 +266,26 @@ def reset(
     The counter rises by two: after a rise by one, a live Java owner would mistake the reset for its
     own write whose answer was lost.
     """
-    changes, removed = _place(at, timestamp_ms)
-    application_ms, made_ms = lease.began_ms, lease.made_ms
-    if at.is_latest:
-        application_ms = timestamp_ms
-    if began_ms is not None:
-        application_ms = began_ms
-    if application_ms is not None and application_ms != lease.application_ms:
-        changes["applicationTimestamp"] = _number(application_ms)
+    if began_ms is None:
+        began_ms = timestamp_ms if at.is_latest else lease.began_ms
+    moved: dict[str, Any] = {"application_ms": began_ms}
+    if began_ms is None or began_ms == lease.application_ms:
+        # No news for the row, which keeps what it has.
+        moved.clear()
     if now_ms is not None:
-        made_ms = now_ms
-        changes["leaseTimestamp"] = _number(now_ms)
-    return Update(
-        replace(
-            lease,
-            checkpoint=at,
-            timestamp_ms=timestamp_ms,
-            counter=lease.counter + 2,
-            owner=None,
-            checkpoint_owner=None,
-            owner_switches=0,
-            pending=None,
-            known=None,
-            application_ms=application_ms,
-            made_ms=made_ms,
-        ),
-        {"leaseCounter": _number(lease.counter)},
-        {
-            "leaseCounter": _number(lease.counter + 2),
-            **changes,
-            "ownerSwitchesSinceCheckpoint": _number(0),
-        },
-        remove=("leaseOwner", "checkpointOwner", *_PENDING, *removed),
+        moved["made_ms"] = now_ms
+    return _update(
+        lease,
+        _counted(lease),
+        counter=lease.counter + 2,
+        owner=None,
+        checkpoint_owner=None,
+        pending=None,
+        checkpoint=at,
+        timestamp_ms=timestamp_ms,
+        known=None,
+        **moved,
+        owner_switches=0,
     )
 
 
@@ -369,17 +294,15 @@ def mark_converted(lease: Lease, new_key: str) -> Update:
 
     The counter rises by two, as in `reset`.
     """
-    return Update(
-        replace(lease, counter=lease.counter + 2, owner=None, checkpoint_owner=None),
-        {"leaseCounter": _number(lease.counter)},
-        {"leaseCounter": _number(lease.counter + 2), CONVERTED_TO: {"S": new_key}},
-        remove=("leaseOwner", "checkpointOwner"),
+    ended = _update(
+        lease, _counted(lease), counter=lease.counter + 2, owner=None, checkpoint_owner=None
     )
+    return replace(ended, set={**ended.set, CONVERTED_TO: {"S": new_key}})
 
 
 def keep_converted(lease: Lease) -> Update:
     """Remove the note of `mark_converted`: this row is to stay."""
-    return Update(lease, {"leaseCounter": _number(lease.counter)}, {}, remove=(CONVERTED_TO,))
+    return Update(lease, _counted(lease), {}, remove=(CONVERTED_TO,))
 
 
 def probe(lease: Lease) -> Update | None:
@@ -393,15 +316,16 @@ def probe(lease: Lease) -> Update | None:
         return None
     return Update(
         replace(lease, counter=_NO_COUNTER),
-        {"leaseCounter": _number(_NO_COUNTER)},
+        encode_field("counter", _NO_COUNTER),
         {"startingHashKey": {"S": str(lease.hash_range[0])}},
     )
 
 
 def delete(lease: Lease, table: str) -> dict[str, Any]:
     """Return DeleteItem's arguments: the lease must still be finished, or else be unchanged."""
-    name = "checkpoint" if lease.is_finished else "leaseCounter"
-    value = {"S": lease.checkpoint.sequence_number} if lease.is_finished else _number(lease.counter)
+    name, value = "leaseCounter", encode_field("counter", lease.counter)["leaseCounter"]
+    if lease.is_finished:
+        name, value = "checkpoint", {"S": lease.checkpoint.sequence_number}
     return {
         "TableName": table,
         "Key": {"leaseKey": {"S": lease.key}},
@@ -422,51 +346,43 @@ def _fenced(row: Lease) -> tuple[object, ...]:
     return (row.counter, row.actual_owner, row.checkpoint, row.pending)
 
 
+def _update(
+    lease: Lease,
+    expected: Mapping[str, AttributeValue | None],
+    *,
+    add: Container[str] = (),
+    **changes: Any,
+) -> Update:
+    """Return the write that changes these fields of a lease; ``add``: those raised by one."""
+    found: dict[str, AttributeValue] = {}
+    raised, removed = [], []
+    for field, value in changes.items():
+        for name, content in encode_field(field, value).items():
+            if content is None:
+                removed.append(name)
+            elif field in add:
+                raised.append(name)
+            else:
+                found[name] = content
+    return Update(replace(lease, **changes), expected, found, raised, removed)
+
+
 def _as_known(lease: Lease) -> dict[str, AttributeValue | None]:
-    return {"leaseCounter": _number(lease.counter), **_owners(lease)}
+    return {**_counted(lease), **_owners(lease)}
+
+
+def _counted(lease: Lease) -> dict[str, AttributeValue | None]:
+    return encode_field("counter", lease.counter)
 
 
 def _owners(lease: Lease) -> dict[str, AttributeValue | None]:
-    owners = {"leaseOwner": lease.owner, "checkpointOwner": lease.checkpoint_owner}
-    return {name: None if owner is None else {"S": owner} for name, owner in owners.items()}
-
-
-def _owned_by(lease: Lease, new_owner: str, switches: tuple[str, ...]) -> Lease:
-    """Return the lease after a change of its owner, with ``switches`` from `_switches`."""
-    return replace(
-        lease,
-        owner=new_owner,
-        checkpoint_owner=None,
-        counter=lease.counter + 1,
-        owner_switches=lease.owner_switches + len(switches),
-    )
-
-
-def _switches(lease: Lease, new_owner: str) -> tuple[str, ...]:
-    """Return the attribute to raise if the shard gets another reader than before."""
-    others = {lease.owner, lease.checkpoint_owner} - {None, new_owner}
-    return ("ownerSwitchesSinceCheckpoint",) if others else ()
-
-
-def _place(
-    at: ExtendedSequenceNumber, timestamp_ms: int | None, known: AfterRecord | None = None
-) -> tuple[dict[str, AttributeValue], tuple[str, ...]]:
-    """Return the attributes of a checkpoint to set, and the names of those to remove."""
-    changes: dict[str, AttributeValue] = {
-        "checkpoint": {"S": at.sequence_number},
-        "checkpointSubSequenceNumber": _number(at.sub_sequence_number),
+    return {
+        **encode_field("owner", lease.owner),
+        **encode_field("checkpoint_owner", lease.checkpoint_owner),
     }
-    removed = []
-    if timestamp_ms is None:
-        removed.append("checkpointTimestamp")
-    else:
-        changes["checkpointTimestamp"] = _number(timestamp_ms)
-    if known is None:
-        removed.append("checkpointPosition")
-    else:
-        changes["checkpointPosition"] = {"S": str(known)}
-    return changes, tuple(removed)
 
 
-def _number(value: int) -> AttributeValue:
-    return {"N": str(value)}
+def _switch(lease: Lease, new_owner: str) -> dict[str, int]:
+    """Return the change of a lease whose shard gets another reader than before."""
+    others = {lease.owner, lease.checkpoint_owner} - {None, new_owner}
+    return {"owner_switches": lease.owner_switches + 1} if others else {}

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 from botocore.exceptions import BotoCoreError, ClientError
 
 from sparkinesis.errors import LeaseTableError, SparkinesisError
-from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, encode_lease
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.address import TableAddress
@@ -157,28 +156,6 @@ class LeaseTable(TableAddress):
         except _RefusedError:
             return False
         return True
-
-    def withdraw_handoff(self, lease: Lease) -> Lease:
-        return self.write(requests.withdraw_handoff(lease))
-
-    def evict(self, lease: Lease) -> Lease:
-        return self.write(requests.evict(lease))
-
-    def add_children(self, lease: Lease, child_ids: Sequence[str]) -> Lease:
-        return self.write(requests.add_children(lease, child_ids))
-
-    def add_hash_range(self, lease: Lease, hash_range: tuple[int, int]) -> Lease:
-        return self.write(requests.add_hash_range(lease, hash_range))
-
-    def reset(
-        self,
-        lease: Lease,
-        at: ExtendedSequenceNumber,
-        timestamp_ms: int | None = None,
-        now_ms: int | None = None,
-        began_ms: int | None = None,
-    ) -> Lease:
-        return self.write(requests.reset(lease, at, timestamp_ms, now_ms, began_ms))
 
     def delete(self, lease: Lease) -> bool:
         """Delete a lease that is still finished, or unchanged; return False if it is neither."""

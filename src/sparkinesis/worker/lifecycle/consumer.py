@@ -23,8 +23,8 @@ from sparkinesis.lease.events import LeaseEnd
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.rules.children import ShardEnd
 from sparkinesis.lease.rules.lease_start import WantedRecords, wanted_records
-from sparkinesis.lease.rules.shard_sync import ShardEnd
 from sparkinesis.metrics.catalogue import INITIALIZE_DURATION, SHUTDOWN_DURATION
 from sparkinesis.metrics.metric import Metric
 from sparkinesis.status import ShardState

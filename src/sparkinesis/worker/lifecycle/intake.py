@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 from sparkinesis.errors import PositionNotFoundError, ShardNotFoundError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.lease.rules.children import ShardEnd
 from sparkinesis.lease.rules.lease_start import WantedRecords
-from sparkinesis.lease.rules.shard_sync import ShardEnd
 from sparkinesis.stream.calls.client import shard_of
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp, Position

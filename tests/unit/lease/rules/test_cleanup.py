@@ -11,13 +11,10 @@ from hypothesis import strategies as st
 
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.rules.children import orphaned_children, plan_children
 from sparkinesis.lease.rules.cleanup import audit_needs_them, deletable
 from sparkinesis.lease.rules.lease_start import lease_start, new_lease
-from sparkinesis.lease.rules.shard_sync import (
-    leases_for_partial_table,
-    orphaned_children,
-    plan_children,
-)
+from sparkinesis.lease.rules.shard_sync import leases_for_partial_table
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, InitialPosition
 from sparkinesis.stream.routing import MAX_HASH_KEY
 from sparkinesis.stream.shard import Lineage, Shard

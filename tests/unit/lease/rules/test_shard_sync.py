@@ -9,6 +9,7 @@ import pytest
 from sparkinesis.errors import InconsistentShardsError
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.rules.children import ChildLeases, orphaned_children, plan_children
 from sparkinesis.lease.rules.lease_start import (
     ANY_AGE,
     LeaseStart,
@@ -17,12 +18,9 @@ from sparkinesis.lease.rules.lease_start import (
     new_lease,
 )
 from sparkinesis.lease.rules.shard_sync import (
-    ChildLeases,
     expired_unread,
     leases_for_empty_table,
     leases_for_partial_table,
-    orphaned_children,
-    plan_children,
 )
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, InitialPosition
 from sparkinesis.stream.routing import MAX_HASH_KEY

@@ -13,14 +13,8 @@ from hypothesis import strategies as st
 
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.rules.taker import (
-    Observation,
-    TakePlan,
-    TakeSettings,
-    is_expired,
-    observe,
-    plan_takes,
-)
+from sparkinesis.lease.rules.observations import Observation, is_expired, observe
+from sparkinesis.lease.rules.taker import TakePlan, TakeSettings, plan_takes
 
 ME = "me"
 F = 9.0

@@ -7,8 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkinesis.lease.table.known_rows import KnownRows
-from sparkinesis.lease.table.rows import read_rows
+from sparkinesis.lease.table.rows import KnownRows, read_rows
 
 TEXTS = st.sampled_from(["worker-1", "worker-2", "TRIM_HORIZON", "SHARD_END", "12345", "x", ""])
 NUMBERS = st.sampled_from(["0", "1", "7", "-1", "1.5", "1E3", "x", "", "9" * 30, "\u0661"])

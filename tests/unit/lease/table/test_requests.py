@@ -314,7 +314,7 @@ CASES: dict[str, tuple[requests.Update, str, str, dict[str, Any], Lease]] = {
         replace(MINE, pending=PendingCheckpoint(AT, b"\x00state"), counter=8),
     ),
     "drop a prepared checkpoint": (
-        requests.drop_pending(replace(MINE, pending=PendingCheckpoint(AT, b"state"))),
+        requests.prepare(replace(MINE, pending=PendingCheckpoint(AT, b"state")), None),
         STILL_MINE,
         (
             "SET leaseCounter = :leaseCounter REMOVE pendingCheckpoint, "

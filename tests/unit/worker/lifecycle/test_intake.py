@@ -11,7 +11,7 @@ import pytest
 
 from sparkinesis.errors import PositionNotFoundError, ServiceError, ShardNotFoundError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
-from sparkinesis.lease.rules.shard_sync import ShardEnd
+from sparkinesis.lease.rules.children import ShardEnd
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import Fetched, StreamSummary
 from sparkinesis.stream.kpl.pack import aggregate

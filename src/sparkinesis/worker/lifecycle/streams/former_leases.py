@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable
 from sparkinesis.errors import OptionError
 from sparkinesis.lease.coordinator import Snapshot
 from sparkinesis.lease.lease import Lease, leases_by_stream
-from sparkinesis.lease.rules.streams.former_streams import (
+from sparkinesis.lease.rules.former_streams import (
     deletable_streams,
     left_streams,
     observe_former,

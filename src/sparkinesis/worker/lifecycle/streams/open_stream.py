@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from sparkinesis.lease.rules.streams.table_mode import require_single_stream
+from sparkinesis.lease.rules.table_mode import require_single_stream
 from sparkinesis.lease.shard_syncer import ShardSyncer
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.status import StreamStatus

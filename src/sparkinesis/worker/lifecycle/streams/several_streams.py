@@ -22,7 +22,7 @@ from sparkinesis.errors import (
 from sparkinesis.lease.coordinator import Snapshot
 from sparkinesis.lease.lease import leases_by_stream
 from sparkinesis.lease.rules.leader import leads
-from sparkinesis.lease.rules.streams.table_mode import require_several_streams
+from sparkinesis.lease.rules.table_mode import require_several_streams
 from sparkinesis.lease.table.rows import TableScan
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.status import StreamStatus

@@ -9,14 +9,15 @@ from functools import partial
 import pytest
 
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.rules.leader import leads
-from sparkinesis.lease.rules.streams.former_streams import (
+from sparkinesis.lease.rules.former_streams import (
     deletable_streams,
     left_streams,
     observe_former,
     unread_former_streams,
 )
-from sparkinesis.lease.rules.taker import Observation, TakeSettings, plan_takes
+from sparkinesis.lease.rules.leader import leads
+from sparkinesis.lease.rules.observations import Observation
+from sparkinesis.lease.rules.taker import TakeSettings, plan_takes
 from sparkinesis.stream.address import StreamIdentifier
 from tests.unit.lease.rules.several import lease_of
 

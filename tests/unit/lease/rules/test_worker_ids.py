@@ -10,8 +10,7 @@ import pytest
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, encode_lease
-from sparkinesis.lease.rules.java import java_kcl_may_read
-from sparkinesis.lease.rules.worker_ids import default_worker_id, is_default
+from sparkinesis.lease.rules.worker_ids import default_worker_id, is_default, java_kcl_may_read
 from sparkinesis.lease.table.rows import TableScan, read_rows
 from tests.kcl import COORDINATION, KCL_2, KCL_3
 

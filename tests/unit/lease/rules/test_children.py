@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkinesis.lease.rules.early_children import early_children
+from sparkinesis.lease.rules.children import early_children
 from sparkinesis.lease.rules.lease_start import ANY_AGE, LeaseStart
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON
 from tests.unit.lease.rules.test_shard_sync import GRAPH_A, GRAPH_B, NOW, graph, lease

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.rules.taker import observe
-from sparkinesis.lease.rules.unread import unread_since
+from sparkinesis.lease.rules.observations import observe, unread_since
 
 FAILOVER = 9.0
 

@@ -1,0 +1,101 @@
+"""The leases of a table as one worker observes them, scan after scan: which are expired or unread.
+
+Pure. Each worker measures by its own monotonic clock (seconds).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+import msgspec
+
+from sparkinesis.lease.lease import Lease
+
+_MISSED = 2 / 3
+"""The part of the failover time after which an owner that has not renewed counts as silent: KCLs
+renew three times within it."""
+
+
+class Observation(msgspec.Struct, frozen=True):
+    """The state of a lease as this worker saw it."""
+
+    counter: int
+    since: float
+    """The time at which the counter was first seen at this value."""
+    owners: tuple[str | None, str | None]
+    """Owner and checkpoint owner."""
+    owners_since: float
+    foreign_renewals: int = 0
+    """The number of times that another process moved the counter while the row named this worker as
+    owner, and this worker did not hold the lease."""
+
+
+def observe(
+    known: Mapping[str, Observation],
+    leases: Iterable[Lease],
+    now: float,
+    worker_id: str,
+    held: Collection[str] = frozenset(),
+    *,
+    is_own: Callable[[Lease], bool] = lambda _: False,
+) -> dict[str, Observation]:
+    """Return the observations after one more scan; deleted leases are forgotten.
+
+    ``now`` is the time after the scan, so that no lease seems older than it is. ``held``: the keys
+    of all leases that this worker held before the scan or holds after it. ``is_own``: returns True
+    if a write of this worker may have left the row's counter, even if the lease was lost since.
+
+    Unlike in the KCL, a new lease without an owner counts as first seen now, not as very old.
+    """
+    seen = {}
+    for lease in leases:
+        owners = (lease.owner, lease.checkpoint_owner)
+        old = known.get(lease.key)
+        if old is None:
+            seen[lease.key] = Observation(lease.counter, now, owners, now)
+            continue
+        has_moved = old.counter != lease.counter
+        is_same = old.owners == owners
+        foreign_renewals = 0
+        # checkpointOwner alone proves nothing: a KCL before 3.0 keeps it in a lease that it takes.
+        if is_same and owners == (worker_id, None) and lease.key not in held:
+            foreign_renewals = old.foreign_renewals + (has_moved and not is_own(lease))
+        if is_same and not has_moved and foreign_renewals == old.foreign_renewals:
+            seen[lease.key] = old
+            continue
+        seen[lease.key] = Observation(
+            lease.counter,
+            now if has_moved else old.since,
+            owners,
+            old.owners_since if is_same else now,
+            foreign_renewals,
+        )
+    return seen
+
+
+def is_expired(observation: Observation, now: float, failover_time: float) -> bool:
+    """Return True if the owner has not renewed for longer than ``failover_time`` seconds."""
+    return now - observation.since > failover_time
+
+
+def unread_since(
+    leases: Iterable[Lease],
+    observations: Mapping[str, Observation],
+    now: float,
+    failover_time: float,
+    held: Collection[str] = (),
+) -> dict[str, float]:
+    """Return the time since which nobody reads a shard, by lease key, as far as it was observed.
+
+    These are unfinished shards without an owner, or whose owner has missed two renewals. ``held``:
+    keys of the leases that the observing worker holds. Each lease needs an observation.
+    """
+    return {
+        row.key: observations[row.key].since
+        for row in leases
+        if not row.is_finished
+        and row.key not in held
+        and (
+            row.actual_owner is None or now - observations[row.key].since > _MISSED * failover_time
+        )
+    }

@@ -1,1 +1,0 @@
-"""Rules for the leases of several streams in one table."""
