@@ -22,15 +22,9 @@ from typing import Any
 
 from benchmarks.proc_stat import memory
 from benchmarks.report import Result, print_table
-from sparkinesis import (
-    Application,
-    Checkpointer,
-    CloudWatchMetrics,
-    RecordBatch,
-    RecordProcessor,
-    WorkerOptions,
-)
+from sparkinesis import Application, Checkpointer, RecordBatch, RecordProcessor, WorkerOptions
 from sparkinesis.local import Call, Fault, LocalServer
+from sparkinesis.metrics import CloudWatchMetrics
 
 STREAM = "records"
 REGION = "us-east-1"

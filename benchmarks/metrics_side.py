@@ -12,14 +12,8 @@ import sys
 import threading
 import time
 
-from sparkinesis import (
-    Application,
-    Checkpointer,
-    MetricsExporter,
-    RecordBatch,
-    RecordProcessor,
-    WorkerOptions,
-)
+from sparkinesis import Application, Checkpointer, RecordBatch, RecordProcessor, WorkerOptions
+from sparkinesis.metrics import MetricsExporter
 from sparkinesis.metrics.metric import Measured
 from sparkinesis.metrics.metrics import Metrics
 from sparkinesis.metrics.tally import Tally
@@ -94,7 +88,7 @@ def exporters(kind: str) -> tuple[MetricsExporter, ...]:
     if kind in {"tally", "events"}:
         return (TallyOnly(),)
     if kind == "prometheus":
-        from sparkinesis import PrometheusMetrics  # noqa: PLC0415
+        from sparkinesis.metrics import PrometheusMetrics  # noqa: PLC0415
 
         return (PrometheusMetrics(),)
     if kind == "otel":
@@ -102,12 +96,12 @@ def exporters(kind: str) -> tuple[MetricsExporter, ...]:
         from opentelemetry.sdk.metrics.export import InMemoryMetricReader  # noqa: PLC0415
         from opentelemetry.trace import NoOpTracerProvider  # noqa: PLC0415
 
-        from sparkinesis import OpenTelemetryMetrics  # noqa: PLC0415
+        from sparkinesis.metrics import OpenTelemetryMetrics  # noqa: PLC0415
 
         meters = MeterProvider([InMemoryMetricReader()])
         return (OpenTelemetryMetrics(meters, NoOpTracerProvider()),)
     if kind == "cloudwatch":
-        from sparkinesis import CloudWatchMetrics  # noqa: PLC0415
+        from sparkinesis.metrics import CloudWatchMetrics  # noqa: PLC0415
 
         return (CloudWatchMetrics(),)
     return ()

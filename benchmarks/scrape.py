@@ -19,14 +19,8 @@ from prometheus_client.exposition import choose_encoder
 from benchmarks.idle_shards_server import Server, serving
 from benchmarks.many_files import allow_many_files
 from benchmarks.report import Result, medians, print_table
-from sparkinesis import (
-    Application,
-    Checkpointer,
-    PrometheusMetrics,
-    RecordBatch,
-    RecordProcessor,
-    WorkerOptions,
-)
+from sparkinesis import Application, Checkpointer, RecordBatch, RecordProcessor, WorkerOptions
+from sparkinesis.metrics import PrometheusMetrics
 
 SHARDS = (10, 1000)
 LONGEST = 300.0

@@ -20,8 +20,8 @@ Record processors:
 
 The same application runs on Spark's executors with ``.run(spark, workers=8)``.
 
-Other names are on pages of their own: `sparkinesis.errors`, `sparkinesis.sinks` and
-`sparkinesis.status`.
+Other names are on pages of their own: `sparkinesis.errors`, `sparkinesis.events`,
+`sparkinesis.metrics`, `sparkinesis.sinks` and `sparkinesis.status`.
 """
 
 from __future__ import annotations
@@ -43,40 +43,13 @@ from sparkinesis.version import __version__ as __version__
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from sparkinesis import events as events
+    from sparkinesis import metrics as metrics
     from sparkinesis import sinks as sinks
     from sparkinesis import status as status
     from sparkinesis.fleet.fleet import Fleet
-    from sparkinesis.lease.events import (
-        ChildrenUnlisted,
-        ChildrenWaiting,
-        HandoffRequested,
-        LeaseCreated,
-        LeaseDeleted,
-        LeaseEnd,
-        LeaseEnded,
-        LeaseOrigin,
-        LeaseReadable,
-        LeasesMissing,
-        LeaseTaken,
-        LeaseUnreadable,
-        LeaseUnwritable,
-        LegacyWorkerSeen,
-        OwnerSilent,
-        ParentsLost,
-        RenewalFailed,
-        RenewalRecovered,
-        ShutdownBegan,
-        WorkerEnded,
-        WorkerReport,
-        WorkerStarted,
-    )
     from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
     from sparkinesis.lease.lease import PendingCheckpoint
-    from sparkinesis.metrics.cloudwatch.emf_metrics import EmfMetrics
-    from sparkinesis.metrics.metric import Measured
-    from sparkinesis.metrics.metrics import MetricsExporter
-    from sparkinesis.metrics.opentelemetry import OpenTelemetryMetrics
-    from sparkinesis.metrics.prometheus_registry import PrometheusMetrics
     from sparkinesis.source.watching.query_lag import lag
     from sparkinesis.source.watching.watch import QueryWatch, watch
     from sparkinesis.stream.credentials import CredentialSource
@@ -94,144 +67,45 @@ if TYPE_CHECKING:
     from sparkinesis.worker.on_error import DeadLetter, OnError, Retry, Skip, Stop
     from sparkinesis.worker.options import FanOutOptions, LeaseTableOptions, WorkerOptions
     from sparkinesis.worker.processor import ProcessorShard, RecordProcessor
-    from sparkinesis.worker.reporting.cloudwatch import CloudWatchMetrics
-    from sparkinesis.worker.reporting.events import (
-        BatchAction,
-        BatchFailed,
-        CheckpointRefused,
-        ConsumerDeregistered,
-        DataLost,
-        DeadLettersStored,
-        Event,
-        FormerStreamDeleted,
-        FormerStreamKept,
-        OldRecordsSkipped,
-        PollingInstead,
-        ProcessingTimeExceeded,
-        ReaderDied,
-        RecordsSkipped,
-        ShardEnded,
-        ShardEvent,
-        ShardStarted,
-        ShardStopped,
-        ShardSyncFailed,
-        ShardSyncRecovered,
-        ShutdownOverdue,
-        StreamEvent,
-        StreamFailing,
-        StreamMadeAnew,
-        StreamReadable,
-        StreamRemoved,
-        TableFound,
-        TableMissing,
-        TakingFailed,
-        TakingRecovered,
-        TaskFailed,
-        TroubleBegan,
-        TroubleEnded,
-        WorkerFailed,
-    )
     from sparkinesis.worker.reporting.log_context import LogContext
 
 __all__ = [
     "AggregatedBlob",
     "Application",
-    "BatchAction",
-    "BatchFailed",
     "CheckpointError",
-    "CheckpointRefused",
     "Checkpointer",
-    "ChildrenUnlisted",
-    "ChildrenWaiting",
-    "CloudWatchMetrics",
-    "ConsumerDeregistered",
     "CredentialSource",
     "DataLossError",
-    "DataLost",
     "DeadLetter",
-    "DeadLettersStored",
-    "EmfMetrics",
-    "Event",
     "ExtendedSequenceNumber",
     "FanOutOptions",
     "Fleet",
     "FleetError",
     "FleetOptions",
-    "FormerStreamDeleted",
-    "FormerStreamKept",
     "FormerStreams",
-    "HandoffRequested",
-    "LeaseCreated",
-    "LeaseDeleted",
-    "LeaseEnd",
-    "LeaseEnded",
     "LeaseLostError",
-    "LeaseOrigin",
-    "LeaseReadable",
     "LeaseTableOptions",
-    "LeaseTaken",
-    "LeaseUnreadable",
-    "LeaseUnwritable",
-    "LeasesMissing",
-    "LegacyWorkerSeen",
     "LogContext",
-    "Measured",
-    "MetricsExporter",
-    "OldRecordsSkipped",
     "OnError",
-    "OpenTelemetryMetrics",
     "OptionError",
-    "OwnerSilent",
-    "ParentsLost",
     "PendingCheckpoint",
-    "PollingInstead",
     "PreparedCheckpoint",
-    "ProcessingTimeExceeded",
     "ProcessorError",
     "ProcessorShard",
-    "PrometheusMetrics",
     "QueryWatch",
-    "ReaderDied",
     "Record",
     "RecordBatch",
     "RecordProcessor",
-    "RecordsSkipped",
-    "RenewalFailed",
-    "RenewalRecovered",
     "Retry",
     "ServiceError",
-    "ShardEnded",
-    "ShardEvent",
-    "ShardStarted",
-    "ShardStopped",
-    "ShardSyncFailed",
-    "ShardSyncRecovered",
-    "ShutdownBegan",
-    "ShutdownOverdue",
     "Skip",
     "SparkinesisError",
     "Stop",
     "StreamConfig",
-    "StreamEvent",
-    "StreamFailing",
-    "StreamMadeAnew",
-    "StreamReadable",
-    "StreamRemoved",
-    "TableFound",
-    "TableMissing",
-    "TakingFailed",
-    "TakingRecovered",
-    "TaskFailed",
-    "TroubleBegan",
-    "TroubleEnded",
     "UserRecord",
     "UserRecordColumns",
     "Worker",
-    "WorkerEnded",
-    "WorkerFailed",
     "WorkerOptions",
-    "WorkerReport",
-    "WorkerStarted",
     "aggregate",
     "deaggregate",
     "hash_key",
@@ -242,37 +116,8 @@ __all__ = [
 
 _LAZY = {
     "fleet.fleet": ("Fleet",),
-    "lease.events": (
-        "ChildrenUnlisted",
-        "ChildrenWaiting",
-        "HandoffRequested",
-        "LeaseCreated",
-        "LeaseDeleted",
-        "LeaseEnd",
-        "LeaseEnded",
-        "LeaseOrigin",
-        "LeaseReadable",
-        "LeaseTaken",
-        "LeaseUnreadable",
-        "LeaseUnwritable",
-        "LeasesMissing",
-        "LegacyWorkerSeen",
-        "OwnerSilent",
-        "ParentsLost",
-        "RenewalFailed",
-        "RenewalRecovered",
-        "ShutdownBegan",
-        "WorkerEnded",
-        "WorkerReport",
-        "WorkerStarted",
-    ),
     "lease.extended_sequence_number": ("ExtendedSequenceNumber",),
     "lease.lease": ("PendingCheckpoint",),
-    "metrics.cloudwatch.emf_metrics": ("EmfMetrics",),
-    "metrics.metric": ("Measured",),
-    "metrics.metrics": ("MetricsExporter",),
-    "metrics.opentelemetry": ("OpenTelemetryMetrics",),
-    "metrics.prometheus_registry": ("PrometheusMetrics",),
     "source.watching.query_lag": ("lag",),
     "source.watching.watch": (
         "QueryWatch",
@@ -314,43 +159,6 @@ _LAZY = {
         "ProcessorShard",
         "RecordProcessor",
     ),
-    "worker.reporting.cloudwatch": ("CloudWatchMetrics",),
-    "worker.reporting.events": (
-        "BatchAction",
-        "BatchFailed",
-        "CheckpointRefused",
-        "ConsumerDeregistered",
-        "DataLost",
-        "DeadLettersStored",
-        "Event",
-        "FormerStreamDeleted",
-        "FormerStreamKept",
-        "OldRecordsSkipped",
-        "PollingInstead",
-        "ProcessingTimeExceeded",
-        "ReaderDied",
-        "RecordsSkipped",
-        "ShardEnded",
-        "ShardEvent",
-        "ShardStarted",
-        "ShardStopped",
-        "ShardSyncFailed",
-        "ShardSyncRecovered",
-        "ShutdownOverdue",
-        "StreamEvent",
-        "StreamFailing",
-        "StreamMadeAnew",
-        "StreamReadable",
-        "StreamRemoved",
-        "TableFound",
-        "TableMissing",
-        "TakingFailed",
-        "TakingRecovered",
-        "TaskFailed",
-        "TroubleBegan",
-        "TroubleEnded",
-        "WorkerFailed",
-    ),
     "worker.reporting.log_context": ("LogContext",),
     "worker.lifecycle.streams.stream_config": (
         "FormerStreams",
@@ -361,7 +169,7 @@ _LAZY = {
 importing them would slow down each of Spark's Python processes."""
 
 
-_PAGES = ("sinks", "status")
+_PAGES = ("events", "metrics", "sinks", "status")
 """The other public pages, which ``sparkinesis.status`` finds without an import of its own."""
 
 

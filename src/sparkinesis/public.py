@@ -40,6 +40,11 @@ def public_sink(thing: _T) -> _T:
     return public(thing, "sparkinesis.sinks")
 
 
+def public_metrics(thing: _T) -> _T:
+    """Show a class as a name of ``sparkinesis.metrics``."""
+    return public(thing, "sparkinesis.metrics")
+
+
 def _resolve_annotations(cls: type) -> None:
     own = vars(cls).get("__annotations__")
     if not own:

@@ -19,8 +19,9 @@ import prometheus_client
 from pyspark.sql import DataFrame, SparkSession
 
 import sparkinesis
-from sparkinesis import Application, FleetOptions, PrometheusMetrics, WorkerOptions
+from sparkinesis import Application, FleetOptions, WorkerOptions
 from sparkinesis.local.java import use_java
+from sparkinesis.metrics import PrometheusMetrics
 from tests import pace
 from tests.prometheus.journal import Writer
 from tests.prometheus.processor import Processor

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import prometheus_client
 
-from sparkinesis import Application, PrometheusMetrics, WorkerOptions
+from sparkinesis import Application, WorkerOptions
+from sparkinesis.metrics import PrometheusMetrics
 from tests import pace
 from tests.prometheus.processor import Processor, journal_of
 from tests.prometheus.setting import APPLICATION, BATCH, REGION, STREAM

@@ -6,8 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-from sparkinesis.lease.events import LeaseEnded, ParentsLost
-from sparkinesis.worker.reporting.events import DataLost
+from sparkinesis.events import DataLost, LeaseEnded, ParentsLost
 from tests.simulation.scheduler import Scheduler
 
 _LOGGER = logging.getLogger("sparkinesis")

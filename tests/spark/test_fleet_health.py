@@ -16,13 +16,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from sparkinesis import (
     Application,
-    Event,
     Fleet,
     FleetOptions,
     RecordBatch,
     RecordProcessor,
     WorkerOptions,
 )
+from sparkinesis.events import Event
 from sparkinesis.local import LocalServer
 from sparkinesis.worker.checkpointer import Checkpointer
 from tests import pace

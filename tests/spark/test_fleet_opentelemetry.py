@@ -12,12 +12,12 @@ from sparkinesis import (
     Application,
     Checkpointer,
     FleetOptions,
-    OpenTelemetryMetrics,
     RecordBatch,
     RecordProcessor,
     WorkerOptions,
 )
 from sparkinesis.local import LocalServer
+from sparkinesis.metrics import OpenTelemetryMetrics
 from tests import pace
 from tests.otlp import Receiver, attributes_of, metrics_of
 from tests.pace import eventually

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import sparkinesis
-from sparkinesis import Measured, QueryWatch
+from sparkinesis import QueryWatch
 from sparkinesis.local import LocalServer, ManualClock
+from sparkinesis.metrics import Measured
 from sparkinesis.metrics.catalogue import (
     QUERY_BATCH_DURATION,
     QUERY_BYTES,

@@ -11,7 +11,7 @@ import sys
 from pyspark.sql import SparkSession
 
 import sparkinesis
-from sparkinesis import Measured
+from sparkinesis.metrics import Measured
 from sparkinesis.metrics.tally import Distribution, Tally
 from tests.pace import eventually
 from tests.spark.reading import read_stream

@@ -17,12 +17,12 @@ import pytest
 from pyspark import cloudpickle
 
 import sparkinesis
-from sparkinesis import errors, sinks, status
+from sparkinesis import errors, events, metrics, sinks, status
 
-MOST_NAMES = 104
+MOST_NAMES = 42
 """The names of ``sparkinesis`` itself: those that a first program needs."""
 
-ALIASES = {"Event", "OnError"}
+ALIASES = {"OnError"}
 """Names of unions: Python gives these no module."""
 
 
@@ -38,6 +38,8 @@ def _module_of(thing: object) -> str | None:
 PAGES = {
     sparkinesis: sorted({*sparkinesis.__all__} - ALIASES - {*defined_by(errors)}),
     errors: defined_by(errors),
+    events: defined_by(events),
+    metrics: metrics.__all__,
     sinks: sinks.__all__,
     status: defined_by(status),
 }
@@ -62,18 +64,20 @@ def test_the_first_page_is_short() -> None:
 
 
 def test_the_other_pages_need_no_import_of_their_own() -> None:
-    code = "import sparkinesis; print(sparkinesis.status.Failure, sparkinesis.sinks.ParquetSink)"
+    code = "import sparkinesis as s; print(s.events, s.metrics, s.status, s.sinks.ParquetSink)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_there_is_no_other() -> None:
+@pytest.mark.parametrize("page", PAGES)
+def test_there_is_no_other(page: ModuleType) -> None:
     with pytest.raises(AttributeError, match="no attribute 'Scheduler'"):
-        sparkinesis.Scheduler  # noqa: B018
+        page.Scheduler  # noqa: B018
 
 
-def test_dir_lists_all_public_names() -> None:
-    shown = {name for name in dir(sparkinesis) if not name.startswith("__")}
-    assert shown == set(sparkinesis.__all__)
+@pytest.mark.parametrize("page", [sparkinesis, metrics])
+def test_dir_lists_all_public_names(page: ModuleType) -> None:
+    shown = {name for name in dir(page) if not name.startswith("__")}
+    assert shown == set(page.__all__)
 
 
 def test_every_error_that_a_user_can_meet_is_in_the_tree() -> None:

@@ -18,7 +18,7 @@ from sparkinesis.errors import (
     ServiceError,
     SparkinesisError,
 )
-from sparkinesis.lease.events import (
+from sparkinesis.events import (
     HandoffRequested,
     LeaseOrigin,
     LeaseTaken,

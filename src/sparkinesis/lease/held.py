@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from sparkinesis.errors import LeaseLostError, LeaseTableError, SparkinesisError
-from sparkinesis.lease.events import LeaseEnd, LeaseEnded, Listener
+from sparkinesis.events import LeaseEnd, LeaseEnded, Listener
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, PendingCheckpoint
 from sparkinesis.lease.own_writes import OwnWrites

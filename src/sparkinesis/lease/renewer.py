@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from sparkinesis.errors import LeaseTableNotFoundError, SparkinesisError
-from sparkinesis.lease.events import LeaseEnd, Listener, RenewalFailed, RenewalRecovered, ignore
+from sparkinesis.events import LeaseEnd, Listener, RenewalFailed, RenewalRecovered, ignore
 from sparkinesis.lease.held import MAX_TRIES, HeldLease
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.own_writes import OwnWrites

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sparkinesis.errors import SparkinesisError
-from sparkinesis.lease.events import LeaseReadable, LeaseUnreadable, LeaseUnwritable, Listener
+from sparkinesis.events import LeaseReadable, LeaseUnreadable, LeaseUnwritable, Listener
 from sparkinesis.lease.table.rows import BrokenLease
 
 

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from sparkinesis.errors import InconsistentShardsError
-from sparkinesis.lease.checkpoint_search import checkpoint_at
-from sparkinesis.lease.events import (
+from sparkinesis.events import (
     ChildrenUnlisted,
     ChildrenWaiting,
     LeaseCreated,
@@ -19,6 +18,7 @@ from sparkinesis.lease.events import (
     ParentsLost,
     ignore,
 )
+from sparkinesis.lease.checkpoint_search import checkpoint_at
 from sparkinesis.lease.extended_sequence_number import AT_TIMESTAMP, ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import Lease, lease_key

@@ -1,1 +1,52 @@
-"""What is measured, and how measurements reach the systems that keep them."""
+"""The exporters of metrics: what `WorkerOptions.metrics` and `sparkinesis.watch` take.
+
+- `PrometheusMetrics`: a registry of prometheus_client, which the application serves or pushes
+- `OpenTelemetryMetrics`: metrics and spans by the SDK that the application sets up
+- `CloudWatchMetrics`: CloudWatch, by PutMetricData, with the names of the KCL for Java
+- `EmfMetrics`: lines of the CloudWatch embedded metric format, for CloudWatch Logs
+
+An exporter of your own implements `MetricsExporter`, and is told by `Measured` which worker, fleet
+or query is measured. ``docs/metrics.md`` lists the metrics and their name in each system.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sparkinesis.metrics.cloudwatch.emf_metrics import EmfMetrics
+    from sparkinesis.metrics.metric import Measured
+    from sparkinesis.metrics.metrics import MetricsExporter
+    from sparkinesis.metrics.opentelemetry import OpenTelemetryMetrics
+    from sparkinesis.metrics.prometheus_registry import PrometheusMetrics
+    from sparkinesis.worker.reporting.cloudwatch import CloudWatchMetrics
+
+__all__ = [
+    "CloudWatchMetrics",
+    "EmfMetrics",
+    "Measured",
+    "MetricsExporter",
+    "OpenTelemetryMetrics",
+    "PrometheusMetrics",
+]
+
+_HOMES = {
+    "CloudWatchMetrics": "worker.reporting.cloudwatch",
+    "EmfMetrics": "metrics.cloudwatch.emf_metrics",
+    "Measured": "metrics.metric",
+    "MetricsExporter": "metrics.metrics",
+    "OpenTelemetryMetrics": "metrics.opentelemetry",
+    "PrometheusMetrics": "metrics.prometheus_registry",
+}
+"""Inner modules of the names. Imported lazily: each exporter imports its system's package."""
+
+
+def __getattr__(name: str) -> object:
+    if name in _HOMES:
+        return getattr(import_module(f"sparkinesis.{_HOMES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

@@ -6,7 +6,7 @@ from enum import Enum
 
 import msgspec
 
-from sparkinesis.public import public
+from sparkinesis.public import public_metrics
 
 
 class Kind(Enum):
@@ -76,7 +76,7 @@ class Place(msgspec.Struct, frozen=True):
 NO_PLACE = Place()
 
 
-@public
+@public_metrics
 class Measured(msgspec.Struct, frozen=True):
     """The worker, fleet or Spark query that is measured, as `MetricsExporter.open` is told it."""
 

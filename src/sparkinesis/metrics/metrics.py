@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 from sparkinesis.errors import OptionError
 from sparkinesis.metrics.metric import Measured, Metric
 from sparkinesis.metrics.tracing import NO_TRACING, Tracing, tracing_of
-from sparkinesis.public import public
+from sparkinesis.public import public_metrics
 
 _log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class Metrics(Protocol):
         """Publish what is not published yet, for a few seconds at most, and stop."""
 
 
-@public
+@public_metrics
 class MetricsExporter(Protocol):
     """A way to publish metrics, as `WorkerOptions` takes it. Can be pickled, for a fleet."""
 

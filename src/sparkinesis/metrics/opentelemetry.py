@@ -14,7 +14,7 @@ from sparkinesis.errors import OptionError
 from sparkinesis.metrics.metric import Measured, Metric
 from sparkinesis.metrics.metrics import Labels, Metrics, ReadGauges
 from sparkinesis.metrics.tracing import Tracing
-from sparkinesis.public import public
+from sparkinesis.public import public_metrics
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
@@ -28,7 +28,7 @@ FLUSH_SECONDS = 3.0
 """The longest wait for what is not exported yet, when a worker has ended."""
 
 
-@public
+@public_metrics
 class OpenTelemetryMetrics:
     """Publishes metrics and spans by OpenTelemetry, under the names of the KCL for Java 3.5.
 

@@ -14,7 +14,7 @@ from sparkinesis.metrics.metric import Measured, Metric
 from sparkinesis.metrics.metrics import Labels, Metrics, ReadGauges
 from sparkinesis.metrics.prometheus import families, family, require_prometheus_client
 from sparkinesis.metrics.tally import Tally
-from sparkinesis.public import public
+from sparkinesis.public import public_metrics
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -24,7 +24,7 @@ MOST_ENDED = 100
 """Ended workers, fleets and queries of which a registry keeps the counters: the latest ones."""
 
 
-@public
+@public_metrics
 class PrometheusMetrics:
     """Publishes metrics in a registry of prometheus_client, beside the application's own metrics.
 

@@ -60,9 +60,8 @@ from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.on_error import RETRY, OnError, check_policy
 from sparkinesis.worker.options import DEFAULT_OPTIONS, WorkerOptions, check_consumer_name
 from sparkinesis.worker.processor import ProcessorFactory, check_factory
-from sparkinesis.worker.reporting.events import TELL_NOBODY, Teller
 from sparkinesis.worker.reporting.log_context import LogPlace
-from sparkinesis.worker.reporting.teller import EventTeller
+from sparkinesis.worker.reporting.teller import TELL_NOBODY, EventTeller, Teller
 from sparkinesis.worker.retrieval.memory import MemoryBudget, budget_of_process
 from sparkinesis.worker.retrieval.step_pool import StepPool
 

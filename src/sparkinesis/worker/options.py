@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeAlias
 
 from sparkinesis.errors import OptionError
+from sparkinesis.events import Event
 from sparkinesis.lease.shard_syncer import ShardSyncSettings
 from sparkinesis.metrics.health.address import parse_address
 from sparkinesis.metrics.metrics import MetricsExporter
 from sparkinesis.public import public
 from sparkinesis.stream.address import CONSUMER_NAME, shown
 from sparkinesis.stream.reading.budget import FASTEST, MAX_RECORDS_PER_CALL, SLOWEST, Pace
-from sparkinesis.worker.reporting.events import Event
 from sparkinesis.worker.user_methods import asynchronous
 
 _CONSUMER_ARN = re.compile(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sparkinesis.errors import SparkinesisError
-from sparkinesis.lease.events import Listener
+from sparkinesis.events import Listener
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.shard_syncer import ShardSyncer, ShardSyncSettings

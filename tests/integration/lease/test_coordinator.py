@@ -11,8 +11,8 @@ from typing import Any, Literal
 import pytest
 
 from sparkinesis.errors import LeaseTableError, LeaseTableUnavailableError
+from sparkinesis.events import Event, LegacyWorkerSeen, Listener, ignore
 from sparkinesis.lease.coordinator import LeaseCoordinator
-from sparkinesis.lease.events import Event, LegacyWorkerSeen, Listener, ignore
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.renewer import LeaseRenewer

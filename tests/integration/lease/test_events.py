@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 import pytest
 
 from sparkinesis.errors import LeaseTableUnavailableError
-from sparkinesis.lease.coordinator import LeaseCoordinator
-from sparkinesis.lease.events import (
+from sparkinesis.events import (
     Event,
     HandoffRequested,
     LeaseEnd,
@@ -19,6 +18,7 @@ from sparkinesis.lease.events import (
     LeaseTaken,
     OwnerSilent,
 )
+from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import Lease

@@ -12,7 +12,7 @@ import boto3
 import pytest
 
 from sparkinesis.errors import LeaseTableError, LeaseTableUnavailableError
-from sparkinesis.lease.events import Event, RenewalFailed
+from sparkinesis.events import Event, RenewalFailed
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import MAX_TRIES, HeldLease
 from sparkinesis.lease.lease import Lease

@@ -17,7 +17,7 @@ from sparkinesis.errors import (
     LeaseTableUnavailableError,
     SparkinesisError,
 )
-from sparkinesis.lease.events import Event, RenewalFailed, RenewalRecovered
+from sparkinesis.events import Event, RenewalFailed, RenewalRecovered
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import KNOWN_EVERY_MS, HeldLease
 from sparkinesis.lease.lease import Lease, PendingCheckpoint

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sparkinesis.errors import InconsistentShardsError
-from sparkinesis.lease.events import ChildrenWaiting, Event
+from sparkinesis.events import ChildrenWaiting, Event
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import Lease

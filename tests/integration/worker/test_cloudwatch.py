@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from sparkinesis import Application, CloudWatchMetrics, CredentialSource, OptionError, Worker
+from sparkinesis import Application, CredentialSource, OptionError, Worker
 from sparkinesis.local import Call, Fault, LocalServer
+from sparkinesis.metrics import CloudWatchMetrics
 from sparkinesis.metrics.catalogue import RECORDS_PROCESSED
 from sparkinesis.metrics.cloudwatch.publisher import Publisher
 from sparkinesis.metrics.metric import Measured, Place

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from sparkinesis import (
+from sparkinesis import FormerStreams
+from sparkinesis.events import (
     ConsumerDeregistered,
     Event,
     FormerStreamDeleted,
-    FormerStreams,
     LeaseCreated,
     LeaseDeleted,
     LeaseReadable,

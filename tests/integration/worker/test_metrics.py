@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-import sparkinesis
+from sparkinesis import errors, events
 from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.metrics.metric import Measured, Metric
 from sparkinesis.metrics.metrics import Labels, Metrics, ReadGauges
@@ -97,21 +97,21 @@ def agree(kept: Kept, journal: Journal) -> None:
     assert kept.count("bytes.processed") == sizes([record.data for record in records])
     assert kept.count("process.records.duration", "ok") == calls["process_records"]
     assert kept.count("process.records.duration", "failed") == calls["failed"]
-    assert kept.count("batches.failed") == calls["failed"] == len(kept.of(sparkinesis.BatchFailed))
+    assert kept.count("batches.failed") == calls["failed"] == len(kept.of(events.BatchFailed))
     assert kept.count("initialize.duration") == calls["initialize"]
     ends = calls["lease_lost"] + calls["shard_ended"] + calls["shutdown_requested"]
     assert kept.count("shutdown.duration") == ends
     for name, kind in (
-        ("records.skipped", sparkinesis.RecordsSkipped),
-        ("dead.letters", sparkinesis.DeadLettersStored),
+        ("records.skipped", events.RecordsSkipped),
+        ("dead.letters", events.DeadLettersStored),
     ):
         assert kept.count(name) == sum(event.records for event in kept.of(kind))
-    taken, ended = kept.of(sparkinesis.LeaseTaken), kept.of(sparkinesis.LeaseEnded)
+    taken, ended = kept.of(events.LeaseTaken), kept.of(events.LeaseEnded)
     assert kept.count("leases.taken") == len(taken)
     lost = [event for event in ended if not event.reason.is_planned]
     assert kept.count("leases.lost") == len(lost)
     assert kept.count("leases.released") == len(ended) - len(lost)
-    assert len(kept.of(sparkinesis.ShardStarted)) == calls["initialize"]
+    assert len(kept.of(events.ShardStarted)) == calls["initialize"]
 
 
 def test_failures_splits_retries_skips_and_a_reshard(
@@ -133,9 +133,9 @@ def test_failures_splits_retries_skips_and_a_reshard(
         )
     )
     journal.wait_for_data(*(set(datas) - bad))
-    kept.wait(lambda: len(kept.of(sparkinesis.RecordsSkipped)) == len(bad))
+    kept.wait(lambda: len(kept.of(events.RecordsSkipped)) == len(bad))
     kinesis.split_shard(StreamName=stream, ShardToSplit=FIRST, NewStartingHashKey=str(2**126))
-    kept.wait(lambda: len(kept.of(sparkinesis.ShardStarted)) == 4)
+    kept.wait(lambda: len(kept.of(events.ShardStarted)) == 4)
     put_at(kinesis, stream, b"later")
     journal.wait_for_data(b"later")
     assert worker.shutdown(PATIENCE)
@@ -144,13 +144,13 @@ def test_failures_splits_retries_skips_and_a_reshard(
     agree(kept, journal)
     assert kept.count("records.processed") == len(datas) - len(bad) + 1
     assert kept.count("records.skipped") == len(bad)
-    actions = Counter(event.action.value for event in kept.of(sparkinesis.BatchFailed))
+    actions = Counter(event.action.value for event in kept.of(events.BatchFailed))
     assert actions["skip"] == len(bad)
     assert {name: kept.count("batches.failed", name) for name in actions} == actions
-    (ended,) = kept.of(sparkinesis.ShardEnded)
+    (ended,) = kept.of(events.ShardEnded)
     assert ended.shard_id == FIRST
     assert ended.children == ("shardId-000000000002", "shardId-000000000003")
-    assert isinstance(kept.events[-1], sparkinesis.WorkerEnded)
+    assert isinstance(kept.events[-1], events.WorkerEnded)
     assert kept.events[-1].records == kept.count("records.processed") == worker.records_total()
     assert kept.count("checkpoint.duration", "ok") >= 4
     assert kept.gauges().keys() & {("leases.held",), ("bytes.held",)} == set(), "the worker is gone"
@@ -179,14 +179,14 @@ def test_dead_letters_are_counted_once_they_are_stored(
             on_error=DeadLetter(target),
         )
     )
-    kept.wait(lambda: bool(kept.of(sparkinesis.DeadLettersStored)))
+    kept.wait(lambda: bool(kept.of(events.DeadLettersStored)))
     put_at(kinesis, stream, b"good")
     journal.wait_for_data(b"good")
     assert worker.shutdown(PATIENCE)
     agree(kept, journal)
     assert stored == [b"refused once", b"bad"]
     assert kept.count("dead.letters") == 1
-    (failed,) = kept.of(sparkinesis.TaskFailed)
+    (failed,) = kept.of(events.TaskFailed)
     assert failed.failure.error == "OSError: not now"
 
 
@@ -213,9 +213,9 @@ def test_a_steal_and_a_shutdown_in_the_middle_of_a_batch(
     put_at(kinesis, stream, b"slow")
     first = start(make("first"))
     assert first_is_in.wait(PATIENCE)
-    kept.wait(lambda: len(kept.of(sparkinesis.LeaseTaken)) == 2)
+    kept.wait(lambda: len(kept.of(events.LeaseTaken)) == 2)
     start(make("second"))
-    kept.wait(lambda: bool(kept.of(sparkinesis.HandoffRequested)))
+    kept.wait(lambda: bool(kept.of(events.HandoffRequested)))
     first.request_shutdown()
     consumer = first._state.running_consumers()[FIRST]
     with first._state.changed:  # which each renewal notifies
@@ -227,9 +227,9 @@ def test_a_steal_and_a_shutdown_in_the_middle_of_a_batch(
     journal.wait_for_data(b"other")
     assert first.was_graceful
     kept.wait(lambda: kept.count("records.processed") == 2)
-    assert kept.count("leases.requested") == len(kept.of(sparkinesis.HandoffRequested)) >= 1
-    (failed,) = kept.of(sparkinesis.BatchFailed)
-    assert failed.action is sparkinesis.BatchAction.RELEASE
+    assert kept.count("leases.requested") == len(kept.of(events.HandoffRequested)) >= 1
+    (failed,) = kept.of(events.BatchFailed)
+    assert failed.action is events.BatchAction.RELEASE
     assert kept.count("batches.failed", "release") == 1
 
 
@@ -388,7 +388,7 @@ def test_a_worker_that_cannot_start_publishes_nothing_more(application: Make, ke
         def open(self, measured: Measured) -> Metrics:
             return Closing()
 
-    with pytest.raises(sparkinesis.errors.StreamNotFoundError):
+    with pytest.raises(errors.StreamNotFoundError):
         application({"metrics": (Exporter(),)}, stream="not-there").worker()
     assert closed == ["closed"]
     worker = application({"metrics": (Exporter(),)}).worker()
@@ -406,8 +406,8 @@ def test_an_initialized_shard_has_started(
             kept.options(), processor=lambda: Journaling(journal, on_initialize=seen.append)
         )
     )
-    kept.wait(lambda: len(kept.of(sparkinesis.ShardStarted)) == 2)
-    started = {event.shard_id: event for event in kept.of(sparkinesis.ShardStarted)}
+    kept.wait(lambda: len(kept.of(events.ShardStarted)) == 2)
+    started = {event.shard_id: event for event in kept.of(events.ShardStarted)}
     assert started.keys() == {shard.id for shard in seen} == {FIRST, SECOND}
     assert started[FIRST].stream == stream
     assert started[FIRST].position == "TRIM_HORIZON"

@@ -15,8 +15,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from sparkinesis import OpenTelemetryMetrics
-from sparkinesis.metrics import opentelemetry
+from sparkinesis.metrics import OpenTelemetryMetrics, opentelemetry
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer

@@ -53,7 +53,8 @@ WORKER = (
     LOADED
     + """
 import threading
-from sparkinesis import Application, DeadLetter, DeadLetterStream, RecordProcessor, Retry
+from sparkinesis import Application, DeadLetter, RecordProcessor, Retry
+from sparkinesis.sinks import DeadLetterStream
 
 endpoint, stream, ask, *names = sys.argv[1:]
 shards = set()
@@ -111,7 +112,7 @@ def test_importing_the_package_loads_its_errors_only() -> None:
         "print(loaded(sys.argv[1:]))"
     )
     names = NEVER | ARROW | PROTOBUF | {"botocore", "msgspec", "dataclasses"}
-    own = "sparkinesis sparkinesis.errors sparkinesis.public sparkinesis.version"
+    own = "sparkinesis sparkinesis.errors sparkinesis.version"
     assert python(code, *names) == f"{own}\nnothing"
 
 

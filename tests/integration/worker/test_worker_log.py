@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from sparkinesis.lease.events import LeaseEnd, LeaseEnded, LeaseTaken
+from sparkinesis.events import LeaseEnd, LeaseEnded, LeaseTaken, ShardEvent
 from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
-from sparkinesis.worker.reporting.events import ShardEvent
 from tests.integration.worker.conftest import FAILOVER_TIME
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.pace import eventually

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sparkinesis.errors import ServiceError
-from sparkinesis.lease.events import Event, LeaseReadable, LeaseUnreadable, LeaseUnwritable
+from sparkinesis.events import Event, LeaseReadable, LeaseUnreadable, LeaseUnwritable
 from sparkinesis.lease.row_problems import RowProblems
 from sparkinesis.lease.table.rows import BrokenLease
 

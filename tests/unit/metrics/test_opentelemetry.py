@@ -14,8 +14,8 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 
-from sparkinesis import OpenTelemetryMetrics, OptionError
-from sparkinesis.metrics import opentelemetry
+from sparkinesis import OptionError
+from sparkinesis.metrics import OpenTelemetryMetrics, opentelemetry
 from sparkinesis.metrics.catalogue import (
     BYTES_PROCESSED,
     CALL_DURATION,
@@ -275,7 +275,7 @@ GLOBAL = """
 from opentelemetry.metrics import set_meter_provider
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from sparkinesis import OpenTelemetryMetrics
+from sparkinesis.metrics import OpenTelemetryMetrics
 from sparkinesis.metrics.catalogue import LEASES_HELD, RECORDS_PROCESSED
 from sparkinesis.metrics.metric import Measured
 from sparkinesis.metrics.metrics import Sample
@@ -316,8 +316,8 @@ def test_global_providers_may_be_set_before_or_after_a_worker_begins() -> None:
 WITHOUT = """
 import sys
 sys.modules["opentelemetry"] = None
-from sparkinesis import OpenTelemetryMetrics, OptionError
-from sparkinesis.metrics import opentelemetry
+from sparkinesis import OptionError
+from sparkinesis.metrics import OpenTelemetryMetrics, opentelemetry
 from sparkinesis.metrics.metric import Measured
 try:
     OpenTelemetryMetrics().open(Measured.worker("app", "w"))

@@ -10,7 +10,8 @@ import weakref
 import pytest
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, start_http_server
 
-from sparkinesis import OptionError, PrometheusMetrics
+from sparkinesis import OptionError
+from sparkinesis.metrics import PrometheusMetrics
 from sparkinesis.metrics.catalogue import LEASES_HELD, PROCESS_DURATION, RECORDS_PROCESSED
 from sparkinesis.metrics.metric import Measured
 from sparkinesis.metrics.metrics import Metrics, Sample

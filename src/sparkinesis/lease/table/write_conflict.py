@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sparkinesis.errors import SparkinesisError
-from sparkinesis.lease.events import LeaseEnd
+from sparkinesis.events import LeaseEnd
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.table.requests import Update, has_landed
 

@@ -21,10 +21,10 @@ from sparkinesis.metrics.cloudwatch.selecting import (
 )
 from sparkinesis.metrics.metric import Measured
 from sparkinesis.metrics.metrics import Metrics
-from sparkinesis.public import public
+from sparkinesis.public import public_metrics
 
 
-@public
+@public_metrics
 @dataclass(frozen=True, slots=True)
 class EmfMetrics:
     """Writes metrics as lines of the CloudWatch embedded metric format (EMF).

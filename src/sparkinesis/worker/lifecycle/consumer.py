@@ -19,7 +19,7 @@ from sparkinesis.errors import (
     SparkinesisError,
     StreamNotFoundError,
 )
-from sparkinesis.lease.events import LeaseEnd
+from sparkinesis.events import LeaseEnd
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import Lease

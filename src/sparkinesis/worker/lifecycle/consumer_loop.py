@@ -9,8 +9,8 @@ from dataclasses import replace
 from functools import partial
 
 from sparkinesis.errors import SparkinesisError
+from sparkinesis.events import LeaseEnd, ShutdownOverdue
 from sparkinesis.lease.coordinator import LeaseCoordinator
-from sparkinesis.lease.events import LeaseEnd
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.shard_syncer import ShardSyncer
@@ -21,7 +21,6 @@ from sparkinesis.worker.lifecycle.settings import WorkerSettings
 from sparkinesis.worker.lifecycle.states import ShutdownReason
 from sparkinesis.worker.lifecycle.streams.open_stream import OpenStream, Streams
 from sparkinesis.worker.lifecycle.worker_state import WorkerState
-from sparkinesis.worker.reporting.events import ShutdownOverdue
 from sparkinesis.worker.reporting.failures import describe
 from sparkinesis.worker.reporting.log_context import LogPlace
 from sparkinesis.worker.reporting.progress import WorkerProgress

@@ -14,6 +14,7 @@ from sparkinesis.errors import (
     ProcessorError,
     SinkUnavailableError,
 )
+from sparkinesis.events import BatchAction, Span
 from sparkinesis.metrics.tracing import Extent
 from sparkinesis.stream.backoff import exponential_backoff
 from sparkinesis.worker.batches.batch import RecordBatch
@@ -23,7 +24,6 @@ from sparkinesis.worker.lifecycle.automatic_checkpoints import AutomaticCheckpoi
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings
 from sparkinesis.worker.on_error import DeadLetter, Stop, last_resort, wait_before_retry
 from sparkinesis.worker.processor import RecordProcessor
-from sparkinesis.worker.reporting.events import BatchAction, Span
 from sparkinesis.worker.user_methods import call
 
 LONGEST_BACKOFF = 30.0

@@ -14,6 +14,7 @@ from sparkinesis.errors import (
     LeaseTableNotFoundError,
     SparkinesisError,
 )
+from sparkinesis.events import ShardSyncFailed, ShardSyncRecovered, TakingFailed, TakingRecovered
 from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.lease import Lease, leases_by_stream
 from sparkinesis.lease.rules.leader import leads
@@ -23,12 +24,6 @@ from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.worker.lifecycle.settings import WorkerSettings
 from sparkinesis.worker.lifecycle.streams.open_stream import OpenStream, Streams
 from sparkinesis.worker.lifecycle.worker_state import WorkerState
-from sparkinesis.worker.reporting.events import (
-    ShardSyncFailed,
-    ShardSyncRecovered,
-    TakingFailed,
-    TakingRecovered,
-)
 
 _log = logging.getLogger(__name__)
 

@@ -16,10 +16,10 @@ from sparkinesis.stream.timing import Timing
 from sparkinesis.worker.on_error import OnError
 from sparkinesis.worker.options import DEFAULT_HELD_BYTES, WorkerOptions
 from sparkinesis.worker.processor import ProcessorFactory
-from sparkinesis.worker.reporting.events import TELL_NOBODY, Teller
 from sparkinesis.worker.reporting.failures import Failures
 from sparkinesis.worker.reporting.measures import ShardMeasures
 from sparkinesis.worker.reporting.shard_reporter import ShardPlace, ShardReporter
+from sparkinesis.worker.reporting.teller import TELL_NOBODY, Teller
 from sparkinesis.worker.retrieval.memory import MemoryBudget
 from sparkinesis.worker.retrieval.step_pool import StepPool
 

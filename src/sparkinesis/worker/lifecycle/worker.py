@@ -11,8 +11,8 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 
+from sparkinesis.events import WorkerStarted
 from sparkinesis.lease.coordinator import LeaseCoordinator
-from sparkinesis.lease.events import WorkerStarted
 from sparkinesis.metrics.health.liveness import LOOK_EVERY
 from sparkinesis.metrics.health.pages import ServedTally, pages
 from sparkinesis.metrics.health.server import HealthServer

@@ -7,11 +7,10 @@ import threading
 from collections.abc import Callable
 
 from sparkinesis.errors import LeaseTableNotFoundError
-from sparkinesis.lease.events import ShutdownBegan
+from sparkinesis.events import ShutdownBegan, TableFound, TableMissing, WorkerFailed
 from sparkinesis.metrics.metrics import ReadGauges
 from sparkinesis.worker.lifecycle.consumer import ShardConsumer
 from sparkinesis.worker.lifecycle.settings import WorkerSettings
-from sparkinesis.worker.reporting.events import TableFound, TableMissing, WorkerFailed
 from sparkinesis.worker.reporting.failures import describe
 from sparkinesis.worker.reporting.readiness import TableLooks
 

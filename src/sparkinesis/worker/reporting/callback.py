@@ -7,9 +7,9 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
+from sparkinesis.events import Event
 from sparkinesis.metrics.catalogue import EVENTS_DROPPED
 from sparkinesis.metrics.metrics import Metrics
-from sparkinesis.worker.reporting.events import Event
 from sparkinesis.worker.reporting.failures import describe
 from sparkinesis.worker.reporting.log_context import LogPlace
 

@@ -27,7 +27,7 @@ from sparkinesis.metrics.cloudwatch.selecting import (
 )
 from sparkinesis.metrics.metric import Measured
 from sparkinesis.metrics.metrics import Metrics
-from sparkinesis.public import public
+from sparkinesis.public import public_metrics
 from sparkinesis.stream.address import check_place, repr_without_secrets
 from sparkinesis.stream.calls.retry import error_code, is_in_doubt
 from sparkinesis.stream.calls.session import open_client
@@ -54,7 +54,7 @@ _INVALID = frozenset(
 """Error codes of requests that never succeed."""
 
 
-@public
+@public_metrics
 @dataclass(frozen=True)
 class CloudWatchMetrics:
     """Publishes metrics in CloudWatch, with the KCL's names, units, dimensions and levels.

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sparkinesis.lease.events import (
+from sparkinesis.events import (
+    BatchFailed,
+    DataLost,
+    DeadLettersStored,
+    Event,
+    FormerStreamDeleted,
     HandoffRequested,
     LeaseCreated,
     LeaseDeleted,
     LeaseEnded,
     LeaseTaken,
     ParentsLost,
+    RecordsSkipped,
 )
 from sparkinesis.lease.lease import parse_lease_key
 from sparkinesis.metrics.catalogue import (
@@ -28,14 +34,6 @@ from sparkinesis.metrics.catalogue import (
 )
 from sparkinesis.metrics.metric import Metric
 from sparkinesis.metrics.metrics import Labels
-from sparkinesis.worker.reporting.events import (
-    BatchFailed,
-    DataLost,
-    DeadLettersStored,
-    Event,
-    FormerStreamDeleted,
-    RecordsSkipped,
-)
 
 
 class Count(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from sparkinesis.lease.events import Listener, WorkerEnded, WorkerReport
+from sparkinesis.events import Listener, WorkerEnded, WorkerReport
 
 REPORT_EVERY = 60.0
 """Seconds between two reports."""

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from sparkinesis.errors import DataLossError, LeaseLostError
-from sparkinesis.status import Failure
-from sparkinesis.worker.reporting.events import (
+from sparkinesis.events import (
     BatchAction,
     BatchFailed,
     CheckpointRefused,
@@ -22,9 +21,11 @@ from sparkinesis.worker.reporting.events import (
     ShardStopped,
     Span,
     TaskFailed,
-    Teller,
+    batch_failed,
 )
+from sparkinesis.status import Failure
 from sparkinesis.worker.reporting.failures import Failures, describe
+from sparkinesis.worker.reporting.teller import Teller
 
 
 class ShardPlace(NamedTuple):
@@ -61,12 +62,9 @@ class ShardReporter:
         A shard that is being released may have lost its lease, and then a checkpoint is refused:
         that is no failure.
         """
-        is_release = action is BatchAction.RELEASE
         failure, is_again = None, False
-        if not (is_release and isinstance(error, LeaseLostError)):
-            what = f"process_records raised on {span} of {self._at.place}"
-            if is_release:
-                what += ", while the shard was being released"
+        if not (action is BatchAction.RELEASE and isinstance(error, LeaseLostError)):
+            what = batch_failed(span, self._at.place, action)
             failure, is_again = self._note(what, error)
         self._tell(
             BatchFailed(*self._at, *span, action, describe(error), failure, is_again),

@@ -3,13 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
+from sparkinesis.events import Event
 from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.worker.reporting.callback import EventCallback
 from sparkinesis.worker.reporting.event_counts import count_of
 from sparkinesis.worker.reporting.event_log import EventLog
-from sparkinesis.worker.reporting.events import Event
 from sparkinesis.worker.reporting.log_context import LogPlace
+
+
+class Teller(Protocol):
+    """Takes the events of a worker, from any thread. It returns at once, and raises nothing."""
+
+    def __call__(self, event: Event, cause: BaseException | None = None) -> None:
+        """Tell an event. ``cause``: the error whose traceback the log line shows."""
+
+    def close(self) -> None:
+        """Tell what is left to be told, for a few seconds at most."""
+
+
+class TellNobody:
+    """Tells nobody. A `Teller`."""
+
+    def __call__(self, event: Event, cause: BaseException | None = None) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+TELL_NOBODY = TellNobody()
 
 
 class EventTeller:

@@ -14,6 +14,7 @@ from sparkinesis.errors import (
     ConsumerNotFoundError,
     SparkinesisError,
 )
+from sparkinesis.events import ConsumerDeregistered, PollingInstead
 from sparkinesis.stream.calls.client import Fetched, StreamClient
 from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.fan_out.account_pace import at_once
@@ -25,12 +26,7 @@ from sparkinesis.stream.fan_out.registration import RETRY as REGISTRATION_RETRY
 from sparkinesis.stream.fan_out.registration import deregister_consumer, register_consumer
 from sparkinesis.stream.timing import Timing
 from sparkinesis.worker.options import AheadLimits, FanOutOptions
-from sparkinesis.worker.reporting.events import (
-    TELL_NOBODY,
-    ConsumerDeregistered,
-    PollingInstead,
-    Teller,
-)
+from sparkinesis.worker.reporting.teller import TELL_NOBODY, Teller
 from sparkinesis.worker.retrieval.ahead import FetchAhead, FetchRequest, PageSource
 from sparkinesis.worker.retrieval.memory_estimates import response_memory
 from sparkinesis.worker.retrieval.polling import Polling

@@ -6,8 +6,9 @@ import logging
 
 import pytest
 
-from sparkinesis import CloudWatchMetrics, CredentialSource, OptionError
+from sparkinesis import CredentialSource, OptionError
 from sparkinesis.compat.kclpy.settings import parse_settings
+from sparkinesis.metrics import CloudWatchMetrics
 from sparkinesis.metrics.metrics import MetricsExporter
 
 LEAST = "applicationName=app\nstreamName=flights\n"

@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Meta
 
-from sparkinesis import EmfMetrics, OptionError
+from sparkinesis import OptionError
+from sparkinesis.metrics import EmfMetrics
 from sparkinesis.metrics.catalogue import CATALOGUE, LEASES_HELD, RECORDS_PROCESSED
 from sparkinesis.metrics.cloudwatch.emf import MOST_VALUES, lines_of, value_of
 from sparkinesis.metrics.cloudwatch.emf_metrics import EmfLines

@@ -30,10 +30,10 @@ from sparkinesis.worker.lifecycle.delivery import LONGEST_BACKOFF, Deliverer, ba
 from sparkinesis.worker.on_error import DeadLetter, OnError, Retry, Skip, Stop
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.processor import RecordProcessor
-from sparkinesis.worker.reporting.events import TELL_NOBODY, Teller
 from sparkinesis.worker.reporting.failures import Failures
 from sparkinesis.worker.reporting.measures import ShardMeasures
 from sparkinesis.worker.reporting.shard_reporter import ShardPlace, ShardReporter
+from sparkinesis.worker.reporting.teller import TELL_NOBODY, Teller
 
 SHARD = "shardId-000000000000"
 

@@ -7,10 +7,10 @@ import threading
 
 import pytest
 
+from sparkinesis.events import Event, TakingFailed
 from sparkinesis.metrics.tally import Tally
 from sparkinesis.worker.reporting import callback
 from sparkinesis.worker.reporting.callback import EventCallback
-from sparkinesis.worker.reporting.events import Event, TakingFailed
 from sparkinesis.worker.reporting.log_context import LogContext, LogPlace
 from tests import pace
 

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from sparkinesis.lease.events import (
+from sparkinesis.events import (
+    BatchAction,
+    BatchFailed,
+    DataLost,
+    DeadLettersStored,
+    Event,
     HandoffRequested,
     LeaseEnd,
     LeaseEnded,
     LeaseOrigin,
     LeaseTaken,
     ParentsLost,
-)
-from sparkinesis.worker.reporting.event_counts import count_of
-from sparkinesis.worker.reporting.events import (
-    BatchAction,
-    BatchFailed,
-    DataLost,
-    DeadLettersStored,
-    Event,
     RecordsSkipped,
     ShardStarted,
     TableFound,
 )
+from sparkinesis.worker.reporting.event_counts import count_of
 from tests.unit.worker.reporting.test_event_log import AT, LINES
 
 KEY = "123456789012:clicks:1763700000:s1"

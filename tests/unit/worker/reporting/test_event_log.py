@@ -5,14 +5,23 @@ from __future__ import annotations
 import ast
 import logging
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
 import sparkinesis
-from sparkinesis.lease.events import (
+from sparkinesis import events
+from sparkinesis.events import (
+    BatchAction,
+    BatchFailed,
+    CheckpointRefused,
     ChildrenUnlisted,
     ChildrenWaiting,
+    ConsumerDeregistered,
+    DataLost,
+    DeadLettersStored,
+    Event,
+    FormerStreamDeleted,
+    FormerStreamKept,
     HandoffRequested,
     LeaseCreated,
     LeaseDeleted,
@@ -25,37 +34,21 @@ from sparkinesis.lease.events import (
     LeaseUnreadable,
     LeaseUnwritable,
     LegacyWorkerSeen,
+    OldRecordsSkipped,
     OwnerSilent,
     ParentsLost,
-    RenewalFailed,
-    RenewalRecovered,
-    ShutdownBegan,
-    WorkerEnded,
-    WorkerReport,
-    WorkerStarted,
-)
-from sparkinesis.status import Failure
-from sparkinesis.worker.reporting.event_log import EventLog, line_of
-from sparkinesis.worker.reporting.events import (
-    BatchAction,
-    BatchFailed,
-    CheckpointRefused,
-    ConsumerDeregistered,
-    DataLost,
-    DeadLettersStored,
-    Event,
-    FormerStreamDeleted,
-    FormerStreamKept,
-    OldRecordsSkipped,
     PollingInstead,
     ProcessingTimeExceeded,
     ReaderDied,
     RecordsSkipped,
+    RenewalFailed,
+    RenewalRecovered,
     ShardEnded,
     ShardStarted,
     ShardStopped,
     ShardSyncFailed,
     ShardSyncRecovered,
+    ShutdownBegan,
     ShutdownOverdue,
     StreamFailing,
     StreamMadeAnew,
@@ -68,8 +61,13 @@ from sparkinesis.worker.reporting.events import (
     TaskFailed,
     TroubleBegan,
     TroubleEnded,
+    WorkerEnded,
     WorkerFailed,
+    WorkerReport,
+    WorkerStarted,
 )
+from sparkinesis.status import Failure
+from sparkinesis.worker.reporting.event_log import EventLog
 
 INFO, WARNING, ERROR = logging.INFO, logging.WARNING, logging.ERROR
 
@@ -93,6 +91,12 @@ def failed(
 ) -> Event:
     return BatchFailed(*AT, 3, "1:0", "3:0", action, "ValueError: x", failure, is_again)
 
+
+KINDS = {
+    kind
+    for kind in vars(events).values()
+    if isinstance(kind, type) and issubclass(kind, Event) and not kind.__subclasses__()
+}
 
 LINES: list[tuple[Event, int, str]] = [
     (LeaseCreated("s0", "s0", "LATEST"), INFO, "Created the lease s0 at LATEST"),
@@ -531,7 +535,7 @@ OF_SEVERAL: list[tuple[Event, str]] = [
 def test_with_several_streams_a_line_names_the_stream(
     caplog: pytest.LogCaptureFixture, event: Event, text: str
 ) -> None:
-    assert line_of(event).text == text
+    assert event.line().text == text
     caplog.set_level(logging.INFO)
     EventLog("app", "w")(event)
     (line,) = caplog.records
@@ -540,22 +544,22 @@ def test_with_several_streams_a_line_names_the_stream(
 
 @pytest.mark.parametrize(("event", "level", "text"), LINES)
 def test_the_line_of_an_event(event: Event, level: int, text: str) -> None:
-    assert line_of(event) == (level, text)
+    assert event.line() == (level, text)
 
 
 def test_each_kind_of_event_reason_and_origin_has_a_line() -> None:
-    events = [event for event, _, _ in LINES]
-    assert {type(event) for event in events} == set(get_args(Event))
-    reasons = {event.reason for event in events if isinstance(event, LeaseEnded)}
+    found = [event for event, _, _ in LINES]
+    assert {type(event) for event in found} == KINDS
+    reasons = {event.reason for event in found if isinstance(event, LeaseEnded)}
     assert reasons == set(LeaseEnd)
-    origins = {event.origin for event in events if isinstance(event, LeaseTaken)}
+    origins = {event.origin for event in found if isinstance(event, LeaseTaken)}
     assert origins == set(LeaseOrigin)
 
 
 def test_each_event_is_raised_at_one_place() -> None:
     """What follows from an event, a log line or a counter, is then the same for all its causes."""
     root = Path(sparkinesis.__file__).parent
-    names = {kind.__name__ for kind in get_args(Event)}
+    names = {kind.__name__ for kind in KINDS}
     calls = [
         node.func.id
         for path in root.rglob("*.py")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparkinesis.lease.events import Event, WorkerEnded, WorkerReport
+from sparkinesis.events import Event, WorkerEnded, WorkerReport
 from sparkinesis.worker.reporting.progress import WorkerProgress
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sparkinesis.errors import LeaseLostError
-from sparkinesis.worker.reporting.events import BatchAction, BatchFailed, DataLost, Event, Span
+from sparkinesis.events import BatchAction, BatchFailed, DataLost, Event, Span
 from sparkinesis.worker.reporting.failures import Failures
 from sparkinesis.worker.reporting.log_context import LogPlace
 from sparkinesis.worker.reporting.shard_reporter import ShardPlace, ShardReporter

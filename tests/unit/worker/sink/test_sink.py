@@ -32,10 +32,10 @@ from sparkinesis.worker.lifecycle.delivery import Deliverer
 from sparkinesis.worker.on_error import Skip
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.processor import ProcessorShard, RecordProcessor
-from sparkinesis.worker.reporting.events import TELL_NOBODY
 from sparkinesis.worker.reporting.failures import Failures
 from sparkinesis.worker.reporting.measures import ShardMeasures, unmeasured
 from sparkinesis.worker.reporting.shard_reporter import ShardPlace, ShardReporter
+from sparkinesis.worker.reporting.teller import TELL_NOBODY
 from sparkinesis.worker.sink.sink import ParquetSink, ShardSinks
 from sparkinesis.worker.sink.storage import open_storage
 from tests.flaky import flaky

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 
 from sparkinesis.errors import OptionError
+from sparkinesis.events import FormerStreamDeleted, FormerStreamKept
 from sparkinesis.lease.coordinator import Snapshot
 from sparkinesis.lease.lease import Lease, leases_by_stream
 from sparkinesis.lease.rules.former_streams import (
@@ -18,12 +19,7 @@ from sparkinesis.metrics.catalogue import LEASES_DELETED
 from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.worker.lifecycle.streams.stream_config import FormerStreams
-from sparkinesis.worker.reporting.events import (
-    TELL_NOBODY,
-    FormerStreamDeleted,
-    FormerStreamKept,
-    Teller,
-)
+from sparkinesis.worker.reporting.teller import TELL_NOBODY, Teller
 
 
 class FormerLeases:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from sparkinesis.errors import SparkinesisError
-from sparkinesis.worker.reporting.events import Teller, TroubleBegan, TroubleEnded
+from sparkinesis.events import TroubleBegan, TroubleEnded
 from sparkinesis.worker.reporting.failures import Failures, describe
+from sparkinesis.worker.reporting.teller import Teller
 
 
 class SaidOnce:

@@ -19,6 +19,7 @@ from sparkinesis.errors import (
     SparkinesisError,
     StreamNotFoundError,
 )
+from sparkinesis.events import StreamFailing, StreamMadeAnew, StreamReadable, StreamRemoved
 from sparkinesis.lease.coordinator import Snapshot
 from sparkinesis.lease.lease import leases_by_stream
 from sparkinesis.lease.rules.leader import leads
@@ -52,12 +53,6 @@ from sparkinesis.worker.lifecycle.streams.tracked import (
     recheck_interval,
     track,
     unreadable_for,
-)
-from sparkinesis.worker.reporting.events import (
-    StreamFailing,
-    StreamMadeAnew,
-    StreamReadable,
-    StreamRemoved,
 )
 from sparkinesis.worker.reporting.failures import describe
 from sparkinesis.worker.reporting.gauges import StreamCounts
