@@ -47,7 +47,9 @@ if TYPE_CHECKING:
     from sparkinesis import metrics as metrics
     from sparkinesis import sinks as sinks
     from sparkinesis import status as status
+    from sparkinesis.application import Application
     from sparkinesis.fleet.fleet import Fleet
+    from sparkinesis.fleet.options import FleetOptions
     from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
     from sparkinesis.lease.lease import PendingCheckpoint
     from sparkinesis.source.watching.query_lag import lag
@@ -57,11 +59,9 @@ if TYPE_CHECKING:
     from sparkinesis.stream.kpl.unpack import UserRecordColumns, deaggregate
     from sparkinesis.stream.page import Record
     from sparkinesis.stream.routing import hash_key
-    from sparkinesis.worker.application import Application
     from sparkinesis.worker.batches.batch import RecordBatch
     from sparkinesis.worker.batches.user_record import UserRecord
     from sparkinesis.worker.checkpointer import Checkpointer, PreparedCheckpoint
-    from sparkinesis.worker.fleet_options import FleetOptions
     from sparkinesis.worker.lifecycle.streams.stream_config import FormerStreams, StreamConfig
     from sparkinesis.worker.lifecycle.worker import Worker
     from sparkinesis.worker.on_error import DeadLetter, OnError, Retry, Skip, Stop
@@ -134,14 +134,14 @@ _LAZY = {
     ),
     "stream.page": ("Record",),
     "stream.routing": ("hash_key",),
-    "worker.application": ("Application",),
+    "application": ("Application",),
     "worker.batches.batch": ("RecordBatch",),
     "worker.batches.user_record": ("UserRecord",),
     "worker.checkpointer": (
         "Checkpointer",
         "PreparedCheckpoint",
     ),
-    "worker.fleet_options": ("FleetOptions",),
+    "fleet.options": ("FleetOptions",),
     "worker.lifecycle.worker": ("Worker",),
     "worker.on_error": (
         "DeadLetter",

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from sparkinesis.application import Application
 from sparkinesis.errors import LeaseTableError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, encode_lease
@@ -26,7 +27,6 @@ from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer
 from sparkinesis.monitor.application_view import top_object, top_view
 from sparkinesis.monitor.watched import WatchedTable, unread_hash_keys
-from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import WorkerOptions
 from tests import pace

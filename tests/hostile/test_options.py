@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 from pyspark.sql.types import StructType
 from typer.testing import CliRunner
 
+from sparkinesis.application import Application
 from sparkinesis.cli.app import app
 from sparkinesis.errors import OptionError
+from sparkinesis.fleet.options import FleetOptions
 from sparkinesis.local import LocalServer
 from sparkinesis.monitor.target import parse_target
 from sparkinesis.source.datasource import KinesisDataSource
@@ -28,8 +30,6 @@ from sparkinesis.source.options.write_options import write_options
 from sparkinesis.stream.address import stream_address
 from sparkinesis.stream.calls.transport import call_client
 from sparkinesis.stream.position import AtTimestamp
-from sparkinesis.worker.application import Application
-from sparkinesis.worker.fleet_options import FleetOptions
 from sparkinesis.worker.options import FanOutOptions, LeaseTableOptions, WorkerOptions
 from tests.journal import Journal, Journaling
 

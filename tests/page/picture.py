@@ -16,11 +16,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from sparkinesis.application import Application
 from sparkinesis.local import LocalServer
 from sparkinesis.monitor.chosen_streams import ChosenStreams
 from sparkinesis.ui.serving import serve_table
 from sparkinesis.ui.worker_urls import WorkerUrls
-from sparkinesis.worker.application import Application
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.processor import RecordProcessor
 from tests.page.browser import Browser

@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 import pytest
 from typer.testing import CliRunner
 
+from sparkinesis.application import Application
 from sparkinesis.cli.app import app as cli
 from sparkinesis.local import LocalServer
 from sparkinesis.ui.columns import CLOSED, UNREAD
 from sparkinesis.ui.worker_urls import WorkerUrls
-from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.integration.ui.conftest import Serve
 from tests.journal import Journal, Journaling

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Literal
 
+from sparkinesis.application import Application
 from sparkinesis.errors import DuplicateWorkerIdError, SparkinesisError
 from sparkinesis.stream.timing import Timing
-from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.streams.stream_config import FormerStreams, StreamConfig
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import WorkerOptions

@@ -37,9 +37,10 @@ from sparkinesis.fleet.unread import longest
 from sparkinesis.lease.rules.worker_ids import default_worker_id
 from sparkinesis.metrics.tally import Series, Tally
 from sparkinesis.status import Failure, StreamStatus
-from sparkinesis.worker.application import Application
+from sparkinesis.worker.application_settings import ApplicationSettings
 from sparkinesis.worker.lifecycle.signals import handling
 from sparkinesis.worker.lifecycle.worker import Worker
+from sparkinesis.worker.new_worker import new_worker
 from sparkinesis.worker.reporting.failures import describe
 from sparkinesis.worker.reporting.log_context import LogPlace, log_to_stderr
 
@@ -59,7 +60,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 class WorkerSpec:
     """The settings of a fleet's workers, which are sent in the closure of a Spark task."""
 
-    application: Application
+    application: ApplicationSettings
     host: str
     port: int
     credentials: WorkerCredentials = field(repr=False)
@@ -261,8 +262,8 @@ class ExecutorWorker:
                 # The driver tells the health of all workers.
                 options = replace(application.options, http=None)
                 application = replace(application, worker_id=self._worker_id, options=options)
-                worker = self._built_worker = application.worker(
-                    tally=self._tally, look_every=self._spec.heartbeat_interval
+                worker = self._built_worker = new_worker(
+                    application, tally=self._tally, look_every=self._spec.heartbeat_interval
                 )
                 if self._stop_starting.is_set():
                     worker.request_shutdown(self._shutdown_within)

@@ -30,6 +30,7 @@ from sparkinesis.fleet.channel.tls import DriverIdentity
 from sparkinesis.fleet.executor_worker import WorkerSpec
 from sparkinesis.fleet.interrupt import python_interrupt_handler
 from sparkinesis.fleet.jobs import SparkJobs, check_picklable
+from sparkinesis.fleet.options import FleetOptions
 from sparkinesis.fleet.reports import FleetReports
 from sparkinesis.fleet.roster import (
     Action,
@@ -56,9 +57,8 @@ from sparkinesis.metrics.metrics import CLOSE_WITHIN, Metrics, metrics_of
 from sparkinesis.metrics.tally import Series
 from sparkinesis.public import public
 from sparkinesis.status import FleetState, FleetStatus, WorkerState
-from sparkinesis.worker.application import Application
+from sparkinesis.worker.application_settings import ApplicationSettings
 from sparkinesis.worker.dead_letters.targets import DeadLetterDirectory
-from sparkinesis.worker.fleet_options import FleetOptions
 from sparkinesis.worker.on_error import DeadLetter, last_resort
 from sparkinesis.worker.reporting.failures import describe
 
@@ -101,7 +101,7 @@ class Fleet:
 
     def __init__(
         self,
-        application: Application,
+        application: ApplicationSettings,
         spark: SparkSession,
         workers: int,
         options: FleetOptions,
@@ -187,7 +187,7 @@ class Fleet:
     # --- public methods, for any thread
 
     @property
-    def application(self) -> Application:
+    def application(self) -> ApplicationSettings:
         """The application that the workers run."""
         return self._application
 

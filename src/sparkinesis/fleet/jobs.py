@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from sparkinesis.errors import OptionError, ProcessorError
 from sparkinesis.fleet.executor_worker import RESULT, SparkTask, WorkerSpec, task_function
-from sparkinesis.worker.fleet_options import FleetOptions
+from sparkinesis.fleet.options import FleetOptions
 from sparkinesis.worker.lifecycle.streams.stream_config import StreamConfig
 from sparkinesis.worker.reporting.failures import cut
 

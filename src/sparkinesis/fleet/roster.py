@@ -18,9 +18,9 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TypeAlias
 
+from sparkinesis.fleet.options import FleetOptions
 from sparkinesis.status import FleetState, WorkerState
 from sparkinesis.stream.backoff import exponential_backoff
-from sparkinesis.worker.fleet_options import FleetOptions
 
 _AT_WORK = frozenset({WorkerState.STARTING, WorkerState.RUNNING})
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from sparkinesis.application import Application
 from sparkinesis.cli.app import app as cli
 from sparkinesis.local import LocalServer
-from sparkinesis.worker.application import Application
 from tests.integration.ui.test_requests import Make, Start
 from tests.journal import PATIENCE, Journal
 

@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from deploy.iam import POLICIES
+from sparkinesis.application import Application
 from sparkinesis.errors import OptionError
 from sparkinesis.local import LocalServer
 from sparkinesis.ui.serving import LivePage
-from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.deploy.calls import only
 from tests.integration.ui.conftest import Serve

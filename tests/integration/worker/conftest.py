@@ -13,8 +13,8 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
+from sparkinesis.application import Application
 from sparkinesis.local import Call, Fault, Limits, LocalServer
-from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.streams import several_streams
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import WorkerOptions

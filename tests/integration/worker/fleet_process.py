@@ -14,8 +14,8 @@ import sys
 import time
 from typing import Any, cast
 
+from sparkinesis.application import Application
 from sparkinesis.errors import LeaseLostError
-from sparkinesis.worker.application import Application
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.lifecycle.signals import graceful_on_signals

@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 import threading
 
-from sparkinesis.worker.application import Application
+from sparkinesis.application import Application
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.options import WorkerOptions

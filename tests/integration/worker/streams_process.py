@@ -16,7 +16,7 @@ import sys
 import time
 from pathlib import Path
 
-from sparkinesis.worker.application import Application
+from sparkinesis.application import Application
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.lifecycle.signals import graceful_on_signals

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from sparkinesis.application import Application
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.local import Call, Fault, LocalServer
-from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.on_error import Retry, Stop
 from tests import pace

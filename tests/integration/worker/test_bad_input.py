@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from sparkinesis.application import Application
 from sparkinesis.errors import (
     AccessDeniedError,
     CheckpointError,
@@ -20,7 +21,6 @@ from sparkinesis.errors import (
 )
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.local import Call, Fault, LocalServer
-from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.on_error import OnError, Retry, Skip
 from sparkinesis.worker.processor import RecordProcessor

@@ -18,6 +18,7 @@ import pytest
 from pyarrow import fs
 from typer.testing import CliRunner
 
+from sparkinesis.application import Application
 from sparkinesis.cli.app import app
 from sparkinesis.local import LocalServer
 from sparkinesis.local.faults import Fault
@@ -25,7 +26,6 @@ from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.kpl.pack import aggregate
 from sparkinesis.stream.reading.arrow import USER_RECORD_SCHEMA
-from sparkinesis.worker.application import Application
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.dead_letters.stored import DeadLetters, put_back
 from sparkinesis.worker.dead_letters.targets import DeadLetterDirectory, FailedRecords

@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from sparkinesis.application import Application
 from sparkinesis.local import LocalServer
 from sparkinesis.stream.reading.arrow import USER_RECORD_SCHEMA
-from sparkinesis.worker.application import Application
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.dead_letters.targets import DeadLetterDirectory, FailedRecords
 from sparkinesis.worker.lifecycle.worker import Worker

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from sparkinesis.application import Application
 from sparkinesis.errors import LeaseTableError, LeaseTableNotFoundError
 from sparkinesis.lease.table.provisioning import creation, note_vanished
-from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import LeaseTableOptions
 from tests.journal import PATIENCE, Journal, Journaling

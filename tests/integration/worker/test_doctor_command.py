@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from sparkinesis.application import Application
 from sparkinesis.cli.app import app as cli
 from sparkinesis.local import LocalServer
 from sparkinesis.local.faults import Call, Fault
-from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.integration.worker.conftest import AT_ONCE
 from tests.journal import Journal

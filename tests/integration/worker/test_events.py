@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from sparkinesis import FormerStreams
+from sparkinesis.application import Application
 from sparkinesis.events import (
     ConsumerDeregistered,
     Event,
@@ -25,7 +26,6 @@ from sparkinesis.events import (
     TroubleEnded,
 )
 from sparkinesis.local import Call, Fault, LocalServer
-from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import FanOutOptions
 from tests.integration.worker.conftest import refuse

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from sparkinesis.application import Application
 from sparkinesis.lease.rules.children import ShardEnd
 from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.metrics.catalogue import DATA_LOSS
@@ -21,7 +22,6 @@ from sparkinesis.stream.position import (
     AtTimestamp,
     InitialPosition,
 )
-from sparkinesis.worker.application import Application
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.lifecycle.worker import Worker

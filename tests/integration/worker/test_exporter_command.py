@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from sparkinesis.application import Application
 from sparkinesis.lease.table.provisioning import creation
 from sparkinesis.local import LocalServer
-from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import LeaseTableOptions
 from tests.journal import Journal, Journaling

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from sparkinesis import LogContext
+from sparkinesis.application import Application
 from sparkinesis.lease.table.client import dynamodb_client
 from sparkinesis.stream.calls.transport import call_client
-from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.signals import graceful_on_signals
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.on_error import Retry, Skip

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from sparkinesis.application import Application
 from sparkinesis.errors import AccessDeniedError, ConsumerLimitError
 from sparkinesis.local import Fault, LocalServer
-from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import FanOutOptions
 from tests.integration.worker.conftest import refuse

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from sparkinesis.application import Application
 from sparkinesis.metrics.catalogue import RECORDS_FILTERED
 from sparkinesis.stream.kpl.pack import aggregate
-from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.journal import Journal
 from tests.streams import create_auto, put_at
@@ -56,7 +56,7 @@ def test_the_filter_is_off_where_the_stream_distributes_records_itself(
     for first in range(0, 40, 5):
         (blob,) = aggregate([(data.decode(), None, data) for data in datas[first : first + 5]])
         kinesis.put_record(StreamName=name, Data=blob.data, PartitionKey="a")
-    with caplog.at_level(logging.WARNING, "sparkinesis.worker.application"):
+    with caplog.at_level(logging.WARNING, "sparkinesis"):
         start(application({"hash_range_filter": True}, name=name, stream=name))
     journal.wait_for_data(*datas)
     assert f"hash_range_filter is switched off for stream '{name}'" in caplog.text

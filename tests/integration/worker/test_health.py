@@ -19,11 +19,11 @@ from urllib.parse import urlsplit
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from sparkinesis.application import Application
 from sparkinesis.errors import OptionError, StreamNotFoundError
 from sparkinesis.local import LocalServer
 from sparkinesis.local.faults import Call, Fault
 from sparkinesis.stream.fan_out.socket_watch import SocketWatch
-from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.consumer_loop import ConsumerLoop
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.integration.worker.conftest import FAILOVER_TIME

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+from sparkinesis.application import Application
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.stream.kpl.pack import aggregate
-from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.integration.worker.conftest import FAILOVER_TIME
 from tests.journal import PATIENCE, Journal, Journaling

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from sparkinesis.application import Application
 from sparkinesis.cli.app import app as cli
 from sparkinesis.lease.extended_sequence_number import TRIM_HORIZON, ExtendedSequenceNumber
 from sparkinesis.lease.lease import PendingCheckpoint
@@ -21,7 +22,6 @@ from sparkinesis.lease.table import requests
 from sparkinesis.local import LocalServer
 from sparkinesis.local.faults import Call, Fault
 from sparkinesis.monitor.lags import Lag, lag_client, lags
-from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.integration.worker.conftest import FAILOVER_TIME
 from tests.journal import Journal, Journaling

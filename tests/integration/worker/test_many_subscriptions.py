@@ -13,9 +13,9 @@ from weakref import WeakSet
 
 import pytest
 
+from sparkinesis.application import Application
 from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.stream.calls.subscription import Subscription
-from sparkinesis.worker.application import Application
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.processor import ProcessorShard, RecordProcessor

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from sparkinesis.application import Application
 from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.metrics.catalogue import (
     BYTES_FETCHED,
@@ -22,7 +23,6 @@ from sparkinesis.metrics.catalogue import (
     TAKE_DURATION,
 )
 from sparkinesis.metrics.tally import Tally
-from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests import pace
 from tests.journal import Journal

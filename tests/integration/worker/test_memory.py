@@ -12,10 +12,10 @@ from unittest import mock
 
 import pytest
 
+from sparkinesis.application import Application
 from sparkinesis.local import LocalServer
 from sparkinesis.local.model import limits
 from sparkinesis.stream.kpl.pack import aggregate
-from sparkinesis.worker.application import Application
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import WorkerOptions

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from sparkinesis import errors, events
+from sparkinesis.application import Application
 from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.metrics.metric import Measured, Metric
 from sparkinesis.metrics.metrics import Labels, Metrics, ReadGauges
 from sparkinesis.metrics.tally import Distribution, Tally
-from sparkinesis.worker.application import Application
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.lifecycle.worker import Worker

@@ -15,8 +15,8 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from sparkinesis.application import Application
 from sparkinesis.metrics import OpenTelemetryMetrics, opentelemetry
-from sparkinesis.worker.application import Application
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.lifecycle.worker import Worker

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sparkinesis.worker.application import Application
+from sparkinesis.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.pace import Deadline

@@ -15,11 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
 
+from sparkinesis.application import Application
 from sparkinesis.errors import LeaseLostError
 from sparkinesis.lease.extended_sequence_number import TRIM_HORIZON
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer
-from sparkinesis.worker.application import Application
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.dead_letters.targets import FailedRecords
 from sparkinesis.worker.lifecycle.worker import Worker

@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 
 from deploy.iam import POLICIES, WITHOUT_CALL
 from sparkinesis import FanOutOptions, LeaseTableOptions
+from sparkinesis.application import Application
 from sparkinesis.cli.app import app as cli
 from sparkinesis.lease.table import requests
 from sparkinesis.local import LocalServer
-from sparkinesis.worker.application import Application
 from tests.deploy.calls import Used, only
 from tests.integration.worker.test_exporter_command import Running as Exporting
 from tests.integration.worker.test_exporter_command import export  # noqa: F401 - a fixture

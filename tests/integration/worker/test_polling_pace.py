@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from sparkinesis.application import Application
 from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import TRIM_HORIZON
 from sparkinesis.stream.timing import Timing
-from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.retrieval.ahead import FetchRequest

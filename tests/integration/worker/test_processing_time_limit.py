@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from sparkinesis.application import Application
 from sparkinesis.errors import LeaseLostError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
-from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.streams import put_at

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sparkinesis.application import Application
 from sparkinesis.compat.kclpy.adapter import make_factory
 from sparkinesis.compat.kclpy.v2.processor import RecordProcessorBase as Version2
 from sparkinesis.compat.kclpy.v3.processor import RecordProcessorBase as Version3
 from sparkinesis.local import LocalServer
 from sparkinesis.stream.kpl.pack import aggregate
-from sparkinesis.worker.application import Application
 from sparkinesis.worker.dead_letters.targets import DeadLetterDirectory, DeadLetterStream
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.on_error import DeadLetter

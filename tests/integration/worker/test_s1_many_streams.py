@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from sparkinesis.application import Application
 from sparkinesis.local import LocalServer
-from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import WorkerOptions
 from tests.integration.worker.conftest import FAILOVER_TIME

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from sparkinesis.application import Application
 from sparkinesis.compat.kclpy.adapter import make_factory
 from sparkinesis.compat.kclpy.v3 import processor as kclpy
 from sparkinesis.lease.extended_sequence_number import LATEST, ExtendedSequenceNumber
@@ -19,7 +20,6 @@ from sparkinesis.local import LocalServer
 from sparkinesis.local.faults import Call, Fault
 from sparkinesis.stream.calls.answers.decoding import decode_page
 from sparkinesis.stream.kpl.pack import aggregate
-from sparkinesis.worker.application import Application
 from sparkinesis.worker.batches.batch import make_batch
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.on_error import DeadLetter, Stop

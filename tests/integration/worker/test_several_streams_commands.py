@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from sparkinesis.application import Application
 from sparkinesis.cli.app import app as cli
 from sparkinesis.errors import OptionError
 from sparkinesis.lease.extended_sequence_number import SHARD_END, TRIM_HORIZON
@@ -25,7 +26,6 @@ from sparkinesis.monitor.lags import Lag, lag_client
 from sparkinesis.stream.address import StreamIdentifier, address_of
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import LATEST
-from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.integration.worker.test_s1_several_streams import ByStream
 from tests.journal import PATIENCE, Journal

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from sparkinesis.application import Application
 from sparkinesis.lease.extended_sequence_number import (
     SHARD_END,
     TRIM_HORIZON,
@@ -15,7 +16,6 @@ from sparkinesis.lease.lease import Lease, encode_lease
 from sparkinesis.lease.rules.leader import leader
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer
-from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.journal import PATIENCE, Journal
 from tests.kcl import create_table, put_lease, rows_of

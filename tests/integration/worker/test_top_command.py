@@ -23,6 +23,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from sparkinesis.application import Application
 from sparkinesis.cli.app import app as cli
 from sparkinesis.errors import AccessDeniedError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
@@ -34,7 +35,6 @@ from sparkinesis.monitor.lag_watch import LagWatch
 from sparkinesis.monitor.lags import Lag, lag_client
 from sparkinesis.stream.address import address_of
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.journal import PATIENCE, Journal
 

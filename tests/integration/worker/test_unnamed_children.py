@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from sparkinesis.application import Application
 from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.monitor.lags import Lag, lag_client, lag_of
-from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.integration.worker.test_w1_order import in_order_of_first_sight, parents_of
 from tests.journal import Journal, Journaling

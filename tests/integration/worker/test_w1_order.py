@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from sparkinesis.worker.application import Application
+from sparkinesis.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.streams import merge_neighbours, put, put_at, split

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from sparkinesis.application import Application
 from sparkinesis.errors import CheckpointError, LeaseLostError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.local import LocalServer
 from sparkinesis.stream.kpl.pack import aggregate
-from sparkinesis.worker.application import Application
 from sparkinesis.worker.checkpointer import MAX_STATE_BYTES
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.journal import Journal, Journaling

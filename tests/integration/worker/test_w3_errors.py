@@ -12,12 +12,12 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from sparkinesis.application import Application
 from sparkinesis.errors import CheckpointError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.local import LocalServer
 from sparkinesis.stream.kpl.messages import AggregatedRecord
 from sparkinesis.stream.kpl.pack import aggregate
-from sparkinesis.worker.application import Application
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.dead_letters.targets import (
     DeadLetterDirectory,

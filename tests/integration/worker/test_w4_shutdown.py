@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
+from sparkinesis.application import Application
 from sparkinesis.errors import LeaseLostError, ProcessorError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.local import LocalServer
 from sparkinesis.status import ShardState
-from sparkinesis.worker.application import Application
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.lifecycle.signals import graceful_on_signals
 from sparkinesis.worker.lifecycle.worker import Worker

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from sparkinesis.application import Application
 from sparkinesis.errors import (
     LeaseLostError,
     LeaseTableNotFoundError,
@@ -33,7 +34,6 @@ from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.write_conflict import LeaseChangedError
 from sparkinesis.monitor.target import parse_target
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.streams import put, shard_ids, split

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from sparkinesis.application import Application
 from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.local.clock import system_clock
-from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests import pace
 from tests.integration.worker.conftest import AT_ONCE

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from sparkinesis.application import Application
 from sparkinesis.events import LeaseEnd, LeaseEnded, LeaseTaken, ShardEvent
 from sparkinesis.local import Call, Fault, LocalServer
-from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.integration.worker.conftest import FAILOVER_TIME
 from tests.journal import PATIENCE, Journal, Journaling

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import sys
 
+from sparkinesis.application import Application
 from sparkinesis.fleet.channel.tls import WorkerCredentials
 from sparkinesis.fleet.executor_worker import ExecutorWorker, SparkTask, WorkerSpec
-from sparkinesis.worker.application import Application
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.options import WorkerOptions

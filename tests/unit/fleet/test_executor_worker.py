@@ -22,6 +22,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from sparkinesis.application import Application
 from sparkinesis.errors import FleetError
 from sparkinesis.fleet.channel.channel import accept_worker
 from sparkinesis.fleet.channel.control_server import ControlServer, Disconnected
@@ -39,7 +40,6 @@ from sparkinesis.fleet.channel.messages import (
 from sparkinesis.fleet.executor_worker import ExecutorWorker, SparkTask, WorkerSpec, task_function
 from sparkinesis.local import LocalServer
 from sparkinesis.metrics.catalogue import RECORDS_PROCESSED
-from sparkinesis.worker.application import Application
 from sparkinesis.worker.lifecycle.streams import several_streams
 from sparkinesis.worker.options import WorkerOptions
 from tests.journal import Journal, Journaling

@@ -19,19 +19,19 @@ from typing import Any, ClassVar
 import pytest
 from prometheus_client import CollectorRegistry
 
+from sparkinesis.application import Application
 from sparkinesis.errors import FleetError, OptionError, ProcessorError
 from sparkinesis.fleet.channel.control_server import Disconnected
 from sparkinesis.fleet.channel.messages import Ended, Hello, Ping, Report
 from sparkinesis.fleet.fleet import Fleet
+from sparkinesis.fleet.options import FleetOptions
 from sparkinesis.fleet.view import fleet_view
 from sparkinesis.metrics.catalogue import FLEET_RESTARTS
 from sparkinesis.metrics.metric import Measured
 from sparkinesis.metrics.prometheus_registry import PrometheusMetrics
 from sparkinesis.metrics.tally import Series, Tally
 from sparkinesis.status import FleetState, FleetStatus, ShardState, ShardStatus, StreamStatus
-from sparkinesis.worker.application import Application
 from sparkinesis.worker.dead_letters.targets import DeadLetterDirectory
-from sparkinesis.worker.fleet_options import FleetOptions
 from sparkinesis.worker.lifecycle.streams.stream_config import FormerStreams, StreamConfig
 from sparkinesis.worker.on_error import DeadLetter, Retry
 from sparkinesis.worker.options import WorkerOptions

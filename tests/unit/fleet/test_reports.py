@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sparkinesis.fleet.channel.messages import Hello, Report
+from sparkinesis.fleet.options import FleetOptions
 from sparkinesis.fleet.reports import DEPARTED, FAILURES, NOTES, FleetReports
 from sparkinesis.fleet.roster import Roster
 from sparkinesis.status import (
@@ -15,7 +16,6 @@ from sparkinesis.status import (
     UnreadShard,
     WorkerState,
 )
-from sparkinesis.worker.fleet_options import FleetOptions
 
 
 def hello(worker: str, slot: int = 0) -> Hello:

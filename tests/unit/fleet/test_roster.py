@@ -16,6 +16,7 @@ from hypothesis.stateful import (
     rule,
 )
 
+from sparkinesis.fleet.options import FleetOptions
 from sparkinesis.fleet.roster import (
     Action,
     Cancel,
@@ -28,7 +29,6 @@ from sparkinesis.fleet.roster import (
     backoff,
 )
 from sparkinesis.status import FleetState, WorkerState
-from sparkinesis.worker.fleet_options import FleetOptions
 
 OPTIONS = FleetOptions(
     heartbeat_interval=1.0, lost_after=3.0, first_backoff=1.0, longest_backoff=8.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sparkinesis.fleet import notes
 from sparkinesis.fleet.channel.messages import Hello, Report
+from sparkinesis.fleet.options import FleetOptions
 from sparkinesis.fleet.reports import FleetReports
 from sparkinesis.fleet.roster import Roster
 from sparkinesis.fleet.streams import StreamWatch
@@ -15,7 +16,6 @@ from sparkinesis.status import (
     StreamStatus,
     UnreadShard,
 )
-from sparkinesis.worker.fleet_options import FleetOptions
 
 SHARD = "shardId-000000000000"
 WEB, MOBILE, OLD_WEB = "1:web:1700", "1:mobile:1800", "1:web:1600"

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from sparkinesis import CredentialSource, DeadLetter, StreamConfig
+from sparkinesis.application import Application
 from sparkinesis.errors import OptionError, ProcessorError
 from sparkinesis.sinks import DeadLetterStream
 from sparkinesis.stream.reading.budget import Pace
-from sparkinesis.worker.application import Application
 from sparkinesis.worker.on_error import Retry
 from sparkinesis.worker.options import FanOutOptions, LeaseTableOptions, WorkerOptions
 from sparkinesis.worker.processor import RecordProcessor, make_processor

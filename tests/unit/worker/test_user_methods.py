@@ -13,8 +13,8 @@ from unittest import mock
 
 import pytest
 
+from sparkinesis.application import Application
 from sparkinesis.errors import ProcessorError
-from sparkinesis.worker.application import Application
 from sparkinesis.worker.processor import RecordProcessor, make_processor
 from sparkinesis.worker.user_methods import call
 

@@ -7,13 +7,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from sparkinesis.application import Application
 from sparkinesis.compat.kclpy.adapter import Checkpointer, make_factory
 from sparkinesis.compat.kclpy.checkpoint_error import CheckpointError
 from sparkinesis.compat.kclpy.messages import AnyCheckpointer, Record
 from sparkinesis.compat.kclpy.must_override import must_override
 from sparkinesis.compat.kclpy.settings import PROPERTIES_VARIABLE, Settings, read_settings
 from sparkinesis.errors import OptionError
-from sparkinesis.worker.application import Application
 from sparkinesis.worker.on_error import OnError, Retry, check_policy
 from sparkinesis.worker.processor import ProcessorFactory
 

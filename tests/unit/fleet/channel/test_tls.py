@@ -321,7 +321,7 @@ def test_a_worker_and_the_core_do_without_that_package() -> None:
     program = """if True:
         import sys
         sys.modules["cryptography"] = None
-        import sparkinesis.cli.app, sparkinesis.worker.application
+        import sparkinesis.cli.app, sparkinesis.application
         import sparkinesis.fleet.executor_worker
         from sparkinesis.fleet.channel.tls import worker_context
         worker_context(bytes.fromhex(sys.argv[1]))

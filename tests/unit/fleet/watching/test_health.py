@@ -14,17 +14,17 @@ from urllib.parse import urlsplit
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from sparkinesis.application import Application
 from sparkinesis.errors import OptionError
 from sparkinesis.fleet.channel.messages import Ended, Hello, Report, decode_for_driver, encode
 from sparkinesis.fleet.fleet import Fleet
+from sparkinesis.fleet.options import FleetOptions
 from sparkinesis.fleet.watching.health import why_not_live, why_not_ready
 from sparkinesis.fleet.watching.series import DEPARTED, FleetSeries
 from sparkinesis.metrics import catalogue
 from sparkinesis.metrics.health import liveness, signs
 from sparkinesis.metrics.tally import Series, Tally
 from sparkinesis.status import FleetState, FleetStatus, WorkerState, WorkerStatus
-from sparkinesis.worker.application import Application
-from sparkinesis.worker.fleet_options import FleetOptions
 from sparkinesis.worker.options import WorkerOptions
 from tests.pace import eventually
 from tests.unit.fleet.test_fleet import OPTIONS, IdleSpark, Processor

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sparkinesis.errors import OptionError
-from sparkinesis.worker.fleet_options import DEFAULT_FLEET_OPTIONS, FleetOptions
+from sparkinesis.fleet.options import FleetOptions
 
 
 @pytest.mark.parametrize(
@@ -38,4 +38,3 @@ def test_a_setting_that_cannot_be_used_is_named(options: dict[str, Any]) -> None
 def test_whole_seconds_and_the_last_port_will_do() -> None:
     options = FleetOptions(heartbeat_interval=5, lost_after=10, port=65_535)
     assert (options.lost_after, options.port) == (10, 65_535)
-    assert FleetOptions() == DEFAULT_FLEET_OPTIONS

@@ -75,6 +75,3 @@ class FleetOptions:
             raise OptionError(
                 f"log_level is {self.log_level!r}; it must be one of logging's, such as 'INFO'."
             )
-
-
-DEFAULT_FLEET_OPTIONS = FleetOptions()

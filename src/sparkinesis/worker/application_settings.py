@@ -1,0 +1,225 @@
+"""The settings of an application, checked, and what follows from them without a call."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from sparkinesis.errors import OptionError
+from sparkinesis.lease.table.table import LeaseTable
+from sparkinesis.metrics.metric import Place
+from sparkinesis.stream.address import (
+    StreamAddress,
+    check_endpoint,
+    check_place,
+    check_table_name,
+    is_loopback,
+    repr_without_secrets,
+    shown,
+    stream_address,
+)
+from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
+from sparkinesis.stream.position import InitialPosition
+from sparkinesis.worker.dead_letters.circles import require_no_circle
+from sparkinesis.worker.lifecycle.streams.stream_config import (
+    KEEP_FORMER,
+    FormerStreams,
+    InitialPositionOption,
+    Stream,
+    StreamConfig,
+    StreamPlan,
+    StreamTracker,
+    check_answer,
+    check_consumer,
+    check_streams,
+    initial_position,
+    name_streams,
+)
+from sparkinesis.worker.on_error import RETRY, OnError, check_policy
+from sparkinesis.worker.options import DEFAULT_OPTIONS, WorkerOptions, check_consumer_name
+from sparkinesis.worker.processor import ProcessorFactory, check_factory
+
+_WORKER_ID = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,256}")
+
+
+@dataclass(frozen=True)
+class ApplicationSettings:
+    """The settings of an application; `Application` says what each of them is.
+
+    Raises `OptionError` and `ProcessorError` before any call of AWS.
+    """
+
+    name: str
+    stream: str | None = None
+    processor: ProcessorFactory | None = None
+    region: str | None = None
+    endpoint: str | None = None
+    dynamodb_endpoint: str | None = None
+    initial_position: InitialPositionOption = "latest"
+    on_error: OnError = RETRY
+    worker_id: str | None = None
+    options: WorkerOptions = DEFAULT_OPTIONS
+    credentials: CredentialSource = FOUND_BY_BOTO
+    table_name: str | None = None
+    streams: Sequence[Stream] | StreamTracker | None = None
+    former_streams: FormerStreams = KEEP_FORMER
+
+    __repr__ = repr_without_secrets
+
+    def __post_init__(self) -> None:
+        if self.processor is not None or self.streams is None:
+            check_factory(self.processor)
+        check_policy(self.on_error)
+        self.initial()
+        if not isinstance(self.name, str) or not self.name:
+            raise OptionError(f"name is {self.name!r}; it must be a string, and not empty.")
+        for name, kind in (
+            ("options", WorkerOptions),
+            ("credentials", CredentialSource),
+            ("former_streams", FormerStreams),
+        ):
+            if not isinstance(getattr(self, name), kind):
+                raise OptionError(f"{name} must be {kind.__name__}(...).")
+        check_place(self.region, self.endpoint)
+        if self.streams is None:
+            require_no_circle({self.address(): self.on_error})
+            if self.former_streams != KEEP_FORMER:
+                raise OptionError("former_streams works only with streams. Set both.")
+        else:
+            self._check_streams(self.streams)
+        if self.dynamodb_endpoint is not None:
+            check_endpoint("dynamodb_endpoint", self.dynamodb_endpoint)
+        self._check_fan_out()
+        check_table_name(
+            "name" if self.table_name is None else "table_name", self.table_name or self.name
+        )
+        if self.worker_id is not None and not _WORKER_ID.fullmatch(str(self.worker_id)):
+            raise OptionError(
+                f"worker_id is {shown(str(self.worker_id))}; it takes 1 to 256 characters that can "
+                "be printed. Leave it out to have one made."
+            )
+
+    def _check_fan_out(self) -> None:
+        fan_out = self.options.fan_out
+        if self.options.retrieval != "efo":
+            return
+        if fan_out.consumer_arn is None and fan_out.consumer_name is None:
+            try:
+                check_consumer_name("name", self.name)
+            except OptionError as error:
+                raise OptionError(
+                    f"{error} With retrieval='efo', the registered consumer has the application's "
+                    "name: give FanOutOptions a consumer_name."
+                ) from None
+        if self.streams is not None:
+            if fan_out.consumer_arn is not None:
+                raise OptionError(
+                    "consumer_arn is the consumer of one stream, and the application reads several:"
+                    " give each StreamConfig its own consumer_arn."
+                )
+        elif fan_out.stream_of_arn not in {None, self.address().name}:
+            raise OptionError(
+                f"consumer_arn is {fan_out.consumer_arn!r}, which is a consumer of the stream "
+                f"{fan_out.stream_of_arn!r}; the application reads {self.address().name!r}."
+            )
+
+    def _check_streams(self, streams: Sequence[Stream] | StreamTracker) -> None:
+        if self.stream is not None:
+            raise OptionError("Give either stream or streams, not both.")
+        check_streams(streams)
+        if not callable(streams):
+            self._plans(streams)
+
+    def initial(self) -> InitialPosition:
+        """Return the initial position. Raises `OptionError`."""
+        return initial_position(self.initial_position)
+
+    def address(self) -> StreamAddress:
+        """Return the stream's address. Raises `OptionError`, also if there are several streams."""
+        if self.streams is not None:
+            raise OptionError(f"The application {self.name!r} reads several streams.")
+        if not isinstance(self.stream, str) or not self.stream:
+            raise OptionError(
+                f"stream is {self.stream!r}; it must be a string, and not empty. For several "
+                "streams, give streams=[...]."
+            )
+        return stream_address(self.stream, self.region, self.endpoint, self.credentials)
+
+    def plans(self) -> list[StreamPlan]:
+        """Return the streams to read, each with its settings; calls the user's function, if any.
+
+        Raises `OptionError`, `ProcessorError` and the errors of the function.
+        """
+        if self.streams is None:
+            return self._plans([str(self.stream)])
+        if not callable(self.streams):
+            return self._plans(self.streams)
+        streams = self.streams()
+        check_answer(streams)
+        return self._plans(streams)
+
+    def _plans(self, streams: Iterable[Stream]) -> list[StreamPlan]:
+        plans: dict[StreamAddress, StreamPlan] = {}
+        for plan in map(self._plan, streams):
+            if plans.setdefault(plan.address, plan) is not plan:
+                raise OptionError(f"streams has {plan.name!r} twice. Leave one out.")
+        require_no_circle({address: plan.on_error for address, plan in plans.items()})
+        return list(plans.values())
+
+    def _plan(self, stream: Stream) -> StreamPlan:
+        if not isinstance(stream, str | StreamConfig):
+            raise OptionError(
+                f"streams has {stream!r}; it takes names, ARNs and StreamConfig(...)."
+            )
+        one = StreamConfig(stream) if isinstance(stream, str) else stream
+        # The region of an ARN goes before the application's, which is for streams by name.
+        region = one.region or (None if one.stream.startswith("arn:") else self.region)
+        factory = one.processor or self.processor
+        if factory is None:
+            raise OptionError(
+                f"The stream {one.stream!r} has no processor, and neither has the application."
+            )
+        if one.consumer_arn is not None:
+            check_consumer(one, self.options)
+        return StreamPlan(
+            stream_address(
+                one.stream,
+                region if self.streams is not None else self.region,
+                one.endpoint or self.endpoint,
+                one.credentials or self.credentials,
+            ),
+            factory,
+            one.on_error or self.on_error,
+            self.initial()
+            if one.initial_position is None
+            else initial_position(one.initial_position),
+            one.consumer_arn,
+        )
+
+    def stream_names(self) -> str:
+        """Return the streams' names for people. Calls nothing."""
+        if self.streams is None:
+            return self.address().name
+        if callable(self.streams):
+            return "several streams"
+        return name_streams([plan.name for plan in self._plans(self.streams)])
+
+    def place(self) -> Place:
+        """Return what exporters of metrics that call AWS take from the application."""
+        return Place(
+            region=self.region if self.streams is not None else self.address().region,
+            # Of a local server, as for the lease table: metrics of tests do not reach AWS.
+            endpoint=self.endpoint if is_loopback(self.endpoint) else None,
+            credentials=self.credentials,
+            has_several_streams=self.streams is not None,
+        )
+
+    def table(self) -> LeaseTable:
+        """Return the lease table. Nothing is called or created."""
+        endpoint = self.dynamodb_endpoint
+        if endpoint is None and is_loopback(self.endpoint):
+            # A VPC endpoint of Kinesis, in contrast, does not answer for DynamoDB.
+            endpoint = self.endpoint
+        region = self.region if self.streams is not None else self.address().region
+        return LeaseTable(self.table_name or self.name, region, endpoint, self.credentials)

@@ -1,0 +1,157 @@
+"""Makes a worker of an application: its metrics, lease table, coordinator and streams."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from dataclasses import replace
+
+from sparkinesis.lease.coordinator import LeaseCoordinator
+from sparkinesis.lease.renewer import LeaseRenewer
+from sparkinesis.lease.rules.taker import TakeSettings
+from sparkinesis.lease.rules.worker_ids import default_worker_id
+from sparkinesis.lease.table.provisioning import Patience
+from sparkinesis.lease.table.table import LeaseTable
+from sparkinesis.metrics.health.address import parse_address
+from sparkinesis.metrics.health.liveness import LOOK_EVERY
+from sparkinesis.metrics.health.pages import ServedTally
+from sparkinesis.metrics.metric import Measured
+from sparkinesis.metrics.metrics import AllMetrics, Metrics, metrics_of
+from sparkinesis.stream.timing import MACHINE, Timing
+from sparkinesis.worker.application_settings import ApplicationSettings
+from sparkinesis.worker.lifecycle.settings import WorkerSettings
+from sparkinesis.worker.lifecycle.streams.open_stream import OnlyStream, Streams
+from sparkinesis.worker.lifecycle.streams.opening import StreamOpener
+from sparkinesis.worker.lifecycle.streams.several_streams import SeveralStreams
+from sparkinesis.worker.lifecycle.worker import Worker
+from sparkinesis.worker.reporting.log_context import LogPlace
+from sparkinesis.worker.reporting.teller import TELL_NOBODY, EventTeller, Teller
+from sparkinesis.worker.retrieval.memory import MemoryBudget, budget_of_process
+from sparkinesis.worker.retrieval.step_pool import StepPool
+
+
+def new_worker(
+    application: ApplicationSettings,
+    *,
+    subscription_clock: Callable[[], float] | None = None,
+    timing: Timing = MACHINE,
+    memory: MemoryBudget | None = None,
+    tally: Metrics | None = None,
+    look_every: float = LOOK_EVERY,
+) -> Worker:
+    """Make a worker; `Application.worker` says what it takes and raises."""
+    name, options = application.name, application.options
+    rng = timing.new_rng()
+    worker_id = application.worker_id or default_worker_id(socket.gethostname(), os.getpid(), rng)
+    served = _take_port(application, worker_id)
+    own = [one for one in (tally, served) if one is not None]
+    metrics: Metrics = AllMetrics(own)
+    tell: Teller = TELL_NOBODY
+    try:
+        measured = Measured.worker(name, worker_id, application.place())
+        metrics = metrics_of(options.metrics, measured, *own)
+        only_stream = application.address().name if application.streams is None else ""
+        tell = EventTeller(LogPlace(name, worker_id), only_stream, metrics, options.on_event)
+        settings = WorkerSettings(
+            application=name,
+            worker_id=worker_id,
+            options=options,
+            timing=timing,
+            rng=rng,
+            tell=tell,
+            metrics=metrics,
+            watched_every=look_every if own else None,
+            memory=memory or budget_of_process(options.max_held_bytes),
+            fetchers=StepPool(f"{name}-fetch", timing.clock),
+            consumers=StepPool(f"{name}-process", timing.clock),
+        )
+        worker = _assemble(application, settings, subscription_clock)
+        if served is not None:
+            worker.serve(served)
+        return worker
+    except BaseException:
+        tell.close()
+        metrics.close()
+        raise
+
+
+def _take_port(application: ApplicationSettings, worker_id: str) -> ServedTally | None:
+    """Take the port of the option ``http``, before anything is called. Raises `OptionError`."""
+    http = application.options.http
+    if http is None:
+        return None
+    labels = {"application": application.name, "worker": worker_id}
+    return ServedTally.starting(parse_address("http", http), labels)
+
+
+def _assemble(
+    application: ApplicationSettings,
+    settings: WorkerSettings,
+    subscription_clock: Callable[[], float] | None,
+) -> Worker:
+    options, worker_id = settings.options, settings.worker_id
+    timing, rng = settings.timing, settings.rng
+    table = application.table()
+    table = replace(table, retry=timing.of(table.retry, rng), metrics=settings.metrics)
+    renewer = LeaseRenewer(
+        table,
+        worker_id,
+        options.failover_time,
+        timing.clock,
+        settings.tell,
+        metrics=settings.metrics,
+    )
+    coordinator = LeaseCoordinator(
+        table,
+        renewer,
+        worker_id,
+        settings=TakeSettings(
+            failover_time=options.failover_time,
+            max_leases=options.max_leases,
+            max_leases_to_steal=options.max_leases_to_steal,
+            handoff_timeout=options.handoff_timeout,
+            scan_interval=options.taker_interval,
+        ),
+        clock=timing.clock,
+        rng=rng,
+        tell=settings.tell,
+        metrics=settings.metrics,
+        several_streams=application.streams is not None,
+    )
+    opener = StreamOpener(
+        settings, table, subscription_clock, lambda: len(coordinator.snapshot.leases)
+    )
+    # The streams first: a typing error in a name must not create a lease table.
+    streams = _find_streams(application, opener, table, coordinator, settings)
+    table.provision(options.table, Patience(clock=timing.clock, sleep=timing.sleep))
+    return Worker(settings, coordinator, streams, application.initial())
+
+
+def _find_streams(
+    application: ApplicationSettings,
+    opener: StreamOpener,
+    table: LeaseTable,
+    coordinator: LeaseCoordinator,
+    settings: WorkerSettings,
+) -> Streams:
+    if application.streams is None:
+        (plan,) = application.plans()
+        client = opener.client(plan.address)
+        return OnlyStream(opener.open(plan, client, client.describe()), table)
+    several = SeveralStreams(
+        application.plans,
+        opener=opener,
+        table=table,
+        snapshot=lambda: coordinator.snapshot,
+        settings=settings,
+        former=application.former_streams,
+        may_change=callable(application.streams),
+    )
+
+    def wait(seconds: float) -> bool:
+        settings.timing.sleep(seconds)
+        return False
+
+    several.find(wait)
+    return several
