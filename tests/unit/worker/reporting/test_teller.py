@@ -20,7 +20,7 @@ from sparkinesis.events import (
     ShardStarted,
     TableFound,
 )
-from sparkinesis.worker.reporting.event_counts import count_of
+from sparkinesis.worker.reporting.teller import count_of
 from tests.unit.worker.reporting.test_event_log import AT, LINES
 
 KEY = "123456789012:clicks:1763700000:s1"
