@@ -9,13 +9,13 @@ from sparkinesis.events import BatchAction, BatchFailed, DataLost, Event, Span
 from sparkinesis.worker.reporting.failures import Failures
 from sparkinesis.worker.reporting.log_context import LogPlace
 from sparkinesis.worker.reporting.shard_reporter import ShardPlace, ShardReporter
-from sparkinesis.worker.reporting.teller import EventTeller
+from sparkinesis.worker.reporting.teller import EventTeller, Teller
 
 TEN = Span(10, "1:0", "9:0")
 
 
-class Told:
-    """A `Teller` that keeps what it is told."""
+class Told(Teller):
+    """Keeps the events that it is told."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -24,8 +24,6 @@ class Told:
     def __call__(self, event: Event, cause: BaseException | None = None) -> None:
         self.events.append(event)
         self.causes.append(cause)
-
-    def close(self) -> None: ...
 
 
 def at(shard: str) -> ShardPlace:
