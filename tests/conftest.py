@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
-from hypothesis.internal.conjecture import providers
+
+from tests.simulation.drawn import draw_no_constants
 
 if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling
@@ -56,9 +57,7 @@ def _scope(path: str) -> str:
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
-# Hypothesis also draws constants that it finds in the source of all modules that are loaded, so
-# that a test's examples would depend on the tests that the same process ran before.
-providers._get_local_constants = lambda: providers._local_constants
+draw_no_constants()
 
 
 def pytest_configure() -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from tests.simulation import checkpoint_rules, costs, counting, delivery, lease_rules, memory, order
 from tests.simulation.fan_out import FAN_OUT
 from tests.simulation.relaxed_rules import RELAXED
+from tests.simulation.rules import broken
 from tests.simulation.world import World
 
 Invariant = Callable[[World], Iterator[str]]
@@ -54,4 +55,4 @@ INVARIANTS: tuple[Invariant, ...] = (
 
 def check(world: World) -> list[str]:
     """All that is wrong with a world, by the invariants' names."""
-    return [f"{each.__name__}: {text}" for each in INVARIANTS for text in each(world)]
+    return list(broken(INVARIANTS, world))

@@ -79,12 +79,13 @@ def leases_are_lost_for_a_reason(world: World) -> Iterator[str]:
         writes.setdefault(write.key, []).append((write.at, by, after))
     ids = {process.name: worker_id for process, worker_id in world.fleet.worker_ids.items()}
     for at, process, key, why in world.endings:
-        others = [(by, row) for when, by, row in writes[key] if when <= at and by != process]
+        happened = writes.get(key, ())
+        others = [(by, row) for when, by, row in happened if when <= at and by != process]
         if "another process writes to it" in why:
             is_so = any(ids.get(by or "") == ids[process] for by, _ in others)
         elif "was deleted" in why:
             # Its own cleanup may have deleted it: an operator moved the application past the shard.
-            is_so = any(row is None for when, _, row in writes[key] if when <= at)
+            is_so = any(row is None for when, _, row in happened if when <= at)
         elif "released or reset by somebody else" in why:
             is_so = any(row is not None and row.actual_owner is None for _, row in others)
         elif taken := re.fullmatch(r"worker (\S+) has taken it", why):

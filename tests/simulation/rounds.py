@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as seeded
+from hypothesis import strategies as st
 
+from tests.simulation import rules
+from tests.simulation.drawn import draw_no_constants
 from tests.simulation.subject import Outcome
 from tests.simulation.subjects import SUBJECTS
+
+draw_no_constants()
 
 HISTORIES = 20
 """The maximum of histories in one round."""
@@ -72,6 +78,31 @@ def play_round(this: Round) -> Tally:
     began, tally = time.monotonic(), Tally()
     failed: list[Any] = []
 
+    def play(history: Any) -> None:
+        # Only until one has failed, however it did: hypothesis plays that again.
+        is_over = tally.histories and time.monotonic() - began > this.seconds
+        if (is_over or time.time() > this.deadline) and not failed:
+            return
+        try:
+            outcome = subject.play(history)
+            assert not outcome.wrong
+        except Exception:
+            failed.append(history)
+            raise
+        if not failed:
+            tally.count(outcome)
+
+    try:
+        draw(this, subject.histories(), play)
+    except Exception as failure:  # noqa: BLE001 - of the simulation itself, or of hypothesis
+        tally.story = rules.told(failure, subject.tell, failed[-1] if failed else None)
+    tally.seconds = time.monotonic() - began
+    return tally
+
+
+def draw(this: Round, histories: st.SearchStrategy[Any], play: Callable[[Any], None]) -> None:
+    """Passes the histories of a round to ``play``; one for which it raises is made simple."""
+
     @seeded(random.Random(f"{this.seed} {this.subject} {this.number}").getrandbits(64))
     @settings(
         max_examples=this.histories,
@@ -79,22 +110,10 @@ def play_round(this: Round) -> Tally:
         database=None,
         phases=(Phase.generate, Phase.shrink),
         suppress_health_check=list(HealthCheck),
+        report_multiple_bugs=False,
     )
-    @given(subject.histories())
+    @given(histories)
     def run(history: Any) -> None:
-        is_over = tally.histories and time.monotonic() - began > this.seconds
-        if (is_over or time.time() > this.deadline) and not failed:
-            return
-        outcome = subject.play(history)
-        if not failed:
-            tally.count(outcome)
-        if outcome.wrong:
-            failed.append(history)
-            raise AssertionError
+        play(history)
 
-    try:
-        run()
-    except AssertionError:
-        tally.story = subject.tell(failed[-1])
-    tally.seconds = time.monotonic() - began
-    return tally
+    run()

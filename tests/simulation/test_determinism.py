@@ -1,93 +1,75 @@
-"""A world follows from its history alone: no clock, thread, hash or address has a say in it."""
+"""A history is the same each time: no clock, thread, hash, address or module has a say in it."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from tests.simulation.history import (
-    Behaviour,
-    Crash,
-    History,
-    Merge,
-    Pause,
-    Put,
-    Shutdown,
-    Split,
-    Start,
-    Trouble,
-)
-from tests.simulation.world import World, digest
+import pytest
 
-EVENTFUL = History(
-    seed=7,
-    shards=3,
-    events=(
-        (0.0, Start(0)),
-        (1.0, Start(1)),
-        *((5.0 + n, Put(n % 5, 3)) for n in range(60)),
-        (10.0, Start(2)),
-        (20.0, Trouble("timeout_after", 0.2, 20.0)),
-        (25.0, Split(0.5)),
-        (30.0, Crash(1)),
-        (35.0, Pause(0, 15.0)),
-        (45.0, Start(1, same_id=True)),
-        (50.0, Merge(0.0)),
-        (60.0, Shutdown(2)),
-    ),
-    behaviour=Behaviour(checkpoint=0.5, odd_checkpoint=0.2, prepare=0.2, fail=0.1, slow=0.2),
-    duration=90.0,
-)
+from tests.simulation import witness
+from tests.simulation.rounds import Round
+from tests.simulation.subjects import SUBJECTS
+
+_NAMES = [subject.name for subject in SUBJECTS]
 
 
-def test_the_same_history_is_the_same_world_twice_in_a_process() -> None:
-    assert digest(World(EVENTFUL).run()) == digest(World(EVENTFUL).run())
+def _round(name: str, histories: int) -> Round:
+    return Round(name, 1, 0, histories, deadline=1e12, seconds=1e12)
 
 
-def test_another_seed_is_another_world() -> None:
-    other = History(**{**vars(EVENTFUL), "seed": 8})
-    assert digest(World(EVENTFUL).run()) != digest(World(other).run())
-
-
-def test_the_same_history_is_the_same_world_in_any_process() -> None:
-    program = (
-        "from tests.simulation.test_determinism import EVENTFUL\n"
-        "from tests.simulation.logs import quiet_logging\n"
-        "from tests.simulation.world import World, digest\n"
-        "with quiet_logging():\n"
-        "    print(digest(World(EVENTFUL).run()))"
-    )
-    printed = {print_of(program, hash_seed=seed) for seed in ("1", "2")}
-    assert printed == {digest(World(EVENTFUL).run())}
-
-
-def test_drawn_histories_do_not_depend_on_the_modules_that_are_loaded() -> None:
-    """Hypothesis draws constants of loaded modules, too, unless tests/conftest.py prevents it."""
-    program = (
-        "import hashlib, tests.conftest\n"
-        "from hypothesis import given\n"
-        "from tests.simulation.drawn import drawn\n"
-        "from tests.simulation.query.histories import histories\n"
-        "seen = hashlib.sha256()\n"
-        "@drawn(histories=40)\n"
-        "@given(history=histories())\n"
-        "def draw(history): seen.update(repr(history).encode())\n"
-        "draw()\n"
-        "print(seen.hexdigest())"
-    )
-    more = "import sparkinesis.local, tests.simulation.world\n" + program
-    assert print_of(program) == print_of(more)
-
-
-def print_of(program: str, hash_seed: str = "0") -> str:
-    """Return what ``program`` prints in a new process."""
+def _in_a_new_process(what: str, rounds: list[Round]) -> list[list[str]]:
+    """What a function of `witness` returns where other modules are loaded, and hashes differ."""
     root = Path(__file__).parents[2]
-    return subprocess.run(
+    program = (
+        "import json\n"
+        "from tests.simulation.rounds import Round\n"
+        "from tests.simulation import witness\n"
+        f"print(json.dumps([witness.{what}(each) for each in {rounds}]))"
+    )
+    done = subprocess.run(
         [sys.executable, "-c", program],
-        env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": f"{root / 'src'}:{root}"},
+        env={**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": f"{root / 'src'}:{root}"},
         check=True,
         capture_output=True,
         text=True,
-    ).stdout.strip()
+    )
+    found: list[list[str]] = json.loads(done.stdout)
+    return found
+
+
+def _assert_the_same_each_time(histories: int, names: list[str]) -> None:
+    rounds = [_round(name, histories) for name in names]
+    here = [witness.seen_of_round(each) for each in rounds]
+    assert [len(each) for each in here] == [histories] * len(names)
+    assert [witness.seen_of_round(each) for each in rounds] == here
+    assert _in_a_new_process("seen_of_round", rounds[::-1])[::-1] == here
+
+
+def test_the_same_seed_plays_the_same_histories_in_any_process() -> None:
+    _assert_the_same_each_time(2, _NAMES)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", _NAMES)
+def test_twenty_histories_are_the_same_each_time(name: str) -> None:
+    _assert_the_same_each_time(20, [name])
+
+
+def test_the_same_seed_draws_the_same_whatever_is_loaded() -> None:
+    """Hypothesis draws constants of loaded modules, too, unless `draw_no_constants` prevents it."""
+    rounds = [_round("queries", 20)]
+    here = [witness.numbers_of_round(each) for each in rounds]
+    assert _in_a_new_process("numbers_of_round", rounds) == here
+
+
+@pytest.mark.parametrize("subject", [SUBJECTS[0], *SUBJECTS[-2:]], ids=lambda each: each.name)
+def test_another_seed_is_another_history(subject: Any) -> None:
+    history = subject.rough(0)
+    other = history + 1 if isinstance(history, int) else replace(history, seed=history.seed + 1)
+    assert witness.seen(subject, history) != witness.seen(subject, other)

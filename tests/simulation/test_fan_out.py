@@ -15,7 +15,7 @@ from tests.simulation.history import Behaviour, Crash, Crowd, History, Put, Star
 from tests.simulation.invariants import check
 from tests.simulation.story import Story
 from tests.simulation.subscribing import rough_subscribing, subscribing_histories
-from tests.simulation.world import World, digest
+from tests.simulation.world import World
 
 _EFO = {"retrieval": "efo"}
 
@@ -69,11 +69,6 @@ def test_rough_histories_break_subscriptions_in_every_way_and_no_invariant(
         "ResourceInUseException",
         "ResourceNotFoundException",
     } <= met.keys()
-
-
-def test_the_same_history_is_the_same_world() -> None:
-    history = rough_subscribing(8)
-    assert digest(World(history).run()) == digest(World(history).run())
 
 
 def test_an_undisturbed_subscription_is_renewed_after_four_minutes_and_before_five() -> None:

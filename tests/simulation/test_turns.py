@@ -5,8 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
+from tests.simulation.ranges.subject import RANGES
 from tests.simulation.rounds import HISTORIES, Round, play_round
 from tests.simulation.subjects import SUBJECTS
 from tests.simulation.turns import Turns
@@ -68,9 +72,35 @@ def test_histories_are_shared_out_and_numbered_by_subject() -> None:
 
 
 def test_a_round_plays_its_first_history_however_short_its_turn() -> None:
-    (ranges,) = (one for one in SUBJECTS if "ranges" in one.name.lower())
-    assert play_round(Round(ranges.name, 1, 0, 3, float("inf"), 0.0)).histories == 1
-    assert play_round(Round(ranges.name, 1, 0, 3, float("inf"), 1e9)).histories == 3
+    assert play_round(Round(RANGES.name, 1, 0, 3, float("inf"), 0.0)).histories == 1
+    assert play_round(Round(RANGES.name, 1, 0, 3, float("inf"), 1e9)).histories == 3
+
+
+def _raise(world: object) -> Iterator[str]:
+    """A rule that was not made for what has happened, or a part of a world that is wrong."""
+    raise KeyError("shard 7")
+
+
+@pytest.mark.parametrize(
+    ("broken", "told"),
+    [
+        (
+            "invariants._INVARIANTS",
+            "fault of the rule _raise: KeyError('shard 7') at test_turns.py",
+        ),
+        ("world.Ranges.run", "A fault of the simulation, not a broken invariant:"),
+    ],
+)
+def test_what_fails_by_itself_is_told_with_its_history(
+    monkeypatch: pytest.MonkeyPatch, broken: str, told: str
+) -> None:
+    """Although the time of the round is over when hypothesis plays the history again."""
+    new = (_raise,) if "INVARIANTS" in broken else _raise
+    monkeypatch.setattr(f"tests.simulation.ranges.{broken}", new)
+    story = play_round(Round(RANGES.name, 1, 0, 3, float("inf"), 0.0)).story
+    assert told in story
+    assert "KeyError('shard 7')" in story or "KeyError: 'shard 7'" in story
+    assert story.startswith(("0", "Ranges(0)"))
 
 
 def test_a_run_fails_if_it_has_played_nothing_of_a_subject() -> None:

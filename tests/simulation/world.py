@@ -6,7 +6,6 @@ Everything in a world follows from its history.
 from __future__ import annotations
 
 import functools
-import hashlib
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -431,13 +430,3 @@ class _ReadOnce:
         if found is None:
             found = self._known[id(item)] = (item, read_row(item))
         return found[1]
-
-
-def digest(world: World) -> str:
-    """The hash of everything that happened; always the same for the same history."""
-    told = hashlib.sha256()
-    for entry in world.journal.entries:
-        told.update(repr(entry).encode())
-    for write in world.table.writes:
-        told.update(f"{write.at} {sorted((write.after or {}).items())} {write.by}".encode())
-    return told.hexdigest()

@@ -28,6 +28,7 @@ from tests.simulation.query.history import STREAMS, Trouble
 from tests.simulation.query.lives import RETENTION_HOURS, Life
 from tests.simulation.query.streams import LARGEST_AGGREGATE
 from tests.simulation.query.world import World
+from tests.simulation.rules import broken
 
 Invariant = Callable[[World], Iterator[str]]
 
@@ -339,4 +340,4 @@ INVARIANTS: tuple[Invariant, ...] = (
 
 def check(world: World) -> list[str]:
     """All that is wrong with a world, by the invariants' names."""
-    return [f"{each.__name__}: {text}" for each in INVARIANTS for text in each(world)]
+    return list(broken(INVARIANTS, world))

@@ -5,17 +5,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given, note
 
 from tests.simulation.drawn import drawn
-from tests.simulation.query.histories import HOUR, histories, rough_history
+from tests.simulation.query.histories import HOUR, histories
 from tests.simulation.query.history import (
     CrashDriver,
     History,
@@ -30,7 +26,7 @@ from tests.simulation.query.history import (
 )
 from tests.simulation.query.invariants import check
 from tests.simulation.query.story import Story as _Story
-from tests.simulation.query.world import World, digest
+from tests.simulation.query.world import World
 
 
 @drawn(histories=40)
@@ -199,23 +195,3 @@ def test_shards_that_were_announced_a_day_ago_are_not_believed_in() -> None:
         duration=60 * HOUR + 60.0,
     )
     assert check(World(history).run()) == []
-
-
-def test_the_same_history_is_the_same_world_in_any_process() -> None:
-    here = digest(World(rough_history(3)).run())
-    assert digest(World(rough_history(3)).run()) == here
-    assert digest(World(rough_history(4)).run()) != here
-    program = (
-        "from tests.simulation.query.histories import rough_history\n"
-        "from tests.simulation.query.world import World, digest\n"
-        "print(digest(World(rough_history(3)).run()))"
-    )
-    root = Path(__file__).parents[3]
-    told = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": f"{root / 'src'}:{root}"},
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    assert told.stdout.strip() == here

@@ -6,7 +6,6 @@ Everything in a world follows from its history.
 from __future__ import annotations
 
 import functools
-import hashlib
 import logging
 import threading
 from collections.abc import Iterator
@@ -384,13 +383,3 @@ class World:
         self.note(f"warns: {text}")
         if "Resuming from the oldest record" in text:
             self.losses.append(Loss(self.scheduler.now, text))
-
-
-def digest(world: World) -> str:
-    """The hash of everything that happened; always the same for the same history."""
-    told = hashlib.sha256()
-    for note in world.notes:
-        told.update(repr(note).encode())
-    told.update(repr(sorted(world.sink.batches.items())).encode())
-    told.update(repr(sorted(world.checkpoint.offsets.items())).encode())
-    return told.hexdigest()

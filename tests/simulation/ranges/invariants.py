@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from tests.simulation.ranges.world import Ranges
+from tests.simulation.rules import broken
 
 _BETWEEN = 5.0
 """Seconds between two subscriptions of a consumer to a shard, by the service's rules."""
@@ -63,4 +64,4 @@ _INVARIANTS = (
 
 def check(ranges: Ranges) -> list[str]:
     """All that is wrong, by the invariants' names."""
-    return [f"{each.__name__}: {text}" for each in _INVARIANTS for text in each(ranges)]
+    return list(broken(_INVARIANTS, ranges))

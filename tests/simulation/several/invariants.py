@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 from tests.simulation import checkpoint_rules, costs, delivery, lease_rules, memory, order
 from tests.simulation.relaxed_rules import RELAXED
+from tests.simulation.rules import broken
 from tests.simulation.several.former import (
     former_leases_are_deleted_by_the_rules,
     former_streams_are_left,
@@ -96,19 +97,11 @@ _OF_STREAMS: tuple[Callable[[SeveralWorld], Iterator[str]], ...] = (
 
 def check(world: SeveralWorld) -> list[str]:
     """All that is wrong with a world, by the invariants' names."""
-    wrong = [f"{each.__name__}: {text}" for each in _OF_STREAMS for text in each(world)]
-    whole = world.as_one()
-    wrong += [f"{each.__name__}: {text}" for each in _OF_ALL for text in each(whole)]
+    wrong = [*broken(_OF_STREAMS, world), *broken(_OF_ALL, world.as_one())]
     for part in all_parts(world):
-        name = part.life.identifier
         if any(entry.what == "stray" for entry in part.journal.entries):
             continue  # places in it are those of another stream
-        wrong += [f"{each.__name__}: in {name}, {text}" for each in _OF_EACH for text in each(part)]
+        wrong += broken(_OF_EACH, part, part.life.identifier)
     for part in current_parts(world):
-        name = part.life.identifier
-        wrong += [
-            f"{each.__name__}: in {name}, {text}"
-            for each in _OF_EACH_IN_THE_END
-            for text in each(part)
-        ]
+        wrong += broken(_OF_EACH_IN_THE_END, part, part.life.identifier)
     return wrong

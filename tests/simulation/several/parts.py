@@ -42,7 +42,7 @@ class Part(World):
         self.endings = [
             (at, process, key.removeprefix(life.prefix), why)
             for at, process, key, why in world.endings
-            if key.startswith(life.prefix) and since < at <= until
+            if key.startswith(life.prefix) and self._has(_held_at(world, at, process, key))
         ]
         self._keep_writes(world)
         self._keep_entries(world)
@@ -137,6 +137,17 @@ class Part(World):
 
     def _has(self, at: float) -> bool:
         return self.since < at <= self.until
+
+
+def _held_at(world: SeveralWorld, ended: float, process: str, key: str) -> float:
+    """When a process last wrote to a lease that it has lost, which it may notice much later."""
+    written = [
+        write.at
+        for write in world.table.writes
+        if write.key == key and write.at <= ended and write.after and write.by
+        if write.by.name == process
+    ]
+    return written[-1] if written else ended
 
 
 def is_former(world: SeveralWorld, life: Life, write: Write) -> bool:

@@ -1,0 +1,43 @@
+"""How the invariants of a world are checked, and what a rule says that fails by itself."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+W = TypeVar("W")
+
+AT_FAULT = "fault of the rule"
+"""What the text about a rule that raised begins with; no invariant has such a name."""
+
+
+def broken(
+    rules: Iterable[Callable[[W], Iterator[str]]], world: W, part: str = ""
+) -> Iterator[str]:
+    """Yields the violations of rules in a world: "name of the rule: explanation".
+
+    A rule that raises is at fault itself: it says nothing of the world, and must be mended.
+    """
+    where = f"in {part}, " if part else ""
+    for rule in rules:
+        name = getattr(rule, "__name__", str(rule))
+        try:
+            for text in rule(world):
+                yield f"{name}: {where}{text}"
+        except Exception as error:  # noqa: BLE001 - whatever the rule was not made for
+            at = traceback.extract_tb(error.__traceback__)[-1]
+            yield (
+                f"{AT_FAULT} {name}: {where}{error!r} at {Path(at.filename).name}:{at.lineno}; "
+                "whether the invariant holds is not known"
+            )
+
+
+def told(failure: BaseException, tell: Callable[[Any], str], history: Any) -> str:
+    """The story of a history that failed; or what is at fault where the simulation itself is."""
+    try:
+        return tell(history)
+    except Exception:  # noqa: BLE001 - it is told
+        trace = "".join(traceback.format_exception(failure))
+        return f"{history!r}\n\nA fault of the simulation, not a broken invariant:\n{trace}"
