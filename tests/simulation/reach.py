@@ -61,7 +61,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
         "The lock guards a set, and nothing waits while it is held."
     ),
     ("metrics/otel/instruments.py", "threading.Lock at import"): _EXPORTERS,
-    ("metrics/prometheus_registry.py", "threading.Lock at import"): _EXPORTERS,
+    ("metrics/prometheus.py", "threading.Lock at import"): _EXPORTERS,
     ("metrics/health/server.py", "socketserver"): "Simulated workers serve no HTTP.",
     ("ui/web/server.py", "asyncio"): "No page looks at a simulated world.",
     **{

@@ -15,11 +15,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sparkinesis.metrics.cloudwatch.emf_metrics import EmfMetrics
+    from sparkinesis.metrics.cloudwatch.emf import EmfMetrics
     from sparkinesis.metrics.metric import Measured
     from sparkinesis.metrics.metrics import MetricsExporter
     from sparkinesis.metrics.opentelemetry import OpenTelemetryMetrics
-    from sparkinesis.metrics.prometheus_registry import PrometheusMetrics
+    from sparkinesis.metrics.prometheus import PrometheusMetrics
     from sparkinesis.worker.reporting.cloudwatch import CloudWatchMetrics
 
 __all__ = [
@@ -33,11 +33,11 @@ __all__ = [
 
 _HOMES = {
     "CloudWatchMetrics": "worker.reporting.cloudwatch",
-    "EmfMetrics": "metrics.cloudwatch.emf_metrics",
+    "EmfMetrics": "metrics.cloudwatch.emf",
     "Measured": "metrics.metric",
     "MetricsExporter": "metrics.metrics",
     "OpenTelemetryMetrics": "metrics.opentelemetry",
-    "PrometheusMetrics": "metrics.prometheus_registry",
+    "PrometheusMetrics": "metrics.prometheus",
 }
 """Inner modules of the names. Imported lazily: each exporter imports its system's package."""
 

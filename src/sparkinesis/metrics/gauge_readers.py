@@ -6,14 +6,13 @@ import logging
 import threading
 from collections.abc import Callable
 
-from sparkinesis.metrics.metric import Metric
-from sparkinesis.metrics.metrics import Labels, ReadGauges
+from sparkinesis.metrics.metrics import ReadGauges, Sample
 
 _log = logging.getLogger(__name__)
 
 
 class GaugeReaders:
-    """Reads gauges through the readers that were added. For any thread."""
+    """Reads gauges through the readers that were added. A `ReadGauges`. For any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -31,14 +30,14 @@ class GaugeReaders:
 
         return remove
 
-    def read(self, take: Callable[[Metric, Labels, float], None]) -> None:
-        """Give ``take`` the present value of each gauge. The first reader that raises is logged."""
+    def __call__(self) -> list[Sample]:
+        """Return the present value of each gauge. The first reader that raises is logged."""
         with self._lock:
             readers = list(self._readers)
+        found: list[Sample] = []
         for read in readers:
             try:
-                for metric, labels, value in list(read()):
-                    take(metric, labels, value)
+                found += [Sample(*one) for one in read()]
             except Exception:  # noqa: BLE001 - the other measurements are told nevertheless
                 if not self._has_told:
                     self._has_told = True
@@ -47,3 +46,4 @@ class GaugeReaders:
                         "are not logged.",
                         exc_info=True,
                     )
+        return found

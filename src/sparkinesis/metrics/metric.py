@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from functools import cache
 
 import msgspec
 
@@ -149,14 +150,13 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def series_labels(self) -> tuple[str, ...]:
-        """The labels that tell series apart where each series is kept.
+        """The labels that tell series apart where each series is kept."""
+        return tuple(self.labels[place] for place in series_places(self))
 
-        Counters and histograms have no ``shard``: shards come and go, and the series of a shard
-        that has ended would stay for ever.
-        """
-        if self.kind is Kind.GAUGE:
-            return self.labels
-        return tuple(label for label in self.labels if label != "shard")
+    def check(self, labels: tuple[str, ...]) -> None:
+        """Raise ValueError if a measurement has the labels of another metric."""
+        if len(labels) != len(self.labels):
+            raise ValueError(f"{self.name} has the labels {self.labels}, and was given {labels!r}")
 
     @property
     def prometheus_name(self) -> str:
@@ -174,7 +174,15 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """The name in CloudWatch of a metric that the KCL does not have: ``DeadLetters``."""
         return "".join(word.capitalize() for word in self.name.split("."))
 
-    @property
-    def otel(self) -> str:
-        """The name in OpenTelemetry: Java's, or else ``sparkinesis.`` and the name."""
-        return self.otel_name or f"sparkinesis.{self.name}"
+
+@cache
+def series_places(metric: Metric) -> tuple[int, ...]:
+    """Return the places of the labels that tell series apart where each series is kept.
+
+    Counters and histograms have no ``shard``: shards come and go, and the series of a shard that
+    has ended would stay for ever.
+    """
+    is_left_out = metric.kind is not Kind.GAUGE
+    return tuple(
+        place for place, label in enumerate(metric.labels) if not is_left_out or label != "shard"
+    )

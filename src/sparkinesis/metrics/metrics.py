@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from sparkinesis.errors import OptionError
 from sparkinesis.metrics.metric import Measured, Metric
@@ -18,6 +18,9 @@ from sparkinesis.metrics.tracing import NO_TRACING, Tracing, tracing_of
 from sparkinesis.public import public_metrics
 
 _log = logging.getLogger(__name__)
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 Labels: TypeAlias = tuple[str, ...]
 """The values of a metric's labels, in the order of `Metric.labels`."""
@@ -114,32 +117,19 @@ class AllMetrics:
 
     def add(self, counter: Metric, labels: Labels, amount: float = 1.0) -> None:
         for target in self._targets:
-            try:
-                target.add(counter, labels, amount)
-            except Exception as error:  # noqa: BLE001 - processing goes on without metrics
-                self._tell(target, error)
+            self._safely(target, target.add, counter, labels, amount)
 
     def observe(self, histogram: Metric, labels: Labels, value: float) -> None:
         for target in self._targets:
-            try:
-                target.observe(histogram, labels, value)
-            except Exception as error:  # noqa: BLE001 - as above
-                self._tell(target, error)
+            self._safely(target, target.observe, histogram, labels, value)
 
     def watch(self, read: ReadGauges) -> Callable[[], None]:
-        stops: list[tuple[Metrics, Callable[[], None]]] = []
-        for target in self._targets:
-            try:
-                stops.append((target, target.watch(read)))
-            except Exception as error:  # noqa: BLE001 - as above
-                self._tell(target, error)
+        stops = [(target, self._safely(target, target.watch, read)) for target in self._targets]
 
         def stop() -> None:
             for target, stop_one in stops:
-                try:
-                    stop_one()
-                except Exception as error:  # noqa: BLE001 - as above
-                    self._tell(target, error)
+                if stop_one is not None:
+                    self._safely(target, stop_one)
 
         return stop
 
@@ -148,11 +138,11 @@ class AllMetrics:
         until = self._clock() + CLOSE_WITHIN
         closing = []
         for target in self._targets:
-            thread = threading.Thread(target=self._close, args=(target,), daemon=True)
+            thread = threading.Thread(target=self._safely, args=(target, target.close), daemon=True)
             try:
                 thread.start()
             except RuntimeError:  # the interpreter is ending, and starts no thread any more
-                self._close(target)
+                self._safely(target, target.close)
             else:
                 closing.append((target, thread))
         for target, thread in closing:
@@ -164,11 +154,15 @@ class AllMetrics:
                     CLOSE_WITHIN,
                 )
 
-    def _close(self, target: Metrics) -> None:
+    def _safely(
+        self, target: Metrics, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
+    ) -> _T | None:
+        """Call a method of a target, and return the result; None if the method raised."""
         try:
-            target.close()
-        except Exception as error:  # noqa: BLE001 - as above
+            return call(*args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - processing goes on without metrics
             self._tell(target, error)
+            return None
 
     def _tell(self, target: Metrics, error: Exception) -> None:
         """Log an error, each kind of error once for a target."""

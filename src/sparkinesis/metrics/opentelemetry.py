@@ -8,11 +8,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sparkinesis.errors import OptionError
-from sparkinesis.metrics.metric import Measured, Metric
-from sparkinesis.metrics.metrics import Labels, Metrics, ReadGauges
+from sparkinesis.metrics.gauge_readers import GaugeReaders
+from sparkinesis.metrics.metric import Measured
+from sparkinesis.metrics.metrics import Metrics
 from sparkinesis.metrics.tracing import Tracing
 from sparkinesis.public import public_metrics
 
@@ -117,42 +119,23 @@ class _Opened:
         with_shards: bool,
     ) -> None:
         self.tracing = tracing
-        self._instruments = instruments
-        self._attributes = attributes
         self._providers = providers
-        self._with_shards = with_shards
-        self._lock = threading.Lock()
-        self._stops: list[Callable[[], None]] = []
-
-    def add(self, counter: Metric, labels: Labels, amount: float = 1.0) -> None:
-        self._put(counter, labels, amount)
-
-    def observe(self, histogram: Metric, labels: Labels, value: float) -> None:
-        self._put(histogram, labels, value)
-
-    def watch(self, read: ReadGauges) -> Callable[[], None]:
-        stop = self._instruments.watch(read, self._attributes)
-        with self._lock:
-            self._stops.append(stop)
-        return stop
+        gauges = GaugeReaders()
+        self._unwatch = instruments.watch(gauges, attributes)
+        self.watch = gauges.add
+        self.add = self.observe = partial(
+            instruments.record, attributes=attributes, with_shards=with_shards
+        )
 
     def close(self) -> None:
         """Take the gauges away, and export what is not exported yet.
 
         The application's providers go on: other workers may use them.
         """
-        with self._lock:
-            stops, self._stops = self._stops, []
-        for stop in stops:
-            stop()
+        self._unwatch()
         flushing = threading.Thread(target=self._flush, name="otel-flush", daemon=True)
         flushing.start()
         flushing.join(FLUSH_SECONDS)
-
-    def _put(self, metric: Metric, labels: Labels, value: float) -> None:
-        self._instruments.record(
-            metric, labels, value, self._attributes, with_shards=self._with_shards
-        )
 
     def _flush(self) -> None:
         for provider in self._providers():

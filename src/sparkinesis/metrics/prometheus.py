@@ -1,21 +1,33 @@
-"""Series as Prometheus reads them. Needs the extra ``prometheus``.
+"""Series as Prometheus reads them: an answer to a scrape, or a registry of prometheus_client.
 
-prometheus_client is imported where it is used: a worker that nobody scrapes does without it.
+Needs the extra ``prometheus``. prometheus_client is imported where it is used: a worker that nobody
+scrapes does without it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from itertools import accumulate
 from typing import TYPE_CHECKING, TypeAlias
+from weakref import WeakKeyDictionary
 
 from sparkinesis.errors import OptionError
 from sparkinesis.metrics.catalogue import BY_NAME, CATALOGUE
-from sparkinesis.metrics.metric import Kind, Metric
-from sparkinesis.metrics.tally import BUCKETS, Distribution, Series
+from sparkinesis.metrics.gauge_readers import GaugeReaders
+from sparkinesis.metrics.metric import Kind, Measured, Metric
+from sparkinesis.metrics.metrics import Metrics
+from sparkinesis.metrics.tally import BUCKETS, Distribution, Series, Tally
+from sparkinesis.public import public_metrics
 
 if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
     from prometheus_client.core import Metric as Family
+
+MOST_ENDED = 100
+"""Ended workers, fleets and queries of which a registry keeps the counters: the latest ones."""
 
 Groups: TypeAlias = Iterable[tuple[Mapping[str, str], Iterable[Series]]]
 """The series of several workers, fleets or queries, each with the labels of its scope, such as
@@ -120,3 +132,106 @@ _BOUNDS = (*(str(float(bound)) for bound in BUCKETS), "+Inf")
 
 def _cumulative(value: Distribution) -> list[tuple[str, float]]:
     return list(zip(_BOUNDS, accumulate(value.counts), strict=True))
+
+
+@public_metrics
+class PrometheusMetrics:
+    """Publishes metrics in a registry of prometheus_client, beside the application's own metrics.
+
+    ``registry``: by default prometheus_client's own, of the process that runs the worker. The
+    application serves it, as by ``prometheus_client.start_http_server(9400)``. Nothing is computed
+    until somebody scrapes.
+
+    The counters of a worker that has ended can be scraped until the process ends; its gauges are
+    gone at once. Of many workers, one after another, a registry keeps the latest 100.
+
+    Needs the extra ``prometheus``.
+    """
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        self._registry = registry
+
+    def open(self, measured: Measured) -> Metrics:
+        """Begin to count. Raises `OptionError` without the extra, or if a name is in use."""
+        require_prometheus_client()
+        from prometheus_client import REGISTRY  # noqa: PLC0415 - an extra
+
+        return _collector_of(self._registry or REGISTRY).open(measured)
+
+    def __reduce__(self) -> tuple[type[PrometheusMetrics], tuple[()]]:
+        if self._registry is not None:
+            raise OptionError(
+                "PrometheusMetrics with a registry cannot be sent to Spark's executors, because a "
+                "registry belongs to its process. Use PrometheusMetrics() for a fleet."
+            )
+        return PrometheusMetrics, ()
+
+
+class _Collector:
+    """Everything that is measured for one registry: a name may be told by one collector only."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._tallies: dict[Measured, Tally] = {}
+        self._uses: Counter[Measured] = Counter()
+        self._ended: dict[Measured, Tally] = {}
+        """The oldest comes first."""
+
+    def open(self, measured: Measured) -> _Opened:
+        """Count on, if a worker of the same name was measured before."""
+        with self._lock:
+            tally = self._tallies.get(measured) or self._ended.pop(measured, None) or Tally()
+            self._tallies[measured] = tally
+            self._uses[measured] += 1
+        return _Opened(tally, lambda: self._end(measured))
+
+    def _end(self, measured: Measured) -> None:
+        with self._lock:
+            self._uses[measured] -= 1
+            if self._uses[measured] > 0:
+                return
+            del self._uses[measured]
+            self._ended[measured] = self._tallies.pop(measured)
+            while len(self._ended) > MOST_ENDED:
+                del self._ended[next(iter(self._ended))]
+
+    def collect(self) -> list[Family]:
+        with self._lock:
+            tallies = [*self._ended.items(), *self._tallies.items()]
+        return families((measured.labels, tally.series()) for measured, tally in tallies)
+
+    def describe(self) -> list[Family]:
+        """Return the names that may be told, which no other collector may use."""
+        return [family(metric, {}) for metric in CATALOGUE]
+
+
+class _Opened:
+    """A tally until it is closed. Implements `Metrics`."""
+
+    def __init__(self, tally: Tally, end: Callable[[], None]) -> None:
+        gauges, closing = GaugeReaders(), ExitStack()
+        closing.callback(end)
+        closing.callback(tally.watch(gauges))
+        self.add, self.observe = tally.add, tally.observe
+        self.watch, self.close = gauges.add, closing.close
+
+
+_collectors: WeakKeyDictionary[CollectorRegistry, _Collector] = WeakKeyDictionary()
+_lock = threading.Lock()
+
+
+def _collector_of(registry: CollectorRegistry) -> _Collector:
+    """Return the collector of a registry, which is registered with its first use."""
+    with _lock:
+        found = _collectors.get(registry)
+        if found is None:
+            found = _Collector()
+            try:
+                registry.register(found)
+            except ValueError as error:
+                raise OptionError(
+                    f"The registry has metrics of sparkinesis' names already: {error}. Give "
+                    "PrometheusMetrics a registry of its own, or rename the others."
+                ) from error
+            _collectors[registry] = found
+        return found

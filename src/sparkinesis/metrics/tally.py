@@ -9,7 +9,7 @@ from collections.abc import Callable
 import msgspec
 
 from sparkinesis.metrics.gauge_readers import GaugeReaders
-from sparkinesis.metrics.metric import Kind, Metric
+from sparkinesis.metrics.metric import Metric, series_places
 from sparkinesis.metrics.metrics import Labels, ReadGauges
 
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
@@ -57,16 +57,14 @@ class Tally:
         self._counters: dict[tuple[Metric, Labels], float] = {}
         self._distributions: dict[tuple[Metric, Labels], Distribution] = {}
         self._gauges = GaugeReaders()
-        self._kept: dict[Metric, tuple[int, ...] | None] = {}
-        """The places of the labels that tell series apart; None: all of them do."""
 
     def add(self, counter: Metric, labels: Labels, amount: float = 1.0) -> None:
-        key = (counter, self._series_of(counter, labels))
+        key = (counter, _series_of(counter, labels))
         with self._lock:
             self._counters[key] = self._counters.get(key, 0.0) + amount
 
     def observe(self, histogram: Metric, labels: Labels, value: float) -> None:
-        key = (histogram, self._series_of(histogram, labels))
+        key = (histogram, _series_of(histogram, labels))
         with self._lock:
             found = self._distributions.get(key)
             if found is None:
@@ -90,32 +88,13 @@ class Tally:
                 Series(metric.name, labels, value.copy())
                 for (metric, labels), value in self._distributions.items()
             ]
-
-        def take(metric: Metric, labels: Labels, value: float) -> None:
-            found.append(Series(metric.name, labels, value))
-
-        self._gauges.read(take)
+        found += [Series(metric.name, labels, value) for metric, labels, value in self._gauges()]
         found.sort(key=lambda one: (one.metric, one.labels))
         return found
 
-    def _series_of(self, metric: Metric, labels: Labels) -> Labels:
-        """Return the values of `Metric.series_labels`."""
-        try:
-            kept = self._kept[metric]
-        except KeyError:
-            wanted = metric.series_labels
-            places = tuple(metric.labels.index(label) for label in wanted)
-            kept = self._kept[metric] = None if len(wanted) == len(metric.labels) else places
-        if len(labels) != len(metric.labels):
-            raise ValueError(
-                f"{metric.name} has the labels {metric.labels}, and was given {labels!r}"
-            )
-        return labels if kept is None else tuple(labels[place] for place in kept)
 
-
-def kind_of(series: Series, metric: Metric) -> Kind:
-    """Return the kind of a series that another process sent. Raises ValueError if it is wrong."""
-    is_distribution = isinstance(series.value, Distribution)
-    if is_distribution != (metric.kind is Kind.HISTOGRAM):
-        raise ValueError(f"{series.metric} is a {metric.kind.value}")
-    return metric.kind
+def _series_of(metric: Metric, labels: Labels) -> Labels:
+    """Return the values of `Metric.series_labels`."""
+    metric.check(labels)
+    places = series_places(metric)
+    return labels if len(places) == len(labels) else tuple(labels[place] for place in places)

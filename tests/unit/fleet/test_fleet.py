@@ -28,7 +28,7 @@ from sparkinesis.fleet.options import FleetOptions
 from sparkinesis.fleet.view import fleet_view
 from sparkinesis.metrics.catalogue import FLEET_RESTARTS
 from sparkinesis.metrics.metric import Measured
-from sparkinesis.metrics.prometheus_registry import PrometheusMetrics
+from sparkinesis.metrics.prometheus import PrometheusMetrics
 from sparkinesis.metrics.tally import Series, Tally
 from sparkinesis.status import FleetState, FleetStatus, ShardState, ShardStatus, StreamStatus
 from sparkinesis.worker.dead_letters.targets import DeadLetterDirectory

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 
 from sparkinesis.metrics.catalogue import BY_NAME, CATALOGUE
 from sparkinesis.metrics.metric import Kind, Metric, Unit
+from sparkinesis.metrics.otel.names import names_of
 
 
-@pytest.mark.parametrize("name", ["name", "prometheus_name", "otel"])
-def test_no_two_metrics_have_the_same_name(name: str) -> None:
-    names = Counter(getattr(metric, name) for metric in CATALOGUE)
+@pytest.mark.parametrize(
+    "name",
+    [
+        lambda metric: metric.name,
+        lambda metric: metric.prometheus_name,
+        lambda metric: names_of(metric)[0].name,
+    ],
+)
+def test_no_two_metrics_have_the_same_name(name: Callable[[Metric], str]) -> None:
+    names = Counter(map(name, CATALOGUE))
     assert [each for each, count in names.items() if count > 1] == []
 
 

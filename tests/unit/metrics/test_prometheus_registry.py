@@ -15,7 +15,7 @@ from sparkinesis.metrics import PrometheusMetrics
 from sparkinesis.metrics.catalogue import LEASES_HELD, PROCESS_DURATION, RECORDS_PROCESSED
 from sparkinesis.metrics.metric import Measured
 from sparkinesis.metrics.metrics import Metrics, Sample
-from sparkinesis.metrics.prometheus_registry import MOST_ENDED
+from sparkinesis.metrics.prometheus import MOST_ENDED
 
 PROCESSED = "sparkinesis_records_processed_total"
 HELD = "sparkinesis_leases_held"

@@ -1,4 +1,4 @@
-"""Lines of the CloudWatch embedded metric format (EMF). Pure.
+"""Metrics as lines of the CloudWatch embedded metric format (EMF), of which Logs makes metrics.
 
 The format takes numbers, and lists of at most 100 numbers. So a counter is the sum of the interval,
 and a histogram or a gauge a list with the same smallest, largest and mean value; beyond 100 values,
@@ -7,17 +7,30 @@ their number and sum are smaller than what was measured.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal
 
 import msgspec
 
+from sparkinesis.errors import OptionError
+from sparkinesis.metrics.cloudwatch.options import PublishingOptions
 from sparkinesis.metrics.cloudwatch.pending import Point
+from sparkinesis.metrics.cloudwatch.publisher import Fate, Sent
 from sparkinesis.metrics.cloudwatch.statistic_set import StatisticSet
+from sparkinesis.metrics.metric import Measured
+from sparkinesis.metrics.metrics import Metrics
+from sparkinesis.public import public_metrics
 
 MOST_METRICS = 100
 """Metrics that one line may define (specification of the format)."""
 MOST_VALUES = 100
 """Numbers that a list may have (ditto)."""
+
+_CLOSE_WITHIN = 3.0
 
 _Dimensions = tuple[tuple[str, str], ...]
 
@@ -63,3 +76,65 @@ def value_of(values: StatisticSet, *, is_total: bool) -> float | list[float]:
     # Of a list that was shortened, one large value can outweigh all others.
     rest = min(max(rest, values.least), values.most)
     return [values.least, values.most, *[rest] * others]
+
+
+@public_metrics
+@dataclass(frozen=True, slots=True)
+class EmfMetrics(PublishingOptions):
+    """Writes metrics as lines of the CloudWatch embedded metric format (EMF).
+
+    CloudWatch Logs makes metrics of such lines, where Lambda, ECS, EKS or the CloudWatch agent
+    passes them on. Names, units and dimensions are those of `CloudWatchMetrics`.
+
+    Raises `OptionError` for a value that cannot be used.
+    """
+
+    path: str | None = None
+    """The file to append to, such as ``/dev/stderr``; None: standard output."""
+    namespace: str | None = None
+    """Default: the application's name."""
+    level: Literal["summary", "detailed"] = "summary"
+    """``"detailed"`` adds what the KCL publishes at its level DETAILED."""
+    shard_metrics: bool = False
+    """True adds the dimension ``ShardId``: each shard then has metrics of its own."""
+    worker_metrics: bool = True
+    """False leaves out the dimension ``WorkerIdentifier``."""
+    own_metrics: bool = True
+    """False publishes only what the KCL publishes, too."""
+    flush_every: float = 60.0
+    """Seconds between two writes. Each writes a line for each combination of dimensions."""
+
+    def __post_init__(self) -> None:
+        self.check()
+        if self.path is not None and (not isinstance(self.path, str) or not self.path):
+            raise OptionError(f"path is {self.path!r}; it must be the path of a file, or None.")
+
+    def open(self, measured: Measured) -> Metrics:
+        """Begin to write the metrics of a worker, fleet or query."""
+        target = partial(EmfLines, path=self.path)
+        return self.publisher_to(target, measured, _CLOSE_WITHIN).start()
+
+
+class EmfLines:
+    """A file, or standard output, that gets the lines. A file may be renamed at any time."""
+
+    def __init__(self, namespace: str, path: str | None) -> None:
+        self.name = "standard output" if path is None else path
+        self._namespace = namespace
+        self._path = path
+
+    def send(self, points: Sequence[Point]) -> Sent:
+        lines = b"".join(lines_of(self._namespace, points))
+        try:
+            if self._path is None:
+                sys.stdout.write(lines.decode())
+                sys.stdout.flush()
+            else:
+                with Path(self._path).open("ab") as file:
+                    file.write(lines)
+        except (OSError, ValueError) as error:  # ValueError: standard output was closed
+            return Sent(Fate.LOST, str(error), type(error).__name__)
+        return Sent(Fate.PUBLISHED)
+
+    def close(self) -> None:
+        """Do nothing: no file is open."""

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol
 
-from sparkinesis.metrics.cloudwatch.intake import Intake
-from sparkinesis.metrics.cloudwatch.names import Selection, data_of
+from sparkinesis.metrics.cloudwatch.names import Selection, data_of, is_published
 from sparkinesis.metrics.cloudwatch.pending import Pending, Point
+from sparkinesis.metrics.cloudwatch.statistic_set import StatisticSet
+from sparkinesis.metrics.gauge_readers import GaugeReaders
 from sparkinesis.metrics.metric import Metric
-from sparkinesis.metrics.metrics import Labels, ReadGauges
+from sparkinesis.metrics.metrics import Labels
 
 _log = logging.getLogger(__name__)
 
@@ -51,6 +53,48 @@ class Target(Protocol):
         """Release connections and files."""
 
 
+class Intake:
+    """Measurements since the last flush, as statistic sets.
+
+    It grows with kinds of measurements, never with their number. most: the series that it holds at
+    most; measurements of further ones are counted in ``dropped``.
+    """
+
+    def __init__(self, selection: Selection, most: int) -> None:
+        self._selection = selection
+        self._most = most
+        self._lock = threading.Lock()
+        self._sets: dict[tuple[Metric, Labels], StatisticSet] = {}
+        self.dropped = 0
+        """The measurements that found no room."""
+
+    def take(self, metric: Metric, labels: Labels, value: float = 1.0) -> None:
+        """Take a value of a metric. For any thread; waits for nobody."""
+        if not is_published(metric, self._selection):
+            return
+        metric.check(labels)
+        if not math.isfinite(value):
+            return  # CloudWatch refuses the whole call
+        if not self._selection.by_shard and "shard" in metric.labels:
+            place = metric.labels.index("shard")
+            labels = (*labels[:place], "", *labels[place + 1 :])
+        key = (metric, labels)
+        with self._lock:
+            found = self._sets.get(key)
+            if found is not None:
+                found.add(value)
+            elif len(self._sets) < self._most:
+                self._sets[key] = StatisticSet.of(value)
+            else:
+                self.dropped += 1
+
+    def drain(self) -> dict[tuple[Metric, Labels], StatisticSet]:
+        """Return what was measured since the last call, and forget it."""
+        with self._lock:
+            taken, self._sets = self._sets, {}
+        return taken
+
+
 class Publisher:
     """Takes the measurements of a worker, fleet or query, and publishes them. Is a `Metrics`.
 
@@ -74,6 +118,9 @@ class Publisher:
         self._close_within = close_within
         self._wall_clock = wall_clock
         self._intake = Intake(selection, most)
+        self._gauges = GaugeReaders()
+        self.add = self.observe = self._intake.take
+        self.watch = self._gauges.add
         self._pending = Pending(most)
         self._unpublished = 0
         self._told: set[str] = set()
@@ -98,15 +145,6 @@ class Publisher:
         """The points that are not published yet."""
         return len(self._pending)
 
-    def add(self, counter: Metric, labels: Labels, amount: float = 1.0) -> None:
-        self._intake.take(counter, labels, amount)
-
-    def observe(self, histogram: Metric, labels: Labels, value: float) -> None:
-        self._intake.take(histogram, labels, value)
-
-    def watch(self, read: ReadGauges) -> Callable[[], None]:
-        return self._intake.watch(read)
-
     def close(self) -> None:
         """Publish what is left, for ``close_within`` seconds at most, and stop."""
         self._closing.set()
@@ -124,7 +162,8 @@ class Publisher:
     def flush(self) -> None:
         """Publish what was measured until now, and what is left of before."""
         minute = int(self._wall_clock() // 60)
-        self._intake.read_gauges()
+        for sample in self._gauges():
+            self._intake.take(*sample)
         for (metric, labels), values in self._intake.drain().items():
             for datum, published in data_of(metric, labels, values, self._selection):
                 self._pending.put(minute, datum, published)

@@ -10,7 +10,6 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -25,7 +24,6 @@ from opentelemetry.metrics import (
 )
 
 from sparkinesis.metrics.catalogue import CATALOGUE
-from sparkinesis.metrics.gauge_readers import GaugeReaders
 from sparkinesis.metrics.metric import Kind, Metric
 from sparkinesis.metrics.metrics import Labels, ReadGauges
 from sparkinesis.metrics.otel.names import (
@@ -56,8 +54,8 @@ class Instruments:
         self._clock = clock
         self._lock = threading.Lock()
         self._puts: dict[OtelName, Put] = {}
-        self._watched: list[tuple[GaugeReaders, Attributes]] = []
-        """Each worker's reader, and the worker's attributes."""
+        self._watched: list[tuple[ReadGauges, Attributes]] = []
+        """The gauges of each worker, and the worker's attributes."""
         self._reading = threading.Lock()
         self._read: Read = {}
         self._read_at = float("-inf")
@@ -68,9 +66,9 @@ class Instruments:
         self,
         metric: Metric,
         labels: Labels,
-        value: float,
-        attributes: Attributes,
+        value: float = 1.0,
         *,
+        attributes: Attributes,
         with_shards: bool = False,
     ) -> None:
         """Record a measurement of a counter or a histogram; ``attributes``: of its worker."""
@@ -89,9 +87,7 @@ class Instruments:
 
     def watch(self, read: ReadGauges, attributes: Attributes) -> Callable[[], None]:
         """Read gauges with each collection, until the function is called that this returns."""
-        readers = GaugeReaders()
-        readers.add(read)
-        entry = (readers, attributes)
+        entry = (read, attributes)
         with self._lock:
             self._watched.append(entry)
             is_first, self._has_gauges = not self._has_gauges, True
@@ -143,15 +139,12 @@ class Instruments:
         with self._lock:
             watched = list(self._watched)
         found: Read = defaultdict(list)
-        for readers, attributes in watched:
-            readers.read(partial(_take, found, attributes))
+        for read, scope in watched:
+            for metric, labels, value in read():
+                (name,) = names_of(metric)
+                attributes = with_labels(metric, name, labels, scope)
+                found[metric].append(Observation(value * name.factor, attributes))
         return found
-
-
-def _take(found: Read, scope: Attributes, metric: Metric, labels: Labels, value: float) -> None:
-    (name,) = names_of(metric)
-    attributes = with_labels(metric, name, labels, scope)
-    found[metric].append(Observation(value * name.factor, attributes))
 
 
 def with_labels(

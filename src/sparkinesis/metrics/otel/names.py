@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from sparkinesis.metrics.metric import Kind, Measured, Metric, Unit
+from sparkinesis.metrics.metric import Kind, Measured, Metric, Unit, series_places
 from sparkinesis.metrics.metrics import Labels
 
 Attributes: TypeAlias = dict[str, str]
@@ -82,5 +82,5 @@ def scope_attributes(measured: Measured) -> Attributes:
 @cache
 def kept_labels(metric: Metric, *, with_shards: bool) -> tuple[tuple[int, str], ...]:
     """Return the place and the attribute of each label that is published."""
-    kept = metric.labels if with_shards else metric.series_labels
-    return tuple((metric.labels.index(label), attribute(label)) for label in kept)
+    places = range(len(metric.labels)) if with_shards else series_places(metric)
+    return tuple((place, attribute(metric.labels[place])) for place in places)

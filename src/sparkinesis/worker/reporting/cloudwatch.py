@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import partial
 from typing import Any, Literal
 
 from botocore.exceptions import (
@@ -16,15 +17,9 @@ from botocore.exceptions import (
 )
 
 from sparkinesis.errors import OptionError
+from sparkinesis.metrics.cloudwatch.options import DEFAULT_MAX_SERIES, PublishingOptions
 from sparkinesis.metrics.cloudwatch.pending import Point
 from sparkinesis.metrics.cloudwatch.publisher import Fate, Publisher, Sent
-from sparkinesis.metrics.cloudwatch.selecting import (
-    DEFAULT_MAX_SERIES,
-    check_publishing,
-    level_of,
-    namespace_for,
-    selection_for,
-)
 from sparkinesis.metrics.metric import Measured
 from sparkinesis.metrics.metrics import Metrics
 from sparkinesis.public import public_metrics
@@ -56,7 +51,7 @@ _INVALID = frozenset(
 
 @public_metrics
 @dataclass(frozen=True)
-class CloudWatchMetrics:
+class CloudWatchMetrics(PublishingOptions):
     """Publishes metrics in CloudWatch, with the KCL's names, units, dimensions and levels.
 
     CloudWatch bills each metric, and each combination of its dimensions is one. A thread of its own
@@ -97,7 +92,7 @@ class CloudWatchMetrics:
     __repr__ = repr_without_secrets
 
     def __post_init__(self) -> None:
-        check_publishing(self.namespace, self.level, self.flush_every, self.max_series)
+        self.check(self.max_series)
         check_place(self.region, self.endpoint)
         if self.credentials is not None and not isinstance(self.credentials, CredentialSource):
             raise OptionError("credentials must be CredentialSource(...), or None.")
@@ -124,20 +119,8 @@ class CloudWatchMetrics:
                 max_pool_connections=1,
             )
 
-        selection = selection_for(
-            measured,
-            level_of(self.level),
-            by_shard=self.shard_metrics,
-            by_worker=self.worker_metrics,
-            own=self.own_metrics,
-        )
-        return Publisher(
-            PutMetricData(namespace_for(self.namespace, measured), connect),
-            selection,
-            flush_every=self.flush_every,
-            close_within=CLOSE_WITHIN,
-            most=self.max_series,
-        )
+        target = partial(PutMetricData, connect=connect)
+        return self.publisher_to(target, measured, CLOSE_WITHIN, self.max_series)
 
 
 class PutMetricData:

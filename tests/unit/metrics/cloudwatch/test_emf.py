@@ -18,8 +18,7 @@ from msgspec import Meta
 from sparkinesis import OptionError
 from sparkinesis.metrics import EmfMetrics
 from sparkinesis.metrics.catalogue import CATALOGUE, LEASES_HELD, RECORDS_PROCESSED
-from sparkinesis.metrics.cloudwatch.emf import MOST_VALUES, lines_of, value_of
-from sparkinesis.metrics.cloudwatch.emf_metrics import EmfLines
+from sparkinesis.metrics.cloudwatch.emf import MOST_VALUES, EmfLines, lines_of, value_of
 from sparkinesis.metrics.cloudwatch.names import Datum
 from sparkinesis.metrics.cloudwatch.pending import Point
 from sparkinesis.metrics.cloudwatch.publisher import Fate

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sparkinesis.metrics import catalogue
+from sparkinesis.metrics import EmfMetrics, catalogue
 from sparkinesis.metrics.catalogue import CATALOGUE
 from sparkinesis.metrics.cloudwatch.names import (
     OWN,
@@ -17,7 +17,6 @@ from sparkinesis.metrics.cloudwatch.names import (
     namespace_of,
     namespace_problem,
 )
-from sparkinesis.metrics.cloudwatch.selecting import selection_for
 from sparkinesis.metrics.cloudwatch.statistic_set import StatisticSet
 from sparkinesis.metrics.metric import Kind, Level, Measured, Metric, Place, Scope
 from tests.documents import ROOT
@@ -196,8 +195,7 @@ def test_a_namespace_that_cloudwatch_refuses_is_found(namespace: str) -> None:
 
 def test_a_stream_is_a_dimension_only_if_there_are_several() -> None:
     def by_stream(measured: Measured) -> bool:
-        options = {"by_shard": False, "by_worker": True, "own": True}
-        return selection_for(measured, Level.SUMMARY, **options).by_stream
+        return EmfMetrics().selection(measured).by_stream
 
     assert not by_stream(Measured.worker("a", "w"))
     assert by_stream(Measured.worker("a", "w", Place(has_several_streams=True)))

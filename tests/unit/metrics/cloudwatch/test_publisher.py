@@ -19,10 +19,9 @@ from sparkinesis.metrics.catalogue import (
     RECORDS_PROCESSED,
     RENEWAL_DURATION,
 )
-from sparkinesis.metrics.cloudwatch.intake import Intake
 from sparkinesis.metrics.cloudwatch.names import Datum, Selection
 from sparkinesis.metrics.cloudwatch.pending import MOST_BYTES, MOST_DATA, Pending, Point, size_of
-from sparkinesis.metrics.cloudwatch.publisher import Fate, Publisher, Sent
+from sparkinesis.metrics.cloudwatch.publisher import Fate, Intake, Publisher, Sent
 from sparkinesis.metrics.cloudwatch.statistic_set import StatisticSet
 from sparkinesis.metrics.metric import Level
 from sparkinesis.metrics.metrics import Sample
