@@ -25,11 +25,9 @@ _bytes = partial(Metric, kind=Kind.COUNTER, unit=Unit.BYTES, scope=Scope.WORKER)
 _duration = partial(Metric, kind=Kind.HISTOGRAM, unit=Unit.SECONDS, scope=Scope.WORKER)
 _gauge = partial(Metric, kind=Kind.GAUGE, unit=Unit.COUNT, scope=Scope.WORKER)
 _age = partial(Metric, kind=Kind.GAUGE, unit=Unit.SECONDS, scope=Scope.WORKER)
-_fleet = partial(Metric, labels=(), level=Level.SUMMARY, scope=Scope.FLEET)
-_outside = partial(
-    Metric, kind=Kind.GAUGE, unit=Unit.SECONDS, level=Level.SUMMARY, scope=Scope.FLEET
-)
-_query = partial(Metric, level=Level.SUMMARY, scope=Scope.QUERY)
+_fleet = partial(Metric, scope=Scope.FLEET)
+_outside = partial(Metric, kind=Kind.GAUGE, unit=Unit.SECONDS, scope=Scope.FLEET)
+_query = partial(Metric, scope=Scope.QUERY)
 
 # fmt: off
 # ---- Calls to Kinesis (layer stream) ----
@@ -50,25 +48,25 @@ CALL_DURATION = _duration(
     otel_name=_JAVA + "kinesis_data_fetcher.get_records.duration",
 )
 CALL_RETRIES = _counter(
-    name="call.retries", labels=("stream", "operation", "reason"), level=Level.SUMMARY,
+    name="call.retries", labels=("stream", "operation", "reason"),
     help="Failed attempts of calls to Kinesis that are made again. reason: throttled, retryable.",
 )
 RECORDS_FETCHED = _counter(
-    name="records.fetched", labels=("stream", "shard"), level=Level.SUMMARY,
+    name="records.fetched", labels=("stream", "shard"),
     help="Records received, as the stream stores them: an aggregated record counts once.",
 )
 BYTES_FETCHED = _bytes(
-    name="bytes.fetched", labels=("stream", "shard"), level=Level.SUMMARY,
+    name="bytes.fetched", labels=("stream", "shard"),
     help="Bytes received, about as they count against a shard's limit.",
 )
 ITERATORS_EXPIRED = _counter(
-    name="iterators.expired", labels=("stream", "shard"), level=Level.SUMMARY,
+    name="iterators.expired", labels=("stream", "shard"),
     help="Shard iterators that expired before they were used: fetching paused for five minutes.",
-    kcl=(KclName("ProcessTask", "ExpiredIterator"),),
+    kcl=(KclName("ProcessTask", "ExpiredIterator", by_shard=False),),
     otel_name=_JAVA + "expired_iterator",
 )
 SUBSCRIPTIONS_ENDED = _counter(
-    name="subscriptions.ended", labels=("stream", "shard", "reason"), level=Level.SUMMARY,
+    name="subscriptions.ended", labels=("stream", "shard", "reason"),
     help="Subscriptions of enhanced fan-out that ended. reason: expired (after five minutes), "
     "shard ended, broken, taken over, refused (never began), failed, closed.",
 )
@@ -76,13 +74,13 @@ SUBSCRIPTIONS_ENDED = _counter(
 # ---- Leases (layer lease) ----
 
 LEASES_HELD = _gauge(
-    name="leases.held", labels=(), level=Level.SUMMARY,
+    name="leases.held",
     help="Leases that this worker holds.",
     kcl=(KclName("RenewAllLeases", "CurrentLeases"),),
     otel_name=_JAVA + "current_leases",
 )
 LEASES_TOTAL = _gauge(
-    name="leases.total", labels=(), level=Level.SUMMARY,
+    name="leases.total",
     help="Leases of unfinished shards by this worker's last scan of the lease table, those of "
     "streams that the application no longer reads included.",
     kcl=(
@@ -92,15 +90,15 @@ LEASES_TOTAL = _gauge(
     otel_name=_JAVA + "total_leases",
 )
 LEASES_UNREAD = _gauge(
-    name="leases.unread", labels=(), level=Level.SUMMARY,
+    name="leases.unread",
     help="Shards that no live worker reads, by this worker's last scan of the lease table.",
 )
 TABLE_UNSEEN = _age(
-    name="table.unseen", labels=(), level=Level.SUMMARY,
+    name="table.unseen",
     help="Time since this worker has last seen the whole lease table, or since its start.",
 )
 LEASES_EXPIRED = _gauge(
-    name="leases.expired", labels=(), level=Level.SUMMARY,
+    name="leases.expired",
     help="Leases that nobody has renewed for a failover time, those without an owner included, by "
     "this worker's last scan.",
     kcl=(
@@ -110,7 +108,7 @@ LEASES_EXPIRED = _gauge(
     otel_name=_JAVA + "expired_leases",
 )
 WORKERS = _gauge(
-    name="workers", labels=(), level=Level.SUMMARY,
+    name="workers",
     help="Workers that hold leases, by this worker's last scan of the lease table.",
     kcl=(
         KclName("TakeLeases", "NumWorkers"),
@@ -119,39 +117,39 @@ WORKERS = _gauge(
     otel_name=_JAVA + "workers",
 )
 LEADER = _gauge(
-    name="leader", labels=(), level=_DETAILED,
+    name="leader", level=_DETAILED,
     help="1 if this worker does the application's audits and cleanups, else 0.",
     kcl=(KclName("LeaderDecider", "LeaderDecider:IsLeader", _DETAILED),),
 )
 LEASES_TAKEN = _counter(
-    name="leases.taken", labels=("stream", "shard", "origin"), level=Level.SUMMARY,
+    name="leases.taken", labels=("stream", "shard", "origin"),
     help="Leases acquired. origin: unowned, handed over, expired, late handover, legacy owner, "
     "own.",
     kcl=(KclName("TakeLeases", "TakenLeases"),),
     otel_name=_JAVA + "taken_leases",
 )
 LEASES_REQUESTED = _counter(
-    name="leases.requested", labels=("stream", "shard"), level=Level.SUMMARY,
+    name="leases.requested", labels=("stream", "shard"),
     help="Leases requested from their owners, to balance the load (stealing).",
 )
 LEASES_LOST = _counter(
-    name="leases.lost", labels=("stream", "shard", "reason"), level=Level.SUMMARY,
+    name="leases.lost", labels=("stream", "shard", "reason"),
     help="Leases that ended without intention: expired, taken, reset, deleted, stopped, ...",
     kcl=(KclName("RenewAllLeases", "LostLeases"),),
     otel_name=_JAVA + "lost_leases",
 )
 LEASES_RELEASED = _counter(
-    name="leases.released", labels=("stream", "shard", "reason"), level=Level.SUMMARY,
+    name="leases.released", labels=("stream", "shard", "reason"),
     help="Leases given up as part of a healthy application: handed over, shard finished, shutdown.",
 )
 RENEWAL_DURATION = _duration(
-    name="renewal.duration", labels=("result",), level=Level.SUMMARY,
+    name="renewal.duration", labels=("result",),
     help="Rounds in which a worker renews all of its leases. result: ok, failed.",
     kcl=(KclName("RenewAllLeases", ""),),
     otel_name=_JAVA + "renew_lease.duration",
 )
 TAKE_DURATION = _duration(
-    name="take.duration", labels=("result",), level=Level.SUMMARY,
+    name="take.duration", labels=("result",),
     help="Rounds in which a worker scans the lease table and takes leases. result: ok, failed.",
     kcl=(
         KclName("TakeLeases", ""),
@@ -164,11 +162,15 @@ TABLE_CALL_DURATION = _duration(
     "retryable, failed.",
     kcl=(
         KclName("TakeLeases", "ListLeases.", _DETAILED, _when(operation="Scan")),
-        KclName("ShardSyncTask", "CreateLease.", _DETAILED, _when(operation="PutItem")),
+        KclName(
+            "ShardSyncTask", "CreateLease.", _DETAILED, _when(operation="PutItem"),
+            # A lease that another worker has created is there.
+            successes=("ok", "refused"),
+        ),
     ),
 )
 SHARD_SYNC_DURATION = _duration(
-    name="shard.sync.duration", labels=("stream", "result"), level=Level.SUMMARY,
+    name="shard.sync.duration", labels=("stream", "result"),
     help="Comparisons of a stream's shards with its leases, and what followed. result: ok, failed.",
     kcl=(
         KclName("PeriodicShardSyncManager", ""),
@@ -187,23 +189,23 @@ LEASES_DELETED = _counter(
 # ---- The streams of an application of several (layer worker) ----
 
 STREAMS = _gauge(
-    name="streams", labels=(), level=Level.SUMMARY,
+    name="streams",
     help="Streams that the application is to read.",
     kcl=(KclName("MultiStreamTracker", "ActiveStreams.Count"),),
 )
 STREAM_UNREADABLE = _age(
-    name="stream.unreadable", labels=("stream",), level=Level.SUMMARY,
+    name="stream.unreadable", labels=("stream",),
     help="Time for which this worker cannot read a stream of the application, or cannot find it; "
     "no series while it can.",
 )
 STREAMS_FORMER = _gauge(
-    name="streams.former", labels=(), level=Level.SUMMARY,
+    name="streams.former",
     help="Streams with leases that the application does not read: they have left it, or were "
     "deleted. By this worker's last scan.",
     kcl=(KclName("MultiStreamTracker", "StreamsPendingDeletion.Count"),),
 )
 STREAMS_DELETED = _counter(
-    name="streams.deleted", labels=(), level=Level.SUMMARY,
+    name="streams.deleted",
     help="Streams that had left the application, and whose leases this worker has deleted.",
     kcl=(KclName("MultiStreamTracker", "DeletedStreams.Count"),),
 )
@@ -211,19 +213,19 @@ STREAMS_DELETED = _counter(
 # ---- Processing (layer worker) ----
 
 RECORDS_PROCESSED = _counter(
-    name="records.processed", labels=("stream", "shard"), level=Level.SUMMARY,
+    name="records.processed", labels=("stream", "shard"),
     help="User records in successful calls of process_records.",
     kcl=(KclName("ProcessTask", "RecordsProcessed"),),
     otel_name=_JAVA + "records_processed",
 )
 BYTES_PROCESSED = _bytes(
-    name="bytes.processed", labels=("stream", "shard"), level=Level.SUMMARY,
+    name="bytes.processed", labels=("stream", "shard"),
     help="Bytes of data of these user records.",
     kcl=(KclName("ProcessTask", "DataBytesProcessed"),),
     otel_name=_JAVA + "records.size",
 )
 PROCESS_DURATION = _duration(
-    name="process.records.duration", labels=("stream", "shard", "result"), level=Level.SUMMARY,
+    name="process.records.duration", labels=("stream", "shard", "result"),
     help="Calls of process_records. result: ok, failed.",
     kcl=(
         KclName("ProcessTask", "RecordProcessor.processRecords.Time"),
@@ -232,62 +234,62 @@ PROCESS_DURATION = _duration(
     otel_name=_JAVA + "record_processor.process_records.duration",
 )
 PROCESSING_FOR = _age(
-    name="processing.age", labels=("stream", "shard"), level=Level.SUMMARY,
+    name="processing.age", labels=("stream", "shard"),
     help="Duration of the present call of process_records; 0 between two calls.",
 )
 INITIALIZE_DURATION = _duration(
-    name="initialize.duration", labels=("stream", "shard", "result"), level=Level.SUMMARY,
+    name="initialize.duration", labels=("stream", "shard", "result"),
     help="Calls of a record processor's initialize. result: ok, failed.",
     kcl=(KclName("InitializeTask", "RecordProcessor.initialize.Time"),),
     otel_name=_JAVA + "record_processor.initialize.duration",
 )
 SHUTDOWN_DURATION = _duration(
-    name="shutdown.duration", labels=("stream", "shard", "result"), level=Level.SUMMARY,
+    name="shutdown.duration", labels=("stream", "shard", "result"),
     help="Calls of lease_lost, shard_ended and shutdown_requested. result: ok, failed.",
     kcl=(KclName("ShutdownTask", "RecordProcessor.shutdown.Time"),),
     otel_name=_JAVA + "record_processor.shutdown.duration",
 )
 BATCHES_FAILED = _counter(
-    name="batches.failed", labels=("stream", "shard", "action"), level=Level.SUMMARY,
+    name="batches.failed", labels=("stream", "shard", "action"),
     help="Calls of process_records that raised. action: retry, split, skip, dead letter, stop, "
     "wait, release, none left.",
 )
 RECORDS_SKIPPED = _counter(
-    name="records.skipped", labels=("stream", "shard"), level=Level.SUMMARY,
+    name="records.skipped", labels=("stream", "shard"),
     help="User records that on_error skipped without storing them.",
 )
 DEAD_LETTERS = _counter(
-    name="dead.letters", labels=("stream", "shard"), level=Level.SUMMARY,
+    name="dead.letters", labels=("stream", "shard"),
     help="User records that on_error stored as dead letters.",
 )
 CHECKPOINT_DURATION = _duration(
-    name="checkpoint.duration", labels=("stream", "shard", "result"), level=Level.SUMMARY,
+    name="checkpoint.duration", labels=("stream", "shard", "result"),
     help="Checkpoints written to the lease table. result: ok, refused (the lease is gone), failed.",
     kcl=(KclName("ProcessTask", "UpdateLease.", _DETAILED),),
     otel_name=_JAVA + "update_lease.duration",
 )
 CHECKPOINT_AGE = _age(
-    name="checkpoint.age", labels=("stream", "shard"), level=Level.SUMMARY,
+    name="checkpoint.age", labels=("stream", "shard"),
     help="Time since the shard's last checkpoint, or since this worker took the shard; 0 while "
     "everything delivered is checkpointed.",
 )
 LAG = _age(
-    name="lag", labels=("stream", "shard"), level=Level.SUMMARY,
+    name="lag", labels=("stream", "shard"),
     help="Age of the records that are being read: the MillisBehindLatest of the service.",
     kcl=(KclName("ProcessTask", "MillisBehindLatest"),),
     otel_name=_JAVA + "consumer.lag.duration",
 )
 APPLICATION_LAG = _age(
-    name="application.lag", labels=(), level=Level.SUMMARY,
+    name="application.lag",
     help="The largest lag of the shards that this worker reads.",
     kcl=(KclName("ApplicationTracker", "MillisBehindLatest"),),
 )
 BYTES_HELD = _gauge(
-    name="bytes.held", labels=(), level=Level.SUMMARY, unit=Unit.BYTES,
+    name="bytes.held", unit=Unit.BYTES,
     help="Memory of records that wait for record processors or are being processed.",
 )
 DATA_LOSS = _counter(
-    name="data.loss", labels=("stream", "shard"), level=Level.SUMMARY,
+    name="data.loss", labels=("stream", "shard"),
     help="Times that a worker found records gone that it had not read: retention has trimmed them.",
 )
 RECORDS_FILTERED = _counter(
@@ -296,22 +298,22 @@ RECORDS_FILTERED = _counter(
 )
 
 EVENTS_DROPPED = _counter(
-    name="events.dropped", labels=(), level=Level.SUMMARY,
+    name="events.dropped",
     help="Events that on_event did not get: it was too slow, or the worker had ended.",
 )
 
 # ---- Sinks ----
 
 SINK_FILES = _counter(
-    name="sink.files", labels=("stream",), level=Level.SUMMARY,
+    name="sink.files", labels=("stream",),
     help="Files that a ParquetSink has committed.",
 )
 SINK_ROWS = _counter(
-    name="sink.rows", labels=("stream",), level=Level.SUMMARY,
+    name="sink.rows", labels=("stream",),
     help="Rows in these files.",
 )
 SINK_DURATION = _duration(
-    name="sink.commit.duration", labels=("stream", "result"), level=Level.SUMMARY,
+    name="sink.commit.duration", labels=("stream", "result"),
     help="Commits of files to a sink's storage. result: ok, failed.",
 )
 
@@ -356,7 +358,7 @@ SHARD_CHECKPOINT_AGE = _outside(
     "since the exporter began.",
 )
 TABLE_LOOK_AGE = _outside(
-    name="table.look.age", labels=(),
+    name="table.look.age",
     help="Time since the exporter has last seen the lease table, or since its start.",
 )
 
@@ -384,7 +386,7 @@ QUERY_BYTES = _query(
     help="Bytes of data of these rows, about: by the mean of the records that plans looked at.",
 )
 QUERY_BATCH_DURATION = _query(
-    name="query.batch.duration", kind=Kind.HISTOGRAM, unit=Unit.SECONDS, labels=(),
+    name="query.batch.duration", kind=Kind.HISTOGRAM, unit=Unit.SECONDS,
     help="Micro-batches, planning included.",
 )
 QUERY_PLANNING_DURATION = _query(
@@ -414,7 +416,7 @@ QUERY_DATA_LOSS = _query(
     help="Times that a plan found records gone that the query had not read, and went on.",
 )
 QUERY_LATE_ROWS = _query(
-    name="query.late.rows", kind=Kind.COUNTER, unit=Unit.COUNT, labels=(),
+    name="query.late.rows", kind=Kind.COUNTER, unit=Unit.COUNT,
     help="Rows that the query's watermark dropped as late.",
 )
 QUERY_FAILURES = _query(
@@ -423,11 +425,11 @@ QUERY_FAILURES = _query(
     "Spark's error class.",
 )
 QUERY_RUNNING = _query(
-    name="query.running", kind=Kind.GAUGE, unit=Unit.COUNT, labels=(),
+    name="query.running", kind=Kind.GAUGE, unit=Unit.COUNT,
     help="1 while the query runs, else 0.",
 )
 QUERY_PROGRESS_AGE = _query(
-    name="query.progress.age", kind=Kind.GAUGE, unit=Unit.SECONDS, labels=(),
+    name="query.progress.age", kind=Kind.GAUGE, unit=Unit.SECONDS,
     help="Time since the query ended a batch, or found that there is nothing to read.",
 )
 # fmt: on

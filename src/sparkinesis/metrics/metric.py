@@ -121,6 +121,10 @@ class KclName(msgspec.Struct, frozen=True):
     level: Level = Level.SUMMARY
     when: tuple[tuple[str, str], ...] = ()
     """Pairs of a label and its value: only these measurements count."""
+    by_shard: bool = True
+    """False if the dimension ``ShardId`` is never given."""
+    successes: tuple[str, ...] = ("ok",)
+    """The values of the label ``result`` that count as a success."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -136,15 +140,14 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Words joined by dots, such as ``records.processed``."""
     kind: Kind
     unit: Unit
-    labels: tuple[str, ...]
+    labels: tuple[str, ...] = ()
     """The labels besides those of the scope, in the order in which measurements give them."""
-    level: Level
+    level: Level = Level.SUMMARY
     scope: Scope
     help: str
     """One sentence for people."""
     kcl: tuple[KclName, ...] = ()
-    """Its names in CloudWatch; none: the KCL has no such metric, and ``own_cloudwatch_name`` is its
-    name there."""
+    """Its names in CloudWatch; none: the KCL has no such metric, and its name there is its own."""
     otel_name: str | None = None
     """Its name in the KCL for Java's OpenTelemetry metrics, if it has one."""
 
@@ -168,11 +171,6 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         if self.kind is Kind.COUNTER:
             words.append("total")
         return "_".join(words)
-
-    @property
-    def own_cloudwatch_name(self) -> str:
-        """The name in CloudWatch of a metric that the KCL does not have: ``DeadLetters``."""
-        return "".join(word.capitalize() for word in self.name.split("."))
 
 
 @cache

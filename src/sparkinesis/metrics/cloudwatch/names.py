@@ -29,13 +29,9 @@ _DIMENSIONS: Mapping[str, tuple[str, ...]] = {
     OWN: (SHARD, STREAM),
 }
 """The dimensions of an operation besides its name."""
-_NOT_BY_SHARD = frozenset({"ExpiredIterator"})
 
 _UNITS = {Unit.COUNT: "Count", Unit.BYTES: "Bytes", Unit.SECONDS: "Milliseconds"}
 _FACTORS = {Unit.SECONDS: 1000.0}
-
-_ALSO_SUCCESSES = {"CreateLease.": {"refused"}}
-"""Results that the KCL counts as a success: a lease that another worker has created is there."""
 
 _NO_DIMENSION = re.compile(r"[^\x20-\x7e]")
 _NO_NAMESPACE = re.compile(r"[^0-9A-Za-z.\-_/#: ]")
@@ -65,21 +61,9 @@ class Datum(NamedTuple):
     """True for a counter, of which only the sum counts."""
 
 
-class _Target(msgspec.Struct, frozen=True):
-    """One name under which a metric is published."""
-
-    operation: str
-    names: tuple[str, ...]
-    is_by_shard: bool
-    dimensions: tuple[str, ...]
-    when: tuple[tuple[int, str], ...]
-    """The places of labels, and their values, that a measurement must have."""
-    successes: frozenset[str]
-
-
 def is_published(metric: Metric, selection: Selection) -> bool:
     """Return True if measurements of this metric reach CloudWatch at all."""
-    return bool(_targets(metric, selection.level, selection.own))
+    return bool(_selected(metric, selection.level, selection.own))
 
 
 def data_of(
@@ -89,14 +73,14 @@ def data_of(
 
     labels: those of `Metric.labels`. values: in the metric's own unit.
     """
-    for target in _targets(metric, selection.level, selection.own):
-        if any(labels[place] != value for place, value in target.when):
+    of = dict(zip(metric.labels, labels, strict=True))
+    for kcl in _selected(metric, selection.level, selection.own):
+        if any(of[label] != value for label, value in kcl.when):
             continue
-        dimensions = _dimensions(metric, labels, target, selection)
-        for name in target.names:
+        dimensions = tuple(_dimensions(kcl, of, selection))
+        for name in kcl.names:
             if metric.kind is Kind.HISTOGRAM and name.endswith("Success"):
-                result = labels[metric.labels.index("result")]
-                is_success = float(result in target.successes)
+                is_success = float(of["result"] in kcl.successes)
                 yield Datum(name, "Count", dimensions), values.all_as(is_success)
             else:
                 unit = _UNITS[metric.unit]
@@ -135,57 +119,36 @@ def worker_dimension(measured: Measured) -> str:
 
 
 @functools.lru_cache(maxsize=512)
-def _targets(metric: Metric, level: Level, own: bool) -> tuple[_Target, ...]:
+def _selected(metric: Metric, level: Level, own: bool) -> tuple[KclName, ...]:
     names = metric.kcl if metric.kcl or not own else names_of(metric)
-    return tuple(
-        _target(metric, name) for name in names if level is Level.DETAILED or name.level is level
-    )
+    return tuple(name for name in names if level is Level.DETAILED or name.level is level)
 
 
 def names_of(metric: Metric) -> tuple[KclName, ...]:
-    """Return the names of a metric: the KCL's, or else its own."""
-    return metric.kcl or (_own_name(metric),)
-
-
-def _own_name(metric: Metric) -> KclName:
-    name = metric.own_cloudwatch_name
+    """Return the names of a metric: the KCL's, or else its own, such as ``DeadLetters``."""
+    if metric.kcl:
+        return metric.kcl
+    name = "".join(word.capitalize() for word in metric.name.split("."))
     if metric.kind is Kind.HISTOGRAM:
         name = name.removesuffix("Duration") + "."
         if "result" not in metric.labels:
             name += "Time"
-    return KclName(OWN, name, metric.level)
-
-
-def _target(metric: Metric, name: KclName) -> _Target:
-    return _Target(
-        operation=name.operation,
-        names=name.names,
-        is_by_shard=name.name not in _NOT_BY_SHARD,
-        dimensions=_DIMENSIONS.get(name.operation, ()),
-        when=tuple((metric.labels.index(label), value) for label, value in name.when),
-        successes=frozenset({"ok", *_ALSO_SUCCESSES.get(name.name, ())}),
-    )
+    return (KclName(OWN, name, metric.level),)
 
 
 def _dimensions(
-    metric: Metric, labels: Labels, target: _Target, selection: Selection
-) -> tuple[tuple[str, str], ...]:
-    found = [("Operation", target.operation)]
-    for dimension in target.dimensions:
-        if dimension == SHARD:
-            is_wanted = selection.by_shard and target.is_by_shard
-            value = _label(metric, labels, "shard") if is_wanted else None
-        elif dimension == STREAM:
-            value = _label(metric, labels, "stream") if selection.by_stream else None
-        else:
-            value = selection.worker or None
+    kcl: KclName, of: Mapping[str, str], selection: Selection
+) -> Iterator[tuple[str, str]]:
+    yield "Operation", kcl.operation
+    values = {
+        SHARD: of.get("shard") if selection.by_shard and kcl.by_shard else None,
+        STREAM: of.get("stream") if selection.by_stream else None,
+        WORKER: selection.worker or None,
+    }
+    for dimension in _DIMENSIONS.get(kcl.operation, ()):
+        value = values[dimension]
         if value is not None:
-            found.append((dimension, _dimension_value(value)))
-    return tuple(found)
-
-
-def _label(metric: Metric, labels: Labels, name: str) -> str | None:
-    return labels[metric.labels.index(name)] if name in metric.labels else None
+            yield dimension, _dimension_value(value)
 
 
 def _dimension_value(text: str) -> str:

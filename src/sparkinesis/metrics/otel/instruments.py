@@ -60,7 +60,9 @@ class Instruments:
         self._read: Read = {}
         self._read_at = float("-inf")
         self._served: set[Metric] = set()
-        self._has_gauges = False
+        for metric in CATALOGUE:
+            if metric.kind is Kind.GAUGE:
+                self._observe(metric)
 
     def record(
         self,
@@ -90,11 +92,6 @@ class Instruments:
         entry = (read, attributes)
         with self._lock:
             self._watched.append(entry)
-            is_first, self._has_gauges = not self._has_gauges, True
-        if is_first:
-            for metric in CATALOGUE:
-                if metric.kind is Kind.GAUGE:
-                    self._observe(metric)
 
         def stop() -> None:
             with self._lock:

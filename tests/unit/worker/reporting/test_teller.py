@@ -1,6 +1,8 @@
-"""The counters that follow from events."""
+"""What follows from an event: counters, and a log line that names its place."""
 
 from __future__ import annotations
+
+import logging
 
 import pytest
 
@@ -14,14 +16,17 @@ from sparkinesis.events import (
     LeaseEnd,
     LeaseEnded,
     LeaseOrigin,
+    LeaseReadable,
     LeaseTaken,
     ParentsLost,
     RecordsSkipped,
     ShardStarted,
+    ShutdownBegan,
     TableFound,
 )
-from sparkinesis.worker.reporting.teller import count_of
-from tests.unit.worker.reporting.test_event_log import AT, LINES
+from sparkinesis.worker.reporting.log_context import LogPlace
+from sparkinesis.worker.reporting.teller import EventTeller, count_of
+from tests.unit.test_events import AT, EVENTS
 
 KEY = "123456789012:clicks:1763700000:s1"
 
@@ -71,7 +76,7 @@ def test_other_events_count_nothing(event: Event) -> None:
     assert count_of(event, "only") is None
 
 
-@pytest.mark.parametrize("event", [event for event, _, _ in LINES])
+@pytest.mark.parametrize("event", EVENTS)
 def test_a_count_has_the_labels_of_its_metric(event: Event) -> None:
     count = count_of(event, "only")
     assert count is None or len(count.labels) == len(count.metric.labels)
@@ -82,3 +87,23 @@ def test_the_catalogue_names_each_action(action: BatchAction) -> None:
     count = count_of(BatchFailed(*AT, 1, "1:0", "1:0", action, "x", None, False), "only")
     assert count is not None
     assert action.value in count.metric.help
+
+
+@pytest.mark.parametrize(
+    ("event", "shard"),
+    [
+        (ended(LeaseEnd.EXPIRED), "s0"),
+        (HandoffRequested(KEY, "s1", "v"), KEY),
+        (LeaseReadable("s0", "lease table 't'"), "s0"),
+        (ShutdownBegan("w", 2, None), "-"),
+    ],
+)
+def test_a_line_names_its_place_whichever_thread_raises_the_event(
+    caplog: pytest.LogCaptureFixture, event: Event, shard: str
+) -> None:
+    caplog.set_level(logging.INFO)
+    EventTeller(LogPlace("app", "w"), "s")(event)
+    (line,) = caplog.records
+    found = (line.application, line.worker, line.shard, line.sparkinesis_event)  # type: ignore[attr-defined]
+    assert found == ("app", "w", shard, event)
+    assert (line.levelno, line.getMessage()) == event.line()
