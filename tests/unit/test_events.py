@@ -138,11 +138,9 @@ EVENTS: list[Event] = [
 
 
 def test_the_line_of_each_event() -> None:
-    lines = [
-        f"{logging.getLevelName(level)} {text}"
-        for level, text in (event.line() for event in EVENTS)
-    ]
-    assert lines == Path(__file__).with_name("events.log").read_text("utf-8").splitlines()
+    lines = [event.line() for event in EVENTS]
+    found = [f"{logging.getLevelName(level)} {text}" for level, text in lines]
+    assert found == Path(__file__).with_name("events.txt").read_text("utf-8").splitlines()
 
 
 def test_each_kind_of_event_reason_and_origin_has_a_line() -> None:
