@@ -12,7 +12,7 @@ from sparkinesis.metrics.metrics import ReadGauges
 from sparkinesis.worker.lifecycle.consumer import ShardConsumer
 from sparkinesis.worker.lifecycle.settings import WorkerSettings
 from sparkinesis.worker.reporting.failures import describe
-from sparkinesis.worker.reporting.readiness import TableLooks
+from sparkinesis.worker.reporting.health import TableLooks
 
 
 def _nothing() -> None:

@@ -1,4 +1,4 @@
-"""The health of a worker: its loops and pools, and what its pages tell."""
+"""The health of a worker: its loops and pools, its looks at the lease table, and slow calls."""
 
 from __future__ import annotations
 
@@ -6,9 +6,16 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from sparkinesis.errors import LeaseTableUnavailableError
 from sparkinesis.metrics.health.liveness import Liveness, Part
 from sparkinesis.metrics.health.signs import SignOfLife
 from sparkinesis.status import ShardStatus
+from sparkinesis.worker.reporting.failures import describe
+
+_FAILOVER_TIMES = 3
+"""Failover times without a complete look at the table after which a worker is not ready."""
+_LEAST = 10.0
+"""The same in seconds, if that is more."""
 
 
 class _Loop(NamedTuple):
@@ -54,6 +61,51 @@ class WorkerParts:
             if not (is_dead := not one.thread.is_alive()) or not one.may_end()
         ]
         return loops + [part(name) for name, part in self._pools.items()]
+
+
+class TableLooks:
+    """The looks of one worker at the lease table, by which the worker is ready or not.
+
+    The thread that takes leases notes them, any thread may ask.
+    """
+
+    def __init__(self, clock: Callable[[], float], failover_time: float) -> None:
+        self._clock = clock
+        self._patience = max(_FAILOVER_TIMES * failover_time, _LEAST)
+        self._began = clock()
+        self._seen_at: float | None = None
+        self._failure: tuple[str, bool] | None = None
+        """The error of the last look, and whether it was refused; None if it did not fail."""
+
+    @property
+    def unseen_for(self) -> float:
+        """The seconds since the worker has seen the whole table; since its start before that."""
+        at = self._seen_at
+        return max(0.0, self._clock() - (self._began if at is None else at))
+
+    def note(self) -> None:
+        """Note that the worker has seen the whole table."""
+        self._seen_at, self._failure = self._clock(), None
+
+    def note_failure(self, error: Exception) -> None:
+        """Note that a look, or what follows from it, failed."""
+        self._failure = describe(error), not isinstance(error, LeaseTableUnavailableError)
+
+    def problem(self) -> str | None:
+        """Return why the worker does not see its lease table now; None if it does.
+
+        A look that was refused is a problem at once, because a retry cannot help.
+        """
+        at, failure = self._seen_at, self._failure
+        why = "" if failure is None else f": {failure[0]}"
+        if failure is not None and failure[1]:
+            return f"the last look at the lease table failed{why}"
+        if at is None:
+            return f"the worker has not seen the whole lease table yet{why}"
+        ago = self._clock() - at
+        if ago > self._patience:
+            return f"the last complete look at the lease table was {ago:.0f} s ago{why}"
+        return None
 
 
 def slow_calls(shards: Iterable[ShardStatus], limit: float | None) -> list[str]:

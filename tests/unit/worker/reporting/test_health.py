@@ -1,35 +1,51 @@
+"""The health of a worker: its looks at the lease table, and slow calls."""
+
 from __future__ import annotations
 
 import pytest
 
 from sparkinesis.errors import AccessDeniedError, LeaseTableUnavailableError
 from sparkinesis.status import ShardState, ShardStatus
-from sparkinesis.worker.reporting.health import slow_calls
-from sparkinesis.worker.reporting.readiness import Looks, TableLooks, table_problem
+from sparkinesis.worker.reporting.health import TableLooks, slow_calls
+
+BUSY = LeaseTableUnavailableError("throttled")
+UNSEEN = "the worker has not seen the whole lease table yet"
+AGO = "the last complete look at the lease table was 31 s ago"
 
 
 @pytest.mark.parametrize(
-    ("looks", "now", "problem"),
+    ("is_seen", "error", "seconds", "problem"),
     [
-        (Looks(), 0.0, "the worker has not seen the whole lease table yet"),
-        (Looks(error="E"), 0.0, "the worker has not seen the whole lease table yet: E"),
-        (Looks(100.0), 100.0, None),
-        (Looks(100.0), 130.0, None),
-        (Looks(100.0), 131.0, "the last complete look at the lease table was 31 s ago"),
-        (Looks(100.0, "E"), 130.0, None),
-        (Looks(100.0, "E"), 131.0, "the last complete look at the lease table was 31 s ago: E"),
-        (Looks(100.0, "E", is_refused=True), 100.0, "the last look at the lease table failed: E"),
+        (False, None, 0.0, UNSEEN),
+        (False, BUSY, 0.0, f"{UNSEEN}: LeaseTableUnavailableError: throttled"),
+        (True, None, 0.0, None),
+        (True, None, 30.0, None),
+        (True, None, 31.0, AGO),
+        (True, BUSY, 30.0, None),
+        (True, BUSY, 31.0, f"{AGO}: LeaseTableUnavailableError: throttled"),
     ],
 )
 def test_a_worker_sees_its_table_for_three_failover_times(
-    looks: Looks, now: float, problem: str | None
+    is_seen: bool, error: Exception | None, seconds: float, problem: str | None
 ) -> None:
-    assert table_problem(looks, now, 10.0) == problem
+    now = [100.0]
+    looks = TableLooks(lambda: now[0], 10.0)
+    if is_seen:
+        looks.note()
+    if error is not None:
+        looks.note_failure(error)
+    now[0] += seconds
+    assert looks.problem() == problem
 
 
 def test_a_short_failover_time_makes_no_short_patience() -> None:
-    assert table_problem(Looks(100.0), 109.9, 0.1) is None
-    assert table_problem(Looks(100.0), 110.1, 0.1) is not None
+    now = [100.0]
+    looks = TableLooks(lambda: now[0], 0.1)
+    looks.note()
+    now[0] = 109.9
+    assert looks.problem() is None
+    now[0] = 110.1
+    assert looks.problem() is not None
 
 
 def test_an_outage_ends_readiness_late_and_a_refusal_at_once() -> None:
