@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
+from datetime import timezone
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeAlias
 
@@ -82,6 +83,8 @@ def clock_ahead(date: str | None, now: float) -> float | None:
         there = parsedate_to_datetime(date or "")
     except ValueError:
         return None
+    if there.tzinfo is None:  # "-0000" names no zone, and means UTC
+        there = there.replace(tzinfo=timezone.utc)
     return now - (there.timestamp() + 0.5)
 
 

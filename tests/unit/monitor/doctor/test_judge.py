@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from sparkinesis.errors import StreamNotFoundError
@@ -32,14 +34,23 @@ def test_a_clock_may_differ_a_little(ahead: float, state: State, words: str) -> 
     [
         ("Tue, 14 Nov 2023 22:13:20 GMT", 9.5),
         ("Tue, 14 Nov 2023 22:13:40 GMT", -10.5),
+        ("Tue, 14 Nov 2023 22:13:20 -0000", 9.5),
+        ("Tue, 14 Nov 2023 23:13:20 +0100", 9.5),
         ("yesterday", None),
         (None, None),
     ],
 )
 def test_a_date_header_stands_for_the_middle_of_its_second(
-    date: str | None, expected: float | None
+    date: str | None, expected: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert clock_ahead(date, 1_700_000_010.0) == expected
+    """Wherever this machine is: a header without a zone is in UTC."""
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        assert clock_ahead(date, 1_700_000_010.0) == expected
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 @pytest.mark.parametrize(
