@@ -189,7 +189,7 @@ def _put_back(
 def _question(look: Contents, deliveries: Sequence[Delivery]) -> str:
     names = names_of(look.letters)
     streams = sorted(set(names.values()))
-    source = f", of stream{'s' * (len(streams) > 1)} {', '.join(streams)},"
+    source = f", of stream{'s' * (len(streams) > 1)} {_printable(', '.join(streams))},"
     targets = [f"the {one.address}" for one in deliveries]
     if len(targets) > 1:
         targets = [f"{_count(one.letters)} into the {one.address}" for one in deliveries]

@@ -287,7 +287,7 @@ def test_a_stream_that_is_not_there_is_told_before_anything_is_asked(
 def test_on_a_terminal_it_shows_what_it_will_do_and_asks(
     tmp_path: Path, kinesis: Any, stream: str, *, into: list[str], answer: str, is_put: bool
 ) -> None:
-    write_letter(tmp_path)
+    write_letter(tmp_path, stream="fl\x1b[2Jights")
     (file,) = tmp_path.iterdir()
     ours, its = pty.openpty()
     try:
@@ -303,7 +303,7 @@ def test_on_a_terminal_it_shows_what_it_will_do_and_asks(
         os.close(ours)
         os.close(its)
     assert FIRST in result.stdout
-    question = f"Put 1 record of 1 file, of stream flights, into the stream '{stream}'"
+    question = f"Put 1 record of 1 file, of stream fl\\x1b[2Jights, into the stream '{stream}'"
     assert question in result.stderr
     assert result.returncode == (0 if is_put else 1)
     assert records_of(kinesis, stream).total() == is_put
