@@ -120,7 +120,8 @@ class LagWatch:
                 timeout,
             )
             if self._error is not None:
-                raise self._error
+                # One error is raised at each look: its traceback must not grow.
+                raise self._error.with_traceback(None)
             known = {key: lag for key, (lag, _) in self._known.items()}
             return {**known, **self._unreadable}
 

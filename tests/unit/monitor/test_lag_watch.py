@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from sparkinesis.errors import AccessDeniedError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.monitor.lag_streams import LagStreams
@@ -17,3 +20,14 @@ def test_a_finished_shard_has_no_lag_and_needs_no_call() -> None:
     with LagWatch(LagStreams(None, address_of, StreamClient)) as watch:
         watch.ask_for([lease])
         assert watch.known() == {"s-1": Lag()}
+
+
+def test_an_error_that_is_raised_at_each_look_does_not_grow() -> None:
+    watch = LagWatch(LagStreams(None, address_of, StreamClient))
+    watch._fail(AccessDeniedError("not you"))
+    depths = []
+    for _ in range(3):
+        with pytest.raises(AccessDeniedError) as caught:
+            watch.known()
+        depths.append(len(caught.traceback))
+    assert len(set(depths)) == 1
