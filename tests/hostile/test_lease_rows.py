@@ -26,6 +26,7 @@ from sparkinesis.lease.table.rows import BrokenLease, read_row, read_rows
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer
 from sparkinesis.monitor.application_view import top_object, top_view
+from sparkinesis.monitor.seen import SeenApplication
 from sparkinesis.monitor.watched import WatchedTable, unread_hash_keys
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import WorkerOptions
@@ -165,11 +166,10 @@ def test_any_table_can_be_looked_at_and_decided_upon(table: list[dict[str, Any]]
     for one in scan.leases:
         assert one.checkpoint < ExtendedSequenceNumber("SHARD_END", 1) or one.is_finished
     watched = WatchedTable().after_scan(scan.leases, 1.0, scan.broken)
-    told = top_view("t", "s", watched, {})
+    shown = SeenApplication.of(watched, {})
+    told = top_view("t", "s", shown)
     assert len(told.messages) == len(scan.broken) + len(unread_hash_keys(watched))
-    assert set(top_object("t", None, watched, {})["broken_leases"]) == {
-        one.key for one in scan.broken
-    }
+    assert set(top_object("t", None, shown)["broken_leases"]) == {one.key for one in scan.broken}
 
 
 def test_circles_are_told_and_what_waits_for_them_is_not() -> None:

@@ -20,11 +20,13 @@ from typing import Annotated
 
 import typer
 
+from sparkinesis.cli.options import errors_in_one_line
 from sparkinesis.errors import OptionError
 
 _BYTECODE = ".pyc"
 
 
+@errors_in_one_line("compile-pyspark")
 def compile_pyspark(
     spark_home: Annotated[
         Path | None,
@@ -41,14 +43,10 @@ def compile_pyspark(
     Run this with the Python that Spark's workers run, while no Spark of this installation runs:
     as a step of an image's build, for example. Other versions of Python go on as before.
     """
-    try:
-        for archive in archives(spark_home or installed_spark()):
-            count = rewrite(archive, with_bytecode=not undo)
-            done = "removed from" if undo else f"of Python {platform.python_version()} added to"
-            typer.echo(f"Bytecode of {count} modules {done} {archive}")
-    except OptionError as error:
-        typer.echo(f"sparkinesis compile-pyspark: {error}", err=True)
-        raise typer.Exit(1) from None
+    for archive in archives(spark_home or installed_spark()):
+        count = rewrite(archive, with_bytecode=not undo)
+        done = "removed from" if undo else f"of Python {platform.python_version()} added to"
+        typer.echo(f"Bytecode of {count} modules {done} {archive}")
 
 
 def installed_spark() -> Path:

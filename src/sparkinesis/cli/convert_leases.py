@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
 from sparkinesis.cli.options import (
     AppName,
@@ -20,6 +18,7 @@ from sparkinesis.cli.options import (
     Region,
     Yes,
     errors_in_one_line,
+    print_objects,
     require_confirmable,
 )
 from sparkinesis.errors import OptionError, SparkinesisError
@@ -29,6 +28,7 @@ from sparkinesis.monitor.lease_report import checkpoint_object
 from sparkinesis.monitor.streams import listed, selected
 from sparkinesis.monitor.watched import short_checkpoint
 from sparkinesis.stream.address import StreamAddress, StreamIdentifier
+from sparkinesis.terminal.names import counted
 from sparkinesis.terminal.table import print_table
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ class Kind(str, Enum):
     SINGLE = "single"
 
 
+@errors_in_one_line("convert-leases")
 def convert_leases(
     *,
     app: AppName,
@@ -92,26 +93,25 @@ def convert_leases(
         require_stopped,
     )
 
-    with errors_in_one_line("convert-leases"):
-        require_confirmable(is_confirmed=yes or dry_run)
-        options = ChosenStreams.of([stream] if stream else [], region, endpoint, profile)
-        table = options.table(app, dynamodb_endpoint)
-        scan = table.scan()
-        find = _to_several if to is Kind.SEVERAL else _to_single
-        plan = find(options, table, scan)
-        if plan is None:
-            typer.echo(f"The {table} has no leases to convert to {to.value}.", err=as_json)
-            return
-        require_no_conflict(table, plan)
-        require_stopped(table, scan.leases, failover_time, time.sleep)
-        if dry_run or not yes:
-            _show(plan, to_stderr=as_json)
-        if not (dry_run or yes):
-            question = f"Give {_count(plan.leases)} of {app} these keys? No worker may run."
-            typer.confirm(question, abort=True, err=True)
-        if not dry_run:
-            convert(table, plan)
-        _tell(plan, app, is_written=not dry_run, as_json=as_json, is_shown=dry_run or not yes)
+    require_confirmable(is_confirmed=yes or dry_run)
+    options = ChosenStreams.of([stream] if stream else [], region, endpoint, profile)
+    table = options.table(app, dynamodb_endpoint)
+    scan = table.scan()
+    find = _to_several if to is Kind.SEVERAL else _to_single
+    plan = find(options, table, scan)
+    if plan is None:
+        typer.echo(f"The {table} has no leases to convert to {to.value}.", err=as_json)
+        return
+    require_no_conflict(table, plan)
+    require_stopped(table, scan.leases, failover_time, time.sleep)
+    if dry_run or not yes:
+        _show(plan, to_stderr=as_json)
+    if not (dry_run or yes):
+        question = f"Give {_leases(plan)} of {app} these keys? No worker may run."
+        typer.confirm(question, abort=True, err=True)
+    if not dry_run:
+        convert(table, plan)
+    _tell(plan, app, is_written=not dry_run, as_json=as_json, is_shown=dry_run or not yes)
 
 
 def _to_several(options: ChosenStreams, table: LeaseTable, scan: TableScan) -> Conversion | None:
@@ -179,8 +179,8 @@ def _planned(
     return plan_conversion(rows, stream, shards, summary.created_ms, to_several=to_several)
 
 
-def _count(leases: Sequence[Lease]) -> str:
-    return f"{len(leases)} lease{'s' * (len(leases) != 1)}"
+def _leases(plan: Conversion) -> str:
+    return counted(len(plan.leases), "lease")
 
 
 def _show(plan: Conversion, *, to_stderr: bool) -> None:
@@ -197,22 +197,21 @@ def _show(plan: Conversion, *, to_stderr: bool) -> None:
         }
         for lease in plan.leases
     ]
-    print_table(rows, Console(stderr=to_stderr, highlight=False))
+    print_table(rows, to_stderr=to_stderr)
 
 
 def _tell(plan: Conversion, app: str, *, is_written: bool, as_json: bool, is_shown: bool) -> None:
     if as_json:
-        for lease in plan.leases:
-            typer.echo(json.dumps(_object(plan, lease, is_written=is_written)))
+        print_objects(_object(plan, lease, is_written=is_written) for lease in plan.leases)
         return
     if not is_shown:
         _show(plan, to_stderr=False)
     if is_written:
         name = repr(plan.stream.name)
         given = f"streams=[{name}, ...]" if plan.to_several else f"stream={name}"
-        typer.echo(f"Converted {_count(plan.leases)} of {app}: start it with {given} now.")
+        typer.echo(f"Converted {_leases(plan)} of {app}: start it with {given} now.")
     else:
-        typer.echo(f"{_count(plan.leases)} of {app} would be converted. Nothing was written.")
+        typer.echo(f"{_leases(plan)} of {app} would be converted. Nothing was written.")
 
 
 def _object(plan: Conversion, lease: Lease, *, is_written: bool) -> dict[str, Any]:

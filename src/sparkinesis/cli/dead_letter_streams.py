@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -71,16 +70,24 @@ def _is_from(letter: Letter, selector: StreamSelector) -> bool:
     return selector.name == letter.about.stream and selector.account is None
 
 
-def into_one(letters: Sequence[Letter], options: ChosenStreams, *, is_chosen: bool) -> Delivery:
-    """Return the delivery of all letters into the stream that ``--stream`` names.
+def deliveries_of(
+    letters: Sequence[Letter], options: ChosenStreams, *, is_chosen: bool
+) -> tuple[list[Delivery], dict[str, str]]:
+    """Return the deliveries into the stream that ``--stream`` names, or else into their own.
 
-    ``is_chosen``: the operator has named the streams that they come from. Raises `OptionError` for
-    letters from several streams otherwise, and service errors.
+    Also returns the letters that cannot go there, by file, with the reason. ``is_chosen``: the
+    operator has named the streams that they come from. Raises `OptionError` and service errors.
     """
+    address = options.only()
+    if address is None:
+        return _into_their_own(letters, options)
+    return [_into_one(letters, address, is_chosen=is_chosen)], {}
+
+
+def _into_one(letters: Sequence[Letter], address: StreamAddress, *, is_chosen: bool) -> Delivery:
+    """Raises `OptionError` for letters from several streams, unless they were named."""
     from sparkinesis.stream.calls.client import StreamClient  # noqa: PLC0415 - slow to import
 
-    address = options.only()
-    assert address is not None
     summary = StreamClient(address).describe()  # A misspelled stream fails before the question.
     names = sorted(set(names_of(letters).values()))
     if len(names) > 1 and not is_chosen:
@@ -92,17 +99,10 @@ def into_one(letters: Sequence[Letter], options: ChosenStreams, *, is_chosen: bo
     return Delivery(address, letters, not summary.distributes_records)
 
 
-def into_their_own(
+def _into_their_own(
     letters: Sequence[Letter], options: ChosenStreams
 ) -> tuple[list[Delivery], dict[str, str]]:
-    """Return the deliveries of letters into the streams that they come from.
-
-    Also returns the letters that cannot go there, by file, with the reason. Raises `OptionError` if
-    a file does not say which stream it is from, and the error of a stream that cannot be found.
-    """
-    from sparkinesis.stream.calls.client import StreamClient  # noqa: PLC0415 - slow to import
-    from sparkinesis.stream.calls.stream_identity import identify  # noqa: PLC0415
-
+    """Raises `OptionError` if a file does not say which stream it is from."""
     homes: dict[StreamIdentifier, list[Letter]] = {}
     for letter in letters:
         identifier = identifier_of(letter)
@@ -113,27 +113,18 @@ def into_their_own(
                 "as an application of a single stream writes it."
             )
         homes.setdefault(identifier, []).append(letter)
-    addresses = {identifier: options.address_of(identifier) for identifier in homes}
-    clients = {address: StreamClient(address) for address in addresses.values()}
-    found = identify(clients, clients.__getitem__, time.monotonic, time.sleep)
     deliveries: list[Delivery] = []
     left: dict[str, str] = {}
-    for identifier, its in homes.items():
-        address = addresses[identifier]
-        identity = found[address]
-        if isinstance(identity, SparkinesisError):
-            raise identity
-        if identity.identifier != identifier:
-            left.update(_made_anew(its, identity.identifier))
+    for stream, (client, found) in options.identified(homes).items():
+        if isinstance(found, SparkinesisError):
+            raise found
+        if found.identifier == stream:
+            needs_keys = not client.describe().distributes_records
+            deliveries.append(Delivery(options.address_of(stream), homes[stream], needs_keys))
         else:
-            needs_keys = not clients[address].describe().distributes_records
-            deliveries.append(Delivery(address, its, needs_keys))
+            why = (
+                f"its stream was deleted, and made anew as {found.identifier}. Name a stream for "
+                "the records by --stream, and theirs by --from"
+            )
+            left.update({letter.file: why for letter in homes[stream]})
     return deliveries, left
-
-
-def _made_anew(letters: Iterable[Letter], newer: StreamIdentifier) -> Mapping[str, str]:
-    why = (
-        f"its stream was deleted, and made anew as {newer}. Name a stream for the records by "
-        "--stream, and theirs by --from"
-    )
-    return {letter.file: why for letter in letters}

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
 from sparkinesis.cli.dead_letter_streams import (
     Delivery,
-    into_one,
-    into_their_own,
+    deliveries_of,
     names_of,
     only_from,
 )
@@ -23,13 +19,15 @@ from sparkinesis.cli.options import (
     Region,
     Yes,
     errors_in_one_line,
-    find_stream,
+    print_objects,
     require_confirmable,
 )
 from sparkinesis.errors import DeadLetterError, OptionError
 from sparkinesis.monitor.chosen_streams import ChosenStreams
-from sparkinesis.monitor.lease_report import checkpoint_object
+from sparkinesis.monitor.lease_report import checkpoint_object, instant_text
 from sparkinesis.monitor.watched import short_checkpoint
+from sparkinesis.stream.address import stream_address
+from sparkinesis.terminal.names import counted
 from sparkinesis.terminal.table import print_table
 
 if TYPE_CHECKING:
@@ -39,6 +37,7 @@ _SHORT_ERROR = 100
 """Characters of an error in the table."""
 
 
+@errors_in_one_line("dead-letters")
 def dead_letters(
     *,
     path: Annotated[
@@ -96,58 +95,30 @@ def dead_letters(
     """
     from sparkinesis.worker.dead_letters.stored import DeadLetters  # noqa: PLC0415 - slow to import
 
-    with errors_in_one_line("dead-letters"):
-        options = _checked(
-            stream, (region, endpoint, profile), show=show, put_back=put_back, delete=delete
-        )
-        if stream is not None:
-            require_confirmable(is_confirmed=yes)
-        letters = DeadLetters.at(path)
-        look = only_from(letters.contents(), sources or (), letters.storage.name)
-        unread: list[str] = []
-        if put_back:
-            deliveries, left = _deliveries(look, options, is_chosen=bool(sources))
-            require_confirmable(is_confirmed=yes)
-            _put_back(letters, look, deliveries, left=left, delete=delete, yes=yes, as_json=as_json)
-        elif show:
-            unread = _show(letters, look, as_json=as_json)
-        elif as_json:
-            for letter in look.letters:
-                typer.echo(json.dumps(_object(letter)))
-        else:
-            _list(look, letters.storage.name)
-        _fail_if_unreadable(look, unread, letters.storage.name)
-
-
-def _checked(
-    stream: str | None,
-    place_of_stream: tuple[str | None, str | None, str | None],
-    *,
-    show: bool,
-    put_back: bool,
-    delete: bool,
-) -> ChosenStreams:
-    """Check that the options fit together; return the stream to put into, if one is named.
-
-    Raises `OptionError`.
-    """
     if put_back and show:
         raise OptionError("--show and --put-back exclude each other. Pass one of them.")
     if not put_back and (stream is not None or delete):
         given = "--delete" if delete else "--stream"
         raise OptionError(f"{given} needs --put-back. Nothing was done.")
     if stream is not None:
-        find_stream(stream, *place_of_stream)
-    return ChosenStreams.of([] if stream is None else [stream], *place_of_stream)
-
-
-def _deliveries(
-    look: Contents, options: ChosenStreams, *, is_chosen: bool
-) -> tuple[Sequence[Delivery], Mapping[str, str]]:
-    """Return what goes into which stream, and what cannot go; see `into_their_own`."""
-    if options.selectors:
-        return [into_one(look.letters, options, is_chosen=is_chosen)], {}
-    return into_their_own(look.letters, options)
+        stream_address(stream, region, endpoint)  # a name or an ARN, nothing else
+    options = ChosenStreams.of([stream] if stream else [], region, endpoint, profile)
+    if stream is not None:
+        require_confirmable(is_confirmed=yes)
+    letters = DeadLetters.at(path)
+    look = only_from(letters.contents(), sources or (), letters.storage.name)
+    unread: list[str] = []
+    if put_back:
+        deliveries, left = deliveries_of(look.letters, options, is_chosen=bool(sources))
+        require_confirmable(is_confirmed=yes)
+        _put_back(letters, look, deliveries, left=left, delete=delete, yes=yes, as_json=as_json)
+    elif show:
+        unread = _show(letters, look, as_json=as_json)
+    elif as_json:
+        print_objects(map(_object, look.letters))
+    else:
+        _list(look, letters.storage.name)
+    _fail_if_unreadable(look, unread, letters.storage.name)
 
 
 def _put_back(
@@ -179,10 +150,14 @@ def _put_back(
             where = "deleted" if delete else f"now in {letters.storage.name.rstrip('/')}/put-back"
             typer.echo(f"Put {_count(made.done)} into the {one.address}. The files are {where}.")
     if as_json:
-        for letter in look.letters:
-            why = found.left.get(letter.file)
-            said = {**_object(letter), "put_back": letter in found.done, "why_not": why}
-            typer.echo(json.dumps(said))
+        print_objects(
+            {
+                **_object(letter),
+                "put_back": letter in found.done,
+                "why_not": found.left.get(letter.file),
+            }
+            for letter in look.letters
+        )
     _fail_if_left(found, as_json=as_json)
 
 
@@ -204,7 +179,7 @@ def _fail_if_left(found: PutBack, *, as_json: bool) -> None:
     if not as_json:
         for file, why in found.left.items():
             typer.echo(f"{_printable(file)} was not put back: {_printable(why)}", err=True)
-    files = f"{len(found.left)} file{'s' * (len(found.left) != 1)}"
+    files = counted(len(found.left), "file")
     because = f": {found.error}" if found.error is not None else "."
     raise DeadLetterError(f"{files} could not be put back. Run the command again{because}")
 
@@ -216,7 +191,7 @@ def _fail_if_unreadable(look: Contents, unread: Sequence[str], name: str) -> Non
         typer.echo(_printable(why), err=True)
     count = len(look.unreadable) + len(unread)
     if count:
-        files = f"{count} file{'s' * (count != 1)}"
+        files = counted(count, "file")
         raise DeadLetterError(f"{files} in {name} cannot be read as dead letters.")
 
 
@@ -235,12 +210,12 @@ def _list(look: Contents, name: str, *, to_stderr: bool = False) -> None:
             "shard": _printable(about.shard_id),
             "records": str(about.records),
             "sequence numbers": " to ".join(places),
-            "failed": _instant(about.failed_at) or "-",
+            "failed": instant_text(about.failed_at) or "-",
             "error": _brief(about.error or "-"),
             "file": _printable(letter.file),
         }
         rows.append(row)
-    print_table(rows, Console(stderr=to_stderr, highlight=False))
+    print_table(rows, to_stderr=to_stderr)
 
 
 def _show(letters: DeadLetters, look: Contents, *, as_json: bool) -> list[str]:
@@ -253,9 +228,7 @@ def _show(letters: DeadLetters, look: Contents, *, as_json: bool) -> list[str]:
             unread.append(str(error))
             continue
         if as_json:
-            for row in rows:
-                said = {"file": letter.file, **row, **_reason(letter)}
-                typer.echo(json.dumps(said))
+            print_objects({"file": letter.file, **row, **_reason(letter)} for row in rows)
             continue
         typer.echo("\n" * bool(number), nl=False)
         for line in _letter_lines(letter, rows):
@@ -275,7 +248,7 @@ def _rows(letters: DeadLetters, letter: Letter) -> Iterator[dict[str, Any]]:
             "sub_sequence_number": row["subSequenceNumber"],
             "partition_key": row["partitionKey"],
             "explicit_hash_key": row["explicitHashKey"],
-            "arrived_at": _instant(arrival),
+            "arrived_at": instant_text(arrival),
             **_data(row["data"]),
         }
 
@@ -297,7 +270,7 @@ def _letter_lines(letter: Letter, rows: Iterable[Mapping[str, Any]]) -> Iterator
     yield f"  application  {_printable(about.application or '-')}"
     if about.stream_id is not None:
         yield f"  stream       {_printable(about.stream_id)}"
-    yield f"  failed       {_instant(about.failed_at) or 'not known'}"
+    yield f"  failed       {instant_text(about.failed_at) or 'not known'}"
     yield f"  error        {_printable(about.error or 'not known')}"
     for line in (about.traceback or "").splitlines():
         yield f"    {_printable(line)}"
@@ -330,21 +303,15 @@ def _reason(letter: Letter, *, traceback: bool = True) -> dict[str, Any]:
     about = letter.about
     found = {
         "application": about.application,
-        "failed_at": _instant(about.failed_at),
+        "failed_at": instant_text(about.failed_at),
         "error": about.error,
     }
     return {**found, "traceback": about.traceback} if traceback else found
 
 
 def _count(letters: Sequence[Letter]) -> str:
-    records, files = sum(letter.about.records for letter in letters), len(letters)
-    return f"{records} record{'s' * (records != 1)} of {files} file{'s' * (files != 1)}"
-
-
-def _instant(at: datetime | None) -> str | None:
-    if at is None:
-        return None
-    return at.astimezone(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    records = sum(letter.about.records for letter in letters)
+    return f"{counted(records, 'record')} of {counted(len(letters), 'file')}"
 
 
 def _brief(text: str) -> str:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
-from rich.console import Console
 
 from sparkinesis.cli.options import (
     AppName,
@@ -15,11 +14,11 @@ from sparkinesis.cli.options import (
     Profile,
     Region,
     errors_in_one_line,
-    find_stream,
+    print_objects,
 )
-from sparkinesis.stream.address import check_place, check_table_name
-from sparkinesis.terminal.names import printable
-from sparkinesis.terminal.table import print_table
+from sparkinesis.stream.address import check_place, check_table_name, stream_address
+from sparkinesis.stream.credentials import CredentialSource
+from sparkinesis.terminal.table import print_table, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from sparkinesis.monitor.doctor.finding import Finding
 
 
+@errors_in_one_line("doctor")
 def doctor(
     *,
     app: AppName,
@@ -60,44 +60,36 @@ def doctor(
     ] = False,
 ) -> None:
     """Check what an application needs, and say what to mend. Writes nothing."""
-    with errors_in_one_line("doctor"):
-        streams = [find_stream(one, region, endpoint, profile) for one in stream]
-        check_table_name("APP", app)
-        place = region or streams[0].region, dynamodb_endpoint or endpoint
-        check_place(*place)
-        # boto3 is slow to import, and not all commands need it.
-        from sparkinesis.lease.table.table import LeaseTable  # noqa: PLC0415
-        from sparkinesis.monitor.doctor.examination import Patient, examine  # noqa: PLC0415
-        from sparkinesis.monitor.doctor.finding import is_well  # noqa: PLC0415
+    credentials = CredentialSource(profile)
+    streams = [stream_address(one, region, endpoint, credentials) for one in stream]
+    check_table_name("APP", app)
+    place = region or streams[0].region, dynamodb_endpoint or endpoint
+    check_place(*place)
+    # boto3 is slow to import, and not all commands need it.
+    from sparkinesis.lease.table.table import LeaseTable  # noqa: PLC0415
+    from sparkinesis.monitor.doctor.examination import Patient, examine  # noqa: PLC0415
+    from sparkinesis.monitor.doctor.finding import is_well  # noqa: PLC0415
 
-        table = LeaseTable(app, *place, streams[0].credentials)
-        patient = Patient(streams, table, consumer or app, efo=efo, writes=writes, is_new=new)
-        findings = []
-        for finding in examine(patient):
-            findings.append(finding)
-            if as_json:
-                typer.echo(json.dumps(_object(finding)))
-        if not as_json:
-            _show(findings)
-        if not is_well(findings):
-            raise typer.Exit(1)
-
-
-def _object(finding: Finding) -> dict[str, str]:
-    return {
-        "check": finding.check,
-        "state": finding.state.value,
-        "what": finding.what,
-        "mend": finding.mend,
-    }
+    table = LeaseTable(app, *place, credentials)
+    patient = Patient(streams, table, consumer or app, efo=efo, writes=writes, is_new=new)
+    findings = []
+    for finding in examine(patient):
+        findings.append(finding)
+        if as_json:
+            print_objects([{**msgspec.structs.asdict(finding), "state": finding.state.value}])
+    if not as_json:
+        _show(findings)
+    if not is_well(findings):
+        raise typer.Exit(1)
 
 
 def _show(findings: Sequence[Finding]) -> None:
-    rows = [{"check": one.check, "state": one.state.value, "finding": one.what} for one in findings]
-    console = print_table(rows, Console(highlight=False))
+    print_table(
+        [{"check": one.check, "state": one.state.value, "finding": one.what} for one in findings]
+    )
     to_mend = [one for one in findings if one.mend]
     if to_mend:
-        console.print("\nTo mend:", soft_wrap=True)
+        say()
+        say("To mend:")
     for one in to_mend:
-        text = printable(f"- {one.check}: {one.mend}")
-        console.print(text, soft_wrap=True, markup=False)
+        say(f"- {one.check}: {one.mend}")

@@ -21,6 +21,7 @@ from sparkinesis.cli.options import (
 from sparkinesis.monitor.chosen_streams import ChosenStreams
 
 
+@errors_in_one_line("exporter")
 def exporter(
     *,
     app: AppName,
@@ -49,15 +50,14 @@ def exporter(
     from sparkinesis.worker.lifecycle.signals import handling  # noqa: PLC0415
 
     over = threading.Event()
-    with errors_in_one_line("exporter"):
-        require_prometheus_client()
-        logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
-        streams = ChosenStreams.of(stream, region, endpoint, profile)
-        table = streams.table(app, dynamodb_endpoint)
-        served = ServedTally.starting(parse_address("--http", http), {"application": app})
-        try:
-            with handling((signal.SIGTERM, signal.SIGINT), lambda *_: over.set()):
-                typer.echo(f"Serving {served.server.url}/metrics until Ctrl-C")
-                Exporter(app, table, streams, served, interval=interval).run(over.wait)
-        finally:
-            served.close()
+    require_prometheus_client()
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
+    streams = ChosenStreams.of(stream, region, endpoint, profile)
+    table = streams.table(app, dynamodb_endpoint)
+    served = ServedTally.starting(parse_address("--http", http), {"application": app})
+    try:
+        with handling((signal.SIGTERM, signal.SIGINT), lambda *_: over.set()):
+            typer.echo(f"Serving {served.server.url}/metrics until Ctrl-C")
+            Exporter(app, table, streams, served, interval=interval).run(over.wait)
+    finally:
+        served.close()

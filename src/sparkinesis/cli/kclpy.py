@@ -13,11 +13,13 @@ from typing import Annotated
 
 import typer
 
-from sparkinesis.errors import OptionError, SparkinesisError
+from sparkinesis.cli.options import errors_in_one_line
+from sparkinesis.errors import OptionError
 
 _INTERPRETER = re.compile(r"(.*/)?(env|python[0-9.]*)")
 
 
+@errors_in_one_line("kclpy")
 def kclpy(
     properties: Annotated[
         Path,
@@ -32,15 +34,11 @@ def kclpy(
     )
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    try:
-        script, arguments = find_program(read_executable(properties), properties)
-        os.environ[PROPERTIES_VARIABLE] = str(properties.resolve())
-        sys.argv = [str(script), *arguments]
-        sys.path.insert(0, str(script.parent))
-        runpy.run_path(str(script), run_name="__main__")
-    except SparkinesisError as error:
-        typer.echo(f"sparkinesis kclpy: {error}", err=True)
-        raise typer.Exit(1) from None
+    script, arguments = find_program(read_executable(properties), properties)
+    os.environ[PROPERTIES_VARIABLE] = str(properties.resolve())
+    sys.argv = [str(script), *arguments]
+    sys.path.insert(0, str(script.parent))
+    runpy.run_path(str(script), run_name="__main__")
 
 
 def find_program(command: str, properties: Path) -> tuple[Path, Sequence[str]]:

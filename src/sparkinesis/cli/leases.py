@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +17,7 @@ from sparkinesis.cli.options import (
     Region,
     Streams,
     errors_in_one_line,
+    print_objects,
 )
 from sparkinesis.monitor.application_view import top_view
 from sparkinesis.monitor.chosen_streams import ChosenStreams
@@ -29,17 +28,18 @@ from sparkinesis.monitor.lease_report import (
     lease_object,
     lease_rows,
 )
-from sparkinesis.monitor.streams import replaced_streams, stream_lines, unread_streams
-from sparkinesis.monitor.watched import WatchedTable, lease_states, unread_for
-from sparkinesis.terminal.table import print_table
+from sparkinesis.monitor.seen import SeenApplication, SeenLease
+from sparkinesis.monitor.streams import stream_lines
+from sparkinesis.terminal.names import counted
+from sparkinesis.terminal.table import print_table, say
 from sparkinesis.terminal.view import figures
 
 if TYPE_CHECKING:
     from sparkinesis.lease.table.rows import TableScan
     from sparkinesis.monitor.lag_streams import LagStreams
-    from sparkinesis.monitor.lags import Lag
 
 
+@errors_in_one_line("leases")
 def leases(
     *,
     app: AppName,
@@ -57,45 +57,31 @@ def leases(
     ] = False,
 ) -> None:
     """List the leases of an application. Writes nothing."""
-    from sparkinesis.monitor.lags import watch_table  # noqa: PLC0415 - slow to import
+    from sparkinesis.monitor.lag_watch import LagWatch  # noqa: PLC0415 - slow to import
+    from sparkinesis.monitor.lags import watch_table  # noqa: PLC0415
 
-    with errors_in_one_line("leases"):
-        streams = ChosenStreams.of(stream, region, endpoint, profile)
-        table = streams.table(app, dynamodb_endpoint)
-        lag_streams: LagStreams | None = None
+    streams = ChosenStreams.of(stream, region, endpoint, profile)
+    table = streams.table(app, dynamodb_endpoint)
+    lag_streams: LagStreams | None = None
 
-        def check(first: TableScan) -> None:
-            # A misspelled stream fails before the wait, not after.
-            nonlocal lag_streams
-            streams.of_table(first.leases, str(table))
-            lag_streams = streams.lag_streams(first.leases)
+    def check(first: TableScan) -> None:
+        # A misspelled stream fails before the wait, not after.
+        nonlocal lag_streams
+        lag_streams = streams.lag_streams(first.leases, table)
 
-        with _progress(f"Watching {app} for {watch_for:g} s ..."):
-            whole = watch_table(table, watch_for, check=check)
-        watched = whole.of(streams.wanted(whole.streams))
-        assert lag_streams is not None
-        with _progress(f"Reading the lag of {app} ..."):
-            found = _lags(lag_streams, watched)
-        notes = stream_lines(watched.streams, unread_streams(whole) & watched.streams)
-        if as_json:
-            _print_objects(watched, found, whole)
-        else:
-            _show(watched, found)
-            _print_to_stderr(notes)
-        _print_to_stderr(broken_lease_lines(watched))
-
-
-def _lags(streams: LagStreams, watched: WatchedTable) -> dict[str, Lag]:
-    from sparkinesis.monitor.lags import Lag, lags  # noqa: PLC0415 - slow to import
-
-    streams.find(watched.leases)
-    found = {lease.key: streams.of(lease) for lease in watched.leases}
-    read = lags(
-        (lease, client)
-        for lease in watched.leases
-        if (client := found[lease.key]) is not None and not isinstance(client, Lag)
-    )
-    return {**read, **{key: lag for key, lag in found.items() if isinstance(lag, Lag)}}
+    with _progress(f"Watching {app} for {watch_for:g} s ..."):
+        whole = watch_table(table, watch_for, check=check)
+    wanted = streams.wanted(whole.streams)
+    assert lag_streams is not None
+    with _progress(f"Reading the lag of {app} ..."), LagWatch(lag_streams) as lags:
+        lags.ask_for(whole.of(wanted).leases)
+        seen = SeenApplication.of(whole, lags.known(None), wanted)
+    if as_json:
+        print_objects(_object(one, seen) for one in seen.leases)
+    else:
+        _show(seen)
+    for line in broken_lease_lines(seen.watched):
+        say(line, to_stderr=True)
 
 
 def _progress(what: str) -> Any:
@@ -103,40 +89,33 @@ def _progress(what: str) -> Any:
     return console.status(what) if sys.stderr.isatty() else nullcontext()
 
 
-def _print_objects(watched: WatchedTable, found: Mapping[str, Lag], whole: WatchedTable) -> None:
-    states, unread = lease_states(watched.leases), unread_for(watched)
-    unread_names, replaced = unread_streams(whole), replaced_streams(whole.streams)
-    for lease in watched.leases:
-        seconds = unread.get(lease.key)
-        newer = replaced.get(lease.stream) if lease.stream else None
-        said = {
-            **lease_object(lease, states[lease.key], watched, found.get(lease.key), seconds),
-            "pending_checkpoint": lease.pending and checkpoint_object(lease.pending.at, None),
-            "watched_seconds": round(watched.seconds, 1),
-            "counter": lease.counter,
-            "owner_switches_since_checkpoint": lease.owner_switches,
-            "parents": list(lease.parent_ids),
-            "children": list(lease.child_ids),
-        }
-        if lease.stream is not None:
-            said["stream_is_read"] = lease.stream not in unread_names
-            said["made_anew_as"] = str(newer) if newer else None
-        typer.echo(json.dumps(said))
+def _object(one: SeenLease, seen: SeenApplication) -> dict[str, Any]:
+    lease = one.lease
+    found = {
+        **lease_object(one, seen.watched),
+        "pending_checkpoint": lease.pending and checkpoint_object(lease.pending.at, None),
+        "watched_seconds": round(seen.watched.seconds, 1),
+        "counter": lease.counter,
+        "owner_switches_since_checkpoint": lease.owner_switches,
+        "parents": list(lease.parent_ids),
+        "children": list(lease.child_ids),
+    }
+    if lease.stream is not None:
+        newer = seen.replaced.get(lease.stream)
+        found["stream_is_read"] = lease.stream not in seen.unread_streams
+        found["made_anew_as"] = str(newer) if newer else None
+    return found
 
 
-def _show(watched: WatchedTable, found: Mapping[str, Lag]) -> None:
-    if not watched.leases:
-        typer.echo("The lease table has no leases.")
-        return
-    console = print_table(lease_rows(watched, found), Console(highlight=False))
-    if watched.streams:
-        view = top_view("", "", watched, found)
-        totals = f"{len(watched.streams)} stream{'s' * (len(watched.streams) != 1)}"
-        console.print(f"\n{totals}, {', '.join(figures(view))}", soft_wrap=True, markup=False)
-    _print_to_stderr(lag_error_lines(found))
-
-
-def _print_to_stderr(lines: Sequence[str]) -> None:
-    console = Console(stderr=True, highlight=False)
-    for line in lines:
-        console.print(line, soft_wrap=True, markup=False)
+def _show(seen: SeenApplication) -> None:
+    if not seen.leases:
+        say("The lease table has no leases.")
+    else:
+        print_table(lease_rows(seen))
+        if seen.names:
+            totals = figures(top_view("", "", seen))
+            say()
+            say(", ".join([counted(len(seen.names), "stream"), *totals]))
+    notes = stream_lines(seen.names, seen.replaced, seen.unread_streams)
+    for line in (*lag_error_lines(seen.lags), *notes):
+        say(line, to_stderr=True)

@@ -1,20 +1,16 @@
-"""The options and the error handling that the commands share."""
+"""The options, the errors and the JSON objects of commands."""
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
 from sparkinesis.errors import OptionError, SparkinesisError
-from sparkinesis.stream.address import (
-    StreamAddress,
-    stream_address,
-)
-from sparkinesis.stream.credentials import CredentialSource
 
 AppName: TypeAlias = Annotated[
     str,
@@ -53,13 +49,6 @@ LeasesAsJson: TypeAlias = Annotated[
 ]
 
 
-def find_stream(
-    stream: str, region: str | None, endpoint: str | None, profile: str | None
-) -> StreamAddress:
-    """Return the address of the stream with this name or ARN. Raises `OptionError`."""
-    return stream_address(stream, region, endpoint, CredentialSource(profile))
-
-
 def require_confirmable(*, is_confirmed: bool) -> None:
     """Raise `OptionError` if the user has to be asked for confirmation, and cannot be."""
     if not (is_confirmed or sys.stdin.isatty()):
@@ -69,10 +58,22 @@ def require_confirmable(*, is_confirmed: bool) -> None:
 
 
 @contextmanager
-def errors_in_one_line(command: str) -> Iterator[None]:
-    """Turn an error into its text on stderr and exit code 1."""
+def errors_in_one_line(command: str, *, ends_by_ctrl_c: bool = False) -> Iterator[None]:
+    """Turn an error into its text on stderr and exit code 1; a decorator of commands.
+
+    ``ends_by_ctrl_c``: the command runs until Ctrl-C, which is no error.
+    """
     try:
         yield
     except SparkinesisError as error:
         typer.echo(f"sparkinesis {command}: {error}", err=True)
         raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        if not ends_by_ctrl_c:
+            raise
+
+
+def print_objects(objects: Iterable[Mapping[str, Any]]) -> None:
+    """Print each object as a line of JSON."""
+    for one in objects:
+        typer.echo(json.dumps(one))

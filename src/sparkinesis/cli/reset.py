@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
 from sparkinesis.cli.options import (
     AppName,
@@ -18,6 +16,7 @@ from sparkinesis.cli.options import (
     Region,
     Yes,
     errors_in_one_line,
+    print_objects,
     require_confirmable,
 )
 from sparkinesis.errors import UnfinishedResetError
@@ -25,12 +24,14 @@ from sparkinesis.monitor.chosen_streams import ChosenStreams
 from sparkinesis.monitor.lease_report import checkpoint_object, checkpoint_text
 from sparkinesis.monitor.readable_streams import find_streams
 from sparkinesis.monitor.streams import shown_names
-from sparkinesis.terminal.table import print_table
+from sparkinesis.terminal.names import counted
+from sparkinesis.terminal.table import print_table, say
 
 if TYPE_CHECKING:
     from sparkinesis.lease.rules.reset import LeaseReset
 
 
+@errors_in_one_line("reset")
 def reset(
     *,
     app: AppName,
@@ -71,39 +72,34 @@ def reset(
     )
     from sparkinesis.monitor.target import parse_target  # noqa: PLC0415
 
-    with errors_in_one_line("reset"):
-        target = parse_target(to)
-        require_confirmable(is_confirmed=yes)
-        options = ChosenStreams.of(stream, region, endpoint, profile)
-        table = options.table(app, dynamodb_endpoint)
-        found = find_streams(options, table)
-        for note in found.notes:
-            _note(note, to_stderr=as_json)
-        planned: Sequence[LeaseReset] = plan_resets(found.streams, table, target)
-        if not yes:
-            _show(planned, to_stderr=as_json)
-            question = f"Move {_leases(planned)} of {app}, which reads {found.told}?"
-            typer.confirm(question, abort=True, err=True)
-            planned = plan_resets(found.streams, table, target)  # the answer may take a while
-        written, left = planned, ()
-        failure: UnfinishedResetError | None = None
-        try:
-            apply_resets(table, planned)
-        except UnfinishedResetError as error:
-            written, left, failure = error.written, error.left, error
-        if as_json:
-            for move in (*written, *left):
-                typer.echo(json.dumps(_object(move, is_written=move not in left)))
-        else:
-            if yes:
-                _show(written, to_stderr=False)
-            typer.echo(f"Moved {_leases(written)} of {app}.")
-        if failure is not None:
-            raise failure
-
-
-def _leases(moves: Sequence[LeaseReset]) -> str:
-    return f"{len(moves)} lease{'s' * (len(moves) != 1)}"
+    target = parse_target(to)
+    require_confirmable(is_confirmed=yes)
+    options = ChosenStreams.of(stream, region, endpoint, profile)
+    table = options.table(app, dynamodb_endpoint)
+    found = find_streams(options, table)
+    for note in found.notes:
+        say(f"Note: {note}", to_stderr=as_json, style="yellow")
+    planned: Sequence[LeaseReset] = plan_resets(found.streams, table, target)
+    if not yes:
+        _show(planned, to_stderr=as_json)
+        question = f"Move {counted(len(planned), 'lease')} of {app}, which reads {found.told}?"
+        typer.confirm(question, abort=True, err=True)
+        planned = plan_resets(found.streams, table, target)  # the answer may take a while
+    written, left = planned, ()
+    failure: UnfinishedResetError | None = None
+    try:
+        apply_resets(table, planned)
+    except UnfinishedResetError as error:
+        written, left, failure = error.written, error.left, error
+    if as_json:
+        moves = (*written, *left)
+        print_objects(_object(move, is_written=move not in left) for move in moves)
+    else:
+        if yes:
+            _show(written, to_stderr=False)
+        typer.echo(f"Moved {counted(len(written), 'lease')} of {app}.")
+    if failure is not None:
+        raise failure
 
 
 def _show(moves: Sequence[LeaseReset], *, to_stderr: bool) -> None:
@@ -119,16 +115,11 @@ def _show(moves: Sequence[LeaseReset], *, to_stderr: bool) -> None:
         }
         for move in moves
     ]
-    print_table(rows, Console(stderr=to_stderr, highlight=False))
+    print_table(rows, to_stderr=to_stderr)
     for move in moves:
         if move.note:
             where = f"{names[move.row.stream]}: " if move.row.stream else ""
-            _note(f"{where}{move.note}", to_stderr=to_stderr)
-
-
-def _note(text: str, *, to_stderr: bool) -> None:
-    console = Console(stderr=to_stderr, highlight=False)
-    console.print(f"Note: {text}", style="yellow", soft_wrap=True, markup=False)
+            say(f"Note: {where}{move.note}", to_stderr=to_stderr, style="yellow")
 
 
 def _object(move: LeaseReset, *, is_written: bool) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -17,11 +17,17 @@ from sparkinesis.cli.options import (
     Region,
     Streams,
     errors_in_one_line,
+    print_objects,
 )
 from sparkinesis.monitor.chosen_streams import ChosenStreams
-from sparkinesis.monitor.lease_monitor import LeaseMonitor
-from sparkinesis.terminal.names import printable
-from sparkinesis.terminal.table import print_table
+from sparkinesis.monitor.lease_report import lease_rows
+from sparkinesis.terminal.table import print_table, say
+from sparkinesis.terminal.view import GroupRow, behind, figures, rate_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sparkinesis.monitor.lease_monitor import LeaseMonitor
 
 _LINES = 10.0
 """Seconds between two lines if the output is no terminal."""
@@ -29,6 +35,7 @@ _FIRST_LAGS = 2.0
 """Seconds that the first view waits for the lags at most."""
 
 
+@errors_in_one_line("top", ends_by_ctrl_c=True)
 def top(
     *,
     app: AppName,
@@ -46,72 +53,58 @@ def top(
     ] = False,
 ) -> None:
     """Watch an application: its shards, their owners, and their lag."""
-    try:
-        with errors_in_one_line("top"), ExitStack() as stack:
-            from sparkinesis.monitor.lag_watch import LagWatch  # noqa: PLC0415 - slow to import
+    from sparkinesis.monitor.lease_monitor import watching  # noqa: PLC0415 - slow to import
 
-            streams = ChosenStreams.of(stream, region, endpoint, profile)
-            table = streams.table(app, dynamodb_endpoint)
-            first = table.scan(consistent=False)
-            streams.of_table(first.leases, str(table))
-            # A failed call is repeated at the next turn. --once has only one, so it retries.
-            lag_streams = streams.lag_streams(first.leases, 20.0 if once else 1.0)
-            lags = stack.enter_context(LagWatch(lag_streams))
-            monitor = LeaseMonitor(table, streams, lags, interval)
-            if once:
-                monitor.refresh(timeout=None)
-                _print_once(monitor, as_json=as_json)
-            else:
-                _run(monitor, interval, as_json=as_json)
-    except KeyboardInterrupt:
-        pass
+    streams = ChosenStreams.of(stream, region, endpoint, profile)
+    table = streams.table(app, dynamodb_endpoint)
+    # --once has only one turn, so it retries.
+    with watching(table, streams, interval, give_up_after=20.0 if once else 1.0) as monitor:
+        if once:
+            monitor.refresh(timeout=None)
+            _print_once(monitor, as_json=as_json)
+        else:
+            _run(monitor, interval, as_json=as_json)
 
 
 def _print_once(monitor: LeaseMonitor, *, as_json: bool) -> None:
     if as_json:
-        typer.echo(monitor.json)
+        print_objects([monitor.object])
         return
-    from sparkinesis.terminal.view import behind, figures, rate_text  # noqa: PLC0415
-
     view = monitor.view
-    console = Console(highlight=False)
-    heading = f"{view.title}: {', '.join(figures(view))}"
-    console.print(printable(heading), soft_wrap=True, markup=False)
-    owners = [
-        {
-            "owner": row.owner,
-            "shards": str(row.shards),
-            "behind": behind(row.millis_behind),
-            view.rate_unit: rate_text(row.rate),
-        }
-        for row in view.owners
-    ]
-    streams = [
-        {
-            "stream": row.stream,
-            "shards": str(row.shards),
-            "behind": behind(row.millis_behind),
-            view.rate_unit: rate_text(row.rate),
-            **({"": row.note} if any(one.note for one in view.streams) else {}),
-        }
-        for row in view.streams
-    ]
-    for rows in (owners, streams, monitor.rows):
+    say(f"{view.title}: {', '.join(figures(view))}")
+    for rows in (
+        _rows("owner", view.owners),
+        _rows("stream", view.streams),
+        lease_rows(monitor.seen),
+    ):
         if rows:
-            console.print()
-            print_table(rows, console)
+            say()
+            print_table(rows)
     for message in view.messages:
-        console.print(printable(message), soft_wrap=True, markup=False)
+        say(message)
+
+
+def _rows(what: str, groups: Sequence[GroupRow]) -> list[dict[str, str]]:
+    return [
+        {
+            what: row.name,
+            "shards": str(row.shards),
+            "behind": behind(row.millis_behind),
+            "KB/s": rate_text(row.rate),
+            **({"": row.note} if what == "stream" and any(one.note for one in groups) else {}),
+        }
+        for row in groups
+    ]
 
 
 def _run(monitor: LeaseMonitor, interval: float, *, as_json: bool) -> None:
     """Update the view until Ctrl-C."""
-    from sparkinesis.terminal.live import LiveView, can_update, print_line  # noqa: PLC0415
+    from sparkinesis.terminal.live import can_update, live_view, print_line  # noqa: PLC0415
 
     console = Console(highlight=False)
     line_at: float | None = None
     with ExitStack() as stack:
-        live = None
+        show = None
         timeout = _FIRST_LAGS
         while True:
             began = time.monotonic()
@@ -119,10 +112,10 @@ def _run(monitor: LeaseMonitor, interval: float, *, as_json: bool) -> None:
             timeout = 0.0
             if as_json:
                 if looked:
-                    typer.echo(monitor.json)
+                    print_objects([monitor.object])
             elif can_update(console):
-                live = live or stack.enter_context(LiveView(console))
-                live.show(monitor.view)
+                show = show or stack.enter_context(live_view(console))
+                show(monitor.view)
             elif line_at is None or began - line_at >= _LINES:
                 line_at = began
                 print_line(monitor.view, console)

@@ -17,9 +17,10 @@ from sparkinesis.cli.options import (
     errors_in_one_line,
 )
 from sparkinesis.monitor.chosen_streams import ChosenStreams
-from sparkinesis.ui.serving import PORT, require_bokeh, serve_table, worker_report
+from sparkinesis.ui.serving import PORT, require_bokeh, serve_table
 
 
+@errors_in_one_line("ui", ends_by_ctrl_c=True)
 def ui(
     *,
     app: AppName,
@@ -45,17 +46,15 @@ def ui(
     ] = 2.0,
 ) -> None:
     """Serve a page of an application: its shards over time, their owners, their lag."""
-    try:
-        with errors_in_one_line("ui"):
-            require_bokeh()
-            streams = ChosenStreams.of(stream, region, endpoint, profile)
-            report = worker_report(worker or ())
-            table = streams.table(app, dynamodb_endpoint)
-            with serve_table(table, streams, report, port=port, interval=interval) as page:
-                typer.echo(
-                    f"The page of {app}: {page.url}\n"
-                    "Its end is a token: whoever has it may move the application. Ctrl-C ends it."
-                )
-                threading.Event().wait()
-    except KeyboardInterrupt:
-        pass
+    from sparkinesis.ui.worker_urls import WorkerUrls  # noqa: PLC0415 - slow to import
+
+    require_bokeh()
+    streams = ChosenStreams.of(stream, region, endpoint, profile)
+    report = WorkerUrls(worker or ()).ask
+    table = streams.table(app, dynamodb_endpoint)
+    with serve_table(table, streams, report, port=port, interval=interval) as page:
+        typer.echo(
+            f"The page of {app}: {page.url}\n"
+            "Its end is a token: whoever has it may move the application. Ctrl-C ends it."
+        )
+        threading.Event().wait()

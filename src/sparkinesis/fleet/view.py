@@ -20,8 +20,9 @@ from sparkinesis.status import (
     WorkerState,
     WorkerStatus,
 )
-from sparkinesis.terminal.live import LiveView, can_update, print_line
-from sparkinesis.terminal.view import OwnerRow, ShardRow, StreamRow, View
+from sparkinesis.terminal.live import can_update, live_view, print_line
+from sparkinesis.terminal.names import counted
+from sparkinesis.terminal.view import GroupRow, ShardRow, View
 
 _SILENCE = 5.0
 """Seconds without a message of a worker from which on the view mentions it."""
@@ -82,14 +83,14 @@ def watch(
     """
     console = console or Console(highlight=False)
     with suppress(KeyboardInterrupt), python_interrupt_handler(), ExitStack() as stack:
-        live = stack.enter_context(LiveView(console)) if can_update(console) else None
+        show = stack.enter_context(live_view(console)) if can_update(console) else None
         printed: FleetState | None = None
         refreshes = 0
         is_over = False
         while True:
             seen = status()
-            if live is not None:
-                live.show(fleet_view(seen))
+            if show is not None:
+                show(fleet_view(seen))
             elif seen.state is not printed or refreshes % _LINE_EVERY == 0:
                 printed = seen.state
                 print_line(fleet_view(seen), console)
@@ -104,17 +105,17 @@ def _workers(status: FleetStatus) -> str:
     if status.wanted:
         waiting = f", {status.waiting} wait for Spark" if status.waiting else ""
         return f"{here} of {status.wanted} workers{waiting}"
-    return f"{here} worker{'' if here == 1 else 's'} left"
+    return f"{counted(here, 'worker')} left"
 
 
-def _owner(worker: WorkerStatus) -> OwnerRow:
+def _owner(worker: WorkerStatus) -> GroupRow:
     is_silent = worker.heard_ago >= _SILENCE
     notes = [
         "" if worker.state is WorkerState.RUNNING else worker.state.value,
         worker.problem or "",
         f"no report for {worker.heard_ago:.0f} s" if is_silent else "",
     ]
-    return OwnerRow(
+    return GroupRow(
         worker.worker_id,
         worker.shards,
         worker.millis_behind_latest,
@@ -143,12 +144,12 @@ def _identifier(shard: FleetShard | UnreadShard) -> str:
     return shard.lease.rpartition(":")[0]
 
 
-def _stream(stream: FleetStream, names: Mapping[str, str]) -> StreamRow:
+def _stream(stream: FleetStream, names: Mapping[str, str]) -> GroupRow:
     notes = [
         f"{stream.unread} unread" if stream.unread else "",
         "cannot be read" if stream.problem is not None else "",
     ]
-    return StreamRow(
+    return GroupRow(
         names.get(stream.identifier or "", stream.name),
         stream.shards + stream.unread,
         stream.millis_behind_latest,
@@ -164,7 +165,7 @@ def _unreadable(streams: Sequence[FleetStream]) -> Iterator[str]:
         key=lambda one: -(one.failing_for or 0.0),
     )
     for one in failing[:_MESSAGES]:
-        workers = f"{len(one.failing_on)} worker{'' if len(one.failing_on) == 1 else 's'}"
+        workers = counted(len(one.failing_on), "worker")
         yield (
             f"stream {one.stream} cannot be read for {one.failing_for or 0.0:.0f} s, on {workers}: "
             f"{one.problem}"

@@ -1,249 +1,130 @@
-"""The view and the JSON object of a watched lease table. Pure."""
+"""The view and the JSON object of an application. Pure."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Container, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from sparkinesis.lease.lease import Lease, leases_by_stream
-from sparkinesis.lease.rules.audit import Hole
 from sparkinesis.monitor.lease_report import (
     broken_lease_lines,
     lag_error_lines,
-    lag_millis,
     lease_object,
     short_reason,
 )
-from sparkinesis.monitor.streams import replaced_streams, shown_names, stream_lines
+from sparkinesis.monitor.seen import SeenApplication, SeenLease, Totals
+from sparkinesis.monitor.streams import stream_lines
 from sparkinesis.monitor.watched import (
     AT_SHARD_END,
-    QUIET,
     LeaseState,
-    WatchedTable,
-    lease_states,
     short_checkpoint,
-    unread_for,
     unread_hash_keys,
 )
-from sparkinesis.stream.address import StreamIdentifier
-from sparkinesis.terminal.view import OwnerRow, ShardRow, StreamRow, View, largest, total
-
-if TYPE_CHECKING:
-    from sparkinesis.monitor.lags import Lag
+from sparkinesis.terminal.view import GroupRow, ShardRow, View
 
 
-def top_view(
-    title: str,
-    summary: str,
-    watched: WatchedTable,
-    lags: Mapping[str, Lag],
-    *,
-    messages: Sequence[str] = (),
-    unread_streams: Collection[StreamIdentifier] = (),
-    quiet: float = QUIET,
-) -> View:
-    """Return the view of a lease table.
-
-    ``lags``: by lease key. ``unread_streams``: those that no live worker reads. ``quiet``: an
-    owner without renewals for so many seconds is lost.
-    """
-    states, names = lease_states(watched.leases), shown_names(watched.streams)
-    by_owner, ages = _by_owner(watched), unread_for(watched, quiet)
-    silences = {owner: _silence(watched, leases) for owner, leases in by_owner.items()}
-    lost = {owner for owner, silence in silences.items() if silence >= quiet}
-    shards = tuple(
-        _shard(
-            lease,
-            states[lease.key],
-            lags.get(lease.key),
-            ages.get(lease.key),
-            is_read=lease.actual_owner not in lost,
-            stream=names[lease.stream] if lease.stream else "",
-        )
-        for lease in watched.leases
-    )
-    mine: dict[str, list[ShardRow]] = defaultdict(list)
-    for lease, row in zip(watched.leases, shards, strict=True):
-        if row.owner is not None and not lease.is_finished:
-            mine[row.owner].append(row)
-    owners = tuple(
-        OwnerRow(
-            owner,
-            len(rows),
-            largest(row.millis_behind for row in rows),
-            total(row.rate for row in rows),
-            f"not renewed for {silences[owner]:.0f} s" if owner in lost else "",
-            owner in lost,
-        )
-        for owner, rows in sorted(mine.items())
-    )
-    replaced = replaced_streams(watched.streams)
-    holes = {one: hole for one, hole in unread_hash_keys(watched).items() if one not in replaced}
+def top_view(title: str, summary: str, seen: SeenApplication, messages: Sequence[str] = ()) -> View:
+    """Return the view of an application."""
+    holes = list(_hole_lines(seen))
     said = (
         *messages,
-        *(_hole_line(hole, names[one] if one else "") for one, hole in holes.items()),
-        *stream_lines(watched.streams, unread_streams),
-        *broken_lease_lines(watched),
-        *lag_error_lines(lags),
+        *holes,
+        *stream_lines(seen.names, seen.replaced, seen.unread_streams),
+        *broken_lease_lines(seen.watched),
+        *lag_error_lines(seen.lags),
     )
-    rows_of: dict[str, list[ShardRow]] = defaultdict(list)
-    for row in shards:
-        rows_of[row.stream].append(row)
-    streams = tuple(
-        _stream_row(name, rows_of[name], _stream_note(one, replaced, unread_streams))
-        for one, name in names.items()
-    )
-    is_partial = bool(holes)
-    return View(title, summary, "KB/s", owners, shards, said, is_partial, streams)
+    owners = tuple(_owner(owner, leases, seen.quiet) for owner, leases in seen.owners.items())
+    streams = []
+    for stream, leases in seen.streams.items():
+        note = "not read" if stream in seen.unread_streams else ""
+        if stream in seen.replaced:
+            note = "made anew since"
+        streams.append(GroupRow(seen.names[stream], *Totals.of(leases), note, bool(note)))
+    shards = tuple(map(_shard, seen.leases))
+    return View(title, summary, "KB/s", owners, shards, said, bool(holes), tuple(streams))
 
 
-def _hole_line(hole: Hole, stream: str) -> str:
-    return (
-        f"No unfinished lease covers the hash keys {hole.first} to {hole.last}"
-        f"{f' of {stream}' if stream else ''}: their records wait until a worker creates the "
-        "missing leases."
-    )
+def _hole_lines(seen: SeenApplication) -> Iterator[str]:
+    for stream, hole in unread_hash_keys(seen.watched).items():
+        if stream not in seen.replaced:
+            yield (
+                f"No unfinished lease covers the hash keys {hole.first} to {hole.last}"
+                f"{f' of {seen.names[stream]}' if stream else ''}: their records wait until a "
+                "worker creates the missing leases."
+            )
 
 
-def top_object(
-    application: str,
-    stream: str | None,
-    watched: WatchedTable,
-    lags: Mapping[str, Lag],
-    *,
-    unread_streams: Collection[StreamIdentifier] = (),
-    quiet: float = QUIET,
-) -> dict[str, Any]:
-    """Return the same as an object for JSON, with full names and numbers."""
-    states, ages = lease_states(watched.leases), unread_for(watched, quiet)
-    return {
-        "application": application,
-        "stream": stream,
-        "watched_seconds": round(watched.seconds, 1),
-        "owners": [
-            {
-                "owner": owner,
-                "shards": len(leases),
-                "millis_behind_latest": largest(
-                    lag_millis(lags.get(one.key), ages.get(one.key)) for one in leases
-                ),
-                "kilobytes_per_second": total(one.throughput_kbps for one in leases),
-                "still_for_seconds": round(_silence(watched, leases), 1),
-            }
-            for owner, leases in sorted(_by_owner(watched).items())
-        ],
-        "streams": _stream_objects(watched, lags, ages, unread_streams),
-        "shards": [
-            _object(lease, states[lease.key], watched, lags.get(lease.key), ages.get(lease.key))
-            for lease in watched.leases
-        ],
-        "unread_hash_keys": {
-            str(one or stream or ""): [str(hole.first), str(hole.last)]
-            for one, hole in unread_hash_keys(watched).items()
-        },
-        "broken_leases": {row.key: row.why for row in watched.broken},
-    }
+def _owner(owner: str, leases: Sequence[SeenLease], quiet: float) -> GroupRow:
+    silence = _silence(leases)
+    note = f"not renewed for {silence:.0f} s" if silence >= quiet else ""
+    return GroupRow(owner, *Totals.of(leases), note, bool(note))
 
 
-def _stream_note(
-    stream: StreamIdentifier,
-    replaced: Container[StreamIdentifier],
-    unread: Container[StreamIdentifier],
-) -> str:
-    if stream in replaced:
-        return "made anew since"
-    return "not read" if stream in unread else ""
-
-
-def _stream_row(name: str, rows: Sequence[ShardRow], note: str) -> StreamRow:
-    return StreamRow(
-        name,
-        sum(row.state != LeaseState.FINISHED.value for row in rows),
-        largest(row.millis_behind for row in rows),
-        total(row.rate for row in rows),
-        note,
-        is_amiss=bool(note),
-    )
-
-
-def _by_owner(watched: WatchedTable) -> dict[str, list[Lease]]:
-    found: dict[str, list[Lease]] = defaultdict(list)
-    for lease in watched.leases:
-        if lease.actual_owner is not None and not lease.is_finished:
-            found[lease.actual_owner].append(lease)
-    return found
-
-
-def _silence(watched: WatchedTable, leases: Sequence[Lease]) -> float:
+def _silence(leases: Sequence[SeenLease]) -> float:
     """Seconds since the last renewal of an owner, as far back as the table was watched."""
-    return min(watched.still_for(lease.key) for lease in leases)
+    return min(one.still_for for one in leases)
 
 
-def _shard(
-    lease: Lease,
-    state: LeaseState,
-    lag: Lag | None,
-    unread: float | None,
-    *,
-    is_read: bool,
-    stream: str,
-) -> ShardRow:
-    is_held = state in {LeaseState.HELD, LeaseState.HANDED_OVER}
-    why = lag.why if lag else ""
+def _shard(seen: SeenLease) -> ShardRow:
+    lease, why = seen.lease, seen.lag.why if seen.lag else ""
     notes = [
-        f"to {lease.owner}" if state is LeaseState.HANDED_OVER else "",
-        f"unread for {unread:.0f} s" if unread else "",
-        short_reason(lag, "lag unknown") if lag and lag.why else "",
+        f"to {lease.owner}" if seen.state is LeaseState.HANDED_OVER else "",
+        f"unread for {seen.unread_for:.0f} s" if seen.unread_for else "",
+        short_reason(why, "lag unknown") if why else "",
         f"at {short_checkpoint(lease.checkpoint)}",
     ]
     return ShardRow(
         lease.key,
         lease.actual_owner,
-        state.value,
-        lag_millis(lag, unread),
-        # A rate that a lost owner wrote says nothing about now.
-        lease.throughput_kbps if is_held and is_read else None,
+        seen.state.value,
+        seen.millis_behind,
+        seen.rate,
         ", ".join(note for note in notes if note),
         # The shard is done; its children are read as soon as they have leases.
         is_amiss=bool(why) and why != AT_SHARD_END,
-        stream=stream,
+        stream=seen.stream,
     )
 
 
-def _stream_objects(
-    watched: WatchedTable,
-    lags: Mapping[str, Lag],
-    ages: Mapping[str, float],
-    unread: Container[StreamIdentifier],
-) -> list[dict[str, Any]]:
-    replaced = replaced_streams(watched.streams)
-    leases = leases_by_stream(watched.leases)
-    return [
-        {
-            "stream": stream.name,
-            "identifier": str(stream),
-            "shards": sum(not one.is_finished for one in its),
-            "millis_behind_latest": largest(
-                lag_millis(lags.get(one.key), ages.get(one.key)) for one in its
-            ),
-            "kilobytes_per_second": total(one.throughput_kbps for one in its if one.actual_owner),
-            "is_read": stream not in unread,
-            "made_anew_as": str(replaced[stream]) if stream in replaced else None,
-        }
-        for stream in shown_names(watched.streams)
-        for its in [leases[stream]]
-    ]
-
-
-def _object(
-    lease: Lease,
-    state: LeaseState,
-    watched: WatchedTable,
-    lag: Lag | None,
-    unread: float | None,
-) -> dict[str, Any]:
+def top_object(application: str, stream: str | None, seen: SeenApplication) -> dict[str, Any]:
+    """Return the same as an object for JSON, with full names and numbers."""
     return {
-        **lease_object(lease, state, watched, lag, unread),
-        "kilobytes_per_second": lease.throughput_kbps,
+        "application": application,
+        "stream": stream,
+        "watched_seconds": round(seen.watched.seconds, 1),
+        "owners": [
+            {
+                "owner": owner,
+                **_totals(leases),
+                "still_for_seconds": round(_silence(leases), 1),
+            }
+            for owner, leases in seen.owners.items()
+        ],
+        "streams": [
+            {
+                "stream": one.name,
+                "identifier": str(one),
+                **_totals(leases),
+                "is_read": one not in seen.unread_streams,
+                "made_anew_as": str(seen.replaced[one]) if one in seen.replaced else None,
+            }
+            for one, leases in seen.streams.items()
+        ],
+        "shards": [
+            {**lease_object(one, seen.watched), "kilobytes_per_second": one.rate}
+            for one in seen.leases
+        ],
+        "unread_hash_keys": {
+            str(one or stream or ""): [str(hole.first), str(hole.last)]
+            for one, hole in unread_hash_keys(seen.watched).items()
+        },
+        "broken_leases": {row.key: row.why for row in seen.watched.broken},
+    }
+
+
+def _totals(leases: Sequence[SeenLease]) -> dict[str, Any]:
+    shards, millis_behind, rate = Totals.of(leases)
+    return {
+        "shards": shards,
+        "millis_behind_latest": millis_behind,
+        "kilobytes_per_second": rate,
     }

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sparkinesis.errors import OptionError
+from sparkinesis.errors import OptionError, SparkinesisError
 from sparkinesis.lease.lease import Lease
 from sparkinesis.monitor.streams import StreamSelector, selected
 from sparkinesis.stream.address import (
@@ -22,6 +23,8 @@ from sparkinesis.stream.credentials import CredentialSource
 if TYPE_CHECKING:
     from sparkinesis.lease.table.table import LeaseTable
     from sparkinesis.monitor.lag_streams import LagStreams
+    from sparkinesis.stream.calls.client import StreamClient
+    from sparkinesis.stream.calls.stream_identity import StreamIdentity
 
 
 @dataclass(frozen=True)
@@ -92,10 +95,10 @@ class ChosenStreams:
             )
         return stream_address(one.text, self.region, self.endpoint, self.credentials)
 
-    def of_table(self, leases: Iterable[Lease], table: str) -> list[StreamIdentifier]:
+    def of_table(self, leases: Iterable[Lease], table: LeaseTable) -> list[StreamIdentifier]:
         """Return the streams that leases name, and the operator wants. Raises `OptionError`."""
         streams = {lease.stream for lease in leases if lease.stream is not None}
-        return selected(streams, self.selectors, table) if streams else []
+        return selected(streams, self.selectors, str(table)) if streams else []
 
     def wanted(self, streams: Iterable[StreamIdentifier]) -> frozenset[StreamIdentifier]:
         """Return the streams that the operator wants; none of them may be there."""
@@ -117,16 +120,35 @@ class ChosenStreams:
             self._addresses[stream] = found
         return found
 
-    def lag_streams(self, leases: Iterable[Lease], give_up_after: float = 20.0) -> LagStreams:
+    def identified(
+        self, streams: Iterable[StreamIdentifier]
+    ) -> dict[StreamIdentifier, tuple[StreamClient, StreamIdentity | SparkinesisError]]:
+        """Ask the service for streams that leases name; return what it has by each one's address.
+
+        It may be another stream, which was made anew. Each comes with the client of the address.
+        """
+        from sparkinesis.stream.calls.client import StreamClient  # noqa: PLC0415 - slow to import
+        from sparkinesis.stream.calls.stream_identity import identify  # noqa: PLC0415
+
+        addresses = {stream: self.address_of(stream) for stream in streams}
+        clients = {address: StreamClient(address) for address in addresses.values()}
+        found = identify(clients, clients.__getitem__, time.monotonic, time.sleep)
+        return {stream: (clients[at], found[at]) for stream, at in addresses.items()}
+
+    def lag_streams(
+        self, leases: Iterable[Lease], table: LeaseTable, give_up_after: float = 20.0
+    ) -> LagStreams:
         """Return the clients that read lags.
 
-        ``leases``: those of the table. If they name no stream, the given one is looked at, so that
-        a misspelled name fails at once. Raises `OptionError` and service errors.
+        ``leases``: those of the table. A misspelled stream fails at once: if they name none, the
+        given one is looked at. Raises `OptionError` and service errors.
         """
         from sparkinesis.monitor.lag_streams import LagStreams  # noqa: PLC0415 - slow to import
         from sparkinesis.monitor.lags import lag_client  # noqa: PLC0415
 
-        address = self._only_of(list(leases))
+        every = list(leases)
+        self.of_table(every, table)
+        address = self._only_of(every)
         only = None
         if address is not None:
             only = lag_client(address, give_up_after)

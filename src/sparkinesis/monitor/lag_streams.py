@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from sparkinesis.errors import SparkinesisError, StreamNotFoundError
@@ -15,6 +15,7 @@ from sparkinesis.stream.address import StreamAddress, StreamIdentifier
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.stream_identity import StreamIdentity, identify_each
 
+UNFOUND = Lag(why="stream not found yet")
 _EVERY = 60.0
 """Seconds after which a stream is asked for again: it may be back, or made anew."""
 _PER_STREAM = 0.5
@@ -56,8 +57,8 @@ class LagStreams:
         self._answers: dict[StreamAddress, _Answer] = {}
         self._clients: dict[StreamAddress, StreamClient] = {}
 
-    def find(self, leases: Iterable[Lease], tell: Callable[[], object] = lambda: None) -> None:
-        """Ask for the streams of the leases that are due; call ``tell`` after each answer.
+    def find(self, leases: Iterable[Lease]) -> Iterator[None]:
+        """Ask for the streams of leases that are due to be asked for; yield after each answer.
 
         Makes a ListStreams call for each thousand streams, or a DescribeStreamSummary call for
         each. Raises nothing: `of` returns the errors.
@@ -65,17 +66,13 @@ class LagStreams:
         due = self._due(leases)
         for address, result in identify_each(due, self._client, self._clock, self._wait):
             self._answers[address] = _Answer(result, self._clock())
-            tell()
-
-    def is_due(self, leases: Iterable[Lease]) -> bool:
-        """Return True if `find` has something to ask."""
-        return bool(self._due(leases))
+            yield
 
     def of(self, lease: Lease) -> StreamClient | Lag | None:
         """Return the client that reads a lease's lag, or the reason why there is none.
 
-        None: there is no client for leases without a stream, or the stream is not found yet; see
-        `is_known`.
+        None: the lags of leases without a stream are not read. `UNFOUND`: the stream is not found
+        yet.
         """
         stream = lease.stream
         if stream is None:
@@ -83,17 +80,13 @@ class LagStreams:
         address = self._address_of(stream)
         answer = self._answers.get(address)
         if answer is None:
-            return None
+            return UNFOUND
         if isinstance(answer.identity, StreamNotFoundError):
             return Lag(why=NO_STREAM)
         if isinstance(answer.identity, SparkinesisError):
             return Lag(why=str(answer.identity))
         is_same = answer.identity.identifier == stream
         return self._client(address) if is_same else Lag(why=MADE_ANEW)
-
-    def is_known(self, lease: Lease) -> bool:
-        """Return True unless the lease's stream is still to be found."""
-        return lease.stream is None or self._address_of(lease.stream) in self._answers
 
     def _due(self, leases: Iterable[Lease]) -> Collection[StreamAddress]:
         newest: dict[StreamAddress, int] = {}

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 
 from sparkinesis.lease.lease import Lease
-from sparkinesis.monitor.lag_streams import LagStreams
+from sparkinesis.monitor.lag_streams import UNFOUND, LagStreams
 from sparkinesis.monitor.lags import Lag, lag_of
 from sparkinesis.monitor.watched import SHORT_REASONS, lag_position
 from sparkinesis.stream.calls.client import StreamClient
 
 _THREADS = 8
-_EVERY = 5.0
+LAG_EVERY = 5.0
 """Least seconds between two reads of a shard's lag, each one of its five GetRecords a second."""
 _SHARDS_PER_SECOND = 40
 """The most lags that are read a second, for all shards together."""
@@ -36,9 +36,9 @@ class LagWatch:
         self,
         streams: LagStreams,
         clock: Callable[[], float] = time.monotonic,
-        every: float = _EVERY,
+        every: float = LAG_EVERY,
     ) -> None:
-        self._streams = streams
+        self.streams = streams
         self._clock = clock
         self._every = every
         self._is_asked = threading.Event()
@@ -57,6 +57,7 @@ class LagWatch:
         self._busy: set[str] = set()
         self._known: dict[str, tuple[Lag, float]] = {}
         self._error: Exception | None = None
+        self._trace: TracebackType | None = None
         self._is_over = False
 
     def __enter__(self) -> LagWatch:
@@ -65,12 +66,7 @@ class LagWatch:
         threading.Thread(target=self._find, name="lag-streams", daemon=True).start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._changed:
             self._is_over = True
             self._changed.notify_all()
@@ -84,27 +80,28 @@ class LagWatch:
         self._is_asked.set()
 
     def _sort(self) -> None:
-        """Sort the leases by what is known of their streams. The caller holds the condition."""
-        mine: dict[str, tuple[Lease, StreamClient]] = {}
-        self._unreadable, self._unfound = {}, 0
-        for lease in self._asked:
-            if lag_position(lease) is None:
-                # Finished: what was read of it before is no longer so.
-                self._unreadable[lease.key] = Lag()
-                continue
-            found = self._streams.of(lease)
-            if isinstance(found, Lag):
-                self._unreadable[lease.key] = found
-            elif found is not None:
-                mine[lease.key] = lease, found
-            else:
-                self._unfound += not self._streams.is_known(lease)
-        new = [key for key in mine if key not in self._leases and key not in self._busy]
-        self._leases = mine
-        self._known = {key: lag for key, lag in self._known.items() if key in mine}
-        known = ((due, key) for due, key in self._due if key in mine)
-        self._due = deque([*((self._clock(), key) for key in new), *known])
-        self._changed.notify_all()
+        """Sort the leases by what is known of their streams."""
+        with self._changed:
+            mine: dict[str, tuple[Lease, StreamClient]] = {}
+            self._unreadable, self._unfound = {}, 0
+            for lease in self._asked:
+                if lag_position(lease) is None:
+                    # Finished: what was read of it before is no longer so.
+                    self._unreadable[lease.key] = Lag()
+                    continue
+                found = self.streams.of(lease)
+                if found is UNFOUND:
+                    self._unfound += 1
+                elif isinstance(found, Lag):
+                    self._unreadable[lease.key] = found
+                elif found is not None:
+                    mine[lease.key] = lease, found
+            new = [key for key in mine if key not in self._leases and key not in self._busy]
+            self._leases = mine
+            self._known = {key: lag for key, lag in self._known.items() if key in mine}
+            known = ((due, key) for due, key in self._due if key in mine)
+            self._due = deque([*((self._clock(), key) for key in new), *known])
+            self._changed.notify_all()
 
     def known(self, timeout: float | None = 0.0) -> Mapping[str, Lag]:
         """Return the lags by lease key, once all are known, or after ``timeout`` seconds.
@@ -121,41 +118,32 @@ class LagWatch:
             )
             if self._error is not None:
                 # One error is raised at each look: its traceback must not grow.
-                raise self._error.with_traceback(None)
+                raise self._error.with_traceback(self._trace)
             known = {key: lag for key, (lag, _) in self._known.items()}
             return {**known, **self._unreadable}
 
     def _find(self) -> None:
         """Find the streams of the leases, and find them again from time to time."""
         while not self._is_over:
-            asked = self._asked
+            sorted_at, is_new = self._clock(), False
             try:
-                if self._streams.is_due(asked):
-                    self._streams.find(asked, self._sort_soon())
-                    with self._changed:
+                for _ in self.streams.find(self._asked):
+                    # Of many, those that were found are made known, but not each by itself.
+                    is_new = self._clock() - sorted_at < _LOOKS
+                    if not is_new:
+                        sorted_at = self._clock()
                         self._sort()
+                if is_new:
+                    self._sort()
             except Exception as error:  # noqa: BLE001 - raised by `known`
                 self._fail(error)
                 return
             self._is_asked.wait(_LOOKS)
             self._is_asked.clear()
 
-    def _sort_soon(self) -> Callable[[], None]:
-        """Return a function that makes streams known that were found, but not each by itself."""
-        last = self._clock()
-
-        def found() -> None:
-            nonlocal last
-            if self._clock() - last >= _LOOKS:
-                last = self._clock()
-                with self._changed:
-                    self._sort()
-
-        return found
-
     def _fail(self, error: Exception) -> None:
         with self._changed:
-            self._error = error
+            self._error, self._trace = error, error.__traceback__
             self._is_over = True
             self._changed.notify_all()
 

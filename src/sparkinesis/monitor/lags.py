@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from sparkinesis.errors import (
@@ -30,7 +29,6 @@ from sparkinesis.stream.calls.retry import Retry
 
 _LOOKS = 1.0
 """Seconds between two scans."""
-_THREADS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +79,6 @@ def lag_client(address: StreamAddress, give_up_after: float = 20.0) -> StreamCli
     return StreamClient(
         address, Retry(base=0.5, cap=5.0, give_up_after=give_up_after, uniform=lambda _, high: high)
     )
-
-
-def lags(leases: Iterable[tuple[Lease, StreamClient]]) -> dict[str, Lag]:
-    """Return the lags of leases by key, by GetShardIterator and GetRecords for each.
-
-    Each lease comes with a client of its stream. Raises what `lag_of` raises.
-    """
-    given = list(leases)
-    with ThreadPoolExecutor(_THREADS, "lag") as pool:
-        found = pool.map(lambda pair: lag_of(pair[1], pair[0]), given)
-        return {lease.key: lag for (lease, _), lag in zip(given, found, strict=True)}
 
 
 def lag_of(client: StreamClient, lease: Lease) -> Lag:

@@ -2,24 +2,44 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
 from sparkinesis.errors import LeaseTableUnavailableError
+from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.monitor.application_view import top_object, top_view
 from sparkinesis.monitor.chosen_streams import ChosenStreams
-from sparkinesis.monitor.lease_report import lease_rows
-from sparkinesis.monitor.streams import unread_streams
-from sparkinesis.monitor.watched import QUIET, WatchedTable, unread_for
+from sparkinesis.monitor.lag_watch import LAG_EVERY, LagWatch
+from sparkinesis.monitor.lags import Lag
+from sparkinesis.monitor.seen import SeenApplication
+from sparkinesis.monitor.watched import QUIET, WatchedTable
+from sparkinesis.stream.address import StreamIdentifier
+from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.terminal.names import counted
 from sparkinesis.terminal.view import View
 
-if TYPE_CHECKING:
-    from sparkinesis.lease.table.table import LeaseTable
-    from sparkinesis.monitor.lag_watch import LagWatch
-    from sparkinesis.monitor.lags import Lag
-    from sparkinesis.stream.address import StreamIdentifier
+
+@contextmanager
+def watching(
+    table: LeaseTable,
+    streams: ChosenStreams,
+    interval: float,
+    *,
+    give_up_after: float = 1.0,
+    lag_every: float = LAG_EVERY,
+) -> Iterator[LeaseMonitor]:
+    """Yield a monitor, with the threads that read the lags.
+
+    ``give_up_after``: seconds after which the call for a lag is no longer retried: a failed one is
+    repeated at the next turn. ``lag_every``: the least seconds between two reads of a shard's lag.
+    Raises what `LeaseTable.scan` and `ChosenStreams.lag_streams` raise.
+    """
+    leases = table.scan(consistent=False).leases
+    lag_streams = streams.lag_streams(leases, table, give_up_after)
+    with LagWatch(lag_streams, every=lag_every) as lags:
+        yield LeaseMonitor(table, streams, lags, interval)
 
 
 class LeaseMonitor:
@@ -33,6 +53,10 @@ class LeaseMonitor:
         interval: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.seen = SeenApplication.of(WatchedTable(), {})
+        """The application at the last look; nothing before it."""
+        self.trouble: str | None = None
+        """The error of the last scan, if it failed."""
         self._table = table
         self._streams = streams
         self._lag_watch = lags
@@ -42,7 +66,6 @@ class LeaseMonitor:
         self._lags: Mapping[str, Lag] = {}
         self._due = clock()
         self._pause = interval
-        self._trouble: str | None = None
 
     def refresh(self, timeout: float | None = 0.0) -> bool:
         """Scan the table if it is due, and read the lags; return True if a scan succeeded.
@@ -53,7 +76,11 @@ class LeaseMonitor:
         # The nearest turn counts, which may come a moment too early.
         is_due = self._clock() >= self._due - self._interval / 2
         looked = is_due and self._scan_table()
-        self._lags = self._lag_watch.known(timeout)
+        try:
+            self._lags = self._lag_watch.known(timeout)
+        finally:
+            quiet = max(QUIET, 3 * self._pause)
+            self.seen = SeenApplication.of(self._watched, self._lags, self._wanted, quiet)
         return looked
 
     def _scan_table(self) -> bool:
@@ -63,40 +90,20 @@ class LeaseMonitor:
         except LeaseTableUnavailableError as error:
             if self._watched.began is None:
                 raise
-            self._trouble = str(error)
+            self.trouble = str(error)
             return False
         finally:
             # A large table is scanned less often.
             self._pause = max(self._interval, 5 * (self._clock() - began))
             self._due = began + self._pause
-        self._trouble = None
+        self.trouble = None
         self._watched = self._watched.after_scan(scan.leases, began, scan.broken)
-        self._lag_watch.ask_for(self.shown.leases)
+        self._lag_watch.ask_for(self._watched.of(self._wanted).leases)
         return True
 
     @property
-    def shown(self) -> WatchedTable:
-        """The leases of the streams that the operator wants to see."""
-        return self._watched.of(self._streams.wanted(self._watched.streams))
-
-    @property
-    def lags(self) -> Mapping[str, Lag]:
-        """The lags that are known, by lease key."""
-        return self._lags
-
-    @property
-    def unread_for(self) -> Mapping[str, float]:
-        """For how many seconds no live worker has read a shard, by lease key."""
-        return unread_for(self.shown, self._quiet)
-
-    @property
-    def trouble(self) -> str | None:
-        """The error of the last scan, if it failed."""
-        return self._trouble
-
-    @property
-    def _unread(self) -> frozenset[StreamIdentifier]:
-        return unread_streams(self._watched, self._quiet) & self.shown.streams
+    def _wanted(self) -> frozenset[StreamIdentifier]:
+        return self._streams.wanted(self._watched.streams)
 
     @property
     def only_stream(self) -> str | None:
@@ -104,44 +111,27 @@ class LeaseMonitor:
         selectors = self._streams.selectors
         return selectors[0].name if len(selectors) == 1 and not self._watched.streams else None
 
+    def client_of(self, stream: StreamIdentifier | None) -> StreamClient | None:
+        """Return the client of a stream with leases; None if there is none, or not yet."""
+        its = (one for one in self.seen.watched.leases if one.stream == stream)
+        found = next(map(self._lag_watch.streams.of, its), None)
+        return found if isinstance(found, StreamClient) else None
+
     @property
     def view(self) -> View:
-        shown = self.shown
-        count = len(shown.streams)
+        """The application as `sparkinesis top` shows it."""
         what = f"stream {self.only_stream}" if self.only_stream else ""
-        if count:
-            what = f"{count} stream{'s' * (count != 1)}"
-        title = self._table.name + (f", {what}" if what else "")
+        if self.seen.names:
+            what = counted(len(self.seen.names), "stream")
         summary = f"updated every {self._pause:.3g} s"
-        if self._trouble is not None:
+        if self.trouble is not None:
             summary = f"last updated {self._clock() - self._watched.at:.0f} s ago"
+        messages = [self.trouble] if self.trouble else []
         return top_view(
-            title,
-            summary,
-            shown,
-            self._lags,
-            messages=[self._trouble] if self._trouble else [],
-            unread_streams=self._unread,
-            quiet=self._quiet,
+            ", ".join(filter(None, (self._table.name, what))), summary, self.seen, messages
         )
 
     @property
-    def rows(self) -> list[dict[str, str]]:
-        """The rows that `sparkinesis leases` shows, too."""
-        return lease_rows(self.shown, self._lags, self._quiet)
-
-    @property
-    def json(self) -> str:
-        found = top_object(
-            self._table.name,
-            self.only_stream,
-            self.shown,
-            self._lags,
-            unread_streams=self._unread,
-            quiet=self._quiet,
-        )
-        return json.dumps(found)
-
-    @property
-    def _quiet(self) -> float:
-        return max(QUIET, 3 * self._pause)
+    def object(self) -> dict[str, Any]:
+        """The same for JSON."""
+        return top_object(self._table.name, self.only_stream, self.seen)

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from sparkinesis.lease.extended_sequence_number import AT_TIMESTAMP, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
-from sparkinesis.monitor.streams import shown_names
+from sparkinesis.monitor.seen import SeenApplication, SeenLease
 from sparkinesis.monitor.watched import (
-    QUIET,
     SHORT_REASONS,
     LeaseState,
     WatchedTable,
-    counted_lag,
-    lease_states,
     short_checkpoint,
-    unread_for,
 )
 from sparkinesis.stream.position import AtTimestamp
 from sparkinesis.terminal.view import behind, rate_text
@@ -28,16 +25,6 @@ if TYPE_CHECKING:
 _MOST_REASONS = 5
 
 
-def lag_millis(lag: Lag | None, unread: float | None) -> int | None:
-    """Return the lag to show; None if it was not measured, or could not be.
-
-    ``unread``: seconds for which no live worker has read the shard.
-    """
-    if lag is None or lag.why:
-        return None
-    return counted_lag(lag.millis_behind_latest, unread)
-
-
 def checkpoint_object(at: ExtendedSequenceNumber, timestamp_ms: int | None) -> dict[str, Any]:
     """Return the JSON object of a checkpoint, with the epoch ms of LATEST or AT_TIMESTAMP."""
     found = {
@@ -47,70 +34,64 @@ def checkpoint_object(at: ExtendedSequenceNumber, timestamp_ms: int | None) -> d
     return found if timestamp_ms is None else {**found, "timestamp_ms": timestamp_ms}
 
 
+def instant_text(at: datetime | None) -> str | None:
+    """Return an instant as text, in UTC; None if there is none."""
+    if at is None:
+        return None
+    return at.astimezone(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
 def checkpoint_text(at: ExtendedSequenceNumber, timestamp_ms: int | None) -> str:
     """Return a checkpoint as text, with the instant that it represents or was found for."""
     if timestamp_ms is None:
         return short_checkpoint(at)
-    instant = AtTimestamp(timestamp_ms).instant.isoformat(timespec="milliseconds")
-    text = instant.replace("+00:00", "Z")
+    text = f"{instant_text(AtTimestamp(timestamp_ms).instant)}"
     return text if at.sequence_number == AT_TIMESTAMP else f"{short_checkpoint(at)} as of {text}"
 
 
-def lease_object(
-    lease: Lease,
-    state: LeaseState,
-    watched: WatchedTable,
-    lag: Lag | None,
-    unread: float | None,
-) -> dict[str, Any]:
+def lease_object(seen: SeenLease, watched: WatchedTable) -> dict[str, Any]:
     """Return the JSON object of a lease; each command adds keys of its own."""
-    ago = watched.renewed_ago(lease.key)
+    lease, unread, ago = seen.lease, seen.unread_for, watched.renewed_ago(seen.lease.key)
     return {
         "lease": lease.key,
         "stream": lease.stream.name if lease.stream else None,
         "identifier": str(lease.stream) if lease.stream else None,
         "shard": lease.shard_id,
-        "state": state.value,
+        "state": seen.state.value,
         "owner": lease.actual_owner,
         "handed_over_to": lease.owner if lease.checkpoint_owner else None,
         "checkpoint": checkpoint_object(lease.checkpoint, lease.timestamp_ms),
-        "millis_behind_latest": lag_millis(lag, unread),
-        "lag_unknown_because": (lag and lag.why) or None,
+        "millis_behind_latest": seen.millis_behind,
+        "lag_unknown_because": (seen.lag and seen.lag.why) or None,
         "renewed_seconds_ago": None if ago is None else round(ago, 1),
         "unread_for_seconds": None if unread is None else round(unread, 1),
     }
 
 
-def lease_rows(
-    watched: WatchedTable, lags: Mapping[str, Lag], quiet: float = QUIET
-) -> list[dict[str, str]]:
+def lease_rows(seen: SeenApplication) -> list[dict[str, str]]:
     """Return the row of each lease for `print_table`.
 
     A column that few tables need is there only if a lease has a value for it.
     """
-    names = shown_names(watched.streams)
-    states = lease_states(watched.leases)
-    unread = unread_for(watched, quiet)
-    has_rates = any(lease.throughput_kbps is not None for lease in watched.leases)
-    has_switches = any(lease.owner_switches for lease in watched.leases)
-    has_pending = any(lease.pending for lease in watched.leases)
+    leases = seen.watched.leases
+    has_rates = any(lease.throughput_kbps is not None for lease in leases)
+    has_switches = any(lease.owner_switches for lease in leases)
+    has_pending = any(lease.pending for lease in leases)
     rows = []
-    for lease in watched.leases:
-        state = states[lease.key]
-        row = {"stream": names[lease.stream] if lease.stream else "-"} if names else {}
+    for one in seen.leases:
+        lease, why = one.lease, one.lag.why if one.lag else ""
+        is_handed_over = one.state is LeaseState.HANDED_OVER
+        row = {"stream": one.stream or "-"} if seen.names else {}
         row |= {
             "shard": lease.shard_id,
             "owner": lease.actual_owner or "-",
-            "state": f"handed over to {lease.owner}"
-            if state is LeaseState.HANDED_OVER
-            else state.value,
+            "state": f"handed over to {lease.owner}" if is_handed_over else one.state.value,
             "checkpoint": short_checkpoint(lease.checkpoint),
-            "behind": lag_text(lags.get(lease.key), unread.get(lease.key)),
-            "renewed": _renewed(lease, watched),
+            "behind": short_reason(why, "unknown") if why else behind(one.millis_behind),
+            "renewed": _renewed(lease, seen.watched),
         }
         if has_rates:
-            is_read = state in {LeaseState.HELD, LeaseState.HANDED_OVER}
-            row["KB/s"] = rate_text(lease.throughput_kbps if is_read else None)
+            row["KB/s"] = rate_text(one.rate)
         if has_switches:
             row["switches"] = str(lease.owner_switches or "-")
         if has_pending:
@@ -128,16 +109,9 @@ def _renewed(lease: Lease, watched: WatchedTable) -> str:
     return f"none in {watched.seconds:.0f} s" if watched.seconds else "not watched"
 
 
-def lag_text(lag: Lag | None, unread: float | None = None) -> str:
-    """Return the lag for a column: a duration, a short reason, "unknown", or "-" without a lag."""
-    if lag is not None and lag.why:
-        return short_reason(lag)
-    return behind(lag_millis(lag, unread))
-
-
-def short_reason(lag: Lag, otherwise: str = "unknown") -> str:
+def short_reason(why: str, otherwise: str) -> str:
     """Return the reason for an unknown lag if it fits a column, else ``otherwise``."""
-    return lag.why if lag.why in SHORT_REASONS else otherwise
+    return why if why in SHORT_REASONS else otherwise
 
 
 def broken_lease_lines(watched: WatchedTable) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 from sparkinesis.errors import LeaseTableError, OptionError, SparkinesisError
 from sparkinesis.monitor.chosen_streams import ChosenStreams
 from sparkinesis.monitor.streams import listed
-from sparkinesis.stream.address import StreamAddress, StreamIdentifier
+from sparkinesis.stream.address import StreamIdentifier
 
 if TYPE_CHECKING:
     from sparkinesis.lease.moving.application_reset import StreamToReset
@@ -35,7 +34,6 @@ def find_streams(options: ChosenStreams, table: LeaseTable) -> FoundStreams:
     """
     from sparkinesis.lease.moving.application_reset import StreamToReset  # noqa: PLC0415 - slow to import
     from sparkinesis.stream.calls.client import StreamClient  # noqa: PLC0415
-    from sparkinesis.stream.calls.stream_identity import identify  # noqa: PLC0415
 
     scan = table.scan()
     several = scan.several_streams
@@ -54,16 +52,13 @@ def find_streams(options: ChosenStreams, table: LeaseTable) -> FoundStreams:
             "use. Nothing was written. Finish `sparkinesis convert-leases` if it was cut short, or "
             "else delete the rows that no application reads."
         )
-    streams = options.of_table(several.leases, str(table))
-    addresses = {stream: options.address_of(stream) for stream in streams}
-    clients = {address: StreamClient(address) for address in addresses.values()}
-    found = identify(clients, clients.__getitem__, time.monotonic, time.sleep)
-    gone = made_anew(streams, addresses, found)
-    kept = [stream for stream in streams if stream not in gone]
+    found = options.identified(options.of_table(several.leases, table))
+    gone = _made_anew({stream: identity for stream, (_, identity) in found.items()})
+    kept = [stream for stream in found if stream not in gone]
     names = listed(stream.name for stream in kept)
     return FoundStreams(
-        [StreamToReset(clients[addresses[stream]], stream) for stream in kept],
-        f"{len(kept)} streams ({names})" if len(kept) > 1 else f"the {addresses[kept[0]]}",
+        [StreamToReset(found[stream][0], stream) for stream in kept],
+        f"{len(kept)} streams ({names})" if len(kept) > 1 else f"the {options.address_of(kept[0])}",
         [
             f"{stream} was deleted and made anew as {newer}: its leases stay as they are."
             for stream, newer in gone.items()
@@ -71,32 +66,28 @@ def find_streams(options: ChosenStreams, table: LeaseTable) -> FoundStreams:
     )
 
 
-def made_anew(
-    streams: Sequence[StreamIdentifier],
-    addresses: Mapping[StreamIdentifier, StreamAddress],
-    found: Mapping[StreamAddress, StreamIdentity | SparkinesisError],
+def _made_anew(
+    found: Mapping[StreamIdentifier, StreamIdentity | SparkinesisError],
 ) -> dict[StreamIdentifier, StreamIdentifier]:
-    """Return the streams that were deleted, and made anew as others of ``streams``.
+    """Return the streams that were deleted, and made anew as others of the streams.
 
-    ``found``: what the service says of each stream. Raises the first error, with the way out, and
-    `OptionError` for a stream that was made anew as none of them. Pure.
+    ``found``: what the service has by the address of each. Raises the first error, with the way
+    out, and `OptionError` for a stream that was made anew as none of them.
     """
     gone: dict[StreamIdentifier, StreamIdentifier] = {}
-    for stream in streams:
-        result = found[addresses[stream]]
+    for stream, result in found.items():
         if isinstance(result, SparkinesisError):
             raise type(result)(
                 f"The table has leases of {stream}, which cannot be read: {result} Nothing was "
                 "written. To reset in other streams only, name each of them by --stream; a stream "
                 "of another region is named by its ARN."
             )
-        if result.identifier in streams:
-            if result.identifier != stream:
-                gone[stream] = result.identifier
-        else:
+        if result.identifier not in found:
             raise OptionError(
                 f"The leases of {stream} are those of a deleted stream, which was made anew as "
                 f"{result.identifier}: they cannot be moved. Nothing was written. To reset in "
                 "other streams only, name each of them by --stream."
             )
+        if result.identifier != stream:
+            gone[stream] = result.identifier
     return gone

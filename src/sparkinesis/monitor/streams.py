@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sparkinesis.errors import OptionError
@@ -107,13 +107,14 @@ def unread_streams(watched: WatchedTable, quiet: float = QUIET) -> frozenset[Str
 
 
 def stream_lines(
-    streams: Collection[StreamIdentifier], unread: Collection[StreamIdentifier]
+    names: Mapping[StreamIdentifier, str],
+    replaced: Mapping[StreamIdentifier, StreamIdentifier],
+    unread: Container[StreamIdentifier],
 ) -> list[str]:
     """Return lines about streams that were made anew, and about those that nobody reads.
 
-    ``streams``: those that are shown, of which ``unread`` are not read.
+    ``names``: those that are shown, with their names for people.
     """
-    names, replaced = shown_names(streams), replaced_streams(streams)
     lines = []
     if others := [names[one] for one in names if one in unread and one not in replaced]:
         lines.append(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from types import TracebackType
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from rich.console import Console
 from rich.live import Live
@@ -21,40 +22,32 @@ def print_line(view: View, console: Console) -> None:
     console.file.flush()
 
 
-class LiveView:
-    """A terminal's alternate screen; a context manager, for one thread.
+@contextmanager
+def live_view(console: Console) -> Iterator[Callable[[View], None]]:
+    """Yield a function that shows a view on the terminal's alternate screen. For one thread.
 
     Each view covers the whole screen, including the output of others. The last view is printed on
     the ordinary screen at the end.
     """
+    last: View | None = None
+    live = Live(
+        console=console,
+        screen=True,
+        auto_refresh=False,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._last: View | None = None
-        self._live = Live(
-            console=console,
-            screen=True,
-            auto_refresh=False,
-            redirect_stdout=False,
-            redirect_stderr=False,
-        )
+    def show(view: View) -> None:
+        nonlocal last
+        last = view
+        live.update(render(view, *console.size), refresh=True)
 
-    def show(self, view: View) -> None:
-        self._last = view
-        self._live.update(render(view, *self._console.size), refresh=True)
-
-    def __enter__(self) -> LiveView:
-        self._live.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._live.stop()
-        if self._last is not None:
-            width, height = self._console.size
+    try:
+        with live:
+            yield show
+    finally:
+        if last is not None:
+            width, height = console.size
             # One line stays free for the prompt.
-            self._console.print(render(self._last, width, height - 1))
+            console.print(render(last, width, height - 1))

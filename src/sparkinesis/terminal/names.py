@@ -1,4 +1,4 @@
-"""Shortens the names of shards and owners, so that a screen holds hundreds. Pure."""
+"""Short names of shards and owners, and text that may be printed. Pure."""
 
 from __future__ import annotations
 
@@ -11,9 +11,14 @@ _LONGEST = 6
 """The most characters of a shortened owner."""
 
 
+def short_shard(name: str) -> str:
+    """Return the number of a shard without the zeros before it; other names stay as they are."""
+    return _SHARD.sub(r"\1", printable(name))
+
+
 def short_shards(names: Collection[str]) -> Mapping[str, str]:
     """Return short names of shard ids or lease keys: ``shardId-000000000012`` becomes 12."""
-    numbers = {name: _SHARD.sub(r"\1", printable(name)) for name in names}
+    numbers = {name: short_shard(name) for name in names}
     start = _common(list(numbers.values()))
     return {name: number[len(start) :] for name, number in numbers.items()}
 
@@ -33,6 +38,11 @@ def short_owners(names: Collection[str]) -> Mapping[str, str]:
         if len(set(short)) == len(short) and all(0 < len(one) <= _LONGEST for one in short):
             return dict(zip(ordered, short, strict=True))
     return {name: f"w{number}" for number, name in enumerate(ordered, 1)}
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun."""
+    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def printable(text: str) -> str:

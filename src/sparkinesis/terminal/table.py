@@ -1,4 +1,7 @@
-"""Prints an aligned table on a terminal or into a pipe; colours appear on a terminal only."""
+"""Prints tables and lines on a terminal or into a pipe; colours appear on a terminal only.
+
+Control characters become spaces: the text may come from a table that others write.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,12 @@ from rich.text import Text
 from sparkinesis.terminal.names import printable
 
 
-def print_table(rows: Sequence[Mapping[str, str]], console: Console) -> Console:
+def print_table(rows: Sequence[Mapping[str, str]], *, to_stderr: bool = False) -> None:
     """Print rows with the columns of the first row.
 
-    Long values are folded on a terminal. In a pipe, each row is one line of any length. Control
-    characters become spaces: the rows may come from a table that others write.
+    Long values are folded on a terminal. In a pipe, each row is one line of any length.
     """
+    console = Console(stderr=to_stderr, highlight=False)
     if not console.is_terminal:
         console.width = 10_000
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
@@ -26,4 +29,9 @@ def print_table(rows: Sequence[Mapping[str, str]], console: Console) -> Console:
         table.add_row(*(Text(printable(value)) for value in row.values()))
     if rows:
         console.print(table)
-    return console
+
+
+def say(line: str = "", *, to_stderr: bool = False, style: str | None = None) -> None:
+    """Print a line of any length."""
+    console = Console(stderr=to_stderr, highlight=False)
+    console.print(printable(line), style=style, soft_wrap=True, markup=False)

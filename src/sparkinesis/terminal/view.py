@@ -9,25 +9,28 @@ from __future__ import annotations
 import math
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Generic, Literal, TypeAlias, TypeVar
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Group
 from rich.text import Text
 
-from sparkinesis.terminal.names import printable, short_owners, short_shards
+from sparkinesis.terminal.names import counted, printable, short_owners, short_shards
 
 LATE_MS, VERY_LATE_MS = 10_000, 60_000
 """The smallest lags that are marked with ``!`` and with ``!!``."""
 
+_SIGN = {"": "", "late": "!", "very-late": "!!"}
 _GAP = "  "
 _OWNER_CELL = 39
 """The least width of an owner that shares a line: two fit into 80 columns."""
 _NAME_CELL = 32
 """The most characters of a stream's name that shares a line; an identifier has some 30."""
 _LAG, _RATE = 6, 8
+_END = 3 + _LAG + 1 + _RATE
+"""The width of a cell's end: the sign, the lag and the rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,23 +53,10 @@ class ShardRow:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnerRow:
-    """One owner of shards."""
+class GroupRow:
+    """The shards of an owner, or of one of several streams."""
 
-    owner: str
-    shards: int
-    millis_behind: int | None
-    """The largest lag of its shards."""
-    rate: float | None
-    note: str = ""
-    is_amiss: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class StreamRow:
-    """One of several streams."""
-
-    stream: str
+    name: str
     shards: int
     """The number of shards that are not finished."""
     millis_behind: int | None
@@ -83,19 +73,30 @@ class View:
     title: str
     summary: str
     rate_unit: Literal["records/s", "KB/s"]
-    owners: tuple[OwnerRow, ...] = ()
+    owners: tuple[GroupRow, ...] = ()
     shards: tuple[ShardRow, ...] = ()
     messages: tuple[str, ...] = ()
     """The messages, most important first; the last ones are left out if room is short."""
     is_partial: bool = False
     """True if shards that the view does not show have records: the overall lag may be larger."""
-    streams: tuple[StreamRow, ...] = ()
+    streams: tuple[GroupRow, ...] = ()
     """The streams of an application of several; empty for one that reads a single stream."""
 
     @property
     def millis_behind(self) -> int | None:
         """The largest known lag."""
         return largest(row.millis_behind for row in self.shards)
+
+    @property
+    def shown_lag(self) -> int | None:
+        """The same, unless there is none and shards that the view does not show have records."""
+        return None if self.is_partial and not self.millis_behind else self.millis_behind
+
+    @property
+    def states(self) -> str:
+        """The number of shards in each state."""
+        counts = Counter(row.state for row in self.shards).most_common()
+        return ", ".join(f"{n} {_plain(state)}" for state, n in counts)
 
     @property
     def rate(self) -> float | None:
@@ -112,6 +113,13 @@ def total(rates: Iterable[float | None]) -> float | None:
     """Return the sum of the known rates; None if no rate is known."""
     known = [rate for rate in rates if rate is not None]
     return sum(known) if known else None
+
+
+def lateness(millis: int | None) -> Literal["", "late", "very-late"]:
+    """Return how late a lag is; an unknown one is not."""
+    if millis is None or millis < LATE_MS:
+        return ""
+    return "late" if millis < VERY_LATE_MS else "very-late"
 
 
 def behind(millis: int | None) -> str:
@@ -140,15 +148,13 @@ def rate_text(rate: float | None) -> str:
 
 def figures(view: View) -> list[str]:
     """Return the totals of the view: shards by state, owners, the largest lag, and the rate."""
-    states = Counter(row.state for row in view.shards)
-    counts = ", ".join(f"{n} {_plain(state)}" for state, n in states.most_common())
-    lag, rate = view.millis_behind, view.rate
-    known = "lag unknown" if lag is None else f"{_sign(lag)} {behind(lag)} behind".lstrip()
-    if view.is_partial:
-        known = "lag unknown" if not lag else f"at least {known}"
+    lag, rate, known = view.shown_lag, view.rate, "lag unknown"
+    if lag is not None:
+        known = " ".join(filter(None, (_SIGN[lateness(lag)], behind(lag), "behind")))
+        known = f"at least {known}" if view.is_partial else known
     return [
-        f"{_number(len(view.shards), 'shard')}{f' ({counts})' if counts else ''}",
-        _number(len(view.owners), "owner"),
+        counted(len(view.shards), "shard") + (f" ({view.states})" if view.shards else ""),
+        counted(len(view.owners), "owner"),
         known,
         "rate unknown" if rate is None else f"{rate_text(rate)} {view.rate_unit}",
     ]
@@ -186,68 +192,93 @@ _Cell: TypeAlias = "list[str | tuple[str, str]]"
 """Pieces of a line: text, or (text, style)."""
 
 
-class _Table(NamedTuple):
-    """The rows of a table, in two layouts: one row per line, or several cells per line."""
+Row = TypeVar("Row", bound=ShardRow | GroupRow)
+
+
+@dataclass(frozen=True)
+class _Table(Generic[Row]):
+    """A table in two layouts: one row per line, or several cells per line.
+
+    Each line, and each cell, begins with a text of its own, and ends with the lag and the rate.
+    """
 
     heading: str
-    """The heading above ``lines``."""
-    lines: Sequence[_Cell]
+    """The heading of ``begin``."""
+    begin: Callable[[Row], str]
     title: str
-    """The heading above ``cells``."""
-    cells: Sequence[_Cell]
-    """The rows as cells, in the order of ``lines``, all equally wide."""
-    cells_of_worst: Sequence[_Cell]
-    """The cells with the worst first, for a screen that does not hold all of them."""
-    states: Sequence[str]
-    """The states of the rows, in the order of ``cells_of_worst``."""
+    """The heading above the cells."""
+    brief: Callable[[Row], str]
+    """The begin of a cell; all are equally wide."""
+    rows: Sequence[Row]
+    worst: Sequence[Row]
+    """The rows with the worst first, for a screen that does not hold all cells."""
+    state: Callable[[Row], str]
+    """The word under which rows that are left out are counted."""
+    unit: str
     across: int
     """The number of cells that fit side by side."""
 
     @property
     def as_lines(self) -> int:
-        return len(self.lines) + 1 if self.lines else 0
+        return len(self.rows) + 1 if self.rows else 0
 
     @property
     def as_cells(self) -> int:
-        return math.ceil(len(self.cells) / self.across) + 1 if self.cells else 0
+        return math.ceil(len(self.rows) / self.across) + 1 if self.rows else 0
 
     def fit(self, room: int) -> list[Text]:
         """Return at most ``room`` lines: all rows, or the worst and a count of the rest."""
-        if not self.lines or room < 1:
+        if not self.rows or room < 1:
             return []
         if self.as_lines <= room:
-            return [Text(self.heading, "bold"), *(Text.assemble(*line) for line in self.lines)]
+            heading = f"{self.heading}{'behind':>{_LAG + 4}}{self.unit:>{_RATE + 3}}"
+            return [Text(heading, "bold"), *map(self._line, self.rows)]
         if self.as_cells <= room:
-            return [Text(self.title, "bold"), *self._grid(self.cells, room - 1)]
+            return [Text(self.title, "bold"), *self._grid(self.rows, room - 1)]
         shown = max(0, room - 2) * self.across
-        left = Counter(self.states[shown:])
+        left = Counter(map(self.state, self.worst[shown:]))
         more = f"... {left.total()} more"
         if any(left):
             more += ": " + ", ".join(f"{n} {state}" for state, n in left.most_common())
-        worst = self._grid(self.cells_of_worst[:shown], room - 2)
+        worst = self._grid(self.worst[:shown], room - 2)
         return [*([Text(self.title, "bold")] if room > 1 else []), *worst, Text(more)]
 
-    def _grid(self, cells: Sequence[_Cell], most: int) -> list[Text]:
-        if not cells:
+    def _line(self, row: Row) -> Text:
+        end = f"{rate_text(row.rate):>{_RATE + 3}}{_GAP}{_plain(row.note)}"
+        return Text.assemble(self.begin(row), _lag(row, _LAG + 1), end)
+
+    def _cell(self, row: Row) -> _Cell:
+        last = rate_text(row.rate)
+        if isinstance(row, ShardRow) and row.rate is None:
+            last = row.state[:_RATE]
+        return [self.brief(row), _lag(row, _LAG), f" {last:>{_RATE}}"]
+
+    def _grid(self, rows: Sequence[Row], most: int) -> list[Text]:
+        if not rows:
             return []
-        height = min(most, math.ceil(len(cells) / self.across))
+        height = min(most, math.ceil(len(rows) / self.across))
         lines = []
         for at in range(height):
             parts: _Cell = []
-            for cell in cells[at::height]:
-                parts += [_GAP, *cell] if parts else cell
+            for row in rows[at::height]:
+                parts += [_GAP, *self._cell(row)] if parts else self._cell(row)
             lines.append(Text.assemble(*parts))
         return lines
+
+
+def _across(width: int, cell: int) -> int:
+    """Return how many cells fit side by side."""
+    return max(1, (width + len(_GAP)) // (cell + len(_GAP)))
 
 
 def _tables(view: View, width: int, room: int, gap: list[Text]) -> list[Text]:
     """Lay out the tables; if they do not fit, those above the shards keep a quarter each."""
     names = short_owners(
-        {row.owner for row in view.owners} | {s.owner for s in view.shards if s.owner}
+        {row.name for row in view.owners} | {s.owner for s in view.shards if s.owner}
     )
     owners, shards = _owner_table(view, names, width), _shard_table(view, names, width)
-    above = [table for table in (owners, _stream_table(view, width)) if table.lines]
-    room -= len(gap) * max(0, len(above) + bool(shards.lines) - 1)
+    above = [table for table in (owners, _stream_table(view, width)) if table.rows]
+    room -= len(gap) * max(0, len(above) + bool(shards.rows) - 1)
     for wishes in ([one.as_lines for one in above], [one.as_cells for one in above]):
         if any(sum(wishes) + rows <= room for rows in (shards.as_lines, shards.as_cells)):
             break
@@ -270,86 +301,46 @@ def _short_name(stream: str) -> str:
     return f"{name[: _NAME_CELL // 2]}…{name[1 - _NAME_CELL // 2 :]}"
 
 
-def _stream_table(view: View, width: int) -> _Table:
-    name = min(_widest([*(row.stream for row in view.streams), "stream"]), max(20, width // 2))
+def _stream_table(view: View, width: int) -> _Table[GroupRow]:
+    name = min(_widest([*(row.name for row in view.streams), "stream"]), max(20, width // 2))
     count = max(_widest(str(row.shards) for row in view.streams), 6)
-
-    def line(row: StreamRow) -> _Cell:
-        return [
-            f"{_left(row.stream, name)}{_GAP}{row.shards:>{count}}",
-            _lag(row, _LAG + 1),
-            f"{rate_text(row.rate):>{_RATE + 3}}{_GAP}{_plain(row.note)}",
-        ]
-
     narrow = min(name, _NAME_CELL)
-
-    def brief(row: StreamRow) -> _Cell:
-        return [
-            f"{_left(_short_name(row.stream), narrow)} {row.shards:>{count}}",
-            _lag(row, _LAG),
-            f" {rate_text(row.rate):>{_RATE}}",
-        ]
-
     rows = sorted(view.streams, key=_worst_first)
-    cell = narrow + 1 + count + 3 + _LAG + 1 + _RATE
-    heading = (
-        f"{'stream':{name}}{_GAP}{'shards':>{count}}"
-        f"{'behind':>{_LAG + 4}}{view.rate_unit:>{_RATE + 3}}"
-    )
     return _Table(
-        heading,
-        [line(row) for row in rows],
+        f"{'stream':{name}}{_GAP}{'shards':>{count}}",
+        lambda row: f"{_left(row.name, name)}{_GAP}{row.shards:>{count}}",
         f"streams, worst lag first: shards, behind, {view.rate_unit}",
-        [brief(row) for row in rows],
-        [brief(row) for row in rows],
-        ["not read" if row.is_amiss else "" for row in rows],
-        max(1, (width + len(_GAP)) // (cell + len(_GAP))),
+        lambda row: f"{_left(_short_name(row.name), narrow)} {row.shards:>{count}}",
+        rows,
+        rows,
+        lambda row: "not read" if row.is_amiss else "",
+        view.rate_unit,
+        _across(width, narrow + 1 + count + _END),
     )
 
 
-def _shard_table(view: View, names: Mapping[str, str], width: int) -> _Table:
+def _shard_table(view: View, names: Mapping[str, str], width: int) -> _Table[ShardRow]:
     ids = _shard_names(view)
-    has_streams = any(row.stream for row in view.shards)
+    by = {row.owner: names[row.owner] if row.owner else "-" for row in view.shards}
     shard = _widest(ids.values())
-    owner = _widest([*(names[row.owner] for row in view.shards if row.owner), "-"])
+    owner = _widest([*by.values(), "-"])
     state = _widest([*(row.state for row in view.shards), "state"])
-    cell = shard + 1 + owner + _LAG + 3 + 1 + _RATE
-    place = _left if has_streams else _right  # numbers alone line up on the right
-
-    def line(row: ShardRow) -> _Cell:
-        return [
-            f"{place(ids[row.shard], max(shard, 5))}{_GAP}",
-            f"{_left(names[row.owner] if row.owner else '-', max(owner, 5))}{_GAP}",
-            _left(row.state, state),
-            _lag(row, _LAG + 1),
-            f"{rate_text(row.rate):>{_RATE + 3}}{_GAP}{_plain(row.note)}",
-        ]
-
-    def brief(row: ShardRow) -> _Cell:
-        last = row.state[:_RATE] if row.rate is None else rate_text(row.rate)
-        by = names[row.owner] if row.owner else "-"
-        return [
-            f"{place(ids[row.shard], shard)} {_left(by, owner)}",
-            _lag(row, _LAG),
-            f" {last:>{_RATE}}",
-        ]
-
-    worst = sorted(view.shards, key=_worst_first)
-    rows = sorted(view.shards, key=_late_first)
-    heading = (
-        f"{place('shard', max(shard, 5))}{_GAP}{'owner':{max(owner, 5)}}{_GAP}{'state':{state}}"
-        f"{'behind':>{_LAG + 4}}{view.rate_unit:>{_RATE + 3}}"
-    )
-    title = f"shards, worst lag first: shard, owner, behind, {view.rate_unit}"
-    across = max(1, (width + len(_GAP)) // (cell + len(_GAP)))
+    # Numbers alone line up on the right.
+    place = _left if any(row.stream for row in view.shards) else _right
+    wide, wide_owner = max(shard, 5), max(owner, 5)
     return _Table(
-        heading,
-        [line(row) for row in rows],
-        title,
-        [brief(row) for row in rows],
-        [brief(row) for row in worst],
-        [row.state for row in worst],
-        across,
+        f"{place('shard', wide)}{_GAP}{'owner':{wide_owner}}{_GAP}{'state':{state}}",
+        lambda row: (
+            f"{place(ids[row.shard], wide)}{_GAP}{_left(by[row.owner], wide_owner)}{_GAP}"
+            f"{_left(row.state, state)}"
+        ),
+        f"shards, worst lag first: shard, owner, behind, {view.rate_unit}",
+        lambda row: f"{place(ids[row.shard], shard)} {_left(by[row.owner], owner)}",
+        sorted(view.shards, key=_late_first),
+        sorted(view.shards, key=_worst_first),
+        lambda row: row.state,
+        view.rate_unit,
+        _across(width, shard + 1 + owner + _END),
     )
 
 
@@ -366,52 +357,37 @@ def _shard_names(view: View) -> Mapping[str, str]:
     return {**alone, **several}
 
 
-def _owner_table(view: View, names: Mapping[str, str], width: int) -> _Table:
-    short = _widest([*(names[row.owner] for row in view.owners), "owner"])
-    # The full names are shown only if one of them was shortened.
-    is_legend = any(names[row.owner] != row.owner for row in view.owners)
-    full = _widest(row.owner for row in view.owners) if is_legend else 0
-    full = min(full, max(0, width - short - _LAG - _RATE - 20))
-    count = max(_widest(str(row.shards) for row in view.owners), 6)
-
-    def line(row: OwnerRow) -> _Cell:
-        return [
-            _left(names[row.owner], short),
-            f"{_GAP}{_left(row.owner, full)}" if full else "",
-            f"{_GAP}{row.shards:>{count}}",
-            _lag(row, _LAG + 1),
-            f"{rate_text(row.rate):>{_RATE + 3}}{_GAP}{_plain(row.note)}",
-        ]
-
-    across = max(1, (width + len(_GAP)) // (_OWNER_CELL + len(_GAP)))
-    cell = (width + len(_GAP)) // across - len(_GAP)
-    narrow = _widest(names[row.owner] for row in view.owners)
+def _owner_table(view: View, names: Mapping[str, str], width: int) -> _Table[GroupRow]:
+    narrow = _widest(names[row.name] for row in view.owners)
     many = _widest(str(row.shards) for row in view.owners)
-    rest = max(0, cell - narrow - 1 - 1 - many - 3 - _LAG - 1 - _RATE)
+    short, count = max(narrow, 5), max(many, 6)
+    # The full names are shown only if one of them was shortened.
+    is_legend = any(names[row.name] != row.name for row in view.owners)
+    full = _widest(row.name for row in view.owners) if is_legend else 0
+    full = min(full, max(0, width - short - _LAG - _RATE - 20))
+    across = _across(width, _OWNER_CELL)
+    cell = (width + len(_GAP)) // across - len(_GAP)
+    rest = max(0, cell - narrow - 1 - 1 - many - _END)
 
-    def brief(row: OwnerRow) -> _Cell:
-        name = row.owner if is_legend else ""
+    def begin(name: str, full_name: str, shards: object) -> str:
+        legend = f"{_GAP}{_left(full_name, full)}" if full else ""
+        return f"{_left(name, short)}{legend}{_GAP}{shards:>{count}}"
+
+    def brief(row: GroupRow) -> str:
+        name = row.name if is_legend else ""
         note = f"{row.note}: {name}" if row.is_amiss else name
-        return [
-            f"{_left(names[row.owner], narrow)} {_left(note, rest)} {row.shards:>{many}}",
-            _lag(row, _LAG),
-            f" {rate_text(row.rate):>{_RATE}}",
-        ]
+        return f"{_left(names[row.name], narrow)} {_left(note, rest)} {row.shards:>{many}}"
 
-    rows = sorted(view.owners, key=lambda row: row.owner)
-    worst = sorted(rows, key=_worst_first)
-    heading = (
-        f"{'owner':{short}}{_GAP + ' ' * full if full else ''}{_GAP}{'shards':>{count}}"
-        f"{'behind':>{_LAG + 4}}{view.rate_unit:>{_RATE + 3}}"
-    )
-    title = f"owners: shards, behind, {view.rate_unit}"
+    rows = sorted(view.owners, key=lambda row: row.name)
     return _Table(
-        heading,
-        [line(row) for row in rows],
-        title,
-        [brief(row) for row in rows],
-        [brief(row) for row in worst],
-        [""] * len(rows),
+        begin("owner", "", "shards"),
+        lambda row: begin(names[row.name], row.name, row.shards),
+        f"owners: shards, behind, {view.rate_unit}",
+        brief,
+        rows,
+        sorted(rows, key=_worst_first),
+        lambda _: "",
+        view.rate_unit,
         across,
     )
 
@@ -419,16 +395,13 @@ def _owner_table(view: View, names: Mapping[str, str], width: int) -> _Table:
 _Rank: TypeAlias = "tuple[bool, int, int, str]"
 
 
-def _worst_first(row: ShardRow | OwnerRow | StreamRow) -> _Rank:
+def _worst_first(row: ShardRow | GroupRow) -> _Rank:
     """Return the sort key of a row; ties are sorted by name.
 
     Rows amiss without a lag come first, then rows by falling lag, then rows without a lag.
     """
     lag = -1 if row.millis_behind is None else row.millis_behind
-    if isinstance(row, ShardRow):
-        name = row.shard
-    else:
-        name = row.owner if isinstance(row, OwnerRow) else row.stream
+    name = row.shard if isinstance(row, ShardRow) else row.name
     return (not (row.is_amiss and lag < 0), -lag, len(name), name)
 
 
@@ -438,23 +411,13 @@ def _late_first(row: ShardRow) -> _Rank:
     return (first, lag if lag <= -LATE_MS else 0, length, name)
 
 
-def _number(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
-
-
-def _lag(row: ShardRow | OwnerRow | StreamRow, width: int) -> tuple[str, str]:
+def _lag(row: ShardRow | GroupRow, width: int) -> tuple[str, str]:
     """Return the sign in three columns, then the lag in ``width`` columns; and their colour."""
     lag = row.millis_behind
-    sign = "!!" if row.is_amiss and lag is None else _sign(lag)
-    colour = {"": "green", "!": "yellow", "!!": "red"}[sign]
-    text = f"{sign:>3}{behind(lag):>{width}}"
+    late = "very-late" if row.is_amiss and lag is None else lateness(lag)
+    colour = {"": "green", "late": "yellow", "very-late": "red"}[late]
+    text = f"{_SIGN[late]:>3}{behind(lag):>{width}}"
     return text, "" if lag is None and not row.is_amiss else colour
-
-
-def _sign(millis: int | None) -> str:
-    if millis is None or millis < LATE_MS:
-        return ""
-    return "!" if millis < VERY_LATE_MS else "!!"
 
 
 def _plain(text: str) -> str:

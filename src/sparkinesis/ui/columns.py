@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sparkinesis.lease.lease import Lease
-from sparkinesis.monitor.shard_map import MappedShard, shard_map
 from sparkinesis.monitor.watched import LeaseState
 from sparkinesis.stream.address import StreamIdentifier
-from sparkinesis.terminal.view import LATE_MS, VERY_LATE_MS, ShardRow, behind, rate_text
+from sparkinesis.terminal.names import short_shard
+from sparkinesis.terminal.view import ShardRow, behind, lateness, rate_text
 from sparkinesis.ui.look import Look
+from sparkinesis.ui.shard_map import MappedShard, shard_map
 
 Columns = dict[str, list[Any]]
 
@@ -48,7 +49,7 @@ def shard_columns(look: Look) -> Columns:
         "state": [row.state for row, _ in rows],
         "behind_ms": [_known(row.millis_behind) for row, _ in rows],
         "behind": [behind(row.millis_behind) for row, _ in rows],
-        "late": [lateness(row) for row, _ in rows],
+        "late": [_late(row) for row, _ in rows],
         "kbps": [_known(row.rate) for row, _ in rows],
         "kbps_text": [rate_text(row.rate) for row, _ in rows],
         "records": [_known(rates.get(row.shard)) for row, _ in rows],
@@ -65,7 +66,7 @@ def shard_columns(look: Look) -> Columns:
 
 def worker_columns(look: Look) -> Columns:
     """Return the table of workers: owners of leases, and workers that say they run."""
-    owners = {row.owner: row for row in look.view.owners}
+    owners = {row.name: row for row in look.view.owners}
     said = look.reported
     names = sorted(owners.keys() | said.worker_rates.keys())
     shares = [owners[name].shards if name in owners else 0 for name in names]
@@ -162,23 +163,14 @@ def chart_columns(look: Look) -> Columns:
 
 def owner_colours(look: Look) -> dict[str, str]:
     """Return the colour of each owner."""
-    owners = [row.owner for row in look.view.owners]
+    owners = [row.name for row in look.view.owners]
     return {owner: OWNERS[n % len(OWNERS)] for n, owner in enumerate(owners)}
 
 
-def lateness(row: ShardRow) -> str:
+def _late(row: ShardRow) -> str:
     """Return how much of an eye an operator should have on a shard: "", late, very-late, amiss."""
-    if row.millis_behind is None:
-        return "amiss" if row.is_amiss else ""
-    if row.millis_behind >= VERY_LATE_MS:
-        return "very-late"
-    return "late" if row.millis_behind >= LATE_MS else ""
-
-
-def short_shard(shard_id: str) -> str:
-    """Return a shard's number, without the zeros before it."""
-    digits = shard_id.rpartition("-")[2]
-    return digits.lstrip("0") or "0" if digits.isdecimal() else shard_id
+    is_amiss = row.is_amiss and row.millis_behind is None
+    return "amiss" if is_amiss else lateness(row.millis_behind)
 
 
 def _short(shard_ids: Sequence[str]) -> str:
@@ -230,9 +222,8 @@ def _owner_colour(row: ShardRow | None, shard: MappedShard, colours: Mapping[str
 def _lag_colour(row: ShardRow | None, shard: MappedShard) -> str:
     if row is None:
         return UNREAD if shard.is_open else CLOSED
-    if row.millis_behind is None:
-        return VERY_LATE if row.is_amiss else NO_LAG
-    return {"very-late": VERY_LATE, "late": LATE}.get(lateness(row), FRESH)
+    fine = NO_LAG if row.millis_behind is None else FRESH
+    return {"amiss": VERY_LATE, "very-late": VERY_LATE, "late": LATE}.get(_late(row), fine)
 
 
 def _known(number: float | None) -> float:

@@ -2,21 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from sparkinesis.monitor.streams import shown_names
 from sparkinesis.monitor.watched import WatchedTable
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.shard import Shard
 from sparkinesis.terminal.view import View
-from sparkinesis.ui.history import Point
 from sparkinesis.ui.reported import NOTHING_REPORTED, Reported
 
-if TYPE_CHECKING:
-    from sparkinesis.monitor.lags import Lag
+_KEPT_FOR = 3600.0
+"""Seconds for which points are kept."""
+_MOST = 7200
+"""Points, whatever the interval."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A point of the charts: the application at one look."""
+
+    at: float
+    """Seconds since the epoch."""
+    lag_ms: int | None
+    """The largest lag; None if no lag is known."""
+    kilobytes_per_second: float | None
+    """By the lease table; None if no owner stores its rate."""
+    records_per_second: float | None
+    """By the workers; None if none of them is asked."""
+
+
+def with_point(before: Sequence[Point], point: Point) -> tuple[Point, ...]:
+    """Return the points of the last hour with another one."""
+    # If the clock was set back, the points before are at no known time.
+    is_back = bool(before) and point.at < before[-1].at
+    kept = [] if is_back else [one for one in before if one.at >= point.at - _KEPT_FOR]
+    return (*kept, point)[-_MOST:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +52,6 @@ class Look:
     view: View
     """As `sparkinesis top` shows it."""
     table: WatchedTable = field(default_factory=WatchedTable)
-    lags: Mapping[str, Lag] = field(default_factory=lambda: MappingProxyType({}))
     listed: Mapping[StreamIdentifier | None, tuple[Shard, ...]] = field(
         default_factory=lambda: MappingProxyType({})
     )

@@ -6,11 +6,11 @@ answer may have taken a while, and written.
 
 from __future__ import annotations
 
+import math
 import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -23,6 +23,7 @@ from sparkinesis.monitor.lease_report import checkpoint_text
 from sparkinesis.monitor.readable_streams import find_streams
 from sparkinesis.monitor.target import parse_target
 from sparkinesis.monitor.watched import short_checkpoint
+from sparkinesis.terminal.names import counted
 
 if TYPE_CHECKING:
     from sparkinesis.lease.lease import Lease
@@ -63,12 +64,6 @@ class Plan(msgspec.Struct, frozen=True):
     notes: list[str]
 
 
-@dataclass(frozen=True, slots=True)
-class _Pending:
-    wanted: Wanted
-    made_at: float
-
-
 class Orders:
     """Plans and carries out orders, one at a time. For any thread; the calls take seconds."""
 
@@ -82,7 +77,8 @@ class Orders:
         self._streams = streams
         self._clock = clock
         self._lock = threading.Lock()
-        self._pending: dict[str, _Pending] = {}
+        self._pending: dict[str, tuple[Wanted, float]] = {}
+        """The plans that can be confirmed, and when they were made."""
 
     def plan(self, wanted: Wanted) -> Plan:
         """Plan an order. Writes nothing. Raises `OptionError` and service errors."""
@@ -96,23 +92,22 @@ class Orders:
             name = secrets.token_urlsafe(12)
             while len(self._pending) >= _MOST_PLANS:
                 del self._pending[next(iter(self._pending))]
-            self._pending[name] = _Pending(wanted, self._clock())
+            self._pending[name] = wanted, self._clock()
             return Plan(name, question, button, rows, notes)
 
     def carry_out(self, confirmed: Confirmed) -> str:
         """Carry out a plan, once; return what was done. Raises `SparkinesisError`."""
         with self._lock:
-            pending = self._pending.pop(confirmed.plan, None)
-            if pending is None or self._clock() - pending.made_at > VALID_FOR:
+            wanted, made_at = self._pending.pop(confirmed.plan, (Wanted(), -math.inf))
+            if self._clock() - made_at > VALID_FOR:
                 raise OptionError(
                     f"A plan can be confirmed once, within {VALID_FOR:.0f} seconds. Nothing was "
                     "written. Plan it again."
                 )
-            wanted = pending.wanted
             if wanted.reset is not None:
                 planned = self._resets(wanted.reset)[0]
                 apply_resets(self._table, planned)
-                return f"Moved {_leases(planned)} of {self._table.name}."
+                return f"Moved {counted(len(planned), 'lease')} of {self._table.name}."
             return self._release(str(wanted.release))
 
     def _resets(self, to: str) -> tuple[Sequence[LeaseReset], str, Sequence[str]]:
@@ -123,8 +118,8 @@ class Orders:
     def _plan_reset(self, to: str) -> tuple[str, str, list[list[str]], list[str]]:
         planned, told, notes = self._resets(to)
         return (
-            f"Move {_leases(planned)} of {self._table.name}, which reads {told}?",
-            f"Move {_leases(planned)}",
+            f"Move {counted(len(planned), 'lease')} of {self._table.name}, which reads {told}?",
+            f"Move {counted(len(planned), 'lease')}",
             [
                 [
                     move.key,
@@ -165,7 +160,3 @@ class Orders:
                 "written. Release it once it is handed over."
             )
         return lease
-
-
-def _leases(moves: Sequence[LeaseReset]) -> str:
-    return f"{len(moves)} lease{'s' * (len(moves) != 1)}"

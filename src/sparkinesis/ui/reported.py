@@ -32,11 +32,6 @@ class Reported:
     messages: tuple[str, ...] = ()
     """Most important first."""
 
-    @property
-    def records_per_second(self) -> float | None:
-        known = [rate for rate in self.worker_rates.values() if rate is not None]
-        return sum(known) if known else None
-
 
 NOTHING_REPORTED = Reported()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -95,33 +95,21 @@ def serve_table(
     """Serve the page of a lease table. ``report``: asks the workers."""
     require_bokeh()
     # Bokeh takes a second to import.
-    from sparkinesis.monitor.lag_watch import LagWatch  # noqa: PLC0415
-    from sparkinesis.monitor.lease_monitor import LeaseMonitor  # noqa: PLC0415
+    from sparkinesis.monitor.lease_monitor import watching  # noqa: PLC0415
     from sparkinesis.ui.drawing.page import open_page  # noqa: PLC0415
     from sparkinesis.ui.orders import Orders  # noqa: PLC0415
     from sparkinesis.ui.watcher import Watcher  # noqa: PLC0415
     from sparkinesis.ui.web.server import PageServer  # noqa: PLC0415
 
     with ExitStack() as stack:
-        first = table.scan(consistent=False)
-        streams.of_table(first.leases, str(table))
-        lag_streams = streams.lag_streams(first.leases, 1.0)
-        lags = stack.enter_context(LagWatch(lag_streams))
-        monitor = LeaseMonitor(table, streams, lags, interval)
-        watcher = stack.enter_context(Watcher(monitor, lag_streams, report, interval))
+        monitor = stack.enter_context(watching(table, streams, interval))
+        watcher = stack.enter_context(Watcher(monitor, report, interval))
         token = secrets.token_urlsafe(24)
         orders = Orders(table, streams)
         server = PageServer(lambda document: open_page(document, watcher), orders, token, port)
         stack.enter_context(server)
         return LivePage(f"http://127.0.0.1:{server.port}/#{token}", stack.pop_all())
     raise AssertionError  # an ExitStack that swallows nothing
-
-
-def worker_report(urls: Sequence[str]) -> Callable[[], Reported]:
-    """Return a function that asks the workers at these addresses. Raises `OptionError`."""
-    from sparkinesis.ui.worker_urls import WorkerUrls  # noqa: PLC0415 - as the page is
-
-    return WorkerUrls(urls).ask
 
 
 def require_bokeh() -> None:

@@ -9,7 +9,8 @@ from datetime import datetime, timezone
 from html import escape
 
 from sparkinesis.status import Failure
-from sparkinesis.terminal.view import LATE_MS, VERY_LATE_MS, behind, figures, rate_text
+from sparkinesis.terminal.names import counted
+from sparkinesis.terminal.view import behind, lateness, rate_text, total
 from sparkinesis.ui.look import Look
 
 _MOST_MESSAGES = 12
@@ -19,19 +20,16 @@ _MOST_FAILURES = 30
 def heading(look: Look) -> str:
     """Return the title, and the figures as cards."""
     view = look.view
-    shards, owners, lag, _ = figures(view)
-    number, _, kind = shards.partition(" ")
-    kind, _, states = kind.partition(" (")
-    owner_number, _, owner_kind = owners.partition(" ")
-    level = ""
-    if view.millis_behind is not None and view.millis_behind >= LATE_MS:
-        level = "very-late" if view.millis_behind >= VERY_LATE_MS else "late"
-    records = look.reported.records_per_second
+    number, _, kind = counted(len(view.shards), "shard").partition(" ")
+    owners, _, owner_kind = counted(len(view.owners), "owner").partition(" ")
+    lag = view.shown_lag
+    behind_text = "behind at least" if view.is_partial else "behind"
+    records = total(look.reported.worker_rates.values())
     failures = sum(one.count for one in look.reported.failures)
     cards = [
-        (number, f"{kind}: {states.rstrip(')')}" if states else kind, ""),
-        (owner_number, owner_kind, ""),
-        _lag_card(lag, view.millis_behind, level),
+        (number, f"{kind}: {view.states}" if view.shards else kind, ""),
+        (owners, owner_kind, ""),
+        (behind(lag), "lag unknown" if lag is None else behind_text, lateness(lag)),
         (rate_text(view.rate), "rate unknown" if view.rate is None else "KB/s", ""),
     ]
     if look.reported.worker_rates:
@@ -46,12 +44,6 @@ def heading(look: Look) -> str:
         f"looked at {clock_text(look.at)} UTC</p>"
         f'<div class="cards">{boxes}</div>'
     )
-
-
-def _lag_card(text: str, millis: int | None, level: str) -> tuple[str, str, str]:
-    if millis is None:
-        return "-", text, level
-    return behind(millis), "behind at least" if text.startswith("at least") else "behind", level
 
 
 def clock_text(at: float) -> str:

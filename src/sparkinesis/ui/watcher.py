@@ -8,21 +8,14 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from types import TracebackType
-from typing import TYPE_CHECKING
 
 from sparkinesis.errors import SparkinesisError
 from sparkinesis.monitor.lease_monitor import LeaseMonitor
 from sparkinesis.stream.address import StreamIdentifier
-from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.shard import Shard
-from sparkinesis.terminal.view import View
-from sparkinesis.ui.history import History, Point
-from sparkinesis.ui.look import Look
+from sparkinesis.terminal.view import View, total
+from sparkinesis.ui.look import Look, Point, with_point
 from sparkinesis.ui.reported import Reported
-
-if TYPE_CHECKING:
-    from sparkinesis.monitor.lag_streams import LagStreams
 
 _log = logging.getLogger(__name__)
 
@@ -43,7 +36,6 @@ class Watcher:
     def __init__(
         self,
         monitor: LeaseMonitor,
-        streams: LagStreams,
         report: Callable[[], Reported],
         interval: float,
         *,
@@ -51,12 +43,10 @@ class Watcher:
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._monitor = monitor
-        self._streams = streams
         self._report = report
         self._interval = interval
         self._clock = clock
         self._wall_clock = wall_clock
-        self._history = History()
         self._shown_at: dict[StreamIdentifier | None, float] = {}
         self._listed: dict[StreamIdentifier | None, tuple[Shard, ...]] = {}
         self._listed_at: dict[StreamIdentifier | None, float] = {}
@@ -71,12 +61,7 @@ class Watcher:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._is_over.set()
         if self._thread.ident is not None:
             self._thread.join(10.0)
@@ -102,32 +87,34 @@ class Watcher:
             problems = (str(error),)
         problems += self._list_shards()
         reported = self._report()
-        view, table, now = self._monitor.view, self._monitor.shown, self._wall_clock()
+        view, now = self._monitor.view, self._wall_clock()
         if problems:
             view = replace(view, messages=(*problems, *view.messages))
-        point = Point(now, view.millis_behind, view.rate, reported.records_per_second)
+        point = Point(now, view.millis_behind, view.rate, total(reported.worker_rates.values()))
         self.look = Look(
             self.look.number + 1,
             now,
             view,
-            table,
-            self._monitor.lags,
+            self._monitor.seen.watched,
             dict(self._listed),
             reported,
-            self._history.add(point),
+            with_point(self.look.history, point),
         )
 
     def _list_shards(self) -> tuple[str, ...]:
         """List the streams whose maps are shown and that are due; return what went wrong."""
         now = self._clock()
-        wanted = {one for one, at in list(self._shown_at.items()) if now - at <= _SHOWN_FOR}
-        self._listed = {one: found for one, found in self._listed.items() if one in wanted}
+        for one, at in list(self._shown_at.items()):
+            if now - at > _SHOWN_FOR:
+                self._shown_at.pop(one)
+                self._listed.pop(one, None)
+                self._listed_at.pop(one, None)
         problems = []
-        for stream in wanted:
+        for stream in list(self._shown_at):
             pause = _LIST_SOON if self._has_unlisted(stream) else _LIST_EVERY
             if now - self._listed_at.get(stream, -math.inf) < pause:
                 continue
-            client = self._client(stream)
+            client = self._monitor.client_of(stream)
             if client is None:
                 continue
             self._listed_at[stream] = now
@@ -143,12 +130,5 @@ class Watcher:
         """Return True if a lease is of a shard that was made after the listing."""
         listed = {one.id for one in self._listed.get(stream, ())}
         newest = max(listed, default="")
-        leases = self._monitor.shown.leases
+        leases = self._monitor.seen.watched.leases
         return any(one.stream == stream and one.shard_id > newest for one in leases)
-
-    def _client(self, stream: StreamIdentifier | None) -> StreamClient | None:
-        for lease in self._monitor.shown.leases:
-            if lease.stream == stream:
-                found = self._streams.of(lease)
-                return found if isinstance(found, StreamClient) else None
-        return None

@@ -23,7 +23,7 @@ from sparkinesis.status import (
     WorkerState,
     WorkerStatus,
 )
-from sparkinesis.terminal.view import OwnerRow, ShardRow, StreamRow, render
+from sparkinesis.terminal.view import GroupRow, ShardRow, render
 
 FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
 
@@ -113,9 +113,9 @@ def test_a_fleet() -> None:
     assert (view.title, view.summary) == ("delays, stream flights", "running, 3 of 3 workers")
     assert view.rate_unit == "records/s"
     assert view.owners == (
-        OwnerRow("a", 1, 300, 12.5),
-        OwnerRow("b", 0, 300, 0.0, "starting"),
-        OwnerRow("c", 1, 300, 12.5, "leaving, no report for 7 s", is_amiss=True),
+        GroupRow("a", 1, 300, 12.5),
+        GroupRow("b", 0, 300, 0.0, "starting"),
+        GroupRow("c", 1, 300, 12.5, "leaving, no report for 7 s", is_amiss=True),
     )
     assert view.shards == (
         ShardRow(FIRST, "a", "processing", 300, 12.5),
@@ -178,8 +178,8 @@ def test_a_fleet_of_several_streams_shows_stream_and_shard() -> None:
         (f"1:app:17:{FIRST}", "app"),
     ]
     assert view.streams == (
-        StreamRow("web", 1, 9, 2.0),
-        StreamRow("app", 1, 700, 0.0, "1 unread", is_amiss=True),
+        GroupRow("web", 1, 9, 2.0),
+        GroupRow("app", 1, 700, 0.0, "1 unread", is_amiss=True),
     )
     console = pipe(80)
     console.print(render(view, 80, 24))
@@ -198,7 +198,7 @@ def test_shards_of_streams_of_one_name_are_told_apart() -> None:
     )
     view = fleet_view(several(shards=shards))
     assert [row.stream for row in view.shards] == ["1:web:17", "2:web:17", "app"]
-    assert [row.stream for row in view.streams] == ["1:web:17", "app"]
+    assert [row.name for row in view.streams] == ["1:web:17", "app"]
 
 
 def test_streams_that_cannot_be_read_come_first_and_the_rest_is_counted() -> None:
@@ -208,7 +208,7 @@ def test_streams_that_cannot_be_read_come_first_and_the_rest_is_counted() -> Non
     )
     streams += (replace(streams[0], stream="both", failing_for=90.4, failing_on=("a", "b")),)
     view = fleet_view(several(streams=streams, failures=(failure(1),)))
-    assert view.streams[0] == StreamRow("s1", 0, None, 0.0, "cannot be read", is_amiss=True)
+    assert view.streams[0] == GroupRow("s1", 0, None, 0.0, "cannot be read", is_amiss=True)
     assert view.messages[:5] == (
         "stream both cannot be read for 90 s, on 2 workers: Error: 1",
         "stream s5 cannot be read for 50 s, on 1 worker: Error: 5",

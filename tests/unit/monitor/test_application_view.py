@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.monitor.application_view import top_object, top_view
 from sparkinesis.monitor.lags import Lag
 from sparkinesis.monitor.lease_report import lag_error_lines, lease_rows
-from sparkinesis.monitor.watched import WatchedTable
+from sparkinesis.monitor.seen import SeenApplication
+from sparkinesis.monitor.watched import QUIET, WatchedTable
 from sparkinesis.stream.address import StreamIdentifier
-from sparkinesis.terminal.view import OwnerRow, ShardRow, StreamRow, summary_line
+from sparkinesis.terminal.view import GroupRow, ShardRow, View, summary_line
 
 
 def lease(key: str, at: str = "5", **given: object) -> Lease:
@@ -39,14 +42,28 @@ def watched(seconds: float) -> WatchedTable:
     )
 
 
+def see(table: WatchedTable, lags: Mapping[str, Lag] = {}, quiet: float = QUIET) -> SeenApplication:
+    return SeenApplication.of(table, lags, quiet=quiet)
+
+
+def shown(table: WatchedTable, lags: Mapping[str, Lag] = {}, quiet: float = QUIET) -> View:
+    return top_view("t", "s", see(table, lags, quiet), ["first"])
+
+
+def objects(
+    table: WatchedTable, lags: Mapping[str, Lag] = {}, quiet: float = QUIET
+) -> dict[str, Any]:
+    return top_object("app", "flights", see(table, lags, quiet))
+
+
 LAGS = {"1": Lag(20), "2": Lag(30_000), "3": Lag(why="expired"), "4": Lag(), "6": Lag(why="Slow.")}
 
 
 def test_an_owner_whose_counters_stand_still_shows() -> None:
-    view = top_view("t", "s", watched(7.2), LAGS, messages=["first"])
+    view = shown(watched(7.2), LAGS)
     assert view.owners == (
-        OwnerRow("dead", 2, 30_000, None, "not renewed for 7 s", is_amiss=True),
-        OwnerRow("v", 2, 20, 8.0),
+        GroupRow("dead", 2, 30_000, None, "not renewed for 7 s", is_amiss=True),
+        GroupRow("v", 2, 20, 8.0),
     )
     assert view.shards == (
         ShardRow("1", "v", "held", 20, 8.0, "at 5:0"),
@@ -70,42 +87,53 @@ def test_an_owner_whose_counters_stand_still_shows() -> None:
     assert view.rate_unit == "KB/s"
 
 
+def test_the_view_the_object_and_the_rows_count_the_rates_of_live_owners_alone() -> None:
+    for seconds, dead, rate in ((6.9, 16.0, "8.0"), (7.2, None, "-")):
+        view, found = shown(watched(seconds)), objects(watched(seconds))
+        assert [row.rate for row in view.owners] == [dead, 8.0]
+        assert [row["kilobytes_per_second"] for row in found["owners"]] == [dead, 8.0]
+        rates = [row.rate for row in view.shards]
+        assert [row["kilobytes_per_second"] for row in found["shards"]] == rates
+        rows = {row["shard"]: row["KB/s"] for row in lease_rows(see(watched(seconds)))}
+        assert rows == {"1": "8.0", "2": rate, "3": "-", "4": "-", "5": rate, "6": "-"}
+
+
 def test_no_owner_is_said_to_be_silent_before_one_could_know() -> None:
-    dead = top_view("t", "s", watched(6.9), {}).owners[0]
-    assert dead == OwnerRow("dead", 2, None, 16.0)
-    assert top_view("t", "s", watched(11), {}, quiet=12).owners[0].note == ""
+    dead = shown(watched(6.9), {}).owners[0]
+    assert dead == GroupRow("dead", 2, None, 16.0)
+    assert shown(watched(11), {}, quiet=12).owners[0].note == ""
 
 
 def test_a_shard_that_nobody_reads_is_as_far_behind_as_it_is_unread() -> None:
     """The lag was measured at the checkpoint, when no record followed it."""
     lags = {"2": Lag(0), "3": Lag(9_000), "4": Lag(), "5": Lag(300)}
-    view = top_view("t", "s", watched(7.2), lags)
+    view = shown(watched(7.2), lags)
     behind = {row.shard: row.millis_behind for row in view.shards}
     assert behind == {"1": None, "2": 7_200, "3": 9_000, "4": None, "5": 7_200, "6": None}
     assert view.millis_behind == 9_000
-    assert {owner.owner: owner.millis_behind for owner in view.owners} == {"dead": 7_200, "v": None}
-    found = top_object("app", "s", watched(7.2), lags)
+    assert {owner.name: owner.millis_behind for owner in view.owners} == {"dead": 7_200, "v": None}
+    found = objects(watched(7.2), lags)
     assert [one["millis_behind_latest"] for one in found["shards"]] == list(behind.values())
     assert [one["millis_behind_latest"] for one in found["owners"]] == [7_200, None]
-    rows = {row["shard"]: row["behind"] for row in lease_rows(watched(7.2), lags)}
+    rows = {row["shard"]: row["behind"] for row in lease_rows(see(watched(7.2), lags))}
     assert rows == {"1": "-", "2": "7.2 s", "3": "9.0 s", "4": "-", "5": "7.2 s", "6": "-"}
 
 
 def test_an_owner_that_may_still_renew_does_not_count_as_dead() -> None:
     lags = {"2": Lag(0), "3": Lag(0)}
     for before in (
-        top_view("t", "s", watched(6.9), lags),
-        top_view("t", "s", watched(8.0), lags, quiet=9.0),
+        shown(watched(6.9), lags),
+        shown(watched(8.0), lags, quiet=9.0),
     ):
         assert [row.millis_behind for row in before.shards if row.shard == "2"] == [0]
         assert [row.millis_behind for row in before.shards if row.shard == "3"] != [0]
-    found = top_object("app", "s", watched(8.0), lags, quiet=9.0)
+    found = objects(watched(8.0), lags, quiet=9.0)
     assert found["shards"][1]["unread_for_seconds"] is None
     assert found["shards"][2]["unread_for_seconds"] == 8.0
-    (row,) = (row for row in lease_rows(watched(8.0), lags, 9.0) if row["shard"] == "2")
+    (row,) = (row for row in lease_rows(see(watched(8.0), lags, 9.0)) if row["shard"] == "2")
     assert row["behind"] == "0.0 s"
     first_look = WatchedTable().after_scan(ROWS, 10.0)
-    assert [row.millis_behind for row in top_view("t", "s", first_look, lags).shards[1:3]] == [0, 0]
+    assert [row.millis_behind for row in shown(first_look, lags).shards[1:3]] == [0, 0]
 
 
 WEB, APP = StreamIdentifier("1", "web", 1), StreamIdentifier("1", "app", 1)
@@ -125,10 +153,10 @@ def of_streams() -> WatchedTable:
 
 def test_streams_have_totals_and_their_shards_stand_behind_their_names() -> None:
     lags = {"1:web:1:0": Lag(50), "1:web:1:1": Lag(70), "1:app:1:0": Lag(20_000)}
-    view = top_view("t", "s", of_streams(), lags, unread_streams={APP})
+    view = shown(of_streams(), lags)
     assert view.streams == (
-        StreamRow("app", 1, 20_000, None, "not read", is_amiss=True),
-        StreamRow("web", 2, 70, 16.0),
+        GroupRow("app", 1, 20_000, None, "not read", is_amiss=True),
+        GroupRow("web", 2, 70, 16.0),
     )
     assert [(row.shard, row.stream) for row in view.shards] == [
         ("1:app:1:0", "app"),
@@ -139,16 +167,15 @@ def test_streams_have_totals_and_their_shards_stand_behind_their_names() -> None
     assert any(line.startswith("No live worker reads app") for line in view.messages)
     newer = of_streams().leases[2].in_stream(StreamIdentifier("1", "web", 2))
     anew = WatchedTable().after_scan([*of_streams().leases, newer], 0.0)
-    assert [(row.stream, row.note) for row in top_view("t", "s", anew, {}).streams] == [
-        ("app", ""),
-        ("1:web:1", "made anew since"),
-        ("1:web:2", ""),
-    ]
+    notes = {"app": "not read", "1:web:1": "made anew since", "1:web:2": ""}
+    assert {row.name: row.note for row in shown(anew).streams} == notes
+    old = SeenApplication.of(anew, {}, frozenset({WEB}))
+    assert old.replaced == {WEB: newer.stream}, "also if the newer one is not to be seen"
 
 
 def test_streams_as_objects_and_rows() -> None:
     lags = {"1:web:1:0": Lag(50), "1:web:1:1": Lag(70), "1:app:1:0": Lag(20_000)}
-    found = top_object("t", None, of_streams(), lags, unread_streams={APP})
+    found = objects(of_streams(), lags)
     assert found["streams"] == [
         {
             "stream": "app",
@@ -177,14 +204,14 @@ def test_streams_as_objects_and_rows() -> None:
         "0",
     )
     assert [
-        (row["stream"], row["shard"], row["behind"]) for row in lease_rows(of_streams(), lags)
+        (row["stream"], row["shard"], row["behind"]) for row in lease_rows(see(of_streams(), lags))
     ] == [
         ("app", "0", "20.0 s"),
         ("app", "2", "-"),
         ("web", "0", "0.1 s"),
         ("web", "1", "0.1 s"),
     ]
-    assert "stream" not in lease_rows(watched(0.0), {})[0], "the only stream is not named"
+    assert "stream" not in lease_rows(see(watched(0.0), {}))[0], "the only stream is not named"
 
 
 def test_hash_keys_are_those_of_a_stream_that_was_not_made_anew() -> None:
@@ -194,7 +221,7 @@ def test_hash_keys_are_those_of_a_stream_that_was_not_made_anew() -> None:
         lease("0", hash_range=whole).in_stream(newer),
         lease("0", hash_range=(0, 7)).in_stream(APP),
     ]
-    view = top_view("t", "s", WatchedTable().after_scan(rows, 0.0), {})
+    view = shown(WatchedTable().after_scan(rows, 0.0), {})
     holes = [line for line in view.messages if line.startswith("No unfinished lease")]
     assert len(holes) == 1
     assert "of app: " in holes[0]
@@ -210,7 +237,7 @@ def test_of_many_reasons_a_few_are_told() -> None:
 
 
 def test_as_an_object() -> None:
-    found = top_object("app", "flights", watched(7.2), LAGS)
+    found = objects(watched(7.2), LAGS)
     assert (found["application"], found["stream"], found["watched_seconds"]) == (
         "app",
         "flights",
@@ -221,7 +248,7 @@ def test_as_an_object() -> None:
             "owner": "dead",
             "shards": 2,
             "millis_behind_latest": 30_000,
-            "kilobytes_per_second": 16.0,
+            "kilobytes_per_second": None,
             "still_for_seconds": 7.2,
         },
         {
@@ -243,7 +270,7 @@ def test_as_an_object() -> None:
         "checkpoint": {"sequence_number": "5", "sub_sequence_number": 0},
         "millis_behind_latest": 30_000,
         "lag_unknown_because": None,
-        "kilobytes_per_second": 8.0,
+        "kilobytes_per_second": None,
         "renewed_seconds_ago": None,
         "unread_for_seconds": 7.2,
     }
@@ -254,7 +281,7 @@ def test_as_an_object() -> None:
 
 def test_a_shard_that_is_done_but_for_its_children_is_not_amiss_and_has_no_lag() -> None:
     rows = WatchedTable().after_scan([lease("1", hash_range=(0, 2**128 - 1))], 0.0)
-    view = top_view("t", "s", rows, {"1": Lag(why="at shard end")})
+    view = shown(rows, {"1": Lag(why="at shard end")})
     (row,) = view.shards
     assert (row.millis_behind, row.note, row.is_amiss) == (None, "at shard end, at 5:0", False)
     assert "lag unknown" in summary_line(view)
@@ -266,19 +293,19 @@ def test_hash_keys_that_no_lease_is_left_to_read_are_told() -> None:
         lease("1", "SHARD_END", hash_range=(0, 99)),
         lease("2", hash_range=(100, 2**128 - 1)),
     ]
-    view = top_view("t", "s", WatchedTable().after_scan(rows, 0.0), {"2": Lag(0)})
-    (told,) = view.messages
+    view = shown(WatchedTable().after_scan(rows, 0.0), {"2": Lag(0)})
+    _, told = view.messages
     assert told.startswith("No unfinished lease covers the hash keys 0 to 99: their records")
     assert "lag unknown" in summary_line(view)
-    late = top_view("t", "s", WatchedTable().after_scan(rows, 0.0), {"2": Lag(30_000)})
+    late = shown(WatchedTable().after_scan(rows, 0.0), {"2": Lag(30_000)})
     assert "at least ! 30.0 s behind" in summary_line(late)
-    found = top_object("app", "s", WatchedTable().after_scan(rows, 0.0), {})
-    assert found["unread_hash_keys"] == {"s": ["0", "99"]}
+    found = objects(WatchedTable().after_scan(rows, 0.0), {})
+    assert found["unread_hash_keys"] == {"flights": ["0", "99"]}
     whole = [*rows, lease("3", "TRIM_HORIZON", hash_range=(0, 99), owner=None)]
-    assert not top_view("t", "s", WatchedTable().after_scan(whole, 0.0), {}).messages
+    assert shown(WatchedTable().after_scan(whole, 0.0)).messages == ("first",)
 
 
 def test_a_lease_without_hash_keys_may_be_the_one_that_seems_to_be_missing() -> None:
     """As KCLs before 1.14 wrote them."""
     rows = WatchedTable().after_scan([lease("1", hash_range=(0, 99)), lease("2")], 0.0)
-    assert top_object("app", "s", rows, {})["unread_hash_keys"] == {}
+    assert objects(rows, {})["unread_hash_keys"] == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 import pytest
@@ -112,14 +113,17 @@ def test_nothing_is_said_of_streams_if_no_worker_runs_at_all() -> None:
 
 
 def test_lines_about_streams_name_a_few() -> None:
-    (line,) = stream_lines([APP, WEB], {WEB})
+    def lines(*streams: StreamIdentifier, unread: Collection[StreamIdentifier]) -> list[str]:
+        return stream_lines(shown_names(streams), replaced_streams(streams), unread)
+
+    (line,) = lines(APP, WEB, unread={WEB})
     assert line.startswith("No live worker reads web, while workers read other streams: ")
-    (line,) = stream_lines([WEB, OLD_WEB], {OLD_WEB})
+    (line,) = lines(WEB, OLD_WEB, unread={OLD_WEB})
     assert line.startswith(f"Deleted and made anew: {OLD_WEB} (now {WEB}). ")
     many = [StreamIdentifier(MINE, f"s{n}", 1) for n in range(9)]
-    (line,) = stream_lines([APP, *many], many)
+    (line,) = lines(APP, *many, unread=many)
     assert "s0, s1, s2, s3, s4 and 4 more, " in line
-    assert stream_lines([APP, WEB], ()) == []
+    assert lines(APP, WEB, unread=()) == []
 
 
 def test_leases_are_in_the_order_of_the_streams_names_and_of_some_streams_only() -> None:

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import io
+import pytest
 
-from rich.console import Console
-
-from sparkinesis.terminal.table import print_table
+from sparkinesis.terminal.table import print_table, say
 
 
-def _printed(*rows: dict[str, str]) -> str:
-    output = io.StringIO()
-    print_table(rows, Console(file=output))
-    return output.getvalue()
-
-
-def test_control_characters_are_printed_as_spaces() -> None:
-    printed = _printed({"owner": "worker\x1b[2J-1", "title": "a\nb"})
-    assert "\x1b" not in printed
-    assert "worker [2J-1" in printed
-    assert "a b" in printed
-
-
-def test_markup_is_printed_as_it_stands() -> None:
-    assert "[bold]worker[/bold]" in _printed({"owner": "[bold]worker[/bold]"})
-
-
-def test_a_row_in_a_pipe_is_one_line() -> None:
-    lines = _printed({"owner": "w" * 300}).splitlines()
-    assert "w" * 300 in [line.strip() for line in lines]
+@pytest.mark.parametrize(
+    ("text", "printed"),
+    [
+        ("worker\x1b[2J-1\nb", "worker [2J-1 b"),
+        ("[bold]worker[/bold]", "[bold]worker[/bold]"),
+        ("w" * 300, "w" * 300),
+    ],
+)
+@pytest.mark.parametrize("to_stderr", [False, True])
+def test_foreign_text_is_one_line_of_a_pipe_as_it_stands(
+    capsys: pytest.CaptureFixture[str], text: str, printed: str, *, to_stderr: bool
+) -> None:
+    print_table([{"owner": text}], to_stderr=to_stderr)
+    say(text, to_stderr=to_stderr)
+    lines = capsys.readouterr()[to_stderr].splitlines()
+    assert [line.strip() for line in lines] == ["owner", printed, printed]

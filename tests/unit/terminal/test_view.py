@@ -10,9 +10,8 @@ from rich.console import Console
 
 from sparkinesis.terminal.names import short_owners, short_shards
 from sparkinesis.terminal.view import (
-    OwnerRow,
+    GroupRow,
     ShardRow,
-    StreamRow,
     View,
     behind,
     render,
@@ -47,7 +46,7 @@ def view(
         "updated every 2 s",
         "KB/s",
         tuple(
-            OwnerRow(name, len(its), max((r.millis_behind or 0 for r in its), default=0), 12.5)
+            GroupRow(name, len(its), max((r.millis_behind or 0 for r in its), default=0), 12.5)
             for name, its in mine.items()
         ),
         rows,
@@ -105,8 +104,8 @@ def of_streams(count: int, names: Sequence[str] = ()) -> View:
         ShardRow(f"1:{name}:7:{shard_id(0)}", "host-1", "held", n * 1000, 5.0, stream=name)
         for n, name in enumerate(names)
     )
-    streams = tuple(StreamRow(name, 1, n * 1000, 5.0) for n, name in enumerate(names))
-    owners = (OwnerRow("host-1", count, (count - 1) * 1000, 5.0 * count),)
+    streams = tuple(GroupRow(name, 1, n * 1000, 5.0) for n, name in enumerate(names))
+    owners = (GroupRow("host-1", count, (count - 1) * 1000, 5.0 * count),)
     return View("app, many", "now", "KB/s", owners, rows, streams=streams)
 
 
@@ -225,7 +224,7 @@ def test_owners_and_shards_take_a_line_each_where_there_is_room() -> None:
 def test_what_is_amiss_comes_first_though_its_lag_is_not_known() -> None:
     late = ShardRow(shard_id(1), "a", "held", 90_000, 1.0)
     lost = ShardRow(shard_id(2), "a", "held", None, 1.0, "expired", is_amiss=True)
-    lines = shown(View("t", "s", "KB/s", (OwnerRow("a", 2, 90_000, 1.0),), (late, lost)), 80, 24)
+    lines = shown(View("t", "s", "KB/s", (GroupRow("a", 2, 90_000, 1.0),), (late, lost)), 80, 24)
     assert lines[7].split() == ["2", "a", "held", "!!", "-", "1.0", "expired"]
     assert lines[8].split() == ["1", "a", "held", "!!", "90.0", "s", "1.0"]
 
@@ -248,7 +247,7 @@ def test_lag_has_a_colour_on_a_terminal_and_a_sign_everywhere() -> None:
 def test_text_from_elsewhere_cannot_move_the_cursor() -> None:
     evil = "w\x1b[2J\r\nx"
     row = ShardRow(f"{evil}-1", evil, evil, 1, 1.0, evil, is_amiss=True)
-    what = View(evil, evil, "KB/s", (OwnerRow(evil, 1, 1, 1.0, evil),), (row,), (evil,))
+    what = View(evil, evil, "KB/s", (GroupRow(evil, 1, 1, 1.0, evil),), (row,), (evil,))
     lines = shown(what, 80, 24)
     assert "\x1b" not in "".join(lines)
     assert len(lines) == 10
@@ -294,6 +293,7 @@ def test_short_shards() -> None:
     ours, theirs = f"1:flights:17:{shard_id(1)}", f"1:delays:18:{shard_id(1)}"
     assert short_shards([ours, theirs]) == {ours: "flights:17:1", theirs: "delays:18:1"}
     assert short_shards([ours]) == {ours: "1:flights:17:1"}
+    assert short_shards(["odd", ""]) == {"odd": "odd", "": ""}
 
 
 def test_short_owners() -> None:

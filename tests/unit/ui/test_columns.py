@@ -5,20 +5,18 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-import pytest
-
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.local.model.sequence import SequenceNumber
 from sparkinesis.monitor.application_view import top_view
 from sparkinesis.monitor.lags import Lag
+from sparkinesis.monitor.seen import SeenApplication
 from sparkinesis.monitor.watched import WatchedTable
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.routing import MAX_HASH_KEY
 from sparkinesis.stream.shard import Shard
 from sparkinesis.ui import columns
-from sparkinesis.ui.history import Point
-from sparkinesis.ui.look import Look
+from sparkinesis.ui.look import Look, Point, with_point
 from sparkinesis.ui.reported import NOTHING_REPORTED, Reported
 
 NOW = 1_795_000_600.0
@@ -58,8 +56,8 @@ def look(
 ) -> Look:
     table = WatchedTable().after_scan(rows, 10.0)
     points = (Point(NOW - 2, None, None, None), Point(NOW, 75_000, 42.5, 100.0))
-    view = top_view("app", "", table, lags)
-    return Look(1, NOW, view, table, lags, {None: LISTED}, reported, points)
+    view = top_view("app", "", SeenApplication.of(table, lags))
+    return Look(1, NOW, view, table, {None: LISTED}, reported, points)
 
 
 def test_the_table_of_shards() -> None:
@@ -168,9 +166,13 @@ def test_the_charts() -> None:
         assert found[name][1] == last
 
 
-@pytest.mark.parametrize(
-    ("shard_id", "short"),
-    [("shardId-000000000000", "0"), ("shardId-000000000120", "120"), ("odd", "odd"), ("", "")],
-)
-def test_short_shards(shard_id: str, short: str) -> None:
-    assert columns.short_shard(shard_id) == short
+def test_the_charts_are_of_an_hour_and_bounded() -> None:
+    def last(*times: float) -> list[float]:
+        points: tuple[Point, ...] = ()
+        for at in times:
+            points = with_point(points, Point(at, 1, None, None))
+        return [points[0].at, points[-1].at, len(points)]
+
+    assert last(*range(0, 7200, 10)) == [3590, 7190, 361]
+    assert last(*(n / 100 for n in range(7300))) == [1, 72.99, 7200]
+    assert last(500, 100) == [100, 100, 1], "a clock that was set back begins anew"

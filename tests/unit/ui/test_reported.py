@@ -68,7 +68,6 @@ def test_answers_of_workers() -> None:
         ]
     )
     assert found.worker_rates == {"a": 7.0, "b": None}
-    assert found.records_per_second == 7.0
     assert found.shard_rates == {"s-1": 3.0, "s-2": 4.0}
     assert found.messages == (
         "a: the lease table was deleted",
@@ -110,10 +109,6 @@ def test_a_fleet() -> None:
         "newer",
         "older",
     )
-
-
-def test_nobody_was_asked() -> None:
-    assert of_answers([]).records_per_second is None
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sparkinesis.status import Failure
-from sparkinesis.terminal.view import OwnerRow, ShardRow, View
+from sparkinesis.terminal.view import GroupRow, ShardRow, View
 from sparkinesis.ui import texts
 from sparkinesis.ui.look import Look
 from sparkinesis.ui.reported import Reported
@@ -15,7 +15,7 @@ ATTACK = "<img src=x onerror=alert(1)>"
 
 def look(**given: object) -> Look:
     shards = (ShardRow("s-1", "w", "held", 1500, 8.0), ShardRow("s-2", None, "unowned", None, None))
-    view = View("app", "updated", "KB/s", (OwnerRow("w", 1, 1500, 8.0),), shards)
+    view = View("app", "updated", "KB/s", (GroupRow("w", 1, 1500, 8.0),), shards)
     return Look(1, 1_795_000_000.0, replace(view, **given))  # type: ignore[arg-type]
 
 
@@ -42,6 +42,9 @@ def test_workers_that_were_asked() -> None:
 def test_an_unknown_lag_is_no_zero() -> None:
     text = texts.heading(look(shards=()))
     assert "<b>-</b><span>lag unknown</span>" in text
+    fresh = (ShardRow("s-1", "w", "held", 0, 8.0),)
+    partial = texts.heading(look(shards=fresh, is_partial=True))
+    assert "<b>-</b><span>lag unknown</span>" in partial, "others may be late"
     assert "behind at least" in texts.heading(look(is_partial=True))
 
 

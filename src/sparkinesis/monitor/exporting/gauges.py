@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from sparkinesis.metrics.catalogue import (
     SHARD_CHECKPOINT_AGE,
@@ -13,56 +11,41 @@ from sparkinesis.metrics.catalogue import (
     SHARD_UNREAD,
 )
 from sparkinesis.metrics.metrics import Sample
-from sparkinesis.monitor.lags import Lag
-from sparkinesis.monitor.streams import shown_names
-from sparkinesis.monitor.watched import WatchedTable, counted_lag
+from sparkinesis.monitor.seen import SeenApplication
+from sparkinesis.monitor.watched import counted_lag
+
+Checkpoints = Mapping[str, tuple[object, float]]
+"""By lease key: a checkpoint, and since when it stands still with records behind it."""
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointWatch:
-    """Since when each checkpoint stands still although there are records behind it."""
-
-    since: Mapping[str, tuple[object, float]] = field(default_factory=lambda: MappingProxyType({}))
-    """The checkpoint, and the time by the watcher's clock, by lease key."""
-
-    def after_look(self, watched: WatchedTable, lags: Mapping[str, Lag]) -> CheckpointWatch:
-        """Return the watch after another scan of the table."""
-        since = {}
-        for lease in watched.leases:
-            before = self.since.get(lease.key)
-            lag = lags.get(lease.key)
-            is_done = lag is not None and lag.millis_behind_latest == 0
-            if before is None or before[0] != lease.checkpoint or is_done:
-                before = lease.checkpoint, watched.at
-            since[lease.key] = before
-        return CheckpointWatch(since)
+def checkpoints_after(before: Checkpoints, seen: SeenApplication) -> Checkpoints:
+    """Return the checkpoints after another look; times are those of the watcher's clock."""
+    found: dict[str, tuple[object, float]] = {}
+    for one in seen.leases:
+        at, key = one.lease.checkpoint, one.lease.key
+        is_done = one.lag is not None and one.lag.millis_behind_latest == 0
+        if key not in before or before[key][0] != at or is_done:
+            found[key] = at, seen.watched.at
+        else:
+            found[key] = before[key]
+    return found
 
 
 def shard_gauges(
-    watched: WatchedTable,
-    lags: Mapping[str, Lag],
-    checkpoints: CheckpointWatch,
-    unread: Mapping[str, float],
-    only_stream: str,
+    seen: SeenApplication, checkpoints: Checkpoints, only_stream: str
 ) -> Iterator[Sample]:
-    """Yield the gauges of each unfinished shard.
-
-    unread: for how many seconds no live worker has read a shard, by lease key. only_stream: the
-    stream of leases that name none.
-    """
-    names = shown_names(watched.streams)
-    for lease in watched.leases:
+    """Yield the gauges of each unfinished shard. ``only_stream``: that of leases that name none."""
+    for one in seen.leases:
+        lease = one.lease
         if lease.is_finished:
             continue
-        key = lease.key
-        labels = (names[lease.stream] if lease.stream else only_stream, lease.shard_id)
-        lag = lags.get(key)
-        measured = None if lag is None else lag.millis_behind_latest
-        behind = counted_lag(measured, unread.get(key))
+        labels = one.stream or only_stream, lease.shard_id
+        measured = None if one.lag is None else one.lag.millis_behind_latest
+        behind = counted_lag(measured, one.unread_for)
         if behind is not None:
             yield Sample(SHARD_LAG, labels, behind / 1000)
         if lease.actual_owner is not None:
             yield Sample(SHARD_OWNER, (*labels, lease.actual_owner), 1.0)
-        yield Sample(SHARD_UNREAD, labels, unread.get(key, 0.0))
-        if key in checkpoints.since:
-            yield Sample(SHARD_CHECKPOINT_AGE, labels, watched.at - checkpoints.since[key][1])
+        yield Sample(SHARD_UNREAD, labels, one.unread_for or 0.0)
+        if lease.key in checkpoints:
+            yield Sample(SHARD_CHECKPOINT_AGE, labels, seen.watched.at - checkpoints[lease.key][1])

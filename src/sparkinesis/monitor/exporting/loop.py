@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
 from typing import Any
 
 from sparkinesis.errors import OptionError, SparkinesisError
@@ -17,9 +15,8 @@ from sparkinesis.metrics.health.pages import ServedTally, pages
 from sparkinesis.metrics.health.signs import SignOfLife, expect
 from sparkinesis.metrics.metrics import Sample
 from sparkinesis.monitor.chosen_streams import ChosenStreams
-from sparkinesis.monitor.exporting.gauges import CheckpointWatch, shard_gauges
-from sparkinesis.monitor.lag_watch import LagWatch
-from sparkinesis.monitor.lease_monitor import LeaseMonitor
+from sparkinesis.monitor.exporting.gauges import Checkpoints, checkpoints_after, shard_gauges
+from sparkinesis.monitor.lease_monitor import LeaseMonitor, watching
 
 _log = logging.getLogger(__name__)
 
@@ -46,7 +43,7 @@ class Exporter:
         self._streams = streams
         self._interval = interval
         self._clock = clock
-        self._checkpoints = CheckpointWatch()
+        self._checkpoints: Checkpoints = {}
         self._shards: tuple[Sample, ...] = ()
         self._status: Any = {"application": app}
         self._began = clock()
@@ -92,13 +89,8 @@ class Exporter:
 
     def _watch(self, wait: Callable[[float], bool]) -> bool:
         """Look until an error; return True at the end."""
-        with ExitStack() as stack:
-            expect(_BEGIN)
-            first = self._table.scan(consistent=False)
-            self._streams.of_table(first.leases, str(self._table))
-            lag_streams = self._streams.lag_streams(first.leases, 1.0)
-            lags = stack.enter_context(LagWatch(lag_streams, every=_LAG_EVERY))
-            monitor = LeaseMonitor(self._table, self._streams, lags, self._interval)
+        expect(_BEGIN)
+        with watching(self._table, self._streams, self._interval, lag_every=_LAG_EVERY) as monitor:
             while True:
                 expect(_BEGIN)
                 if monitor.refresh(timeout=min(self._interval, 2.0)):
@@ -110,18 +102,11 @@ class Exporter:
                     return True
 
     def _publish(self, monitor: LeaseMonitor) -> None:
-        self._checkpoints = self._checkpoints.after_look(monitor.shown, monitor.lags)
-        self._shards = tuple(
-            shard_gauges(
-                monitor.shown,
-                monitor.lags,
-                self._checkpoints,
-                monitor.unread_for,
-                monitor.only_stream or "",
-            )
-        )
-        self._status = json.loads(monitor.json)
-        self._looked_at = monitor.shown.at
+        seen = monitor.seen
+        self._checkpoints = checkpoints_after(self._checkpoints, seen)
+        self._shards = tuple(shard_gauges(seen, self._checkpoints, monitor.only_stream or ""))
+        self._status = monitor.object
+        self._looked_at = seen.watched.at
         self._problem = None
 
     def _gauges(self) -> Iterable[Sample]:

@@ -22,7 +22,7 @@ from tornado.ioloop import IOLoop
 from tornado.web import RequestHandler
 
 from sparkinesis.errors import OptionError, SparkinesisError
-from sparkinesis.ui.orders import Confirmed, Orders, Plan, Wanted
+from sparkinesis.ui.orders import Confirmed, Orders, Wanted
 from sparkinesis.ui.web.guard import HEADERS, is_local, is_same_origin, refusal_of_order
 
 _log = logging.getLogger(__name__)
@@ -95,11 +95,15 @@ class PageServer:
             server.stop()
             loop.close(all_fds=True)  # also the connections for updates, which see the end so
 
+    def _confirm(self, confirmed: Confirmed) -> dict[str, str]:
+        return {"done": self._orders.carry_out(confirmed)}
+
     def _server(self, loop: IOLoop) -> BaseServer:
-        given = {"orders": self._orders, "token": self._token}
+        plan = {"kind": Wanted, "carry_out": self._orders.plan, "token": self._token}
+        confirm = {**plan, "kind": Confirmed, "carry_out": self._confirm}
         tornado = _Guarded(
             {"/": Application(FunctionHandler(self._open_page))},
-            extra_patterns=[("/plan", _PlanHandler, given), ("/confirm", _ConfirmHandler, given)],
+            extra_patterns=[("/plan", _OrderHandler, plan), ("/confirm", _OrderHandler, confirm)],
             extra_websocket_origins=[f"{name}:*" for name in (_ADDRESS, "localhost")],
             use_index=False,
             redirect_root=False,
@@ -176,8 +180,9 @@ class _Refused(RequestHandler):
 class _OrderHandler(RequestHandler):
     """A POST of an order; nothing else."""
 
-    def initialize(self, orders: Orders, token: str) -> None:
-        self.orders = orders
+    def initialize(self, kind: type[Any], carry_out: Callable[[Any], Any], token: str) -> None:
+        self._kind = kind
+        self._carry_out = carry_out
         self._token = token
 
     def prepare(self) -> None:
@@ -188,10 +193,16 @@ class _OrderHandler(RequestHandler):
             self.set_status(403)
             self.finish({"error": why})
 
-    async def answer(self, carry_out: Callable[[], Any]) -> None:
-        """Carry out an order in a thread: it calls AWS."""
+    async def post(self) -> None:
         try:
-            found = await IOLoop.current().run_in_executor(None, carry_out)
+            order = msgspec.json.decode(self.request.body, type=self._kind)
+        except msgspec.DecodeError as error:
+            self.set_status(400)
+            self.finish({"error": f"The request is no order: {error}."})
+            return
+        try:
+            # In a thread: it calls AWS.
+            found = await IOLoop.current().run_in_executor(None, self._carry_out, order)
         except SparkinesisError as error:
             self.set_status(409)
             self.finish({"error": str(error)})
@@ -201,29 +212,3 @@ class _OrderHandler(RequestHandler):
             self.finish({"error": "The order failed; the log of the page says why."})
         else:
             self.finish(msgspec.json.encode(found))
-
-    def read(self, kind: type[Any]) -> Any:
-        """Return the order; None if it is none, which is answered."""
-        try:
-            return msgspec.json.decode(self.request.body, type=kind)
-        except msgspec.DecodeError as error:
-            self.set_status(400)
-            self.finish({"error": f"The request is no order: {error}."})
-            return None
-
-
-class _PlanHandler(_OrderHandler):
-    async def post(self) -> None:
-        wanted: Wanted | None = self.read(Wanted)
-        if wanted is not None:
-            await self.answer(lambda: self._plan(wanted))
-
-    def _plan(self, wanted: Wanted) -> Plan:
-        return self.orders.plan(wanted)
-
-
-class _ConfirmHandler(_OrderHandler):
-    async def post(self) -> None:
-        confirmed: Confirmed | None = self.read(Confirmed)
-        if confirmed is not None:
-            await self.answer(lambda: {"done": self.orders.carry_out(confirmed)})

@@ -1,29 +1,29 @@
+"""The gauges of an application by its lease table and streams."""
+
 from __future__ import annotations
 
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
-from sparkinesis.monitor.exporting.gauges import CheckpointWatch, shard_gauges
+from sparkinesis.monitor.exporting.gauges import Checkpoints, checkpoints_after, shard_gauges
 from sparkinesis.monitor.lags import Lag
+from sparkinesis.monitor.seen import SeenApplication
 from sparkinesis.monitor.watched import WatchedTable
 
 
-def lease(shard: str = "a", at: str = "1", owner: str | None = "w") -> Lease:
-    return Lease(shard, shard, ExtendedSequenceNumber(at), owner=owner, counter=1)
+def lease(at: str = "1", owner: str | None = "w") -> Lease:
+    return Lease("a", "a", ExtendedSequenceNumber(at), owner=owner, counter=1)
 
 
 def gauges(
-    watched: WatchedTable,
-    lags: dict[str, Lag],
-    checkpoints: CheckpointWatch | None = None,
-    unread: dict[str, float] | None = None,
+    given: Lease, lag: Lag | None = None, *, unread_for: float = 0.0
 ) -> dict[tuple[str, ...], float]:
-    found = shard_gauges(watched, lags, checkpoints or CheckpointWatch(), unread or {}, "s")
-    return {(metric.name, *labels): value for metric, labels, value in found}
+    watched = WatchedTable().after_scan([given], 100.0).after_scan([given], 100.0 + unread_for)
+    seen = SeenApplication.of(watched, {"a": lag} if lag else {})
+    return {(metric.name, *labels): value for metric, labels, value in shard_gauges(seen, {}, "s")}
 
 
 def test_a_shard_has_its_lag_its_owner_and_no_unread_time() -> None:
-    watched = WatchedTable().after_scan([lease()], 100.0)
-    assert gauges(watched, {"a": Lag(2500)}) == {
+    assert gauges(lease(), Lag(2500)) == {
         ("shard.lag", "s", "a"): 2.5,
         ("shard.owner", "s", "a", "w"): 1.0,
         ("shard.unread", "s", "a"): 0.0,
@@ -31,28 +31,32 @@ def test_a_shard_has_its_lag_its_owner_and_no_unread_time() -> None:
 
 
 def test_a_lag_that_is_not_known_is_left_out_unless_nobody_reads_the_shard() -> None:
-    watched = WatchedTable().after_scan([lease(owner=None)], 100.0)
-    assert gauges(watched, {"a": Lag(why="expired")}, unread={"a": 60.0}) == {
+    assert gauges(lease(owner=None), Lag(why="expired"), unread_for=60.0) == {
         ("shard.lag", "s", "a"): 60.0,
         ("shard.unread", "s", "a"): 60.0,
     }
-    assert ("shard.lag", "s", "a") not in gauges(watched, {})
+    assert ("shard.lag", "s", "a") not in gauges(lease(owner=None))
 
 
 def test_a_finished_shard_has_no_gauges() -> None:
-    watched = WatchedTable().after_scan([lease(at=SHARD_END)], 100.0)
-    assert gauges(watched, {}) == {}
+    assert gauges(lease(at=SHARD_END)) == {}
 
 
 def test_a_checkpoint_is_as_old_as_it_stands_still_before_records() -> None:
-    watched, checkpoints = WatchedTable(), CheckpointWatch()
+    watched = WatchedTable()
+    checkpoints: Checkpoints = {}
 
     def age(now: float, at: str, behind: int) -> float:
         nonlocal watched, checkpoints
-        lags = {"a": Lag(behind)}
         watched = watched.after_scan([lease(at=at)], now)
-        checkpoints = checkpoints.after_look(watched, lags)
-        return gauges(watched, lags, checkpoints)["shard.checkpoint.age", "s", "a"]
+        seen = SeenApplication.of(watched, {"a": Lag(behind)})
+        checkpoints = checkpoints_after(checkpoints, seen)
+        (found,) = (
+            value
+            for metric, _, value in shard_gauges(seen, checkpoints, "s")
+            if metric.name == "shard.checkpoint.age"
+        )
+        return found
 
     assert age(100, "1", 5) == 0
     assert age(130, "1", 5) == 30

@@ -9,9 +9,9 @@ import pytest
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.local.model.sequence import SequenceNumber
-from sparkinesis.monitor.shard_map import MappedShard, born, shard_map
 from sparkinesis.stream.routing import MAX_HASH_KEY
 from sparkinesis.stream.shard import Shard
+from sparkinesis.ui.shard_map import MappedShard, born, shard_map
 
 HALF = (MAX_HASH_KEY + 1) // 2
 BEGAN = 1_795_000_000
