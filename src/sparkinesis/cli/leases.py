@@ -51,7 +51,7 @@ def leases(
     watch_for: Annotated[
         float,
         typer.Option(min=0, metavar="SECONDS", help="Seconds to watch for renewals."),
-    ] = 5.0,
+    ] = 8.0,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object for each lease.")
     ] = False,

@@ -8,6 +8,7 @@ import pty
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,12 @@ from sparkinesis.lease.lease import PendingCheckpoint
 from sparkinesis.lease.table import requests
 from sparkinesis.local import LocalServer
 from sparkinesis.local.faults import Call, Fault
-from sparkinesis.monitor.lags import Lag, lag_client, lags
+from sparkinesis.monitor import lags
+from sparkinesis.monitor.lag_streams import LagStreams
+from sparkinesis.monitor.lag_watch import LagWatch
+from sparkinesis.monitor.lags import Lag, lag_client
+from sparkinesis.stream.address import address_of
+from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.integration.worker.conftest import FAILOVER_TIME
 from tests.journal import Journal, Journaling
@@ -168,6 +174,25 @@ def test_an_application_whose_worker_is_gone(
     assert one["pending_checkpoint"]["sub_sequence_number"] == 3
 
 
+def test_a_dead_owner_is_told_without_further_options(
+    application: Make, stream: str, call: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its shard is unread for as long as the command watches by default."""
+    application().worker()._streams.all()[0].syncer.sync()
+    table = application().table()
+    table.write(requests.take(table.leases()[0], "dead"))
+    now = 0.0
+
+    def wait(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    in_no_time = partial(lags.watch_table, clock=lambda: now, wait=wait)
+    monkeypatch.setattr(lags, "watch_table", in_no_time)
+    found = objects(call("leases", "--stream", stream, "--json"))[FIRST]
+    assert (found["unread_for_seconds"], found["millis_behind_latest"]) == (8.0, 8000)
+
+
 def test_finished_shards_and_those_that_wait_for_their_parents(
     application: Make, start: Start, kinesis: Any, stream: str, journal: Journal, *, call: Run
 ) -> None:
@@ -212,8 +237,10 @@ def test_lag_leaves_calls_to_the_consumers_of_a_shard(
 
     server.kinesis.faults = throttle_twice
     try:
-        client = lag_client(application().address())
-        found = lags((lease, client) for lease in application().table().leases())
+        streams = LagStreams(lag_client(application().address()), address_of, StreamClient)
+        with LagWatch(streams) as watch:
+            watch.ask_for(application().table().leases())
+            found = watch.known(None)
     finally:
         server.kinesis.faults = None
     behind = found[FIRST].millis_behind_latest
