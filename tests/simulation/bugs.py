@@ -24,11 +24,11 @@ from sparkinesis.worker import user_methods as calling
 from sparkinesis.worker.batches import page_rows
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer, Permitted
-from sparkinesis.worker.lifecycle import consumer, delivery, intake
-from sparkinesis.worker.lifecycle.consumer import ShardConsumer
-from sparkinesis.worker.lifecycle.delivery import Deliverer
-from sparkinesis.worker.lifecycle.intake import Intake
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings
+from sparkinesis.worker.lifecycle.shard import delivery, selection, starting
+from sparkinesis.worker.lifecycle.shard.consumer import ShardConsumer
+from sparkinesis.worker.lifecycle.shard.delivery import Deliverer
+from sparkinesis.worker.lifecycle.shard.intake import Intake
 from sparkinesis.worker.lifecycle.worker_state import WorkerState
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.reporting.measures import ShardMeasures
@@ -204,7 +204,7 @@ BUGS: dict[str, Bug] = {
     ),
     # where reading begins and goes on
     "a shard is resumed after the whole aggregate": instead(
-        consumer, "start_position", behind_aggregates, _READS, 19
+        starting, "start_position", behind_aggregates, _READS, 19
     ),
     "processed user records of an aggregate are repeated": instead(
         RecordBatch, "after", lambda _: lambda self, done: self, _READS, 1
@@ -217,7 +217,7 @@ BUGS: dict[str, Bug] = {
         EarlyRecordFilter, "apply", lambda _: lambda self, fetched: fetched, _READS, 8
     ),
     "latest is a new time at each start": instead(
-        consumer, "start_position", latest_again, _READS, 42
+        starting, "start_position", latest_again, _READS, 42
     ),
     "failed fetching is not restarted": instead(
         FetchAhead, "take", swallow, "everything_is_processed", 5
@@ -230,7 +230,7 @@ BUGS: dict[str, Bug] = {
         Checkpointer, "take_reset", lambda take: lambda self: take(self) and None, _READS, 15
     ),
     "old records within a page are not skipped": instead(
-        intake, "drop_older", lambda _: lambda records, bound: records, _READS, 4
+        selection, "drop_older", lambda _: lambda records, bound: records, _READS, 4
     ),
     "younger records are skipped too": instead(ConsumerSettings, "skip_before", too_far, _READS, 4),
     "a machine's clock is trusted": instead(

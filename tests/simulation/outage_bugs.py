@@ -9,7 +9,7 @@ from sparkinesis.lease.rules import children
 from sparkinesis.lease.rules.lease_start import LeaseStart, WantedRecords
 from sparkinesis.stream.position import LATEST
 from sparkinesis.stream.reading import retention
-from sparkinesis.worker.lifecycle import consumer
+from sparkinesis.worker.lifecycle.shard import starting
 from tests.simulation.patches import always
 from tests.simulation.subject import Bug, instead
 
@@ -33,7 +33,7 @@ AWAY_BUGS: dict[str, Bug] = {
         children, "_unread_leases", always([]), "everything_is_processed", 1
     ),
     "records that expired before the first one are not checked for": instead(
-        consumer,
+        starting,
         "wanted_records",
         always(WantedRecords()),
         "readers_resume_where_they_should",

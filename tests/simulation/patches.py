@@ -275,7 +275,7 @@ def silent_end(end: Any) -> Any:
 
     def silent(self: Any) -> Any:
         if not self.intake.at_end:
-            self._deliverer = None
+            self._last_calls = None
         return end(self)
 
     return silent

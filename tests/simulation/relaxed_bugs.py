@@ -6,8 +6,10 @@ from typing import Any
 
 from sparkinesis.lease.shard_syncer import ShardSyncer
 from sparkinesis.worker.checkpointer import Checkpointer
-from sparkinesis.worker.lifecycle.automatic_checkpoints import AutomaticCheckpoints
-from sparkinesis.worker.lifecycle.consumer import ShardConsumer
+from sparkinesis.worker.lifecycle.shard.automatic_checkpoints import AutomaticCheckpoints
+from sparkinesis.worker.lifecycle.shard.consumer import ShardConsumer
+from sparkinesis.worker.lifecycle.shard.delivery import Deliverer
+from sparkinesis.worker.lifecycle.shard.last_calls import LastCalls
 from tests.simulation.patches import always
 from tests.simulation.subject import Bug, instead
 
@@ -26,8 +28,8 @@ def _by_count_only(_: Any) -> Any:
 def _go_on(check: Any) -> Any:
     """Delivery goes on when a checkpoint that is due could not be written."""
 
-    def go_on(self: Any, automatic: Any) -> None:
-        check(self, automatic)
+    def go_on(self: Any) -> None:
+        check(self)
 
     return go_on
 
@@ -66,7 +68,7 @@ RELAXED_BUGS: dict[str, Bug] = {
         AutomaticCheckpoints, "room", lambda _: property(lambda self: None), _COUNT, 0
     ),
     "processing goes on without a checkpoint that is due": instead(
-        ShardConsumer, "_checkpoint_if_due", _go_on, _COUNT, 4
+        Deliverer, "_checkpoint_if_due", _go_on, _COUNT, 4
     ),
     "automatic checkpoints are not due by time": instead(
         AutomaticCheckpoints, "due_in", _by_count_only, _TIME, 6
@@ -75,8 +77,8 @@ RELAXED_BUGS: dict[str, Bug] = {
         AutomaticCheckpoints, "processed", _begin_with_the_call, _TIME, 6
     ),
     "nothing is checkpointed automatically at a shutdown": instead(
-        ShardConsumer,
-        "_checkpoint_at_last",
+        LastCalls,
+        "checkpoint",
         always(None),
         "shutdowns_checkpoint_what_was_processed",
         186,

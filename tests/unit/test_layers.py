@@ -88,7 +88,7 @@ FOLDERS: dict[str, dict[str, set[str]]] = {
         "dead_letters": {"batches", "reporting", "sink"},
         "lifecycle": {"batches", "reporting", "sink", "retrieval", "dead_letters"},
     },
-    "worker/lifecycle": {"streams": set()},
+    "worker/lifecycle": {"streams": set(), "shard": set()},
     "monitor": {"doctor": set(), "exporting": set()},
     "fleet": {"channel": set(), "watching": set()},
     "metrics": {"cloudwatch": set(), "health": set(), "otel": set()},

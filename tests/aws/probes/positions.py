@@ -18,7 +18,7 @@ from tests.aws.resources import NotReadyError, Resource
 
 _RETENTION = "src/sparkinesis/stream/reading/retention.py"
 _EXPLAIN = "src/sparkinesis/stream/calls/explain.py"
-_START = "src/sparkinesis/worker/lifecycle/start_check.py"
+_START = "src/sparkinesis/worker/lifecycle/shard/starting.py"
 
 ITSELF, NEXT = "that record", "the next record"
 UNKNOWN, OLDEST = "refused as unknown", "the oldest record"

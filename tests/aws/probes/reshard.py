@@ -17,7 +17,7 @@ _SYNC = "src/sparkinesis/lease/rules/shard_sync.py"
 _SYNCER = "src/sparkinesis/lease/shard_syncer.py"
 _PLANNER = "src/sparkinesis/source/planning/stream_planner.py"
 _PAGE = "src/sparkinesis/stream/page.py"
-_CONSUMER = "src/sparkinesis/worker/lifecycle/consumer.py"
+_CONSUMER = "src/sparkinesis/worker/lifecycle/shard/consumer.py"
 
 WITH_RECORDS, EMPTY = "a page with records", "an empty page"
 LAST_ONLY, EARLIER, NEVER = "on the last page only", "on an earlier page too", "on no page"

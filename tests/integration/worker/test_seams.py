@@ -91,7 +91,7 @@ def test_a_page_that_could_not_be_unpacked_is_fetched_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     no_memory = first_times(2, MemoryError(), make_batch)
-    monkeypatch.setattr("sparkinesis.worker.lifecycle.intake.make_batch", no_memory)
+    monkeypatch.setattr("sparkinesis.worker.lifecycle.shard.intake.make_batch", no_memory)
     put(kinesis, stream, b"1")
     start(application())
     journal.wait(lambda: bool(journal.calls("initialize")))

@@ -16,9 +16,9 @@ from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.shard_syncer import ShardSyncer
 from sparkinesis.metrics.health.signs import expect
 from sparkinesis.stream.address import StreamIdentifier
-from sparkinesis.worker.lifecycle.consumer import ShardConsumer, WorkerHooks
 from sparkinesis.worker.lifecycle.settings import WorkerSettings
-from sparkinesis.worker.lifecycle.states import ShutdownReason
+from sparkinesis.worker.lifecycle.shard.consumer import ShardConsumer, WorkerHooks
+from sparkinesis.worker.lifecycle.shard.states import ShutdownReason
 from sparkinesis.worker.lifecycle.streams.open_stream import OpenStream, Streams
 from sparkinesis.worker.lifecycle.worker_state import WorkerState
 from sparkinesis.worker.reporting.failures import describe

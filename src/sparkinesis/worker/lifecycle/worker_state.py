@@ -9,8 +9,8 @@ from collections.abc import Callable
 from sparkinesis.errors import LeaseTableNotFoundError
 from sparkinesis.events import ShutdownBegan, TableFound, TableMissing, WorkerFailed
 from sparkinesis.metrics.metrics import ReadGauges
-from sparkinesis.worker.lifecycle.consumer import ShardConsumer
 from sparkinesis.worker.lifecycle.settings import WorkerSettings
+from sparkinesis.worker.lifecycle.shard.consumer import ShardConsumer
 from sparkinesis.worker.reporting.failures import describe
 from sparkinesis.worker.reporting.health import TableLooks
 

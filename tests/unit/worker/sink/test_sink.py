@@ -28,7 +28,7 @@ from sparkinesis.metrics.tally import Distribution, Tally
 from sparkinesis.stream.page import Record
 from sparkinesis.worker.batches.batch import RecordBatch, make_batch
 from sparkinesis.worker.checkpointer import Checkpointer
-from sparkinesis.worker.lifecycle.delivery import Deliverer
+from sparkinesis.worker.lifecycle.shard.delivery import Deliverer
 from sparkinesis.worker.on_error import Skip
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.processor import ProcessorShard, RecordProcessor
@@ -501,6 +501,7 @@ class Held:
     """A lease at its start, which notes what can be seen at each checkpoint."""
 
     lease = Lease(SHARD, SHARD, ExtendedSequenceNumber("TRIM_HORIZON"))
+    shard_id = SHARD
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -585,7 +586,12 @@ class Case:
         self.processor = Storing(self.sink)
         self.checkpointer = Checkpointer(cast(HeldLease, self.held), lambda: 0, self.sinks)
         self.deliverer = Deliverer(
-            SHARD, self.processor, self.checkpointer, cast(Any, self.setting), lambda: False
+            cast(HeldLease, self.held),
+            cast(Any, None),
+            self.processor,
+            self.checkpointer,
+            cast(Any, self.setting),
+            is_ending=lambda: False,
         )
 
     def deliver(self, *records: int) -> None:

@@ -16,7 +16,7 @@ from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.on_error import OnError, Retry, Skip
 from sparkinesis.worker.processor import ProcessorShard
-from tests.unit.worker.lifecycle.test_delivery import SHARD, Shard
+from tests.unit.worker.lifecycle.shard.test_delivery import SHARD, Shard
 
 SLOW = 3.0
 """Seconds that a call takes, in tests of time."""
@@ -24,6 +24,8 @@ SLOW = 3.0
 
 class Written:
     """A lease that takes every checkpoint and remembers it."""
+
+    shard_id = SHARD
 
     def __init__(self) -> None:
         self.lease = Lease(SHARD, SHARD, ExtendedSequenceNumber("TRIM_HORIZON"))
@@ -54,7 +56,12 @@ class Automatic(Shard):
         self.written = Written()
         self.checkpointer = Checkpointer(cast(HeldLease, self.written), lambda: 0)
         self.deliverer = type(self.deliverer)(
-            SHARD, self.processor, self.checkpointer, cast(Any, self.setting), lambda: False
+            cast(HeldLease, self.written),
+            cast(Any, None),
+            self.processor,
+            self.checkpointer,
+            cast(Any, self.setting),
+            is_ending=lambda: False,
         )
         process = self.processor.process_records
 

@@ -104,6 +104,15 @@ def before_task(state: ShardState, reason: ShutdownReason | None) -> ShardState:
     return after_task(state, reason)
 
 
-def outranks(reason: ShutdownReason, known: ShutdownReason | None) -> bool:
-    """Return True if ``reason`` replaces the reason known so far."""
-    return known is None or reason > known
+class Ending(NamedTuple):
+    """The reasons for which a shard consumer was asked to end."""
+
+    reason: ShutdownReason | None = None
+    """The highest of them; None: it was not asked."""
+    is_leaving: bool = False
+    """True once a shutdown was requested, even if the consumer ends for another reason."""
+
+    def asked(self, reason: ShutdownReason) -> Ending:
+        """Return the reasons with another one."""
+        highest = reason if self.reason is None else max(reason, self.reason)
+        return Ending(highest, self.is_leaving or reason is ShutdownReason.REQUESTED)

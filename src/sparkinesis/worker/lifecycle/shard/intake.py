@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sparkinesis.errors import PositionNotFoundError, ShardNotFoundError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
@@ -17,37 +17,19 @@ from sparkinesis.lease.rules.children import ShardEnd
 from sparkinesis.lease.rules.lease_start import WantedRecords
 from sparkinesis.stream.calls.client import shard_of
 from sparkinesis.stream.page import Record
-from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp, Position
+from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, Position
 from sparkinesis.stream.reading.missing_end import TimeAtTip
 from sparkinesis.stream.reading.retention import CLOCK_MARGIN_MS, ReadProgress, user_records_done
 from sparkinesis.stream.shard import Shard
 from sparkinesis.worker.batches.batch import RecordBatch, make_batch
 from sparkinesis.worker.batches.page_rows import Habit
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings
-from sparkinesis.worker.lifecycle.start_check import StartCheck
-from sparkinesis.worker.lifecycle.starting import drop_older, drop_up_to, farther, is_older
+from sparkinesis.worker.lifecycle.shard.selection import ShardProgress, select
+from sparkinesis.worker.lifecycle.shard.starting import StartCheck
 from sparkinesis.worker.retrieval.ahead import FetchedPage, FetchRequest, OpenRetrieval, Retrieval
 from sparkinesis.worker.retrieval.shard_accounts import ShardAccounts
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class _Progress:
-    """A position up to which a shard was read. Replaced by each page; restored after an error."""
-
-    reached: ReadProgress
-    """The position at which retrieval began, or resumes after an error."""
-    start_check: StartCheck | None = None
-    """Checks the first page after a checkpoint or a long pause; None once that page was seen."""
-    before_jump: AfterRecord | None = None
-    """The last record that was read before a jump to an instant. Arrival times are in no order, so
-    the instant may lie before this record; records up to it are dropped."""
-
-    @property
-    def position(self) -> Position:
-        """The position after which records are to be delivered."""
-        return self.before_jump or self.reached.position
 
 
 class Intake:
@@ -84,14 +66,11 @@ class Intake:
         """The part of a page that did not fit into the memory of one batch."""
         self._is_confirmed = False
         """True once this retrieval has fetched a record, and the stream was still the same then."""
-        self._progress = _Progress(ReadProgress(TRIM_HORIZON))
+        self._progress = ShardProgress(ReadProgress(TRIM_HORIZON))
         self._checkpoint: ExtendedSequenceNumber | None = None
         self._bytes = 0
         self._fetched_ms: int | None = None
         """The time of the last fetched page, by the service's clock (epoch ms)."""
-        self._last_arrival_ms: int | None = None
-        """Arrival time of the last record taken; before the first one, of the checkpoint's record
-        (epoch ms)."""
 
     def begin(
         self,
@@ -107,13 +86,13 @@ class Intake:
         """
         self.stop()
         check = isinstance(start, AfterRecord) or unread is not None
-        self._progress = _Progress(
+        arrived_ms = start.arrived_ms if isinstance(start, AfterRecord) else None
+        self._progress = ShardProgress(
             ReadProgress(start),
             StartCheck(self._shard_id, start, self._settings, unread) if check else None,
+            last_arrival_ms=self._progress.last_arrival_ms if arrived_ms is None else arrived_ms,
         )
         self._checkpoint = checkpoint
-        if isinstance(start, AfterRecord) and start.arrived_ms is not None:
-            self._last_arrival_ms = start.arrived_ms
         self.at_end = False
 
     @property
@@ -128,7 +107,7 @@ class Intake:
         No record of a child arrived before the last record of this shard. The time at which the
         reader reached the tip says nothing of the children: a closed shard has a tip as well.
         """
-        last_ms = self._last_arrival_ms
+        last_ms = self._progress.last_arrival_ms
         return ShardEnd(self._fetched_ms, None if last_ms is None else last_ms - CLOCK_MARGIN_MS)
 
     def stop(self) -> None:
@@ -276,51 +255,37 @@ class Intake:
         during a long pause, or at the bound of ``skip_older_than``.
         """
         settings, progress = self._settings, self._progress
-        if progress.start_check is None and progress.reached.may_have_missed(page.fetched):
+        check, records = progress.start_check, page.records
+        if check is None and progress.reached.may_have_missed(page.fetched):
             self.stop()
             doubt = StartCheck(self._shard_id, progress.reached.position, settings)
             self._progress = replace(progress, start_check=doubt)
             return None
-        records = page.records
-        check = progress.start_check
-        if check is not None:
-            found = check.records_after(page.fetched)
-            if found is not None:
-                check = None
-            records = found or ()
+        found = records if check is None else check.records_after(page.fetched)
         self._fetched_ms = page.service_time_ms
         self.millis_behind_latest = page.millis_behind_latest
         self.time_at_tip.observe(page.fetched.page, at_end=page.at_shard_end)
         self._bytes += page.fetched.size
-        if progress.before_jump is not None:
-            records = drop_up_to(progress.before_jump, records)
-        if records:
-            self._last_arrival_ms = records[-1].arrived_ms
-        self._progress = _Progress(
-            progress.reached.after(page.fetched), check, None if records else progress.before_jump
-        )
         # Use the present time, not the time of the fetch: pages age while a slow processor works.
         now = settings.clock()
         waited_ms = round((now - page.fetched_at) * 1000)
-        bound_ms = settings.skip_before(page.service_time_ms + waited_ms)
-        if bound_ms is not None:
-            # This retrieval approaches the bound until the next one may begin.
-            is_behind = bool(records) and is_older(records[-1], bound_ms)
-            if is_behind and now >= next_from and not page.at_shard_end:
-                self._jump(bound_ms, farther(progress.before_jump, progress.reached.position))
-                return None
-            records = drop_older(records, bound_ms)
+        selection = select(
+            progress,
+            page.fetched,
+            found,
+            settings.skip_before(page.service_time_ms + waited_ms),
+            may_jump=now >= next_from and not page.at_shard_end,
+        )
+        self._progress = selection.progress
+        if selection.jump_to_ms is not None:
+            self.stop()
+            settings.reporter(self._shard_id).skipping(selection.jump_to_ms)
+            return None
         if page.at_shard_end:
             self.stop()
             self.at_end = True
             self.children = tuple(shard_of(child) for child in page.child_shards)
-        return records
-
-    def _jump(self, bound_ms: int, last: AfterRecord | None) -> None:
-        """Restart at an instant (epoch ms). ``last``: the last record that was read."""
-        self._settings.reporter(self._shard_id).skipping(bound_ms)
-        self.begin(AtTimestamp(bound_ms), self._checkpoint)
-        self._progress = replace(self._progress, before_jump=last)
+        return selection.records
 
     def _unpack(
         self, page: FetchedPage, records: Sequence[Record], position: Position

@@ -26,7 +26,8 @@ from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.page import Record
 from sparkinesis.worker.batches.batch import RecordBatch, make_batch
 from sparkinesis.worker.checkpointer import Checkpointer
-from sparkinesis.worker.lifecycle.delivery import LONGEST_BACKOFF, Deliverer, backoff
+from sparkinesis.worker.lifecycle.shard.delivery import Deliverer
+from sparkinesis.worker.lifecycle.shard.reaction import LONGEST_BACKOFF, backoff
 from sparkinesis.worker.on_error import DeadLetter, OnError, Retry, Skip, Stop
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.processor import RecordProcessor
@@ -42,6 +43,7 @@ class Held:
     """A lease at its start, which takes every checkpoint while it is held."""
 
     lease = Lease(SHARD, SHARD, ExtendedSequenceNumber("TRIM_HORIZON"))
+    shard_id = SHARD
     held = True
 
     def is_held(self) -> bool:
@@ -124,11 +126,12 @@ class Shard:
         self.processor = Picky(*bad)
         self.checkpointer = Checkpointer(cast(HeldLease, self.held), lambda: 0)
         self.deliverer = Deliverer(
-            SHARD,
+            cast(HeldLease, self.held),
+            cast(Any, None),
             self.processor,
             self.checkpointer,
             cast(Any, self.setting),
-            lambda: not self.held.is_held(),
+            is_ending=lambda: not self.held.is_held(),
         )
 
     def add(self, *numbers: int) -> None:

@@ -1,6 +1,6 @@
 """A shard consumer: one shard, one acquisition of its lease, one record processor.
 
-Its life is the table in `sparkinesis.worker.lifecycle.states`. A consumer runs step by step: a step
+Its life is the table in `states.py`. A consumer runs step by step: a step
 runs the task of the present state once, and says how long to wait for the next. It holds a thread
 only while a step runs.
 """
@@ -10,50 +10,39 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
-from sparkinesis.errors import (
-    LeaseLostError,
-    ProcessorError,
-    SparkinesisError,
-    StreamNotFoundError,
-)
+from sparkinesis.errors import LeaseLostError, ProcessorError, SparkinesisError, StreamNotFoundError
 from sparkinesis.events import LeaseEnd
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
-from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.rules.children import ShardEnd
-from sparkinesis.lease.rules.lease_start import WantedRecords, wanted_records
-from sparkinesis.metrics.catalogue import INITIALIZE_DURATION, SHUTDOWN_DURATION
-from sparkinesis.metrics.metric import Metric
+from sparkinesis.metrics.catalogue import INITIALIZE_DURATION
 from sparkinesis.status import ShardState
 from sparkinesis.stream.address import StreamIdentifier
-from sparkinesis.stream.position import LATEST, AfterRecord, AtTimestamp, Position
+from sparkinesis.stream.position import LATEST
 from sparkinesis.stream.shard import Shard
 from sparkinesis.worker.checkpointer import Checkpointer
-from sparkinesis.worker.lifecycle.automatic_checkpoints import AutomaticCheckpoints
-from sparkinesis.worker.lifecycle.delivery import Deliverer, backoff
-from sparkinesis.worker.lifecycle.intake import Intake
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings
-from sparkinesis.worker.lifecycle.starting import not_before, start_position
-from sparkinesis.worker.lifecycle.states import (
+from sparkinesis.worker.lifecycle.shard.delivery import Deliverer
+from sparkinesis.worker.lifecycle.shard.intake import Intake
+from sparkinesis.worker.lifecycle.shard.last_calls import LastCalls
+from sparkinesis.worker.lifecycle.shard.reaction import backoff
+from sparkinesis.worker.lifecycle.shard.starting import start_of
+from sparkinesis.worker.lifecycle.shard.states import (
     TABLE,
+    Ending,
     ShutdownReason,
     Task,
     after_task,
     before_task,
-    outranks,
 )
 from sparkinesis.worker.processor import ProcessorShard, RecordProcessor, make_processor
 from sparkinesis.worker.reporting.log_context import LogPlace
 from sparkinesis.worker.retrieval.ahead import OpenRetrieval
 from sparkinesis.worker.sink.sink import ShardSinks
 from sparkinesis.worker.user_methods import call
-
-_IDLE = 3.0
-"""Seconds until the next step, if no page is announced: there may be pages of a silence, or another
-thread may have reset the position."""
 
 
 @dataclass(frozen=True)
@@ -98,11 +87,7 @@ class ShardConsumer:
         self.stream = settings.client.address.name
         self.state = ShardState.WAITING_ON_PARENT_SHARDS
         self.intake = Intake(
-            held.shard_id,
-            held.lease.hash_range,
-            settings,
-            worker.open_retrieval,
-            self.wake,
+            held.shard_id, held.lease.hash_range, settings, worker.open_retrieval, self.wake
         )
         self._settings = settings
         self._options = settings.options
@@ -110,17 +95,12 @@ class ShardConsumer:
         self._measures = settings.measures(held.shard_id)
         self._steps = settings.consumers.step(self._run_step, log_place.enter)
         self._lock = threading.Lock()
-        self._reason: ShutdownReason | None = None
-        self._is_leaving = False
-        """True once a shutdown was requested, even if the consumer ends for another reason."""
+        self._ending = Ending()
+        """Replaced within the lock."""
         self._processor: RecordProcessor | None = None
-        self._checkpointer: Checkpointer | None = None
         self._deliverer: Deliverer | None = None
-        """The deliverer; None until the processor is initialized."""
-        self._shard_ended_was_called = False
-        """True once ``shard_ended`` was called, which may checkpoint everything."""
-        self._shard_ended_returned = False
-        """True once ``shard_ended`` has returned, and only its automatic checkpoint is left."""
+        self._last_calls: LastCalls | None = None
+        """Both are None until the processor is initialized."""
         self.problem: tuple[SparkinesisError, float] | None = None
         """The error for which the last task failed, and since when tasks fail; None: none did."""
         self._failures = 0
@@ -140,9 +120,7 @@ class ShardConsumer:
     def request(self, reason: ShutdownReason) -> None:
         """End this consumer. Only a higher reason replaces an earlier one."""
         with self._lock:
-            self._is_leaving = self._is_leaving or reason is ShutdownReason.REQUESTED
-            if outranks(reason, self._reason):
-                self._reason = reason
+            self._ending = self._ending.asked(reason)
         if reason is ShutdownReason.LEASE_LOST:
             # Stop at once, even during a call: an open subscription would disturb the next owner's.
             self.intake.end()
@@ -177,7 +155,7 @@ class ShardConsumer:
         It is not known at the end of the shard either: the next records are in other shards, which
         may have no leases yet.
         """
-        if self._reason is ShutdownReason.SHARD_END:
+        if self._ending.reason is ShutdownReason.SHARD_END:
             return None
         return self.intake.millis_behind_latest
 
@@ -189,7 +167,7 @@ class ShardConsumer:
     @property
     def checkpoint_age(self) -> float | None:
         """The age of the oldest delivery without a checkpoint; None before the first delivery."""
-        return self._checkpointer.age if self._checkpointer is not None else None
+        return self._deliverer.checkpoint_age if self._deliverer is not None else None
 
     @property
     def stopped_by(self) -> BaseException | None:
@@ -210,7 +188,7 @@ class ShardConsumer:
 
     def step(self) -> float:
         """Run the task of the current state once; return the seconds until the next step."""
-        self.state = before_task(self.state, self._reason)
+        self.state = before_task(self.state, self._ending.reason)
         task = TABLE[self.state].task
         if task is None:
             self._leave()
@@ -228,11 +206,11 @@ class ShardConsumer:
             return pause
         self._failures, self.problem = 0, None
         self.report.forget_failure()
-        self.state = after_task(self.state, self._reason)
+        self.state = after_task(self.state, self._ending.reason)
         return 0.0
 
     def _is_ending(self) -> bool:
-        return self._reason is not None or not self.held.is_held()
+        return self._ending.reason is not None or not self.held.is_held()
 
     def _ask_for_shutdown(self) -> None:
         self._worker.request_shutdown()
@@ -251,7 +229,7 @@ class ShardConsumer:
                 self.problem = error, since
             what = f"The task {task.value!r} failed on {self} and will be retried"
             self.report.task_failed(what, error)
-        if task is Task.SHUTDOWN and self._is_leaving:
+        if task is Task.SHUTDOWN and self._ending.is_leaving:
             self._leave_its_end()
             return 0.0
         self._failures += 1
@@ -264,8 +242,8 @@ class ShardConsumer:
 
     def _leave_its_end(self) -> None:
         """Leave the end of the shard to its next owner; let the processor checkpoint before."""
-        is_at_end = self._reason is ShutdownReason.SHARD_END and self.held.is_held()
-        if is_at_end and not self._shard_ended_was_called:
+        is_at_end = self._ending.reason is ShutdownReason.SHARD_END and self.held.is_held()
+        if is_at_end and not (self._last_calls and self._last_calls.shard_ended_was_called):
             self._notify_of_shutdown()
         self._leave()
 
@@ -287,21 +265,18 @@ class ShardConsumer:
         return self._options.parent_poll_interval
 
     def _initialize(self) -> None:
-        settings = self._settings
+        settings, options, stream = self._settings, self._options, self._settings.stream
         lease = self.held.lease
         if lease.position() is LATEST:
             # A KCL wrote this LATEST. From now on it means this instant, also after a restart.
             self.held.fix_instant(settings.service_time_ms())
             lease = self.held.lease
         bound_ms: int | None = None
-        if (skip := self._options.skip_older_than) is not None:
+        if (skip := options.skip_older_than) is not None:
             bound_ms = settings.skip_before(settings.service_time_ms() if skip else 0)
-        start, unread = self._start(lease, bound_ms)
         if self._processor is None:
             self._processor = make_processor(settings.factory)
-        sinks = ShardSinks(
-            settings.clock, metrics=settings.metrics, stream=settings.client.address.name
-        )
+        sinks = ShardSinks(settings.clock, metrics=settings.metrics, stream=self.stream)
         checkpointer = Checkpointer(
             self.held,
             settings.service_time_ms,
@@ -310,198 +285,75 @@ class ShardConsumer:
             clock=settings.clock,
             measures=self._measures,
         )
-        self._call(
-            INITIALIZE_DURATION,
-            self._processor.initialize,
-            ProcessorShard(
-                id=self.shard_id,
-                application=settings.application,
-                stream=settings.client.address.name,
-                stream_id=None if settings.stream is None else str(settings.stream),
-                worker_id=settings.worker_id,
-                checkpoint=lease.checkpoint,
-                pending_checkpoint=lease.pending,
-                request_shutdown=self._ask_for_shutdown,
-                commit_pending=checkpointer.commit_pending,
-                drop_pending=checkpointer.drop_pending,
-                sinks=sinks,
-            ),
+        shard = ProcessorShard(
+            id=self.shard_id,
+            application=settings.application,
+            stream=self.stream,
+            stream_id=None if stream is None else str(stream),
+            worker_id=settings.worker_id,
+            checkpoint=lease.checkpoint,
+            pending_checkpoint=lease.pending,
+            request_shutdown=self._ask_for_shutdown,
+            commit_pending=checkpointer.commit_pending,
+            drop_pending=checkpointer.drop_pending,
+            sinks=sinks,
         )
-        self._checkpointer = checkpointer
+        self._measures.call(INITIALIZE_DURATION, partial(call, self._processor.initialize, shard))
         self._deliverer = Deliverer(
-            self.shard_id, self._processor, checkpointer, settings, self._is_ending
+            self.held,
+            self.intake,
+            self._processor,
+            checkpointer,
+            settings,
+            is_ending=self._is_ending,
         )
-        if checkpointer.last != lease.checkpoint:  # it has committed a pending checkpoint
-            lease = self.held.lease
-            start, unread = self._start(lease, bound_ms)
-        is_unread = lease.checkpoint.is_sentinel
-        self.intake.begin(start, lease.checkpoint, unread if is_unread else None)
+        self._last_calls = LastCalls(
+            self._processor, checkpointer, self._deliverer, self.report, self._worker.fail
+        )
+        lease = self.held.lease  # the processor may have committed a pending checkpoint
+        start, unread = start_of(
+            lease, settings.initial, settings.started_ms, bound_ms, deaggregate=options.deaggregate
+        )
+        self.intake.begin(start, lease.checkpoint, unread)
         self.report.started(start, lease.checkpoint)
 
-    def _start(self, lease: Lease, bound_ms: int | None) -> tuple[Position, WantedRecords]:
-        """Return the position after the lease's checkpoint, and the records wanted from there.
-
-        bound_ms: the bound of `skip_older_than` (epoch ms), if any.
-        """
-        settings = self._settings
-        start = start_position(
-            lease, settings.initial, settings.started_ms, deaggregate=self._options.deaggregate
-        )
-        unread = wanted_records(lease, settings.initial)
-        if bound_ms is not None:
-            start, unread = not_before(start, bound_ms), unread.not_before(bound_ms)
-        return start, unread
-
     def _process(self) -> float | None:
-        assert self._checkpointer is not None
         assert self._deliverer is not None
-        intake, deliverer = self.intake, self._deliverer
-        reset_to = self._checkpointer.take_reset()
-        if reset_to is not None:
-            deliverer.clear()
-            unread = WantedRecords(reset_to) if isinstance(reset_to, AtTimestamp) else None
-            intake.begin(reset_to, unread=unread)
-        pause = self._checkpoint_if_due(deliverer.automatic)
-        if pause is not None:
-            return pause
-        if not deliverer:
-            batch = intake.take()
-            if batch is None and not intake.at_end:
-                return _soonest(_IDLE, deliverer.automatic.due_in)
-            if batch is not None and (
-                batch
-                or self._options.call_even_for_empty_batches
-                or self._checkpointer.sinks.is_due
-            ):
-                deliverer.add(batch)
-        if not self.held.is_held():
-            self.request(ShutdownReason.LEASE_LOST)
-            return None
-        if not deliverer:
-            self._note_silence(self._checkpointer)
-        pause = deliverer.step()
-        if deliverer.stopped_by is not None:
-            self.report.stopped(deliverer.stopped_by)
-            self._checkpoint_at_last()
+        assert self._last_calls is not None
+        following = self._deliverer.process()
+        if self._deliverer.stopped_by is not None:
+            self.report.stopped(self._deliverer.stopped_by)
+            self._last_calls.checkpoint()
             self._leave(LeaseEnd.STOPPED)
             return None
-        if intake.at_end and not deliverer and not self._checkpointer.is_reset:
-            self.request(ShutdownReason.SHARD_END)
-        return _soonest(pause, deliverer.automatic.due_in) if pause > 0 else None
-
-    def _checkpoint_if_due(self, automatic: AutomaticCheckpoints) -> float | None:
-        """Write an automatic checkpoint if one is due; return the seconds to wait if that failed.
-
-        More records than the options allow would otherwise have to be processed again.
-        """
-        try:
-            automatic.write_if_due()
-        except LeaseLostError:
-            raise
-        except SparkinesisError as error:
-            self.report.task_failed(
-                f"An automatic checkpoint failed on {self}; no more records are processed until it "
-                "succeeds",
-                error,
-            )
-            self._failures += 1
-            return backoff(self._options.task_backoff, self._failures)
-        return None
-
-    def _checkpoint_at_last(self) -> None:
-        """Write an automatic checkpoint, if these are on, before the lease is released."""
-        if self._deliverer is None:
-            return
-        try:
-            self._deliverer.automatic.write()
-        except LeaseLostError as error:
-            self.report.checkpoint_refused(error)
-        except SparkinesisError as error:
-            self.report.task_failed(f"The last automatic checkpoint failed on {self}", error)
-
-    def _note_silence(self, checkpointer: Checkpointer) -> None:
-        """Note in the lease up to when no record followed the checkpoint, if that is known.
-
-        A later reader of a quiet shard then does not mistake the silence for lost records.
-        """
-        at, reached = checkpointer.settled, self.intake.reached
-        if at is None or self.intake.at_end:
-            return
-        if isinstance(reached, AfterRecord) and reached.sequence_number == at.sequence_number:
-            self.held.known = at, replace(reached, sub_sequence_number=None)
-        elif isinstance(reached, AtTimestamp) and at.is_sentinel:
-            self.held.known = at, reached
+        if following.end is not None:
+            self.request(following.end)
+        return following.pause
 
     def _notify_of_shutdown(self) -> None:
         self.intake.stop()
-        if self._deliverer is None:
-            return  # the processor was not initialized
-        assert self._processor is not None
-        assert self._checkpointer is not None
-        try:
-            self._call(SHUTDOWN_DURATION, self._processor.shutdown_requested, self._checkpointer)
-        except BaseException as error:  # noqa: BLE001 - the lease goes to another worker anyway
-            self._last_call_failed("shutdown_requested", error)
-        else:
-            self._checkpoint_at_last()
-
-    def _call(self, histogram: Metric, method: Callable[..., object], *given: object) -> None:
-        """Call a method of the record processor, and measure the call."""
-        self._measures.call(histogram, partial(call, method, *given))
-
-    def _last_call_failed(self, name: str, error: BaseException) -> None:
-        """Log the error of a call that is not retried."""
-        if isinstance(error, ProcessorError):
-            self._worker.fail(error)
-        else:
-            self.report.task_failed(f"{name} raised on {self}", error)
+        if self._last_calls is not None:
+            self._last_calls.shutdown_requested()
 
     def _shut_down(self) -> float | None:
         self.intake.stop()
-        if self._reason is ShutdownReason.SHARD_END and self.held.is_held():
+        if self._ending.reason is ShutdownReason.SHARD_END and self.held.is_held():
             return self._end_shard()
-        if self._deliverer is not None:
-            assert self._processor is not None
-            assert self._checkpointer is not None
-            try:
-                self._call(SHUTDOWN_DURATION, self._processor.lease_lost)
-            except BaseException as error:  # noqa: BLE001 - a retry would not help
-                self._last_call_failed("lease_lost", error)
-            self._checkpointer.sinks.close()
+        if self._last_calls is not None:
+            self._last_calls.lease_lost()
         self._release()
         return None
 
     def _end_shard(self) -> float | None:
         """Create the children's leases, call ``shard_ended``, then release the lease."""
-        assert self._processor is not None
-        assert self._checkpointer is not None
+        assert self._last_calls is not None
         intake = self.intake
         if not self._worker.create_child_leases(self.held, intake.children, intake.shard_end):
-            if self._is_leaving:
+            if self._ending.is_leaving:
                 self._leave_its_end()
                 return 0.0
             return self._options.task_backoff
-        self._shard_ended_was_called = True
-        self._checkpointer.end()
-        if not self._checkpointer.last.is_shard_end and not self._shard_ended_returned:
-            self._call(SHUTDOWN_DURATION, self._processor.shard_ended, self._checkpointer)
-        if not self._checkpointer.last.is_shard_end and self._deliverer is not None:
-            automatic = self._deliverer.automatic
-            self._shard_ended_returned = automatic.are_on  # only the checkpoint is repeated
-            automatic.write()
-        if not self._checkpointer.last.is_shard_end:
-            raise SparkinesisError(
-                f"shard_ended returned without a checkpoint on {self}, so its child shards cannot "
-                "begin. Call checkpointer.checkpoint() in shard_ended, which is called again."
-            )
-        # This also stores rows that the processor wrote to sinks after its own checkpoint.
-        self._checkpointer.checkpoint()
-        self._checkpointer.sinks.close()
+        self._last_calls.shard_ended()
         self.report.ended([child.id for child in intake.children], self.records)
         self._release(LeaseEnd.SHARD_FINISHED)
         return None
-
-
-def _soonest(pause: float, due_in: float | None) -> float:
-    """Return the seconds to wait, until a checkpoint is due at most."""
-    return pause if due_in is None else min(pause, due_in)

@@ -20,8 +20,8 @@ from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp, 
 from sparkinesis.stream.reading.retention import CLOCK_MARGIN_MS
 from sparkinesis.stream.shard import Shard
 from sparkinesis.stream.timing import Timing
-from sparkinesis.worker.lifecycle.intake import Intake
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings
+from sparkinesis.worker.lifecycle.shard.intake import Intake
 from sparkinesis.worker.options import DEFAULT_HELD_BYTES, WorkerOptions
 from sparkinesis.worker.reporting.log_context import LogPlace
 from sparkinesis.worker.reporting.teller import EventTeller
@@ -388,7 +388,9 @@ def test_a_failure_in_the_midst_of_a_page_goes_on_behind_the_parts_that_were_tak
     first = take(reading)
     assert first
     with monkeypatch.context() as patch:
-        patch.setattr("sparkinesis.worker.lifecycle.intake.make_batch", lambda *_, **__: 1 / 0)
+        patch.setattr(
+            "sparkinesis.worker.lifecycle.shard.intake.make_batch", lambda *_, **__: 1 / 0
+        )
         with pytest.raises(ZeroDivisionError):
             reading.take()
     assert budget.held - others < 2_500, "the page is fetched again"

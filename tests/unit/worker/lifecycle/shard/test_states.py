@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from sparkinesis.status import ShardState
-from sparkinesis.worker.lifecycle.states import (
+from sparkinesis.worker.lifecycle.shard.states import (
     TABLE,
+    Ending,
     ShutdownReason,
     Task,
     after_task,
     before_task,
-    outranks,
 )
 
 WAITING, INITIALIZING, PROCESSING, REQUESTED, COMPLETED, SHUTTING_DOWN, COMPLETE = ShardState
@@ -53,11 +53,21 @@ def test_a_reason_is_followed_at_once_unless_the_task_is_the_answer_to_it(
     assert before_task(state, None) is state
 
 
-def test_a_reason_gives_way_to_a_higher_one_only() -> None:
-    requested, lost, ended = REASONS
-    assert outranks(requested, None)
-    assert outranks(ended, requested)
-    assert outranks(lost, ended)
-    assert not outranks(ended, lost)
-    assert not outranks(requested, ended)
-    assert not outranks(lost, lost)
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        ([], None),
+        (["REQUESTED"], "REQUESTED"),
+        (["REQUESTED", "SHARD_END"], "SHARD_END"),
+        (["SHARD_END", "LEASE_LOST"], "LEASE_LOST"),
+        (["LEASE_LOST", "SHARD_END"], "LEASE_LOST"),
+        (["SHARD_END", "REQUESTED"], "SHARD_END"),
+        (["LEASE_LOST", "LEASE_LOST"], "LEASE_LOST"),
+    ],
+)
+def test_a_reason_gives_way_to_a_higher_one_only(asked: list[str], reason: str | None) -> None:
+    ending = Ending()
+    for each in asked:
+        ending = ending.asked(ShutdownReason[each])
+    assert ending.reason is (None if reason is None else ShutdownReason[reason])
+    assert ending.is_leaving == ("REQUESTED" in asked)

@@ -1,53 +1,43 @@
-"""The delivery of batches to a record processor, and of ``on_error``'s decisions."""
+"""The delivery of batches to a record processor, one after the other."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
-from sparkinesis.errors import (
-    AccessDeniedError,
-    LeaseTableError,
-    LeaseTableUnavailableError,
-    ProcessorError,
-    SinkUnavailableError,
-)
+from sparkinesis.errors import LeaseLostError, ProcessorError, SparkinesisError
 from sparkinesis.events import BatchAction, Span
+from sparkinesis.lease.held import HeldLease
+from sparkinesis.lease.rules.lease_start import WantedRecords
 from sparkinesis.metrics.tracing import Extent
-from sparkinesis.stream.backoff import exponential_backoff
+from sparkinesis.stream.position import AfterRecord, AtTimestamp
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.dead_letters.targets import FailedRecords, hand_over
-from sparkinesis.worker.lifecycle.automatic_checkpoints import AutomaticCheckpoints
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings
-from sparkinesis.worker.on_error import DeadLetter, Stop, last_resort, wait_before_retry
+from sparkinesis.worker.lifecycle.shard.automatic_checkpoints import AutomaticCheckpoints
+from sparkinesis.worker.lifecycle.shard.intake import Intake
+from sparkinesis.worker.lifecycle.shard.reaction import Attempt, backoff, react
+from sparkinesis.worker.lifecycle.shard.states import ShutdownReason
+from sparkinesis.worker.on_error import DeadLetter, last_resort
 from sparkinesis.worker.processor import RecordProcessor
 from sparkinesis.worker.user_methods import call
 
-LONGEST_BACKOFF = 30.0
-"""The longest wait in seconds between two tries of a task that the shard depends on."""
+_IDLE = 3.0
+"""Seconds until the next step, if no page is announced: there may be pages of a silence, or another
+thread may have reset the position."""
 
 
-def backoff(base: float, failures: int) -> float:
-    """Return the seconds to wait after so many consecutive failures: doubled, up to a limit."""
-    return exponential_backoff(base, LONGEST_BACKOFF, failures)
+class Next(NamedTuple):
+    """What follows a step of delivery."""
 
-
-@dataclass(frozen=True, slots=True)
-class _Attempt:
-    """Records to deliver, and the failures of earlier tries."""
-
-    batch: RecordBatch
-    failures: int = 0
-    not_before: float = float("-inf")
-    given_up: BaseException | None = None
-    """The error for which the records are given up; None: they are delivered again."""
-    refusals: int = 0
-    """Consecutive failures of the dead-letter target."""
-    denials: int = 0
-    """Consecutive checkpoints that the lease table refused."""
+    pause: float | None = None
+    """The seconds until the next step; None: at once."""
+    end: ShutdownReason | None = None
+    """The reason why the shard's consumer is to end; None: there is none."""
 
 
 class Deliverer:
@@ -58,10 +48,12 @@ class Deliverer:
 
     def __init__(
         self,
-        shard_id: str,
+        held: HeldLease,
+        intake: Intake,
         processor: RecordProcessor,
         checkpointer: Checkpointer,
         settings: ConsumerSettings,
+        *,
         is_ending: Callable[[], bool],
     ) -> None:
         self.processing_since: float | None = None
@@ -71,29 +63,108 @@ class Deliverer:
         self.stopped_by: BaseException | None = None
         """The error for which ``on_error`` stops the shard; None otherwise."""
         self.automatic = AutomaticCheckpoints(checkpointer, settings.options, settings.clock)
-        self._shard_id = shard_id
-        self._name = settings.describe_shard(shard_id)
+        self.name = settings.describe_shard(held.shard_id)
+        self.measures = settings.measures(held.shard_id)
         self._processor = processor
         self._checkpointer = checkpointer
         self._settings = settings
         self._is_ending = is_ending
-        self._queue: deque[_Attempt] = deque()
+        self._intake = intake
+        self._held = held
+        self._queue: deque[Attempt] = deque()
         self._done = checkpointer.last
-        self._report = settings.reporter(shard_id)
-        self._measures = settings.measures(shard_id)
+        self._refused_checkpoints = 0
+        """Automatic checkpoints that have failed since the last success."""
+        self._report = settings.reporter(held.shard_id)
+
+    @property
+    def checkpoint_age(self) -> float:
+        """The age of the oldest delivery without a checkpoint, in seconds. For any thread."""
+        return self._checkpointer.age
 
     def __bool__(self) -> bool:
         """True while a batch is left to deliver."""
         return bool(self._queue)
 
     def add(self, batch: RecordBatch) -> None:
-        self._queue.append(_Attempt(batch))
+        self._queue.append(Attempt(batch))
 
     def clear(self) -> None:
         """Drop all batches: the processor has reset its shard."""
         self._queue.clear()
         self._done = self._checkpointer.last
         self.automatic.clear()
+
+    def process(self) -> Next:
+        """Take the next batch if none is left, and deliver it.
+
+        Raises the errors of `Intake.take` and `step`, and `LeaseLostError`.
+        """
+        checkpointer, intake, options = self._checkpointer, self._intake, self._settings.options
+        reset_to = checkpointer.take_reset()
+        if reset_to is not None:
+            self.clear()
+            unread = WantedRecords(reset_to) if isinstance(reset_to, AtTimestamp) else None
+            intake.begin(reset_to, unread=unread)
+        pause = self._checkpoint_if_due()
+        if pause is not None:
+            return Next(pause)
+        if not self._queue:
+            batch = intake.take()
+            if batch is None and not intake.at_end:
+                return Next(self._soonest(_IDLE))
+            if batch is not None and (
+                batch or options.call_even_for_empty_batches or checkpointer.sinks.is_due
+            ):
+                self.add(batch)
+        if not self._held.is_held():
+            return Next(end=ShutdownReason.LEASE_LOST)
+        if not self._queue:
+            self._note_silence()
+        pause = self.step()
+        is_over = intake.at_end and not self._queue and not checkpointer.is_reset
+        return Next(
+            self._soonest(pause) if pause > 0 else None,
+            ShutdownReason.SHARD_END if is_over else None,
+        )
+
+    def _soonest(self, pause: float) -> float:
+        """Return the seconds to wait, until a checkpoint is due at most."""
+        due_in = self.automatic.due_in
+        return pause if due_in is None else min(pause, due_in)
+
+    def _checkpoint_if_due(self) -> float | None:
+        """Write an automatic checkpoint if one is due; return the seconds to wait if that failed.
+
+        More records than the options allow would otherwise have to be processed again.
+        """
+        try:
+            self.automatic.write_if_due()
+        except LeaseLostError:
+            raise
+        except SparkinesisError as error:
+            self._report.task_failed(
+                f"An automatic checkpoint failed on {self.name}; no more records are processed "
+                "until it succeeds",
+                error,
+            )
+            self._refused_checkpoints += 1
+            return backoff(self._settings.options.task_backoff, self._refused_checkpoints)
+        self._refused_checkpoints = 0
+        return None
+
+    def _note_silence(self) -> None:
+        """Note in the lease up to when no record followed the checkpoint, if that is known.
+
+        A later reader of a quiet shard then does not mistake the silence for lost records.
+        """
+        at, reached = self._checkpointer.settled, self._intake.reached
+        if at is None or self._intake.at_end:
+            return
+        if isinstance(reached, AfterRecord) and reached.sequence_number == at.sequence_number:
+            self._held.known = at, replace(reached, sub_sequence_number=None)
+        elif isinstance(reached, AtTimestamp) and at.is_sentinel:
+            self._held.known = at, reached
 
     def step(self) -> float:
         """Deliver the next batch, if one is due; return the seconds until the next try, or 0.
@@ -116,7 +187,7 @@ class Deliverer:
                 return 0.0
         room = self.automatic.room
         if room is not None and len(batch) > room:
-            self._queue.insert(1, _Attempt(batch.slice(room, len(batch))))
+            self._queue.insert(1, Attempt(batch.slice(room, len(batch))))
             batch = batch.slice(0, room)
             attempt = self._queue[0] = replace(attempt, batch=batch)
         if batch:
@@ -124,22 +195,22 @@ class Deliverer:
         self._checkpointer.sinks.begin_call()
         began = self.processing_since = self._settings.clock()
         try:
-            with self._measures.processing(partial(_extent, batch)):
+            with self.measures.processing(partial(_extent, batch)):
                 call(self._processor.process_records, batch, self._checkpointer)
         except ProcessorError:
             # A mistake in the program, which every other batch would meet as well.
-            self._measures.processing_failed(began)
+            self.measures.processing_failed(began)
             self._take_back()
             raise
         except BaseException as error:  # noqa: BLE001 - a user's code may call sys.exit() too
-            self._measures.processing_failed(began)
+            self.measures.processing_failed(began)
             return self._failed(attempt, error)
         finally:
             self.processing_since = None
             self._checkpointer.end_call()
         self._report.forget_failure()
         self.records += len(batch)
-        self._measures.processed(len(batch), batch.data_bytes, began)
+        self.measures.processed(len(batch), batch.data_bytes, began)
         self._pass(batch, began)
         return 0.0
 
@@ -150,7 +221,7 @@ class Deliverer:
             return batch
         return batch.after(last)
 
-    def _put_off(self, attempt: _Attempt, pause: float) -> float:
+    def _put_off(self, attempt: Attempt, pause: float) -> float:
         """Schedule another try in ``pause`` seconds, and return ``pause``."""
         self._queue[0] = replace(attempt, not_before=self._settings.clock() + pause)
         return pause
@@ -167,75 +238,39 @@ class Deliverer:
         self._checkpointer.take_back(self._done)
         self._checkpointer.sinks.take_back()
 
-    def _failed(self, attempt: _Attempt, error: BaseException) -> float:
+    def _failed(self, attempt: Attempt, error: BaseException) -> float:
+        """React to a call that raised; return the seconds until the next try, or 0."""
         span = _span(attempt.batch)
         self._take_back()
-        action, act = self._reaction(attempt, error)
-        self._report.batch_failed(span, action, error)
-        return act()
-
-    def _reaction(
-        self, attempt: _Attempt, error: BaseException
-    ) -> tuple[BatchAction, Callable[[], float]]:
-        """Return what becomes of records that failed, and the function that does it."""
-        if self._is_ending():
-            # The next owner of the shard will find out whether the records are at fault.
-            return BatchAction.RELEASE, _go_on
-        if self._checkpointer.is_reset:
-            return BatchAction.NONE_LEFT, _go_on  # the reset dropped these records
-        rest = attempt.batch
-        if rest:
-            rest = rest.after(self._checkpointer.last)
-            if not rest:
-                return BatchAction.NONE_LEFT, partial(self._pass_all, attempt.batch)
-        if _is_outage(error):
-            # The records are not at fault, and the policy would give up good ones.
-            return BatchAction.WAIT, partial(self._wait_out, replace(attempt, batch=rest), error)
-        policy = self._settings.on_error
-        failures = attempt.failures + 1
-        pause = wait_before_retry(policy, failures, self._settings.uniform)
-        if pause is not None:
-            return BatchAction.RETRY, partial(self._put_off, _Attempt(rest, failures), pause)
-        resort = last_resort(policy)
-        if isinstance(resort, Stop):
-            return BatchAction.STOP, partial(self._stop, error)
-        if len(rest) > 1:
-            return BatchAction.SPLIT, partial(self._split, _Attempt(rest, failures))
-        if len(rest) < len(attempt.batch):
-            # The record failed in a batch with others, which are checkpointed now: retry it alone.
-            return BatchAction.RETRY, partial(self._put_off, _Attempt(rest, failures), 0.0)
-        is_letter = rest and isinstance(resort, DeadLetter)
-        return (
-            BatchAction.DEAD_LETTER if is_letter else BatchAction.SKIP,
-            partial(self._give_up, _Attempt(rest, failures), error),
+        reaction = react(
+            attempt,
+            error,
+            self._settings,
+            self._checkpointer.last,
+            is_ending=self._is_ending(),
+            is_reset=self._checkpointer.is_reset,
         )
-
-    def _pass_all(self, batch: RecordBatch) -> float:
-        self._pass(batch)
+        self._report.batch_failed(span, reaction.action, error)
+        match reaction.action:
+            case BatchAction.NONE_LEFT if not self._checkpointer.is_reset:
+                self._pass(attempt.batch)
+            case BatchAction.WAIT | BatchAction.RETRY:
+                return self._put_off(reaction.rest, reaction.pause)
+            case BatchAction.STOP:
+                self.stopped_by = error
+            case BatchAction.SPLIT:
+                self._split(reaction.rest)
+            case BatchAction.SKIP | BatchAction.DEAD_LETTER:
+                return self._give_up(reaction.rest, error)
         return 0.0
 
-    def _stop(self, error: BaseException) -> float:
-        self.stopped_by = error
-        return 0.0
-
-    def _split(self, attempt: _Attempt) -> float:
+    def _split(self, attempt: Attempt) -> None:
         """Deliver halves, to find the records that fail: only these are given up."""
         self._queue.popleft()
         halves = reversed(attempt.batch.halves())
-        self._queue.extendleft(_Attempt(half, attempt.failures) for half in halves)
-        return 0.0
+        self._queue.extendleft(Attempt(half, attempt.failures) for half in halves)
 
-    def _wait_out(self, attempt: _Attempt, error: BaseException) -> float:
-        """Schedule another try after an error that is not the records' fault.
-
-        The retries of a call have waited for an outage already. A refusal comes at once, and may
-        last for hours, so its waits grow.
-        """
-        denials = attempt.denials + 1 if _cause(error, _DENIALS) else 0
-        pause = backoff(self._settings.options.task_backoff, max(1, denials))
-        return self._put_off(replace(attempt, denials=denials), pause)
-
-    def _give_up(self, attempt: _Attempt, error: BaseException) -> float:
+    def _give_up(self, attempt: Attempt, error: BaseException) -> float:
         """Skip a record that cannot be processed; store it as a dead letter first, if asked."""
         batch = attempt.batch
         resort = last_resort(self._settings.on_error)
@@ -244,7 +279,7 @@ class Deliverer:
                 hand_over(resort.target, self._failed_records(batch, error))
             except BaseException as refusal:  # noqa: BLE001 - a user's function, or a service
                 self._report.task_failed(
-                    f"The dead-letter target failed on {_span(batch)} of {self._name}; it will be "
+                    f"The dead-letter target failed on {_span(batch)} of {self.name}; it will be "
                     "retried",
                     refusal,
                 )
@@ -267,28 +302,9 @@ class Deliverer:
             error,
             settings.application,
             settings.client.address.name,
-            self._shard_id,
+            self._held.shard_id,
             None if settings.stream is None else str(settings.stream),
         )
-
-
-_DENIALS = (AccessDeniedError, LeaseTableError)
-_OUTAGES = (*_DENIALS, LeaseTableUnavailableError, SinkUnavailableError)
-
-
-def _is_outage(error: BaseException) -> bool:
-    """Return True if the lease table or a sink's storage did not answer, or refused."""
-    return _cause(error, _OUTAGES)
-
-
-def _cause(error: BaseException, kinds: tuple[type[BaseException], ...]) -> bool:
-    """Return True if the error, or one of its causes, is of one of these types."""
-    cause: BaseException | None = error
-    for _ in range(10):  # the chain may be circular
-        if cause is None or isinstance(cause, kinds):
-            break
-        cause = cause.__cause__
-    return isinstance(cause, kinds)
 
 
 def _extent(batch: RecordBatch) -> Extent | None:
@@ -302,8 +318,3 @@ def _span(batch: RecordBatch) -> Span:
     if not batch:
         return Span(0, "", "")
     return Span(len(batch), str(batch.slice(0, 1).last), str(batch.last))
-
-
-def _go_on() -> float:
-    """Do nothing more, and go on at once."""
-    return 0.0

@@ -1,14 +1,22 @@
-"""Detects records that expired before they were read; every loss is logged and counted."""
+"""The start of reading a shard: its checkpoint, or ``skip_older_than``'s bound, and a check there.
+
+A resumed shard is read AT the checkpoint's record, which may hold user records that are not yet
+processed (KCL section "ExtendedSequenceNumber"); the processed ones are dropped. The check detects
+records that expired before they were read; every loss is logged and counted.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sparkinesis.errors import ServiceError
-from sparkinesis.lease.rules.lease_start import WantedRecords
+from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.rules.lease_start import WantedRecords, wanted_records
 from sparkinesis.stream.calls.client import Fetched
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.position import (
+    LATEST,
     TRIM_HORIZON,
     AfterRecord,
     AtTimestamp,
@@ -17,6 +25,50 @@ from sparkinesis.stream.position import (
 )
 from sparkinesis.stream.reading.retention import SHORTEST_RETENTION_MS, RetentionCheck
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings
+
+
+def start_of(
+    lease: Lease, initial: Position, now_ms: int, bound_ms: int | None, *, deaggregate: bool = True
+) -> tuple[Position, WantedRecords | None]:
+    """Return the position after the lease's checkpoint, and the records wanted from there.
+
+    None instead of the records: those after the checkpoint's own. bound_ms: the bound of
+    `skip_older_than` (epoch ms), if any. The others: see `start_position`.
+    """
+    start = start_position(lease, initial, now_ms, deaggregate=deaggregate)
+    unread = wanted_records(lease, initial) if lease.checkpoint.is_sentinel else None
+    if bound_ms is not None:
+        start = not_before(start, bound_ms)
+        unread = None if unread is None else unread.not_before(bound_ms)
+    return start, unread
+
+
+def start_position(
+    lease: Lease, initial: Position, now_ms: int, *, deaggregate: bool = True
+) -> Position:
+    """Return the position of ``lease``. ``now_ms``: the service's clock.
+
+    A sentinel without an instant was written by a KCL. LATEST means from now on, and AT_TIMESTAMP
+    the instant in the application's configuration. If the configuration has no instant, the shard
+    is read from its start, so that nothing is lost.
+    """
+    position = lease.position()
+    if position is LATEST:
+        return AtTimestamp(now_ms)
+    if position is None:
+        return initial if isinstance(initial, AtTimestamp) else TRIM_HORIZON
+    if isinstance(position, AfterRecord) and not deaggregate and not position.sub_sequence_number:
+        return replace(position, sub_sequence_number=None)
+    return position
+
+
+def not_before(position: Position, bound_ms: int) -> Position:
+    """Return ``position``, or the bound (epoch ms) if the position surely lies before the bound."""
+    if position is TRIM_HORIZON:
+        return AtTimestamp(bound_ms)
+    if isinstance(position, AtTimestamp) and position.ms < bound_ms:
+        return AtTimestamp(bound_ms)
+    return position
 
 
 class StartCheck:

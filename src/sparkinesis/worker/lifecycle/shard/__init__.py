@@ -1,0 +1,1 @@
+"""The consumer of one shard: its states, and the way of its pages to a record processor."""

@@ -1,0 +1,113 @@
+"""The selection of the records of a page that are delivered, and how far that brings a shard. Pure.
+
+Records are left out if they were delivered before a jump to an instant, or are older than
+``skip_older_than`` permits. If a page ends before that bound, the reader jumps there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sparkinesis.stream.calls.client import Fetched
+from sparkinesis.stream.page import Record
+from sparkinesis.stream.position import AfterRecord, AtTimestamp, Position, sequence_order
+from sparkinesis.stream.reading.retention import ReadProgress
+from sparkinesis.worker.lifecycle.shard.starting import StartCheck
+
+
+@dataclass(frozen=True, slots=True)
+class ShardProgress:
+    """A position up to which a shard was read. Replaced by each page; restored after an error."""
+
+    reached: ReadProgress
+    """The position at which retrieval began, or resumes after an error."""
+    start_check: StartCheck | None = None
+    """Checks the first page after a checkpoint or a long pause; None once that page was seen."""
+    before_jump: AfterRecord | None = None
+    """The last record that was read before a jump to an instant. Arrival times are in no order, so
+    the instant may lie before this record; records up to it are dropped."""
+    last_arrival_ms: int | None = None
+    """Arrival time of the last record read; before the first one, of the checkpoint's record (epoch
+    ms)."""
+
+    @property
+    def position(self) -> Position:
+        """The position after which records are to be delivered."""
+        return self.before_jump or self.reached.position
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The records of a page to deliver, and the progress of the shard with them."""
+
+    records: Sequence[Record]
+    progress: ShardProgress
+    jump_to_ms: int | None = None
+    """The bound (epoch ms) at which reading restarts instead; None: it goes on."""
+
+
+def select(
+    progress: ShardProgress,
+    fetched: Fetched,
+    found: Sequence[Record] | None,
+    bound_ms: int | None,
+    *,
+    may_jump: bool,
+) -> Selection:
+    """Select the records of a page that are to be delivered.
+
+    found: the page's records, without those that `ShardProgress.start_check` has dropped; None if
+    it must check the next page too. bound_ms: the bound of ``skip_older_than`` (epoch ms), if any.
+    may_jump: True if another retrieval may begin now; until then, this one approaches the bound.
+    """
+    records: Sequence[Record] = found or ()
+    if progress.before_jump is not None:
+        records = _drop_up_to(progress.before_jump, records)
+    after = ShardProgress(
+        progress.reached.after(fetched),
+        progress.start_check if found is None else None,
+        None if records else progress.before_jump,
+        records[-1].arrived_ms if records else progress.last_arrival_ms,
+    )
+    if bound_ms is None:
+        return Selection(records, after)
+    if may_jump and records and _is_older(records[-1], bound_ms):
+        last = _farther(progress.before_jump, progress.reached.position)
+        start = ReadProgress(AtTimestamp(bound_ms))
+        jumped = ShardProgress(start, None, last, after.last_arrival_ms)
+        return Selection((), jumped, jump_to_ms=bound_ms)
+    return Selection(drop_older(records, bound_ms), after)
+
+
+def drop_older(records: Sequence[Record], bound_ms: int) -> Sequence[Record]:
+    """Return the records that arrived at ``bound_ms`` (epoch ms) or later."""
+    kept = [record for record in records if not _is_older(record, bound_ms)]
+    return records if len(kept) == len(records) else kept
+
+
+def _is_older(record: Record, bound_ms: int) -> bool:
+    """Return True if the record is known to have arrived before ``bound_ms`` (epoch ms)."""
+    arrival = record.approximate_arrival_timestamp
+    return arrival is not None and round(arrival * 1000) < bound_ms
+
+
+def _farther(last: AfterRecord | None, reached: Position) -> AfterRecord | None:
+    """Return the position that is farther on in the shard; None if neither is a record's."""
+    if not isinstance(reached, AfterRecord):
+        return last
+    if last is None:
+        return reached
+    return max(reached, last, key=lambda position: sequence_order(position.sequence_number))
+
+
+def _drop_up_to(last: AfterRecord, records: Sequence[Record]) -> Sequence[Record]:
+    """Return the records after ``last``, and its own record if only a part of that is done."""
+    last_order, is_whole = sequence_order(last.sequence_number), last.sub_sequence_number is None
+
+    def is_done(record: Record) -> bool:
+        order = sequence_order(record.sequence_number)
+        return order < last_order or (order == last_order and is_whole)
+
+    kept = [record for record in records if not is_done(record)]
+    return records if len(kept) == len(records) else kept
