@@ -16,9 +16,10 @@ from sparkinesis.metrics.catalogue import CALL_DURATION, RECORDS_FETCHED, SUBSCR
 from sparkinesis.metrics.tally import Tally
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.fan_out.cursor import RETRY, FanOutCursor
+from sparkinesis.stream.fan_out.cursor import RETRY
 from sparkinesis.stream.fan_out.registration import register_consumer
 from sparkinesis.stream.position import TRIM_HORIZON
+from tests.fetching import FetchingCursor
 from tests.properties.conftest import START_MS
 from tests.tallies import counted
 
@@ -88,7 +89,7 @@ def test_each_record_once(
     def wait(_: threading.Event, seconds: float) -> None:
         clock.advance(int(seconds * 1000) + 1)
 
-    cursor = FanOutCursor(
+    cursor = FetchingCursor(
         client,
         consumer,
         SHARD,

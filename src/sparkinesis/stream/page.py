@@ -51,14 +51,6 @@ class ChildShard(msgspec.Struct, frozen=True, rename="pascal"):
     parent_shards: list[str]
     hash_key_range: HashKeyRange
 
-    @property
-    def starting_hash_key(self) -> str:
-        return self.hash_key_range.starting_hash_key
-
-    @property
-    def ending_hash_key(self) -> str:
-        return self.hash_key_range.ending_hash_key
-
 
 class Page(msgspec.Struct, frozen=True, rename="pascal"):
     """The answer of one GetRecords call: at most 10,000 records and 10 MB of data."""
@@ -87,3 +79,22 @@ class Event(msgspec.Struct, frozen=True, rename="pascal"):
 def is_empty_at_tip(fetched: Page | Event) -> bool:
     """Return True if a page or an event has no records because the reader is at the shard's tip."""
     return not fetched.records and not fetched.millis_behind_latest
+
+
+def ends_shard(event: Event) -> bool:
+    """Return True if this event is the last one of a closed shard.
+
+    The service names the child shards in the last event, which has no continuation number. Some
+    servers name them in every event of a closed shard; the last of these has no records.
+    """
+    is_last = event.continuation_sequence_number is None or is_empty_at_tip(event)
+    return bool(event.child_shards) and is_last
+
+
+def says_more_follows(event: Event) -> bool:
+    """Return True if an event shows that its shard continues.
+
+    Any other event may be the last one of a closed shard, from a server that does not name the
+    child shards.
+    """
+    return event.continuation_sequence_number is not None or bool(event.millis_behind_latest)

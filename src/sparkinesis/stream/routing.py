@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from sparkinesis.public import public
+from sparkinesis.stream.shard import Shard
 
 MAX_HASH_KEY = (1 << 128) - 1
 
@@ -24,37 +25,29 @@ def hash_key(partition_key: str, explicit_hash_key: str | None) -> int:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class HashRange:
-    """A shard and the hash keys that it owns, both ends included."""
-
-    shard_id: str
-    first: int
-    last: int
-    is_open: bool = True
-
-    def __contains__(self, key: int) -> bool:
-        return self.first <= key <= self.last
-
-
 @dataclass(frozen=True)
 class ShardMap:
-    """The shards that ListShards returned; the open ones cover each hash key once."""
+    """The shards that ListShards returned, by id; the open ones cover each hash key once."""
 
-    ranges: Mapping[str, HashRange]
+    shards: Mapping[str, Shard]
 
     @classmethod
-    def of(cls, ranges: Iterable[HashRange]) -> ShardMap:
-        return cls({found.shard_id: found for found in ranges})
+    def of(cls, shards: Iterable[Shard]) -> ShardMap:
+        return cls({shard.id: shard for shard in shards})
 
     @cached_property
-    def _open(self) -> list[HashRange]:
-        return sorted((r for r in self.ranges.values() if r.is_open), key=lambda r: r.first)
+    def _open(self) -> list[tuple[int, str]]:
+        """The first hash keys of the open shards, each with its shard's id, in order."""
+        return sorted(
+            (shard.hash_range[0], shard.id)
+            for shard in self.shards.values()
+            if shard.is_open and shard.hash_range is not None
+        )
 
     @cached_property
     def _firsts(self) -> list[int]:
-        return [found.first for found in self._open]
+        return [first for first, _ in self._open]
 
     def shard_of(self, key: int) -> str:
         """Return the id of the open shard that owns this hash key."""
-        return self._open[max(0, bisect_right(self._firsts, key) - 1)].shard_id
+        return self._open[max(0, bisect_right(self._firsts, key) - 1)][1]

@@ -21,6 +21,12 @@ class Shard:
     starting_sequence_number: str = "0"
     """The smallest possible number in the shard. Shards sort by it in order of creation."""
 
+    def owns(self, hash_key: int) -> bool:
+        """Return True if records with this hash key belong to the shard."""
+        return self.hash_range is not None and (
+            self.hash_range[0] <= hash_key <= self.hash_range[1]
+        )
+
 
 @dataclass(frozen=True)
 class Lineage:

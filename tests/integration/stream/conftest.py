@@ -14,14 +14,15 @@ from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Retry
-from sparkinesis.stream.fan_out.cursor import RETRY, FanOutCursor
+from sparkinesis.stream.fan_out.cursor import RETRY
 from sparkinesis.stream.fan_out.registration import register_consumer
 from sparkinesis.stream.position import TRIM_HORIZON, Position
+from tests.fetching import FetchingCursor
 
 START_MS = 1_790_000_000_000
 SHARD = "shardId-000000000000"
 
-OpenCursor = Callable[..., FanOutCursor]
+OpenCursor = Callable[..., FetchingCursor]
 
 
 @pytest.fixture
@@ -63,16 +64,16 @@ def consumer(client: StreamClient, clock: ManualClock) -> str:
 @pytest.fixture
 def open_cursor(client: StreamClient, consumer: str, clock: ManualClock) -> Iterator[OpenCursor]:
     """Cursors on the server's clock, which goes on while they wait. They are stopped at the end."""
-    opened: list[FanOutCursor] = []
+    opened: list[FetchingCursor] = []
 
     def open_one(
         position: Position = TRIM_HORIZON, shard_id: str = SHARD, **options: Any
-    ) -> FanOutCursor:
+    ) -> FetchingCursor:
         def wait(_: threading.Event, seconds: float) -> None:
             waited(clock, seconds)
 
         defaults = {"retry": replace(RETRY, clock=lambda: clock() / 1000), "wait": wait}
-        cursor = FanOutCursor(client, consumer, shard_id, position, **{**defaults, **options})
+        cursor = FetchingCursor(client, consumer, shard_id, position, **{**defaults, **options})
         opened.append(cursor)
         return cursor
 

@@ -16,15 +16,16 @@ from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.direct.streamed_body import StreamedBody
 from sparkinesis.stream.calls.subscription import Subscription
 from sparkinesis.stream.calls.transport import call_client
-from sparkinesis.stream.fan_out.cursor import RETRY, FanOutCursor
+from sparkinesis.stream.fan_out.cursor import RETRY
 from sparkinesis.stream.fan_out.registration import deregister_consumer
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp
 from tests.event_stream import INITIAL_RESPONSE, records_event
+from tests.fetching import FetchingCursor
 from tests.integration.stream.conftest import SHARD, START_MS, OpenCursor
 from tests.streams import put, put_at, split
 
 
-def read_up_to(cursor: FanOutCursor, last: bytes) -> list[bytes]:
+def read_up_to(cursor: FetchingCursor, last: bytes) -> list[bytes]:
     """The data of all records up to one that a test put last."""
     datas: list[bytes] = []
     while last not in datas:

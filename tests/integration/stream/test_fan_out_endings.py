@@ -20,7 +20,7 @@ from sparkinesis.errors import (
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Retry
-from sparkinesis.stream.fan_out.cursor import RETRY, FanOutCursor
+from sparkinesis.stream.fan_out.cursor import RETRY
 from sparkinesis.stream.position import (
     LATEST,
     SHARD_END,
@@ -31,6 +31,7 @@ from sparkinesis.stream.position import (
     Position,
 )
 from tests.event_stream import INITIAL_RESPONSE, event, exception, message, records_event
+from tests.fetching import FetchingCursor
 from tests.scripted import DATE_MS, Answer, Script, Scripted, answer, refusal, serving
 
 STREAM_ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/s"
@@ -78,9 +79,9 @@ def cursor(
     clock: Turned,
     position: Position = TRIM_HORIZON,
     inclusive: bool = False,
-) -> FanOutCursor:
+) -> FetchingCursor:
     """Its jitter is as large as it may be."""
-    return FanOutCursor(
+    return FetchingCursor(
         client(script),
         CONSUMER_ARN,
         "shardId-000000000000",
@@ -91,7 +92,7 @@ def cursor(
     )
 
 
-def numbers(cursor: FanOutCursor) -> list[int]:
+def numbers(cursor: FetchingCursor) -> list[int]:
     fetched = cursor.fetch()
     assert fetched is not None
     return [int(record.data) for record in fetched.page.records]
@@ -189,7 +190,7 @@ def test_where_it_begins(
 @pytest.mark.parametrize("position", [LATEST, SHARD_END, FromApplication("app")])
 def test_where_it_cannot_begin(script: Script, position: Position) -> None:
     with pytest.raises(ValueError, match="cannot start at"):
-        FanOutCursor(client(script), CONSUMER_ARN, "shardId-0", position)
+        FetchingCursor(client(script), CONSUMER_ARN, "shardId-0", position)
 
 
 def test_the_end_of_the_shard(script: Script, clock: Turned) -> None:
@@ -507,7 +508,7 @@ def test_a_stop_ends_a_wait_between_subscriptions(script: Script) -> None:
         waiting.set()
         assert stopped.wait(60)
 
-    fan_out = FanOutCursor(client(script), CONSUMER_ARN, "shardId-0", TRIM_HORIZON, wait=wait)
+    fan_out = FetchingCursor(client(script), CONSUMER_ARN, "shardId-0", TRIM_HORIZON, wait=wait)
     answers: list[object] = []
     reader = threading.Thread(target=lambda: answers.append(fan_out.fetch()))
     reader.start()

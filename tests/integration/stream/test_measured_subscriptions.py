@@ -22,10 +22,11 @@ from sparkinesis.metrics.tally import Tally
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Retry
-from sparkinesis.stream.fan_out.cursor import RETRY, FanOutCursor
+from sparkinesis.stream.fan_out.cursor import RETRY
 from sparkinesis.stream.fan_out.registration import deregister_consumer
 from sparkinesis.stream.position import TRIM_HORIZON
 from tests.event_stream import INITIAL_RESPONSE, records_event
+from tests.fetching import FetchingCursor
 from tests.integration.stream.conftest import SHARD, waited
 from tests.scripted import Answer, serving
 from tests.streams import put, split
@@ -36,7 +37,7 @@ from tests.tallies import counted
 class Subscriber:
     """A cursor on the server's clock, which goes on while it waits, and what it has measured."""
 
-    cursor: FanOutCursor
+    cursor: FetchingCursor
     tally: Tally = field(default_factory=Tally)
 
     def read(self, last: bytes) -> None:
@@ -68,7 +69,7 @@ class Subscriber:
 def subscribe(
     server: LocalServer, consumer: str, clock: ManualClock
 ) -> Iterator[Callable[..., Subscriber]]:
-    opened: list[FanOutCursor] = []
+    opened: list[FetchingCursor] = []
 
     def open_one(clock_of_cursor: Callable[[], float] = lambda: clock() / 1000) -> Subscriber:
         def wait(_: threading.Event, seconds: float) -> None:
@@ -77,7 +78,7 @@ def subscribe(
         tally = Tally()
         address = StreamAddress("s", None, "us-east-1", server.endpoint_url)
         retry = replace(RETRY, clock=clock_of_cursor)
-        cursor = FanOutCursor(
+        cursor = FetchingCursor(
             StreamClient(address, Retry(), clock, tally),
             consumer,
             SHARD,
@@ -232,7 +233,7 @@ def test_a_stop_during_the_call_closes_what_it_opens() -> None:
         tally = Tally()
         address = StreamAddress("s", None, "us-east-1", script.endpoint)
         arn = "arn:aws:kinesis:us-east-1:000000000000:stream/s/consumer/c:1"
-        cursor = FanOutCursor(StreamClient(address, metrics=tally), arn, SHARD, TRIM_HORIZON)
+        cursor = FetchingCursor(StreamClient(address, metrics=tally), arn, SHARD, TRIM_HORIZON)
         reader = threading.Thread(target=cursor.fetch)
         reader.start()
         assert script.called.acquire(timeout=60)

@@ -19,13 +19,14 @@ from sparkinesis.stream.put_entry import (
     plain_entries,
     why_refused,
 )
-from sparkinesis.stream.routing import MAX_HASH_KEY, HashRange, ShardMap, hash_key
+from sparkinesis.stream.routing import MAX_HASH_KEY, ShardMap, hash_key
+from sparkinesis.stream.shard import Shard
 
 QUARTER = (MAX_HASH_KEY + 1) // 4
 SHARDS = ShardMap.of(
     [
-        HashRange("old", 0, 2 * QUARTER - 1, is_open=False),
-        *(HashRange(f"s{n}", n * QUARTER, (n + 1) * QUARTER - 1) for n in (3, 1, 0, 2)),
+        Shard("old", is_open=False, hash_range=(0, 2 * QUARTER - 1)),
+        *(Shard(f"s{n}", hash_range=(n * QUARTER, (n + 1) * QUARTER - 1)) for n in (3, 1, 0, 2)),
     ]
 )
 records = st.lists(

@@ -8,7 +8,6 @@ import ipaddress
 import socket
 import threading
 from collections.abc import Iterable
-from types import TracebackType
 from typing import Any
 
 from sparkinesis.errors import LocalServerError
@@ -142,12 +141,7 @@ class LocalServer:
     def __enter__(self) -> LocalServer:
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
 

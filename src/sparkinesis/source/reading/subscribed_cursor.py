@@ -22,9 +22,9 @@ from sparkinesis.stream.calls.client import Fetched, StreamClient
 from sparkinesis.stream.calls.explain import explain, words
 from sparkinesis.stream.calls.retry import error_code
 from sparkinesis.stream.calls.subscription import OPERATION, Subscription
-from sparkinesis.stream.fan_out.cursor import ends_shard, to_fetched
+from sparkinesis.stream.fan_out.cursor import to_fetched
 from sparkinesis.stream.fan_out.interruption import BETWEEN_SUBSCRIPTIONS
-from sparkinesis.stream.page import Page
+from sparkinesis.stream.page import Page, ends_shard
 from sparkinesis.stream.position import AfterRecord, Position, Sentinel
 from sparkinesis.stream.reading.budget import MAX_RECORDS_PER_CALL, BudgetState
 from sparkinesis.stream.reading.cursor import ShardCursor

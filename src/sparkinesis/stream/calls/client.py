@@ -45,7 +45,7 @@ from sparkinesis.stream.position import (
     starting_position,
 )
 from sparkinesis.stream.put_entry import PutEntry
-from sparkinesis.stream.routing import HashRange, ShardMap
+from sparkinesis.stream.routing import ShardMap
 from sparkinesis.stream.shard import Shard
 
 _P = ParamSpec("_P")
@@ -96,7 +96,8 @@ class PutResult(NamedTuple):
 
 def shard_of(child: ChildShard) -> Shard:
     """Return the shard that the last page of a closed shard names as its child."""
-    hash_range = (int(child.starting_hash_key), int(child.ending_hash_key))
+    keys = child.hash_key_range
+    hash_range = (int(keys.starting_hash_key), int(keys.ending_hash_key))
     return Shard(child.shard_id, tuple(child.parent_shards), hash_range=hash_range)
 
 
@@ -230,13 +231,9 @@ class StreamClient:
             request = {"NextToken": token}
 
     def shard_map(self) -> ShardMap:
-        """Call ListShards; return the hash key range of each shard."""
+        """Call ListShards; return the shards by their hash keys."""
         shards, _ = self.list_shards()
-        return ShardMap.of(
-            HashRange(shard.id, *shard.hash_range, shard.is_open)
-            for shard in shards
-            if shard.hash_range is not None
-        )
+        return ShardMap.of(shards)
 
     def shard_iterator(
         self,

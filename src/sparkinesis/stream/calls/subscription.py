@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 from botocore.exceptions import EventStreamError, ReadTimeoutError, ResponseStreamingError
@@ -14,6 +14,7 @@ from sparkinesis.errors import CorruptEventStreamError
 from sparkinesis.stream.calls.answers.decoding import decode_event
 from sparkinesis.stream.calls.answers.event_stream import EventStreamDecoder, Message
 from sparkinesis.stream.calls.direct.pumped_body import pumped
+from sparkinesis.stream.calls.direct.streamed_body import StreamedBody
 from sparkinesis.stream.page import Event
 
 OPERATION = "SubscribeToShard"
@@ -23,26 +24,6 @@ CHUNK = 4 * 1024 * 1024
 
 _INITIAL_WAIT_MS = 1_000
 """How long to wait for the first message, which the service sends at once."""
-
-
-class Body(Protocol):
-    """The body of a subscription's answer: `StreamedBody`."""
-
-    @property
-    def url(self) -> str: ...
-
-    @property
-    def has_data(self) -> bool: ...
-
-    def fileno(self) -> int: ...
-
-    def await_data(self, milliseconds: int) -> bool: ...
-
-    def read(self, most: int, /) -> bytes | bytearray: ...
-
-    def shutdown(self) -> None: ...
-
-    def close(self) -> None: ...
 
 
 class ReceivedEvent(NamedTuple):
@@ -63,7 +44,7 @@ class Subscription:
     `next_event` waits no longer than the rest of the event takes to arrive.
     """
 
-    def __init__(self, body: Body, service_time_ms: int) -> None:
+    def __init__(self, body: StreamedBody, service_time_ms: int) -> None:
         self.service_time_ms = service_time_ms
         """The service's clock (epoch ms) at the start of the subscription."""
         self._body = body

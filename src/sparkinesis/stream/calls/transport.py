@@ -3,22 +3,18 @@
 The calls that grow with shards and time are made directly (`sparkinesis.stream.calls.direct`). The
 others, and behind a proxy all of them, are made by botocore, whose parser would take most of a
 reader's time per page. botocore's hook ``before-parse`` permits custom parsing: our handlers take
-the answer's body and leave a small document to the parser. Pages are read in one piece
-(`sparkinesis.stream.calls.answers.whole_body`).
+the answer's body and leave a small document to the parser.
 """
 
 from __future__ import annotations
 
 import os
-import struct
 import threading
-import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.answers.decoding import decode_page
-from sparkinesis.stream.calls.answers.whole_body import read_whole_bodies
 from sparkinesis.stream.calls.direct.client import Decoder, DirectClient
 from sparkinesis.stream.calls.direct.connection import Answer
 from sparkinesis.stream.calls.direct.objects import decode_object
@@ -71,7 +67,6 @@ client need not wait while the client of another stream's role is opened."""
 def _open(region: str | None, endpoint: str | None, credentials: CredentialSource) -> Any:
     session = open_session(credentials, region, endpoint)
     client = client_of(session, "kinesis", endpoint, max_pool_connections=MOST_CONNECTIONS)
-    read_whole_bodies(client, "GetRecords")
     client.meta.events.register("before-parse.kinesis.GetRecords", _decode_get_records)
     client.meta.events.register("before-parse.kinesis.SubscribeToShard", _take_event_stream)
     return DirectClient(
@@ -118,21 +113,14 @@ def _take_event_stream(
         response_dict["body"] = _InitialResponse()
 
 
-def _message(payload: bytes, **headers: str) -> bytes:
-    packed = b"".join(
-        struct.pack(f"!B{len(name) + 1}sBH", len(name) + 1, f":{name}".encode(), 7, len(value))
-        + value.encode()
-        for name, value in ((name.replace("_", "-"), value) for name, value in headers.items())
-    )
-    prelude = struct.pack("!II", 16 + len(packed) + len(payload), len(packed))
-    message = prelude + struct.pack("!I", zlib.crc32(prelude)) + packed + payload
-    return message + struct.pack("!I", zlib.crc32(message))
-
-
 class _InitialResponse:
     """An event stream of the one message that botocore reads before it returns a stream."""
 
-    _MESSAGE = _message(b"{}", message_type="event", event_type="initial-response")
+    _MESSAGE = (
+        b"\0\0\0G\0\0\0005\xd9B\x9f\x13"
+        b"\r:message-type\7\0\5event\13:event-type\7\0\20initial-response"
+        b"{}\x8d\xe0\xc8\xa3"
+    )
 
     def stream(self) -> Iterator[bytes]:
         yield self._MESSAGE

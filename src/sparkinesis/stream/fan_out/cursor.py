@@ -20,6 +20,7 @@ from sparkinesis.errors import (
 from sparkinesis.metrics.catalogue import SUBSCRIPTIONS_ENDED
 from sparkinesis.metrics.metrics import OFF
 from sparkinesis.stream.calls.client import Fetched, StreamClient
+from sparkinesis.stream.calls.direct.streamed_body import is_readable
 from sparkinesis.stream.calls.explain import explain, words
 from sparkinesis.stream.calls.retry import Retry, error_code
 from sparkinesis.stream.calls.subscription import OPERATION, ReceivedEvent, Subscription
@@ -35,8 +36,8 @@ from sparkinesis.stream.fan_out.interruption import (
     ending_of,
     pause_after,
 )
-from sparkinesis.stream.fan_out.socket_watch import is_readable, socket_watch
-from sparkinesis.stream.page import Event, Page, is_empty_at_tip
+from sparkinesis.stream.fan_out.socket_watch import socket_watch
+from sparkinesis.stream.page import Page, ends_shard, is_empty_at_tip, says_more_follows
 from sparkinesis.stream.position import AfterRecord, AtTimestamp, Position, Sentinel
 from sparkinesis.stream.reading.budget import MAX_RECORDS_PER_CALL
 from sparkinesis.stream.reading.early_records import EarlyRecordFilter
@@ -71,38 +72,18 @@ _MOST_EMPTY_PAGES = 10
 """The most empty pages to read past when GetRecords is asked whether a shard has ended."""
 
 
-def ends_shard(event: Event) -> bool:
-    """Return True if this event is the last one of a closed shard.
-
-    The service names the child shards in the last event, which has no continuation number. Some
-    servers name them in every event of a closed shard; the last of these has no records.
-    """
-    is_last = event.continuation_sequence_number is None or is_empty_at_tip(event)
-    return bool(event.child_shards) and is_last
-
-
-def says_more_follows(event: Event) -> bool:
-    """Return True if an event shows that its shard continues.
-
-    Any other event may be the last one of a closed shard, from a server that does not name the
-    child shards.
-    """
-    return event.continuation_sequence_number is not None or bool(event.millis_behind_latest)
-
-
 class FanOutCursor:
     """Fetches a shard's events in order, each once, across subscriptions that break.
 
-    The counterpart of `ShardCursor`. One thread at a time calls `fetch`, or else `due_in` and
-    `step`, which hold no thread while nothing arrives; any thread may call `stop`. Nothing is read
-    from the socket between two calls.
+    The counterpart of `ShardCursor`. One thread at a time calls `due_in` and `step`, which hold no
+    thread while nothing arrives; any thread may call `stop`. Nothing is read from the socket
+    between two calls.
 
     position: TRIM_HORIZON, an `AtTimestamp`, or an `AfterRecord`, with ``inclusive`` as in
     `ShardCursor`. LATEST raises ValueError: if the subscription broke before its first event, the
     records in between would be lost. Use an `AtTimestamp` of the service's clock instead.
     find_consumer: finds the consumer by its ARN; cursors of a stream share one `ConsumerFinder`.
     retry: the backoff after subscriptions that fail, with its clock and randomness.
-    wait: waits a number of seconds, or until the event is set; used in place of ``retry.sleep``.
     """
 
     def __init__(
@@ -115,7 +96,6 @@ class FanOutCursor:
         inclusive: bool = False,
         find_consumer: Callable[[str], Consumer | None] | None = None,
         retry: Retry = RETRY,
-        wait: Callable[[threading.Event, float], object] = lambda event, s: event.wait(s),
     ) -> None:
         if not isinstance(position, AfterRecord | AtTimestamp | Sentinel) or position in {
             Sentinel.LATEST,
@@ -134,16 +114,14 @@ class FanOutCursor:
         )
         self._find_consumer = find_consumer or ConsumerFinder(client, retry.clock)
         self._clock = retry.clock
-        self._wait = wait
         self._retry = retry
         self._stopped = threading.Event()
         self._lock = threading.Lock()
         self._subscription: Subscription | None = None
         self._subscribed_at: float | None = None
         self._renew_at = 0.0
-        self._pause = 0.0
         self._resume_at = float("-inf")
-        """The seconds to wait before the next subscription, and the time at which they are over."""
+        """The time from which on the next subscription may be made."""
         self._watched: int | None = None
         """The descriptor of the subscription's socket, if it is watched."""
         self._quiet_since: float | None = None
@@ -151,26 +129,6 @@ class FanOutCursor:
         self._failures = NO_FAILURES
         self._may_be_over = False
         """The last event may have been the shard's last one, without saying so."""
-
-    def fetch(self, limit: int = MAX_RECORDS_PER_CALL) -> Fetched | None:  # noqa: ARG002
-        """Wait for the next event and return it; None once the cursor is stopped.
-
-        The event may have no records: the service sends one every few seconds. ``limit`` is not
-        used: the service decides the size of an event. Do not call this once `at_end` is true.
-
-        Raises permanent errors (`AccessDeniedError`, `StreamNotFoundError`, `DataLossError`,
-        `ConsumerNotFoundError`), and `ServiceError` after ``retry.give_up_after`` seconds of
-        failures without an event.
-        """
-        while not self._stopped.is_set():
-            if self._pause:
-                self._wait(self._stopped, self._pause)
-                self._pause = 0.0
-                continue
-            fetched = self.step()
-            if fetched is not None:
-                return fetched
-        return None
 
     def due_in(self, wake: Callable[[], None]) -> float:
         """Return the seconds until `step` has something to do; 0: now.
@@ -196,8 +154,13 @@ class FanOutCursor:
     def step(self) -> Fetched | None:
         """Subscribe, or else wait for the next event and return it.
 
-        Returns None if there is none yet, as after an error: `due_in` says when to go on. Raises
-        the errors of `fetch`.
+        Returns None if there is none yet, as after an error: `due_in` says when to go on. An event
+        may have no records: the service sends one every few seconds. Do not call this once
+        `at_end` is true.
+
+        Raises permanent errors (`AccessDeniedError`, `StreamNotFoundError`, `DataLossError`,
+        `ConsumerNotFoundError`), and `ServiceError` after ``retry.give_up_after`` seconds of
+        failures without an event.
         """
         subscription = self._subscription
         try:
@@ -232,7 +195,7 @@ class FanOutCursor:
         )
 
     def stop(self) -> None:
-        """End the subscription and a waiting `fetch`. For any thread; returns at once.
+        """End the subscription and a waiting `step`. For any thread; returns at once.
 
         A SubscribeToShard call in progress is not interrupted; its subscription is closed then.
         """
@@ -362,7 +325,7 @@ class FanOutCursor:
                 cause.value,
                 "." if error is None else f" ({_words(error)}).",
             )
-            self._pause, self._resume_at = pause, now + pause
+            self._resume_at = now + pause
 
     def _explained(self, error: Failure | None) -> SparkinesisError:
         address, shard_id = self._client.address, self.shard_id

@@ -6,7 +6,6 @@ import contextlib
 import functools
 import logging
 import os
-import select
 import selectors
 import threading
 from collections.abc import Callable
@@ -69,17 +68,6 @@ class SocketWatch:
                     key.data()
                 except Exception:  # noqa: BLE001 - the other readers are woken nevertheless
                     _log.exception("A reader of a subscription could not be woken.")
-
-
-def is_readable(descriptor: int) -> bool:
-    """Return True if a read of the socket would not wait; also if it is closed (-1)."""
-    if descriptor < 0:
-        return True
-    if not hasattr(select, "poll"):  # Windows
-        return bool(select.select([descriptor], [], [], 0)[0])
-    poll = select.poll()
-    poll.register(descriptor, select.POLLIN)
-    return bool(poll.poll(0))
 
 
 def socket_watch() -> SocketWatch:

@@ -58,43 +58,25 @@ _NO_COLUMNS = UserRecordColumns(
 )
 
 
-_Parsed = tuple[int, int | None, bytes]
-"""A user record: the index of its partition key, of its explicit hash key or None, its data."""
-
-
-def _parse(envelope: Envelope) -> list[_Parsed] | None:
-    """Parse the user records with the protobuf runtime; None if any is malformed."""
-    parsed: list[_Parsed] = []
+def _canonical(envelope: Envelope) -> Envelope | None:
+    """Re-encode the user records without other fields; None if any is malformed."""
+    messages: list[bytes] = []
     for message in envelope.messages:
         record = KplRecord()
         try:
             record.ParseFromString(message)
         except (DecodeError, UnicodeDecodeError):
             return None
-        if not record.IsInitialized():
+        has_hash_key = record.HasField("explicit_hash_key_index")
+        if (
+            not record.IsInitialized()
+            or record.partition_key_index >= len(envelope.partition_keys)
+            or (has_hash_key and record.explicit_hash_key_index >= len(envelope.explicit_hash_keys))
+        ):
             return None
-        index, hash_index = record.partition_key_index, None
-        if record.HasField("explicit_hash_key_index"):
-            hash_index = record.explicit_hash_key_index
-        if index >= len(envelope.partition_keys):
-            return None
-        if hash_index is not None and hash_index >= len(envelope.explicit_hash_keys):
-            return None
-        parsed.append((index, hash_index, record.data))
-    return parsed
-
-
-def _canonical(envelope: Envelope) -> Envelope | None:
-    """Re-encode the user records without other fields; None if any is malformed."""
-    parsed = _parse(envelope)
-    if parsed is None:
-        return None
-    messages = [
-        KplRecord(
-            partition_key_index=index, explicit_hash_key_index=hash_index, data=data
-        ).SerializeToString()
-        for index, hash_index, data in parsed
-    ]
+        record.ClearField("tags")
+        record.DiscardUnknownFields()
+        messages.append(record.SerializeToString())
     return replace(envelope, messages=messages)
 
 

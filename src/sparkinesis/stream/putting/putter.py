@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from sparkinesis.errors import ServiceError
@@ -17,7 +16,8 @@ from sparkinesis.stream.calls.client import PutResult, StreamClient
 from sparkinesis.stream.calls.retry import THROTTLED, Retry
 from sparkinesis.stream.put_entry import PutEntry, aggregated_entries, plain_entries
 from sparkinesis.stream.putting.put_queue import MAX_ENTRIES, PutQueue
-from sparkinesis.stream.routing import HashRange, ShardMap, hash_key
+from sparkinesis.stream.routing import ShardMap, hash_key
+from sparkinesis.stream.shard import Shard
 
 if TYPE_CHECKING:
     from sparkinesis.stream.kpl.pack import OutgoingRecord
@@ -97,14 +97,9 @@ class Putter:
     def __enter__(self) -> Putter:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
-            if error is None:
+            if kind is None:
                 self.flush()
         finally:
             self._stopped.set()  # otherwise a call might retry for minutes
@@ -206,7 +201,7 @@ class Putter:
     def _reroute(self) -> None:
         """Pack the remaining records again, for the present shards. No call is in progress."""
         self._shards = self._refreshed({shard for _, shard in self._misplaced})
-        if any(_is_elsewhere(entry, self._shards.ranges.get(at)) for entry, at in self._misplaced):
+        if any(_is_elsewhere(entry, self._shards.shards.get(at)) for entry, at in self._misplaced):
             self._routes_by_hash_key = False
             _log.warning(
                 "The stream %s distributes records itself, regardless of hash keys, so aggregates "
@@ -216,8 +211,10 @@ class Putter:
             )
         again: list[OutgoingRecord] = []
         for entry, landed in self._misplaced if self._routes_by_hash_key else ():
-            own = self._shards.ranges.get(landed)
-            fits = own is not None and all(hash_key(key, e) in own for key, e, _ in entry.members)
+            own = self._shards.shards.get(landed)
+            fits = own is not None and all(
+                own.owns(hash_key(key, e)) for key, e, _ in entry.members
+            )
             if len(entry.members) > 1 and not fits:
                 # A reader that checks hash ranges, such as a KCL, drops the whole aggregate.
                 again += entry.members
@@ -231,7 +228,7 @@ class Putter:
         """Return the present shards. Retries while ListShards lags behind those in ``landed``."""
         found = self._client.shard_map()
         for attempt in range(_REFRESHES):
-            if found.ranges.keys() >= set(landed):
+            if found.shards.keys() >= set(landed):
                 break
             self._sleep(self._retry.pause(attempt))
             found = self._client.shard_map()
@@ -243,11 +240,10 @@ class Putter:
         self._retry.sleep(seconds)
 
 
-def _is_elsewhere(entry: PutEntry, landed: HashRange | None) -> bool:
+def _is_elsewhere(entry: PutEntry, landed: Shard | None) -> bool:
     """Return True if an entry landed in a shard that does not own its hash key.
 
     A shard's hash keys never change, so a reshard cannot be the reason.
     """
-    return (
-        landed is not None and hash_key(entry.partition_key, entry.explicit_hash_key) not in landed
-    )
+    key = hash_key(entry.partition_key, entry.explicit_hash_key)
+    return landed is not None and not landed.owns(key)

@@ -21,7 +21,6 @@ import tempfile
 import threading
 import zlib
 from pathlib import Path
-from types import TracebackType
 
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.reading.budget import BudgetState, LocalBudgetState
@@ -104,12 +103,7 @@ class _FileBudgetState:
         _ONE_AT_A_TIME.acquire()
         self._lock(fcntl.LOCK_EX)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._lock(fcntl.LOCK_UN)
         _ONE_AT_A_TIME.release()
 

@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError
 
+from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.calls.client import Fetched, StreamClient
 from tests.integration.stream.direct.both import BODY, FINE, SERVICES, clients, outcome
 from tests.integration.stream.direct.certificates import self_signed, serving_context
 from tests.integration.stream.direct.raw_server import (
@@ -91,6 +93,14 @@ CUT = {
     "end in a chunk": close(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n{"),
     "end in the headers": close(b"HTTP/1.1 200 OK\r\nContent-Le"),
     "no HTTP": close(b"SSH-2.0-OpenSSH_9.6\r\n"),
+    "no HTTP/1": http(version="2"),
+    "an end in two places": http(Content_Length="3"),
+    "an end in two ways": http(chunked=True, Content_Length="2"),
+    "an end nowhere": http(length=-1),
+    "a header without a name": close(b"HTTP/1.1 200 OK\r\n: x\r\nContent-Length: 2\r\n\r\n{}"),
+    "a folded header": close(b"HTTP/1.1 200 OK\r\nA: x\r\n b: y\r\nContent-Length: 2\r\n\r\n{}"),
+    "a bare line end": close(b"HTTP/1.1 200 OK\r\nA: x\nB: y\r\nContent-Length: 2\r\n\r\n{}"),
+    "headers without an end": close(b"HTTP/1.1 200 OK\r\nA: " + bytes(70_000)),
 }
 
 
@@ -359,6 +369,25 @@ def test_behind_a_proxy_all_calls_are_botocores(
             server.behaviours.append(FINE)
             assert outcome(direct, "kinesis")[1] == 200
     assert seen == ["http://kinesis.test/"] * 2
+
+
+def test_behind_a_proxy_pages_are_those_of_direct_calls(
+    server: RawServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = http(b'{"Records":[{"Data":"QUJD","PartitionKey":"k","SequenceNumber":"7"}]}')
+    server.behaviours.extend([page, page])
+
+    def fetched(endpoint: str) -> Fetched:
+        client = StreamClient(
+            StreamAddress("s", None, "us-east-1", endpoint), wall_clock_ms=lambda: 1
+        )
+        return client.get_records("shardId-0", "i", 10)
+
+    directly = fetched(server.endpoint)
+    monkeypatch.setenv("HTTP_PROXY", server.endpoint)
+    assert fetched("http://kinesis.test") == directly
+    assert [record.data for record in directly.page.records] == [b"ABC"]
+    assert ["amz-sdk-request" in request.headers for request in server.requests] == [False, True]
 
 
 def test_a_certificate_of_ones_own_is_trusted_if_the_user_says_so(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import socket
@@ -66,6 +67,31 @@ def test_bytes_behind_an_answer_are_no_answer_to_the_next_call(
         assert idle(direct) == []
         assert outcome(direct, "kinesis")[:2] == ("7", 200)
     assert [request.connection for request in server.requests] == [1, 2]
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_long_answers_come_whole_over_one_connection(server: RawServer, *, chunked: bool) -> None:
+    _, direct = clients(server.endpoint)
+    long = {"ShardIterator": "x" * 200_000}
+    with closing(direct):
+        server.behaviours.extend([http(json.dumps(long).encode(), chunked=chunked)] * 3)
+        for _ in range(3):
+            assert outcome(direct, "kinesis")[:2] == ("x" * 200_000, 200)
+    assert {request.connection for request in server.requests} == {1}
+
+
+def test_an_answer_without_a_body_may_not_say_so(server: RawServer) -> None:
+    """Else its body would end with the connection, which the server keeps."""
+    _, direct = clients(server.endpoint)
+
+    def answer(connection: socket.socket) -> bool:
+        connection.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
+        return True
+
+    with closing(direct):
+        server.behaviours.append(answer)
+        assert outcome(direct, "kinesis")[0] == "JSONDecodeError"
+        assert len(idle(direct)) == 1
 
 
 @pytest.mark.parametrize("chunked", [False, True])

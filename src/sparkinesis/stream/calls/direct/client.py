@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import functools
 import ssl
 import threading
 import time
@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 
 import botocore.parsers
 import msgspec
+from botocore import xform_name
+from botocore.awsrequest import HeadersDict
 from botocore.exceptions import ChecksumError, ClientError, HTTPClientError
 from botocore.utils import get_environ_proxies
 from zlib_ng.zlib_ng import crc32
@@ -39,7 +41,6 @@ _SKEW_CODES = frozenset(
 )
 _LEAST_SKEW = 60.0
 """Seconds. The service accepts signatures of five minutes before and after its time."""
-_WORD = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 class _Prepared(Exception):  # noqa: N818 - botocore stops for it, and nobody else sees it
@@ -103,7 +104,7 @@ class DirectClient:
             client.meta.events.register_first(f"{event}.{operation}", self._before_send)
         if not _looks_for_endpoints(client, session):
             for operation in decoders:
-                setattr(self, _method(operation), self._caller(operation))
+                setattr(self, xform_name(operation), functools.partial(self._call, operation))
 
     def __getattr__(self, name: str) -> Any:
         """Return the method of botocore's client for any other operation."""
@@ -124,13 +125,7 @@ class DirectClient:
             connections.close()
         self._client.close()
 
-    def _caller(self, operation: str) -> Callable[..., dict[str, Any]]:
-        def call(**request: Any) -> dict[str, Any]:
-            return self._call(operation, request)
-
-        return call
-
-    def _call(self, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _call(self, operation: str, /, **request: Any) -> dict[str, Any]:
         expect(CREDENTIALS)
         keys = None if self._credentials is None else self._credentials.get_frozen_credentials()
         # Requests with another key may go to another endpoint.
@@ -146,7 +141,7 @@ class DirectClient:
         except KeyError:
             try:
                 answer: dict[str, Any] = self._by_botocore(
-                    getattr(self._client, _method(operation)), request, may_prepare=True
+                    getattr(self._client, xform_name(operation)), request, may_prepare=True
                 )
             except _Prepared as prepared:
                 learned = self._learned[key] = prepared.learned
@@ -155,7 +150,7 @@ class DirectClient:
                 return answer
         if learned is None:
             made: dict[str, Any] = self._by_botocore(
-                getattr(self._client, _method(operation)), request
+                getattr(self._client, xform_name(operation)), request
             )
             return made
         return self._send(learned, keys, operation, encode(operation, request))
@@ -242,7 +237,7 @@ class DirectClient:
         shape = self._service.operation_model(operation).output_shape
         response = {
             "status_code": answer.status,
-            "headers": _Headers(answer.headers),
+            "headers": HeadersDict(answer.headers),
             "body": bytes(answer.body),
         }
         parsed = self._parser.parse(response, shape)
@@ -300,10 +295,6 @@ class DirectClient:
         return self._connections.setdefault(url, connections)
 
 
-def _method(operation: str) -> str:
-    return _WORD.sub("_", operation).lower()
-
-
 def _looks_for_endpoints(client: Any, session: Any) -> bool:
     """Return True if the user wants botocore to ask DynamoDB for endpoints, which change."""
     wanted = str(session.get_config_variable("endpoint_discovery_enabled")).strip().lower()
@@ -315,19 +306,6 @@ def _invalid_header() -> HTTPClientError:
     return HTTPClientError(
         error=ValueError("the access key or the session token has a character that no header has")
     )
-
-
-class _Headers(dict[str, str]):
-    """Headers in lower case that are found in any case, as botocore's parser needs them."""
-
-    def get(self, name: str, default: Any = None) -> Any:
-        return super().get(name.lower(), default)
-
-    def __contains__(self, name: object) -> bool:
-        return super().__contains__(str(name).lower())
-
-    def __getitem__(self, name: str) -> str:
-        return super().__getitem__(name.lower())
 
 
 def encode(operation: str, request: Mapping[str, Any]) -> bytes:

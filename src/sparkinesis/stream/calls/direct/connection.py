@@ -1,23 +1,21 @@
 """HTTP/1.1 over connections that are kept between calls.
 
-httptools (llhttp) parses answers. The bytes that follow the headers of a long body are received
-straight into their place.
+The bytes that follow the headers of a long body are received straight into their place.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import select
+import re
 import socket
 import ssl
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-import httptools
 from botocore.exceptions import (
     ConnectionClosedError,
     ConnectTimeoutError,
@@ -28,15 +26,18 @@ from botocore.exceptions import (
 )
 
 from sparkinesis.metrics.health.signs import CONNECTING, expect
-from sparkinesis.stream.calls.direct.streamed_body import StreamedBody
+from sparkinesis.stream.calls.direct.streamed_body import StreamedBody, is_readable
 
 _CHUNK = 65_536
 _LONGEST_HEAD = 65_536
-"""Bytes of the headers of an answer that is streamed."""
+"""Bytes of the headers of an answer."""
 _LONGEST_REFUSAL = 65_536
 """Bytes to read of the body of an error, where a stream was asked for."""
 _END_OF_HEAD = b"\r\n\r\n"
-_BROKEN = (OSError, EOFError, httptools.HttpParserError)
+_STATUS_LINE = re.compile(r"HTTP/1\.([01]) ([1-9][0-9]{2})(?: .*)?")
+_ENDS_OF_BODIES = frozenset({"content-length", "transfer-encoding"})
+_WITHOUT_BODY = frozenset({204, 304})
+_BROKEN = (OSError, EOFError, ValueError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +91,8 @@ class Connections:
         expect(self._read_timeout)
         try:
             _send(connection, request)
-            data = connection.recv(_CHUNK)
-            answer = _usual(connection, data)
-            may_be_kept = answer is not None
-            if answer is None:
-                parser = _Parser()
-                answer = parser.read(connection, data)
-                may_be_kept = parser.may_be_kept
+            head, start = _read_head(connection)
+            body, may_be_kept = _read_body(connection, head, start)
         except _BROKEN as error:
             connection.close()
             raise self._as_botocores(error) from error
@@ -108,7 +104,7 @@ class Connections:
             self._idle.append(connection)
         else:
             connection.close()
-        return answer
+        return Answer(head.status, head.headers, body)
 
     def begin(self, request: bytes) -> Answer:
         """Send a request; return its answer as soon as the headers are there.
@@ -119,20 +115,19 @@ class Connections:
         connection = self._idle_connection() or self._connect()
         try:
             _send(connection, request)
-            parser, start = _read_head(connection)
-            answer = parser.answer(b"")
-            stream = StreamedBody(self.url, connection, start, answer.headers)
-            if answer.status < 300:
-                return Answer(answer.status, answer.headers, b"", stream)
+            head, start = _read_head(connection)
+            stream = StreamedBody(self.url, connection, start, head.headers)
+            if head.status < 300:
+                return Answer(head.status, head.headers, b"", stream)
             body = stream.read(_LONGEST_REFUSAL)
-        except (*_BROKEN, ValueError) as error:
+        except _BROKEN as error:
             connection.close()
             raise self._as_botocores(error) from error
         except BaseException:
             connection.close()
             raise
         connection.close()
-        return Answer(answer.status, answer.headers, body)
+        return Answer(head.status, head.headers, body)
 
     def close(self) -> None:
         """Close the idle connections."""
@@ -159,7 +154,8 @@ class Connections:
                 connection = self._idle.pop()
             except IndexError:
                 return None
-            if not _is_readable(connection):
+            # A readable one is closed, or has an answer that nobody waits for.
+            if not is_readable(connection):
                 return connection
             connection.close()
 
@@ -196,25 +192,36 @@ def _send(connection: socket.socket, request: bytes) -> None:
         connection.sendall(request)
 
 
-def _is_readable(connection: socket.socket) -> bool:
-    """Return True for an idle connection that is closed, or has an answer that nobody waits for."""
-    try:
-        poll = select.poll()
-        poll.register(connection, select.POLLIN)
-        return bool(poll.poll(0))
-    except (OSError, ValueError):
-        return True
+class _Head(NamedTuple):
+    """The status line and the headers of an answer."""
+
+    status: int
+    headers: dict[str, str]
+    keeps_connection: bool
+
+    @property
+    def length(self) -> int | None:
+        """The bytes of the body; None if they end with the last chunk, or with the connection."""
+        length = self.headers.get("content-length")
+        if length is None:
+            return 0 if self.status in _WITHOUT_BODY else None
+        return int(length)
 
 
-def _read_head(connection: socket.socket) -> tuple[_Parser, bytes]:
-    """Return the headers of an answer, and the bytes of its body that came with them."""
-    parser, data = _Parser(), b""
-    while not parser.has_headers:
+def _read_head(connection: socket.socket) -> tuple[_Head, bytes]:
+    """Return the head of an answer, and the bytes of its body that came with it.
+
+    Raises OSError, EOFError, and ValueError for bytes that are no HTTP.
+    """
+    data = b""
+    while True:
         end = data.find(_END_OF_HEAD)
         if end >= 0:
-            end += len(_END_OF_HEAD)
-            parser.feed(data[:end])
-            data = data[end:]
+            head = _parse_head(data[:end])
+            data = data[end + len(_END_OF_HEAD) :]
+            # An interim answer, such as 100 Continue, precedes the answer.
+            if head.status >= 200:
+                return head, data
             continue
         if len(data) > _LONGEST_HEAD:
             raise EOFError("the headers of the answer do not end")
@@ -222,117 +229,43 @@ def _read_head(connection: socket.socket) -> tuple[_Parser, bytes]:
         if not received:
             raise EOFError("the server closed the connection before the end of its headers")
         data += received
-    return parser, data
 
 
-def _usual(connection: socket.socket, data: bytes) -> Answer | None:
-    """Return a successful answer of known length, of which ``data`` holds all headers.
-
-    None for any other, of which nothing more was read then: httptools reads it. Most answers are
-    short, and on a thread whose caches are cold a parser that calls back for each header costs as
-    much as the rest of the call.
-    """
-    end = data.find(_END_OF_HEAD)
-    if end < 0 or not data.startswith(b"HTTP/1.1 200 "):
-        return None
-    lines = data[:end].decode("latin-1").split("\r\n")
-    headers = {}
-    for line in lines[1:]:
-        name, _, value = line.partition(":")
-        headers[name.lower()] = value.strip()
-    start = data[end + len(_END_OF_HEAD) :]
-    length = headers.get("content-length", "")
-    if (
-        not (length.isascii() and length.isdecimal())
-        or len(start) > int(length)
-        or "transfer-encoding" in headers
-        or headers.get("connection", "keep-alive").lower() != "keep-alive"
-        or len(headers) != len(lines) - 1
-    ):
-        return None
-    if len(start) == int(length):
-        return Answer(200, headers, start)
-    return Answer(200, headers, _receive_rest(connection, start, int(length)))
+def _parse_head(data: bytes) -> _Head:
+    """Parse a head. Raises ValueError if it is none, or if the end of its body is in doubt."""
+    first, *lines = data.decode("latin-1").split("\r\n")
+    found = _STATUS_LINE.fullmatch(first)
+    if found is None or data.count(b"\n") != len(lines) or data.count(b"\r") != len(lines):
+        raise ValueError(f"the answer is no HTTP/1.1, and starts with {data[:60]!r}")
+    headers: dict[str, str] = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon or not name or name.strip() != name:
+            raise ValueError(f"the answer has the header {line[:60]!r}")
+        name = name.lower()
+        if name in _ENDS_OF_BODIES and not _ENDS_OF_BODIES.isdisjoint(headers):
+            raise ValueError("the answer has two headers that say where its body ends")
+        headers[name] = value.strip()
+    length = headers.get("content-length", "0")
+    if not (length.isascii() and length.isdecimal()):
+        raise ValueError(f"the answer has the Content-Length {length[:60]!r}")
+    keeps = found[1] == "1" and headers.get("connection", "").lower() != "close"
+    return _Head(int(found[2]), headers, keeps)
 
 
-class _Parser:
-    """Reads one answer."""
-
-    def __init__(self) -> None:
-        self.may_be_kept = False
-        """True if the connection may be used again."""
-        self.has_headers = False
-        self._headers: dict[str, str] = {}
-        self._parts: list[bytes] = []
-        self._is_complete = False
-        self._has_more = False
-        self._parser: Any = httptools.HttpResponseParser(self)
-
-    def read(self, connection: socket.socket, data: bytes) -> Answer:
-        """Read to the end of the answer, of which ``data`` has arrived.
-
-        Raises OSError, EOFError and httptools' errors.
-        """
-        body: bytes | bytearray | None = None
-        while True:
-            if not data:
-                if self.has_headers and not self._is_framed:
-                    break  # such a body ends with the connection
-                raise EOFError("the server closed the connection before the end of its answer")
-            self.feed(data)
-            if self.has_headers and not self._is_complete:
-                length = self._headers.get("content-length", "")
-                if length.isdecimal() and "transfer-encoding" not in self._headers:
-                    body = _receive_rest(connection, b"".join(self._parts), int(length))
-                    break
-            if self._is_complete:
-                break
-            data = connection.recv(_CHUNK)
-        has_end = self._is_complete or body is not None
-        closes = self._headers.get("connection", "").lower() == "close"
-        is_old = self._parser.get_http_version() == "1.0"
-        self.may_be_kept = has_end and not self._has_more and not closes and not is_old
-        if body is None:
-            body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        return self.answer(body)
-
-    def answer(self, body: bytes | bytearray) -> Answer:
-        return Answer(self._status, self._headers, body)
-
-    def feed(self, data: bytes) -> None:
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserError:
-            if not self._is_complete:
-                raise
-            self._has_more = True  # bytes behind the answer, which nobody asked for
-
-    @property
-    def _is_framed(self) -> bool:
-        return "content-length" in self._headers or "transfer-encoding" in self._headers
-
-    # --- called by httptools
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._is_complete:
-            self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
-
-    def on_headers_complete(self) -> None:
-        if self._is_complete:
-            self._has_more = True
-            return
-        self._status = self._parser.get_status_code()
-        # An interim answer, such as 100 Continue, precedes the answer.
-        self.has_headers = self._status >= 200
-        if not self.has_headers:
-            self._headers = {}
-
-    def on_body(self, body: bytes) -> None:
-        if not self._is_complete:
-            self._parts.append(body)
-
-    def on_message_complete(self) -> None:
-        self._is_complete = self.has_headers
+def _read_body(
+    connection: socket.socket, head: _Head, start: bytes
+) -> tuple[bytes | bytearray, bool]:
+    """Return a body, of which ``start`` has arrived; and whether the connection may be kept."""
+    length = head.length
+    if length is None:
+        stream = StreamedBody("", connection, start, head.headers)
+        body = b"".join(iter(lambda: stream.read(_CHUNK), b""))
+        return body, stream.let_go() and head.keeps_connection
+    if len(start) < length:
+        return _receive_rest(connection, start, length), head.keeps_connection
+    # Nobody asked for bytes behind the answer.
+    return start[:length], head.keeps_connection and len(start) == length
 
 
 def _receive_rest(connection: socket.socket, start: bytes, length: int) -> bytearray:

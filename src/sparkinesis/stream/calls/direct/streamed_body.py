@@ -34,7 +34,7 @@ class StreamedBody:
         self._buffer = start
         self._at = 0
         """The bytes of the buffer before this one were read."""
-        self._is_chunked = "transfer-encoding" in headers
+        self._is_chunked = headers.get("transfer-encoding", "").lower().endswith("chunked")
         self._has_length = not self._is_chunked and "content-length" in headers
         self._left = 0
         """Bytes up to the end of the chunk, or of the body."""
@@ -43,9 +43,11 @@ class StreamedBody:
         self._owes_line_end = False
         """The line end behind a chunk has not arrived yet."""
         self._is_over = not self._is_chunked and self._left == 0
+        self._owns_socket = True
 
     def __del__(self) -> None:
-        self._socket.close()
+        if self._owns_socket:
+            self._socket.close()
 
     def fileno(self) -> int:
         """Return the descriptor of the socket, for a selector; -1 once it is closed."""
@@ -58,7 +60,7 @@ class StreamedBody:
 
     def await_data(self, milliseconds: int) -> bool:
         """Wait for bytes, or the end of the connection; return False if none arrive in time."""
-        return self.has_data or _is_readable(self._socket, milliseconds)
+        return self.has_data or is_readable(self._socket, milliseconds)
 
     def read(self, most: int, /) -> bytearray:
         """Wait for ``most`` bytes and return them; fewer at the end of the body, none after it.
@@ -106,6 +108,12 @@ class StreamedBody:
         self._socket.close()
         self._buffer, self._at = b"", 0
 
+    def let_go(self) -> bool:
+        """Leave the socket to the caller; return True if it can have another answer after this."""
+        self._owns_socket = False
+        is_framed = self._is_chunked or self._has_length
+        return is_framed and self._is_over and not self.has_data
+
     def _fill(self) -> bool:
         """Wait for bytes; return False at the end of the connection."""
         received = self._socket.recv(_READ_AHEAD)
@@ -142,7 +150,7 @@ class StreamedBody:
             return
         self._owes_line_end = True
         # Read the line end now, if it is there, so that it does not look like the next event.
-        if self._at == len(self._buffer) and not _is_readable(self._socket):
+        if not self.has_data and not is_readable(self._socket):
             return
         if self._line():
             raise ValueError("a chunk is longer than it said")
@@ -171,9 +179,13 @@ def _pending(connection: socket.socket) -> int:
         return 0
 
 
-def _is_readable(connection: socket.socket, milliseconds: int = 0) -> bool:
-    if _pending(connection):
+def is_readable(connection: socket.socket | int, milliseconds: int = 0) -> bool:
+    """Return True if a read of the socket would not wait; also if it is closed."""
+    try:
+        if not hasattr(select, "poll"):  # Windows
+            return bool(select.select([connection], [], [], milliseconds / 1000)[0])
+        poll = select.poll()
+        poll.register(connection, select.POLLIN)
+        return bool(poll.poll(milliseconds))
+    except (OSError, ValueError):
         return True
-    poll = select.poll()
-    poll.register(connection, select.POLLIN)
-    return bool(poll.poll(milliseconds))

@@ -90,8 +90,8 @@ def test_the_last_page_of_a_closed_shard_names_its_children() -> None:
     assert isinstance(decoded, ChildShard)
     assert decoded.shard_id == "shardId-000000000002"
     assert decoded.parent_shards == ["shardId-000000000000", "shardId-000000000001"]
-    assert int(decoded.starting_hash_key) == 0
-    assert int(decoded.ending_hash_key) == 2**128 - 1
+    assert int(decoded.hash_key_range.starting_hash_key) == 0
+    assert int(decoded.hash_key_range.ending_hash_key) == 2**128 - 1
 
 
 @pytest.mark.parametrize(
