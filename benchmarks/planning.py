@@ -68,7 +68,7 @@ def measure(endpoint: str, shards: int) -> Result:
     )
     planner = SourcePlanner(options)
     at: Any = {"backlog": options.initial_positions}
-    StreamClient.call = counted  # type: ignore[method-assign]
+    StreamClient.call = counted  # type: ignore[method-assign, assignment]
     try:
         began, cpu = time.perf_counter(), time.process_time()
         for _ in range(BATCHES):

@@ -50,7 +50,7 @@ def in_process(kinesis: LocalKinesis, table: str) -> Iterator[Counter[str]]:
     model.is_there = True
     clients = KinesisClient(network, kinesis), DynamoDBClient(network, model)
     with (
-        mock.patch("sparkinesis.stream.calls.client.call_client", return_value=clients[0]),
+        mock.patch("sparkinesis.stream.calls.caller.call_client", return_value=clients[0]),
         mock.patch("sparkinesis.lease.table.table.dynamodb_client", return_value=clients[1]),
     ):
         yield counted.calls

@@ -159,7 +159,7 @@ class World:
                 _replaced("sparkinesis.stream.fan_out.cursor.socket_watch", Sockets()),
                 mock.patch("sparkinesis.stream.fan_out.cursor.is_readable", is_readable),
                 _errors_of_steps_noted(self.scheduler),
-                _replaced("sparkinesis.stream.calls.client.call_client", self.kinesis_client),
+                _replaced("sparkinesis.stream.calls.caller.call_client", self.kinesis_client),
                 mock.patch.object(
                     limits, "SUBSCRIPTION_LIFE_MS", round(self.history.subscription_life * 1000)
                 ),

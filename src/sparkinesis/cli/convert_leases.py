@@ -165,7 +165,7 @@ def _planned(
 
     client = StreamClient(address)
     summary = client.describe()
-    identity = identify([address], lambda _: client, time.monotonic, time.sleep)[address]
+    ((_, identity),) = identify([address], lambda _: client, time.monotonic, time.sleep)
     if isinstance(identity, SparkinesisError):
         raise identity
     stream = identity.identifier

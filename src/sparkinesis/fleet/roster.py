@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 from sparkinesis.fleet.options import FleetOptions
 from sparkinesis.status import FleetState, WorkerState
-from sparkinesis.stream.backoff import exponential_backoff
+from sparkinesis.stream.calls.retry import exponential_backoff
 
 _AT_WORK = frozenset({WorkerState.STARTING, WorkerState.RUNNING})
 

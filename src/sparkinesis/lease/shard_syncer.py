@@ -54,7 +54,7 @@ from sparkinesis.metrics.measured import measured
 from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.calls.listing import ShardListing
+from sparkinesis.stream.calls.shared_calls import ShardListing
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, InitialPosition
 from sparkinesis.stream.reading.retention import SHORTEST_RETENTION_MS, RetentionCheck
 from sparkinesis.stream.shard import Lineage, Shard

@@ -132,7 +132,7 @@ class ChosenStreams:
 
         addresses = {stream: self.address_of(stream) for stream in streams}
         clients = {address: StreamClient(address) for address in addresses.values()}
-        found = identify(clients, clients.__getitem__, time.monotonic, time.sleep)
+        found = dict(identify(clients, clients.__getitem__, time.monotonic, time.sleep))
         return {stream: (clients[at], found[at]) for stream, at in addresses.items()}
 
     def lag_streams(

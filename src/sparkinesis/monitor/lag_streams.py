@@ -13,7 +13,7 @@ from sparkinesis.monitor.lags import Lag
 from sparkinesis.monitor.watched import MADE_ANEW, NO_STREAM
 from sparkinesis.stream.address import StreamAddress, StreamIdentifier
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.calls.stream_identity import StreamIdentity, identify_each
+from sparkinesis.stream.calls.stream_identity import StreamIdentity, identify
 
 UNFOUND = Lag(why="stream not found yet")
 _EVERY = 60.0
@@ -64,7 +64,7 @@ class LagStreams:
         each. Raises nothing: `of` returns the errors.
         """
         due = self._due(leases)
-        for address, result in identify_each(due, self._client, self._clock, self._wait):
+        for address, result in identify(due, self._client, self._clock, self._wait):
             self._answers[address] = _Answer(result, self._clock())
             yield
 

@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 from sparkinesis.errors import OptionError
 from sparkinesis.public import public
-from sparkinesis.stream.backoff import exponential_backoff
+from sparkinesis.stream.calls.retry import exponential_backoff
 from sparkinesis.worker.dead_letters.targets import DeadLetterTarget, check_target
 
 

@@ -318,7 +318,9 @@ def test_events_of_a_subscription_one_by_one(
     put(kinesis, "s", [b"1", b"2"], "k")
     split(kinesis, "s")
     subscription = client.subscribe(consumer, SHARD, TRIM_HORIZON)
-    (event,) = subscription
+    (received,) = iter(subscription.next_event, None)
+    assert received is not None
+    event = received.event
     assert [record.data for record in event.records] == [b"1", b"2"]
     assert event.continuation_sequence_number is None
     assert event.child_shards

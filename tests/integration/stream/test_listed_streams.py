@@ -52,7 +52,7 @@ def test_streams_are_listed_a_hundred_in_a_call_as_far_as_they_are_wanted(
         StreamAddress(f"s-{number:03}", None, "us-east-1", server.endpoint_url) for number in wanted
     ]
     server.kinesis.calls.clear()
-    found = identify(addresses, client, time.monotonic, time.sleep)
+    found = dict(identify(addresses, client, time.monotonic, time.sleep))
     calls: Counter[Any] = Counter((call.operation, call.error) for call in server.kinesis.calls)
     missing = [one.name for one in addresses if not isinstance(found[one], StreamIdentity)]
     assert missing == [f"s-{number:03}" for number in wanted if number >= 230]

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.reading.service_clock import ServiceClock, shared_summary
+from sparkinesis.stream.reading.service_clock import service_clock, shared_summary
 from tests.integration.stream.conftest import START_MS
 
 
@@ -14,7 +14,7 @@ def test_who_asks_within_a_second_shares_a_call(
     client: StreamClient, server: LocalServer, clock: ManualClock
 ) -> None:
     passed = [50.0]
-    tell = ServiceClock(shared_summary(client, lambda: passed[0]))
+    tell = service_clock(shared_summary(client, lambda: passed[0]))
     server.kinesis.calls.clear()
     with ThreadPoolExecutor(8) as pool:
         assert set(pool.map(lambda _: tell(), range(30))) == {START_MS}

@@ -51,7 +51,8 @@ def is_readable(watched: Subscription, seconds: float = 0.0) -> bool:
 
 
 def numbers(subscription: Subscription) -> list[str]:
-    return [record.sequence_number for event in subscription for record in event.records]
+    received = iter(subscription.next_event, None)
+    return [record.sequence_number for one in received if one for record in one.event.records]
 
 
 @pytest.mark.parametrize("event", [SHORT, LONG], ids=["short", "long"])

@@ -316,7 +316,7 @@ class World:
             return self._client
 
         replacements: dict[str, object] = {
-            "sparkinesis.stream.calls.client.call_client": call_client,
+            "sparkinesis.stream.calls.caller.call_client": call_client,
             "sparkinesis.source.planning.source_planner.StreamClient": self._new_client,
             "sparkinesis.source.reading.read_task.StreamClient": self._new_client,
             "sparkinesis.source.reading.read_task._budget": self._budget,

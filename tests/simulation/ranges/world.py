@@ -100,7 +100,7 @@ class Ranges:
                     "sparkinesis.source.reading.subscribed_cursor.threading",
                     Threading(self.scheduler),
                 ),
-                ("sparkinesis.stream.calls.client.call_client", lambda _: self._client),
+                ("sparkinesis.stream.calls.caller.call_client", lambda _: self._client),
             ):
                 stack.enter_context(mock.patch(name, replacement))
             # So that a range of a few small records takes several events.

@@ -7,9 +7,8 @@ import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sparkinesis.stream.calls.direct.client import DirectClient
+from sparkinesis.stream.calls.direct.client import DirectClient, decode_object
 from sparkinesis.stream.calls.direct.connection import Answer
-from sparkinesis.stream.calls.direct.objects import decode_object
 from sparkinesis.stream.calls.session import client_of, open_session
 from sparkinesis.stream.credentials import CredentialSource
 

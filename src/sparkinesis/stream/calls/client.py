@@ -7,34 +7,24 @@ records (`sparkinesis.stream.calls.transport`).
 
 from __future__ import annotations
 
-import functools
 import re
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from datetime import datetime, timezone
-from email.utils import parsedate_to_datetime
-from typing import Any, NamedTuple, ParamSpec, TypeVar
-
-from botocore.exceptions import BotoCoreError, ClientError
+from datetime import datetime
+from typing import Any, NamedTuple
 
 from sparkinesis.errors import ServiceError, ShardNotFoundError
 from sparkinesis.metrics.catalogue import (
     BYTES_FETCHED,
-    CALL_DURATION,
-    CALL_RETRIES,
-    ITERATORS_EXPIRED,
     RECORDS_FETCHED,
 )
-from sparkinesis.metrics.measured import measured
 from sparkinesis.metrics.metrics import OFF, Metrics
-from sparkinesis.metrics.tracing import tracing_of
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.calls.explain import explain
-from sparkinesis.stream.calls.retry import Attempts, Retries, Retry, result_of
+from sparkinesis.stream.calls.caller import NO_BUDGET, StreamCaller
+from sparkinesis.stream.calls.retry import Retries, Retry
 from sparkinesis.stream.calls.subscription import Subscription, subscribe
-from sparkinesis.stream.calls.transport import call_client
 from sparkinesis.stream.page import ChildShard, Page
 from sparkinesis.stream.position import (
     LATEST,
@@ -46,12 +36,9 @@ from sparkinesis.stream.position import (
 )
 from sparkinesis.stream.put_entry import PutEntry
 from sparkinesis.stream.routing import ShardMap
+from sparkinesis.stream.service_time import service_time
 from sparkinesis.stream.shard import Shard
 
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
-
-_NO_BUDGET: AbstractContextManager[object] = nullcontext()
 _STREAMS_OF_A_PAGE = 100
 """The most streams that an answer of ListStreams holds (API reference)."""
 BETWEEN_STREAM_PAGES = 0.25
@@ -101,43 +88,10 @@ def shard_of(child: ChildShard) -> Shard:
     return Shard(child.shard_id, tuple(child.parent_shards), hash_range=hash_range)
 
 
-def service_time(headers: Mapping[str, str], local_ms: int, sent_ms: int | None = None) -> int:
-    """Return the service's clock in epoch ms, from an answer's ``Date`` header (whole seconds).
-
-    The local clock supplies the milliseconds if both clocks agree on the second: at the answer
-    (``local_ms``), or when the call was sent (``sent_ms``), as a second may end in between. If the
-    clocks differ, the result is the start of the header's second, so that no record is skipped.
-    """
-    second = _second_of(headers.get("date"))
-    if second is None:
-        return local_ms
-    for agreeing in (local_ms, sent_ms):
-        if agreeing is not None and second <= agreeing < second + 1000:
-            return agreeing
-    return second
-
-
-@functools.lru_cache(maxsize=16)
-def _second_of(date: str | None) -> int | None:
-    """Return the second of a ``Date`` header in epoch ms; None without a valid one.
-
-    Many answers have the same.
-    """
-    try:
-        parsed = parsedate_to_datetime(date or "")
-    except ValueError:
-        return None
-    if parsed.tzinfo is None:
-        parsed = parsed.replace(tzinfo=timezone.utc)
-    return int(parsed.timestamp()) * 1000
-
-
-class StreamClient:
+class StreamClient(StreamCaller):
     """The calls on one stream. Threads may share a client; it holds no position.
 
-    Errors: `StreamNotFoundError`, `AccessDeniedError`, `DataLossError` (the shard or the position
-    no longer exists), `ExpiredIteratorError`, and `ServiceError` for all other failures, once the
-    retries are used up.
+    Raises the errors of `StreamCaller`.
     """
 
     def __init__(
@@ -147,18 +101,10 @@ class StreamClient:
         wall_clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         metrics: Metrics = OFF,
     ) -> None:
-        """``metrics``: takes the measurements of the calls, by the clock of ``retry``."""
-        self.address = address
-        self.metrics = metrics
-        self._retry = retry or Retry()
+        super().__init__(address, retry or Retry(), metrics)
         self._wall_clock_ms = wall_clock_ms
-        self._tracing = tracing_of(metrics)
         self._arn = address.arn or ""
         """Empty until DescribeStreamSummary returns the ARN, which never changes for a name."""
-
-    def attempts(self) -> Attempts:
-        """Return this client's retries, for a reader that does not hold a thread while it waits."""
-        return Attempts(self._retry)
 
     def describe(self, retry: Retry | None = None) -> StreamSummary:
         """Call DescribeStreamSummary. Raises `StreamNotFoundError` if the stream does not exist."""
@@ -241,7 +187,7 @@ class StreamClient:
         position: Position,
         *,
         inclusive: bool = False,
-        budget: AbstractContextManager[object] = _NO_BUDGET,
+        budget: AbstractContextManager[object] = NO_BUDGET,
         retry: Retries | None = None,
     ) -> str:
         """Return a shard iterator for the records after ``position`` (GetShardIterator).
@@ -282,7 +228,7 @@ class StreamClient:
         shard_id: str,
         iterator: str,
         limit: int,
-        budget: AbstractContextManager[object] = _NO_BUDGET,
+        budget: AbstractContextManager[object] = NO_BUDGET,
         retry: Retries | None = None,
     ) -> Fetched:
         """Fetch the page at ``iterator`` (GetRecords): at most ``limit`` records, and 10 MB.
@@ -319,12 +265,6 @@ class StreamClient:
         metrics.add(RECORDS_FETCHED, labels, len(fetched.page.records))
         metrics.add(BYTES_FETCHED, labels, fetched.size)
 
-    def count_retry(self, operation: str, error: ClientError | BotoCoreError) -> None:
-        """Measure that a call is made again after an error."""
-        if self.metrics is not OFF:
-            labels = (self.address.name, operation, result_of(error, operation))
-            self.metrics.add(CALL_RETRIES, labels)
-
     def subscribe(
         self, consumer_arn: str, shard_id: str, position: Position, *, inclusive: bool = False
     ) -> Subscription:
@@ -333,12 +273,11 @@ class StreamClient:
         ``inclusive`` as in `shard_iterator`. Raises botocore's errors: `FanOutCursor` decides when
         to retry, because it knows about the previous subscription.
         """
-        return self._measured("SubscribeToShard", shard_id, subscribe)(
-            call_client(self.address),
-            consumer_arn,
+        start = starting_position(position, inclusive)
+        return self.call_once(
+            "SubscribeToShard",
+            lambda c: subscribe(c, consumer_arn, shard_id, start, self._service_time),
             shard_id,
-            starting_position(position, inclusive),
-            self._service_time,
         )
 
     def stream_arn(self) -> str:
@@ -382,64 +321,6 @@ class StreamClient:
     def _service_time(self, answer: Mapping[str, Any], sent_ms: int | None = None) -> int:
         headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {})
         return service_time(headers, self._wall_clock_ms(), sent_ms)
-
-    def call(
-        self,
-        operation: str,
-        call: Callable[[Any], _T],
-        *,
-        shard_id: str | None = None,
-        position: Position | None = None,
-        budget: AbstractContextManager[object] = _NO_BUDGET,
-        retry: Retries | None = None,
-    ) -> _T:
-        """Make ``call`` with boto3's client, with retries; each attempt enters ``budget``.
-
-        Raises sparkinesis's error for the last error of botocore, and what ``retry`` raises.
-        """
-        try:
-            client = call_client(self.address)
-            call = self._measured(operation, shard_id, call)
-
-            def attempt() -> _T:
-                with budget:
-                    return call(client)
-
-            if self.metrics is OFF:
-                return (retry or self._retry).call(attempt)
-            return (retry or self._retry).call(
-                attempt, lambda error: self.count_retry(operation, error)
-            )
-        except (ClientError, BotoCoreError) as error:
-            explained = explain(error, operation, self.address, shard_id, position)
-            # `from None`: the text quotes the service, and a second traceback would hide it.
-            raise explained from None
-
-    def call_once(self, operation: str, call: Callable[[Any], _T]) -> _T:
-        """Make ``call`` with boto3's client, in one attempt. Raises botocore's errors."""
-        return self._measured(operation, None, call)(call_client(self.address))
-
-    def _measured(
-        self, operation: str, shard_id: str | None, attempt: Callable[_P, _T]
-    ) -> Callable[_P, _T]:
-        """Return ``attempt``, measured and traced each time; itself if there are no metrics."""
-        metrics = self.metrics
-        if metrics is OFF:
-            return attempt
-        stream, shard = self.address.name, shard_id or ""
-
-        def traced(*args: _P.args, **kwargs: _P.kwargs) -> _T:
-            with self._tracing.call(operation, stream, shard_id):
-                return attempt(*args, **kwargs)
-
-        def observe(result: str, seconds: float) -> None:
-            metrics.observe(CALL_DURATION, (stream, shard, operation, result), seconds)
-            if result == "expired":
-                metrics.add(ITERATORS_EXPIRED, (stream, shard))
-
-        return measured(
-            traced, self._retry.clock, observe, lambda error: result_of(error, operation)
-        )
 
 
 def _created_ms(summary: Mapping[str, Any]) -> int:

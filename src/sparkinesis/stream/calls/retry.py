@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from botocore.exceptions import (
     BotoCoreError,
@@ -19,7 +19,6 @@ from botocore.exceptions import (
 
 from sparkinesis.metrics.health.signs import expect
 from sparkinesis.metrics.measured import FAILED
-from sparkinesis.stream.backoff import exponential_backoff
 
 _T = TypeVar("_T")
 
@@ -52,6 +51,8 @@ _TRANSIENT = frozenset(
 
 _UNANSWERED = (ChecksumError, ConnectionError, HTTPClientError, IncompleteReadError)
 """There was no answer, or it did not arrive as it was sent."""
+_MOST_DOUBLINGS = 32
+"""The exponent's limit, so that no number of failures overflows a float."""
 
 
 def error_code(error: BaseException) -> str:
@@ -95,6 +96,15 @@ def result_of(error: BaseException, operation: str = "") -> str:
     return "retryable" if is_early or is_retryable(error) else FAILED
 
 
+def exponential_backoff(base: float, cap: float, failures: int) -> float:
+    """Return the seconds to wait after so many consecutive ``failures``.
+
+    The wait is ``base`` after the first one, and doubles with each other up to ``cap``. A caller
+    that wants jitter draws a wait up to this one.
+    """
+    return min(cap, base * 2.0 ** min(max(failures - 1, 0), _MOST_DOUBLINGS))
+
+
 @dataclass(frozen=True)
 class Retry:
     """Retries calls for at most ``give_up_after`` seconds: exponential backoff, full jitter.
@@ -126,16 +136,6 @@ class Retry:
                 pause = later.seconds
             expect(pause)
             self.sleep(pause)
-
-
-class Retries(Protocol):
-    """A way to make a call that may fail for a moment."""
-
-    def call(self, call: Callable[[], _T], on_retry: OnRetry | None = None) -> _T:
-        """Return the result of ``call``; raise the last error once no retry helps.
-
-        on_retry: takes each error after which the call is made again.
-        """
 
 
 class RetryLaterError(Exception):
@@ -175,3 +175,7 @@ class Attempts:
             raise RetryLaterError(pause) from error
         self._failures = 0
         return result
+
+
+Retries: TypeAlias = Retry | Attempts
+"""A way to make a call that may fail for a moment."""

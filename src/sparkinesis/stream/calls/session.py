@@ -97,22 +97,13 @@ def _open_session(
 
 
 def open_client(
-    service: str,
-    source: CredentialSource,
-    region: str | None,
-    endpoint: str | None,
-    *,
-    read_timeout: float = 30,
-    max_pool_connections: int = 64,
+    service: str, source: CredentialSource, region: str | None, endpoint: str | None, **options: Any
 ) -> Any:
-    """Return a botocore client without retries of its own; see `open_session` and `Retry`."""
-    return client_of(
-        open_session(source, region, endpoint),
-        service,
-        endpoint,
-        read_timeout=read_timeout,
-        max_pool_connections=max_pool_connections,
-    )
+    """Return a botocore client without retries of its own; see `open_session` and `Retry`.
+
+    options: those of `client_of`.
+    """
+    return client_of(open_session(source, region, endpoint), service, endpoint, **options)
 
 
 def client_of(

@@ -18,12 +18,11 @@ from sparkinesis.errors import (
 )
 from sparkinesis.stream.address import StreamAddress, StreamIdentifier
 from sparkinesis.stream.calls.client import BETWEEN_STREAM_PAGES, StreamClient
+from sparkinesis.stream.calls.shared_calls import BETWEEN
 
 _WORTH_A_LIST = 10
 """From this many streams of an account on, ListStreams is asked: it answers for all of them."""
-_BETWEEN_DESCRIBES = 0.1
-"""Seconds: an account may call DescribeStreamSummary 20 times a second (API reference), and other
-workers ask, too."""
+_BETWEEN_DESCRIBES = BETWEEN["DescribeStreamSummary"]
 
 
 class StreamIdentity(msgspec.Struct, frozen=True):
@@ -56,46 +55,37 @@ def by_place(addresses: Iterable[StreamAddress]) -> list[list[StreamAddress]]:
     return list(groups.values())
 
 
-def identify(
-    addresses: Iterable[StreamAddress],
-    client_of: Callable[[StreamAddress], StreamClient],
-    clock: Callable[[], float],
-    wait: Callable[[float], object],
-) -> Found:
-    """Return the identity of each stream, or the error of the call that asked for it.
-
-    Many streams of one account and region take one ListStreams call for each hundred; otherwise,
-    and for streams of other accounts, each takes one DescribeStreamSummary call.
-    """
-    return dict(identify_each(addresses, client_of, clock, wait))
-
-
 def identify_some(
     addresses: Iterable[StreamAddress],
     client_of: Callable[[StreamAddress], StreamClient],
     clock: Callable[[], float],
     wait: Callable[[float], object],
 ) -> Found:
-    """Return the same of as many streams as can be asked for now.
+    """Return what `identify` yields of as many streams as can be asked for now.
 
     The rest is left out after a call that failed for a reason that others may share, such as
     throttling, and once ``wait`` returns True.
     """
     found: Found = {}
-    for address, result in identify_each(addresses, client_of, clock, wait):
+    for address, result in identify(addresses, client_of, clock, wait):
         found[address] = result
         if isinstance(result, ServiceError):
             break
     return found
 
 
-def identify_each(
+def identify(
     addresses: Iterable[StreamAddress],
     client_of: Callable[[StreamAddress], StreamClient],
     clock: Callable[[], float],
     wait: Callable[[float], object],
 ) -> Iterator[tuple[StreamAddress, StreamIdentity | SparkinesisError]]:
-    """Yield the same, each stream as soon as it is known; ends once ``wait`` returns True."""
+    """Yield the identity of each stream, or the error of the call that asked for it, once known.
+
+    Many streams of one account and region take one ListStreams call for each hundred; otherwise,
+    and for streams of other accounts, each takes one DescribeStreamSummary call. Ends once ``wait``
+    returns True.
+    """
     for group in by_place(addresses):
         listed: Mapping[str, StreamIdentity] = {}
         if len(group) >= _WORTH_A_LIST:

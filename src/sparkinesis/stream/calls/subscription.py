@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -97,10 +97,6 @@ class Subscription:
         if received is None:
             self._end()
         return received
-
-    def __iter__(self) -> Iterator[Event]:
-        while (received := self.next_event()) is not None:
-            yield received.event
 
     def close(self) -> None:
         """End the subscription and a waiting `next_event` at once. The connection is not reused."""

@@ -15,9 +15,8 @@ from typing import Any
 
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.answers.decoding import decode_page
-from sparkinesis.stream.calls.direct.client import Decoder, DirectClient
+from sparkinesis.stream.calls.direct.client import Decoder, DirectClient, decode_object
 from sparkinesis.stream.calls.direct.connection import Answer
-from sparkinesis.stream.calls.direct.objects import decode_object
 from sparkinesis.stream.calls.session import client_of, open_session
 from sparkinesis.stream.credentials import CredentialSource
 from sparkinesis.stream.page import Page

@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Retry, error_code
-from sparkinesis.stream.calls.shared_answer import SharedAnswer
+from sparkinesis.stream.calls.shared_calls import SharedAnswer
 
 _FRESH_FOR = 2.0
 """Seconds for which a consumer's state is good enough to explain why subscriptions ended."""
@@ -31,18 +31,14 @@ class Consumer(msgspec.Struct, frozen=True):
         return self.status == "ACTIVE"
 
 
-def describe_consumer(
-    client: StreamClient, name: str, stream_arn: str, retry: Retry | None = None
-) -> Consumer | None:
+def describe_consumer(client: StreamClient, name: str, stream_arn: str) -> Consumer | None:
     """Return the stream's consumer of that name (DescribeStreamConsumer), or None."""
-    return _describe(client, retry, StreamARN=stream_arn, ConsumerName=name)
+    return _describe(client, StreamARN=stream_arn, ConsumerName=name)
 
 
-def describe_consumer_arn(
-    client: StreamClient, consumer_arn: str, retry: Retry | None = None
-) -> Consumer | None:
+def describe_consumer_arn(client: StreamClient, consumer_arn: str) -> Consumer | None:
     """Return the consumer with that ARN (DescribeStreamConsumer); None if it is not registered."""
-    return _describe(client, retry, ConsumerARN=consumer_arn)
+    return _describe(client, ConsumerARN=consumer_arn)
 
 
 def list_consumers(client: StreamClient, stream_arn: str) -> list[Consumer]:
@@ -116,7 +112,7 @@ class ConsumerFinder:
         return describe_consumer_arn(self._client, consumer_arn)
 
 
-def _describe(client: StreamClient, retry: Retry | None, **which: str) -> Consumer | None:
+def _describe(client: StreamClient, **which: str) -> Consumer | None:
     def describe(boto_client: Any) -> Consumer | None:
         try:
             answer = boto_client.describe_stream_consumer(**which)
@@ -126,7 +122,7 @@ def _describe(client: StreamClient, retry: Retry | None, **which: str) -> Consum
             return None
         return _consumer(answer["ConsumerDescription"])
 
-    return client.call("DescribeStreamConsumer", describe, retry=retry)
+    return client.call("DescribeStreamConsumer", describe)
 
 
 def _consumer(answer: Mapping[str, Any]) -> Consumer:

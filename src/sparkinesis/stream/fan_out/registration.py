@@ -11,7 +11,7 @@ from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.explain import explain
 from sparkinesis.stream.calls.retry import Retry, error_code, is_retryable
-from sparkinesis.stream.fan_out.account_pace import at_once
+from sparkinesis.stream.calls.shared_calls import at_once
 from sparkinesis.stream.fan_out.consumers import (
     Consumer,
     deregister_consumer,

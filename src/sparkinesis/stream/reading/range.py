@@ -25,7 +25,8 @@ from sparkinesis.stream.position import (
 )
 from sparkinesis.stream.reading.budget import MAX_RECORDS_PER_CALL
 from sparkinesis.stream.reading.missing_end import MissingEndWatch
-from sparkinesis.stream.reading.retention import ReadProgress, RetentionCheck
+from sparkinesis.stream.reading.read_progress import ReadProgress
+from sparkinesis.stream.reading.retention import RetentionCheck
 
 
 def cut_at_end(

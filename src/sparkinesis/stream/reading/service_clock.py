@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sparkinesis.stream.calls.client import StreamClient, StreamSummary
-from sparkinesis.stream.calls.shared_answer import SharedAnswer
+from sparkinesis.stream.calls.shared_calls import SharedAnswer
 
 _FRESH_FOR = 1.0
 """Seconds for which one summary is good enough."""
@@ -21,31 +21,25 @@ def shared_summary(client: StreamClient, clock: Callable[[], float]) -> SharedAn
     return SharedAnswer(client.describe, _FRESH_FOR, clock)
 
 
-class AnchoredClock:
-    """The service's time: that of one answer, plus the answer's age. Calls nothing.
+def anchored_clock(
+    service_time_ms: int, at: float, clock: Callable[[], float]
+) -> Callable[[], int]:
+    """Return the service's time (epoch ms): that of one answer, plus its age. Calls nothing.
 
     Where a machine was suspended, the age is too short: the time is too early, and so no record is
-    skipped.
+    skipped. ``at``: the time of the answer by ``clock``, which is monotonic, in seconds.
+    """
+    return lambda: service_time_ms + round((clock() - at) * 1000)
+
+
+def service_clock(summary: SharedAnswer[StreamSummary]) -> Callable[[], int]:
+    """Return the service's time (epoch ms): that of the last summary, plus its age.
+
+    For any thread. The result raises the errors of `StreamClient`.
     """
 
-    def __init__(self, service_time_ms: int, at: float, clock: Callable[[], float]) -> None:
-        """``at``: the time of the answer by ``clock``, which is monotonic, in seconds."""
-        self._service_time_ms = service_time_ms
-        self._at = at
-        self._clock = clock
+    def now_ms() -> int:
+        answer, age = summary.with_age()
+        return answer.service_time_ms + round(age * 1000)
 
-    def __call__(self) -> int:
-        """Return epoch ms."""
-        return self._service_time_ms + round((self._clock() - self._at) * 1000)
-
-
-class ServiceClock:
-    """The service's time: that of the last summary, plus the summary's age. For any thread."""
-
-    def __init__(self, summary: SharedAnswer[StreamSummary]) -> None:
-        self._summary = summary
-
-    def __call__(self) -> int:
-        """Return epoch ms. Raises the errors of `StreamClient`."""
-        summary, age = self._summary.with_age()
-        return summary.service_time_ms + round(age * 1000)
+    return now_ms

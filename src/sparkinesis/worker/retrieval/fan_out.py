@@ -17,7 +17,7 @@ from sparkinesis.errors import (
 from sparkinesis.events import ConsumerDeregistered, PollingInstead
 from sparkinesis.stream.calls.client import Fetched, StreamClient
 from sparkinesis.stream.calls.retry import Retry
-from sparkinesis.stream.fan_out.account_pace import at_once
+from sparkinesis.stream.calls.shared_calls import at_once
 from sparkinesis.stream.fan_out.consumers import ConsumerFinder
 from sparkinesis.stream.fan_out.cursor import RETRY as SUBSCRIPTION_RETRY
 from sparkinesis.stream.fan_out.cursor import FanOutCursor

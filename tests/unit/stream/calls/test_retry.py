@@ -11,7 +11,14 @@ from botocore.exceptions import (
     ReadTimeoutError,
 )
 
-from sparkinesis.stream.calls.retry import Attempts, Retry, RetryLaterError, is_retryable, result_of
+from sparkinesis.stream.calls.retry import (
+    Attempts,
+    Retry,
+    RetryLaterError,
+    exponential_backoff,
+    is_retryable,
+    result_of,
+)
 
 
 def service_error(code: str, status: int = 400) -> ClientError:
@@ -140,3 +147,13 @@ def test_whoever_counts_retries_hears_of_those_that_are_made_and_of_no_other() -
             attempts.call(flaky, told.append)
     assert attempts.call(flaky, told.append) == "done"
     assert len(told) == 2
+
+
+@pytest.mark.parametrize(
+    ("failures", "wait"),
+    [(0, 0.5), (1, 0.5), (2, 1), (3, 2), (5, 8), (6, 10), (33, 10), (2000, 10), (10**9, 10)],
+)
+def test_each_failure_doubles_the_wait_from_the_base_up_to_the_cap(
+    failures: int, wait: float
+) -> None:
+    assert exponential_backoff(0.5, 10.0, failures) == wait

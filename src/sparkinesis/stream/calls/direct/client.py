@@ -7,8 +7,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from datetime import datetime, timezone
-from email.utils import parsedate_to_datetime
+from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,10 +20,10 @@ from botocore.utils import get_environ_proxies
 from zlib_ng.zlib_ng import crc32
 
 from sparkinesis.metrics.health.signs import CONNECTING, CREDENTIALS, expect
-from sparkinesis.stream.calls.direct.connection import Answer, Connections
+from sparkinesis.stream.calls.direct.connection import Answer, Connections, tls_context, trusted
 from sparkinesis.stream.calls.direct.learned import LearnedRequest, learn
 from sparkinesis.stream.calls.direct.signature import Scope, Signer
-from sparkinesis.stream.calls.direct.trust import tls_context, trusted
+from sparkinesis.stream.service_time import second_of
 
 Decoder = Callable[[Answer], dict[str, Any]]
 """Makes an operation's answer, without ``ResponseMetadata``, of a successful HTTP answer."""
@@ -258,16 +257,10 @@ class DirectClient:
         if error.response.get("Error", {}).get("Code") not in _SKEW_CODES:
             return False
         headers = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
-        try:
-            date = parsedate_to_datetime(headers.get("date", ""))
-        except ValueError:
+        second = second_of(headers.get("date"))
+        if second is None or abs(second - self._clock() - used) < _LEAST_SKEW:
             return False
-        if date.tzinfo is None:
-            date = date.replace(tzinfo=timezone.utc)
-        skew = date.timestamp() - self._clock()
-        if abs(skew - used) < _LEAST_SKEW:
-            return False
-        self._skew = skew
+        self._skew = second - self._clock()
         return True
 
     def _service_clock(self) -> float:
@@ -306,6 +299,24 @@ def _invalid_header() -> HTTPClientError:
     return HTTPClientError(
         error=ValueError("the access key or the session token has a character that no header has")
     )
+
+
+_DECODER = msgspec.json.Decoder(dict[str, Any])
+
+
+def decode_object(answer: Answer) -> dict[str, Any]:
+    """Decode an answer's body; an empty one is an empty object.
+
+    Raises botocore's `HTTPClientError`, which is retried, for a body that is no JSON object: such
+    an answer is of a proxy or of another server. The error shows how the body starts.
+    """
+    try:
+        return _DECODER.decode(answer.body or b"{}")
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        start = bytes(answer.body[:60])
+        raise HTTPClientError(
+            error=ValueError(f"the answer is no JSON object, and starts with {start!r} ({error})")
+        ) from error
 
 
 def encode(operation: str, request: Mapping[str, Any]) -> bytes:

@@ -24,6 +24,7 @@ from botocore.exceptions import (
     ReadTimeoutError,
     SSLError,
 )
+from botocore.httpsession import create_urllib3_context, get_cert_path
 
 from sparkinesis.metrics.health.signs import CONNECTING, expect
 from sparkinesis.stream.calls.direct.streamed_body import StreamedBody, is_readable
@@ -284,3 +285,31 @@ def _receive_rest(connection: socket.socket, start: bytes, length: int) -> bytea
             raise EOFError(f"the server closed the connection {len(rest)} bytes before the end")
         rest = rest[count:]
     return body
+
+
+def trusted(session: Any) -> Any:
+    """Return the path of the certificates to trust, or True for botocore's own.
+
+    The setting is ``ca_bundle`` of ``~/.aws/config``, AWS_CA_BUNDLE or else REQUESTS_CA_BUNDLE.
+    An empty one turns verification off, in the versions of botocore that accept it.
+    """
+    configured = session.get_config_variable("ca_bundle")
+    if configured is not None:
+        return configured
+    found = os.environ.get("REQUESTS_CA_BUNDLE")
+    return True if found is None else found
+
+
+def tls_context(trusted: Any, url: str) -> ssl.SSLContext:
+    """Return a context for connections to ``url``. Raises botocore's `SSLError`."""
+    context: ssl.SSLContext = create_urllib3_context(
+        cert_reqs=ssl.CERT_REQUIRED if trusted else ssl.CERT_NONE
+    )
+    context.check_hostname = bool(trusted)
+    context.set_alpn_protocols(["http/1.1"])
+    if trusted:
+        try:
+            context.load_verify_locations(get_cert_path(trusted))
+        except OSError as error:
+            raise SSLError(endpoint_url=url, error=error) from error
+    return context

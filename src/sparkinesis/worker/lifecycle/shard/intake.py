@@ -19,7 +19,8 @@ from sparkinesis.stream.calls.client import shard_of
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, Position
 from sparkinesis.stream.reading.missing_end import TimeAtTip
-from sparkinesis.stream.reading.retention import CLOCK_MARGIN_MS, ReadProgress, user_records_done
+from sparkinesis.stream.reading.read_progress import ReadProgress
+from sparkinesis.stream.reading.retention import CLOCK_MARGIN_MS, user_records_done
 from sparkinesis.stream.shard import Shard
 from sparkinesis.worker.batches.batch import RecordBatch, make_batch
 from sparkinesis.worker.batches.page_rows import Habit

@@ -13,7 +13,7 @@ from sparkinesis.errors import (
 )
 from sparkinesis.events import BatchAction
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
-from sparkinesis.stream.backoff import exponential_backoff
+from sparkinesis.stream.calls.retry import exponential_backoff
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings
 from sparkinesis.worker.on_error import DeadLetter, Stop, last_resort, wait_before_retry

@@ -12,9 +12,9 @@ from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.stream.address import StreamAddress, StreamIdentifier
 from sparkinesis.stream.calls.client import StreamClient, StreamSummary
 from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.calls.shared_calls import AccountPace, at_once
 from sparkinesis.stream.calls.stream_identity import SameStreams, StreamIdentity
-from sparkinesis.stream.fan_out.account_pace import AccountPace, at_once
-from sparkinesis.stream.reading.service_clock import AnchoredClock, ServiceClock, shared_summary
+from sparkinesis.stream.reading.service_clock import anchored_clock, service_clock, shared_summary
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings, WorkerSettings
 from sparkinesis.worker.lifecycle.streams.open_stream import OpenStream
 from sparkinesis.worker.lifecycle.streams.stream_config import StreamPlan
@@ -97,13 +97,13 @@ class StreamOpener:
         describe = shared_summary(client, timing.clock)
         stream: StreamIdentifier | None = None
         phase = 0.0
-        service_time_ms: Callable[[], int] = ServiceClock(describe)
+        service_time_ms: Callable[[], int] = service_clock(describe)
         if isinstance(known, StreamIdentity):
             stream = known.identifier
             phase = _phase(stream)
             client.learn_arn(known.arn)
             # An account may describe 20 streams a second, too few if hundreds begin at once.
-            service_time_ms = AnchoredClock(known.service_time_ms, known.at, timing.clock)
+            service_time_ms = anchored_clock(known.service_time_ms, known.at, timing.clock)
         settings = ConsumerSettings(
             application=shared.application,
             worker_id=shared.worker_id,

@@ -28,7 +28,7 @@ from sparkinesis.lease.table.rows import TableScan
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.status import StreamStatus
 from sparkinesis.stream.address import StreamAddress, StreamIdentifier
-from sparkinesis.stream.backoff import exponential_backoff
+from sparkinesis.stream.calls.retry import exponential_backoff
 from sparkinesis.stream.calls.stream_identity import (
     Found,
     SameStreams,

@@ -1,4 +1,4 @@
-"""One call answers all who ask at the same moment; its error is shared likewise."""
+"""Calls of many threads: an answer or an error that all share, and a pace for all."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from sparkinesis.stream.calls.shared_answer import SharedAnswer
+from sparkinesis.local import Limits
+from sparkinesis.stream.calls.shared_calls import BETWEEN, AccountPace, SharedAnswer
 
 
 class Service:
@@ -56,3 +57,22 @@ def test_threads_that_wait_for_a_call_share_its_error_and_later_ones_ask_again()
     service.fails = False
     service.now += 0.01
     assert shared() == 3
+
+
+def test_calls_of_an_operation_come_some_time_apart() -> None:
+    slept: list[float] = []
+    now = 10.0
+    pace = AccountPace(lambda: now, slept.append)
+    for _ in range(4):
+        pace("RegisterStreamConsumer")
+    pace("DescribeStreamConsumer")
+    between = BETWEEN["RegisterStreamConsumer"]
+    assert slept == pytest.approx([between, 2 * between, 3 * between])
+    now += 60.0
+    pace("RegisterStreamConsumer")
+    assert len(slept) == 3
+
+
+@pytest.mark.parametrize("operation", BETWEEN)
+def test_a_process_leaves_a_part_of_the_accounts_limit_to_others(operation: str) -> None:
+    assert 1 / BETWEEN[operation] < Limits().account_calls[operation]

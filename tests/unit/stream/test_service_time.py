@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkinesis.stream.calls.client import service_time
+from sparkinesis.stream.service_time import service_time
 
 SECOND = 1_790_000_000_000
 HEADERS = {"date": "Mon, 21 Sep 2026 14:13:20 GMT"}

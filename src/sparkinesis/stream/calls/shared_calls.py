@@ -1,0 +1,127 @@
+"""The calls of many threads: one for all that ask at the same moment, or one after the other."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from types import MappingProxyType
+from typing import Generic, TypeVar
+
+from sparkinesis.metrics.health.signs import expect
+from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.shard import Shard
+
+_T = TypeVar("_T")
+
+
+class SharedAnswer(Generic[_T]):
+    """Makes a call, and gives its answer to every thread that asks while the answer is fresh.
+
+    Threads that ask while the call is running wait for it, and share its answer or its error.
+
+    call: makes the call. fresh_for: seconds. clock: monotonic, in seconds.
+    """
+
+    def __init__(
+        self, call: Callable[[], _T], fresh_for: float, clock: Callable[[], float]
+    ) -> None:
+        self._call = call
+        self._fresh_for = fresh_for
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._answered: tuple[float, _T] | None = None
+        self._failed: tuple[float, Exception] | None = None
+
+    def __call__(self) -> _T:
+        """Return the answer. Raises the call's error in every thread that waited for the call."""
+        return self.with_age()[0]
+
+    def with_age(self) -> tuple[_T, float]:
+        """Return the answer and its age in seconds. Raises the same errors."""
+        began = self._clock()
+        with self._lock:
+            if self._failed is not None and began <= self._failed[0]:
+                raise self._failed[1]
+            if self._answered is None or self._clock() - self._answered[0] >= self._fresh_for:
+                try:
+                    answer = self._call()
+                except Exception as error:
+                    self._failed = self._clock(), error
+                    raise
+                self._answered = self._clock(), answer
+            at, answer = self._answered
+            return answer, self._clock() - at
+
+
+MIN_INTERVAL = 1.0
+"""Seconds between two calls: a reshard may end all shards of a stream in a few seconds."""
+
+
+class ShardListing:
+    """The shards of a stream, listed by one call for all threads that share this object.
+
+    clock: monotonic, in seconds; the instants of the methods are instants of this clock.
+    """
+
+    def __init__(self, client: StreamClient, clock: Callable[[], float]) -> None:
+        self._client = client
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._shards: Sequence[Shard] = ()
+        self._listed_at = float("-inf")
+        self._asked_at = float("-inf")
+
+    def listed_since(self, instant: float) -> Sequence[Shard] | None:
+        """Return all shards, as listed at ``instant`` or later; None if it is too soon for a call.
+
+        Raises the errors of `StreamClient`.
+        """
+        with self._lock:
+            if self._listed_at >= instant:
+                return self._shards
+            now = self._clock()
+            if now - self._asked_at < MIN_INTERVAL:
+                return None
+            self._asked_at = now
+            self._shards, _ = self._client.list_shards()
+            self._listed_at = now
+            return self._shards
+
+
+BETWEEN = MappingProxyType(
+    {
+        "DescribeStreamConsumer": 0.1,
+        "DescribeStreamSummary": 0.1,
+        "RegisterStreamConsumer": 0.25,
+    }
+)
+"""Seconds between two calls of one process. An account may make 20, 20 and 5 a second (API
+reference); other processes need some of them, too."""
+
+
+def at_once(operation: str) -> None:
+    """Do not wait: the pace of a process that reads one stream."""
+
+
+class AccountPace:
+    """Puts the calls of many threads one after the other, some time apart. For any thread.
+
+    clock: monotonic, in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
+        self._clock = clock
+        self._sleep = sleep
+        self._lock = threading.Lock()
+        self._next: dict[str, float] = defaultdict(lambda: float("-inf"))
+
+    def __call__(self, operation: str) -> None:
+        """Wait for this thread's turn to make a call of ``operation``."""
+        with self._lock:
+            now = self._clock()
+            turn = max(now, self._next[operation])
+            self._next[operation] = turn + BETWEEN[operation]
+        if turn > now:
+            expect(turn - now)
+            self._sleep(turn - now)

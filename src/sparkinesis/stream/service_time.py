@@ -1,0 +1,40 @@
+"""The service's clock, as the ``Date`` headers of its answers say it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from datetime import timezone
+from email.utils import parsedate_to_datetime
+
+
+def service_time(headers: Mapping[str, str], local_ms: int, sent_ms: int | None = None) -> int:
+    """Return the service's clock in epoch ms, from an answer's ``Date`` header (whole seconds).
+
+    The local clock supplies the milliseconds if both clocks agree on the second: at the answer
+    (``local_ms``), or when the call was sent (``sent_ms``), as a second may end in between. If the
+    clocks differ, the result is the start of the header's second, so that no record is skipped.
+    """
+    date = second_of(headers.get("date"))
+    if date is None:
+        return local_ms
+    second = date * 1000
+    for agreeing in (local_ms, sent_ms):
+        if agreeing is not None and second <= agreeing < second + 1000:
+            return agreeing
+    return second
+
+
+@functools.lru_cache(maxsize=16)
+def second_of(date: str | None) -> int | None:
+    """Return the epoch second of a ``Date`` header; None without a valid one.
+
+    Many answers have the same.
+    """
+    try:
+        parsed = parsedate_to_datetime(date or "")
+    except ValueError:
+        return None
+    if parsed.tzinfo is None:
+        parsed = parsed.replace(tzinfo=timezone.utc)
+    return int(parsed.timestamp())
