@@ -35,6 +35,6 @@ def second_of(date: str | None) -> int | None:
         parsed = parsedate_to_datetime(date or "")
     except ValueError:
         return None
-    if parsed.tzinfo is None:
+    if parsed.tzinfo is None:  # "-0000" names no zone, and means UTC
         parsed = parsed.replace(tzinfo=timezone.utc)
     return int(parsed.timestamp())

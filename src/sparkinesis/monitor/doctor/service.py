@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
-from datetime import timezone
-from email.utils import parsedate_to_datetime
 from typing import Any, TypeAlias
 
 from botocore import xform_name
@@ -14,6 +12,7 @@ from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 from sparkinesis.errors import SparkinesisError
 from sparkinesis.monitor.doctor.finding import Finding, note, ok, problem_of
 from sparkinesis.stream.calls.retry import Retry, error_code
+from sparkinesis.stream.service_time import second_of
 
 RETRY = Retry(base=0.1, cap=1.0, give_up_after=5.0)
 
@@ -79,13 +78,8 @@ def clock_ahead(date: str | None, now: float) -> float | None:
     ``now``: the epoch seconds at the answer. A header has whole seconds: it stands for their
     middle. None without a valid header.
     """
-    try:
-        there = parsedate_to_datetime(date or "")
-    except ValueError:
-        return None
-    if there.tzinfo is None:  # "-0000" names no zone, and means UTC
-        there = there.replace(tzinfo=timezone.utc)
-    return now - (there.timestamp() + 0.5)
+    there = second_of(date)
+    return None if there is None else now - (there + 0.5)
 
 
 def permissions(
