@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import settings
 
+from tests import hangs
 from tests.simulation.drawn import draw_no_constants
 
 if TYPE_CHECKING:
@@ -60,13 +61,14 @@ settings.load_profile("repeatable")
 draw_no_constants()
 
 
-def pytest_configure() -> None:
-    """Heed Ctrl-C, as do all processes that tests start.
+def pytest_configure(config: pytest.Config) -> None:
+    """Watch for tests that hang. Heed Ctrl-C, as do all processes that tests start.
 
     A shell without job control starts what runs in the background with SIGINT ignored.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    hangs.configure(config)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -114,5 +116,24 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
                     self.workqueue.move_to_end(scope, last=False)
                     break
             super()._assign_work_unit(node)
+
+        def _reschedule(self, node: Any) -> None:
+            if node in self.registered_collections:  # else it is new, and has no tests yet
+                super()._reschedule(node)
+
+        def remove_node(self, node: Any) -> str | None:
+            """Return the test that has ended its process; the tests behind it run in another."""
+            work = self.assigned_work.pop(node)
+            left = [test for unit in work.values() for test, is_done in unit.items() if not is_done]
+            # A test whose fixture hangs in the end is done.
+            test: str | None = hangs.ended_with(config, node) or next(iter(left), None)
+            for scope, unit in work.items():
+                if test in unit:
+                    unit[test] = True
+                if not all(unit.values()):
+                    self.workqueue[scope] = unit
+            for other in self.nodes:
+                self._reschedule(other)
+            return test
 
     return Scheduling(config, log)

@@ -66,7 +66,16 @@ _MAY_FOLLOW = {
 
 
 def calls_follow_the_life_cycle(world: World) -> Iterator[str]:
-    """One ``initialize``, then records, then one final call; a call that raised is repeated."""
+    """One ``initialize``, then records, then one final call; a call that raised is repeated.
+
+    ``lease_lost`` follows ``shard_ended`` if its automatic checkpoint found that the lease was lost.
+    """
+    is_automatic = world.history.is_automatic
+    stored = {
+        (write.by and write.by.name, write.key)
+        for write, _, after in world.leases()
+        if after is not None and after.is_finished
+    }
     last: dict[int, str] = {}
     initialized: set[int] = set()
     ended: set[int] = set()
@@ -79,6 +88,9 @@ def calls_follow_the_life_cycle(world: World) -> Iterator[str]:
         if entry.what not in _CALLS:
             continue
         before = last.get(reader)
+        if is_automatic and (entry.what, before) == ("lease_lost", "shard_ended"):
+            if (entry.process, entry.shard) not in stored:
+                ended.discard(reader)
         is_early = entry.what != "initialize" and reader not in initialized
         is_late = reader in ended or (entry.what == "initialize" and reader in initialized)
         if is_early or is_late or entry.what not in _MAY_FOLLOW[before]:
