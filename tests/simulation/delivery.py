@@ -68,7 +68,7 @@ _MAY_FOLLOW = {
 def calls_follow_the_life_cycle(world: World) -> Iterator[str]:
     """One ``initialize``, then records, then one final call; a call that raised is repeated.
 
-    ``lease_lost`` follows ``shard_ended`` if its automatic checkpoint found that the lease was lost.
+    ``lease_lost`` follows ``shard_ended`` if its automatic checkpoint came too late.
     """
     is_automatic = world.history.is_automatic
     stored = {
@@ -88,9 +88,9 @@ def calls_follow_the_life_cycle(world: World) -> Iterator[str]:
         if entry.what not in _CALLS:
             continue
         before = last.get(reader)
-        if is_automatic and (entry.what, before) == ("lease_lost", "shard_ended"):
-            if (entry.process, entry.shard) not in stored:
-                ended.discard(reader)
+        is_too_late = is_automatic and (entry.process, entry.shard) not in stored
+        if is_too_late and (entry.what, before) == ("lease_lost", "shard_ended"):
+            ended.discard(reader)
         is_early = entry.what != "initialize" and reader not in initialized
         is_late = reader in ended or (entry.what == "initialize" and reader in initialized)
         if is_early or is_late or entry.what not in _MAY_FOLLOW[before]:
