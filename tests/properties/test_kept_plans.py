@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import random
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -14,6 +16,7 @@ from sparkinesis.source.options.allowance import NO_LIMIT, Allowance
 from sparkinesis.source.options.option_table import Options
 from sparkinesis.source.options.read_options import stream_read_options
 from sparkinesis.source.planning.aligned_batch import plan_batch
+from sparkinesis.source.planning.stream_plan import StreamPlan
 from sparkinesis.source.planning.stream_planner import StreamPlanner
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
@@ -24,21 +27,52 @@ from tests.streams import active_shards, merge_neighbours, put_at, split
 BEGIN: Positions = {ANY_SHARD: TRIM_HORIZON}
 
 
-class WholePlanner(StreamPlanner):
-    """Considers each shard in each plan, and remembers nothing of the offset before."""
+class NotedPlanner(StreamPlanner):
+    """Notes its last plan."""
 
-    def begin(self, start: Positions, allowance: Allowance = NO_LIMIT) -> Positions | None:
-        self._checked = self._walked = self._fresh = None
+    plan: StreamPlan
+
+    def begin(self, start: Positions, allowance: Allowance = NO_LIMIT) -> StreamPlan | Positions:
+        begun = super().begin(start, allowance)
+        assert isinstance(begun, StreamPlan)
+        self.plan = begun
+        return begun
+
+
+class ForgetfulPlanner(NotedPlanner):
+    """Keeps nothing between plans."""
+
+    def begin(self, start: Positions, allowance: Allowance = NO_LIMIT) -> StreamPlan | Positions:
+        self.forget()
         return super().begin(start, allowance)
 
-    def _sort_out(self, shards: Iterable[str]) -> None:
-        self._active.update({shard_id: self._looked[shard_id] for shard_id in shards})
 
-    def _has_nothing_to_store(self, ends: Any) -> bool:
+class WholePlanner(NotedPlanner):
+    """Considers each shard to the end of each plan."""
+
+    def begin(self, start: Positions, allowance: Allowance = NO_LIMIT) -> StreamPlan | Positions:
+        begun = super().begin(start, allowance)
+        self.plan.active.update(self.plan.quiet)
+        self.plan.quiet.clear()
+        return begun
+
+    def _has_nothing_to_store(self, *_: Any) -> bool:
         return False
 
 
-def planner(kind: type[StreamPlanner], server: LocalServer, clock: ManualClock) -> StreamPlanner:
+def rows_up_to(end: Positions) -> Positions:
+    """An offset without what it tells of the past."""
+    return {
+        shard: replace(at, clear_until=None) if isinstance(at, AfterRecord) else at
+        for shard, at in end.items()
+    }
+
+
+MakePlanner: TypeAlias = Callable[[type[NotedPlanner]], NotedPlanner]
+
+
+@pytest.fixture
+def planner(server: LocalServer, clock: ManualClock) -> MakePlanner:
     def sleep(seconds: float) -> None:
         pytest.fail(f"a planner without limits slept {seconds} seconds")
 
@@ -52,7 +86,7 @@ def planner(kind: type[StreamPlanner], server: LocalServer, clock: ManualClock) 
         "shardBytesPerSecond": "unlimited",
     }
     timing = Timing(clock=lambda: clock() / 1000, sleep=sleep)
-    return kind(client, stream_read_options(Options(options)), timing=timing)
+    return lambda kind: kind(client, stream_read_options(Options(options)), timing=timing)
 
 
 def happen(kinesis: Any, clock: ManualClock, rng: random.Random, *, reshards: bool) -> None:
@@ -76,66 +110,56 @@ def again(offset: Positions, rng: random.Random) -> Positions:
     return KnownOffsets(["s"]).read(to_json({"s": offset}))["s"]
 
 
-@pytest.mark.parametrize("rows", [None, 15.0])
+@pytest.mark.parametrize(
+    "how",
+    list(itertools.product([WholePlanner, ForgetfulPlanner], [NO_LIMIT, Allowance(rows=15)])),
+)
 @pytest.mark.parametrize(
     "seed", [1, 2, *(pytest.param(n, marks=pytest.mark.long) for n in range(3, 30))]
 )
-def test_quiet_shards_that_are_left_out_change_no_plan(
-    kinesis: Any, server: LocalServer, clock: ManualClock, seed: int, rows: float | None
+def test_no_plan_depends_on_quiet_shards_or_on_what_is_kept(
+    kinesis: Any,
+    planner: MakePlanner,
+    clock: ManualClock,
+    seed: int,
+    how: tuple[type[NotedPlanner], Allowance],
 ) -> None:
     rng = random.Random(seed)
-    allowance = NO_LIMIT if rows is None else Allowance(rows=rows)
-    kept, whole = planner(StreamPlanner, server, clock), planner(WholePlanner, server, clock)
+    kind, allowance = how
+    kept, other = planner(NotedPlanner), planner(kind)
     for _ in range(4):
         split(kinesis, "s", rng)
     start = BEGIN
-    quiet = idle = 0
+    quiet = idle = batches = 0
     for _ in range(30):
         happen(kinesis, clock, rng, reshards=True)
         begun = again(start, rng)
         ours = plan_batch({"": kept}, {"": begun}, allowance)
-        theirs = plan_batch({"": whole}, {"": begun}, allowance)
-        assert ours.end == theirs.end
+        theirs = plan_batch({"": other}, {"": begun}, allowance)
+        assert rows_up_to(ours.end[""]) == rows_up_to(theirs.end[""])
+        if kind is WholePlanner or not allowance.is_limited:
+            assert ours.end == theirs.end
+            assert kept.outcome.lags_ms == other.outcome.lags_ms
         assert ours.taken == pytest.approx(theirs.taken)
-        assert kept.expected == whole.expected
+        assert kept.outcome.expected == other.outcome.expected
         assert (ours.end[""] is begun) == (theirs.end[""] is begun)
-        assert {s: kept.lags_ms[s] for s in ours.end[""] if s in kept.lags_ms} == {
-            s: whole.lags_ms[s] for s in ours.end[""] if s in whole.lags_ms
-        }
-        quiet += kept.quiet_shards
+        quiet += len(kept.plan.quiet)
         idle += ours.end[""] is begun
+        batches += bool(kept.outcome.expected)
         if rng.random() < 0.8:  # else the batch fails, and is planned again
             start = ours.end[""]
-    assert not whole.quiet_shards
     assert quiet > 20
     assert idle
-
-
-@pytest.mark.parametrize(
-    "seed", [1, 2, *(pytest.param(n, marks=pytest.mark.long) for n in range(3, 20))]
-)
-def test_a_plan_by_what_was_kept_is_the_plan_of_a_new_planner(
-    kinesis: Any, server: LocalServer, clock: ManualClock, seed: int
-) -> None:
-    rng = random.Random(seed)
-    kept = planner(StreamPlanner, server, clock)
-    start, batches = BEGIN, 0
-    for _ in range(25):
-        happen(kinesis, clock, rng, reshards=False)
-        begun = again(start, rng)
-        ours = plan_batch({"": kept}, {"": begun}).end[""]
-        theirs = plan_batch({"": planner(StreamPlanner, server, clock)}, {"": begun}).end[""]
-        assert ours == theirs
-        batches += any(isinstance(at, AfterRecord) for at in ours.values()) and ours is not begun
-        if rng.random() < 0.8:
-            start = ours
     assert batches > 3
 
 
 def test_quiet_shards_bound_the_batch_and_cost_one_call_each(
-    kinesis: Any, server: LocalServer, clock: ManualClock
+    kinesis: Any,
+    server: LocalServer,
+    clock: ManualClock,
+    planner: MakePlanner,
 ) -> None:
-    kept = planner(StreamPlanner, server, clock)
+    kept = planner(NotedPlanner)
     # Shards that never had a record are at an instant, which moves with each stored offset.
     start = plan_batch({"": kept}, {"": BEGIN}).end[""]
     for _ in range(3):
@@ -144,8 +168,8 @@ def test_quiet_shards_bound_the_batch_and_cost_one_call_each(
         start = plan_batch({"": kept}, {"": start}).end[""]
         clock.advance(5_000)
         server.kinesis.calls.clear()
-        assert kept.begin(start) is None
-        assert kept.quiet_shards == 2
-        assert kept.bound_ms == clock()
+        kept.begin(start)
+        assert len(kept.plan.quiet) == 2
+        assert kept.plan.bound_ms == clock()
         calls = [(call.operation, call.shard) for call in server.kinesis.calls]
         assert sorted(calls) == [("GetRecords", shard) for shard in sorted(start)]

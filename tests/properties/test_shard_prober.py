@@ -10,7 +10,7 @@ import pytest
 from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.source.options.allowance import Allowance
 from sparkinesis.source.planning.batch_end import Records
-from sparkinesis.source.planning.shard_prober import ShardProber
+from sparkinesis.source.planning.probing.shard_prober import ShardProber
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord
@@ -38,8 +38,8 @@ def prober(server: LocalServer) -> Callable[[int], ShardProber]:
         address = StreamAddress("s", region="us-east-1", endpoint=server.endpoint_url)
         client = StreamClient(address)
         budget = ShardBudget(Pace(0, 0), lambda: 0.0, lambda seconds: None)
-        made = ShardProber(client, SHARD, budget, RetentionCheck(client, True))
-        made.look(TRIM_HORIZON, LIMIT, limit)
+        made = ShardProber(client, SHARD, budget)
+        made.look(TRIM_HORIZON, RetentionCheck(client), LIMIT, limit)
         return made
 
     return make
@@ -164,7 +164,7 @@ def test_a_closed_shards_end_is_met_after_a_pause_in_which_its_iterator_expires(
     clock.advance(1000)
     server.kinesis.empty_pages = 1
     found = prober(100)
-    found.look(end, LIMIT)
+    found.look(end, found._check, LIMIT)
     assert found.at_tip
     clock.advance(3_600_000)
     found.meet_end()

@@ -100,6 +100,7 @@ FOLDERS: dict[str, dict[str, set[str]]] = {
         "batch": {"options", "planning", "reading"},
         "watching": set(),
     },
+    "source/planning": {"start": set(), "probing": set()},
     "ui": {"drawing": set(), "web": set()},
     "compat": {"kclpy": set()},
     "compat/kclpy": {"v2": set(), "v3": {"v2"}},

@@ -15,7 +15,7 @@ from tests.aws.spending import Use
 
 _SYNC = "src/sparkinesis/lease/rules/shard_sync.py"
 _SYNCER = "src/sparkinesis/lease/shard_syncer.py"
-_PLANNER = "src/sparkinesis/source/planning/stream_planner.py"
+_PLANNER = "src/sparkinesis/source/planning/stream_plan.py"
 _PAGE = "src/sparkinesis/stream/page.py"
 _CONSUMER = "src/sparkinesis/worker/lifecycle/shard/consumer.py"
 

@@ -12,13 +12,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from sparkinesis.source.planning.stream_planner import SHORT_OF_TIP_MS
+from sparkinesis.source.planning.stream_plan import SHORT_OF_TIP_MS
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON
 from sparkinesis.stream.shard import Shard
 from tests.aws.bench import Bench, BenchStream
 from tests.aws.findings import Answer, Question
 
-_PLANNER = "src/sparkinesis/source/planning/stream_planner.py"
+_PLANNER = "src/sparkinesis/source/planning/stream_plan.py"
 _RETENTION = "src/sparkinesis/stream/reading/retention.py"
 _PAGE = "src/sparkinesis/stream/page.py"
 

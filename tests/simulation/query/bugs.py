@@ -11,11 +11,14 @@ import msgspec
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from sparkinesis.source.datasource import KinesisStreamReader
-from sparkinesis.source.planning import aligned_batch, batch_end, survey
-from sparkinesis.source.planning import shard_prober as prober
+from sparkinesis.source.planning import aligned_batch, batch_end
 from sparkinesis.source.planning.batch_end import Records
+from sparkinesis.source.planning.probing import shard_prober as prober
+from sparkinesis.source.planning.probing import survey
+from sparkinesis.source.planning.probing.survey import RecordsInHand
+from sparkinesis.source.planning.shard_listing import ShardListing
+from sparkinesis.source.planning.stream_plan import StreamPlan
 from sparkinesis.source.planning.stream_planner import StreamPlanner
-from sparkinesis.source.planning.survey import RecordsInHand
 from sparkinesis.stream.calls import client
 from sparkinesis.stream.position import END_OF_TIME_MS, AfterRecord, AtTimestamp
 from sparkinesis.stream.reading import range as polling
@@ -41,15 +44,15 @@ def _at(after_start: Any) -> Any:
 
 
 def _children_at_once(finish: Any) -> Any:
-    def early(self: Any, choice: Any) -> Any:
-        end = finish(self, choice)
-        if end is self._start:
+    def early(self: Any, plan: Any, start: Any, choice: Any) -> Any:
+        end = finish(self, plan, start, choice)
+        if end is start:
             return end
         added = {}
-        for shard, looked in self._looked.items():
+        for shard, looked in plan.active.items():
             if looked.is_ended and isinstance(end.get(shard), AfterRecord):
-                for child in self._lineage.children_of_ended(shard) or ():
-                    found = self._children[child].end(END_OF_TIME_MS).finding
+                for child in self._kept.listing.lineage.children_of_ended(shard) or ():
+                    found = plan.children[child].end(END_OF_TIME_MS).finding
                     if isinstance(found, Records):
                         added[child] = AfterRecord(found.end)
         return {**end, **added}
@@ -147,10 +150,10 @@ BUGS: Mapping[str, Bug] = {
         ShardCursor, "__init__", _by_arrival, "each_row_arrives_once", rough=0
     ),
     "children are planned with their parents' last range": instead(
-        StreamPlanner, "finish", _children_at_once, "parents_come_first", rough=1
+        StreamPlanner, "finish", _children_at_once, "parents_come_first", rough=4
     ),
     "children enter before other shards have reached the reshard": instead(
-        StreamPlanner,
+        StreamPlan,
         "_successions",
         lambda _: lambda self: (),
         "batches_advance_together",
@@ -187,9 +190,9 @@ BUGS: Mapping[str, Bug] = {
         KinesisStreamReader, "partitions", _planned_anew, "batches_are_the_same_each_time", rough=1
     ),
     "a stale ListShards is trusted": instead(
-        StreamPlanner,
-        "_list_until_complete",
-        lambda _: lambda self, lineage, left_out: lineage,
+        ShardListing,
+        "renew_until_complete",
+        lambda _: lambda self, left_out: None,
         "loss_is_reported",
         rough=0,
     ),

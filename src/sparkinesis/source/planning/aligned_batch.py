@@ -1,23 +1,44 @@
 """Plans one batch over all streams of a query, so that its shards advance in time together (P10).
 
-The planners of the streams look at their shards. `sparkinesis.source.planning.batch_instant`
-chooses the instant at which the batch ends, and says which looks it needs first.
+`plan_batch` is the course of a plan: look at the shards of each stream, choose the instant at which
+the batch ends, find each shard's end at that instant, and assemble the offset. What becomes known
+on the way may move the instant, so choosing and finding take turns.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
-from sparkinesis.source.offsets import Offset, Positions
+from sparkinesis.errors import SparkinesisError
+from sparkinesis.source.offsets import Offset, Positions, start_of
 from sparkinesis.source.options.allowance import NO_LIMIT, Allowance
 from sparkinesis.source.planning.batch_instant import Choice, Reach, choose
+from sparkinesis.source.planning.probing.survey import Survey
+from sparkinesis.source.planning.stream_plan import StreamPlan
 from sparkinesis.source.planning.stream_planner import StreamPlanner
-from sparkinesis.source.planning.survey import Survey
+from sparkinesis.stream.position import END_OF_TIME_MS
 
 _T = TypeVar("_T")
+
+_Shard: TypeAlias = tuple[str, str]
+"""A stream's name and a shard's id."""
+
+MAX_ROUNDS = 500
+"""The most consecutive rounds of a plan that bring no new record in hand.
+
+Such a round takes a sample of each shard whose density is not clear, or finds that shards end
+before the instant. All shards take their samples in the same rounds, at most `MAX_SAMPLES` (20)
+each; then their records are read, which counts as progress. All closed shards are asked for their
+ends in one round, so each further round is one more generation of children. Plans of the tests and
+of simulated queries need four.
+"""
+
+MAX_NAMED = 10
+"""The most shards to name in an error; a stream may have thousands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,65 +64,127 @@ def plan_batch(
     the seconds by which shards may be apart at its end. least_rows: the fewest rows of a batch,
     about; it takes effect if ``allowance`` is limited.
     """
-    to_store = for_each(planners, lambda name: planners[name].begin(start[name], allowance))
-    if any(found is not None for found in to_store.values()):
+    begun = for_each(planners, lambda name: planners[name].begin(start[name], allowance))
+    plans = {name: plan for name, plan in begun.items() if isinstance(plan, StreamPlan)}
+    if len(plans) < len(planners):
         # A stream whose start is not known yet may begin with rows that arrived before all others.
-        return AlignedBatch({name: found or start[name] for name, found in to_store.items()})
-    choice: Choice[tuple[str, str]] | None = None
-    while True:
-        surveys = {
-            (name, shard_id): survey
+        found = {name: to for name, to in begun.items() if not isinstance(to, StreamPlan)}
+        return AlignedBatch({name: found.get(name, start[name]) for name in planners})
+    if least_rows and _rows(plans) < least_rows:
+        return AlignedBatch(start)  # the records in hand stay in hand
+    choice, taken = _choose_and_find(plans, drift)
+    of_stream = _by_stream(choice, plans)
+    return AlignedBatch(
+        {
+            name: planner.finish(plans[name], start[name], of_stream[name])
             for name, planner in planners.items()
-            for shard_id, survey in planner.surveys.items()
-        }
-        latest = {
-            (name, shard_id): ms
-            for name, planner in planners.items()
-            for shard_id, ms in planner.latest_ms.items()
-        }
-        bound = min(planner.bound_ms for planner in planners.values())
-        if choice is None and least_rows:
-            has_ends = any(planner.ends_a_shard for planner in planners.values())
-            if not has_ends and _rows(surveys, latest) < least_rows:
-                return AlignedBatch(start)  # the records in hand stay in hand
-        quiet = sum(planner.quiet_shards for planner in planners.values())
-        choice = choose(surveys, Reach(bound, latest, drift * 1000, quiet), choice)
+        },
+        taken,
+    )
+
+
+def _choose_and_find(plans: Mapping[str, StreamPlan], drift: float) -> tuple[Choice[_Shard], float]:
+    """Return the choice at whose instant each shard's end was found, and its weight."""
+    choice: Choice[_Shard] | None = None
+    rounds = most = 0
+    while rounds < MAX_ROUNDS:
+        surveys, reach = _surveys(plans), _reach(plans, drift)
+        choice = choose(surveys, reach, choice)
+        of_stream = _by_stream(choice, plans)
         if choice.wanted:
-            wanted = _by_stream(choice.wanted)
-            for_each(wanted, lambda name: planners[name].extend(wanted[name]))  # noqa: B023
-            continue
-        ends, counts = _by_stream(choice.ends), _by_stream(choice.counts)
-        choices = {
-            name: Choice(choice.instant, ends.get(name, {}), counts=counts.get(name, {}))
-            for name in planners
-        }
-        for_each(planners, lambda name: planners[name].find_ends(choices[name]))  # noqa: B023
-        if all(planner.bound_ms >= choice.instant for planner in planners.values()):
-            break
-    taken = sum(
+            looks = [name for name in plans if of_stream[name].wanted]
+            for_each(looks, lambda name: plans[name].extend(of_stream[name].wanted))  # noqa: B023
+        else:
+            for_each(plans, lambda name: plans[name].find_ends(of_stream[name]))  # noqa: B023
+            if all(plan.bound_ms >= choice.instant for plan in plans.values()):
+                return choice, _weight(choice, surveys)
+        in_hand = sum(len(survey.arrivals) for survey in surveys.values())
+        rounds, most = (0, in_hand) if in_hand > most else (rounds + 1, most)
+    assert choice is not None
+    raise SparkinesisError(_undecided(plans, choice))
+
+
+def _surveys(plans: Mapping[str, StreamPlan]) -> dict[_Shard, Survey]:
+    return {
+        (name, shard_id): survey
+        for name, plan in plans.items()
+        for shard_id, survey in plan.surveys.items()
+    }
+
+
+def _reach(plans: Mapping[str, StreamPlan], drift: float) -> Reach[_Shard]:
+    return Reach(
+        min(plan.bound_ms for plan in plans.values()),
+        {
+            (name, shard_id): ms
+            for name, plan in plans.items()
+            for shard_id, ms in plan.latest_ms.items()
+        },
+        drift * 1000,
+        sum(len(plan.quiet) for plan in plans.values()),
+    )
+
+
+def _rows(plans: Mapping[str, StreamPlan]) -> float:
+    """Return the number of rows that a batch could have now, about; infinity if a shard ends."""
+    if any(plan.ends_a_shard for plan in plans.values()):
+        return math.inf
+    latest = {name: plan.latest_ms for name, plan in plans.items()}
+    return sum(
+        survey.weight(latest[name][shard_id]) * survey.rows_per_weight
+        for (name, shard_id), survey in _surveys(plans).items()
+    )
+
+
+def _weight(choice: Choice[_Shard], surveys: Mapping[_Shard, Survey]) -> float:
+    return sum(
         survey.weights[choice.counts[key] - 1]
         if key in choice.counts
         else survey.weight(choice.ends[key])
         for key, survey in surveys.items()
     )
-    return AlignedBatch({name: planners[name].finish(choices[name]) for name in planners}, taken)
 
 
-def _rows(
-    surveys: Mapping[tuple[str, str], Survey], latest: Mapping[tuple[str, str], int]
-) -> float:
-    """Return the number of rows that a batch could have now, about."""
-    return sum(
-        survey.weight(latest[key]) * survey.rows_per_weight for key, survey in surveys.items()
-    )
+def _by_stream(choice: Choice[_Shard], streams: Iterable[str]) -> dict[str, Choice[str]]:
+    """Return each stream's part of a choice."""
+    ends, wanted, counts = _split(choice.ends), _split(choice.wanted), _split(choice.counts)
+    return {
+        name: Choice(choice.instant, ends.get(name, {}), wanted.get(name, {}), counts.get(name, {}))
+        for name in streams
+    }
 
 
-def _by_stream(found: Mapping[tuple[str, str], _T]) -> dict[str, dict[str, _T]]:
+def _split(found: Mapping[_Shard, _T]) -> dict[str, dict[str, _T]]:
     """Return values by stream and shard as values by shard, by stream."""
     streams: dict[str, dict[str, _T]] = {}
     for (name, shard_id), value in found.items():
         streams.setdefault(name, {})[shard_id] = value
     return streams
+
+
+def _undecided(plans: Mapping[str, StreamPlan], choice: Choice[_Shard]) -> str:
+    """Return the text of the error for a batch whose end is not found."""
+    wanted = {name for name, _ in choice.wanted}
+    behind = {
+        name: plan
+        for name, plan in plans.items()
+        if plan.bound_ms < choice.instant or name in wanted
+    }
+    shards = [
+        f"{shard_id} of stream {name!r} from {start_of(plan.start, shard_id)}, known up to "
+        f"{'its end' if ms == END_OF_TIME_MS else ms}"
+        for name, plan in behind.items()
+        for shard_id, ms in sorted(plan.latest_ms.items())
+    ]
+    bounds = [f"stream {name!r} could end at {plan.bound_ms}" for name, plan in behind.items()]
+    return (
+        f"The end of the next batch was not found: {MAX_ROUNDS} looks in a row have brought no new "
+        f"record, and do not confirm the instant {choice.instant} (epoch ms); "
+        f"{' and '.join(bounds)}. The batch has {len(shards)} shards with records there: shard "
+        f"{'; shard '.join(shards[:MAX_NAMED])}. Nothing was read or stored: restart the query, "
+        "which plans the batch anew. If the error comes again, the server answers as no Kinesis "
+        "does, or the planner has a mistake: report this text."
+    )
 
 
 def for_each(names: Iterable[str], call: Callable[[str], _T]) -> dict[str, _T]:

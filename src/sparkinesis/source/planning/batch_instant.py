@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeAlias, TypeVar
 
-from sparkinesis.source.planning.arrival_density import Gap
-from sparkinesis.source.planning.survey import MAX_SAMPLES, Survey
+from sparkinesis.source.planning.probing.arrival_density import Gap
+from sparkinesis.source.planning.probing.survey import MAX_SAMPLES, Survey
 
 K = TypeVar("K")
 

@@ -217,7 +217,7 @@ class SourcePlanner:
         expected = {
             (name, shard): records
             for name, planner in self._planners.items()
-            for shard, records in planner.expected.items()
+            for shard, records in planner.outcome.expected.items()
         }
         is_limited = allowance.is_limited and allowance is not COUNTED
         reports = self._reports(batch.taken if is_limited else None)
@@ -228,15 +228,15 @@ class SourcePlanner:
         took_ms = max(0, round(1000 * (self._timing.clock() - began)))
         return {
             name: StreamReport(
-                millis_behind_latest=lag_report(planner.lags_ms),
+                millis_behind_latest=lag_report(planner.outcome.lags_ms),
                 data_losses=planner.losses,
                 plan_millis=took_ms,
                 probes=self._calls[name].probes,
                 throttled=self._calls[name].throttled,
-                ranges=len(planner.expected),
+                ranges=len(planner.outcome.expected),
                 filled=None if filled is None else round(filled, 3),
-                sample=planner.sample,
+                sample=planner.outcome.sample,
             )
             for name, planner in self._planners.items()
-            if planner.lags_ms or planner.losses
+            if planner.outcome.lags_ms or planner.losses
         }

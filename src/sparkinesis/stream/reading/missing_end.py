@@ -7,7 +7,7 @@ empty pages for ever, so a reader cannot know that it has read all records.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from sparkinesis.errors import ServiceError
 from sparkinesis.stream.address import StreamAddress
@@ -76,6 +76,29 @@ class MissingEndWatch:
                 self._shard_id,
                 f"After {FAIL_AFTER / 60:.0f} minutes the read fails.",
             )
+
+
+class EndlessShards:
+    """Warns of each closed shard of a query that does not end, once. Owned by one thread."""
+
+    def __init__(self, address: StreamAddress) -> None:
+        self._address = address
+        self._since: dict[str, float] = {}
+
+    def observe(self, shard_ids: Collection[str], now: float) -> None:
+        """Note the closed shards that have neither a record nor an end now.
+
+        now: monotonic, in seconds.
+        """
+        self._since = {shard_id: self._since.get(shard_id, now) for shard_id in shard_ids}
+        for shard_id, since in self._since.items():
+            if now - since >= WARN_AFTER:
+                self._since[shard_id] = float("inf")  # once is enough
+                warn_missing_end(
+                    self._address,
+                    shard_id,
+                    "Its child shards are not read until the server reports its end.",
+                )
 
 
 def warn_missing_end(address: StreamAddress, shard_id: str, what_follows: str) -> None:

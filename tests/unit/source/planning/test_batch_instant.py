@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkinesis.source.planning.arrival_density import Window, add_sample, add_window
 from sparkinesis.source.planning.batch_instant import Choice, Reach, ReadOn, SampleAt, choose
-from sparkinesis.source.planning.survey import (
+from sparkinesis.source.planning.probing.arrival_density import Window, add_sample, add_window
+from sparkinesis.source.planning.probing.survey import (
     SAMPLE_LIMITS,
     Survey,
     density_window,

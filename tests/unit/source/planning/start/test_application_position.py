@@ -13,11 +13,6 @@ from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.source.offsets import ANY_SHARD, Positions, ranges
-from sparkinesis.source.planning.application_position import (
-    former_stream,
-    leases_of_stream,
-    resume,
-)
 from sparkinesis.source.planning.batch_end import (
     Finding,
     Finished,
@@ -25,6 +20,11 @@ from sparkinesis.source.planning.batch_end import (
     is_worth_storing,
     missing,
     plan,
+)
+from sparkinesis.source.planning.start.application_position import (
+    former_stream,
+    leases_of_stream,
+    resume,
 )
 from sparkinesis.stream.address import StreamAddress, StreamIdentifier
 from sparkinesis.stream.position import (

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkinesis.source.planning.arrival_density import (
+from sparkinesis.source.planning.probing.arrival_density import (
     Window,
     add_window,
     gaps_until,

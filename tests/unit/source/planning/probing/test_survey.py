@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparkinesis.source.planning.survey import density_window
+from sparkinesis.source.planning.probing.survey import density_window
 
 
 def test_a_sample_without_records_has_no_density() -> None:

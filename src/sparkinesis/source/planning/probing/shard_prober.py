@@ -5,8 +5,8 @@ A plan asks a prober three things, in this order:
 - `ShardProber.look`: the first records after the position. On a slow shard these are all records,
   and the plan needs no other call;
 - `ShardProber.sample` and `ShardProber.read_on`: more records, from which the plan estimates how
-  many there are (`sparkinesis.source.planning.survey`) and chooses the instant at which the batch
-  ends, the same for all shards (`sparkinesis.source.planning.batch_instant`);
+  many there are (`sparkinesis.source.planning.probing.survey`) and chooses the instant at which the
+  batch ends, the same for all shards (`sparkinesis.source.planning.batch_instant`);
 - `ShardProber.end`: the end of the batch in this shard. Kinesis finds records by time, so one call
   gives the first record that arrived after the instant, and the batch ends before it. Where no
   record arrived after the instant (a burst, then silence), the prober halves the time in between,
@@ -25,9 +25,9 @@ from sparkinesis.errors import (
     ShardNotFoundError,
 )
 from sparkinesis.source.options.allowance import NO_LIMIT, Allowance
-from sparkinesis.source.planning.arrival_density import Window, add_sample, add_window
 from sparkinesis.source.planning.batch_end import Finding, Finished, Quiet, Records
-from sparkinesis.source.planning.survey import (
+from sparkinesis.source.planning.probing.arrival_density import Window, add_sample, add_window
+from sparkinesis.source.planning.probing.survey import (
     SAMPLE_LIMITS,
     RecordsInHand,
     Survey,
@@ -118,14 +118,13 @@ class ShardProber:
         client: StreamClient,
         shard_id: str,
         budget: ShardBudget,
-        check: RetentionCheck,
         *,
         deaggregate: bool = True,
     ) -> None:
         self._client = client
         self._shard_id = shard_id
         self._budget = budget
-        self._check = check
+        self._check = RetentionCheck(client)
         self._deaggregate = deaggregate
         self._allowance = NO_LIMIT
         self._positions: tuple[Position, ...] = ()
@@ -152,10 +151,6 @@ class ShardProber:
         self.asked_ms = 0
         """The service's clock (epoch ms) when the last look was asked for."""
         self.survey = Survey()
-
-    def use_check(self, check: RetentionCheck) -> None:
-        """Replace the retention check: the initial start of a shard is checked less strictly."""
-        self._check = check
 
     @property
     def is_finished(self) -> bool:
@@ -198,6 +193,7 @@ class ShardProber:
     def look(
         self,
         position: Position,
+        check: RetentionCheck,
         allowance: Allowance = NO_LIMIT,
         limit: int | None = None,
         until_ms: float = math.inf,
@@ -207,6 +203,7 @@ class ShardProber:
         until_ms: the instant (epoch ms) behind which records do not matter. Raises `DataLossError`
         if records after the position were trimmed.
         """
+        self._check = check
         is_weighed = allowance == self._allowance or not self._in_hand
         if self._cursor is None or not self._is_at(position) or not is_weighed:
             self._restart(position)
@@ -218,7 +215,7 @@ class ShardProber:
         except ExpiredIteratorError:
             # The last look was minutes or days ago: check again that the start is kept.
             self._cursor = None
-            self.look(position, allowance, limit, until_ms)
+            self.look(position, check, allowance, limit, until_ms)
             return
         except Exception:
             self._cursor = None  # it may be past records that no plan has seen

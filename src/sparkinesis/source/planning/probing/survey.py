@@ -13,7 +13,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sparkinesis.source.options.allowance import Allowance
-from sparkinesis.source.planning.arrival_density import Gap, Window, gaps_until, weight_until
+from sparkinesis.source.planning.probing.arrival_density import (
+    Gap,
+    Window,
+    gaps_until,
+    weight_until,
+)
 from sparkinesis.stream.kpl.magic import aggregates_of
 from sparkinesis.stream.page import Record
 

@@ -1,0 +1,57 @@
+"""A stream whose batches are planned: its client, its options, and the losses found in it."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from sparkinesis.source.options.read_options import StreamReadOptions
+from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.reading.budget import ShardBudget
+from sparkinesis.stream.reading.retention import RetentionCheck
+from sparkinesis.stream.timing import MACHINE, Timing
+
+
+class Losses:
+    """The number of losses that the query went on from. For the threads of probers."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._lock = threading.Lock()
+
+    def add(self) -> None:
+        with self._lock:
+            self.count += 1
+
+
+@dataclass(frozen=True)
+class PlannedStream:
+    """What every step of every plan of one stream needs."""
+
+    client: StreamClient
+    options: StreamReadOptions
+    is_batch_read: bool = False
+    """True if shards missing from the start are left out on purpose, and no later read catches
+    up."""
+    timing: Timing = MACHINE
+    losses: Losses = field(default_factory=Losses)
+
+    @cached_property
+    def stored_check(self) -> RetentionCheck:
+        """The check of a start that was stored, or that a user has named shard by shard."""
+        return RetentionCheck(
+            self.client,
+            self.options.reading.fail_on_data_loss,
+            logs_doubt=not self.is_batch_read,
+            on_accepted=self.losses.add,
+        )
+
+    @cached_property
+    def initial_check(self) -> RetentionCheck:
+        """The check of an initial start: it may be older than the oldest record, without a loss."""
+        return RetentionCheck(self.client, fail_on_data_loss=False)
+
+    def budget(self) -> ShardBudget:
+        """Return a new budget of calls of one shard."""
+        return ShardBudget(self.options.reading.pace, self.timing.clock, self.timing.sleep)

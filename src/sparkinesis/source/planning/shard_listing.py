@@ -1,0 +1,99 @@
+"""The shards of a stream as a planner knows them: by ListShards, and by the ends of shards."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from sparkinesis.source.planning.planned_stream import PlannedStream
+from sparkinesis.source.planning.probe_threads import for_all
+from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.shard import Lineage, Shard
+
+_log = logging.getLogger(__name__)
+
+LIST_SHARDS_INTERVAL = 5.0
+"""Seconds between two ListShards calls, at least; ChildShards make most of them unnecessary."""
+
+
+class ShardListing:
+    """The known shards of a stream, listed again where they are not enough. Owned by one thread."""
+
+    def __init__(self, stream: PlannedStream, retry: Retry | None) -> None:
+        """``retry``: the retries of calls up to the first listing."""
+        self._stream = stream
+        self.retry = retry
+        """The retries of calls; None: those of the client."""
+        self._lineage: Lineage | None = None
+        self._announced: dict[str, Shard] = {}
+        self._listed_at = float("-inf")
+
+    @property
+    def lineage(self) -> Lineage:
+        """The known shards, once they were listed."""
+        assert self._lineage is not None
+        return self._lineage
+
+    @property
+    def is_due(self) -> bool:
+        """True if shards may be listed without a pause."""
+        return self._stream.timing.clock() - self._listed_at >= LIST_SHARDS_INTERVAL
+
+    def ensure(self) -> None:
+        """List the shards unless they are known."""
+        if self._lineage is None:
+            self.renew()
+
+    def renew(self) -> None:
+        """List the shards, after a pause if the last listing was a moment ago."""
+        pause = self._listed_at + LIST_SHARDS_INTERVAL - self._stream.timing.clock()
+        if pause > 0:
+            self._stream.timing.sleep(pause)
+        self.renew_now()
+
+    def renew_now(self) -> int:
+        """List the shards, and return the service's time (epoch ms)."""
+        self._listed_at = self._stream.timing.clock()
+        shards, now_ms = self._stream.client.list_shards(self.retry)
+        listed = {shard.id for shard in shards}
+        # ListShards may lag behind the children that closed shards have announced.
+        self._announced = {s: child for s, child in self._announced.items() if s not in listed}
+        self._lineage = Lineage.of(shards).with_children(self._announced.values())
+        self.retry = None
+        return now_ms
+
+    def renew_until_complete(self, left_out: Callable[[Lineage], Sequence[str]]) -> None:
+        """List the shards until no existing shard is ``left_out``.
+
+        The listing may lag behind a reshard, or may be older than it.
+        """
+        client = self._stream.client
+        has_waited = False
+        while shards := left_out(self.lineage):
+            found: set[str] = set()
+
+            def ask(shard_id: str) -> None:
+                if client.has_shard(shard_id):
+                    found.add(shard_id)  # noqa: B023
+
+            for_all(shards, ask)
+            there = [shard for shard in shards if shard in found]
+            if not there:
+                break
+            if has_waited:
+                _log.warning(
+                    "%s has shard %s, but ListShards does not return it yet. Waiting for it.",
+                    client.address,
+                    ", ".join(there[:10]),
+                )
+            self.renew()
+            has_waited = True
+
+    def announce(self, children: Sequence[Shard]) -> None:
+        """Add the children that a closed shard has announced."""
+        new = [child.id for child in children if child.id not in self.lineage.shards]
+        self._announced.update({child.id: child for child in children})
+        self._lineage = self.lineage.with_children(children)
+        # The other parent of a merge may be younger than the last listing. List it first: an
+        # unlisted parent counts as expired, and the child would not wait for it.
+        self.renew_until_complete(lambda known: known.unlisted_parents(new))

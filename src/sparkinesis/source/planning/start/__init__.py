@@ -1,0 +1,1 @@
+"""The start of a batch, before any record is looked at."""

@@ -1,0 +1,282 @@
+"""The plan of one batch in one stream: which shards are looked at, and what is known of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from sparkinesis.source.offsets import ANY_SHARD, Positions, start_of
+from sparkinesis.source.options.allowance import Allowance
+from sparkinesis.source.planning.batch_end import Finding, Plan, Quiet, Walk, assemble
+from sparkinesis.source.planning.batch_instant import Choice, ReadOn, SampleAt, Wanted
+from sparkinesis.source.planning.kept import Kept
+from sparkinesis.source.planning.planned_stream import PlannedStream
+from sparkinesis.source.planning.probe_threads import for_all
+from sparkinesis.source.planning.probing.shard_prober import FIRST_LIMIT, ShardEnd, ShardProber
+from sparkinesis.source.planning.probing.survey import Survey
+from sparkinesis.stream.position import END_OF_TIME_MS, TRIM_HORIZON, Position
+
+SMALLEST_LOOK = 50
+"""The fewest records of a first look, however small the share of a shard."""
+
+SHORT_OF_TIP_MS = 250
+"""The distance of a batch's end to the tip, if records must be found by time: a busy shard has a
+record that young."""
+
+MAX_LISTINGS = 12
+"""Consecutive listings, a minute in all, to find a closed shard's children at a query's end."""
+
+
+class StreamPlan:
+    """The plan of one batch in one stream. Lives until the batch's end is found.
+
+    Only quiet shards, which are open and have no record, are asked nothing more after the first
+    look: of thousands of shards, a plan considers those that have records.
+    """
+
+    def __init__(
+        self,
+        stream: PlannedStream,
+        kept: Kept,
+        start: Positions,
+        allowance: Allowance,
+        until_ms: int | None,
+    ) -> None:
+        """Make a plan from ``start``, whose shards exist.
+
+        until_ms: the instant (epoch ms) at which the query ends; None: it goes on.
+        """
+        self.start = start
+        self.active: dict[str, ShardProber] = {}
+        """The probers of shards that have records, or are closed."""
+        self.quiet: dict[str, ShardProber] = {}
+        """The probers of the other shards that the batch may read."""
+        self.children: dict[str, ShardProber] = {}
+        """The probers of children that the next batch may read."""
+        self._stream = stream
+        self._kept = kept
+        self._listing = kept.listing
+        self._allowance = allowance
+        self._until_ms = until_ms
+        self._quiet_bound_ms = END_OF_TIME_MS
+        """The latest instant (epoch ms) up to which all quiet shards are known."""
+        self._listings = 0
+
+    # --- what is known
+
+    @property
+    def surveys(self) -> Mapping[str, Survey]:
+        """What is known of the records of each shard that the batch may read, but quiet ones."""
+        return {
+            shard_id: prober.survey
+            for shard_id, prober in self.active.items()
+            if not prober.is_finished
+        }
+
+    @property
+    def latest_ms(self) -> Mapping[str, int]:
+        """The latest instant (epoch ms) up to which the batch may read each shard of `surveys`.
+
+        All that arrived in the shard by then is known or can be found.
+        """
+        return {shard_id: self._latest_ms(prober) for shard_id, prober in self.active.items()}
+
+    def _latest_ms(self, prober: ShardProber) -> int:
+        if self._until_ms is not None:
+            return self._until_ms
+        if prober.is_ended:
+            return END_OF_TIME_MS
+        return prober.asked_ms - (0 if prober.at_tip else SHORT_OF_TIP_MS)
+
+    @property
+    def bound_ms(self) -> int:
+        """The latest instant (epoch ms) at which the batch may end.
+
+        All that arrived in all shards by then is known or can be found. A shard's children are read
+        in a later batch than its last rows, so the batch ends before the first record of such
+        children.
+        """
+        bounds = [self._latest_ms(p) for p in (*self.active.values(), *self.children.values())]
+        if self.quiet:
+            bounds.append(self._quiet_bound_ms)
+        for last, first in self._successions():
+            bounds.append(max(first - 1, last))
+        return min(bounds, default=END_OF_TIME_MS)
+
+    @property
+    def ends_a_shard(self) -> bool:
+        """True if a shard ends in the batch."""
+        return any(True for _ in self._successions())
+
+    def _successions(self) -> Iterator[tuple[int, int]]:
+        """Yield the last arrival in shards that end, and the first one in each of their successors.
+
+        Both in epoch ms. A successor is a child, or a child's child if the child has no records.
+        Unknown children may have records from the shard's end on.
+        """
+        todo = [
+            (shard_id, last)
+            for shard_id, prober in self.active.items()
+            if prober.is_ended
+            and not prober.is_finished
+            and (last := prober.last_arrival) is not None
+        ]
+        while todo:
+            shard_id, last = todo.pop()
+            children = self._listing.lineage.children_of_ended(shard_id)
+            if children is None:
+                yield last, last + 1
+            for child in children or ():
+                prober = self.children.get(child)
+                if prober is not None and prober.first_arrival is not None:
+                    yield last, prober.first_arrival
+                elif prober is not None and prober.is_finished:
+                    todo.append((child, last))
+
+    # --- the steps
+
+    def look(self) -> None:
+        """Look at all shards of the batch, and at the children of those that end in it."""
+        while True:
+            walked = self._walk()
+            to_probe = {
+                shard_id: start_of(self.start, shard_id)
+                for shard_id in walked.reached
+                if not self._has_looked(shard_id) and shard_id not in walked.finished
+            }
+            if to_probe:
+                self._sort_out(self._look_at(to_probe))
+            elif walked.childless and self._may_list():
+                self._listings += 1
+                self._listing.renew()
+            else:
+                ending = [s for s, prober in self.active.items() if prober.is_ended]
+                ending += [s for s, prober in self.children.items() if prober.is_finished]
+                lineage = self._listing.lineage
+                children = {c for s in ending for c in lineage.children_of_ended(s) or ()}
+                new = {c for c in children - set(self.children) if not self._has_looked(c)}
+                if not new:
+                    return
+                at_first = dict.fromkeys(sorted(new), TRIM_HORIZON)
+                self.children.update(self._look_at(at_first, limit=1))
+
+    def extend(self, wanted: Mapping[str, Wanted]) -> None:
+        """Take more looks at shards."""
+
+        def take(shard_id: str) -> None:
+            match wanted[shard_id]:
+                case ReadOn(weight):
+                    self.active[shard_id].read_on(weight)
+                case SampleAt(instant, weight):
+                    self.active[shard_id].sample(instant, weight)
+
+        self._for_each({shard_id: self.active[shard_id] for shard_id in wanted}, take)
+        self.look()
+
+    def find_ends(self, choice: Choice[str]) -> None:
+        """Find the batch's end in each shard.
+
+        A closed shard may turn out to end before the instant, which lowers `bound_ms`.
+        """
+        lineage = self._listing.lineage
+
+        def find(shards: Iterable[str]) -> None:
+            probers = {shard_id: self.active[shard_id] for shard_id in shards}
+            if probers:
+                self._for_each(probers, lambda shard_id: self._end_of(shard_id, choice))
+                self.look()
+
+        # Closed shards first: their children may lower the instant.
+        far = [s for s, survey in self.surveys.items() if survey.reach < choice.ends[s]]
+        closed = [s for s in far if s in lineage.shards and not lineage.shards[s].is_open]
+        find(closed)
+        if self.bound_ms >= choice.instant:
+            find(s for s in far if s not in set(closed))
+        if self.bound_ms >= choice.instant:
+            self.ends(choice)  # also of shards that these looks have reached
+
+    def ends(self, choice: Choice[str]) -> dict[str, ShardEnd]:
+        """Return the batch's end in each shard that is not quiet."""
+        return {shard_id: self._end_of(shard_id, choice) for shard_id in self.active}
+
+    def _end_of(self, shard_id: str, choice: Choice[str]) -> ShardEnd:
+        instant = choice.ends.get(shard_id, choice.instant)
+        return self.active[shard_id].end(instant, choice.counts.get(shard_id))
+
+    def assemble(self, ends: Mapping[str, ShardEnd]) -> Plan:
+        """Return the offset that ends the batch."""
+        findings: dict[str, Finding] = {
+            shard_id: Quiet(prober.quiet_until) for shard_id, prober in self.quiet.items()
+        }
+        findings.update({shard_id: end.finding for shard_id, end in ends.items()})
+        return assemble(self.start, self._listing.lineage, self._walk(), findings)
+
+    # --- looks at shards
+
+    def _has_looked(self, shard_id: str) -> bool:
+        return shard_id in self.active or shard_id in self.quiet
+
+    def _walk(self) -> Walk:
+        """Return the shards that the batch may read, as far as it is known which are finished."""
+        finished = frozenset(s for s, prober in self.active.items() if prober.is_finished)
+        return self._kept.walk(self.start, finished)
+
+    def _may_list(self) -> bool:
+        """Return True if shards may be listed for children that a closed shard did not announce.
+
+        One listing is enough while the query runs: the next batch lists again. A query that is
+        about to end must find all of its shards.
+        """
+        if self._until_ms is None:
+            return not self._listings and self._listing.is_due
+        return self._listings < MAX_LISTINGS
+
+    def _look_at(
+        self, shards: Mapping[str, Position], limit: int | None = None
+    ) -> Mapping[str, ShardProber]:
+        """Look at the first records of shards."""
+        lineage = self._listing.lineage
+        if limit is None and self._allowance.is_limited:
+            share = self._allowance.rows / len(shards)
+            limit = FIRST_LIMIT if share > FIRST_LIMIT else max(SMALLEST_LOOK, math.ceil(share))
+        until_ms = math.inf if self._until_ms is None else self._until_ms
+        probers = {shard_id: self._prober(shard_id) for shard_id in shards}
+
+        def look(shard_id: str) -> None:
+            # An initial start may be older than the oldest record; that is no loss.
+            is_stored = shard_id in self.start or ANY_SHARD not in self.start
+            check = self._stream.stored_check if is_stored else self._stream.initial_check
+            prober = probers[shard_id]
+            prober.look(shards[shard_id], check, self._allowance, limit, until_ms)
+            if shard_id in lineage.shards and not lineage.shards[shard_id].is_open:
+                prober.meet_end()
+
+        self._for_each(probers, look)
+        return probers
+
+    def _prober(self, shard_id: str) -> ShardProber:
+        probers = self._kept.probers
+        if shard_id not in probers:
+            deaggregate = self._stream.options.reading.deaggregate
+            probers[shard_id] = ShardProber(
+                self._stream.client, shard_id, self._stream.budget(), deaggregate=deaggregate
+            )
+        return probers[shard_id]
+
+    def _sort_out(self, probers: Mapping[str, ShardProber]) -> None:
+        """Note which of these shards are quiet."""
+        listed = self._listing.lineage.shards
+        for shard_id, prober in probers.items():
+            shard = listed.get(shard_id)
+            is_quiet = prober.is_quiet and shard is not None and shard.is_open
+            (self.quiet if is_quiet else self.active)[shard_id] = prober
+        self._quiet_bound_ms = min(
+            (self._latest_ms(prober) for prober in self.quiet.values()), default=END_OF_TIME_MS
+        )
+
+    def _for_each(self, probers: Mapping[str, ShardProber], do: Callable[[str], object]) -> None:
+        """Call for each shard, in parallel, and add the children that shards announce."""
+        for_all(probers, do)
+        for prober in list(probers.values()):
+            if prober.children:
+                self._listing.announce(prober.children)

@@ -1,0 +1,52 @@
+"""A plan that cannot decide where its batch ends says so; ordinary plans are far from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from unittest.mock import Mock, patch
+
+import pytest
+
+from sparkinesis.errors import SparkinesisError
+from sparkinesis.local import ManualClock
+from sparkinesis.source.planning import aligned_batch
+from sparkinesis.source.planning.batch_instant import choose
+from tests.engine import Query
+from tests.properties.test_p10_time import put_skewed
+from tests.streams import put, split
+
+
+def put_reshard_and_backlog(kinesis: Any, clock: ManualClock) -> None:
+    """A stream whose batch ends before the records of children, and one that could go further."""
+    kinesis.create_stream(StreamName="t", ShardCount=1)
+    for _ in range(2):
+        put_skewed(kinesis, clock, "s", 20)
+        split(kinesis, "s")
+    put_skewed(kinesis, clock, "s", 20)
+    put(kinesis, "t", [b"x"])
+    clock.advance(1_000)
+
+
+def test_the_latest_of_the_streams_bounds_fails_by_name(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_reshard_and_backlog(kinesis, clock)
+    monkeypatch.setattr(aligned_batch, "min", max, raising=False)
+    with pytest.raises(SparkinesisError) as error:
+        list(query(streamName="s,t").drain())
+    text = str(error.value)
+    assert "stream 's' could end at" in text
+    assert "shard shardId-000000000000 of stream 's' from TRIM_HORIZON, known up to its end" in text
+    assert "stream 't'" not in text
+    assert "restart the query" in text
+
+
+def test_ordinary_plans_take_few_rounds(
+    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> None:
+    put_reshard_and_backlog(kinesis, clock)
+    with patch.object(aligned_batch, "choose", Mock(side_effect=choose)) as choices:
+        batches = list(query(streamName="s,t", maxRecordsPerTrigger="500").drain())
+    assert len(batches) > 3
+    assert choices.call_count / len(batches) < aligned_batch.MAX_ROUNDS / 100
