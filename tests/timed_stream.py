@@ -8,7 +8,9 @@ from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequen
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.rules.children import UNSEEN, ShardEnd
+from sparkinesis.lease.shard_ends import ShardEnds
 from sparkinesis.lease.shard_syncer import ShardSyncer, ShardSyncSettings
+from sparkinesis.lease.stream_leases import StreamLeases
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer, ManualClock
@@ -43,13 +45,15 @@ class TimedStream:
     def shard_syncer(
         self, initial: InitialPosition = LATEST, table: LeaseTable | None = None
     ) -> ShardSyncer:
-        return ShardSyncer(
+        leases = self.leases(initial, table)
+        return ShardSyncer(leases, settings=SYNC, clock=lambda: self.now)
+
+    def leases(self, initial: InitialPosition, table: LeaseTable | None = None) -> StreamLeases:
+        return StreamLeases(
             self.client,
             table or self.table,
             "me",
             initial=initial,
-            settings=SYNC,
-            clock=lambda: self.now,
             wait=lambda _: None,
             tell=EventLog("app", "me"),
         )
@@ -96,7 +100,8 @@ class TimedStream:
         )
         shards, _ = self.client.list_shards()
         children = [shard for shard in shards if held.shard_id in shard.parents]
-        if not self.shard_syncer(initial).create_child_leases(held, children, end):
+        ends = ShardEnds(self.leases(initial), clock=lambda: self.now, recheck=60.0)
+        if not ends.create_child_leases(held, children, end):
             return False
         held.checkpoint(ExtendedSequenceNumber(SHARD_END))
         return True

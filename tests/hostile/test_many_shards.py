@@ -23,6 +23,7 @@ from sparkinesis.lease.rules.reset import plan_reset
 from sparkinesis.lease.rules.shard_sync import leases_for_partial_table
 from sparkinesis.lease.rules.taker import TakeSettings
 from sparkinesis.lease.shard_syncer import ShardSyncer, ShardSyncSettings
+from sparkinesis.lease.stream_leases import StreamLeases
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalKinesis
 from sparkinesis.monitor.application_view import top_view
@@ -121,15 +122,8 @@ def test_a_fleet_shares_the_leases_with_a_few_calls_for_each(
     workers = []
     for n in range(2):
         client = StreamClient(STREAM)
-        ShardSyncer(
-            client,
-            table,
-            f"w{n}",
-            initial=LATEST,
-            settings=settings(),
-            clock=lambda: now,
-            wait=lambda _: None,
-        ).sync()
+        leases = StreamLeases(client, table, f"w{n}", initial=LATEST, wait=lambda _: None)
+        ShardSyncer(leases, settings=settings(), clock=lambda: now).sync()
         renewer = LeaseRenewer(table, f"w{n}", 10.0, lambda: now)
         take = TakeSettings(
             failover_time=10,

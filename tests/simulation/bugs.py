@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from sparkinesis.lease import held, shard_syncer
+from sparkinesis.lease import held, shard_ends, shard_syncer
 from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.held import HeldLease
-from sparkinesis.lease.own_writes import OwnWrites
 from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.rules import taker
+from sparkinesis.lease.shard_ends import ShardEnds
 from sparkinesis.lease.shard_syncer import ShardSyncer
 from sparkinesis.lease.table import batch as lease_batch
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.batching import Batching
 from sparkinesis.lease.table.table import LeaseTable
+from sparkinesis.lease.table.write_conflict import OwnWrites
 from sparkinesis.stream.calls import client
 from sparkinesis.stream.calls.answers import decoding
 from sparkinesis.stream.reading.budget import Pace
@@ -152,16 +153,16 @@ BUGS: dict[str, Bug] = {
         LeaseCoordinator, "are_finished", always(True), "parents_come_first", 1
     ),
     "children get no leases": instead(
-        ShardSyncer, "create_child_leases", always(True), "finished_leases_have_children", 0
+        ShardEnds, "create_child_leases", always(True), "finished_leases_have_children", 0
     ),
     "a shard end that names no children has none": instead(
-        ShardSyncer, "_listed_children", always(()), "finished_leases_have_children", 3
+        ShardEnds, "_listed_children", always(()), "finished_leases_have_children", 3
     ),
     "a listing from before the shard's end is trusted": instead(
         Lineage, "children_of_ended", believe_listing, "finished_leases_have_children", 503
     ),
     "children begin at the latest record": instead(
-        shard_syncer, "plan_children", children_at_latest, "leases_begin_where_they_should", 0
+        shard_ends, "plan_children", children_at_latest, "leases_begin_where_they_should", 0
     ),
     "missing leases are not repaired": instead(
         ShardSyncer, "_audit", always(None), "every_shard_is_read", 69

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sparkinesis.lease import shard_syncer
+from sparkinesis.lease import shard_syncer, stream_leases
 from sparkinesis.lease.rules import children
 from sparkinesis.lease.rules.lease_start import LeaseStart, WantedRecords
 from sparkinesis.stream.position import LATEST
@@ -27,7 +27,7 @@ def _latest_is_now(lease_start: Any) -> Any:
 
 AWAY_BUGS: dict[str, Bug] = {
     "shards without an ancestor begin at the latest record": instead(
-        shard_syncer, "lease_start", _latest_is_now, "leases_begin_where_they_should", 1
+        stream_leases, "lease_start", _latest_is_now, "leases_begin_where_they_should", 1
     ),
     "the other parent of a merge is left out": instead(
         children, "_unread_leases", always([]), "everything_is_processed", 1

@@ -7,6 +7,7 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from types import MappingProxyType
 
@@ -42,7 +43,7 @@ from sparkinesis.lease.table.rows import KnownRows, TableScan
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.table.write_conflict import LeaseChangedError
 from sparkinesis.metrics.catalogue import TAKE_DURATION
-from sparkinesis.metrics.measured import measured
+from sparkinesis.metrics.measured import timed
 from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.stream.address import StreamIdentifier
 
@@ -184,12 +185,8 @@ class LeaseCoordinator:
         Raises `LeaseTableError`, `AccessDeniedError` and `LeaseTableUnavailableError`. If the table
         was deleted, raises `LeaseTableNotFoundError`, and notes that for the rest of the process.
         """
-        if self._metrics is OFF:
-            return self._take(busy, is_leaving, reads, wants)
-        return measured(self._take, self._clock, self._observe)(busy, is_leaving, reads, wants)
-
-    def _observe(self, result: str, seconds: float) -> None:
-        self._metrics.observe(TAKE_DURATION, (result,), seconds)
+        take = partial(self._take, busy, is_leaving, reads, wants)
+        return timed(take, self._metrics, TAKE_DURATION, (), clock=self._clock)
 
     def _take(
         self,

@@ -10,13 +10,13 @@ from sparkinesis.errors import LeaseLostError, LeaseTableError, SparkinesisError
 from sparkinesis.events import LeaseEnd, LeaseEnded, Listener
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, PendingCheckpoint
-from sparkinesis.lease.own_writes import OwnWrites
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.requests import Update
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.table.write_conflict import (
     LeaseChangedError,
     LeaseLoss,
+    OwnWrites,
     loss_to,
     resolve_conflict,
 )

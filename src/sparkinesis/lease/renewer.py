@@ -12,15 +12,14 @@ from sparkinesis.errors import LeaseTableNotFoundError, SparkinesisError
 from sparkinesis.events import LeaseEnd, Listener, RenewalFailed, RenewalRecovered, ignore
 from sparkinesis.lease.held import MAX_TRIES, HeldLease
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.own_writes import OwnWrites
 from sparkinesis.lease.table.batch import batches_of
 from sparkinesis.lease.table.batching import Batching
 from sparkinesis.lease.table.requests import Update
 from sparkinesis.lease.table.table import LeaseTable
-from sparkinesis.lease.table.write_conflict import LeaseChangedError
+from sparkinesis.lease.table.write_conflict import LeaseChangedError, OwnWrites
 from sparkinesis.metrics.catalogue import RENEWAL_DURATION
 from sparkinesis.metrics.health.signs import helping
-from sparkinesis.metrics.measured import FAILED, OK, measured
+from sparkinesis.metrics.measured import FAILED, OK, timed
 from sparkinesis.metrics.metrics import OFF, Metrics
 
 _MAX_THREADS = 20
@@ -106,18 +105,14 @@ class LeaseRenewer:
         Raises nothing if the table cannot be reached or written: `RenewalFailed` has the error, and
         leases are held until they expire.
         """
-        if self._metrics is OFF:
-            self._renew_all()
-        else:
-            measured(
-                self._renew_all,
-                self._clock,
-                self._observe,
-                result=lambda are_renewed: OK if are_renewed else FAILED,
-            )()
-
-    def _observe(self, result: str, seconds: float) -> None:
-        self._metrics.observe(RENEWAL_DURATION, (result,), seconds)
+        timed(
+            self._renew_all,
+            self._metrics,
+            RENEWAL_DURATION,
+            (),
+            clock=self._clock,
+            result=lambda are_renewed: OK if are_renewed else FAILED,
+        )
 
     def _renew_all(self) -> bool:
         """Return False if a lease could not be renewed, although it is not lost."""

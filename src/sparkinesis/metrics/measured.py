@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
+from sparkinesis.metrics.metric import Metric
+from sparkinesis.metrics.metrics import OFF, Metrics
+
 OK = "ok"
 FAILED = "failed"
 
@@ -37,3 +40,25 @@ def measured(
         return value
 
     return measure
+
+
+def timed(
+    run: Callable[[], _T],
+    metrics: Metrics,
+    metric: Metric,
+    labels: tuple[str, ...],
+    *,
+    clock: Callable[[], float],
+    result: Callable[[_T], str] = lambda _: OK,
+) -> _T:
+    """Run once, and observe the seconds of the run with these labels and the result as the last.
+
+    Without metrics, no clock is asked.
+    """
+    if metrics is OFF:
+        return run()
+
+    def observe(found: str, seconds: float) -> None:
+        metrics.observe(metric, (*labels, found), seconds)
+
+    return measured(run, clock, observe, result=result)()

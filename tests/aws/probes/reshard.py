@@ -13,8 +13,8 @@ from tests.aws.bench import Bench, BenchStream
 from tests.aws.findings import Answer, Question
 from tests.aws.spending import Use
 
-_SYNC = "src/sparkinesis/lease/rules/shard_sync.py"
-_SYNCER = "src/sparkinesis/lease/shard_syncer.py"
+_CHILDREN = "src/sparkinesis/lease/rules/children.py"
+_ENDS = "src/sparkinesis/lease/shard_ends.py"
 _PLANNER = "src/sparkinesis/source/planning/stream_plan.py"
 _PAGE = "src/sparkinesis/stream/page.py"
 _CONSUMER = "src/sparkinesis/worker/lifecycle/shard/consumer.py"
@@ -37,21 +37,21 @@ QUESTIONS = (
         "reshard.child_shards",
         "On which page of a closed shard are ChildShards?",
         "on the last page only; a shard that names none costs a ListShards call",
-        (_PAGE, _SYNCER, _PLANNER),
+        (_PAGE, _ENDS, _PLANNER),
         frozenset({LAST_ONLY}),
     ),
     Question(
         "reshard.children_complete",
         "Does a split shard name both children, with the parents and hash keys of ListShards?",
         "yes: leases of the children are made of them",
-        (_SYNC, _SYNCER),
+        (_CHILDREN, _ENDS),
         frozenset({True}),
     ),
     Question(
         "reshard.merged_child",
         "Do both shards of a merge name the child, with both parents?",
         "yes: the child is not read before both have ended",
-        (_SYNC, _SYNCER, _PLANNER),
+        (_CHILDREN, _ENDS, _PLANNER),
         frozenset({True}),
     ),
     Question(
@@ -65,14 +65,14 @@ QUESTIONS = (
         "reshard.end_is_listed",
         "Does ListShards show the shard's end as soon as its last page was read?",
         "either: a worker asks again, after 1, 2, 4, ... seconds",
-        (_SYNCER, "docs/other-servers.md"),
+        (_ENDS, "docs/other-servers.md"),
         frozenset({True, False}),
     ),
     Question(
         "reshard.listed_ms",
         "How long after SplitShard's answer does ListShards show the children?",
         f"at most {LISTED_MS:,} ms; a worker warns after that time",
-        (_SYNCER, _PLANNER),
+        (_ENDS, _PLANNER),
         unit="ms",
         most=LISTED_MS,
     ),
@@ -80,7 +80,7 @@ QUESTIONS = (
         "reshard.active_ms",
         "How long after SplitShard's answer is the stream ACTIVE again?",
         "no bound",
-        (_SYNCER,),
+        (_ENDS,),
         unit="ms",
     ),
     Question(

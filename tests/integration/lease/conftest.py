@@ -11,12 +11,15 @@ from sparkinesis.errors import SparkinesisError
 from sparkinesis.events import Listener
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.shard_ends import ShardEnds
 from sparkinesis.lease.shard_syncer import ShardSyncer, ShardSyncSettings
+from sparkinesis.lease.stream_leases import StreamLeases
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.batch import BATCH, batches_of
 from sparkinesis.lease.table.batching import Batching
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer
+from sparkinesis.metrics.metrics import OFF
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.position import TRIM_HORIZON, InitialPosition
@@ -55,17 +58,16 @@ def syncer_of(
     **given: Any,
 ) -> ShardSyncer:
     """The shard syncer of the worker "me", which waits for nothing."""
-    return ShardSyncer(
-        client,
-        table,
-        "me",
-        initial=initial,
-        settings=settings,
-        clock=time,
-        wait=lambda _: None,
-        tell=tell,
-        **given,
+    phase, metrics = given.pop("phase", 0.0), given.pop("metrics", OFF)
+    leases = StreamLeases(
+        client, table, "me", initial=initial, wait=lambda _: None, tell=tell, **given
     )
+    return ShardSyncer(leases, settings=settings, clock=time, phase=phase, metrics=metrics)
+
+
+def ends_of(syncer: ShardSyncer) -> ShardEnds:
+    """The part of the same worker that creates the leases of children."""
+    return ShardEnds(syncer._leases, clock=syncer._clock, recheck=SYNC.cleanup_interval)
 
 
 @pytest.fixture(scope="session")

@@ -13,10 +13,10 @@ import pytest
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.rules.lease_start import LeaseStart, new_lease
-from sparkinesis.lease.shard_syncer import JavaNote, ShardSyncer, ShardSyncSettings
+from sparkinesis.lease.shard_syncer import ShardSyncer, ShardSyncSettings
+from sparkinesis.lease.stream_leases import JAVA_NOTE
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.rows import TableScan
-from sparkinesis.lease.table.stream_leases import StreamLeases
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.stream.address import StreamAddress, StreamIdentifier
@@ -157,13 +157,15 @@ def test_a_small_table_is_scanned(stream: Stream, table: LeaseTable, calls: Coun
 
 
 def test_the_lease_of_a_parent_that_has_expired_is_read_too(
-    stream: Stream, table: LeaseTable, calls: Counter[str]
+    stream: Stream, table: LeaseTable, calls: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It tells that its children are not new."""
-    leases = StreamLeases(table, stream.id, lambda: 1000)
+    leases = stream.make()._leases
     table.create(stream.lease(FIRST))
     calls.clear()
-    leases.know_shards([Shard(LOW, (FIRST,)), Shard(HIGH, (FIRST,))])
+    listed = [Shard(LOW, (FIRST,)), Shard(HIGH, (FIRST,))]
+    monkeypatch.setattr(StreamClient, "list_shards", lambda self, **_: (listed, 0))
+    leases.list_shards()
     assert [one.shard_id for one in leases.read()] == [FIRST]
     assert calls == {"GetItem": 3}
 
@@ -273,8 +275,8 @@ def test_the_note_for_operators_of_java_workers_comes_once_for_all_streams(
 ) -> None:
     del table
     caplog.set_level("INFO")
-    note, begin = JavaNote(), AtTimestamp(1_790_000_000_000)
+    notes, begin = [JAVA_NOTE], AtTimestamp(1_790_000_000_000)
     for number in range(3):
         other = StreamIdentifier("123456789012", f"s{number}", 1_790_000_000)
-        stream.make(initial=begin, java_note=note, of=other).sync(TableScan(), TableScan())
+        stream.make(initial=begin, notes=notes, of=other).sync(TableScan(), TableScan())
     assert sum("A Java KCL that shares" in record.message for record in caplog.records) == 1

@@ -40,7 +40,7 @@ from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.worker.options import LeaseTableOptions
 from sparkinesis.worker.reporting.log_context import LogPlace
 from sparkinesis.worker.reporting.teller import EventTeller
-from tests.integration.lease.conftest import SYNC, ManualTime, lease, syncer_of
+from tests.integration.lease.conftest import SYNC, ManualTime, ends_of, lease, syncer_of
 from tests.streams import split
 from tests.tallies import counted, seconds
 
@@ -383,7 +383,9 @@ def test_leases_that_are_deleted_are_counted(application: Application) -> None:
         return renewer.hold(plain.write(requests.take(row, "me")))
 
     held = hold(parent)
-    assert syncer.create_child_leases(held, [one for one in shards if parent in one.parents])
+    assert ends_of(syncer).create_child_leases(
+        held, [one for one in shards if parent in one.parents]
+    )
     assert application.made == len(plain.leases()) == 4
     held.checkpoint(end)
     for child in (one.id for one in shards if parent in one.parents):

@@ -18,7 +18,7 @@ from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.rules.lease_start import new_lease
-from sparkinesis.lease.shard_syncer import ShardSyncer
+from sparkinesis.lease.shard_ends import ShardEnds
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import Call, Fault, LocalServer
@@ -26,7 +26,7 @@ from sparkinesis.stream.address import StreamAddress, StreamIdentifier
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, InitialPosition
 from sparkinesis.stream.shard import Shard
-from tests.integration.lease.conftest import SYNC, ManualTime, syncer_of
+from tests.integration.lease.conftest import SYNC, ManualTime, ends_of, syncer_of
 from tests.streams import put_at
 
 
@@ -48,7 +48,7 @@ def test_waiting_for_the_other_parent_of_a_merge_is_cheap(
     assert first is not None
     held = LeaseRenewer(table, "me", 10, time).hold(table.write(requests.take(first, "me")))
     told: list[Event] = []
-    shard_syncer = syncer_of(client, table, time, tell=told.append)
+    ends = ends_of(syncer_of(client, table, time, tell=told.append))
     calls: Counter[str] = Counter()
 
     def count(call: Call) -> Fault | None:
@@ -58,7 +58,7 @@ def test_waiting_for_the_other_parent_of_a_merge_is_cheap(
     server.kinesis.faults = count
     for _ in range(10):
         # The second shard is still being read; its end makes the lease of the third.
-        assert not shard_syncer.create_child_leases(held, [shards[ids[4]]])
+        assert not ends.create_child_leases(held, [shards[ids[4]]])
     assert (calls["Scan"], calls["ListShards"]) == (1, 1)
     assert told == [ChildrenWaiting(ids[0], ids[0], (ids[2],))]
     if comes == "lease":
@@ -67,10 +67,10 @@ def test_waiting_for_the_other_parent_of_a_merge_is_cheap(
         second = table.get(ids[1])
         assert second is not None
         assert table.delete(second)
-        assert not shard_syncer.create_child_leases(held, [shards[ids[4]]])
+        assert not ends.create_child_leases(held, [shards[ids[4]]])
         time.now += SYNC.cleanup_interval
         held = LeaseRenewer(table, "me", 10, time).hold(held.lease)
-    assert shard_syncer.create_child_leases(held, [shards[ids[4]]])
+    assert ends.create_child_leases(held, [shards[ids[4]]])
     assert table.get(ids[4]) is not None
     assert held.lease.child_ids == (ids[4],)
 
@@ -88,7 +88,7 @@ def test_a_merge_does_not_wait_for_a_lease_that_was_deleted(
     shards = {shard.id: shard for shard in client.list_shards()[0]}
     for one in (ids[0], ids[1], ids[3]):
         table.create(new_lease(shards[one], TRIM_HORIZON))
-    shard_syncer = syncer_of(client, table, time)
+    ends = ends_of(syncer_of(client, table, time))
 
     def hold(shard_id: str) -> HeldLease:
         lease = table.get(shard_id)
@@ -96,14 +96,14 @@ def test_a_merge_does_not_wait_for_a_lease_that_was_deleted(
         return LeaseRenewer(table, "me", 10, time).hold(table.write(requests.take(lease, "me")))
 
     root, held = hold(ids[0]), hold(ids[1])
-    assert not shard_syncer.create_child_leases(held, [shards[ids[3]]])
+    assert not ends.create_child_leases(held, [shards[ids[3]]])
     assert table.get(ids[2]) is None, "the first shard may still make it"
     root.checkpoint(ExtendedSequenceNumber(SHARD_END))
     time.now += SYNC.cleanup_interval
     held = hold(ids[1])
-    assert not shard_syncer.create_child_leases(held, [shards[ids[3]]])
+    assert not ends.create_child_leases(held, [shards[ids[3]]])
     assert table.get(ids[2]) is not None
-    assert shard_syncer.create_child_leases(held, [shards[ids[3]]])
+    assert ends.create_child_leases(held, [shards[ids[3]]])
     assert held.lease.child_ids == (ids[3],)
 
 
@@ -129,8 +129,8 @@ def test_a_broken_lease_keeps_no_merge_from_ending(
     first = table.get(ids[0])
     assert first is not None
     held = LeaseRenewer(table, "me", 10, time).hold(table.write(requests.take(first, "me")))
-    shard_syncer = syncer_of(client, table, time)
-    assert shard_syncer.create_child_leases(held, [shards[ids[3]]])
+    ends = ends_of(syncer_of(client, table, time))
+    assert ends.create_child_leases(held, [shards[ids[3]]])
     child = table.get(ids[3])
     assert child is not None
     assert child.parent_ids == (ids[0], ids[1])
@@ -141,14 +141,14 @@ def test_a_broken_lease_keeps_no_merge_from_ending(
 class Ended:
     """A stream of 2 shards, split into 4 by now, whose first two are held by one worker."""
 
-    shard_syncer: ShardSyncer
+    ends: ShardEnds
     held: list[HeldLease]
     listed: list[float]
     """When ListShards was called."""
 
     def create_child_leases(self) -> list[bool]:
         """None of the shards has named its children."""
-        return [self.shard_syncer.create_child_leases(one, ()) for one in self.held]
+        return [self.ends.create_child_leases(one, ()) for one in self.held]
 
 
 def ended_shards(
@@ -176,8 +176,8 @@ def ended_shards(
             shards, now_ms = list_shards(*given, **named)
             return (before if lagging() else shards), now_ms
 
-    shard_syncer = syncer_of(Lagging(client.address), table, time)
-    return Ended(shard_syncer, held, listed)
+    ends = ends_of(syncer_of(Lagging(client.address), table, time))
+    return Ended(ends, held, listed)
 
 
 def test_children_that_no_end_has_named_are_listed_by_one_call(
@@ -191,7 +191,7 @@ def test_children_that_no_end_has_named_are_listed_by_one_call(
     for one in ended.held:
         assert [leased[child].parent_ids for child in one.lease.child_ids] == [(one.key,)] * 2
         # Another worker may have the shard again, for want of its last checkpoint.
-        assert ended.shard_syncer.create_child_leases(one, ())
+        assert ended.ends.create_child_leases(one, ())
     assert len(ended.listed) == 1
 
 
@@ -216,7 +216,7 @@ def test_a_shard_whose_children_have_all_expired_is_done(
     gone = new_lease(Shard("shardId-0", (), False, (0, 2**128 - 1)), TRIM_HORIZON)
     table.create(gone)
     held = LeaseRenewer(table, "me", 1000, time).hold(table.write(requests.take(gone, "me")))
-    assert ended.shard_syncer.create_child_leases(held, ())
+    assert ended.ends.create_child_leases(held, ())
     assert held.lease.child_ids == ()
 
 

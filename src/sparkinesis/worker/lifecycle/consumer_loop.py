@@ -10,12 +10,13 @@ from functools import partial
 
 from sparkinesis.errors import SparkinesisError
 from sparkinesis.events import LeaseEnd, ShutdownOverdue
+from sparkinesis.lease.checkpoint_search import checkpoint_at
 from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
-from sparkinesis.lease.shard_syncer import ShardSyncer
 from sparkinesis.metrics.health.signs import expect
 from sparkinesis.stream.address import StreamIdentifier
+from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.worker.lifecycle.settings import WorkerSettings
 from sparkinesis.worker.lifecycle.shard.consumer import ShardConsumer, WorkerHooks
 from sparkinesis.worker.lifecycle.shard.states import ShutdownReason
@@ -150,9 +151,9 @@ class ConsumerLoop:
         state = self._state
         return WorkerHooks(
             are_finished=self._coordinator.are_finished,
-            create_child_leases=stream.syncer.create_child_leases,
+            create_child_leases=stream.ends.create_child_leases,
             open_retrieval=stream.retrieval.open,
-            place_at=partial(self._place_at, stream.syncer),
+            place_at=partial(self._place_at, stream.settings.client),
             doubt_stream=self._streams.doubt,
             request_shutdown=state.request_shutdown,
             is_shutting_down=lambda: state.shutdown_requested,
@@ -182,11 +183,11 @@ class ConsumerLoop:
             lease.release(why)
 
     def _place_at(
-        self, syncer: ShardSyncer, shard_id: str, instant_ms: int
+        self, client: StreamClient, shard_id: str, instant_ms: int
     ) -> ExtendedSequenceNumber | None:
         if not self._coordinator.snapshot.may_have_java_readers:
             return None
-        return syncer.checkpoint_at(shard_id, instant_ms)
+        return checkpoint_at(client, shard_id, instant_ms, self._settings.timing.sleep)
 
     # --- the end
 

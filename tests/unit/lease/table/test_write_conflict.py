@@ -9,8 +9,14 @@ import pytest
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.table import requests
-from sparkinesis.lease.table.write_conflict import LeaseLoss, StillHeld, resolve_conflict
+from sparkinesis.lease.table.write_conflict import (
+    LeaseLoss,
+    OwnWrites,
+    StillHeld,
+    resolve_conflict,
+)
 
+ROW = Lease("s", "s", ExtendedSequenceNumber("LATEST"), counter=5)
 AT = ExtendedSequenceNumber("500", 3)
 KNOWN = Lease("s", "s", ExtendedSequenceNumber("100"), owner="me", counter=7)
 RENEWAL = requests.renew(KNOWN)
@@ -64,3 +70,24 @@ def test_another_owner_is_a_loss_whatever_the_counter(row: Lease | None, why: st
     assert isinstance(verdict, LeaseLoss)
     assert why in verdict.why
     assert not verdict.to_duplicate_worker
+
+
+def test_a_counter_is_ones_own_up_to_the_highest_that_was_written() -> None:
+    own = OwnWrites()
+    own.note([requests.take(ROW, "me")])
+    own.note([requests.take(replace(ROW, counter=2), "me")])  # by an outdated look
+    assert [own.may_have_made(replace(ROW, counter=n)) for n in (4, 6, 7)] == [True, True, False]
+
+
+def test_a_lease_that_was_never_written_is_anothers() -> None:
+    own = OwnWrites()
+    own.note([requests.take(ROW, "me")])
+    assert not own.may_have_made(replace(ROW, key="t", counter=0))
+
+
+def test_a_lease_that_is_gone_is_forgotten() -> None:
+    own = OwnWrites()
+    own.note([requests.take(replace(ROW, key=key), "me") for key in "st"])
+    own.keep({"s"})
+    assert own.may_have_made(ROW)
+    assert not own.may_have_made(replace(ROW, key="t"))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from sparkinesis.lease.rules.table_mode import require_single_stream
+from sparkinesis.lease.shard_ends import ShardEnds
 from sparkinesis.lease.shard_syncer import ShardSyncer
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.status import StreamStatus
@@ -24,6 +25,7 @@ class OpenStream:
 
     settings: ConsumerSettings
     syncer: ShardSyncer
+    ends: ShardEnds
     retrieval: RetrievalMode
     closed_shards: ClosedShards
 

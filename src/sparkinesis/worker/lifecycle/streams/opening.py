@@ -7,7 +7,9 @@ import zlib
 from collections.abc import Callable
 from dataclasses import replace
 
-from sparkinesis.lease.shard_syncer import JavaNote, ShardSyncer
+from sparkinesis.lease.shard_ends import ShardEnds
+from sparkinesis.lease.shard_syncer import ShardSyncer
+from sparkinesis.lease.stream_leases import JAVA_NOTE, StreamLeases
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.stream.address import StreamAddress, StreamIdentifier
 from sparkinesis.stream.calls.client import StreamClient, StreamSummary
@@ -44,7 +46,7 @@ class StreamOpener:
         self._table = table
         self._subscription_clock = subscription_clock or settings.clock
         self._leases_seen = leases_seen
-        self._java_note = JavaNote()
+        self._notes = [JAVA_NOTE]
         self._paces: dict[object, AccountPace] = {}
         self._opened = 0
 
@@ -126,23 +128,24 @@ class StreamOpener:
             describe=describe,
             same_streams=same,
         )
-        syncer = ShardSyncer(
+        leases = StreamLeases(
             client,
             self._table,
             shared.worker_id,
             initial=plan.initial,
-            settings=options.shard_sync,
-            clock=timing.clock,
             wait=timing.sleep,
             stream=stream,
-            phase=phase,
             table_size=self._table_size,
-            java_note=self._java_note,
-            metrics=shared.metrics,
+            notes=self._notes,
             tell=shared.tell,
         )
+        sync, clock = options.shard_sync, timing.clock
+        syncer = ShardSyncer(
+            leases, settings=sync, clock=clock, phase=phase, metrics=shared.metrics
+        )
+        ends = ShardEnds(leases, clock=clock, recheck=sync.cleanup_interval)
         closed_shards = ClosedShards(client, timing.clock, phase)
-        return OpenStream(settings, syncer, retrieval, closed_shards)
+        return OpenStream(settings, syncer, ends, retrieval, closed_shards)
 
     def _pace(self, address: StreamAddress) -> AccountPace:
         """Return the pace of calls whose limits the streams of an account share."""

@@ -1,0 +1,195 @@
+"""The leases of one stream, in a table that may have those of a thousand: read and created."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from sparkinesis.events import LeaseCreated, Listener, ParentsLost, ignore
+from sparkinesis.lease.checkpoint_search import checkpoint_at
+from sparkinesis.lease.extended_sequence_number import AT_TIMESTAMP
+from sparkinesis.lease.lease import Lease, lease_key
+from sparkinesis.lease.rules.audit import missing_hash_ranges
+from sparkinesis.lease.rules.children import orphaned_children
+from sparkinesis.lease.rules.lease_start import LeaseStart, application_start_ms, lease_start
+from sparkinesis.lease.rules.shard_sync import expired_unread, leases_for_partial_table
+from sparkinesis.lease.rules.worker_ids import java_kcl_may_read
+from sparkinesis.lease.table import requests
+from sparkinesis.lease.table.rows import TableScan
+from sparkinesis.lease.table.table import LeaseTable
+from sparkinesis.stream.address import StreamIdentifier
+from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.position import LATEST, AtTimestamp, InitialPosition
+from sparkinesis.stream.reading.retention import SHORTEST_RETENTION_MS
+from sparkinesis.stream.shard import Shard
+
+_log = logging.getLogger(__name__)
+
+_ROWS_FOR_A_CALL = 50
+"""The rows that a Scan returns in the time of one GetItem, roughly."""
+
+JAVA_NOTE = (
+    "The leases of the %s start at an instant (AT_TIMESTAMP). A Java KCL that shares the table "
+    "before each shard has a checkpoint must be configured to start at the same instant. Or use "
+    "`sparkinesis reset`, which stores no instants."
+)
+
+
+class StreamLeases:
+    """The leases of one stream of an application. For any thread.
+
+    stream: None for the only stream of the application. initial: the stream's initial position.
+    table_size: returns about how many rows the table has. notes: `JAVA_NOTE`, until it is logged;
+    shared by the streams of an application.
+
+    Leases are read by the cheaper of a Scan and a GetItem for each lease. GetItem needs the keys:
+    `know`, `list_shards` and `scan_table` note them. A lease whose shard is neither listed, nor the
+    parent of a listed one, nor in any scan of the table before, is not seen. Nobody creates such a
+    lease, unless the stream is resharded between the listings of two workers that begin to read it.
+    """
+
+    def __init__(
+        self,
+        client: StreamClient,
+        table: LeaseTable,
+        worker_id: str,
+        *,
+        initial: InitialPosition,
+        wait: Callable[[float], object],
+        stream: StreamIdentifier | None = None,
+        table_size: Callable[[], int] = lambda: 0,
+        notes: list[str] | None = None,
+        tell: Listener = ignore,
+    ) -> None:
+        self.client = client
+        self.table = table
+        self.stream = stream
+        self.initial = initial
+        self.wait = wait
+        self.tell = tell
+        self._worker_id = worker_id
+        self._table_size = table_size
+        self._notes = [JAVA_NOTE] if notes is None else notes
+        self._listed: frozenset[str] = frozenset()
+        self._seen: frozenset[str] = frozenset()
+
+    def know(self, leases: Iterable[Lease]) -> None:
+        """Note the stream's leases by a scan of the table."""
+        self._seen = frozenset(lease.shard_id for lease in leases)
+
+    def list_shards(
+        self, at: InitialPosition | None = None, since: AtTimestamp | None = None
+    ) -> tuple[list[Shard], int]:
+        """Return what `StreamClient.list_shards` returns; note the shards, and their parents."""
+        shards, now_ms = self.client.list_shards(at=at, since=since)
+        parents = frozenset(parent for shard in shards for parent in shard.parents)
+        self._listed = parents.union(shard.id for shard in shards)
+        return shards, now_ms
+
+    def read(self) -> list[Lease]:
+        """Return the leases, as they are now. Raises what `LeaseTable.leases` raises."""
+        return self.table.sound(self.scan())
+
+    def scan_table(self) -> TableScan:
+        """Return the same by a Scan, which shows leases of any shards, and note those."""
+        found = self.table.scan(consistent=True).of(self.stream)
+        self.know(found.leases)
+        return found
+
+    def scan(self) -> TableScan:
+        """Return the leases and, apart from them, the rows that cannot be read."""
+        shards = self._listed | self._seen
+        is_few = len(shards) <= max(1, self._table_size() // _ROWS_FOR_A_CALL)
+        if self.stream is None or not shards or not is_few:
+            return self.table.scan(consistent=True).of(self.stream)
+        return self.table.read(lease_key(self.stream, shard) for shard in sorted(shards))
+
+    def start(self, leases: Sequence[Lease]) -> tuple[LeaseStart, list[Shard]]:
+        """Return the start of shards without leases, and the shards to consider."""
+        first_ms = application_start_ms(leases)
+        since: AtTimestamp | None = None
+        if isinstance(self.initial, AtTimestamp):
+            since = self.initial
+        elif self.initial is LATEST and first_ms:
+            since = AtTimestamp(first_ms)
+        shards, now_ms = self.list_shards(since=since)
+        return lease_start(leases, shards, self.initial, now_ms), shards
+
+    def create(self, leases: Iterable[Lease], table: TableScan | None = None) -> int:
+        """Create leases; return the number of those that did not exist yet.
+
+        ``table``: the whole table a moment ago, if the caller has it.
+        """
+        created = 0
+        for lease in self._for_all_readers(list(leases), table):
+            if self.table.create(lease.in_stream(self.stream)):
+                created += 1
+                key = lease_key(self.stream, lease.shard_id)
+                self.tell(LeaseCreated(key, lease.shard_id, str(lease.checkpoint)))
+        return created
+
+    def create_late(
+        self,
+        missing: Sequence[Lease],
+        leases: Iterable[Lease],
+        shards: Iterable[Shard],
+        begin: LeaseStart,
+    ) -> None:
+        """Create missing leases of an application that began earlier, and tell the records lost."""
+        self.create(missing)
+        expired = expired_unread(missing, leases, shards)
+        if not expired or begin.is_now:
+            return
+        stream = self.client.describe()
+        # Assume the shortest period: the stream's own may once have been that short, and the
+        # expired shards leave no trace of it.
+        if not begin.may_have_lost(stream.service_time_ms, SHORTEST_RETENTION_MS):
+            return
+        for shard_id, parents in expired:
+            key, address = lease_key(self.stream, shard_id), self.client.address
+            what = (
+                f"The parents of {shard_id} of {address} had no lease, and they have expired: "
+                f"{', '.join(parents)}. The stream keeps records for "
+                f"{stream.retention_ms / 3_600_000:g} hours. Records in those shards, if any, were "
+                f"removed unread. Resuming with {shard_id}."
+            )
+            self.tell(ParentsLost(key, shard_id, address.name, tuple(parents), what))
+
+    def fill_holes(self) -> None:
+        """Create the missing leases, and add the hash ranges that leases lack."""
+        begin, shards = self.start(self.read())
+        leases = self.read()
+        for lease, hash_range in missing_hash_ranges(leases, shards):
+            self.table.write(requests.add_hash_range(lease, hash_range))
+        self.create_late(orphaned_children(leases, shards, begin), leases, shards, begin)
+        leases = self.read()
+        missing = leases_for_partial_table(shards, leases, begin, self.initial)
+        self.create_late(missing, leases, shards, begin)
+
+    def _for_all_readers(self, leases: list[Lease], table: TableScan | None = None) -> list[Lease]:
+        """Return the leases with records in place of instants if a Java KCL may share them.
+
+        A Java KCL takes the instant of LATEST and AT_TIMESTAMP from its own configuration.
+        ``table``: the whole table a moment ago; None: scans it.
+        """
+        if all(lease.timestamp_ms is None for lease in leases):
+            return leases
+        if java_kcl_may_read(table or self.table.scan(consistent=True), self._worker_id):
+            return [
+                lease
+                if lease.timestamp_ms is None
+                else replace(
+                    lease,
+                    checkpoint=checkpoint_at(
+                        self.client, lease.shard_id, lease.timestamp_ms, self.wait
+                    ),
+                    timestamp_ms=None,
+                )
+                for lease in leases
+            ]
+        if any(lease.checkpoint.sequence_number == AT_TIMESTAMP for lease in leases):
+            with suppress(IndexError):  # it was logged before
+                _log.info(self._notes.pop(), self.table)
+        return leases
