@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from sparkinesis.metrics.metric import Measured, Metric
+from sparkinesis.metrics.metrics import Labels, Metrics, ReadGauges
 from sparkinesis.metrics.tally import Distribution, Tally
 
 
@@ -15,6 +18,26 @@ class Tallied:
     def open(self, measured: Measured) -> Tally:
         del measured
         return self.tally
+
+
+class Raising:
+    """An exporter of metrics that always raise."""
+
+    def open(self, measured: Measured) -> Metrics:
+        del measured
+        return self
+
+    def add(self, counter: Metric, labels: Labels, amount: float = 1.0) -> None:
+        raise OSError("the disk is full")
+
+    def observe(self, histogram: Metric, labels: Labels, value: float) -> None:
+        raise OSError("the disk is full")
+
+    def watch(self, read: ReadGauges) -> Callable[[], None]:
+        raise OSError("the disk is full")
+
+    def close(self) -> None:
+        raise RuntimeError("not open")
 
 
 def counted(tally: Tally, metric: Metric) -> dict[tuple[str, ...], float]:

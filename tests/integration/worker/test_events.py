@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +11,6 @@ from sparkinesis import FormerStreams
 from sparkinesis.application import Application
 from sparkinesis.events import (
     ConsumerDeregistered,
-    Event,
     FormerStreamDeleted,
     LeaseCreated,
     LeaseDeleted,
@@ -28,6 +26,7 @@ from sparkinesis.events import (
 from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import FanOutOptions
+from tests.heard import Heard
 from tests.integration.worker.conftest import refuse
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.streams import identifier, put, split
@@ -38,28 +37,6 @@ Make = Callable[..., Application]
 FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
 DENIED = Fault.error("AccessDeniedException", "not authorized")
 LEFT, RIGHT = "shardId-000000000002", "shardId-000000000003"
-
-
-class Heard:
-    """An ``on_event`` that keeps the events."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._events: list[Event] = []
-
-    def __call__(self, event: Event) -> None:
-        with self._changed:
-            self._events.append(event)
-            self._changed.notify_all()
-
-    def wait_for(self, kind: type, number: int = 1) -> list[Any]:
-        """Wait for so many events of a kind; return them, and those of the kind that came then."""
-        with self._changed:
-            assert self._changed.wait_for(lambda: len(self._of(kind)) >= number, PATIENCE)
-            return self._of(kind)
-
-    def _of(self, kind: type) -> list[Event]:
-        return [event for event in self._events if isinstance(event, kind)]
 
 
 @pytest.fixture

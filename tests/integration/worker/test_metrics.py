@@ -6,7 +6,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -14,17 +13,18 @@ import pytest
 from sparkinesis import errors, events
 from sparkinesis.application import Application
 from sparkinesis.local import Call, Fault, LocalServer
-from sparkinesis.metrics.metric import Measured, Metric
-from sparkinesis.metrics.metrics import Labels, Metrics, ReadGauges
+from sparkinesis.metrics.metric import Measured
+from sparkinesis.metrics.metrics import Metrics
 from sparkinesis.metrics.tally import Distribution, Tally
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.on_error import DeadLetter, Retry, Skip
-from sparkinesis.worker.processor import ProcessorShard
 from tests import pace
+from tests.heard import Heard
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.streams import put_at
+from tests.tallies import Raising
 
 RETRIEVALS = ("polling", "efo")
 
@@ -36,31 +36,18 @@ UPPER = 2**127
 SOON = Retry(2, base=0.0, cap=0.0, then=Skip())
 
 
-@dataclass
-class Kept:
+class Kept(Heard):
     """An exporter that keeps all measurements in memory; also an ``on_event``."""
 
-    tallies: dict[str, Tally] = field(default_factory=dict)
-    events: list[Any] = field(default_factory=list)
-    changed: threading.Condition = field(default_factory=threading.Condition)
+    def __init__(self) -> None:
+        super().__init__()
+        self.tallies: dict[str, Tally] = {}
 
     def open(self, measured: Measured) -> Metrics:
         return self.tallies.setdefault(measured.labels["worker"], Tally())
 
     def options(self, **more: Any) -> dict[str, Any]:
-        return {"metrics": (self,), "on_event": self.note, **more}
-
-    def note(self, event: Any) -> None:
-        with self.changed:
-            self.events.append(event)
-            self.changed.notify_all()
-
-    def wait(self, condition: Callable[[], bool]) -> None:
-        with self.changed:
-            assert self.changed.wait_for(condition, PATIENCE), self.events
-
-    def of(self, kind: type) -> list[Any]:
-        return [event for event in list(self.events) if isinstance(event, kind)]
+        return {"metrics": (self,), "on_event": self, **more}
 
     def count(self, name: str, *labels: str) -> float:
         """The sum of a counter, or the calls of a histogram, over all workers and other labels."""
@@ -133,9 +120,10 @@ def test_failures_splits_retries_skips_and_a_reshard(
         )
     )
     journal.wait_for_data(*(set(datas) - bad))
-    kept.wait(lambda: len(kept.of(events.RecordsSkipped)) == len(bad))
+    kept.wait_for(events.RecordsSkipped, len(bad))
     kinesis.split_shard(StreamName=stream, ShardToSplit=FIRST, NewStartingHashKey=str(2**126))
-    kept.wait(lambda: len(kept.of(events.ShardStarted)) == 4)
+    started = {event.shard_id: event for event in kept.wait_for(events.ShardStarted, 4)}
+    assert (started[FIRST].stream, started[FIRST].position) == (stream, "TRIM_HORIZON")
     put_at(kinesis, stream, b"later")
     journal.wait_for_data(b"later")
     assert worker.shutdown(PATIENCE)
@@ -179,7 +167,7 @@ def test_dead_letters_are_counted_once_they_are_stored(
             on_error=DeadLetter(target),
         )
     )
-    kept.wait(lambda: bool(kept.of(events.DeadLettersStored)))
+    kept.wait_for(events.DeadLettersStored)
     put_at(kinesis, stream, b"good")
     journal.wait_for_data(b"good")
     assert worker.shutdown(PATIENCE)
@@ -213,9 +201,9 @@ def test_a_steal_and_a_shutdown_in_the_middle_of_a_batch(
     put_at(kinesis, stream, b"slow")
     first = start(make("first"))
     assert first_is_in.wait(PATIENCE)
-    kept.wait(lambda: len(kept.of(events.LeaseTaken)) == 2)
+    kept.wait_for(events.LeaseTaken, 2)
     start(make("second"))
-    kept.wait(lambda: bool(kept.of(events.HandoffRequested)))
+    kept.wait_for(events.HandoffRequested)
     first.request_shutdown()
     consumer = first._state.running_consumers()[FIRST]
     with first._state.changed:  # which each renewal notifies
@@ -305,25 +293,6 @@ def test_a_callback_that_raises_or_blocks_harms_nothing(
     go_on.set()
 
 
-class Raising:
-    """Metrics that always raise."""
-
-    def open(self, measured: Measured) -> Metrics:
-        return self
-
-    def add(self, counter: Metric, labels: Labels, amount: float = 1.0) -> None:
-        raise OSError("the disk is full")
-
-    def observe(self, histogram: Metric, labels: Labels, value: float) -> None:
-        raise OSError("the disk is full")
-
-    def watch(self, read: ReadGauges) -> Callable[[], None]:
-        raise OSError("the disk is full")
-
-    def close(self) -> None:
-        raise OSError("the disk is full")
-
-
 def test_metrics_that_always_raise_harm_nothing(
     *, application: Make, start: Start, kinesis: Any, stream: str, journal: Journal, kept: Kept
 ) -> None:
@@ -395,19 +364,3 @@ def test_a_worker_that_cannot_start_publishes_nothing_more(application: Make, ke
     worker.shutdown()
     worker.shutdown()
     assert closed == ["closed"] * 2, "once for each worker"
-
-
-def test_an_initialized_shard_has_started(
-    application: Make, start: Start, stream: str, journal: Journal, kept: Kept
-) -> None:
-    seen: list[ProcessorShard] = []
-    start(
-        application(
-            kept.options(), processor=lambda: Journaling(journal, on_initialize=seen.append)
-        )
-    )
-    kept.wait(lambda: len(kept.of(events.ShardStarted)) == 2)
-    started = {event.shard_id: event for event in kept.of(events.ShardStarted)}
-    assert started.keys() == {shard.id for shard in seen} == {FIRST, SECOND}
-    assert started[FIRST].stream == stream
-    assert started[FIRST].position == "TRIM_HORIZON"

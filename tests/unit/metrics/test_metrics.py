@@ -3,38 +3,22 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 
 import pytest
 
 from sparkinesis.errors import OptionError
 from sparkinesis.metrics.catalogue import PROCESS_DURATION, RECORDS_PROCESSED
-from sparkinesis.metrics.metric import Measured, Metric, Scope
-from sparkinesis.metrics.metrics import OFF, AllMetrics, Labels, Metrics, ReadGauges, metrics_of
+from sparkinesis.metrics.metric import Measured, Scope
+from sparkinesis.metrics.metrics import OFF, AllMetrics, Metrics, metrics_of
 from sparkinesis.metrics.tally import Tally
-
-
-class Broken:
-    """Metrics that always raise."""
-
-    def add(self, counter: Metric, labels: Labels, amount: float = 1.0) -> None:
-        raise OSError("the disk is full")
-
-    def observe(self, histogram: Metric, labels: Labels, value: float) -> None:
-        raise OSError("the disk is full")
-
-    def watch(self, read: ReadGauges) -> Callable[[], None]:
-        raise OSError("the disk is full")
-
-    def close(self) -> None:
-        raise RuntimeError("not open")
+from tests.tallies import Raising
 
 
 def test_a_broken_system_harms_nothing_and_is_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     tally = Tally()
-    both = AllMetrics([Broken(), tally])
+    both = AllMetrics([Raising(), tally])
     for _ in range(3):
         both.add(RECORDS_PROCESSED, ("s", "shard"), 2)
         both.observe(PROCESS_DURATION, ("s", "shard", "ok"), 0.5)
@@ -46,7 +30,7 @@ def test_a_broken_system_harms_nothing_and_is_logged_once(
     ]
     assert tally.series()[1].value == 6
     assert [record.getMessage().split(":")[0] for record in caplog.records] == [
-        "Broken could not take a measurement, which is lost"
+        "Raising could not take a measurement, which is lost"
     ] * 2, "one line for each type of error"
 
 
@@ -108,7 +92,7 @@ def test_a_system_is_closed_even_when_no_thread_begins_any_more(
     def start(_: threading.Thread) -> None:
         raise RuntimeError("can't create new thread at interpreter shutdown")
 
-    both = AllMetrics([Broken(), Closing()])
+    both = AllMetrics([Raising(), Closing()])
     monkeypatch.setattr(threading.Thread, "start", start)
     both.close()
     assert closed == [threading.current_thread().name]

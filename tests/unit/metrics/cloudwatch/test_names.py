@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
+from msgspec.structs import replace
 
 from sparkinesis.metrics import EmfMetrics, catalogue
 from sparkinesis.metrics.catalogue import CATALOGUE
@@ -18,7 +19,7 @@ from sparkinesis.metrics.cloudwatch.names import (
     namespace_problem,
 )
 from sparkinesis.metrics.cloudwatch.statistic_set import StatisticSet
-from sparkinesis.metrics.metric import Kind, Level, Measured, Metric, Place, Scope
+from sparkinesis.metrics.metric import Kind, Level, Measured, Metric, Place
 from tests.documents import ROOT
 from tests.unit.metrics.cloudwatch.kcl_names import KCL_METRICS, KclMetric
 
@@ -193,11 +194,12 @@ def test_a_namespace_that_cloudwatch_refuses_is_found(namespace: str) -> None:
     assert namespace_problem(namespace)
 
 
-def test_a_stream_is_a_dimension_only_if_there_are_several() -> None:
-    def by_stream(measured: Measured) -> bool:
-        return EmfMetrics().selection(measured).by_stream
-
-    assert not by_stream(Measured.worker("a", "w"))
-    assert by_stream(Measured.worker("a", "w", Place(has_several_streams=True)))
-    assert by_stream(Measured.query("q"))
-    assert Measured.query("q").scope is Scope.QUERY
+@pytest.mark.parametrize("exporter", [CloudWatchMetrics(), EmfMetrics()])
+def test_the_default_is_the_summary_without_shards_and_with_streams_if_there_are_several(
+    exporter: CloudWatchMetrics | EmfMetrics,
+) -> None:
+    summary = Selection(Level.SUMMARY, "w")
+    several = Measured.worker("a", "w", Place(has_several_streams=True))
+    assert exporter.selection(Measured.worker("a", "w")) == summary
+    assert exporter.selection(several) == replace(summary, by_stream=True)
+    assert exporter.selection(Measured.query("q")) == replace(summary, worker="", by_stream=True)
