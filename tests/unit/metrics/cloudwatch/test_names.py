@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from msgspec.structs import replace
 
-from sparkinesis.metrics import EmfMetrics, catalogue
+from sparkinesis.metrics import CloudWatchMetrics, EmfMetrics, catalogue
 from sparkinesis.metrics.catalogue import CATALOGUE
 from sparkinesis.metrics.cloudwatch.names import (
     OWN,
