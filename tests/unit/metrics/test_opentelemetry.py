@@ -200,16 +200,6 @@ def test_gauges_are_read_again_after_a_second() -> None:
     reader.shutdown()
 
 
-def test_gauges_that_cannot_be_read_do_not_hide_those_of_others(
-    sdk: Sdk, caplog: pytest.LogCaptureFixture
-) -> None:
-    sdk.open("a").watch(lambda: [Sample(LEASES_HELD, (), 1 / 0)])
-    sdk.open("b").watch(lambda: [Sample(LEASES_HELD, (), 2)])
-    ((attributes, _),) = sdk.points("aws.kinesis.client.current_leases")
-    assert attributes["aws.kinesis.consumer.name"] == "b"
-    assert "could not be read" in caplog.text
-
-
 def test_an_explicit_provider_has_instruments_of_its_own(sdk: Sdk) -> None:
     other = Sdk()
     sdk.open().add(RECORDS_PROCESSED, ("s", "shardId-0"), 1)

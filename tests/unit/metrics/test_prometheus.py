@@ -125,14 +125,6 @@ def test_the_header_chooses_the_format() -> None:
     assert b"EOF" not in body
 
 
-def test_labels_are_quoted() -> None:
-    strange = 'a"b\\c\nd'
-    groups = [({"application": strange, "worker": "ä"}, [Series("leases.held", (), 1.0)])]
-    for accept, parse in ((OPENMETRICS, parse_openmetrics), ("", parse_text)):
-        found = scraped(groups, accept, parse)
-        assert found == {"sparkinesis_leases_held": {(strange, "ä"): 1}}
-
-
 def test_a_metric_of_another_version_is_left_out() -> None:
     groups = [(A, [Series("new.in.two.years", ("x",), 1.0), Series("leases.held", (), 1.0)])]
     assert scraped(groups) == {"sparkinesis_leases_held": {("app", "a"): 1}}

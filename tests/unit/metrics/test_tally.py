@@ -67,8 +67,9 @@ def test_gauges_that_cannot_be_read_hide_no_others(caplog: pytest.LogCaptureFixt
 
     tally.watch(fail)
     tally.watch(lambda: [Sample(LAG, ("s", "shard"), 7.0)])
-    assert [one.metric for one in tally.series()] == ["lag", "records.processed"]
-    assert "no gauges" in caplog.text
+    for _ in range(2):
+        assert [one.metric for one in tally.series()] == ["lag", "records.processed"]
+    assert caplog.text.count("Gauges could not be read") == 1, "it is logged once"
 
 
 def test_labels_of_another_metric_are_a_mistake() -> None:

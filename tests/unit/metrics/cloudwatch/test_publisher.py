@@ -13,9 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkinesis.metrics.catalogue import (
-    CHECKPOINT_AGE,
     LAG,
-    LEADER,
     RECORDS_PROCESSED,
     RENEWAL_DURATION,
 )
@@ -116,17 +114,6 @@ def test_measurements_of_a_flush_are_one_set(target: Recorder, clock: Clock) -> 
     assert target.calls == 1, "nothing new was measured"
 
 
-def test_with_shards_each_has_a_set_of_its_own(target: Recorder, clock: Clock) -> None:
-    made = publisher(target, clock, Selection(Level.SUMMARY, "w", by_shard=True))
-    for shard in ("a", "b", "a"):
-        made.add(RECORDS_PROCESSED, ("s", shard), 1)
-    made.flush()
-    assert {dict(p.datum.dimensions)["ShardId"]: p.values.sum for p in target.taken} == {
-        "a": 2,
-        "b": 1,
-    }
-
-
 def test_gauges_are_read_at_each_flush_until_they_stop(target: Recorder, clock: Clock) -> None:
     made = publisher(target, clock)
     lags = {"a": 1.0, "b": 4.0}
@@ -141,35 +128,6 @@ def test_gauges_are_read_at_each_flush_until_they_stop(target: Recorder, clock: 
     stop()
     made.flush()
     assert len(target.taken) == 2
-
-
-def test_gauges_that_cannot_be_read_keep_nothing_else_back(
-    target: Recorder, clock: Clock, caplog: pytest.LogCaptureFixture
-) -> None:
-    made = publisher(target, clock)
-
-    def fail() -> list[Sample]:
-        raise RuntimeError("no such table")
-
-    made.watch(fail)
-    made.watch(lambda: [Sample(CHECKPOINT_AGE, ("s", "a"), 7.0)])
-    made.flush()
-    made.flush()
-    assert [point.datum.name for point in target.taken] == ["CheckpointAge", "CheckpointAge"]
-    assert len(caplog.records) == 1
-
-
-def test_a_detailed_metric_is_not_taken_at_the_level_summary(
-    target: Recorder, clock: Clock
-) -> None:
-    made = publisher(target, clock)
-    made.observe(LEADER, (), 1)
-    made.flush()
-    assert target.calls == 0
-    detailed = publisher(target, clock, Selection(Level.DETAILED, "w-1"))
-    detailed.observe(LEADER, (), 1)
-    detailed.flush()
-    assert len(target.taken) == 1
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])

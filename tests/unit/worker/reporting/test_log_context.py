@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from sparkinesis.worker.options import WorkerOptions
-from sparkinesis.worker.reporting.log_context import LOG_FORMAT, LogContext, LogPlace, log_to_stderr
+from sparkinesis.worker.reporting.log_context import LogContext, LogPlace, log_to_stderr
 from sparkinesis.worker.retrieval.ahead import FetchAhead
 from sparkinesis.worker.retrieval.memory import MemoryBudget
 from sparkinesis.worker.retrieval.step_pool import StepPool
@@ -71,17 +71,6 @@ def test_a_place_is_left_by_an_exception_too(lines: list[str]) -> None:
     say("after")
     assert lines == ["-|-|-|after"]
     assert PLACE.run(lambda: 7) == 7
-
-
-def test_threads_do_not_see_each_others(lines: list[str]) -> None:
-    def other() -> None:
-        thread = threading.Thread(target=LogPlace("other", "w2").run, args=(say, "other"))
-        thread.start()
-        thread.join()
-        say("mine")
-
-    PLACE.run(other)
-    assert lines == ["other|w2|-|other", "app|w1|-|mine"]
 
 
 def test_a_coroutine_and_a_thread_with_the_context_are_of_the_same_place(lines: list[str]) -> None:
@@ -172,8 +161,3 @@ def test_nothing_of_the_block_is_left(given: str, kept: int) -> None:
     with pytest.raises(ValueError, match="LOUD"), log_to_stderr("LOUD"):
         pytest.fail("an unknown level")
     assert state() == before
-
-
-def test_the_format_names_all_three() -> None:
-    for name in ("application", "worker", "shard"):
-        assert f"%({name})s" in LOG_FORMAT
