@@ -5,8 +5,8 @@
 - `CloudWatchMetrics`: CloudWatch, by PutMetricData, with the names of the KCL for Java
 - `EmfMetrics`: lines of the CloudWatch embedded metric format, for CloudWatch Logs
 
-An exporter of your own implements `MetricsExporter`, and is told by `Measured` which worker, fleet
-or query is measured. ``docs/metrics.md`` lists the metrics and their name in each system.
+An exporter of your own implements `MetricsExporter`; `Measured` names the worker, fleet or query.
+``docs/metrics.md`` lists the metrics and their name in each system.
 """
 
 from __future__ import annotations

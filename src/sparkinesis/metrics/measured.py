@@ -22,7 +22,7 @@ def measured(
     result_of: Callable[[Exception], str] = lambda _: FAILED,
     result: Callable[[_T], str] = lambda _: OK,
 ) -> Callable[_P, _T]:
-    """Return ``run``, such that ``observe`` gets the result and the seconds each time.
+    """Return ``run``, after each call of which ``observe`` gets the result and the seconds.
 
     clock: monotonic, in seconds. result_of: names the result of a run that raised. result: names
     that of one that returned. What is no `Exception` ends the program rather than the run, and is

@@ -59,7 +59,7 @@ _SCOPE_LABELS = {
 
 
 class Place(msgspec.Struct, frozen=True):
-    """What an application tells the exporters that call AWS, and that are not told it themselves.
+    """The place of an application in AWS, for exporters whose own options do not say otherwise.
 
     Holds no secret.
     """
@@ -79,7 +79,7 @@ NO_PLACE = Place()
 
 @public_metrics
 class Measured(msgspec.Struct, frozen=True):
-    """The worker, fleet or Spark query that is measured, as `MetricsExporter.open` is told it."""
+    """The worker, fleet or Spark query that is measured: the argument of `MetricsExporter.open`."""
 
     scope: Scope
     names: tuple[str, ...]

@@ -98,7 +98,7 @@ def _add(before: Failure, after: Failure) -> Failure:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield the error, and the first of those that its traceback shows: a chain may be circular."""
+    """Yield the error and the first causes that its traceback shows: a chain may be circular."""
     todo = [error]
     for _ in range(_MAX_CHAIN):
         if not todo:
