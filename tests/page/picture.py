@@ -19,6 +19,7 @@ from typing import Any
 from sparkinesis.application import Application
 from sparkinesis.local import LocalServer
 from sparkinesis.monitor.chosen_streams import ChosenStreams
+from sparkinesis.stream.credentials import CredentialSource
 from sparkinesis.ui.serving import serve_table
 from sparkinesis.ui.worker_urls import WorkerUrls
 from sparkinesis.worker.options import WorkerOptions
@@ -94,7 +95,9 @@ def main() -> None:
             stack.callback(workers[-1].shutdown, 10)
         threading.Thread(target=put, args=(kinesis, is_over), daemon=True).start()
         stack.callback(is_over.set)
-        streams = ChosenStreams.of(("flights",), "us-east-1", server.endpoint_url, None)
+        streams = ChosenStreams.of(
+            ("flights",), "us-east-1", server.endpoint_url, CredentialSource()
+        )
         report = WorkerUrls([str(worker.http_url) for worker in workers]).ask
         table = streams.table("delays", None)
         page = stack.enter_context(serve_table(table, streams, report, port=0, interval=1.0))

@@ -12,6 +12,7 @@ from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.local import LocalServer
 from sparkinesis.monitor.chosen_streams import ChosenStreams
+from sparkinesis.stream.credentials import CredentialSource
 from sparkinesis.ui.reported import NOTHING_REPORTED
 from sparkinesis.ui.serving import serve_table
 from sparkinesis.worker.options import LeaseTableOptions
@@ -25,7 +26,7 @@ def thousand(stack: ExitStack, interval: float = 2.0) -> str:
     server = stack.enter_context(LocalServer(port=0, dynamodb=True))
     kinesis = server.client("kinesis")
     kinesis.create_stream(StreamName="many", ShardCount=SHARDS)
-    streams = ChosenStreams.of(("many",), "us-east-1", server.endpoint_url, None)
+    streams = ChosenStreams.of(("many",), "us-east-1", server.endpoint_url, CredentialSource())
     table = streams.table("many", None)
     table.provision(LeaseTableOptions())
     whole = 2**128

@@ -28,6 +28,7 @@ from sparkinesis.monitor.lease_report import checkpoint_object
 from sparkinesis.monitor.streams import listed, selected
 from sparkinesis.monitor.watched import short_checkpoint
 from sparkinesis.stream.address import StreamAddress, StreamIdentifier
+from sparkinesis.stream.credentials import CredentialSource
 from sparkinesis.terminal.names import counted
 from sparkinesis.terminal.table import print_table
 
@@ -94,7 +95,8 @@ def convert_leases(
     )
 
     require_confirmable(is_confirmed=yes or dry_run)
-    options = ChosenStreams.of([stream] if stream else [], region, endpoint, profile)
+    credentials = CredentialSource(profile)
+    options = ChosenStreams.of([stream] if stream else [], region, endpoint, credentials)
     table = options.table(app, dynamodb_endpoint)
     scan = table.scan()
     find = _to_several if to is Kind.SEVERAL else _to_single

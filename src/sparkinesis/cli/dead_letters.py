@@ -27,6 +27,7 @@ from sparkinesis.monitor.chosen_streams import ChosenStreams
 from sparkinesis.monitor.lease_report import checkpoint_object, instant_text
 from sparkinesis.monitor.watched import short_checkpoint
 from sparkinesis.stream.address import stream_address
+from sparkinesis.stream.credentials import CredentialSource
 from sparkinesis.terminal.names import counted
 from sparkinesis.terminal.table import print_table
 
@@ -102,7 +103,8 @@ def dead_letters(
         raise OptionError(f"{given} needs --put-back. Nothing was done.")
     if stream is not None:
         stream_address(stream, region, endpoint)  # a name or an ARN, nothing else
-    options = ChosenStreams.of([stream] if stream else [], region, endpoint, profile)
+    credentials = CredentialSource(profile)
+    options = ChosenStreams.of([stream] if stream else [], region, endpoint, credentials)
     if stream is not None:
         require_confirmable(is_confirmed=yes)
     letters = DeadLetters.at(path)

@@ -19,6 +19,7 @@ from sparkinesis.cli.options import (
     errors_in_one_line,
 )
 from sparkinesis.monitor.chosen_streams import ChosenStreams
+from sparkinesis.stream.credentials import CredentialSource
 
 
 @errors_in_one_line("exporter")
@@ -52,7 +53,7 @@ def exporter(
     over = threading.Event()
     require_prometheus_client()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
-    streams = ChosenStreams.of(stream, region, endpoint, profile)
+    streams = ChosenStreams.of(stream, region, endpoint, CredentialSource(profile))
     table = streams.table(app, dynamodb_endpoint)
     served = ServedTally.starting(parse_address("--http", http), {"application": app})
     try:

@@ -30,6 +30,7 @@ from sparkinesis.monitor.lease_report import (
 )
 from sparkinesis.monitor.seen import SeenApplication, SeenLease
 from sparkinesis.monitor.streams import stream_lines
+from sparkinesis.stream.credentials import CredentialSource
 from sparkinesis.terminal.names import counted
 from sparkinesis.terminal.table import print_table, say
 from sparkinesis.terminal.view import figures
@@ -60,7 +61,7 @@ def leases(
     from sparkinesis.monitor.lag_watch import LagWatch  # noqa: PLC0415 - slow to import
     from sparkinesis.monitor.lags import watch_table  # noqa: PLC0415
 
-    streams = ChosenStreams.of(stream, region, endpoint, profile)
+    streams = ChosenStreams.of(stream, region, endpoint, CredentialSource(profile))
     table = streams.table(app, dynamodb_endpoint)
     lag_streams: LagStreams | None = None
 

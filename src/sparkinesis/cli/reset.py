@@ -24,6 +24,7 @@ from sparkinesis.monitor.chosen_streams import ChosenStreams
 from sparkinesis.monitor.lease_report import checkpoint_object, checkpoint_text
 from sparkinesis.monitor.readable_streams import find_streams
 from sparkinesis.monitor.streams import shown_names
+from sparkinesis.stream.credentials import CredentialSource
 from sparkinesis.terminal.names import counted
 from sparkinesis.terminal.table import print_table, say
 
@@ -74,7 +75,7 @@ def reset(
 
     target = parse_target(to)
     require_confirmable(is_confirmed=yes)
-    options = ChosenStreams.of(stream, region, endpoint, profile)
+    options = ChosenStreams.of(stream, region, endpoint, CredentialSource(profile))
     table = options.table(app, dynamodb_endpoint)
     found = find_streams(options, table)
     for note in found.notes:

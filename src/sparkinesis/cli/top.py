@@ -21,6 +21,7 @@ from sparkinesis.cli.options import (
 )
 from sparkinesis.monitor.chosen_streams import ChosenStreams
 from sparkinesis.monitor.lease_report import lease_rows
+from sparkinesis.stream.credentials import CredentialSource
 from sparkinesis.terminal.table import print_table, say
 from sparkinesis.terminal.view import GroupRow, behind, figures, rate_text
 
@@ -55,7 +56,7 @@ def top(
     """Watch an application: its shards, their owners, and their lag."""
     from sparkinesis.monitor.lease_monitor import watching  # noqa: PLC0415 - slow to import
 
-    streams = ChosenStreams.of(stream, region, endpoint, profile)
+    streams = ChosenStreams.of(stream, region, endpoint, CredentialSource(profile))
     table = streams.table(app, dynamodb_endpoint)
     # --once has only one turn, so it retries.
     with watching(table, streams, interval, give_up_after=20.0 if once else 1.0) as monitor:

@@ -17,6 +17,7 @@ from sparkinesis.cli.options import (
     errors_in_one_line,
 )
 from sparkinesis.monitor.chosen_streams import ChosenStreams
+from sparkinesis.stream.credentials import CredentialSource
 from sparkinesis.ui.serving import PORT, require_bokeh, serve_table
 
 
@@ -49,7 +50,7 @@ def ui(
     from sparkinesis.ui.worker_urls import WorkerUrls  # noqa: PLC0415 - slow to import
 
     require_bokeh()
-    streams = ChosenStreams.of(stream, region, endpoint, profile)
+    streams = ChosenStreams.of(stream, region, endpoint, CredentialSource(profile))
     report = WorkerUrls(worker or ()).ask
     table = streams.table(app, dynamodb_endpoint)
     with serve_table(table, streams, report, port=port, interval=interval) as page:

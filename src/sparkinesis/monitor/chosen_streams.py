@@ -43,23 +43,14 @@ class ChosenStreams:
         streams: Sequence[str] | None,
         region: str | None,
         endpoint: str | None,
-        profile: str | None,
-    ) -> ChosenStreams:
-        """Read the options. Raises `OptionError`."""
-        check_place(region, endpoint)
-        selectors = tuple(map(StreamSelector.parse, streams or ()))
-        return cls(selectors, region, endpoint, CredentialSource(profile))
-
-    @classmethod
-    def of_application(
-        cls,
-        stream: str | None,
-        region: str | None,
-        endpoint: str | None,
         credentials: CredentialSource,
     ) -> ChosenStreams:
-        """Return all streams of an application. ``stream``: its only one; None: it has several."""
-        selectors = () if stream is None else (StreamSelector.parse(stream),)
+        """Read the options; without streams, all of the application are chosen.
+
+        Raises `OptionError`.
+        """
+        check_place(region, endpoint)
+        selectors = tuple(map(StreamSelector.parse, streams or ()))
         return cls(selectors, region, endpoint, credentials)
 
     def table(self, name: str, dynamodb_endpoint: str | None) -> LeaseTable:

@@ -13,7 +13,7 @@ from sparkinesis.lease.lease import Lease
 from sparkinesis.monitor.watched import LeaseState
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.terminal.names import short_shard
-from sparkinesis.terminal.view import ShardRow, behind, lateness, rate_text
+from sparkinesis.terminal.view import GroupRow, ShardRow, behind, lateness, rate_text
 from sparkinesis.ui.look import Look
 from sparkinesis.ui.shard_map import MappedShard, shard_map
 
@@ -69,27 +69,20 @@ def worker_columns(look: Look) -> Columns:
     owners = {row.name: row for row in look.view.owners}
     said = look.reported
     names = sorted(owners.keys() | said.worker_rates.keys())
-    shares = [owners[name].shards if name in owners else 0 for name in names]
+    rows = [owners.get(name, GroupRow(name, 0, None, None)) for name in names]
     every = sum(row.state != LeaseState.FINISHED.value for row in look.view.shards)
-    lags = [owners[name].millis_behind if name in owners else None for name in names]
-    kbps = [owners[name].rate if name in owners else None for name in names]
     records = [said.worker_rates.get(name) for name in names]
-    notes = [
-        ", ".join(
-            filter(None, (owners[name].note if name in owners else "", said.worker_notes.get(name)))
-        )
-        for name in names
-    ]
+    notes = [", ".join(filter(None, (row.note, said.worker_notes.get(row.name)))) for row in rows]
     colours = owner_colours(look)
     return {
         "worker": names,
         "colour": [colours.get(name, CLOSED) for name in names],
-        "shards": shares,
-        "share": [round(100 * count / every, 1) if every else 0.0 for count in shares],
-        "behind_ms": [_known(lag) for lag in lags],
-        "behind": [behind(lag) for lag in lags],
-        "kbps": [_known(rate) for rate in kbps],
-        "kbps_text": [rate_text(rate) for rate in kbps],
+        "shards": [row.shards for row in rows],
+        "share": [round(100 * row.shards / every, 1) if every else 0.0 for row in rows],
+        "behind_ms": [_known(row.millis_behind) for row in rows],
+        "behind": [behind(row.millis_behind) for row in rows],
+        "kbps": [_known(row.rate) for row in rows],
+        "kbps_text": [rate_text(row.rate) for row in rows],
         "records": [_known(rate) for rate in records],
         "records_text": [rate_text(rate) for rate in records],
         "note": notes,

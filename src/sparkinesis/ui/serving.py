@@ -58,8 +58,11 @@ def serve(fleet: Fleet, *, port: int = PORT, interval: float = 2.0) -> LivePage:
 
     application, table = fleet.application, fleet.application.table()
     _await_table(table, lambda: fleet.status().state.is_over)
-    streams = ChosenStreams.of_application(
-        application.stream, application.region, application.endpoint, application.credentials
+    streams = ChosenStreams.of(
+        [application.stream] if application.stream else (),
+        application.region,
+        application.endpoint,
+        application.credentials,
     )
     return serve_table(
         table,

@@ -9,6 +9,7 @@ import pytest
 
 from sparkinesis.local import LocalServer
 from sparkinesis.monitor.chosen_streams import ChosenStreams
+from sparkinesis.stream.credentials import CredentialSource
 from sparkinesis.ui.reported import NOTHING_REPORTED, Reported
 from sparkinesis.ui.serving import LivePage, serve_table
 from tests.integration.worker.conftest import (  # noqa: F401 - fixtures
@@ -40,7 +41,7 @@ def serve(server: LocalServer, stream: str) -> Iterator[Serve]:  # noqa: F811 - 
             names: tuple[str, ...] = (stream,),
             interval: float = 0.5,
         ) -> LivePage:
-            chosen = ChosenStreams.of(names, "us-east-1", server.endpoint_url, None)
+            chosen = ChosenStreams.of(names, "us-east-1", server.endpoint_url, CredentialSource())
             page: LivePage = serve_table(
                 chosen.table(app, None), chosen, report, port=port, interval=interval
             )

@@ -7,6 +7,7 @@ import pytest
 from sparkinesis.errors import OptionError
 from sparkinesis.monitor.chosen_streams import ChosenStreams
 from sparkinesis.stream.address import StreamIdentifier
+from sparkinesis.stream.credentials import CredentialSource
 
 MINE = "123456789012"
 WEB, APP = StreamIdentifier(MINE, "web", 2), StreamIdentifier(MINE, "app", 2)
@@ -17,7 +18,7 @@ def arn(region: str, name: str) -> str:
 
 
 def streams(*given: str, region: str | None = None) -> ChosenStreams:
-    return ChosenStreams.of(given, region, None, None)
+    return ChosenStreams.of(given, region, None, CredentialSource())
 
 
 @pytest.mark.parametrize(

@@ -30,39 +30,31 @@ def reach(check: str, url: str, timeout: float = TIMEOUT) -> Finding:
         else ""
     )
     try:
-        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except OSError as error:
+        with socket.create_connection((host, port), timeout) as connection:
+            if target.scheme == "https":
+                _shake_hands(connection, host)
+    except socket.gaierror as error:
         return problem(
             check,
             f"the name {host!r} has no address: {error.strerror or error}",
             "Check the region and the endpoint for a typing error, and this machine's DNS; in a "
             f"private network, the service's VPC endpoint.{unset}",
         )
-    failure: OSError | None = None
-    for family, kind, protocol, _, address in addresses:
-        try:
-            with socket.socket(family, kind, protocol) as connection:
-                connection.settimeout(timeout)
-                connection.connect(address)
-                if target.scheme == "https":
-                    _shake_hands(connection, host)
-        except ssl.SSLError as error:
-            return problem(
-                check,
-                f"{where} does not pass for {host!r}: {error}",
-                "If a proxy or a private endpoint has a certificate of its own, name its authority "
-                "by the environment variable AWS_CA_BUNDLE.",
-            )
-        except OSError as error:
-            failure = error
-        else:
-            return ok(check, f"{where} can be reached" + (f", for {url}" if proxy else ""))
-    return problem(
-        check,
-        f"nothing answers at {where}: {failure}",
-        "Check the endpoint and its port, and that routes, security groups and firewalls let this "
-        f"machine through.{unset}",
-    )
+    except ssl.SSLError as error:
+        return problem(
+            check,
+            f"{where} does not pass for {host!r}: {error}",
+            "If a proxy or a private endpoint has a certificate of its own, name its authority "
+            "by the environment variable AWS_CA_BUNDLE.",
+        )
+    except OSError as error:
+        return problem(
+            check,
+            f"nothing answers at {where}: {error}",
+            "Check the endpoint and its port, and that routes, security groups and firewalls let "
+            f"this machine through.{unset}",
+        )
+    return ok(check, f"{where} can be reached" + (f", for {url}" if proxy else ""))
 
 
 def _shake_hands(connection: socket.socket, host: str) -> None:

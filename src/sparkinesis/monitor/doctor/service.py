@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from botocore import xform_name
@@ -80,6 +80,14 @@ def clock_ahead(date: str | None, now: float) -> float | None:
     """
     there = second_of(date)
     return None if there is None else now - (there + 0.5)
+
+
+def refusals_told(check: str, findings: Iterator[Finding]) -> Iterator[Finding]:
+    """Yield findings; a call that is refused is a problem, and ends them."""
+    try:
+        yield from findings
+    except RefusedError as refused:
+        yield problem_of(check, refused.explained)
 
 
 def permissions(

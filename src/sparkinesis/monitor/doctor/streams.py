@@ -6,9 +6,17 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 from typing import Any
 
+import msgspec
+
 from sparkinesis.monitor.doctor import judge
 from sparkinesis.monitor.doctor.finding import Finding, State, note, ok, problem, problem_of
-from sparkinesis.monitor.doctor.service import NotKnownError, RefusedError, Service, permissions
+from sparkinesis.monitor.doctor.service import (
+    NotKnownError,
+    RefusedError,
+    Service,
+    permissions,
+    refusals_told,
+)
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.explain import explain
 from sparkinesis.stream.calls.session import open_client
@@ -43,10 +51,10 @@ class StreamChecks:
         self._honours_dry_run = False
         """The server has said that it does not do what ``DryRun`` asks it not to do."""
 
-    def checks(self, consumer: str | None, *, efo: bool, writes: bool) -> Iterator[Finding]:
+    def checks(self, consumer: str, *, efo: bool, writes: bool) -> Iterator[Finding]:
         """Yield the findings. Nothing is written, and no record is taken from another reader.
 
-        consumer: the name of the registered consumer; None: none is looked at.
+        consumer: the name of the registered consumer, which matters only with enhanced fan-out.
         """
         check = f"stream {self._address.name}"
         try:
@@ -57,25 +65,18 @@ class StreamChecks:
         summary = answer["StreamDescriptionSummary"]
         self._arn = summary["StreamARN"]
         yield _summary(check, summary)
-        yield from self._reading(check)
+        yield from refusals_told(check, self._reading(check))
         if writes:
             yield self._writing(check)
-        if consumer is not None:
-            yield from self._consumer(consumer, efo=efo)
+        for found in refusals_told("consumer", self._consumer(consumer)):
+            is_minor = found.state is State.PROBLEM and not efo
+            yield msgspec.structs.replace(found, state=State.NOTE) if is_minor else found
 
     def _reading(self, check: str) -> Iterator[Finding]:
-        try:
-            self.shard_ids = tuple(self._list_shards())
-        except RefusedError as refused:
-            yield problem_of(check, refused.explained)
-            return
+        self.shard_ids = tuple(self._list_shards())
         shard = self.shard_ids[-1]
         request = {**self._id, "ShardId": shard, "ShardIteratorType": "TRIM_HORIZON"}
-        try:
-            iterator = self._service.call("GetShardIterator", **request)["ShardIterator"]
-        except RefusedError as refused:
-            yield problem_of(check, refused.explained)
-            return
+        iterator = self._service.call("GetShardIterator", **request)["ShardIterator"]
         read: dict[str, Any] = {"ShardIterator": iterator, "Limit": 1, "DryRun": True}
         if self._address.arn:
             read["StreamARN"] = self._address.arn
@@ -86,8 +87,7 @@ class StreamChecks:
             return
         except RefusedError as refused:
             if refused.code not in {DRY, _THROTTLED}:
-                yield problem_of(check, refused.explained)
-                return
+                raise
             self._honours_dry_run = refused.code == DRY
         yield ok(check, "ListShards, GetShardIterator and GetRecords may be called")
 
@@ -109,23 +109,23 @@ class StreamChecks:
         (found,) = permissions(check, self._service, {"PutRecord": request}, {DRY, _THROTTLED})
         return found
 
-    def _consumer(self, name: str, *, efo: bool) -> Iterator[Finding]:
-        weigh = problem if efo else note
+    def _consumer(self, name: str) -> Iterator[Finding]:
         try:
             answer = self._service.call(
                 "DescribeStreamConsumer", StreamARN=self._arn, ConsumerName=name
             )
         except RefusedError as refused:
             if refused.code != "ResourceNotFoundException":
-                found = problem_of("consumer", refused.explained)
-                yield weigh("consumer", found.what, found.mend)
-                return
-            yield from self._no_consumer(name, efo=efo)
+                raise
+            others = self._service.call("ListStreamConsumers", StreamARN=self._arn).get(
+                "Consumers", ()
+            )
+            yield judge.consumers(f"{name!r} of {self._address.name}", len(others))
             return
         consumer = answer["ConsumerDescription"]
         status, arn = consumer["ConsumerStatus"], consumer["ConsumerARN"]
         if status != "ACTIVE":
-            yield weigh(
+            yield problem(
                 "consumer", f"the consumer {name!r} is {status}", "Wait until it is ACTIVE."
             )
             return
@@ -139,22 +139,9 @@ class StreamChecks:
             "DryRun": True,
         }
         in_use = "ResourceInUseException"  # a worker has subscribed a moment ago
-        for found in permissions(
+        yield from permissions(
             "consumer", self._service, {"SubscribeToShard": request}, {DRY, _THROTTLED, in_use}
-        ):
-            is_minor = found.state is State.PROBLEM and not efo
-            yield note(found.check, found.what, found.mend) if is_minor else found
-
-    def _no_consumer(self, name: str, *, efo: bool) -> Iterator[Finding]:
-        try:
-            answer = self._service.call("ListStreamConsumers", StreamARN=self._arn)
-        except RefusedError as refused:
-            found = problem_of("consumer", refused.explained)
-            yield found if efo else note("consumer", found.what, found.mend)
-            return
-        count = len(answer.get("Consumers", ()))
-        found = judge.consumers(f"{name!r} of {self._address.name}", count)
-        yield found if efo else note(found.check, found.what, found.mend)
+        )
 
     def limits(self) -> Iterator[Finding]:
         """Yield the findings about the account of the stream."""

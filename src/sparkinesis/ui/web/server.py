@@ -17,9 +17,9 @@ from bokeh.resources import Resources
 from bokeh.server.server import BaseServer
 from bokeh.server.tornado import BokehTornado
 from tornado.httpserver import HTTPServer
-from tornado.httputil import HTTPServerRequest
+from tornado.httputil import HTTPHeaders, HTTPServerRequest
 from tornado.ioloop import IOLoop
-from tornado.web import RequestHandler
+from tornado.web import OutputTransform, RequestHandler
 
 from sparkinesis.errors import OptionError, SparkinesisError
 from sparkinesis.ui.orders import Confirmed, Orders, Wanted
@@ -111,6 +111,7 @@ class PageServer:
             unused_session_lifetime_milliseconds=10_000,
             check_unused_sessions_milliseconds=5_000,
         )
+        tornado.add_transform(_Headers)
         http = HTTPServer(
             tornado,
             max_body_size=_LONGEST_BODY,
@@ -144,27 +145,25 @@ class _Guarded(BokehTornado):  # type: ignore[misc, unused-ignore]
             target_class, given, named = _Refused, ({"why": _WRONG_HOST},), {}
         elif is_update and not is_same_origin(origin, host):
             target_class, given, named = _Refused, ({"why": _WRONG_ORIGIN},), {}
-        return super().get_handler_delegate(request, _with_headers(target_class), *given, **named)
+        return super().get_handler_delegate(request, target_class, *given, **named)
 
 
 _WRONG_HOST = "This page is served to this machine only, under the name 127.0.0.1 or localhost."
 _WRONG_ORIGIN = "Updates are for the page itself."
 
-_classes: dict[type[RequestHandler], type[RequestHandler]] = {}
 
+class _Headers(OutputTransform):
+    """Adds the headers of `guard` to every answer."""
 
-def _with_headers(handler: type[RequestHandler]) -> type[RequestHandler]:
-    """Return the handler's class with the headers of `guard`."""
-    if handler not in _classes:
-
-        def set_default_headers(self: RequestHandler) -> None:
-            for name, value in HEADERS.items():
-                self.set_header(name, value)
-
-        _classes[handler] = type(
-            handler.__name__, (handler,), {"set_default_headers": set_default_headers}
-        )
-    return _classes[handler]
+    def transform_first_chunk(
+        self,
+        status_code: int,
+        headers: HTTPHeaders,
+        chunk: bytes,
+        finishing: bool,  # noqa: ARG002 - as Tornado calls it
+    ) -> tuple[int, HTTPHeaders, bytes]:
+        headers.update(HEADERS)
+        return status_code, headers, chunk
 
 
 class _Refused(RequestHandler):
