@@ -96,8 +96,6 @@ class Instruments:
         def stop() -> None:
             with self._lock:
                 self._watched = [one for one in self._watched if one is not entry]
-            with self._reading:
-                self._read_at = float("-inf")  # the gauges of an ended worker are gone at once
 
         return stop
 
