@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 
@@ -39,6 +40,7 @@ def label_sets(metric: Metric) -> Iterator[tuple[str, ...]]:
         yield tuple(known.get(label, label[:2]) for label in metric.labels)
 
 
+@functools.cache
 def published(selection: Selection) -> dict[tuple[str, str], set[tuple[Metric, Datum]]]:
     """What is published of one value of each metric, by operation and name."""
     found: dict[tuple[str, str], set[tuple[Metric, Datum]]] = {}
