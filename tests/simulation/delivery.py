@@ -71,11 +71,11 @@ def calls_follow_the_life_cycle(world: World) -> Iterator[str]:
     ``lease_lost`` follows ``shard_ended`` if its automatic checkpoint came too late.
     """
     is_automatic = world.history.is_automatic
-    stored = {
-        (write.by and write.by.name, write.key)
-        for write, _, after in world.leases()
-        if after is not None and after.is_finished
-    }
+    ends = [
+        (write.at, write.by and write.by.name, write.key)
+        for write, before, after in world.leases()
+        if after is not None and after.is_finished and not (before and before.is_finished)
+    ]
     last: dict[int, str] = {}
     initialized: set[int] = set()
     ended: set[int] = set()
@@ -88,9 +88,10 @@ def calls_follow_the_life_cycle(world: World) -> Iterator[str]:
         if entry.what not in _CALLS:
             continue
         before = last.get(reader)
-        is_too_late = is_automatic and (entry.process, entry.shard) not in stored
-        if is_too_late and (entry.what, before) == ("lease_lost", "shard_ended"):
-            ended.discard(reader)
+        if is_automatic and (entry.what, before) == ("lease_lost", "shard_ended"):
+            here = (entry.process, entry.shard)
+            if not any(at <= entry.at and (by, key) == here for at, by, key in ends):
+                ended.discard(reader)
         is_early = entry.what != "initialize" and reader not in initialized
         is_late = reader in ended or (entry.what == "initialize" and reader in initialized)
         if is_early or is_late or entry.what not in _MAY_FOLLOW[before]:

@@ -1,8 +1,7 @@
-"""Settings for tests over histories that hypothesis draws: always the same ones."""
+"""Makes hypothesis draw the same histories in any process."""
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis.internal.conjecture import providers
 
 
@@ -12,14 +11,3 @@ def draw_no_constants() -> None:
     It also draws constants that it finds in the source of all modules that are loaded by then.
     """
     providers._get_local_constants = lambda: providers._local_constants
-
-
-def drawn(histories: int) -> settings:
-    """Draws this many histories and simplifies one that fails; see ``make simulate`` for more."""
-    return settings(
-        derandomize=True,
-        max_examples=histories,
-        deadline=None,
-        phases=(Phase.generate, Phase.shrink),
-        suppress_health_check=(HealthCheck.too_slow,),
-    )

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as seeded
 from hypothesis import strategies as st
 
-from tests.simulation import rules
+from tests.simulation import storytelling
 from tests.simulation.drawn import draw_no_constants
 from tests.simulation.subject import Outcome
 from tests.simulation.subjects import SUBJECTS
@@ -95,7 +95,7 @@ def play_round(this: Round) -> Tally:
     try:
         draw(this, subject.histories(), play)
     except Exception as failure:  # noqa: BLE001 - of the simulation itself, or of hypothesis
-        tally.story = rules.told(failure, subject.tell, failed[-1] if failed else None)
+        tally.story = storytelling.told(failure, subject.tell, failed[-1] if failed else None)
     tally.seconds = time.monotonic() - began
     return tally
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 W = TypeVar("W")
 
@@ -32,12 +32,3 @@ def broken(
                 f"{AT_FAULT} {name}: {where}{error!r} at {Path(at.filename).name}:{at.lineno}; "
                 "whether the invariant holds is not known"
             )
-
-
-def told(failure: BaseException, tell: Callable[[Any], str], history: Any) -> str:
-    """The story of a history that failed; or what is at fault where the simulation itself is."""
-    try:
-        return tell(history)
-    except Exception:  # noqa: BLE001 - it is told
-        trace = "".join(traceback.format_exception(failure))
-        return f"{history!r}\n\nA fault of the simulation, not a broken invariant:\n{trace}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import pprint
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, TypeVar
 
 from sparkinesis.lease.lease import Lease, decode_lease
@@ -61,9 +60,6 @@ def tell_world(world: W, check: Callable[[W], list[str]]) -> str:
         ),
     ]
     return "\n".join(lines)
-
-
-Story = partial(storytelling.Story, tell)
 
 
 def _lease(row: Mapping[str, Any] | None) -> Lease | None:

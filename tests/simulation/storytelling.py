@@ -1,21 +1,20 @@
-"""Prints the story of a failing history, for all subjects."""
+"""Stories of histories that failed, for all subjects."""
 
 from __future__ import annotations
 
 import re
+import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
 
-class Story:
-    """A lazy `hypothesis.note`: computed only for the history that hypothesis shows in the end."""
-
-    def __init__(self, tell: Callable[[Any], str], history: Any) -> None:
-        self._tell = tell
-        self._history = history
-
-    def __repr__(self) -> str:
-        return self._tell(self._history)
+def told(failure: BaseException, tell: Callable[[Any], str], history: Any) -> str:
+    """The story of a history that failed; or what is at fault where the simulation itself is."""
+    try:
+        return tell(history)
+    except Exception:  # noqa: BLE001 - it is told
+        trace = "".join(traceback.format_exception(failure))
+        return f"{history!r}\n\nA fault of the simulation, not a broken invariant:\n{trace}"
 
 
 def shortened(text: str, names: Mapping[str, str], most: int) -> str:

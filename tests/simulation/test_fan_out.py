@@ -7,36 +7,14 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, note
 
 from sparkinesis.worker.options import FanOutOptions
-from tests.simulation.drawn import drawn
 from tests.simulation.history import Behaviour, Crash, Crowd, History, Put, Start, Trouble
 from tests.simulation.invariants import check
-from tests.simulation.story import Story
-from tests.simulation.subscribing import rough_subscribing, subscribing_histories
+from tests.simulation.subscribing import rough_subscribing
 from tests.simulation.world import World
 
 _EFO = {"retrieval": "efo"}
-
-
-@drawn(histories=6)
-@given(history=subscribing_histories())
-def test_the_invariants_hold_in_each_history(history: History) -> None:
-    play(history)
-
-
-@pytest.mark.long
-@drawn(histories=150)
-@given(history=subscribing_histories())
-def test_the_invariants_hold_in_each_of_many_histories(history: History) -> None:
-    play(history)
-
-
-def play(history: History) -> None:
-    wrong = check(World(history).run())
-    note(Story(history))
-    assert wrong == []
 
 
 @pytest.mark.parametrize(

@@ -1,35 +1,27 @@
-"""The invariants hold in every history of an application of record processors.
-
-``make simulate`` plays more of them.
-"""
+"""The invariants hold in every history that hypothesis draws; ``make simulate`` plays more."""
 
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, note
 
-from tests.simulation.drawn import drawn
-from tests.simulation.histories import histories
-from tests.simulation.history import History
-from tests.simulation.invariants import check
-from tests.simulation.story import Story
-from tests.simulation.world import World
+from tests.simulation.rounds import Round, play_round
+from tests.simulation.subjects import SUBJECTS
+
+_SHORT, _LONG = (10, 6, 6, 6, 8, 40, 40), (400, 150, 150, 150, 300, 400, 400)
+"""The number of histories of each subject, in the short form and in the long one."""
 
 
-@drawn(histories=10)
-@given(history=histories())
-def test_the_invariants_hold_in_each_history(history: History) -> None:
-    play(history)
-
-
-@pytest.mark.long
-@drawn(histories=400)
-@given(history=histories())
-def test_the_invariants_hold_in_each_of_many_histories(history: History) -> None:
-    play(history)
-
-
-def play(history: History) -> None:
-    wrong = check(World(history).run())
-    note(Story(history))
-    assert wrong == []
+@pytest.mark.parametrize(
+    ("name", "histories"),
+    [
+        *((subject.name, count) for subject, count in zip(SUBJECTS, _SHORT, strict=True)),
+        *(
+            pytest.param(subject.name, count, marks=pytest.mark.long)
+            for subject, count in zip(SUBJECTS, _LONG, strict=True)
+        ),
+    ],
+)
+def test_the_invariants_hold_in_each_history(name: str, histories: int) -> None:
+    tally = play_round(Round(name, 1, 0, histories, deadline=1e12, seconds=1e12))
+    assert tally.story == ""
+    assert tally.histories == histories

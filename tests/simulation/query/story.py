@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pprint
-from functools import partial
 
 from tests.simulation import storytelling
 from tests.simulation.query.history import History
@@ -41,6 +40,3 @@ def tell(history: History) -> str:
         ),
     ]
     return "\n".join(lines)
-
-
-Story = partial(storytelling.Story, tell)
