@@ -46,14 +46,6 @@ def not_active(stream: str, account: str, status: str) -> KinesisError:
     )
 
 
-def consumer_not_active(consumer: str, created_s: int, stream: str, account: str) -> KinesisError:
-    return KinesisError(
-        "ResourceInUseException",
-        f"Consumer {consumer} with creation timestamp {created_s} under stream {stream} and "
-        f"account {account} is not in ACTIVE status.",
-    )
-
-
 def invalid_argument(message: str) -> KinesisError:
     return KinesisError("InvalidArgumentException", message)
 
@@ -72,19 +64,6 @@ def serialization(message: str) -> KinesisError:
 
 def limit_exceeded(message: str) -> KinesisError:
     return KinesisError("LimitExceededException", message)
-
-
-def shard_limit(
-    account: str, region: str, *, current: int, limit: int, additional: int
-) -> KinesisError:
-    return limit_exceeded(
-        f"This request would exceed the shard limit for the account {account} in {region}. "
-        f"Current shard count for the account: {current}. Limit: {limit}. Number of additional "
-        f"shards that would have resulted from this request: {additional}. Refer to the AWS "
-        "Service Limits page "
-        "(http://docs.aws.amazon.com/general/latest/gr/aws_service_limits.html) "
-        "for current limits and how to request higher limits."
-    )
 
 
 def shard_throttled(shard: str, stream: str, account: str) -> KinesisError:
@@ -106,7 +85,3 @@ def dry_run() -> KinesisError:
         "DryRunOperationException",
         "The request was rejected because the DryRun parameter was specified.",
     )
-
-
-def missing_token() -> KinesisError:
-    return KinesisError("MissingAuthenticationTokenException", "Missing Authentication Token")

@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from typing import Literal
+from typing import Any, Literal
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,18 +161,9 @@ class CallLog:
             and (until_ms is None or call.time_ms < until_ms)
         ]
 
-    def count(
-        self,
-        operation: str | None = None,
-        *,
-        stream: str | None = None,
-        shard: str | None = None,
-        since_ms: int | None = None,
-        until_ms: int | None = None,
-    ) -> int:
-        return len(
-            self.select(operation, stream=stream, shard=shard, since_ms=since_ms, until_ms=until_ms)
-        )
+    def count(self, operation: str | None = None, **where: Any) -> int:
+        """Count the calls that `select` returns for the same arguments."""
+        return len(self.select(operation, **where))
 
     def per_shard(self, operation: str, stream: str | None = None) -> Counter[str]:
         """Count the calls of `operation` by shard."""

@@ -198,7 +198,7 @@ class LocalKinesis:
                         subscription.stream.name,
                         subscription.shard.id,
                         step.page.records.count,
-                        step.bytes,
+                        step.page.records.bytes,
                         None,
                     )
                 )

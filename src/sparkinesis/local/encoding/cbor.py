@@ -17,6 +17,7 @@ import msgspec
 from sparkinesis.local import errors
 from sparkinesis.local.encoding import validation
 from sparkinesis.local.encoding.requests import Request
+from sparkinesis.local.model.record_log import buffers
 from sparkinesis.local.model.record_page import RecordPage
 from sparkinesis.local.model.stored_record import ARRAY, MAP, cbor_head
 
@@ -132,7 +133,7 @@ def _page(page: RecordPage) -> bytes:
             cbor_head(MAP, 1 + len(page.rest)),
             _RECORDS,
             cbor_head(ARRAY, page.records.count),
-            *page.records.cbor.buffers(),
+            *buffers(page.records.cbor),
             rest[1:],  # without the head, which has the number of these members only
         )
     )

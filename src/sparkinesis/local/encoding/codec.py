@@ -9,6 +9,7 @@ import msgspec
 from sparkinesis.local import errors
 from sparkinesis.local.encoding import validation
 from sparkinesis.local.encoding.requests import Request
+from sparkinesis.local.model.record_log import buffers
 from sparkinesis.local.model.record_page import RecordPage
 
 
@@ -63,7 +64,7 @@ class JsonCodec:
 def _page(page: RecordPage) -> bytes:
     """Encode a page with one copy of its records, which may be 10 MB: the join."""
     rest = msgspec.json.encode(page.rest)[1:]
-    found = page.records.json.buffers()
+    found = buffers(page.records.json)
     if found:
         found[-1] = found[-1][:-1]  # the comma behind the last record
     return b"".join((b'{"Records":[', *found, b"]," if page.rest else b"]", rest))

@@ -10,28 +10,21 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import NamedTuple
 
 _BLOCK_BYTES = 1 << 20
 
 
-class Span(NamedTuple):
-    """Consecutive records, as ranges of blocks: (block, start, end). A bytearray still grows."""
-
-    parts: list[tuple[bytes | bytearray, int, int]]
-
-    def buffers(self) -> list[memoryview]:
-        """Return the bytes of the records, for joining; also while others append to the log."""
-        return [
-            # A view of a bytearray would keep it from growing, so its range is copied.
-            memoryview(block)[start:end]
-            if isinstance(block, bytes)
-            else memoryview(block[start:end])
-            for block, start, end in self.parts
-        ]
+Span = list[tuple[bytes | bytearray, int, int]]
+"""Consecutive records, as ranges of blocks: (block, start, end). A bytearray still grows."""
 
 
-NO_RECORDS = Span([])
+def buffers(span: Span) -> list[memoryview]:
+    """Return the bytes of the records, for joining; also while others append to the log."""
+    return [
+        # A view of a bytearray would keep it from growing, so its range is copied.
+        memoryview(block)[start:end] if isinstance(block, bytes) else memoryview(block[start:end])
+        for block, start, end in span
+    ]
 
 
 class RecordLog:
@@ -58,19 +51,19 @@ class RecordLog:
 
     def span(self, first: int, last: int) -> Span:
         """Return the records from `first` up to, excluding, `last`."""
-        parts: list[tuple[bytes | bytearray, int, int]] = []
+        span: Span = []
         start, end = self._start_of(first), self._start_of(last)
         place = bisect_right(self._starts, start) - 1
         while start < end:
             block, begin = self._blocks[place], self._starts[place]
             stop = min(end, begin + len(block))
-            parts.append((block, start - begin, stop - begin))
+            span.append((block, start - begin, stop - begin))
             start, place = stop, place + 1
-        return Span(parts)
+        return span
 
     def within(self, index: int, skip: int, size: int) -> bytes:
         """Return `size` bytes of one record, from its byte `skip` on."""
-        ((block, start, _),) = self.span(index, index + 1).parts
+        ((block, start, _),) = self.span(index, index + 1)
         return bytes(block[start + skip : start + skip + size])
 
     def drop(self, count: int) -> None:

@@ -7,20 +7,21 @@ from typing import Any
 
 import msgspec
 
-from sparkinesis.local.model import record_log
 from sparkinesis.local.model.record_log import Span
 
 
 @dataclasses.dataclass(frozen=True)
 class Records:
-    """Consecutive records of a shard in both encodings; in JSON, a comma follows each of them."""
+    """Consecutive records of a shard in both encodings; in JSON, a comma follows each of them.
 
-    count: int
-    json: Span
-    cbor: Span
+    next_position: of the record behind them. bytes: the size of their data and keys.
+    """
 
-
-NO_RECORDS = Records(0, record_log.NO_RECORDS, record_log.NO_RECORDS)
+    next_position: int
+    count: int = 0
+    json: Span = dataclasses.field(default_factory=list)
+    cbor: Span = dataclasses.field(default_factory=list)
+    bytes: int = 0
 
 
 class RecordPage(msgspec.Struct, frozen=True):

@@ -8,7 +8,6 @@ which makes the position of a sequence number arithmetic.
 
 from __future__ import annotations
 
-import dataclasses
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
@@ -16,7 +15,7 @@ from collections.abc import Callable, Sequence
 from sparkinesis.local.model import sequence
 from sparkinesis.local.model.limits import ShardUse
 from sparkinesis.local.model.record_log import RecordLog
-from sparkinesis.local.model.record_page import NO_RECORDS, Records
+from sparkinesis.local.model.record_page import Records
 from sparkinesis.local.model.sequence import SequenceNumber
 from sparkinesis.local.model.stored_record import (
     JSON_HEAD,
@@ -28,15 +27,6 @@ from sparkinesis.local.model.stored_record import (
 # Trimmed records are deleted once they make up this share of the log (1/n), so that trimming record
 # by record costs no more than O(1) each.
 _TRIM_SHARE = 4
-
-
-@dataclasses.dataclass(frozen=True)
-class Page:
-    """Consecutive records; `bytes` is the size of their data and keys."""
-
-    records: Records
-    next_position: int
-    bytes: int
 
 
 class Shard:
@@ -169,20 +159,20 @@ class Shard:
         for watcher in watchers:
             watcher()
 
-    def read(self, position: int, limit: int, max_bytes: int) -> Page:
+    def read(self, position: int, limit: int, max_bytes: int) -> Records:
         """Return records from `position` (or the oldest one) on, at most `limit` and `max_bytes`.
 
         The first record is returned whatever its size.
         """
         start = max(position - self._dropped, self._trimmed)
         if start >= len(self._arrivals):
-            return Page(NO_RECORDS, max(position, self.first_position), 0)
+            return Records(max(position, self.first_position))
         before = self._bytes[start - 1] if start else self._bytes_before
         end = bisect_right(self._bytes, before + max_bytes, start, len(self._bytes))
         end = min(max(end, start + 1), start + limit)
         json, cbor = self._json.span(start, end), self._cbor.span(start, end)
-        found = Records(end - start, json, cbor)
-        return Page(found, self._dropped + end, self._bytes[end - 1] - before)
+        size = self._bytes[end - 1] - before
+        return Records(self._dropped + end, end - start, json, cbor, size)
 
     def position_of(self, number: SequenceNumber, *, after: bool) -> int:
         """Return the position of the first record at (or after) a sequence number of this shard."""

@@ -157,25 +157,13 @@ class Stream:
 
     # Shard filters (ListShards)
 
-    def open_at(self, time_ms: int) -> list[Shard]:
-        """Return the shards that were open at one instant."""
+    def existing(self, *, created_by: float, closed_from: int) -> list[Shard]:
+        """Return the shards created at one instant or before, and not closed before the other."""
         return [
             s
             for s in self._shards.values()
-            if s.created_ms <= time_ms and (s.closed_ms is None or s.closed_ms > time_ms)
+            if s.created_ms <= created_by and (s.closed_ms is None or s.closed_ms >= closed_from)
         ]
-
-    def started_and_not_ended_before(self, time_ms: int) -> list[Shard]:
-        """AT_TIMESTAMP as documented: inclusive, so at a reshard both generations are returned."""
-        return [
-            s
-            for s in self._shards.values()
-            if s.created_ms <= time_ms and (s.closed_ms is None or s.closed_ms >= time_ms)
-        ]
-
-    def not_ended_before(self, time_ms: int) -> list[Shard]:
-        """FROM_TIMESTAMP."""
-        return [s for s in self._shards.values() if s.closed_ms is None or s.closed_ms >= time_ms]
 
     # The passing of time
 

@@ -13,8 +13,8 @@ from typing import Any, Protocol
 from sparkinesis.local.faults import Fault
 from sparkinesis.local.model import limits
 from sparkinesis.local.model.limits import Bucket, Limits
-from sparkinesis.local.model.record_page import RecordPage
-from sparkinesis.local.model.shard import Page, Shard
+from sparkinesis.local.model.record_page import RecordPage, Records
+from sparkinesis.local.model.shard import Shard
 
 EVENT = "SubscribeToShardEvent"
 
@@ -23,10 +23,9 @@ _HEARTBEAT_MS = 5000
 
 @dataclasses.dataclass(frozen=True)
 class Event:
-    """A SubscribeToShardEvent; `bytes` is the size of its records when stored."""
+    """A SubscribeToShardEvent."""
 
     page: RecordPage
-    bytes: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,11 +111,13 @@ class Subscription:
             return self._failure
         self.stream.settle(now)
         self.stream.trim(self.shard, now)
-        page = self.shard.read(self._position, limits.MAX_RECORDS_PER_GET, limits.MAX_EVENT_BYTES)
-        if page.records.count:
-            return self._paced(page, now, quota)
-        if now >= self._heartbeat_ms or self._at_end(page):
-            return self._event(page, now)
+        records = self.shard.read(
+            self._position, limits.MAX_RECORDS_PER_GET, limits.MAX_EVENT_BYTES
+        )
+        if records.count:
+            return self._paced(records, now, quota)
+        if now >= self._heartbeat_ms or self._at_end(records):
+            return self._event(records, now)
         self.shard.watch(self._woken)
         due = (self._heartbeat_ms, self._ends_ms, self.stream.due_ms)
         return self._wait(min(ms for ms in due if ms is not None))
@@ -140,26 +141,26 @@ class Subscription:
     def _woken(self) -> None:
         self.wake()
 
-    def _paced(self, page: Page, now: int, quota: Limits | None) -> Step:
+    def _paced(self, records: Records, now: int, quota: Limits | None) -> Step:
         if quota is not None:
             # A record larger than one second's quota is sent, and delays the events after it.
-            amount = min(page.bytes, quota.subscription_bytes)
+            amount = min(records.bytes, quota.subscription_bytes)
             if not self._use.fits(now, amount, quota.subscription_bytes):
                 wait_ms = self._use.wait_ms(amount, quota.subscription_bytes)
                 return self._wait(min(now + wait_ms, self._ends_ms))
-            self._use.use(page.bytes)
-        return self._event(page, now)
+            self._use.use(records.bytes)
+        return self._event(records, now)
 
     def _wait(self, until_ms: int) -> Wait:
         self._look_again_ms = until_ms
         return Wait(until_ms)
 
-    def _event(self, page: Page, now: int) -> Event:
-        self._position = page.next_position
+    def _event(self, records: Records, now: int) -> Event:
+        self._position = records.next_position
         self._heartbeat_ms = now + _HEARTBEAT_MS
         self._events += 1
         rest: dict[str, Any] = {"MillisBehindLatest": self.shard.millis_behind(self._position, now)}
-        if self._at_end(page):
+        if self._at_end(records):
             # The missing continuation number means to the KCL that the shard has ended.
             self._ended = True
             rest["ChildShards"] = self.shard.child_shards
@@ -169,10 +170,10 @@ class Subscription:
             )
         for name in self._fault.omit:
             rest.pop(name, None)
-        return Event(RecordPage(page.records, rest), page.bytes)
+        return Event(RecordPage(records, rest))
 
-    def _at_end(self, page: Page) -> bool:
-        return not self.shard.is_open and page.next_position >= self.shard.end_position
+    def _at_end(self, records: Records) -> bool:
+        return not self.shard.is_open and records.next_position >= self.shard.end_position
 
 
 def _ignore() -> None:

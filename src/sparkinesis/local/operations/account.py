@@ -14,7 +14,7 @@ from sparkinesis.local.operations.context import ACCOUNT, Context, Json
 _NO_LIMIT = 1_000_000
 
 
-def describe_limits(context: Context, _: requests.AccountRequest) -> Json:
+def describe_limits(context: Context, request: requests.AccountRequest) -> Json:  # noqa: ARG001
     quota = context.limits
     return {
         "ShardLimit": quota.shards_in(context.region.name) if quota else _NO_LIMIT,
@@ -24,11 +24,11 @@ def describe_limits(context: Context, _: requests.AccountRequest) -> Json:
     }
 
 
-def describe_settings(context: Context, _: requests.AccountRequest) -> Json:
+def describe_account_settings(context: Context, request: requests.AccountRequest) -> Json:  # noqa: ARG001
     return _settings_json(context.region.commitment, context.now)
 
 
-def update_settings(context: Context, request: requests.UpdateAccountSettings) -> Json:
+def update_account_settings(context: Context, request: requests.UpdateAccountSettings) -> Json:
     commitment = context.region.commitment
     if request.minimum_throughput_billing_commitment.status == "ENABLED":
         commitment.enable(context.now)
@@ -86,8 +86,13 @@ def check_shards(context: Context, additional: int) -> None:
     region = context.region.name
     current, limit = _open_shards(context), context.limits.shards_in(region)
     if current + additional > limit:
-        raise errors.shard_limit(
-            ACCOUNT, region, current=current, limit=limit, additional=additional
+        raise errors.limit_exceeded(
+            f"This request would exceed the shard limit for the account {ACCOUNT} in {region}. "
+            f"Current shard count for the account: {current}. Limit: {limit}. Number of additional "
+            f"shards that would have resulted from this request: {additional}. Refer to the AWS "
+            "Service Limits page "
+            "(http://docs.aws.amazon.com/general/latest/gr/aws_service_limits.html) "
+            "for current limits and how to request higher limits."
         )
 
 

@@ -16,7 +16,7 @@ Resource = Stream | Consumer
 """What a ResourceARN names."""
 
 
-def register_consumer(context: Context, request: requests.RegisterStreamConsumer) -> Json:
+def register_stream_consumer(context: Context, request: requests.RegisterStreamConsumer) -> Json:
     stream = context.find(None, request.stream_arn)
     name = request.consumer_name
     tags = request.tags or {}
@@ -50,8 +50,8 @@ def register_consumer(context: Context, request: requests.RegisterStreamConsumer
     return {"Consumer": _consumer_json(consumer, context.now)}
 
 
-def deregister_consumer(context: Context, request: requests.StreamConsumer) -> None:
-    stream, consumer = find_consumer(context, request)
+def deregister_stream_consumer(context: Context, request: requests.StreamConsumer) -> None:
+    stream, consumer = _named(context, request)
     if consumer.gone_ms is None:
         consumer.gone_ms = context.now + context.consumer_delay_ms
         consumer.fail_subscriptions(
@@ -60,14 +60,14 @@ def deregister_consumer(context: Context, request: requests.StreamConsumer) -> N
         stream.settle(context.now)
 
 
-def describe_consumer(context: Context, request: requests.StreamConsumer) -> Json:
-    stream, consumer = find_consumer(context, request)
+def describe_stream_consumer(context: Context, request: requests.StreamConsumer) -> Json:
+    stream, consumer = _named(context, request)
     return {
         "ConsumerDescription": {**_consumer_json(consumer, context.now), "StreamARN": stream.arn}
     }
 
 
-def list_consumers(context: Context, request: requests.ListStreamConsumers) -> Json:
+def list_stream_consumers(context: Context, request: requests.ListStreamConsumers) -> Json:
     stream = context.find(None, request.stream_arn)
     after = ""
     if request.next_token is not None:
@@ -83,17 +83,23 @@ def list_consumers(context: Context, request: requests.ListStreamConsumers) -> J
     return answer
 
 
-def find_consumer(context: Context, request: requests.StreamConsumer) -> tuple[Stream, Consumer]:
-    arn, name = request.consumer_arn, request.consumer_name
-    if arn is not None:
-        stream_arn, _, rest = arn.partition("/consumer/")
-        name = rest.rpartition(":")[0]
-    elif request.stream_arn is not None and name is not None:
-        stream_arn = request.stream_arn
-    else:
+def _named(context: Context, request: requests.StreamConsumer) -> tuple[Stream, Consumer]:
+    if request.consumer_arn is None and (
+        request.stream_arn is None or request.consumer_name is None
+    ):
         raise errors.invalid_argument(
             "Either ConsumerARN or both StreamARN and ConsumerName must be provided."
         )
+    return find_consumer(context, request.consumer_arn, request.stream_arn, request.consumer_name)
+
+
+def find_consumer(
+    context: Context, arn: str | None, stream_arn: str | None = None, name: str | None = None
+) -> tuple[Stream, Consumer]:
+    """Return a stream and its consumer of this ARN, or else of this name. Raises: KinesisError."""
+    if arn is not None:
+        stream_arn, _, rest = arn.partition("/consumer/")
+        name = rest.rpartition(":")[0]
     stream = context.find(None, stream_arn)
     consumer = stream.consumers.get(name or "")
     if consumer is None or (arn is not None and arn != consumer.arn):
@@ -104,7 +110,7 @@ def find_consumer(context: Context, request: requests.StreamConsumer) -> tuple[S
 def find_resource(context: Context, arn: str) -> Resource:
     """Return the stream or the consumer that a ResourceARN names. Raises: KinesisError."""
     if "/consumer/" in arn:
-        return find_consumer(context, requests.StreamConsumer(consumer_arn=arn))[1]
+        return find_consumer(context, arn)[1]
     return context.find(None, arn)
 
 
@@ -116,7 +122,11 @@ def check_active(context: Context, resource: Resource) -> None:
     elif resource.status(context.now) != "ACTIVE":
         stream = resource.arn.partition(":stream/")[2].partition("/")[0]
         created_s = resource.created_ms // 1000
-        raise errors.consumer_not_active(resource.name, created_s, stream, ACCOUNT)
+        raise KinesisError(
+            "ResourceInUseException",
+            f"Consumer {resource.name} with creation timestamp {created_s} under stream {stream} "
+            f"and account {ACCOUNT} is not in ACTIVE status.",
+        )
 
 
 def _not_found(name: str | None, stream: Stream) -> str:

@@ -47,12 +47,8 @@ class Region:
             return None
         return stream
 
-    def forget_deleted(self, now: int) -> None:
-        """Drop the streams whose deletion is complete, and their records."""
-        self.all_streams(now)
-
     def all_streams(self, now: int) -> list[Stream]:
-        """Return all streams, by name, with what is due applied."""
+        """Return all streams, by name, with what is due applied; forget those that are gone."""
         found = [self.stream(name, now) for name in sorted(self.streams)]
         return [stream for stream in found if stream is not None]
 

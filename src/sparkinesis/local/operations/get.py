@@ -10,7 +10,7 @@ from sparkinesis.local import errors
 from sparkinesis.local.encoding import requests
 from sparkinesis.local.errors import KinesisError
 from sparkinesis.local.model import limits
-from sparkinesis.local.model.record_page import NO_RECORDS, RecordPage
+from sparkinesis.local.model.record_page import RecordPage, Records
 from sparkinesis.local.model.shard import Shard
 from sparkinesis.local.model.stream import Stream
 from sparkinesis.local.model.tokens import ShardIterator, seal, unseal
@@ -86,13 +86,12 @@ def _meter_read(context: Context, stream: Stream, shard: Shard) -> None:
 def _page(context: Context, token: ShardIterator, shard: Shard, limit: int) -> RecordPage:
     waiting = shard.end_position > max(token.position, shard.first_position)
     if token.empty_pages and waiting:
-        records = NO_RECORDS
-        position, empty_pages = token.position, token.empty_pages - 1
+        records, empty_pages = Records(token.position), token.empty_pages - 1
     else:
-        page = shard.read(token.position, limit, limits.MAX_GET_BYTES)
-        shard.use.read_bytes.use(page.bytes)
-        context.records, context.bytes = page.records.count, page.bytes
-        records, position, empty_pages = page.records, page.next_position, 0
+        records, empty_pages = shard.read(token.position, limit, limits.MAX_GET_BYTES), 0
+        shard.use.read_bytes.use(records.bytes)
+        context.records, context.bytes = records.count, records.bytes
+    position = records.next_position
     rest: Json = {"MillisBehindLatest": shard.millis_behind(position, context.now)}
     ends_later = bool(records.count and context.empty_pages)
     if shard.is_open or position < shard.end_position or ends_later:

@@ -13,19 +13,19 @@ from sparkinesis.local.operations.context import Context, Json
 _NO_POLICY = "{}"
 
 
-def put_policy(context: Context, request: requests.PutResourcePolicy) -> None:
+def put_resource_policy(context: Context, request: requests.PutResourcePolicy) -> None:
     _check_policy(request.policy)
     resource = find_resource(context, request.resource_arn)
     check_active(context, resource)
     resource.policy = request.policy
 
 
-def get_policy(context: Context, request: requests.ResourceRequest) -> Json:
+def get_resource_policy(context: Context, request: requests.ResourceRequest) -> Json:
     policy = find_resource(context, request.resource_arn).policy
     return {"Policy": _NO_POLICY if policy is None else policy}
 
 
-def delete_policy(context: Context, request: requests.ResourceRequest) -> None:
+def delete_resource_policy(context: Context, request: requests.ResourceRequest) -> None:
     resource = find_resource(context, request.resource_arn)
     check_active(context, resource)
     if resource.policy is None:

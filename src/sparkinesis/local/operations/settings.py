@@ -5,6 +5,7 @@ While a change takes effect, the stream is UPDATING: it refuses other changes an
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable
 
 from sparkinesis.local import errors
@@ -34,26 +35,28 @@ _METRICS = (
 # Retention
 
 
-def increase_retention(context: Context, request: requests.RetentionPeriod) -> None:
-    hours = _retention_hours(request)
-    stream = context.find(request.stream_name, request.stream_arn, active=True)
-    if hours < stream.retention_hours:
-        raise errors.invalid_argument(
-            f"Requested retention period ({hours} hours) for stream {stream.name} can not be "
-            f"shorter than existing retention period ({stream.retention_hours} hours). "
-            "Use DecreaseRetentionPeriod API."
-        )
-    _change(context, stream, lambda now: stream.set_retention(hours, now))
+def increase_stream_retention_period(context: Context, request: requests.RetentionPeriod) -> None:
+    _set_retention(context, request, operator.lt, "shorter", "Decrease")
 
 
-def decrease_retention(context: Context, request: requests.RetentionPeriod) -> None:
+def decrease_stream_retention_period(context: Context, request: requests.RetentionPeriod) -> None:
+    _set_retention(context, request, operator.gt, "longer", "Increase")
+
+
+def _set_retention(
+    context: Context,
+    request: requests.RetentionPeriod,
+    is_wrong: Callable[[int, int], bool],
+    relation: str,
+    other: str,
+) -> None:
     hours = _retention_hours(request)
     stream = context.find(request.stream_name, request.stream_arn, active=True)
-    if hours > stream.retention_hours:
+    if is_wrong(hours, stream.retention_hours):
         raise errors.invalid_argument(
             f"Requested retention period ({hours} hours) for stream {stream.name} can not be "
-            f"longer than existing retention period ({stream.retention_hours} hours). "
-            "Use IncreaseRetentionPeriod API."
+            f"{relation} than existing retention period ({stream.retention_hours} hours). "
+            f"Use {other}RetentionPeriod API."
         )
     _change(context, stream, lambda now: stream.set_retention(hours, now))
 
@@ -76,62 +79,49 @@ def _retention_hours(request: requests.RetentionPeriod) -> int:
 # Encryption: any key is accepted, and nothing is encrypted.
 
 
-def start_encryption(context: Context, request: requests.StreamEncryption) -> None:
-    _check_encryption_type(request)
-    stream = context.find(request.stream_name, request.stream_arn, active=True)
-    _encrypt(context, stream, request.key_id)
+def start_stream_encryption(context: Context, request: requests.StreamEncryption) -> None:
+    _encrypt(context, request, request.key_id)
 
 
-def stop_encryption(context: Context, request: requests.StreamEncryption) -> None:
-    _check_encryption_type(request)
-    stream = context.find(request.stream_name, request.stream_arn, active=True)
-    _encrypt(context, stream, None)
+def stop_stream_encryption(context: Context, request: requests.StreamEncryption) -> None:
+    _encrypt(context, request, None)
 
 
-def _check_encryption_type(request: requests.StreamEncryption) -> None:
+def _encrypt(context: Context, request: requests.StreamEncryption, key: str | None) -> None:
     if request.encryption_type != "KMS":
         raise errors.invalid_argument(
             f"EncryptionType {request.encryption_type} is invalid; the only valid value is KMS."
         )
-
-
-def _encrypt(context: Context, stream: Stream, key: str | None) -> None:
-    def apply(_: int) -> None:
-        stream.encryption_key = key
-
-    _change(context, stream, apply)
+    stream = context.find(request.stream_name, request.stream_arn, active=True)
+    _change(context, stream, lambda _: setattr(stream, "encryption_key", key))
 
 
 # Monitoring
 
 
-def enable_monitoring(context: Context, request: requests.EnhancedMonitoring) -> Json:
+def enable_enhanced_monitoring(context: Context, request: requests.EnhancedMonitoring) -> Json:
+    return _monitor(context, request, frozenset.union)
+
+
+def disable_enhanced_monitoring(context: Context, request: requests.EnhancedMonitoring) -> Json:
+    return _monitor(context, request, frozenset.difference)
+
+
+def _monitor(
+    context: Context,
+    request: requests.EnhancedMonitoring,
+    change: Callable[[frozenset[str], Iterable[str]], frozenset[str]],
+) -> Json:
     stream = context.find(request.stream_name, request.stream_arn, active=True)
-    return _monitor(context, stream, stream.metrics | _named(request))
-
-
-def disable_monitoring(context: Context, request: requests.EnhancedMonitoring) -> Json:
-    stream = context.find(request.stream_name, request.stream_arn, active=True)
-    return _monitor(context, stream, stream.metrics - _named(request))
-
-
-def _named(request: requests.EnhancedMonitoring) -> frozenset[str]:
     named = request.shard_level_metrics
-    return frozenset(_METRICS if "ALL" in named else named)
-
-
-def _monitor(context: Context, stream: Stream, desired: frozenset[str]) -> Json:
+    desired = change(stream.metrics, _METRICS if "ALL" in named else named)
     answer: Json = {
         "StreamName": stream.name,
         "StreamARN": stream.arn,
         "CurrentShardLevelMetrics": listed(stream.metrics),
         "DesiredShardLevelMetrics": listed(desired),
     }
-
-    def apply(_: int) -> None:
-        stream.metrics = desired
-
-    _change(context, stream, apply)
+    _change(context, stream, lambda _: setattr(stream, "metrics", desired))
     return answer
 
 
@@ -143,7 +133,7 @@ def listed(metrics: Iterable[str]) -> list[str]:
 # Capacity
 
 
-def update_mode(context: Context, request: requests.UpdateStreamMode) -> None:
+def update_stream_mode(context: Context, request: requests.UpdateStreamMode) -> None:
     stream = context.find(None, request.stream_arn, active=True)
     mode, warm = request.stream_mode_details.stream_mode, request.warm_throughput_mibps
     if warm is not None:
@@ -162,14 +152,13 @@ def update_mode(context: Context, request: requests.UpdateStreamMode) -> None:
 
 def update_max_record_size(context: Context, request: requests.UpdateMaxRecordSize) -> None:
     stream = context.find(request.stream_name, request.stream_arn, active=True)
-
-    def apply(_: int) -> None:
-        stream.max_record_bytes = request.max_record_size_in_kib * 1024
-
-    _change(context, stream, apply)
+    size = request.max_record_size_in_kib * 1024
+    _change(context, stream, lambda _: setattr(stream, "max_record_bytes", size))
 
 
-def update_warm_throughput(context: Context, request: requests.UpdateStreamWarmThroughput) -> Json:
+def update_stream_warm_throughput(
+    context: Context, request: requests.UpdateStreamWarmThroughput
+) -> Json:
     stream = context.find(request.stream_name, request.stream_arn, active=True)
     mibps = request.warm_throughput_mibps
     account.check_warm_throughput(context, stream.name, stream.mode, mibps)
@@ -191,7 +180,7 @@ def warm_throughput_json(stream: Stream) -> Json:
 # Distribution of records
 
 
-def update_distribution(
+def update_stream_record_distribution_strategy(
     context: Context, request: requests.UpdateStreamRecordDistributionStrategy
 ) -> None:
     """Apply a strategy: at once, as the service does, without UPDATING."""

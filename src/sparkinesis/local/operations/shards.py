@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 
 from sparkinesis.local import errors
@@ -97,13 +99,15 @@ def _filtered(stream: Stream, token: ListShardsToken, now: int) -> list[Shard]:
     if kind == "AFTER_SHARD_ID":
         return [shard for shard in stream.shards if shard.id > token.filter_shard]
     if kind == "AT_TRIM_HORIZON":
-        return stream.open_at(horizon)
+        return stream.existing(created_by=horizon, closed_from=horizon + 1)
     if kind == "AT_LATEST":
         return [shard for shard in stream.shards if shard.is_open]
+    instant = max(token.filter_ms, horizon)
     if kind == "AT_TIMESTAMP":
-        return stream.started_and_not_ended_before(max(token.filter_ms, horizon))
+        # As documented, inclusive: at a reshard both generations are returned.
+        return stream.existing(created_by=instant, closed_from=instant)
     if kind == "FROM_TIMESTAMP":
-        return stream.not_ended_before(max(token.filter_ms, horizon))
+        return stream.existing(created_by=math.inf, closed_from=instant)
     return stream.shards
 
 

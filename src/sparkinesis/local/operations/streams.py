@@ -43,7 +43,7 @@ def create_stream(context: Context, request: requests.CreateStream) -> None:
     tag_rules.check(f"stream {name} under account {ACCOUNT}", request.tags or {}, {})
     if warm is not None:
         account.check_warm_throughput(context, name, mode, warm)
-    region.forget_deleted(context.now)
+    region.all_streams(context.now)
     if name in region.streams:
         raise KinesisError(
             "ResourceInUseException", f"Stream {name} under account {ACCOUNT} already exists."
@@ -81,7 +81,7 @@ def delete_stream(context: Context, request: requests.DeleteStream) -> None:
     for consumer in stream.consumers.values():
         consumer.fail_subscriptions(Failure(gone.code, gone.message))
     stream.consumers.clear()
-    context.region.forget_deleted(context.now)
+    context.region.all_streams(context.now)
 
 
 def describe_stream(context: Context, request: requests.DescribeStream) -> Json:

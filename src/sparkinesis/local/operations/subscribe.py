@@ -15,9 +15,7 @@ def subscribe_to_shard(context: Context, request: requests.SubscribeToShard) -> 
     at = request.starting_position
     start = Start(at.type, at.sequence_number, at.timestamp)
     check_start(context, start)
-    stream, consumer = find_consumer(
-        context, requests.StreamConsumer(consumer_arn=request.consumer_arn)
-    )
+    stream, consumer = find_consumer(context, request.consumer_arn)
     status = consumer.status(context.now)
     if status != "ACTIVE":
         raise KinesisError(

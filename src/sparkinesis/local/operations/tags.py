@@ -11,15 +11,15 @@ from sparkinesis.local.operations.consumers import Resource, check_active, find_
 from sparkinesis.local.operations.context import ACCOUNT, Context, Json
 
 
-def add_tags(context: Context, request: requests.AddTagsToStream) -> None:
+def add_tags_to_stream(context: Context, request: requests.AddTagsToStream) -> None:
     _add(context, context.find(request.stream_name, request.stream_arn), request.tags)
 
 
-def remove_tags(context: Context, request: requests.RemoveTagsFromStream) -> None:
+def remove_tags_from_stream(context: Context, request: requests.RemoveTagsFromStream) -> None:
     _remove(context, context.find(request.stream_name, request.stream_arn), request.tag_keys)
 
 
-def list_tags(context: Context, request: requests.ListTagsForStream) -> Json:
+def list_tags_for_stream(context: Context, request: requests.ListTagsForStream) -> Json:
     stream = context.find(request.stream_name, request.stream_arn)
     after = request.exclusive_start_tag_key or ""
     tags = [tag for tag in _listed(stream) if tag["Key"] > after]
@@ -35,7 +35,7 @@ def untag_resource(context: Context, request: requests.UntagResource) -> None:
     _remove(context, find_resource(context, request.resource_arn), request.tag_keys)
 
 
-def list_resource_tags(context: Context, request: requests.ResourceRequest) -> Json:
+def list_tags_for_resource(context: Context, request: requests.ResourceRequest) -> Json:
     return {"Tags": _listed(find_resource(context, request.resource_arn))}
 
 

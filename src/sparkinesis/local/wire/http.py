@@ -28,10 +28,11 @@ from sparkinesis.local.admission.guard import Guard
 from sparkinesis.local.encoding import event_stream
 from sparkinesis.local.encoding.cbor import CborCodec
 from sparkinesis.local.encoding.codec import Codec, JsonCodec
-from sparkinesis.local.errors import KinesisError, missing_token, unknown_operation
+from sparkinesis.local.errors import KinesisError, unknown_operation
 from sparkinesis.local.kinesis import LocalKinesis, Outcome
 from sparkinesis.local.wire.answer import Answer, text, xml_error
-from sparkinesis.local.wire.other_services import Backend, OtherServices
+from sparkinesis.local.wire.dynamodb import Moto
+from sparkinesis.local.wire.other_services import OtherServices
 from sparkinesis.local.wire.push import Push
 from sparkinesis.local.wire.signer import Signer, signer
 
@@ -62,7 +63,7 @@ class App:
     def __init__(
         self,
         kinesis: LocalKinesis,
-        backend: Backend,
+        backend: Moto,
         guard: Guard,
         bodies: Bodies,
         *,
@@ -143,7 +144,8 @@ class App:
         if codec is None:
             return Outcome(415, error="UnsupportedMediaType")
         if b"authorization" not in headers:
-            return _refusal(codec, missing_token())
+            code, message = "MissingAuthenticationTokenException", "Missing Authentication Token"
+            return _refusal(codec, KinesisError(code, message))
         return self._kinesis.serve(
             operation, body, region=signed.region, codec=codec, access_key=signed.key
         )

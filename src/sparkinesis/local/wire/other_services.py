@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 import zlib
-from collections.abc import Iterable, MutableMapping
-from typing import Any, Protocol
+from collections.abc import MutableMapping
+from typing import Any
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -15,6 +15,7 @@ from sparkinesis.local.faults import Fault
 from sparkinesis.local.kinesis import LocalKinesis
 from sparkinesis.local.wire import statement_faults
 from sparkinesis.local.wire.answer import Answer, json_error, xml_error
+from sparkinesis.local.wire.dynamodb import Moto
 from sparkinesis.local.wire.signer import Signer
 
 DYNAMODB = "DynamoDB_20120810"
@@ -35,19 +36,6 @@ class _Call(msgspec.Struct, frozen=True):
     table: str | None = None
 
 
-class Backend(Protocol):
-    """The server of these services (see `dynamodb`)."""
-
-    async def forward(
-        self,
-        service: str,
-        method: str,
-        path: str,
-        headers: Iterable[tuple[bytes, bytes]],
-        body: bytes,
-    ) -> Answer: ...
-
-
 class _NamesTable(msgspec.Struct):
     table_name: str | None = msgspec.field(default=None, name="TableName")
 
@@ -66,7 +54,7 @@ class OtherServices:
     cloudwatch: whether CloudWatch is served.
     """
 
-    def __init__(self, kinesis: LocalKinesis, backend: Backend, *, cloudwatch: bool) -> None:
+    def __init__(self, kinesis: LocalKinesis, backend: Moto, *, cloudwatch: bool) -> None:
         self._kinesis = kinesis
         self._backend = backend
         self._cloudwatch = cloudwatch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
@@ -88,14 +89,8 @@ class Push:
         await self._send({"type": "http.response.body", "body": message, "more_body": True})
 
     async def _wait(self, timeout_s: float | None) -> None:
-        if timeout_s is None:
-            await self._woken.wait()
-            return
-        timer = asyncio.get_running_loop().call_later(timeout_s, self._woken.set)
-        try:
-            await self._woken.wait()
-        finally:
-            timer.cancel()
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._woken.wait(), timeout_s)
 
     async def _disconnected(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":

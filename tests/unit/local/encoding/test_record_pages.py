@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from sparkinesis.local import Fault, LocalKinesis, ManualClock
 from sparkinesis.local.encoding.cbor import CborCodec
 from sparkinesis.local.encoding.codec import Codec, JsonCodec
+from sparkinesis.local.model.record_log import buffers
 from tests.unit.local.calls import DAY, Stream
 from tests.unit.local.subscribing import Listener, register
 
@@ -206,7 +207,7 @@ def test_others_put_while_a_page_is_encoded(kinesis: LocalKinesis, stream: Strea
     listener = Listener(kinesis, register(stream))
     put(kinesis, "s", Put(b"x" * 1000, "k", JsonCodec()))
     step: Any = listener.step()
-    held = step.page.records.json.buffers(), step.page.records.cbor.buffers()
+    held = buffers(step.page.records.json), buffers(step.page.records.cbor)
     put(kinesis, "s", Put(b"y" * 1000, "k", JsonCodec()))
     as_json, as_cbor = (b"".join(parts) for parts in held)
     assert as_json[:-1] in JsonCodec().encode(step.page)
