@@ -90,7 +90,7 @@ FOLDERS: dict[str, dict[str, set[str]]] = {
     },
     "worker/lifecycle": {"streams": set(), "shard": set()},
     "monitor": {"doctor": set(), "exporting": set()},
-    "fleet": {"channel": set(), "watching": set()},
+    "fleet": {"channel": set(), "knowledge": {"channel"}},
     "metrics": {"cloudwatch": set(), "health": set(), "otel": set()},
     "source": {
         "options": set(),

@@ -33,10 +33,9 @@ from sparkinesis.fleet.channel.messages import (
     Wait,
 )
 from sparkinesis.fleet.channel.tls import NotAuthenticatedError, WorkerCredentials
-from sparkinesis.fleet.unread import longest
+from sparkinesis.fleet.reporter import Reporter
 from sparkinesis.lease.rules.worker_ids import default_worker_id
-from sparkinesis.metrics.tally import Series, Tally
-from sparkinesis.status import Failure, StreamStatus
+from sparkinesis.metrics.tally import Tally
 from sparkinesis.worker.application_settings import ApplicationSettings
 from sparkinesis.worker.lifecycle.signals import handling
 from sparkinesis.worker.lifecycle.worker import Worker
@@ -48,9 +47,10 @@ _log = logging.getLogger(__name__)
 
 RESULT = "slot INT, worker_id STRING, records BIGINT, error STRING"
 """The schema of the row that a task returns."""
-
-_SERIES_EVERY = 5.0
-"""Seconds between two reports with metrics: shorter than Prometheus' usual intervals."""
+_ROW = pa.schema(
+    {"slot": pa.int32(), "worker_id": pa.string(), "records": pa.int64(), "error": pa.string()}
+)
+"""The same, for Arrow."""
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """Signals that shut a worker down. PySpark's daemon sends SIGHUP when the executor has died."""
@@ -140,8 +140,7 @@ class ExecutorWorker:
         )
         self._log_place = LogPlace(spec.application.name, self._worker_id)
         self._tally = None if spec.application.options.http is None else Tally()
-        self._series_due = -math.inf
-        """The time from which on a report has the worker's metrics."""
+        self._reporter = Reporter(self._tally)
         self._worker: Worker | None = None
         self._is_starting = False
         self._built_worker: Worker | None = None
@@ -152,12 +151,6 @@ class ExecutorWorker:
         self._shutdown_within: float | None = None
         """Seconds for a shutdown, unless a record processor requested it; None: no request."""
         self._is_leaving = False
-        self._reported_counts: dict[str, int] = {}
-        """The reported count of each failure, by fingerprint, ..."""
-        self._connection = 0
-        """... on this connection. Reports on earlier connections may be lost."""
-        self._reported_streams: list[tuple[str, str | None, str | None]] | None = []
-        """The streams as reported on that connection; None: they were not."""
 
     def run(self) -> pa.RecordBatch:
         """Run the worker until it ends; return the task's row.
@@ -168,10 +161,8 @@ class ExecutorWorker:
         with log_to_stderr(self._spec.log_level), handling(_SIGNALS, self._on_signal):
             ended = self._log_place.run(self._work_for_driver)
         records = self._worker.records_total() if self._worker is not None else 0
-        row: list[list[object]] = [[self._hello.slot], [self._worker_id], [records], [ended.error]]
-        types = [pa.int32(), pa.string(), pa.int64(), pa.string()]
-        columns = [pa.array(value, type_) for value, type_ in zip(row, types, strict=True)]
-        return pa.RecordBatch.from_arrays(columns, ["slot", "worker_id", "records", "error"])
+        row = (self._hello.slot, self._worker_id, records, ended.error)
+        return pa.RecordBatch.from_pylist([dict(zip(_ROW.names, row, strict=True))], schema=_ROW)
 
     def _work_for_driver(self) -> Ended:
         try:
@@ -235,20 +226,21 @@ class ExecutorWorker:
         return event
 
     def _handle(self, event: _Event) -> Ended | None:
-        if isinstance(event, Start):
-            if not self._is_starting and self._worker is None and self._shutdown_within is None:
-                self._start()
-        elif isinstance(event, ShutDown):
-            _log.info("The driver requests a shutdown within %g s", event.timeout)
-            return self._shut_down(event.timeout)
-        elif isinstance(event, _Signal):
-            name = signal.Signals(event.number).name
-            _log.warning("Received %s: shutting down gracefully", name)
-            return self._leave(f"it received {name}, as when its executor dies")
-        elif isinstance(event, _StartFinished):
-            return self._start_finished(event)
-        elif isinstance(event, _WorkerEnded):
-            return self._worker_ended()
+        match event:
+            case Start():
+                if not self._is_starting and self._worker is None and self._shutdown_within is None:
+                    self._start()
+            case ShutDown(timeout):
+                _log.info("The driver requests a shutdown within %g s", timeout)
+                return self._shut_down(timeout)
+            case _Signal(number):
+                name = signal.Signals(number).name
+                _log.warning("Received %s: shutting down gracefully", name)
+                return self._leave(f"it received {name}, as when its executor dies")
+            case _StartFinished():
+                return self._start_finished(event)
+            case _WorkerEnded():
+                return self._worker_ended()
         return None
 
     def _start(self) -> None:
@@ -336,66 +328,14 @@ class ExecutorWorker:
         assert self._worker is not None
         self._report_shutdown_request()
         # Nothing follows that would make up for it: the driver keeps what it tells.
-        self._link.send_last(self._last_report)
+        self._link.send_last(lambda: self._report(is_last=True))
         error = self._worker.failure
         return Ended(self._worker.was_graceful, None if error is None else describe(error))
 
-    def _last_report(self) -> Report:
-        self._series_due = -math.inf
-        return self._report()
-
-    def _report(self) -> Report:
-        worker = self._worker
-        if worker is None:
+    def _report(self, *, is_last: bool = False) -> Report:
+        if self._worker is None:
             return Report((), 0)
-        self._note_connection()
-        worker.look_at_health()
-        is_watched = self._tally is not None
-        return Report(
-            tuple(worker.status()),
-            worker.records_total(),
-            True,
-            self._new_failures(worker),
-            worker.problem,
-            longest(worker.unread_shards()),
-            self._new_streams(worker),
-            worker.why_not_live() if is_watched else (),
-            worker.why_not_ready() if is_watched else (),
-            self._series(),
-        )
-
-    def _series(self) -> tuple[Series, ...] | None:
-        if self._tally is None or time.monotonic() < self._series_due:
-            return None
-        self._series_due = time.monotonic() + _SERIES_EVERY
-        return tuple(self._tally.series())
-
-    def _note_connection(self) -> None:
-        """Report everything again on a new connection."""
-        connection = self._link.connections
-        if connection == self._connection:
-            return
-        if self._connection:
-            self._reported_counts, self._reported_streams = {}, None
-        self._connection = connection
-
-    def _new_failures(self, worker: Worker) -> tuple[Failure, ...]:
-        found = tuple(
-            failure
-            for failure in worker.failures()
-            if failure.count != self._reported_counts.get(failure.fingerprint)
-        )
-        self._reported_counts.update((failure.fingerprint, failure.count) for failure in found)
-        return found
-
-    def _new_streams(self, worker: Worker) -> tuple[StreamStatus, ...] | None:
-        streams = worker.streams()
-        # The seconds of a failure go on by themselves.
-        told = [(one.stream, one.identifier, one.problem) for one in streams]
-        if told == self._reported_streams:
-            return None
-        self._reported_streams = told
-        return streams
+        return self._reporter.report(self._worker, self._link.connections, is_last=is_last)
 
     def _on_signal(self, number: int, _: FrameType | None) -> None:
         self._events.put(_Signal(number))

@@ -8,7 +8,6 @@ from contextlib import ExitStack, suppress
 
 from rich.console import Console
 
-from sparkinesis.fleet.interrupt import python_interrupt_handler
 from sparkinesis.status import (
     Failure,
     FleetShard,
@@ -23,6 +22,7 @@ from sparkinesis.status import (
 from sparkinesis.terminal.live import can_update, live_view, print_line
 from sparkinesis.terminal.names import counted
 from sparkinesis.terminal.view import GroupRow, ShardRow, View
+from sparkinesis.worker.lifecycle.signals import python_interrupt_handler
 
 _SILENCE = 5.0
 """Seconds without a message of a worker from which on the view mentions it."""

@@ -38,6 +38,7 @@ from sparkinesis.fleet.channel.messages import (
     decode_for_driver,
 )
 from sparkinesis.fleet.executor_worker import ExecutorWorker, SparkTask, WorkerSpec, task_function
+from sparkinesis.fleet.reporter import MOST, longest
 from sparkinesis.local import LocalServer
 from sparkinesis.metrics.catalogue import RECORDS_PROCESSED
 from sparkinesis.worker.lifecycle.streams import several_streams
@@ -659,6 +660,14 @@ def test_a_process_that_is_sent_a_signal_checkpoints_releases_and_exits(
     assert_released(app)
     for form in forms_of_secret():
         assert form not in said, "all of its log, from DEBUG on"
+
+
+def test_a_report_lists_the_shards_that_wait_longest() -> None:
+    assert longest(None) is None
+    found = longest({f"s{n}": float(n) for n in range(3 * MOST)})
+    assert found is not None
+    assert len(found) == MOST
+    assert min(found.values()) == 2 * MOST
 
 
 # --- the secret

@@ -24,6 +24,7 @@ from sparkinesis.errors import FleetError, OptionError, ProcessorError
 from sparkinesis.fleet.channel.control_server import Disconnected
 from sparkinesis.fleet.channel.messages import Ended, Hello, Ping, Report
 from sparkinesis.fleet.fleet import Fleet
+from sparkinesis.fleet.knowledge.reports import FleetReports
 from sparkinesis.fleet.options import FleetOptions
 from sparkinesis.fleet.view import fleet_view
 from sparkinesis.metrics.catalogue import FLEET_RESTARTS
@@ -183,8 +184,7 @@ def test_workers_without_a_core_are_noted(spark: Any) -> None:
     spark.wait_for_jobs(2)
 
     def wait_for(text: str) -> None:
-        with fleet._changed:
-            assert fleet._changed.wait_for(lambda: text in " ".join(fleet.status().notes), PATIENCE)
+        assert fleet._driver.wait_until(lambda: text in " ".join(fleet.status().notes), PATIENCE)
 
     assert fleet.status().state is FleetState.RUNNING
     assert not [note for note in fleet.status().notes if "wait" in note]
@@ -192,7 +192,7 @@ def test_workers_without_a_core_are_noted(spark: Any) -> None:
     wait_for("No worker runs yet: all 2 still wait for Spark")
     assert fleet.status().waiting == 2
     hello = Hello("w", 0, 1, 0, "host", 1, 2, 3)
-    fleet._events.put(("w", hello))
+    fleet._driver.receive("w", hello)
     fleet.scale(9)
     spark.wait_for_jobs(9)
     now += 11.0
@@ -330,17 +330,16 @@ def test_a_stream_that_cannot_be_read_is_noted_once(
     for worker in ("v", "w"):
         hello = Hello(worker, 0, 1, 0, "host", 1, 0, 0, is_running=True)
         for message in (hello, Report((), 0, True, streams=(missing,)), Report((), 0, True)):
-            fleet._events.put((worker, message))
-    with fleet._changed:
-        assert fleet._changed.wait_for(
-            lambda: [one.failing_on for one in fleet.status().streams] == [("v", "w")], PATIENCE
-        )
+            fleet._driver.receive(worker, message)
+    assert fleet._driver.wait_until(
+        lambda: [one.failing_on for one in fleet.status().streams] == [("v", "w")], PATIENCE
+    )
     (mobile,) = fleet.status().streams
     assert (mobile.stream, mobile.problem) == ("mobile", "StreamNotFoundError: no mobile")
     assert mobile.failing_for is not None
     assert mobile.failing_for >= 1.0
     for worker in ("v", "w"):
-        fleet._events.put((worker, Report((), 0, True, streams=(found,))))
+        fleet._driver.receive(worker, Report((), 0, True, streams=(found,)))
     fleet.shutdown()
     noted = [note for note in fleet.status().notes if "mobile" in note]
     assert noted == [
@@ -457,13 +456,13 @@ def test_an_error_of_the_fleets_own_ends_it(spark: Any, monkeypatch: pytest.Monk
     def beat() -> None:
         raise KeyError("a mistake")
 
-    monkeypatch.setattr(fleet, "_send_heartbeat", beat)
+    monkeypatch.setattr(fleet._driver, "_send_heartbeat", beat)
     with pytest.raises(FleetError, match="a mistake"):
         fleet.await_termination(PATIENCE)
     assert fleet.status().state is FleetState.FAILED
     assert not fleet.shutdown()
-    fleet._thread.join(PATIENCE)
-    fleet._control.send_to_all(Ping())  # to nobody
+    fleet._driver.thread.join(PATIENCE)
+    fleet._driver._control.send_to_all(Ping())  # to nobody
 
 
 def test_a_status_that_cannot_be_made_any_more_ends_the_fleet_too(
@@ -471,10 +470,10 @@ def test_a_status_that_cannot_be_made_any_more_ends_the_fleet_too(
 ) -> None:
     fleet = make(spark)
 
-    def publish(now: float) -> None:
+    def status(*_: object) -> None:
         raise KeyError("a mistake")
 
-    monkeypatch.setattr(fleet, "_publish", publish)
+    monkeypatch.setattr(FleetReports, "status", status)
     with pytest.raises(FleetError, match="a mistake"):
         fleet.await_termination(PATIENCE)
 
@@ -483,7 +482,8 @@ def test_a_status_that_cannot_be_made_any_more_ends_the_fleet_too(
 def test_a_session_that_was_stopped_ends_the_fleet(spark: Any, how: Any) -> None:
     fleet = make(spark)
     spark.wait_for_jobs(1)
-    fleet._roster = replace(fleet._roster, has_started=True)  # from here on, jobs are run again
+    driver = fleet._driver  # from here on, jobs are run again
+    driver._known = replace(driver._known, roster=replace(driver._known.roster, has_started=True))
     if how is None:
         spark._jsc = None  # as SparkContext.stop() leaves it
     else:
@@ -516,10 +516,10 @@ def test_what_keeps_the_first_job_from_running_is_noted_with_advice(spark: Any) 
 def test_a_shutdown_that_nobody_waits_for_ends_though_a_worker_does_not(spark: Any) -> None:
     fleet = make(spark)
     spark.wait_for_jobs(1)
-    fleet._events.put(("w", Hello("w", 0, 1, 0, "host", 1, 0, 0, is_running=True)))
+    fleet._driver.receive("w", Hello("w", 0, 1, 0, "host", 1, 0, 0, is_running=True))
     fleet.request_shutdown(0.2)
     for _ in range(int(PATIENCE / 0.1)):
-        fleet._events.put(("w", Report((), 0, is_running=True)))  # it is alive, and goes on
+        fleet._driver.receive("w", Report((), 0, is_running=True))  # it is alive, and goes on
         if fleet.await_termination(0.1):
             break
     status = fleet.status()
@@ -535,8 +535,8 @@ def test_a_block_whose_fleet_has_failed_ends_with_an_error(
     def run() -> None:
         with make(spark) as fleet:
             spark.wait_for_jobs(1)
-            fleet._events.put(("w", Hello("w", 0, 1, 0, "host", 1, 0, 0)))
-            fleet._events.put(("w", Ended(False, "no such stream")))
+            fleet._driver.receive("w", Hello("w", 0, 1, 0, "host", 1, 0, 0))
+            fleet._driver.receive("w", Ended(False, "no such stream"))
             if raised is not None:
                 raise raised
 
@@ -551,7 +551,7 @@ def status_after(spark: Any, *messages: Any) -> FleetStatus:
     spark.wait_for_jobs(1)
     hello = Hello("w", 0, 1, 0, "host", 1, 0, 0, is_running=True)
     for message in (hello, *messages):
-        fleet._events.put(("w", message))
+        fleet._driver.receive("w", message)
     fleet.shutdown()
     return fleet.status()
 
@@ -647,8 +647,7 @@ def test_a_fleet_measures_its_workers_until_it_ends(spark: Any) -> None:
             Series("fleet.workers.waiting", (), waiting),
             Series("fleet.workers.wanted", (), wanted),
         ]
-        with fleet._changed:
-            assert fleet._changed.wait_for(lambda: gauges() == expected, PATIENCE), gauges()
+        assert fleet._driver.wait_until(lambda: gauges() == expected, PATIENCE), gauges()
 
     def gauges() -> list[Series]:
         return [one for one in tally.series() if "workers" in one.metric]
@@ -656,13 +655,12 @@ def test_a_fleet_measures_its_workers_until_it_ends(spark: Any) -> None:
     spark.wait_for_jobs(2)
     wait_for(wanted=2, running=0, waiting=2)
     for worker, slot in (("a", 0), ("b", 1)):
-        fleet._events.put(
-            (worker, Hello(worker, slot, slot + 1, 0, "host", 1, 2, 3, is_running=True))
-        )
-        fleet._events.put((worker, Report((), 0, is_running=True)))
+        hello = Hello(worker, slot, slot + 1, 0, "host", 1, 2, 3, is_running=True)
+        fleet._driver.receive(worker, hello)
+        fleet._driver.receive(worker, Report((), 0, is_running=True))
     wait_for(wanted=2, running=2, waiting=0)
     assert counted(tally, FLEET_RESTARTS) == {}
-    fleet._events.put(("b", Ended(was_graceful=False, error="out of luck")))
+    fleet._driver.receive("b", Ended(was_graceful=False, error="out of luck"))
     wait_for(wanted=2, running=1, waiting=0)
     now += 2 * OPTIONS.first_backoff
     spark.wait_for_jobs(3)

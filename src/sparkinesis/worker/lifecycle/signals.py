@@ -1,4 +1,4 @@
-"""The signals that shut a worker down gracefully: SIGTERM, SIGINT and those of its host."""
+"""Handlers of signals: those that shut a worker down gracefully, and Ctrl-C beside Spark's."""
 
 from __future__ import annotations
 
@@ -65,4 +65,21 @@ def graceful_on_signals(worker: Worker) -> Iterator[None]:
         thread.start()
 
     with handling(_SIGNALS, handle):
+        yield
+
+
+@contextlib.contextmanager
+def python_interrupt_handler(*, only_for_spark: bool = False) -> Iterator[None]:
+    """Restore Python's handler of Ctrl-C within the block: it only raises KeyboardInterrupt.
+
+    A SparkContext installs a handler that first cancels all jobs, and so kills the fleet's workers.
+    ``only_for_spark``: replace a handler only if it is PySpark's.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    is_sparks = (getattr(before, "__module__", None) or "").startswith("pyspark.")
+    # A handler that was not installed from Python could not be restored.
+    if before is None or (only_for_spark and not is_sparks):
+        yield
+        return
+    with handling([signal.SIGINT], signal.default_int_handler):
         yield

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sparkinesis.fleet.channel.messages import Ended, Hello
-from sparkinesis.fleet.reports import WorkerReports
-from sparkinesis.fleet.roster import Slot
-from sparkinesis.fleet.streams import KnownStream
+from sparkinesis.fleet.knowledge.reports import WorkerReports
+from sparkinesis.fleet.knowledge.roster import Slot
+from sparkinesis.fleet.knowledge.streams import KnownStream
 from sparkinesis.status import ShardStatus
 
 _SHARDS = 5
@@ -47,10 +47,10 @@ def waiting(count: int, wanted: int) -> str:
 
 def lost(reported: WorkerReports, now: float) -> str:
     what = "no shards"
-    if reported.shards:
+    if reported.report.shards:
         what = (
-            ", ".join(_shard(shard) for shard in reported.shards[:_SHARDS])
-            + (" and more" if len(reported.shards) > _SHARDS else "")
+            ", ".join(_shard(shard) for shard in reported.report.shards[:_SHARDS])
+            + (" and more" if len(reported.report.shards) > _SHARDS else "")
             + ": other workers resume them once its leases are released or have expired"
         )
     hello = reported.hello

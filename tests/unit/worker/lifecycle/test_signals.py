@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sparkinesis.fleet.interrupt import python_interrupt_handler
+from sparkinesis.worker.lifecycle.signals import python_interrupt_handler
 
 Handler = Callable[[int, Any], None]
 

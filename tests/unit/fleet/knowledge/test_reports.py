@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sparkinesis.fleet.channel.messages import Hello, Report
+from sparkinesis.fleet.knowledge.reconciling import reconcile
+from sparkinesis.fleet.knowledge.reports import DEPARTED, FAILURES, NOTES, FleetReports
+from sparkinesis.fleet.knowledge.roster import Roster
 from sparkinesis.fleet.options import FleetOptions
-from sparkinesis.fleet.reports import DEPARTED, FAILURES, NOTES, FleetReports
-from sparkinesis.fleet.roster import Roster
 from sparkinesis.status import (
     Failure,
     FleetState,
@@ -76,7 +77,7 @@ def test_a_problem_lasts_until_a_report_without_it() -> None:
 
 def test_workers_wait_until_they_join() -> None:
     roster = Roster(FleetOptions()).scaled(3)
-    roster, _ = roster.reconcile(0.0)
+    roster, _ = reconcile(roster, 0.0)
     assert FleetReports().status("app", "s", roster, 0.0).waiting == 3
     roster = roster.joined("a", 0, 1, 1.0)
     assert with_workers("a").status("app", "s", roster, 1.0).waiting == 2
@@ -154,7 +155,7 @@ def test_a_worker_that_connects_again_keeps_its_figures() -> None:
     reports = with_workers("a")
     reports, _ = reports.add_report("a", Report((), 100, True), 1.0)
     reports = reports.add_hello(hello("a", slot=3), 5.0)
-    assert reports.workers["a"].records == 100
+    assert reports.records == 100
     assert reports.workers["a"].hello.slot == 3
 
 
@@ -241,4 +242,3 @@ def test_records_may_be_missing_of_lost_workers_only() -> None:
         reports = reports.add_hello(hello(name), 3.0).add_loss(name).retain([])
     assert reports.status("app", "s", roster, 4.0).lost_workers == 101
     assert len(reports.lost) <= DEPARTED
-    assert len(reports.watch.unread) == 0

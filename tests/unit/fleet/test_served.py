@@ -18,10 +18,11 @@ from sparkinesis.application import Application
 from sparkinesis.errors import OptionError
 from sparkinesis.fleet.channel.messages import Ended, Hello, Report, decode_for_driver, encode
 from sparkinesis.fleet.fleet import Fleet
+from sparkinesis.fleet.knowledge.series import DEPARTED, FleetSeries
 from sparkinesis.fleet.options import FleetOptions
-from sparkinesis.fleet.watching.health import why_not_live, why_not_ready
-from sparkinesis.fleet.watching.series import DEPARTED, FleetSeries
+from sparkinesis.fleet.served import gauges_of, why_not_live, why_not_ready
 from sparkinesis.metrics import catalogue
+from sparkinesis.metrics.catalogue import FLEET_RUNNING, FLEET_WAITING, FLEET_WANTED
 from sparkinesis.metrics.health import liveness, signs
 from sparkinesis.metrics.tally import Series, Tally
 from sparkinesis.status import FleetState, FleetStatus, WorkerState, WorkerStatus
@@ -66,6 +67,24 @@ def test_a_fleet_is_ready_while_one_worker_sees_the_table(
 def test_a_fleet_that_shuts_down_is_not_ready() -> None:
     status = FleetStatus("app", "s", FleetState.SHUTTING_DOWN, 0, (worker("a"),))
     assert why_not_ready(status) == ["the fleet is shutting down"]
+
+
+def test_gauges_follow_the_status() -> None:
+    states = [
+        WorkerState.RUNNING,
+        WorkerState.RUNNING,
+        WorkerState.STARTING,
+        WorkerState.STANDBY,
+        WorkerState.LEAVING,
+        WorkerState.LOST,
+    ]
+    workers = tuple(
+        WorkerStatus(str(n), state, "host", 1, 0, 0, 0.0, None, 0.0)
+        for n, state in enumerate(states)
+    )
+    status = FleetStatus("app", "s", FleetState.RUNNING, 7, workers, waiting=3)
+    found = {sample.metric: sample.value for sample in gauges_of(status)}
+    assert found == {FLEET_WANTED: 7, FLEET_RUNNING: 2, FLEET_WAITING: 4}
 
 
 def test_a_worker_that_ended_keeps_its_counters_and_not_its_gauges() -> None:
@@ -146,7 +165,7 @@ def processed(fleet: Fleet) -> dict[str, float]:
 
 def tell(fleet: Fleet, *messages: Any) -> None:
     for message in messages:
-        fleet._events.put(("w", message))
+        fleet._driver.receive("w", message)
 
 
 HELLO = Hello("w", 0, 1, 0, "host", 1, 2, 3, is_running=True)
@@ -199,7 +218,7 @@ def test_a_fleet_whose_thread_stands_still_is_not_live(
     monkeypatch.setattr(signs, "PATIENCE", 0.2)
     monkeypatch.setattr(signs, "_MARGIN", 0.2)
     monkeypatch.setattr(liveness, "CONFIRMED", 0.5)
-    monkeypatch.setattr(fleet, "_handle", lambda _: go_on.wait())
+    monkeypatch.setattr(fleet._driver, "_handle", lambda *_: go_on.wait())
     tell(fleet, HELLO)
     eventually(lambda: not ask(fleet, "/livez")["live"])
     (why,) = ask(fleet, "/livez")["reasons"]

@@ -1,32 +1,12 @@
-"""The metrics of a fleet: its workers that are wanted, run and wait, and its restarts. Pure.
-
-Each worker's own metrics are measured where it runs.
-"""
+"""The restarts of a fleet: whatever begins in a slot where something had begun. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
-from sparkinesis.fleet.roster import Action, Roster, SendStart, Submit
-from sparkinesis.metrics.catalogue import FLEET_RUNNING, FLEET_WAITING, FLEET_WANTED
-from sparkinesis.metrics.metrics import Sample
-from sparkinesis.status import FleetStatus, WorkerState
-
-
-def gauges_of(status: FleetStatus) -> list[Sample]:
-    """Return the gauges of a fleet.
-
-    A worker that was told to start waits until it reports; one that leaves is not counted.
-    """
-    states = [worker.state for worker in status.workers]
-    waiting = status.waiting + states.count(WorkerState.STARTING)
-    return [
-        Sample(FLEET_WANTED, (), status.wanted),
-        Sample(FLEET_RUNNING, (), states.count(WorkerState.RUNNING)),
-        Sample(FLEET_WAITING, (), waiting),
-    ]
+from sparkinesis.fleet.knowledge.reconciling import Action, SendStart, Submit
+from sparkinesis.fleet.knowledge.roster import Roster
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +18,7 @@ class Restarts:
 
     submitted: frozenset[int] = frozenset()
     """The slots that have had a job."""
-    begun: Mapping[int, tuple[int, str]] = field(default_factory=lambda: MappingProxyType({}))
+    begun: Mapping[int, tuple[int, str]] = field(default_factory=dict)
     """The job and the worker that began last in a slot."""
 
     def after(self, roster: Roster, actions: Iterable[Action]) -> tuple[Restarts, int]:

@@ -16,18 +16,18 @@ from hypothesis.stateful import (
     rule,
 )
 
-from sparkinesis.fleet.options import FleetOptions
-from sparkinesis.fleet.roster import (
+from sparkinesis.fleet.knowledge.reconciling import (
     Action,
     Cancel,
     Disconnect,
-    Roster,
     SendShutDown,
     SendStart,
     SendWait,
     Submit,
-    backoff,
+    reconcile,
 )
+from sparkinesis.fleet.knowledge.roster import Roster, backoff
+from sparkinesis.fleet.options import FleetOptions
 from sparkinesis.status import FleetState, WorkerState
 
 OPTIONS = FleetOptions(
@@ -47,8 +47,8 @@ class Play:
     def then(self, fact: Callable[[Roster, float], Roster] | None = None) -> tuple[Action, ...]:
         if fact is not None:
             self.roster = fact(self.roster, self.now)
-        self.roster, actions = self.roster.reconcile(self.now)
-        assert self.roster.reconcile(self.now) == (self.roster, ()), "settling twice does no more"
+        self.roster, actions = reconcile(self.roster, self.now)
+        assert reconcile(self.roster, self.now) == (self.roster, ()), "settling twice does no more"
         return actions
 
     def after(self, seconds: float) -> tuple[Action, ...]:
@@ -488,7 +488,7 @@ class AnyFleet(RuleBasedStateMachine):
     def reconcile(self) -> None:
         for _ in range(50):
             before = self.roster
-            self.roster, actions = self.roster.reconcile(self.now)
+            self.roster, actions = reconcile(self.roster, self.now)
             self.check(actions)
             if self.roster.state in OVER and before.state not in OVER:
                 is_alone = not any(m.is_connected for m in self.roster.members.values())

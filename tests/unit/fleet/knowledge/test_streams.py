@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from sparkinesis.fleet import notes
 from sparkinesis.fleet.channel.messages import Hello, Report
+from sparkinesis.fleet.knowledge import notes
+from sparkinesis.fleet.knowledge.reports import FleetReports
+from sparkinesis.fleet.knowledge.roster import Roster
+from sparkinesis.fleet.knowledge.streams import StreamWatch
 from sparkinesis.fleet.options import FleetOptions
-from sparkinesis.fleet.reports import FleetReports
-from sparkinesis.fleet.roster import Roster
-from sparkinesis.fleet.streams import StreamWatch
 from sparkinesis.status import (
     FleetStatus,
     FleetStream,

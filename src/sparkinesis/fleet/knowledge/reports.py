@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 
 from sparkinesis.fleet.channel.messages import Hello, Report
-from sparkinesis.fleet.roster import Roster
-from sparkinesis.fleet.streams import StreamWatch
-from sparkinesis.fleet.unread import ShardWatch, lease_of
-from sparkinesis.fleet.watching.series import FleetSeries
+from sparkinesis.fleet.knowledge.roster import Roster
+from sparkinesis.fleet.knowledge.series import FleetSeries
+from sparkinesis.fleet.knowledge.streams import StreamWatch
+from sparkinesis.fleet.knowledge.unread import LastRead, last_reads, lease_of, unread_shards
 from sparkinesis.status import (
     Failure,
     FleetShard,
@@ -33,6 +32,8 @@ _MISSED = 3
 after which it is lost, if that is longer."""
 _LATEST = 0.5
 """The weight of the latest report in a rate."""
+NOTHING = Report((), 0)
+"""The report of a worker that has not started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,21 +43,18 @@ class WorkerReports:
     hello: Hello
     at: float
     """The time of the last report, by the driver's monotonic clock."""
-    shards: tuple[ShardStatus, ...] = ()
-    records: int = 0
+    report: Report = NOTHING
+    """The last report."""
     rate: float = 0.0
     """User records a second."""
-    rates: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    rates: Mapping[str, float] = field(default_factory=dict)
     """User records a second, by lease key."""
-    failures: Mapping[str, Failure] = field(default_factory=lambda: MappingProxyType({}))
-    problem: str | None = None
-    not_live: tuple[str, ...] = ()
-    not_ready: tuple[str, ...] = ()
+    failures: Mapping[str, Failure] = field(default_factory=dict)
 
     def add_report(self, report: Report, now: float) -> WorkerReports:
         """Return a copy with another report added."""
         seconds = now - self.at
-        before = {lease_of(shard): shard.records for shard in self.shards}
+        before = {lease_of(shard): shard.records for shard in self.report.shards}
 
         def rate(old: float, more: int) -> float:
             if seconds <= 0:
@@ -71,14 +69,10 @@ class WorkerReports:
         return replace(
             self,
             at=now,
-            shards=report.shards,
-            records=report.records,
-            rate=rate(self.rate, report.records - self.records),
+            report=report,
+            rate=rate(self.rate, report.records - self.report.records),
             rates=rates,
             failures={**self.failures, **{each.fingerprint: each for each in report.failures}},
-            problem=report.problem,
-            not_live=report.not_live,
-            not_ready=report.not_ready,
         )
 
 
@@ -86,13 +80,16 @@ class WorkerReports:
 class FleetReports:
     """The reports of all workers."""
 
-    workers: Mapping[str, WorkerReports] = field(default_factory=lambda: MappingProxyType({}))
-    departed: Mapping[str, WorkerReports] = field(default_factory=lambda: MappingProxyType({}))
+    settled_after: float = 15.0
+    """Seconds after which the lease table shows that a worker has died."""
+    workers: Mapping[str, WorkerReports] = field(default_factory=dict)
+    departed: Mapping[str, WorkerReports] = field(default_factory=dict)
     """The workers that departed last, in that order."""
     past_failures: tuple[Failure, ...] = ()
     """The failures of workers that departed earlier."""
     past_records: int = 0
-    watch: ShardWatch = field(default_factory=ShardWatch)
+    last_read: Mapping[str, LastRead] = field(default_factory=dict)
+    """The last report on each shard, by lease key, unless its worker has released it since."""
     streams: StreamWatch = field(default_factory=StreamWatch)
     series: FleetSeries = field(default_factory=FleetSeries)
     lost: frozenset[str] = frozenset()
@@ -128,11 +125,14 @@ class FleetReports:
         if new:  # rare, and collecting the failures of all workers is slow
             seen = {failure.fingerprint for failure in self.failures}
             new = [failure for failure in new if failure.fingerprint not in seen]
-        workers = {**self.workers, worker_id: known.add_report(report, now)}
-        watch = self.watch.add_report(worker_id, report, now)
-        streams = self.streams.add_report(worker_id, report.streams, now)
-        series = self.series.add(worker_id, report.series)
-        return replace(self, workers=workers, watch=watch, streams=streams, series=series), new
+        after = replace(
+            self,
+            workers={**self.workers, worker_id: known.add_report(report, now)},
+            last_read=last_reads(self.last_read, worker_id, report, now, self.settled_after),
+            streams=self.streams.add_report(worker_id, report.streams, now),
+            series=self.series.add(worker_id, report.series),
+        )
+        return after, new
 
     def retain(self, worker_ids: Iterable[str]) -> FleetReports:
         """Return a copy in which all other workers have departed, but keep their figures."""
@@ -149,10 +149,9 @@ class FleetReports:
             workers={key: each for key, each in self.workers.items() if key in kept},
             departed=departed,
             past_failures=past[-FAILURES:],
-            past_records=self.past_records + sum(each.records for each in forgotten),
+            past_records=self.past_records + sum(each.report.records for each in forgotten),
             lost=self.lost - gone.keys(),
             past_lost=self.past_lost + len(self.lost & gone.keys()),
-            watch=self.watch.forget(leaving),
             streams=self.streams.forget(leaving),
             series=self.series.retain(kept),
         )
@@ -168,7 +167,7 @@ class FleetReports:
     @property
     def records(self) -> int:
         """User records processed so far, as reported."""
-        return self.past_records + sum(each.records for each in self._kept)
+        return self.past_records + sum(each.report.records for each in self._kept)
 
     def live(self, roster: Roster, now: float) -> set[str]:
         """Return the workers whose last report is recent."""
@@ -190,20 +189,22 @@ class FleetReports:
         """Compute the fleet's status. ``stream``: the names of the streams, as far as known."""
         workers, read = [], []
         live = self.live(roster, now)
+        looks = {key: (self.workers[key].at, self.workers[key].report.unread or {}) for key in live}
         unread = tuple(
             each if each.stream else replace(each, stream=stream)
-            for each in self.watch.shards(live, now)
+            for each in unread_shards(looks, self.last_read, now)
         )
         for member in sorted(roster.members.values(), key=lambda m: (m.slot, m.joined)):
             reported = self.workers.get(member.worker_id)
             if reported is None:
                 continue
+            report = reported.report
             state = member.state if member.is_connected else WorkerState.LOST
             is_live = member.worker_id in live
             mine = [each for each in unread if each.last_worker_id == member.worker_id]
             lags = [
                 shard.millis_behind_latest
-                for shard in (reported.shards if is_live else mine)
+                for shard in (report.shards if is_live else mine)
                 if shard.millis_behind_latest is not None
             ]
             workers.append(
@@ -212,18 +213,18 @@ class FleetReports:
                     state,
                     reported.hello.host,
                     reported.hello.pid,
-                    len(reported.shards),
-                    reported.records,
+                    len(report.shards),
+                    report.records,
                     reported.rate,
                     max(lags, default=None),
                     now - member.heard,
-                    reported.problem,
-                    reported.not_live,
-                    reported.not_ready,
+                    report.problem,
+                    report.not_live,
+                    report.not_ready,
                 )
             )
             if is_live:
-                read += [_shard(reported, shard) for shard in reported.shards]
+                read += [_shard(reported, shard) for shard in report.shards]
         shards = tuple(sorted(read, key=lambda shard: (shard.stream, shard.lease)))
         streams = self.streams.streams(shards, unread, now)
         return FleetStatus(

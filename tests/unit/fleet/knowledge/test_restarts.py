@@ -6,11 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from sparkinesis.fleet.roster import Roster, backoff
-from sparkinesis.fleet.watching.measured import Restarts, gauges_of
-from sparkinesis.metrics.catalogue import FLEET_RUNNING, FLEET_WAITING, FLEET_WANTED
-from sparkinesis.status import FleetState, FleetStatus, WorkerState, WorkerStatus
-from tests.unit.fleet.test_roster import (
+from sparkinesis.fleet.knowledge.restarts import Restarts
+from sparkinesis.fleet.knowledge.roster import Roster, backoff
+from tests.unit.fleet.knowledge.test_roster import (
     OPTIONS,
     Play,
     breaks,
@@ -125,21 +123,3 @@ def test_what_is_remembered_does_not_grow(slots: int) -> None:
             play.then(joins(f"{job + 1}-{slot}", slot, job + 1))
     assert play.count == 29 * slots
     assert len(play.restarts.submitted) == len(play.restarts.begun) == slots
-
-
-def test_gauges_follow_the_status() -> None:
-    states = [
-        WorkerState.RUNNING,
-        WorkerState.RUNNING,
-        WorkerState.STARTING,
-        WorkerState.STANDBY,
-        WorkerState.LEAVING,
-        WorkerState.LOST,
-    ]
-    workers = tuple(
-        WorkerStatus(str(n), state, "host", 1, 0, 0, 0.0, None, 0.0)
-        for n, state in enumerate(states)
-    )
-    status = FleetStatus("app", "s", FleetState.RUNNING, 7, workers, waiting=3)
-    found = {sample.metric: sample.value for sample in gauges_of(status)}
-    assert found == {FLEET_WANTED: 7, FLEET_RUNNING: 2, FLEET_WAITING: 4}

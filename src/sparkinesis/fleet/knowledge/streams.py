@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 
 from sparkinesis.status import FleetShard, FleetStream, StreamStatus, UnreadShard
 from sparkinesis.stream.address import StreamIdentifier
@@ -39,13 +38,11 @@ class KnownStream:
 class StreamWatch:
     """What the driver knows of the streams."""
 
-    reports: Mapping[str, tuple[float, tuple[StreamStatus, ...]]] = field(
-        default_factory=lambda: MappingProxyType({})
-    )
+    reports: Mapping[str, tuple[float, tuple[StreamStatus, ...]]] = field(default_factory=dict)
     """The last report of each worker, and its time by the driver's monotonic clock."""
-    known: Mapping[StreamKey, KnownStream] = field(default_factory=lambda: MappingProxyType({}))
+    known: Mapping[StreamKey, KnownStream] = field(default_factory=dict)
     """The streams, in the order of the application."""
-    failing: Mapping[StreamKey, KnownStream] = field(default_factory=lambda: MappingProxyType({}))
+    failing: Mapping[StreamKey, KnownStream] = field(default_factory=dict)
     """The streams that became unreadable, and of which no report has said since that all workers
     can read them; as they were then."""
 

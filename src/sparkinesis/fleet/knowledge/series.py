@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from sparkinesis.metrics.catalogue import BY_NAME
 from sparkinesis.metrics.metric import Kind
@@ -22,7 +21,7 @@ class FleetSeries:
     gauges, which tell of a present that it has not.
     """
 
-    workers: Mapping[str, tuple[Series, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    workers: Mapping[str, tuple[Series, ...]] = field(default_factory=dict)
     """By worker id; who has reported last comes last."""
 
     def add(self, worker_id: str, series: tuple[Series, ...] | None) -> FleetSeries:

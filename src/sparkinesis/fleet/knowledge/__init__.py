@@ -1,0 +1,1 @@
+"""What the driver knows of its fleet, and what it decides by that. Pure."""
