@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
-from typer.testing import CliRunner
 
 from sparkinesis.application import Application
-from sparkinesis.cli.app import app as cli
 from sparkinesis.local import LocalServer
 from sparkinesis.ui.columns import CLOSED, UNREAD
 from sparkinesis.ui.worker_urls import WorkerUrls
 from sparkinesis.worker.lifecycle.worker import Worker
+from tests.command import call, objects, place_of
 from tests.integration.ui.conftest import Serve
 from tests.journal import Journal, Journaling
 from tests.pace import seconds
@@ -63,9 +61,8 @@ class Scene:
 
     def top(self) -> dict[str, Any]:
         """What `sparkinesis top` says."""
-        place = ["--region", "us-east-1", "--endpoint", self.server.endpoint_url]
-        command = ["top", self.stream, "--stream", self.stream, "--once", "--json", *place]
-        found: dict[str, Any] = json.loads(CliRunner().invoke(cli, command).stdout)
+        given = ["--stream", self.stream, "--once", "--json", *place_of(self.server)]
+        (found,) = objects(call("top", self.stream, *given))
         return found
 
 

@@ -6,22 +6,14 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from sparkinesis.application import Application
-from sparkinesis.cli.app import app as cli
 from sparkinesis.local import LocalServer
+from tests.command import COMMAND, call, failure, place_of
 from tests.integration.ui.test_requests import Make, Start
 from tests.journal import PATIENCE, Journal
-
-COMMAND = str(Path(sys.executable).with_name("sparkinesis"))
-
-
-def place(server: LocalServer) -> list[str]:
-    return ["--region", "us-east-1", "--endpoint", server.endpoint_url, "--port", "0"]
 
 
 def test_it_prints_its_address_and_ends_by_ctrl_c(
@@ -30,7 +22,7 @@ def test_it_prints_its_address_and_ends_by_ctrl_c(
     running: Application = application(worker_id="w")
     start(running)
     journal.wait(lambda: len(journal.calls("initialize")) == 2)
-    command = [COMMAND, "ui", stream, "--stream", stream, *place(server)]
+    command = [COMMAND, "ui", stream, "--stream", stream, *place_of(server), "--port", "0"]
     with subprocess.Popen(
         command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
@@ -53,21 +45,4 @@ def test_without_its_package_it_says_what_to_install(
     server: LocalServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "bokeh.server.server", None)
-    result = CliRunner().invoke(cli, ["ui", "app", *place(server)])
-    assert result.exit_code == 1
-    assert "pip install 'sparkinesis[ui]'" in result.stderr
-
-
-@pytest.mark.parametrize(
-    ("options", "why"),
-    [
-        (["--worker", "ftp://x"], "--worker is 'ftp://x'"),
-        (["--stream", "no such name!"], "no such name!"),
-        ([], "no such table"),
-    ],
-)
-def test_mistakes_are_told_in_a_line(server: LocalServer, options: list[str], why: str) -> None:
-    result = CliRunner().invoke(cli, ["ui", "never-made", *options, *place(server)])
-    assert result.exit_code == 1
-    assert result.stderr.startswith("sparkinesis ui: ")
-    assert why in result.stderr or "never-made" in result.stderr
+    assert "pip install 'sparkinesis[ui]'" in failure(call("ui", "app", *place_of(server)))

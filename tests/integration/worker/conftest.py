@@ -18,7 +18,8 @@ from sparkinesis.local import Call, Fault, Limits, LocalServer
 from sparkinesis.worker.lifecycle.streams import several_streams
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import WorkerOptions
-from tests import pace
+from tests import command, pace
+from tests.command import Command, place_of
 from tests.journal import Journal, Journaling
 from tests.pace import eventually
 from tests.streams import create_when_permitted
@@ -90,6 +91,18 @@ def streams(kinesis: Any) -> list[str]:
     for name in names:
         create_when_permitted(kinesis, name)
     return names
+
+
+@pytest.fixture
+def call(server: LocalServer, stream: str) -> Command:
+    """Runs a command in this process on the application, which has its stream's name."""
+    return lambda name, *options, app=stream: command.call(name, app, *options, *place_of(server))
+
+
+@pytest.fixture
+def run(server: LocalServer, stream: str) -> Command:
+    """As `call`, but in a process of its own."""
+    return lambda name, *options, app=stream: command.run(name, app, *options, *place_of(server))
 
 
 @pytest.fixture

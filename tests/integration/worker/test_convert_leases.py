@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 import uuid
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from sparkinesis.application import Application
-from sparkinesis.cli.app import app as cli
 from sparkinesis.errors import LeaseTableError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, PendingCheckpoint
@@ -24,6 +20,7 @@ from sparkinesis.local import LocalServer
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.kpl.pack import aggregate
 from sparkinesis.worker.lifecycle.worker import Worker
+from tests.command import Command, Result, failure, objects
 from tests.integration.worker.conftest import FAILOVER_TIME
 from tests.journal import Journal, Journaling
 from tests.kcl import rows_of
@@ -31,40 +28,21 @@ from tests.streams import identifier, make_anew, put, put_at, split
 
 Make = Callable[..., Application]
 Start = Callable[[Application], Worker]
-Result = subprocess.CompletedProcess[str]
-Call = Callable[..., Result]
 
 FIRST, SECOND = "shardId-000000000001", "shardId-000000000002"
 """The first of the open shards, after a split."""
 
 
 @pytest.fixture
-def call(server: LocalServer, stream: str) -> Call:
+def convert(call: Command) -> Command:
     """Converts the leases of the application, which has its stream's name."""
 
     def command(to: str, *options: str, yes: bool = True) -> Result:
-        place = ["--region", "us-east-1", "--endpoint", server.endpoint_url]
-        arguments = ["convert-leases", stream, "--to", to, *options, *place]
-        arguments += [] if "--failover-time" in options else ["--failover-time", "0.1"]
-        arguments += ["--yes"] if yes else []
-        result = CliRunner().invoke(cli, arguments)
-        error = result.exception
-        assert error is None or isinstance(error, SystemExit), result.exc_info
-        return Result(arguments, result.exit_code, result.stdout, result.stderr)
+        given = [] if "--failover-time" in options else ["--failover-time", "0.1"]
+        given += ["--yes"] if yes else []
+        return call("convert-leases", "--to", to, *options, *given)
 
     return command
-
-
-def objects(result: Result) -> list[dict[str, Any]]:
-    assert result.returncode == 0, result.stderr
-    return [json.loads(line) for line in result.stdout.splitlines()]
-
-
-def failed(result: Result) -> str:
-    assert (result.returncode, result.stdout) == (1, "")
-    assert result.stderr.count("\n") == 1
-    assert result.stderr.startswith("sparkinesis convert-leases: ")
-    return result.stderr
 
 
 def without_kind(item: dict[str, Any]) -> dict[str, Any]:
@@ -96,7 +74,7 @@ def test_an_application_goes_on_inside_an_aggregate_and_back(
     *,
     kinesis: Any,
     stream: str,
-    call: Call,
+    convert: Command,
     several_first: bool,
 ) -> None:
     """Stopped twice within the same aggregated record: nothing is lost, nothing comes again."""
@@ -131,7 +109,7 @@ def test_an_application_goes_on_inside_an_aggregate_and_back(
     for number, several in enumerate(kinds):
         if number:
             to = "several" if several else "single"
-            result = call(to, "--stream", stream)
+            result = convert(to, "--stream", stream)
             assert result.returncode == 0, result.stderr
         if number == 2:
             put_at(kinesis, stream, b"9")
@@ -140,7 +118,7 @@ def test_an_application_goes_on_inside_an_aggregate_and_back(
 
 
 def test_all_that_a_row_holds_is_kept_but_its_owner(
-    table: LeaseTable, dynamodb: Any, kinesis: Any, stream: str, call: Call
+    table: LeaseTable, dynamodb: Any, kinesis: Any, stream: str, convert: Command
 ) -> None:
     dynamodb.update_item(
         TableName=stream,
@@ -152,7 +130,7 @@ def test_all_that_a_row_holds_is_kept_but_its_owner(
     assert len(before) == 3
     assert before[FIRST]["leaseOwner"] == {"S": "gone"}
     name = identifier(kinesis, stream)
-    result = call("several", "--stream", stream)
+    result = convert("several", "--stream", stream)
     assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines()[-1] == (
         f"Converted 3 leases of {stream}: start it with streams=['{stream}', ...] now."
@@ -168,7 +146,7 @@ def test_all_that_a_row_holds_is_kept_but_its_owner(
     assert first["pendingCheckpointState"] == {"B": b"\x00state"}
     assert first["note"] == {"S": "somebody else's"}
 
-    assert call("single").returncode == 0, "the rows name the stream"
+    assert convert("single").returncode == 0, "the rows name the stream"
     after = rows_of(dynamodb, stream)
     assert after.keys() == before.keys()
     for shard, item in before.items():
@@ -177,34 +155,34 @@ def test_all_that_a_row_holds_is_kept_but_its_owner(
 
 
 def test_a_table_of_the_wanted_kind_is_left_alone(
-    table: LeaseTable, dynamodb: Any, stream: str, call: Call
+    table: LeaseTable, dynamodb: Any, stream: str, convert: Command
 ) -> None:
     before = rows_of(dynamodb, stream)
-    result = call("single")
+    result = convert("single")
     assert (result.returncode, result.stderr) == (0, "")
     assert "has no leases to convert to single." in result.stdout
     assert rows_of(dynamodb, stream) == before
-    assert call("several", "--stream", stream).returncode == 0
+    assert convert("several", "--stream", stream).returncode == 0
     before = rows_of(dynamodb, stream)
-    result = call("several", "--stream", stream)
+    result = convert("several", "--stream", stream)
     assert "has no leases to convert to several." in result.stdout
     assert rows_of(dynamodb, stream) == before
 
 
 def test_a_dry_run_and_a_missing_terminal_write_nothing(
-    table: LeaseTable, dynamodb: Any, kinesis: Any, stream: str, call: Call
+    table: LeaseTable, dynamodb: Any, kinesis: Any, stream: str, convert: Command
 ) -> None:
     before, name = rows_of(dynamodb, stream), identifier(kinesis, stream)
-    assert "no terminal" in failed(call("several", "--stream", stream, yes=False))
-    result = call("several", "--stream", stream, "--dry-run", yes=False)
+    assert "no terminal" in failure(convert("several", "--stream", stream, yes=False))
+    result = convert("several", "--stream", stream, "--dry-run", yes=False)
     lines = result.stdout.splitlines()
     assert lines[0].split() == ["lease", "becomes", "checkpoint", "pending"]
     assert lines[1].split() == [FIRST, f"{name}:{FIRST}", "…1234567890:7", "…1234567899:2"]
     assert lines[-1] == f"3 leases of {stream} would be converted. Nothing was written."
-    found = objects(call("several", "--stream", stream, "--dry-run", "--json", yes=False))
+    found = objects(convert("several", "--stream", stream, "--dry-run", "--json", yes=False))
     assert [one["written"] for one in found] == [False] * 3
     assert rows_of(dynamodb, stream) == before
-    found = objects(call("several", "--stream", stream, "--json"))
+    found = objects(convert("several", "--stream", stream, "--json"))
     assert found[0] == {
         "lease": FIRST,
         "becomes": f"{name}:{FIRST}",
@@ -227,14 +205,14 @@ def test_a_worker_that_runs_is_told_and_keeps_its_leases(
     stream: str,
     *,
     journal: Journal,
-    call: Call,
+    convert: Command,
     server: LocalServer,
 ) -> None:
     start(application(worker_id="alive"))
     journal.wait(lambda: len(journal.calls("initialize")) == 2)
     # A renewal is due in each third of the failover time.
-    result = call("several", "--stream", stream, "--failover-time", str(FAILOVER_TIME))
-    assert "Workers of the application run: shardId-" in failed(result)
+    result = convert("several", "--stream", stream, "--failover-time", str(FAILOVER_TIME))
+    assert "Workers of the application run: shardId-" in failure(result)
     assert "by alive. Nothing was written. Stop all workers" in result.stderr
     for item in rows_of(dynamodb, stream).values():
         assert item["leaseOwner"] == {"S": "alive"}
@@ -289,13 +267,13 @@ def test_a_conversion_that_was_cut_short_is_completed_and_no_worker_starts_befor
     dynamodb: Any,
     kinesis: Any,
     stream: str,
-    call: Call,
+    convert: Command,
     method: str,
     times: int,
     to_several: bool,
 ) -> None:
     if not to_several:
-        assert call("several", "--stream", stream).returncode == 0
+        assert convert("several", "--stream", stream).returncode == 0
     before = {key.rpartition(":")[2]: item for key, item in rows_of(dynamodb, stream).items()}
     to = "several" if to_several else "single"
     plan = plan_of(table, identifier(kinesis, stream), to_several=to_several)
@@ -309,7 +287,7 @@ def test_a_conversion_that_was_cut_short_is_completed_and_no_worker_starts_befor
         with pytest.raises(LeaseTableError, match=r"is being converted.*Run the command again"):
             application(**given).worker().start()
     assert rows_of(dynamodb, stream) == half
-    result = call(to, "--stream", stream)
+    result = convert(to, "--stream", stream)
     assert result.returncode == 0, result.stderr
     after = rows_of(dynamodb, stream)
     prefix = f"{identifier(kinesis, stream)}:" if to_several else ""
@@ -327,7 +305,7 @@ def test_a_conversion_that_was_cut_short_can_be_taken_back(
     dynamodb: Any,
     kinesis: Any,
     stream: str,
-    call: Call,
+    convert: Command,
     method: str,
     times: int,
 ) -> None:
@@ -337,7 +315,7 @@ def test_a_conversion_that_was_cut_short_can_be_taken_back(
         cut_short(patch, method, times)
         with pytest.raises(CutShortError):
             table_conversion.convert(table, plan)
-    result = call("single", "--stream", stream)
+    result = convert("single", "--stream", stream)
     assert result.returncode == 0, result.stderr
     after = rows_of(dynamodb, stream)
     assert after.keys() == before.keys()
@@ -346,7 +324,7 @@ def test_a_conversion_that_was_cut_short_can_be_taken_back(
 
 
 def test_rows_of_both_kinds_that_differ_are_told_before_anything_is_written(
-    table: LeaseTable, dynamodb: Any, kinesis: Any, stream: str, call: Call
+    table: LeaseTable, dynamodb: Any, kinesis: Any, stream: str, convert: Command
 ) -> None:
     name = identifier(kinesis, stream)
     second = table.get(SECOND)
@@ -354,54 +332,60 @@ def test_rows_of_both_kinds_that_differ_are_told_before_anything_is_written(
     other = second.in_stream(StreamIdentifier.parse(name))
     table.create(Lease(other.key, SECOND, ExtendedSequenceNumber("77"), other.stream))
     before = rows_of(dynamodb, stream)
-    said = failed(call("several", "--stream", stream))
+    said = failure(convert("several", "--stream", stream))
     assert f"has a lease twice, and the rows differ: {SECOND} is at LATEST" in said
     assert f"{other.key} is at 77" in said
     assert rows_of(dynamodb, stream) == before
 
 
 def test_leases_of_another_stream_are_refused(
-    table: LeaseTable, dynamodb: Any, kinesis: Any, stream: str, call: Call
+    table: LeaseTable, dynamodb: Any, kinesis: Any, stream: str, convert: Command
 ) -> None:
     wider = f"{stream}-wider"
     kinesis.create_stream(StreamName=wider, ShardCount=5)
     before = rows_of(dynamodb, stream)
-    assert "is not of this stream" in failed(call("several", "--stream", wider))
-    assert "There is no stream 'nope'" in failed(call("several", "--stream", "nope"))
-    assert "name it by --stream" in failed(call("several"))
+    assert "is not of this stream" in failure(convert("several", "--stream", wider))
+    assert "There is no stream 'nope'" in failure(convert("several", "--stream", "nope"))
+    assert "name it by --stream" in failure(convert("several"))
     assert rows_of(dynamodb, stream) == before
     kinesis.delete_stream(StreamName=wider)
 
 
 def test_leases_of_a_deleted_stream_are_refused(
-    application: Make, dynamodb: Any, kinesis: Any, stream: str, call: Call
+    application: Make, dynamodb: Any, kinesis: Any, stream: str, convert: Command
 ) -> None:
     several = application(stream=None, streams=[stream])
     several.worker()._streams.begin(lambda _: False)
     old, new = make_anew(kinesis, stream)
     before = rows_of(dynamodb, stream)
-    assert f"The leases of {old} are those of a deleted stream" in failed(call("single"))
+    assert f"The leases of {old} are those of a deleted stream" in failure(convert("single"))
     assert rows_of(dynamodb, stream) == before
     several.worker()._streams.begin(lambda _: False)
-    assert "has leases of 2 streams: " in failed(call("single"))
-    assert "deleted stream" in failed(call("single", "--stream", old))
-    assert call("single", "--stream", new).returncode == 0
+    assert "has leases of 2 streams: " in failure(convert("single"))
+    assert "deleted stream" in failure(convert("single", "--stream", old))
+    assert convert("single", "--stream", new).returncode == 0
     found = rows_of(dynamodb, stream)
     assert len([key for key in found if key.startswith(old)]) == len(before), "they stay"
     assert len([key for key in found if ":" not in key]) == 1
 
 
 def test_one_of_several_streams_is_taken_out(
-    application: Make, start: Start, *, kinesis: Any, stream: str, journal: Journal, call: Call
+    application: Make,
+    start: Start,
+    *,
+    kinesis: Any,
+    stream: str,
+    journal: Journal,
+    convert: Command,
 ) -> None:
     other = f"other-{uuid.uuid4().hex[:6]}"
     kinesis.create_stream(StreamName=other, ShardCount=1)
     application(stream=None, streams=[stream, other]).worker()._streams.begin(lambda _: False)
-    said = failed(call("single"))
+    said = failure(convert("single"))
     assert "has leases of 2 streams: " in said
     assert identifier(kinesis, other) in said
     put(kinesis, stream, [b"x"], key="k")
-    assert call("single", "--stream", stream).returncode == 0
+    assert convert("single", "--stream", stream).returncode == 0
     start(application())
     journal.wait_for_data(b"x")
     kinds = {row.stream and row.stream.name for row in application().table().leases()}

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -16,10 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
-from typer.testing import CliRunner
 
 from sparkinesis.application import Application
-from sparkinesis.cli.app import app
 from sparkinesis.local import LocalServer
 from sparkinesis.local.faults import Fault
 from sparkinesis.stream.address import StreamAddress
@@ -31,13 +25,14 @@ from sparkinesis.worker.dead_letters.stored import DeadLetters, put_back
 from sparkinesis.worker.dead_letters.targets import DeadLetterDirectory, FailedRecords
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.on_error import DeadLetter
+from tests import command
+from tests.command import Result, asked, call, place_of
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.streams import create_auto, put_at, shard_ids
 
 Start = Callable[[Application], Worker]
 Make = Callable[..., Application]
 
-COMMAND = str(Path(sys.executable).with_name("sparkinesis"))
 FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
 UPPER = 2**127
 NUMBER = 49590338271490256608559692538361571095921575989136588898
@@ -47,18 +42,15 @@ class TroubleError(Exception):
     pass
 
 
-def run(*arguments: str, code: int = 0) -> Any:
-    """The command, in this process, without a terminal; it ends with ``code``."""
-    result = CliRunner().invoke(app, ["dead-letters", *arguments])
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    assert result.exit_code == code, result.output
+def run(*arguments: str, code: int = 0) -> Result:
+    """Run the command; it ends with ``code``."""
+    result = call("dead-letters", *arguments)
+    assert result.returncode == code, result.stderr
     return result
 
 
 def objects(*arguments: str, code: int = 0) -> list[dict[str, Any]]:
-    found = [json.loads(line) for line in run(*arguments, "--json", code=code).stdout.splitlines()]
-    assert all(isinstance(one, dict) for one in found)
-    return found
+    return command.objects(run(*arguments, "--json", code=code), code)
 
 
 def write_letter(folder: Path, number: int = NUMBER, error: str = "no", **given: Any) -> None:
@@ -96,8 +88,7 @@ def read_shard(kinesis: Any, stream: str, shard: str) -> list[dict[str, Any]]:
 @pytest.fixture
 def into(server: LocalServer, stream: str) -> list[str]:
     """Options that put into the stream."""
-    options = ["--put-back", "--stream", stream, "--region", "us-east-1"]
-    return [*options, "--endpoint", server.endpoint_url]
+    return ["--put-back", "--stream", stream, *place_of(server)]
 
 
 def test_from_a_processor_that_fails_to_a_bucket_and_back_into_the_stream(
@@ -289,19 +280,7 @@ def test_on_a_terminal_it_shows_what_it_will_do_and_asks(
 ) -> None:
     write_letter(tmp_path, stream="fl\x1b[2Jights")
     (file,) = tmp_path.iterdir()
-    ours, its = pty.openpty()
-    try:
-        os.write(ours, answer.encode())
-        result = subprocess.run(
-            [COMMAND, "dead-letters", str(tmp_path), *into, "--delete"],
-            stdin=its,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    finally:
-        os.close(ours)
-        os.close(its)
+    result = asked(answer, "dead-letters", str(tmp_path), *into, "--delete")
     assert FIRST in result.stdout
     question = f"Put 1 record of 1 file, of stream fl\\x1b[2Jights, into the stream '{stream}'"
     assert question in result.stderr

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from sparkinesis.application import Application
-from sparkinesis.cli.app import app as cli
 from sparkinesis.local import LocalServer
 from sparkinesis.local.faults import Call, Fault
 from sparkinesis.worker.lifecycle.worker import Worker
+from tests.command import Result, call, objects, place_of, run
 from tests.integration.worker.conftest import AT_ONCE
 from tests.journal import Journal
 from tests.kcl import create_table, put_lease
@@ -27,7 +23,6 @@ from tests.streams import put
 Start = Callable[[Application], Worker]
 Make = Callable[..., Application]
 
-COMMAND = str(Path(sys.executable).with_name("sparkinesis"))
 SHARD = "shardId-000000000000"
 
 
@@ -40,9 +35,9 @@ def no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 class Report:
     """What one run of the command says."""
 
-    def __init__(self, exit_code: int, output: str) -> None:
-        self.exit_code = exit_code
-        self.findings = [json.loads(line) for line in output.splitlines()]
+    def __init__(self, result: Result) -> None:
+        self.exit_code = result.returncode
+        self.findings = objects(result, self.exit_code)
 
     def of(self, check: str, state: str) -> list[str]:
         """Return what was found, with what to mend."""
@@ -67,9 +62,9 @@ def examine(
     endpoint: str, app: str, *options: str, stream: str, region: str = "us-east-1"
 ) -> Report:
     arguments = ["doctor", app, "--stream", stream, "--json", "--region", region]
-    result = CliRunner().invoke(cli, [*arguments, "--endpoint", endpoint, *options])
+    result = call(*arguments, "--endpoint", endpoint, *options)
     assert result.stderr == ""
-    return Report(result.exit_code, result.stdout)
+    return Report(result)
 
 
 @pytest.fixture
@@ -339,26 +334,16 @@ def test_no_region_is_told(
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
-    result = CliRunner().invoke(cli, ["doctor", "app", "--stream", "s", "--json"])
-    report = Report(result.exit_code, result.stdout)
+    report = Report(call("doctor", "app", "--stream", "s", "--json"))
     assert report.exit_code == 1
     assert "AWS_REGION" in report.problems()["region"]
 
 
 def test_people_get_a_list_and_what_to_mend(server: LocalServer, stream: str) -> None:
-    arguments = ["--stream", stream, "--region", "us-east-1", "--endpoint", server.endpoint_url]
-    done = subprocess.run(
-        [COMMAND, "doctor", "no-such-app", *arguments], capture_output=True, text=True, check=False
-    )
+    done = run("doctor", "no-such-app", "--stream", stream, *place_of(server))
     assert (done.returncode, done.stderr) == (1, "")
     lines, mend = done.stdout.split("\nTo mend:\n")
     assert lines.splitlines()[0].split() == ["check", "state", "finding"]
     places = {line.index("  ok  ") for line in lines.splitlines() if "  ok  " in line}
     assert len(places) == 1, "the columns are aligned"
     assert "\n- table: Check the name for a typing error" in f"\n{mend}"
-
-
-def test_an_application_name_that_cannot_be_one_is_refused(server: LocalServer) -> None:
-    result = CliRunner().invoke(cli, ["doctor", "a b", "--stream", "s", "--region", "us-east-1"])
-    assert result.exit_code == 1
-    assert result.stderr.startswith("sparkinesis doctor: ")

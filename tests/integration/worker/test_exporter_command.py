@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +18,7 @@ from sparkinesis.lease.table.provisioning import creation
 from sparkinesis.local import LocalServer
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import LeaseTableOptions
+from tests.command import COMMAND, place_of
 from tests.journal import Journal, Journaling
 from tests.kcl import put_rows, rows_of
 from tests.moody_relay import moody_relay
@@ -29,7 +28,6 @@ from tests.streams import put_at
 Start = Callable[[Application], Worker]
 Make = Callable[..., Application]
 
-COMMAND = str(Path(sys.executable).with_name("sparkinesis"))
 FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
 
 
@@ -73,9 +71,10 @@ def export(server: LocalServer, stream: str) -> Iterator[Callable[..., Running]]
     started: list[Running] = []
 
     def run(*arguments: str) -> Running:
-        place = ["--region", "us-east-1", "--endpoint", server.endpoint_url]
         given = arguments or (stream, "--stream", stream)
-        started.append(Running(*given, *place, "--http", "127.0.0.1:0", "--interval", "1"))
+        started.append(
+            Running(*given, *place_of(server), "--http", "127.0.0.1:0", "--interval", "1")
+        )
         return started[-1]
 
     yield run
@@ -183,15 +182,3 @@ def test_it_ends_by_a_signal(stream: str, export: Callable[..., Running]) -> Non
     exporter = export()
     exporter.process.send_signal(signal.SIGTERM)
     assert exporter.process.wait(60) == 0
-
-
-def test_an_address_that_is_none_is_an_error_in_one_line() -> None:
-    done = subprocess.run(
-        [COMMAND, "exporter", "app", "--http", "9401", "--region", "us-east-1"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert done.stderr.startswith("sparkinesis exporter: --http is '9401'; it must be")
-    assert "Traceback" not in done.stderr

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
-import pty
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from sparkinesis.application import Application
-from sparkinesis.cli.app import app as cli
 from sparkinesis.lease.extended_sequence_number import TRIM_HORIZON, ExtendedSequenceNumber
 from sparkinesis.lease.lease import PendingCheckpoint
 from sparkinesis.lease.table import requests
@@ -29,6 +21,7 @@ from sparkinesis.monitor.lags import Lag, lag_client
 from sparkinesis.stream.address import address_of
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.worker.lifecycle.worker import Worker
+from tests.command import Command, Result, asked, failure, objects, place_of
 from tests.integration.worker.conftest import FAILOVER_TIME
 from tests.journal import Journal, Journaling
 from tests.streams import split
@@ -36,45 +29,7 @@ from tests.streams import split
 Start = Callable[[Application], Worker]
 Make = Callable[..., Application]
 
-COMMAND = str(Path(sys.executable).with_name("sparkinesis"))
 FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
-
-
-def place_of(server: LocalServer) -> list[str]:
-    return ["--region", "us-east-1", "--endpoint", server.endpoint_url]
-
-
-@pytest.fixture
-def run(server: LocalServer, stream: str) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs a command on the application, which has its stream's name, without a terminal."""
-
-    def command(name: str, *options: str, app: str = stream) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [COMMAND, name, app, *options, *place_of(server)],
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            check=False,
-        )
-
-    return command
-
-
-@pytest.fixture
-def call(server: LocalServer, stream: str) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """As `run`, but in this process: a Python that starts takes a second."""
-
-    def command(name: str, *options: str, app: str = stream) -> subprocess.CompletedProcess[str]:
-        arguments = [name, app, *options, *place_of(server)]
-        result = CliRunner().invoke(cli, arguments)
-        return subprocess.CompletedProcess(
-            arguments, result.exit_code, result.stdout, result.stderr
-        )
-
-    return command
-
-
-Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def put_one(kinesis: Any, stream: str, data: bytes) -> str:
@@ -82,13 +37,12 @@ def put_one(kinesis: Any, stream: str, data: bytes) -> str:
     return str(answer["SequenceNumber"])
 
 
-def objects(result: subprocess.CompletedProcess[str]) -> dict[str, dict[str, Any]]:
-    assert (result.returncode, result.stderr) == (0, "")
-    found = [json.loads(line) for line in result.stdout.splitlines()]
-    return {one["shard"]: one for one in found}
+def by_shard(result: Result) -> dict[str, dict[str, Any]]:
+    assert result.stderr == ""
+    return {one["shard"]: one for one in objects(result)}
 
 
-def table_of(result: subprocess.CompletedProcess[str]) -> dict[str, list[str]]:
+def table_of(result: Result) -> dict[str, list[str]]:
     """The cells of each row by its first, with the header as ``shard``."""
     assert (result.returncode, result.stderr) == (0, "")
     assert "\x1b" not in result.stdout, "colours are for terminals"
@@ -104,7 +58,7 @@ def test_a_running_application(
     stream: str,
     journal: Journal,
     *,
-    run: Run,
+    run: Command,
 ) -> None:
     """One record is checkpointed, the next one only processed: the application is behind by it."""
 
@@ -121,7 +75,7 @@ def test_a_running_application(
 
     # A renewal is due in each third of the failover time.
     options = ("--stream", stream, "--watch-for", str(FAILOVER_TIME))
-    found = objects(run("leases", *options, "--json"))
+    found = by_shard(run("leases", *options, "--json"))
     assert sorted(found) == [FIRST, SECOND]
     first, second = found[FIRST], found[SECOND]
     assert (first["owner"], first["state"]) == ("a", "held")
@@ -144,7 +98,7 @@ def test_a_running_application(
 
 
 def test_an_application_whose_worker_is_gone(
-    application: Make, kinesis: Any, stream: str, call: Run
+    application: Make, kinesis: Any, stream: str, call: Command
 ) -> None:
     """Rows as crashes leave them: nobody renews; without a stream there is no lag."""
     application(worker_id="a").worker()._streams.all()[0].syncer.sync()
@@ -168,14 +122,14 @@ def test_an_application_whose_worker_is_gone(
     found = table_of(call("leases", "--watch-for", "0"))
     assert found[FIRST][1:3] == ["gone", "handed over to thief"]
     assert found[FIRST][5] == "not watched"
-    one = objects(call("leases", "--watch-for", "0", "--json"))[FIRST]
+    one = by_shard(call("leases", "--watch-for", "0", "--json"))[FIRST]
     assert (one["owner"], one["handed_over_to"]) == ("gone", "thief")
     assert one["renewed_seconds_ago"] is None
     assert one["pending_checkpoint"]["sub_sequence_number"] == 3
 
 
 def test_a_dead_owner_is_told_without_further_options(
-    application: Make, stream: str, call: Run, monkeypatch: pytest.MonkeyPatch
+    application: Make, stream: str, call: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its shard is unread for as long as the command watches by default."""
     application().worker()._streams.all()[0].syncer.sync()
@@ -189,19 +143,19 @@ def test_a_dead_owner_is_told_without_further_options(
 
     in_no_time = partial(lags.watch_table, clock=lambda: now, wait=wait)
     monkeypatch.setattr(lags, "watch_table", in_no_time)
-    found = objects(call("leases", "--stream", stream, "--json"))[FIRST]
+    found = by_shard(call("leases", "--stream", stream, "--json"))[FIRST]
     assert (found["unread_for_seconds"], found["millis_behind_latest"]) == (8.0, 8000)
 
 
 def test_finished_shards_and_those_that_wait_for_their_parents(
-    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal, *, call: Run
+    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal, *, call: Command
 ) -> None:
     worker = start(application(worker_id="a"))
     journal.wait(lambda: len(journal.calls("initialize")) == 2)
     parent = split(kinesis, stream)
     journal.wait(lambda: len(journal.calls("initialize")) == 4)
     assert worker.shutdown(20)
-    found = objects(call("leases", "--stream", stream, "--watch-for", "0", "--json"))
+    found = by_shard(call("leases", "--stream", stream, "--watch-for", "0", "--json"))
     assert found[parent]["state"] == "finished"
     assert found[parent]["millis_behind_latest"] is None
     children = found[parent]["children"]
@@ -216,7 +170,7 @@ def test_finished_shards_and_those_that_wait_for_their_parents(
     table.write(requests.take(child, "b"))
     states = {
         shard: one["state"]
-        for shard, one in objects(call("leases", "--watch-for", "0", "--json")).items()
+        for shard, one in by_shard(call("leases", "--watch-for", "0", "--json")).items()
     }
     assert states[parent] == "unowned"
     assert states[children[0]] == "waiting for parents"
@@ -255,7 +209,7 @@ def test_lag_leaves_calls_to_the_consumers_of_a_shard(
 
 
 def test_a_lag_that_is_not_known_does_no_harm_to_the_others(
-    application: Make, kinesis: Any, stream: str, server: LocalServer, call: Run
+    application: Make, kinesis: Any, stream: str, server: LocalServer, call: Command
 ) -> None:
     application().worker()._streams.all()[0].syncer.sync()
     table = application().table()
@@ -281,19 +235,16 @@ def test_a_lag_that_is_not_known_does_no_harm_to_the_others(
 
 
 def test_reset_in_a_pipe_needs_yes_and_changes_nothing_without(
-    application: Make, stream: str, call: Run
+    application: Make, stream: str, call: Command
 ) -> None:
     application().worker()._streams.all()[0].syncer.sync()
     before = application().table().leases()
-    result = call("reset", "--stream", stream, "--to", "latest")
-    assert result.returncode == 1
-    assert result.stdout == ""
-    assert result.stderr.count("\n") == 1
-    assert "no terminal" in result.stderr
-    assert "--yes" in result.stderr
+    error = failure(call("reset", "--stream", stream, "--to", "latest"))
+    assert "no terminal" in error
+    assert "--yes" in error
     assert application().table().leases() == before
 
-    found = objects(call("reset", "--stream", stream, "--to", "latest", "--yes", "--json"))
+    found = by_shard(call("reset", "--stream", stream, "--to", "latest", "--yes", "--json"))
     assert sorted(found) == [FIRST, SECOND]
     assert found[FIRST]["from"]["sequence_number"] == TRIM_HORIZON
     assert found[FIRST]["to"]["sequence_number"] == TRIM_HORIZON, "nothing is older"
@@ -308,59 +259,11 @@ def test_reset_on_a_terminal_shows_what_it_will_do_and_asks(
 ) -> None:
     application().worker()._streams.all()[0].syncer.sync()
     to = "2026-11-01T00:00:00Z"
-    ours, its = pty.openpty()
-    try:
-        os.write(ours, answer.encode())
-        result = subprocess.run(
-            [COMMAND, "reset", stream, "--stream", stream, "--to", to, *place_of(server)],
-            stdin=its,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    finally:
-        os.close(ours)
-        os.close(its)
+    given = ["reset", stream, "--stream", stream, "--to", to, *place_of(server)]
+    result = asked(answer, *given)
     assert result.stdout.splitlines()[1].split() == [
         FIRST, TRIM_HORIZON, TRIM_HORIZON, "as", "of", "2026-11-01T00:00:00.000Z",
     ]  # fmt: skip
     assert "Move 2 leases of" in result.stderr
     assert [row.counter for row in application().table().leases()] == [counter] * 2
     assert result.returncode == (0 if counter else 1)
-
-
-@pytest.mark.parametrize(
-    ("command", "options", "text"),
-    [
-        ("leases", ["--watch-for", "0"], "There is no lease table"),
-        ("leases", ["--stream", "arn:aws:s3:::x"], "a stream's ARN looks like"),
-        ("leases", ["--profile", "nope"], "nope"),
-        ("reset", ["--stream", "nope", "--to", "soon", "--yes"], "The position is 'soon'"),
-    ],
-)
-def test_an_error_is_one_line_and_exit_1(
-    call: Run, *, command: str, options: list[str], text: str
-) -> None:
-    check_error(call, command, options, text)
-
-
-@pytest.mark.parametrize(
-    ("command", "options"),
-    [("leases", ["--stream", "nope"]), ("reset", ["--stream", "nope", "--to", "latest", "--yes"])],
-)
-def test_an_error_is_all_that_a_process_says(
-    application: Make, stream: str, *, run: Run, command: str, options: list[str]
-) -> None:
-    application().worker()._streams.all()[0].syncer.sync()
-    check_error(run, command, options, "There is no stream 'nope'", app=stream)
-
-
-def check_error(
-    run: Run, command: str, options: list[str], text: str, app: str = "no-such-application"
-) -> None:
-    result = run(command, *options, app=app)
-    assert result.returncode == 1
-    assert result.stdout == ""
-    assert result.stderr.count("\n") == 1
-    assert text in result.stderr
-    assert result.stderr.startswith(f"sparkinesis {command}: ")

@@ -8,14 +8,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from deploy.iam import POLICIES, WITHOUT_CALL
 from sparkinesis import FanOutOptions, LeaseTableOptions
 from sparkinesis.application import Application
-from sparkinesis.cli.app import app as cli
 from sparkinesis.lease.table import requests
 from sparkinesis.local import LocalServer
+from tests.command import call, place_of
 from tests.deploy.calls import Used, only
 from tests.integration.worker.test_exporter_command import Running as Exporting
 from tests.integration.worker.test_exporter_command import export  # noqa: F401 - a fixture
@@ -65,9 +64,8 @@ def test_workers_use_their_permissions(
 
 def run(server: LocalServer, command: str, app: str, *options: str) -> str:
     """Run a command on the application's stream, and return its output."""
-    place = ["--region", "us-east-1", "--endpoint", server.endpoint_url]
-    ran = CliRunner().invoke(cli, [command, app, "--stream", app, *options, *place])
-    assert ran.exit_code == 0, ran.output
+    ran = call(command, app, "--stream", app, *options, *place_of(server))
+    assert ran.returncode == 0, ran.stderr
     return ran.stdout
 
 

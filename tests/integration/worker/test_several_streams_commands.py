@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 import uuid
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from sparkinesis.application import Application
-from sparkinesis.cli.app import app as cli
 from sparkinesis.errors import OptionError
 from sparkinesis.lease.extended_sequence_number import SHARD_END, TRIM_HORIZON
 from sparkinesis.lease.lease import Lease
@@ -27,6 +23,7 @@ from sparkinesis.stream.address import StreamIdentifier, address_of
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import LATEST
 from sparkinesis.worker.lifecycle.worker import Worker
+from tests.command import Command, objects
 from tests.integration.worker.test_s1_several_streams import ByStream
 from tests.journal import PATIENCE, Journal
 from tests.pace import eventually
@@ -34,25 +31,8 @@ from tests.streams import create_anew, identifier, make_anew, put, split
 
 Make = Callable[..., Application]
 Start = Callable[[Application], Worker]
-Result = subprocess.CompletedProcess[str]
-Call = Callable[..., Result]
 
 FIRST = "shardId-000000000000"
-
-
-@pytest.fixture
-def call(server: LocalServer, stream: str) -> Call:
-    """Runs a command in this process on the application, which has another stream's name."""
-
-    def command(name: str, *options: str) -> Result:
-        place = ["--region", "us-east-1", "--endpoint", server.endpoint_url]
-        arguments = [name, stream, *options, *place]
-        result = CliRunner().invoke(cli, arguments)
-        error = result.exception
-        assert error is None or isinstance(error, SystemExit), result.exc_info
-        return Result(arguments, result.exit_code, result.stdout, result.stderr)
-
-    return command
 
 
 def create_leases(application: Application) -> dict[str, Lease]:
@@ -66,13 +46,8 @@ def leases_of(application: Application) -> dict[str, Lease]:
     return {f"{row.stream.name}/{row.shard_id}" if row.stream else row.key: row for row in rows}
 
 
-def objects(result: Result) -> list[dict[str, Any]]:
-    assert result.returncode == 0, result.stderr
-    return [json.loads(line) for line in result.stdout.splitlines()]
-
-
 def test_each_stream_has_its_own_lags_though_the_shards_have_the_same_ids(
-    application: Make, kinesis: Any, *, streams: list[str], call: Call, server: LocalServer
+    application: Make, kinesis: Any, *, streams: list[str], call: Command, server: LocalServer
 ) -> None:
     create_leases(application(stream=None, streams=streams))
     put(kinesis, streams[1], [b"x"], key="k")
@@ -99,7 +74,7 @@ def test_each_stream_has_its_own_lags_though_the_shards_have_the_same_ids(
 
 
 def test_some_of_the_streams(
-    application: Make, kinesis: Any, *, streams: list[str], call: Call, server: LocalServer
+    application: Make, kinesis: Any, *, streams: list[str], call: Command, server: LocalServer
 ) -> None:
     create_leases(application(stream=None, streams=streams))
     arn = kinesis.describe_stream_summary(StreamName=streams[1])["StreamDescriptionSummary"]
@@ -122,7 +97,7 @@ def test_some_of_the_streams(
 
 
 def test_several_names_for_a_table_of_one_stream_are_an_error(
-    application: Make, stream: str, call: Call
+    application: Make, stream: str, call: Command
 ) -> None:
     application().worker()._streams.begin(lambda _: False)
     for given, why in (
@@ -139,7 +114,7 @@ def test_several_names_for_a_table_of_one_stream_are_an_error(
 
 
 def test_a_stream_that_cannot_be_read_says_so_and_the_others_have_their_lags(
-    application: Make, kinesis: Any, *, streams: list[str], call: Call, server: LocalServer
+    application: Make, kinesis: Any, *, streams: list[str], call: Command, server: LocalServer
 ) -> None:
     gone, denied, fine = streams
     create_leases(application(stream=None, streams=streams))
@@ -166,7 +141,7 @@ def test_a_stream_that_cannot_be_read_says_so_and_the_others_have_their_lags(
 
 
 def test_a_stream_that_may_be_described_and_not_read_hides_no_other(
-    application: Make, *, streams: list[str], call: Call, server: LocalServer
+    application: Make, *, streams: list[str], call: Command, server: LocalServer
 ) -> None:
     create_leases(application(stream=None, streams=streams))
     server.kinesis.faults = lambda one: (
@@ -185,7 +160,7 @@ def test_a_stream_that_may_be_described_and_not_read_hides_no_other(
 
 
 def test_a_stream_made_anew_is_told_from_the_old_one(
-    application: Make, kinesis: Any, *, streams: list[str], call: Call
+    application: Make, kinesis: Any, *, streams: list[str], call: Command
 ) -> None:
     app = application(stream=None, streams=streams[:2])
     create_leases(app)
@@ -220,7 +195,7 @@ def test_a_stream_that_has_left_the_application_shows(
     *,
     streams: list[str],
     journal: Journal,
-    call: Call,
+    call: Command,
 ) -> None:
     create_leases(application(stream=None, streams=streams))
     start(application(stream=None, streams=streams[1:], processor=lambda: ByStream(journal)))
@@ -242,7 +217,7 @@ def test_a_stream_that_has_left_the_application_shows(
 
 
 def test_many_streams_take_one_call_to_find_and_two_each_for_their_lags(
-    application: Make, kinesis: Any, *, call: Call, server: LocalServer
+    application: Make, kinesis: Any, *, call: Command, server: LocalServer
 ) -> None:
     names = [f"many-{n}-{uuid.uuid4().hex[:6]}" for n in range(30)]
     for name in names:
@@ -302,7 +277,7 @@ def test_reset_moves_a_running_application_in_all_of_its_streams(
     *,
     streams: list[str],
     journal: Journal,
-    call: Call,
+    call: Command,
 ) -> None:
     app = application(stream=None, streams=streams, processor=lambda: ByStream(journal))
     start(app)
@@ -327,7 +302,7 @@ def test_reset_moves_a_running_application_in_all_of_its_streams(
 
 
 def test_reset_of_one_stream_leaves_the_others(
-    application: Make, kinesis: Any, *, streams: list[str], call: Call
+    application: Make, kinesis: Any, *, streams: list[str], call: Command
 ) -> None:
     app = application(stream=None, streams=streams)
     before = create_leases(app)
@@ -358,7 +333,7 @@ def test_reset_of_one_stream_leaves_the_others(
 
 
 def test_reset_tells_which_stream_cannot_be_read_and_writes_nothing(
-    application: Make, kinesis: Any, *, streams: list[str], call: Call, server: LocalServer
+    application: Make, kinesis: Any, *, streams: list[str], call: Command, server: LocalServer
 ) -> None:
     app = application(stream=None, streams=streams)
     before = create_leases(app)
@@ -385,7 +360,7 @@ def test_reset_tells_which_stream_cannot_be_read_and_writes_nothing(
 
 
 def test_reset_leaves_the_leases_of_a_stream_that_was_made_anew(
-    application: Make, kinesis: Any, *, streams: list[str], call: Call
+    application: Make, kinesis: Any, *, streams: list[str], call: Command
 ) -> None:
     app = application(stream=None, streams=streams[:2])
     create_leases(app)
@@ -405,7 +380,7 @@ def test_reset_leaves_the_leases_of_a_stream_that_was_made_anew(
 
 
 def test_reset_of_rows_of_both_kinds_is_refused(
-    application: Make, *, streams: list[str], stream: str, call: Call
+    application: Make, *, streams: list[str], stream: str, call: Command
 ) -> None:
     create_leases(application(stream=None, streams=streams))
     rows = application().table().leases()
@@ -428,7 +403,7 @@ def test_a_table_of_several_streams_is_not_reset_as_one_of_a_single_stream(
 
 
 def test_a_finished_shard_of_one_stream_is_not_the_shard_of_another(
-    application: Make, *, streams: list[str], call: Call
+    application: Make, *, streams: list[str], call: Command
 ) -> None:
     """To LATEST: the lease that is read to its end stays so, and the open one is moved."""
     app = application(stream=None, streams=streams[:2])

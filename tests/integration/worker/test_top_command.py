@@ -17,14 +17,11 @@ import termios
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from sparkinesis.application import Application
-from sparkinesis.cli.app import app as cli
 from sparkinesis.errors import AccessDeniedError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.table import requests
@@ -36,12 +33,12 @@ from sparkinesis.monitor.lags import Lag, lag_client
 from sparkinesis.stream.address import address_of
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.worker.lifecycle.worker import Worker
+from tests.command import COMMAND, Command, objects, place_of
 from tests.journal import PATIENCE, Journal
 
 Start = Callable[[Application], Worker]
 Make = Callable[..., Application]
 
-COMMAND = str(Path(sys.executable).with_name("sparkinesis"))
 FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
 LEAVES_ALTERNATE_SCREEN = "\x1b[?1049l"
 
@@ -51,25 +48,12 @@ def arguments(server: LocalServer, stream: str) -> Callable[..., list[str]]:
     """The command line for the application, which has its stream's name."""
 
     def make(*options: str, app: str = stream) -> list[str]:
-        place = ["--region", "us-east-1", "--endpoint", server.endpoint_url]
-        return [COMMAND, "top", app, *options, *place]
+        return [COMMAND, "top", app, *options, *place_of(server)]
 
     return make
 
 
 Arguments = Callable[..., list[str]]
-
-
-def run(command: list[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
-    )
-
-
-def call(command: list[str]) -> subprocess.CompletedProcess[str]:
-    """As `run`, but in this process: a Python that starts takes a second."""
-    result = CliRunner().invoke(cli, command[1:])
-    return subprocess.CompletedProcess(command, result.exit_code, result.stdout, result.stderr)
 
 
 @pytest.fixture
@@ -111,8 +95,8 @@ def behind(application: Make, start: Start, kinesis: Any, stream: str, journal: 
 
 
 @pytest.mark.usefixtures("behind")
-def test_once(arguments: Arguments, stream: str) -> None:
-    result = run(arguments("--stream", stream, "--once"))
+def test_once(call: Command, run: Command, stream: str) -> None:
+    result = run("top", "--stream", stream, "--once")
     assert (result.returncode, result.stderr) == (0, "")
     assert "\x1b" not in result.stdout
     lines = [line.split() for line in result.stdout.splitlines()]
@@ -125,25 +109,23 @@ def test_once(arguments: Arguments, stream: str) -> None:
     assert late[4:6] != ["0.0", "s"]
     assert fresh[:6] == [SECOND, "a", "held", "TRIM_HORIZON", "0.0", "s"]
 
-    without_stream = call(arguments("--once"))
+    without_stream = call("top", "--once")
     assert "lag unknown" in without_stream.stdout.splitlines()[0]
 
 
 @pytest.mark.usefixtures("behind")
-def test_once_has_the_columns_of_leases(arguments: Arguments, stream: str) -> None:
-    once = arguments("--stream", stream, "--once")
-    leases = [COMMAND, "leases", *(arg for arg in once[2:] if arg != "--once"), "--watch-for", "0"]
-    shown, listed = (call(command).stdout.splitlines() for command in (once, leases))
+def test_once_has_the_columns_of_leases(call: Command, stream: str) -> None:
+    shown, listed = (
+        call(name, "--stream", stream, *options).stdout.splitlines()
+        for name, options in (("top", ["--once"]), ("leases", ["--watch-for", "0"]))
+    )
     assert shown[5].split() == listed[0].split()
     assert [line.split()[:4] for line in shown[6:]] == [line.split()[:4] for line in listed[1:]]
 
 
 @pytest.mark.usefixtures("behind")
-def test_json_once(arguments: Arguments, stream: str) -> None:
-    result = call(arguments("--stream", stream, "--once", "--json"))
-    assert (result.returncode, result.stderr) == (0, "")
-    found = json.loads(result.stdout)
-    assert result.stdout.count("\n") == 1
+def test_json_once(call: Command, stream: str) -> None:
+    (found,) = objects(call("top", "--stream", stream, "--once", "--json"))
     assert [(one["owner"], one["shards"]) for one in found["owners"]] == [("a", 2)]
     first, second = found["shards"]
     assert (first["lease"], first["state"], first["owner"]) == (FIRST, "held", "a")
@@ -268,33 +250,6 @@ def test_off_a_terminal_it_tells_in_a_line(
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=PATIENCE)[1] == ""
     assert process.returncode == 0
-
-
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ([], "There is no lease table"),
-        (["--json", "--once"], "There is no lease table"),
-        (["--stream", "arn:aws:s3:::x"], "a stream's ARN looks like"),
-    ],
-)
-def test_an_error_is_one_line_and_exit_1(
-    arguments: Arguments, options: list[str], text: str
-) -> None:
-    check_error(call(arguments(*options, app="no-such-application")), text)
-
-
-def test_an_error_is_all_that_a_process_says(application: Make, arguments: Arguments) -> None:
-    application().worker()._streams.all()[0].syncer.sync()
-    result = run(arguments("--stream", "nope"))
-    check_error(result, "There is no stream 'nope'")
-
-
-def check_error(result: subprocess.CompletedProcess[str], text: str) -> None:
-    assert (result.returncode, result.stdout) == (1, "")
-    assert result.stderr.count("\n") == 1
-    assert result.stderr.startswith("sparkinesis top: ")
-    assert text in result.stderr
 
 
 def test_each_shard_is_asked_about_at_its_pace_and_again_after_trouble(

@@ -9,10 +9,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from sparkinesis.cli.app import app
 from sparkinesis.cli.compile_pyspark import archives, installed_spark
+from tests.command import call
 
 MODULES = {
     "pyspark/__init__.py": "from pyspark import worker\n",
@@ -37,9 +36,10 @@ def spark_home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(*arguments: object) -> tuple[int, str]:
-    result = CliRunner().invoke(app, ["compile-pyspark", *map(str, arguments)])
-    return result.exit_code, result.output
+def run(*arguments: object, code: int = 0) -> str:
+    result = call("compile-pyspark", *map(str, arguments))
+    assert result.returncode == code
+    return result.stdout + result.stderr
 
 
 def imported(archive: Path) -> tuple[int, list[str]]:
@@ -59,14 +59,12 @@ def test_modules_are_imported_from_bytecode_until_it_is_removed(spark_home: Path
     before = sorted(zipfile.ZipFile(archive).namelist())
     assert imported(archive) == (42, ["pyspark/__init__.py", "pyspark/worker.py"])
     for _ in range(2):
-        code, output = run("--spark-home", spark_home)
-        assert code == 0
+        output = run("--spark-home", spark_home)
         assert f"Bytecode of 2 modules of Python 3.{sys.version_info.minor}." in output
         assert imported(archive) == (42, ["pyspark/__init__.pyc", "pyspark/worker.pyc"])
     assert set(before) < set(zipfile.ZipFile(archive).namelist()), "the source stays"
     assert archive.stat().st_mode & 0o777 == 0o640
-    code, output = run("--undo", "--spark-home", spark_home)
-    assert code == 0
+    output = run("--undo", "--spark-home", spark_home)
     assert f"Bytecode of 2 modules removed from {archive}" in output
     files = [name for name in zipfile.ZipFile(archive).namelist() if not name.endswith("/")]
     assert sorted(files) == before
@@ -105,8 +103,7 @@ def test_spark_is_found_by_the_environment_then_beside_pyspark(
 
 
 def test_another_folder_is_refused(tmp_path: Path) -> None:
-    code, output = run("--spark-home", tmp_path)
-    assert code == 1
+    output = run("--spark-home", tmp_path, code=1)
     assert f"{tmp_path} is no Spark installation: there is no file" in output
     assert not any(tmp_path.iterdir())
 
@@ -114,8 +111,7 @@ def test_another_folder_is_refused(tmp_path: Path) -> None:
 def test_a_damaged_archive_stays_as_it_is(spark_home: Path) -> None:
     archive = spark_home / "python" / "lib" / "pyspark.zip"
     archive.write_bytes(b"half of an archive")
-    code, output = run("--spark-home", spark_home)
-    assert code == 1
+    output = run("--spark-home", spark_home, code=1)
     assert f"{archive} is unchanged: " in output
     assert archive.read_bytes() == b"half of an archive"
     assert [path.name for path in archive.parent.iterdir() if path.is_dir()] == []

@@ -1,0 +1,72 @@
+"""The command `sparkinesis`, as tests call it: in this process, or in one of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner
+
+from sparkinesis.cli.app import app
+from sparkinesis.local import LocalServer
+
+COMMAND = str(Path(sys.executable).with_name("sparkinesis"))
+Result = subprocess.CompletedProcess[str]
+Command = Callable[..., Result]
+
+
+def place_of(server: LocalServer) -> list[str]:
+    return ["--region", "us-east-1", "--endpoint", server.endpoint_url]
+
+
+def call(*arguments: str) -> Result:
+    """Run a command in this process, without a terminal: a Python that starts takes a second."""
+    result = CliRunner().invoke(app, arguments)
+    error = result.exception
+    assert error is None or isinstance(error, SystemExit), result.exc_info
+    return Result(arguments, result.exit_code, result.stdout, result.stderr)
+
+
+def run(*arguments: str) -> Result:
+    """Run a command in a process of its own, without a terminal."""
+    return subprocess.run(
+        [COMMAND, *arguments],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+
+
+def asked(answer: str, *arguments: str) -> Result:
+    """Run a command beside a terminal on which somebody answers its question."""
+    ours, its = pty.openpty()
+    try:
+        os.write(ours, answer.encode())
+        return subprocess.run(
+            [COMMAND, *arguments], stdin=its, capture_output=True, text=True, check=False
+        )
+    finally:
+        os.close(ours)
+        os.close(its)
+
+
+def objects(result: Result, code: int = 0) -> list[dict[str, Any]]:
+    """Return the JSON objects that a command printed, each on a line."""
+    assert result.returncode == code, result.stderr
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def failure(result: Result) -> str:
+    """Return the error of a command, which says nothing else."""
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.count("\n") == 1
+    start = f"sparkinesis {next(one for one in result.args if one != COMMAND)}: "
+    assert result.stderr.startswith(start)
+    return result.stderr.removeprefix(start)
