@@ -23,6 +23,9 @@ LIMIT = 120.0
 
 The marker ``limit`` gives a test another one.
 """
+SPARK_LIMIT = 300.0
+"""Seconds for a test in `tests/spark`, which starts JVMs."""
+_SPARK = Path(__file__).parent / "spark"
 LONG_LIMIT = 1200.0
 """Seconds for a test of the long form."""
 _GRACE = 10.0
@@ -49,6 +52,16 @@ def ended_with(config: pytest.Config, node: Any) -> str | None:
     return config.stash[_NOTES].of(node).partition("\n")[0] or None
 
 
+def _limits(item: pytest.Item) -> Iterator[float]:
+    """The limits of a test, of which the highest counts."""
+    marker = item.get_closest_marker("limit")
+    yield LIMIT if marker is None else marker.args[0]
+    if marker is None and item.path.is_relative_to(_SPARK):
+        yield SPARK_LIMIT
+    if item.get_closest_marker("long") is not None:
+        yield LONG_LIMIT
+
+
 class _Watch:
     """Ends this process if a test takes too long; writes why to a file descriptor."""
 
@@ -61,9 +74,7 @@ class _Watch:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        marker = item.get_closest_marker("limit")
-        is_long = item.get_closest_marker("long") is not None
-        limit = marker.args[0] if marker else LONG_LIMIT if is_long else LIMIT
+        limit = max(_limits(item))
         self._note(f"{item.nodeid}\n")
         self._timer = threading.Timer(limit * self._factor, self._end, (item.nodeid,))
         self._timer.daemon = True

@@ -86,6 +86,7 @@ def fleet(
                 process.wait()
 
 
+@pytest.mark.limit(300)
 @pytest.mark.parametrize(
     ("turns", "shards"), [(len(ACTS), 6), pytest.param(15, 12, marks=pytest.mark.long)]
 )
