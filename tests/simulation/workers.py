@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tests.simulation.bugs import BUGS
 from tests.simulation.fan_out_bugs import FAN_OUT_BUGS
 from tests.simulation.histories import histories
@@ -13,21 +15,26 @@ from tests.simulation.outages import away_histories, rough_away
 from tests.simulation.relaxed import relaxed_histories, rough_relaxed
 from tests.simulation.relaxed_bugs import RELAXED_BUGS
 from tests.simulation.rough import rough_history
-from tests.simulation.story import tell
+from tests.simulation.story import W, tell
 from tests.simulation.subject import Outcome, Subject
 from tests.simulation.subscribing import rough_subscribing, subscribing_histories
 from tests.simulation.world import World
 
 
 def play(history: History) -> Outcome:
+    return play_world(World(history), check)
+
+
+def play_world(world: W, check: Callable[[W], list[str]]) -> Outcome:
+    """Runs a world; returns its outcome."""
     with quiet_logging():
-        world = World(history).run()
+        world.run()
     settled_after = world.settled_after
     return Outcome(
         check(world),
         world.scheduler.now,
-        len(world.producer.where),
-        history.patience if settled_after is None else settled_after,
+        sum(len(log.places) for log in world.logs()),
+        world.history.patience if settled_after is None else settled_after,
     )
 
 

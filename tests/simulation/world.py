@@ -34,7 +34,7 @@ from tests.simulation.fleet import APPLICATION, WorkerFleet, stream_name
 from tests.simulation.history import Event, History
 from tests.simulation.journal import Journal
 from tests.simulation.kinesis import KinesisClient
-from tests.simulation.logs import endings_noted, losses_noted
+from tests.simulation.logs import events_noted
 from tests.simulation.network import LOSE_ANSWERS, Network, longest_way
 from tests.simulation.owed_records import is_passed_over, owed
 from tests.simulation.primitives import installed
@@ -167,8 +167,7 @@ class World:
                 _replaced("sparkinesis.lease.table.table.dynamodb_client", self._dynamodb_client),
                 mock.patch("sparkinesis.lease.table.rows.read_row", self._read_once),
                 self.counts.installed(),
-                losses_noted(self.scheduler, self.told),
-                endings_noted(self.scheduler, self.endings),
+                events_noted(self.scheduler, self.told, self.endings),
             ):
                 stack.enter_context(context)
             try:
