@@ -1,4 +1,4 @@
-"""What becomes of the leases of streams that leave, and what rough histories reach."""
+"""What becomes of the leases of streams that leave and return."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections import Counter
 from tests.simulation import history as h
 from tests.simulation.several.invariants import check
 from tests.simulation.several.parts import is_former, parts_of
-from tests.simulation.several.rough import rough_several
 from tests.simulation.several.world import SeveralWorld
 
 
@@ -39,24 +38,3 @@ def test_a_stream_that_returns_after_its_leases_were_deleted_begins_anew() -> No
     )
     places = second.producer.logs["shardId-000000000000"].places[:5]
     assert [given[place] for place in places] == [2] * 5
-
-
-def test_rough_histories_reach_what_they_are_to_reach() -> None:
-    """Streams come, go, return, fail and are made anew, with shards of the same ids."""
-    met: Counter[str] = Counter()
-    for number in range(14):
-        history = rough_several(number)
-        world = SeveralWorld(history).run()
-        met.update(type(event).__name__ for _, event in history.events)
-        met["failed calls"] += sum(world.failed_calls.values())
-        for life in world.all_lives():
-            met["lives"] += 1
-            met["parts"] += len(parts_of(world, life))
-            met["reshards"] += len(life.producer.shards) > len(life.producer.stream.open_shards)
-        for write in world.table.writes:
-            life_of = world.life_of(write.key)
-            met["deleted"] += life_of is not None and is_former(world, life_of, write)
-    for what in ("Track", "Anew", "Crash", "Pause", "Trouble", "failed calls", "reshards"):
-        assert met[what], what
-    assert met["parts"] > met["lives"]
-    assert met["deleted"]
