@@ -164,12 +164,12 @@ def test_a_closed_shards_end_is_met_after_a_pause_in_which_its_iterator_expires(
     clock.advance(1000)
     server.kinesis.empty_pages = 1
     found = prober(100)
-    found.look(end, found._check, LIMIT)
-    assert found.at_tip
+    found.look(end, found.front._check, LIMIT)
+    assert found.front.at_tip
     clock.advance(3_600_000)
     found.meet_end()
-    assert found.is_finished
-    assert len(found.children) == 2
+    assert found.front.is_finished
+    assert len(found.front.children) == 2
 
 
 def test_a_record_of_the_instant_itself_is_in_the_batch(

@@ -13,9 +13,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from sparkinesis.source.datasource import KinesisStreamReader
 from sparkinesis.source.planning import aligned_batch, batch_end
 from sparkinesis.source.planning.batch_end import Records
-from sparkinesis.source.planning.probing import shard_prober as prober
-from sparkinesis.source.planning.probing import survey
-from sparkinesis.source.planning.probing.survey import RecordsInHand
+from sparkinesis.source.planning.probing import shard_front
+from sparkinesis.source.planning.probing.records_in_hand import RecordsInHand, Scale
+from sparkinesis.source.planning.probing.shard_prober import ShardProber
 from sparkinesis.source.planning.shard_listing import ShardListing
 from sparkinesis.source.planning.stream_plan import StreamPlan
 from sparkinesis.source.planning.stream_planner import StreamPlanner
@@ -50,7 +50,7 @@ def _children_at_once(finish: Any) -> Any:
             return end
         added = {}
         for shard, looked in plan.active.items():
-            if looked.is_ended and isinstance(end.get(shard), AfterRecord):
+            if looked.front.is_ended and isinstance(end.get(shard), AfterRecord):
                 for child in self._kept.listing.lineage.children_of_ended(shard) or ():
                     found = plan.children[child].end(END_OF_TIME_MS).finding
                     if isinstance(found, Records):
@@ -160,7 +160,7 @@ BUGS: Mapping[str, Bug] = {
         rough=12,
     ),
     "the end of a shard is expected with its last records": instead(
-        prober.ShardProber,
+        ShardProber,
         "meet_end",
         lambda _: lambda self: None,
         "batches_advance_together",
@@ -177,7 +177,7 @@ BUGS: Mapping[str, Bug] = {
         rough=28,
     ),
     "a silence is stored as longer than it is known to be": instead(
-        prober, "CLOCK_MARGIN_MS", lambda _: -30_000, "everything_arrives", rough=0
+        shard_front, "CLOCK_MARGIN_MS", lambda _: -30_000, "everything_arrives", rough=0
     ),
     "a merge waits for one parent only": instead(
         Lineage,
@@ -197,7 +197,7 @@ BUGS: Mapping[str, Bug] = {
         rough=0,
     ),
     "an empty page is the tip": instead(
-        prober.ShardProber, "_open", _no_empty_pages, "everything_arrives", rough=3
+        shard_front.ShardFront, "open", _no_empty_pages, "everything_arrives", rough=3
     ),
     "a gap in retention is skipped silently": instead(
         retention, "may_have_lost", lambda _: lambda *of: False, "everything_arrives", rough=16
@@ -225,7 +225,7 @@ BUGS: Mapping[str, Bug] = {
         rough=0,
     ),
     "a batch may hold four times the limit": instead(
-        survey, "weigh", _weighed_less, "limits_hold", rough=2
+        Scale, "weigh", _weighed_less, "limits_hold", rough=2
     ),
     "the rest of a batch is not planned again": instead(
         RecordsInHand, "after", _rest_forgotten, "everything_arrives", rough=0

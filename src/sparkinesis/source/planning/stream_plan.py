@@ -12,7 +12,8 @@ from sparkinesis.source.planning.batch_instant import Choice, ReadOn, SampleAt, 
 from sparkinesis.source.planning.kept import Kept
 from sparkinesis.source.planning.planned_stream import PlannedStream
 from sparkinesis.source.planning.probe_threads import for_all
-from sparkinesis.source.planning.probing.shard_prober import FIRST_LIMIT, ShardEnd, ShardProber
+from sparkinesis.source.planning.probing.shard_end import ShardEnd
+from sparkinesis.source.planning.probing.shard_prober import FIRST_LIMIT, ShardProber
 from sparkinesis.source.planning.probing.survey import Survey
 from sparkinesis.stream.position import END_OF_TIME_MS, TRIM_HORIZON, Position
 
@@ -70,7 +71,7 @@ class StreamPlan:
         return {
             shard_id: prober.survey
             for shard_id, prober in self.active.items()
-            if not prober.is_finished
+            if not prober.front.is_finished
         }
 
     @property
@@ -84,9 +85,9 @@ class StreamPlan:
     def _latest_ms(self, prober: ShardProber) -> int:
         if self._until_ms is not None:
             return self._until_ms
-        if prober.is_ended:
+        if prober.front.is_ended:
             return END_OF_TIME_MS
-        return prober.asked_ms - (0 if prober.at_tip else SHORT_OF_TIP_MS)
+        return prober.front.asked_ms - (0 if prober.front.at_tip else SHORT_OF_TIP_MS)
 
     @property
     def bound_ms(self) -> int:
@@ -117,9 +118,9 @@ class StreamPlan:
         todo = [
             (shard_id, last)
             for shard_id, prober in self.active.items()
-            if prober.is_ended
-            and not prober.is_finished
-            and (last := prober.last_arrival) is not None
+            if prober.front.is_ended
+            and not prober.front.is_finished
+            and (last := prober.front.hand.last_arrival) is not None
         ]
         while todo:
             shard_id, last = todo.pop()
@@ -128,9 +129,9 @@ class StreamPlan:
                 yield last, last + 1
             for child in children or ():
                 prober = self.children.get(child)
-                if prober is not None and prober.first_arrival is not None:
-                    yield last, prober.first_arrival
-                elif prober is not None and prober.is_finished:
+                if prober is not None and prober.front.hand.first_arrival is not None:
+                    yield last, prober.front.hand.first_arrival
+                elif prober is not None and prober.front.is_finished:
                     todo.append((child, last))
 
     # --- the steps
@@ -150,8 +151,8 @@ class StreamPlan:
                 self._listings += 1
                 self._listing.renew()
             else:
-                ending = [s for s, prober in self.active.items() if prober.is_ended]
-                ending += [s for s, prober in self.children.items() if prober.is_finished]
+                ending = [s for s, prober in self.active.items() if prober.front.is_ended]
+                ending += [s for s, prober in self.children.items() if prober.front.is_finished]
                 lineage = self._listing.lineage
                 children = {c for s in ending for c in lineage.children_of_ended(s) or ()}
                 new = {c for c in children - set(self.children) if not self._has_looked(c)}
@@ -206,7 +207,7 @@ class StreamPlan:
     def assemble(self, ends: Mapping[str, ShardEnd]) -> Plan:
         """Return the offset that ends the batch."""
         findings: dict[str, Finding] = {
-            shard_id: Quiet(prober.quiet_until) for shard_id, prober in self.quiet.items()
+            shard_id: Quiet(prober.front.silent_until) for shard_id, prober in self.quiet.items()
         }
         findings.update({shard_id: end.finding for shard_id, end in ends.items()})
         return assemble(self.start, self._listing.lineage, self._walk(), findings)
@@ -218,7 +219,7 @@ class StreamPlan:
 
     def _walk(self) -> Walk:
         """Return the shards that the batch may read, as far as it is known which are finished."""
-        finished = frozenset(s for s, prober in self.active.items() if prober.is_finished)
+        finished = frozenset(s for s, prober in self.active.items() if prober.front.is_finished)
         return self._kept.walk(self.start, finished)
 
     def _may_list(self) -> bool:
@@ -268,7 +269,7 @@ class StreamPlan:
         listed = self._listing.lineage.shards
         for shard_id, prober in probers.items():
             shard = listed.get(shard_id)
-            is_quiet = prober.is_quiet and shard is not None and shard.is_open
+            is_quiet = prober.front.is_quiet and shard is not None and shard.is_open
             (self.quiet if is_quiet else self.active)[shard_id] = prober
         self._quiet_bound_ms = min(
             (self._latest_ms(prober) for prober in self.quiet.values()), default=END_OF_TIME_MS
@@ -278,5 +279,5 @@ class StreamPlan:
         """Call for each shard, in parallel, and add the children that shards announce."""
         for_all(probers, do)
         for prober in list(probers.values()):
-            if prober.children:
-                self._listing.announce(prober.children)
+            if prober.front.children:
+                self._listing.announce(prober.front.children)

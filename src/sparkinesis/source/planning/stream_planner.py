@@ -18,7 +18,7 @@ from sparkinesis.source.planning.batch_end import Quiet, Records, is_fresh, is_w
 from sparkinesis.source.planning.batch_instant import Choice
 from sparkinesis.source.planning.kept import Kept
 from sparkinesis.source.planning.planned_stream import PlannedStream
-from sparkinesis.source.planning.probing.shard_prober import ShardEnd
+from sparkinesis.source.planning.probing.shard_end import ShardEnd
 from sparkinesis.source.planning.shard_listing import LIST_SHARDS_INTERVAL
 from sparkinesis.source.planning.start.batch_start import (
     application_start,
@@ -204,7 +204,7 @@ class StreamPlanner:
         if not all(isinstance(end.finding, Quiet) for end in ends.values()):
             return False
         looked = (*plan.quiet.values(), *plan.active.values())
-        latest = max((prober.quiet_until for prober in looked), default=None)
+        latest = max((prober.front.silent_until for prober in looked), default=None)
         return is_fresh(self._kept.known_until(start), latest)
 
     def _keep_only(self, end: Positions, plan: StreamPlan) -> None:
@@ -255,7 +255,7 @@ class StreamPlanner:
             for shard_id, end in ends.items()
             if isinstance(end.finding, Quiet)
             and end.finding.clear_until is not None
-            and plan.active[shard_id].first_arrival is None
+            and plan.active[shard_id].front.hand.first_arrival is None
             and shard_id in listed
             and not listed[shard_id].is_open
         ]
@@ -264,10 +264,10 @@ class StreamPlanner:
 
 def _looked_at(plan: StreamPlan, ends: Mapping[str, ShardEnd]) -> SampleReport | None:
     """Return how many rows and bytes are in hand of the shards that the batch reads."""
-    sizes = [
-        plan.active[shard_id].in_hand
+    hands = [
+        plan.active[shard_id].front.hand
         for shard_id, end in ends.items()
         if isinstance(end.finding, Records)
     ]
-    rows = sum(rows for rows, _ in sizes)
-    return SampleReport(rows, sum(size for _, size in sizes)) if rows else None
+    rows = sum(hand.rows for hand in hands)
+    return SampleReport(rows, sum(hand.size for hand in hands)) if rows else None

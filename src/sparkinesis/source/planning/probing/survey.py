@@ -12,15 +12,12 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sparkinesis.source.options.allowance import Allowance
 from sparkinesis.source.planning.probing.arrival_density import (
     Gap,
     Window,
     gaps_until,
     weight_until,
 )
-from sparkinesis.stream.kpl.magic import aggregates_of
-from sparkinesis.stream.page import Record
 
 MIN_BURSTS = 4
 """The fewest bursts of records from which a density is estimated."""
@@ -30,9 +27,6 @@ SAMPLE_LIMITS = (100, 1_000)
 
 MAX_SAMPLES = 20
 """The most samples of a shard for one batch."""
-
-COUNTED_RECORDS = 20
-"""The most aggregated records of a page that are opened if nothing limits a batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,59 +63,6 @@ class Survey:
         """Yield the times up to ``instant`` in which the weight is estimated."""
         if instant > self.reach:
             yield from gaps_until(self.windows, instant)
-
-
-class RecordsInHand:
-    """The first records of a shard after a position, without their data."""
-
-    def __init__(self) -> None:
-        self.numbers: list[str] = []
-        self.times: list[int | None] = []
-        """The arrival times in epoch ms; None if the service returns none."""
-        self.arrivals: list[int] = []
-        """The latest arrival time up to each record; 0 without any."""
-        self.weights: list[float] = []
-        """The weight up to each record."""
-        self.rows = 0
-        """The number of rows; about, if nothing limits the batch."""
-        self.size = 0
-        """The bytes of data."""
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    def extend(self, records: Sequence[Record], rows: Sequence[int], allowance: Allowance) -> None:
-        """Add the records that follow, with the number of rows of each."""
-        times = [record.arrived_ms for record in records]
-        last, total = (self.arrivals[-1], self.weights[-1]) if self.numbers else (0, 0.0)
-        latest = itertools.accumulate((time or 0 for time in times), max, initial=last)
-        sums = itertools.accumulate(weigh(records, rows, allowance), initial=total)
-        self.rows += sum(rows)
-        self.numbers += [record.sequence_number for record in records]
-        self.times += times
-        self.arrivals += itertools.islice(latest, 1, None)
-        self.weights += itertools.islice(sums, 1, None)
-        self.size += sum(len(record.data) for record in records)
-
-    def after(self, count: int) -> RecordsInHand:
-        """Return the records after the first ``count``."""
-        rest = RecordsInHand()
-        rest.numbers, rest.times = self.numbers[count:], self.times[count:]
-        latest = itertools.accumulate((time or 0 for time in rest.times), max)
-        rest.arrivals = list(latest)
-        done = self.weights[count - 1] if count else 0.0
-        rest.weights = [weight - done for weight in self.weights[count:]]
-        share = len(rest) / len(self) if self.numbers else 0.0
-        rest.size, rest.rows = round(self.size * share), round(self.rows * share)
-        return rest
-
-    def window(self) -> Window | None:
-        """Return these records as a window; None if they are too few to tell a density."""
-        if not self.numbers:
-            return None
-        weights = [new - old for old, new in itertools.pairwise([0.0, *self.weights])]
-        times = [time or 0 for time in self.times]
-        return density_window(min(times), times, weights)
 
 
 def density_window(
@@ -173,29 +114,3 @@ def last_windows(
     density = records.density if records else weight / max(tip_ms - start, end - start)
     records = Window(start, end, weight, density)
     return [records, Window(end, tip_ms, 0.0, 0.0)] if end < tip_ms else [records]
-
-
-def count_rows(
-    records: Sequence[Record], allowance: Allowance, *, deaggregate: bool
-) -> Sequence[int]:
-    """Return the number of rows of each record; about the mean of all if nothing limits them."""
-    if not deaggregate or not aggregates_of(records):
-        return [1] * len(records)
-    # With the protobuf runtime, which plain records do not need.
-    from sparkinesis.stream.kpl.envelope import count_user_records  # noqa: PLC0415
-
-    if allowance.is_limited:
-        return count_user_records(records)
-    # The rows only tell the mean size of a row.
-    some = count_user_records(records[:COUNTED_RECORDS])
-    return [round(sum(some) / len(some))] * len(records)
-
-
-def weigh(records: Sequence[Record], rows: Sequence[int], allowance: Allowance) -> Sequence[float]:
-    """Return the weight of each record: its share of the allowance, where 1.0 is all of it."""
-    if not allowance.is_limited:
-        return [0.0] * len(records)
-    return [
-        max(count / allowance.rows, len(record.data) / allowance.bytes)
-        for count, record in zip(rows, records, strict=True)
-    ]

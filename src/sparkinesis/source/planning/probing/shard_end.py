@@ -1,0 +1,167 @@
+"""Finds the end of a batch in one shard: the last record that arrived by the batch's instant.
+
+Kinesis finds records by time, so one call gives the first record that arrived after the instant,
+and the batch ends before that record. Where no record arrived after the instant (a burst, then
+silence), the time since the last known record is halved, and the rest is read forward.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sparkinesis.source.planning.batch_end import Finding, Finished, Quiet, Records
+from sparkinesis.source.planning.probing.records_in_hand import RecordsInHand
+from sparkinesis.source.planning.probing.samples import Sample, Samples, arrival_ms
+from sparkinesis.source.planning.probing.shard_front import (
+    SMALL_PAGE,
+    ShardFront,
+    all_arrived_before,
+    is_last,
+)
+from sparkinesis.source.planning.probing.survey import Survey
+from sparkinesis.stream.reading.budget import MAX_RECORDS_PER_CALL
+from sparkinesis.stream.reading.cursor import ShardCursor
+
+CLOSE_MS = 1_000
+"""The time without a record to which the halving of a silence narrows it down."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardEnd:
+    """The end of a batch in one shard."""
+
+    finding: Finding
+    lag_ms: int = 0
+    """The lag behind the shard's tip at this end."""
+    records: int | None = None
+    """The number of records up to this end, about; None if it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """An end, and what the next plan begins with if the batch ends there."""
+
+    end: ShardEnd
+    cursor: ShardCursor | None
+    rest: RecordsInHand
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndSearch:
+    """The search for the end of a batch among all that is known of a shard."""
+
+    front: ShardFront
+    samples: Samples
+    survey: Survey
+
+    def find(self, instant: int, count: int | None) -> Resumption:
+        """Return the end at ``instant``, or after ``count`` records in hand."""
+        if count is not None:
+            return self._in_hand(count)
+        if instant <= self.survey.reach:
+            return self._in_hand(self.survey.count(instant))
+        for sample in self.samples.taken:
+            place = sample.first_after(instant)
+            if sample.since <= instant + 1 and place is not None:
+                return self._in_sample(sample, place, is_kept=False)
+        # The service refuses instants in its future.
+        if instant < self.front.tip_ms:
+            sample = self.samples.jump(instant + 1, 1)
+            while (place := sample.first_after(instant)) is None and not sample.is_all:
+                sample = self.samples.extended(sample)  # a server that knows whole seconds only
+            if place is not None:
+                return self._in_sample(sample, place, is_kept=True)
+        return self._in_silence(instant)
+
+    def _in_hand(self, count: int) -> Resumption:
+        front, hand = self.front, self.front.hand
+        rest = hand.after(count)
+        limit = MAX_RECORDS_PER_CALL if hand.size <= SMALL_PAGE else 1
+        silent_until = all_arrived_before(rest.arrivals[0]) if rest and rest.arrivals[0] else None
+        if not rest and front.at_tip:
+            silent_until = front.silent_until
+        if not count:
+            finding: Finding = Finished() if front.is_finished else Quiet(silent_until)
+            lag = max(0, front.tip_ms - rest.arrivals[0]) if rest and rest.arrivals[0] else 0
+            return Resumption(ShardEnd(finding, lag, 0), front.cursor, rest, limit)
+        arrived = hand.times[count - 1]
+        if silent_until is None and arrived is not None:
+            silent_until = all_arrived_before(arrived)
+        found = Records(hand.numbers[count - 1], silent_until, arrived, hand.numbers[0])
+        lag = 0 if front.at_tip and not rest else max(0, front.tip_ms - (arrived or front.tip_ms))
+        return Resumption(ShardEnd(found, lag, count), front.cursor, rest, limit)
+
+    def _in_sample(self, sample: Sample, place: int, *, is_kept: bool) -> Resumption:
+        """Return the end before a record of a sample: the first one that arrived too late."""
+        rest = RecordsInHand()
+        rest.extend(sample.records[place:], self.front.scale)
+        arrived = rest.times[0] or 0
+        found = Records(
+            rest.numbers[0],
+            all_arrived_before(arrived),
+            rest.times[0],
+            self.front.hand.numbers[0],
+            is_before=True,
+        )
+        lag = max(0, self.front.tip_ms - arrived)
+        end = ShardEnd(found, lag, self._estimated(rest.arrivals[0] - 1))
+        return Resumption(end, sample.cursor if is_kept else None, rest, 1)
+
+    def _estimated(self, instant: float) -> int | None:
+        """Return the number of records up to ``instant``, about."""
+        survey = self.survey
+        if not survey.windows or not survey.weights[-1]:
+            return None
+        return round(survey.weight(instant) * len(survey.weights) / survey.weights[-1])
+
+    def _in_silence(self, instant: int) -> Resumption:
+        """Return the end after the last record, which arrived by ``instant``, after those in hand.
+
+        Halve the time in which it arrived, then read forward.
+        """
+        low, high = self.front.hand.arrivals[-1], min(instant, self.front.tip_ms)
+        near: Sample | None = None
+        for sample in sorted(self.samples.taken, key=lambda sample: sample.since):
+            if sample.records:
+                near = sample
+                low = max(low, *map(arrival_ms, sample.records))
+            if sample.is_all:
+                high = min(high, max(low, sample.since))
+        while low and high - low > CLOSE_MS:
+            middle = (low + high) // 2
+            landed = self.samples.jump(middle, 1)
+            if not landed.records:
+                high = middle
+                continue
+            if (place := landed.first_after(instant)) is not None:
+                return self._in_sample(landed, place, is_kept=True)  # it has just arrived
+            near = landed
+            low = max(middle, arrival_ms(landed.records[0]))
+        return self._by_reading_on(instant) if near is None else self._after(near, instant)
+
+    def _after(self, near: Sample, instant: int) -> Resumption:
+        """Return the end after the last record, read forward from a sample near it."""
+        cursor, last = near.cursor, near.records[-1]
+        self.samples.taken = [one for one in self.samples.taken if one.cursor is not cursor]
+        while True:
+            fetched = cursor.fetch(MAX_RECORDS_PER_CALL)
+            self.front.note_end(cursor, fetched)
+            records, is_over = fetched.page.records, is_last(cursor, fetched)
+            found = Sample(instant + 1, records, cursor, is_over)
+            if (place := found.first_after(instant)) is not None:
+                return self._in_sample(found, place, is_kept=True)
+            last = records[-1] if records else last
+            if is_over:
+                break
+        silent_until = all_arrived_before(fetched.service_time_ms)
+        first = self.front.hand.numbers[0]
+        end = Records(last.sequence_number, silent_until, last.arrived_ms, first)
+        count = self._estimated(arrival_ms(last))
+        return Resumption(ShardEnd(end, 0, count), cursor, RecordsInHand(), MAX_RECORDS_PER_CALL)
+
+    def _by_reading_on(self, instant: int) -> Resumption:
+        hand = self.front.hand
+        while not self.front.at_tip and hand.arrivals[-1] <= instant:
+            self.front.fetch_on(MAX_RECORDS_PER_CALL)
+        return self._in_hand(hand.count(instant))
