@@ -9,13 +9,13 @@ streaming query can be used as it is.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 from sparkinesis.errors import OptionError
 from sparkinesis.source.offsets import ANY_SHARD, Offset, Positions
 from sparkinesis.source.options.at_timestamp import has_at_timestamp
-from sparkinesis.source.options.values import read_position
+from sparkinesis.source.options.values import position
 from sparkinesis.stream.address import shown
 from sparkinesis.stream.position import FromApplication, Position, Sentinel, parse_position
 
@@ -23,16 +23,10 @@ Boundary: TypeAlias = Position | Positions | Offset
 """A position for all shards, for each shard of one stream, or for each shard of each stream."""
 
 
-def boundary(default: Position) -> Callable[[str, str | None], Boundary]:
-    """Return the parser of the option's text; it returns ``default`` if the option is missing."""
-
-    def read(name: str, value: str | None) -> Boundary:
-        if value is None:
-            return default
-        is_map = value.lstrip().startswith("{") and not has_at_timestamp(value)
-        return _read_map(name, value) if is_map else _one(name, value)
-
-    return read
+def boundary(name: str, value: str) -> Boundary:
+    """Return the position or positions of the option's text. Raises `OptionError`."""
+    is_map = value.lstrip().startswith("{") and not has_at_timestamp(value)
+    return _read_map(name, value) if is_map else _one(name, value)
 
 
 def boundary_by_stream(name: str, found: Boundary, streams: Iterable[str]) -> Offset:
@@ -67,7 +61,7 @@ def boundary_by_stream(name: str, found: Boundary, streams: Iterable[str]) -> Of
 
 def _one(name: str, value: str) -> Position:
     try:
-        return read_position(name, value)
+        return position(name, value)
     except OptionError as error:
         raise OptionError(
             f"{error} It also takes a JSON map of shard to sequence number, such as "
@@ -110,10 +104,10 @@ def _position(name: str, shard: str, text: Any) -> Position:
     if isinstance(text, str) and text.strip().upper() in Sentinel.__members__:
         return Sentinel[text.strip().upper()]
     try:
-        position = parse_position(text)
-        if isinstance(position, FromApplication):
+        found = parse_position(text)
+        if isinstance(found, FromApplication):
             raise ValueError(f"{text!r} is a start for streaming queries only")
-        return position
+        return found
     except ValueError as error:
         hint = " Put quotes around the sequence number." if isinstance(text, int) else ""
         raise OptionError(

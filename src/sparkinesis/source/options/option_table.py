@@ -7,8 +7,9 @@ like all Spark options. An option that does not apply to a query's use of the so
 from __future__ import annotations
 
 import difflib
+import math
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
@@ -17,28 +18,28 @@ from sparkinesis.errors import OptionError
 from sparkinesis.source.options.batch_boundary import boundary
 from sparkinesis.source.options.stream_names import stream_addresses
 from sparkinesis.source.options.values import (
+    Parser,
     age,
     boolean,
+    consumer_mode,
+    consumer_name,
     drift,
     duration,
+    endpoint,
+    external_id,
+    initial_position,
     integer,
-    limit,
     one_of,
     rate,
-    read_consumer_mode,
-    read_consumer_name,
-    read_endpoint,
-    read_external_id,
-    read_initial_position,
-    read_region,
-    read_role_arn,
-    read_session_name,
-    read_text,
+    region,
+    role_arn,
+    session_name,
     size,
     size_within,
+    text,
 )
 from sparkinesis.stream.address import StreamAddress, shown
-from sparkinesis.stream.credentials import CredentialSource
+from sparkinesis.stream.credentials import DEFAULT_SESSION_NAME, CredentialSource
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON
 from sparkinesis.stream.reading.budget import MAX_RECORDS_PER_CALL
 
@@ -60,50 +61,51 @@ _ANY_USE = frozenset(Use)
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """The parser of an option's text (None: not given), and the uses that take the option."""
+    """An option: the parser of its text, the uses that take it, and its value if not given."""
 
-    read: Callable[[str, str | None], Any]
+    parse: Parser[Any]
     uses: frozenset[Use] = _READING
+    default: Any = None
 
 
 OPTIONS: Mapping[str, Option] = {
-    "streamName": Option(read_text, _ANY_USE),
-    "streamARN": Option(read_text, _ANY_USE),
-    "region": Option(read_region, _ANY_USE),
-    "endpoint": Option(read_endpoint, _ANY_USE),
-    "profile": Option(read_text, _ANY_USE),
-    "roleArn": Option(read_role_arn, _ANY_USE),
-    "roleExternalId": Option(read_external_id, _ANY_USE),
-    "roleSessionName": Option(read_session_name, _ANY_USE),
-    "stsEndpoint": Option(read_endpoint, _ANY_USE),
-    "initialPosition": Option(read_initial_position, _STREAMING),
-    "dynamodbEndpoint": Option(read_endpoint, _STREAMING),
-    "consumerMode": Option(read_consumer_mode, _STREAMING),
-    "consumerName": Option(read_consumer_name, _STREAMING),
-    "requireConsumerDeregistration": Option(boolean(False), _STREAMING),
-    "startingPosition": Option(boundary(TRIM_HORIZON), _BATCH),
-    "endingPosition": Option(boundary(LATEST), _BATCH),
-    "filterPushdown": Option(boolean(False), _BATCH),
-    "removedStreams": Option(one_of("fail", "drop"), _STREAMING),
-    "deaggregate": Option(boolean(True)),
-    "failOnDataLoss": Option(boolean(True)),
-    "maxRecordsPerFetch": Option(integer(MAX_RECORDS_PER_CALL, 1, MAX_RECORDS_PER_CALL)),
-    "minFetchPeriod": Option(duration(1.0), _STREAMING),
+    "streamName": Option(text, _ANY_USE),
+    "streamARN": Option(text, _ANY_USE),
+    "region": Option(region, _ANY_USE),
+    "endpoint": Option(endpoint, _ANY_USE),
+    "profile": Option(text, _ANY_USE),
+    "roleArn": Option(role_arn, _ANY_USE),
+    "roleExternalId": Option(external_id, _ANY_USE),
+    "roleSessionName": Option(session_name, _ANY_USE, DEFAULT_SESSION_NAME),
+    "stsEndpoint": Option(endpoint, _ANY_USE),
+    "initialPosition": Option(initial_position, _STREAMING, LATEST),
+    "dynamodbEndpoint": Option(endpoint, _STREAMING),
+    "consumerMode": Option(consumer_mode, _STREAMING, "polling"),
+    "consumerName": Option(consumer_name, _STREAMING),
+    "requireConsumerDeregistration": Option(boolean, _STREAMING, False),
+    "startingPosition": Option(boundary, _BATCH, TRIM_HORIZON),
+    "endingPosition": Option(boundary, _BATCH, LATEST),
+    "filterPushdown": Option(boolean, _BATCH, False),
+    "removedStreams": Option(one_of("fail", "drop"), _STREAMING, "fail"),
+    "deaggregate": Option(boolean, default=True),
+    "failOnDataLoss": Option(boolean, default=True),
+    "maxRecordsPerFetch": Option(integer(1, MAX_RECORDS_PER_CALL), default=MAX_RECORDS_PER_CALL),
+    "minFetchPeriod": Option(duration, _STREAMING, 1.0),
     "skipOlderThan": Option(age, _STREAMING),
-    "maxRecordsPerTrigger": Option(limit, _STREAMING),
-    "maxBytesPerTrigger": Option(size, _STREAMING),
-    "minRowsPerTrigger": Option(integer(0, 0, 10**18), _STREAMING),
-    "maxTriggerDelay": Option(duration(900.0), _STREAMING),
-    "maxShardDrift": Option(drift, _STREAMING),
-    "shardCallsPerSecond": Option(rate(5)),
-    "shardBytesPerSecond": Option(rate(2_000_000)),
-    "ordered": Option(boolean(False), _WRITING),
-    "aggregation": Option(boolean(False), _WRITING),
-    "aggregationMaxSize": Option(size_within(51_200, 64, 1_048_576), _WRITING),
-    "maxRecordSize": Option(size_within(1_048_576, 1024, 10_485_760), _WRITING),
+    "maxRecordsPerTrigger": Option(integer(1, 10**18), _STREAMING, math.inf),
+    "maxBytesPerTrigger": Option(size, _STREAMING, math.inf),
+    "minRowsPerTrigger": Option(integer(0, 10**18), _STREAMING, 0),
+    "maxTriggerDelay": Option(duration, _STREAMING, 900.0),
+    "maxShardDrift": Option(drift, _STREAMING, 0.0),
+    "shardCallsPerSecond": Option(rate, default=5.0),
+    "shardBytesPerSecond": Option(rate, default=2_000_000.0),
+    "ordered": Option(boolean, _WRITING, False),
+    "aggregation": Option(boolean, _WRITING, False),
+    "aggregationMaxSize": Option(size_within(64, 1_048_576), _WRITING, 51_200),
+    "maxRecordSize": Option(size_within(1024, 10_485_760), _WRITING, 1_048_576),
     # Spark's own options, which it passes to the sink of a streaming query.
-    "checkpointLocation": Option(read_text, _WRITING),
-    "queryName": Option(read_text, _WRITING),
+    "checkpointLocation": Option(text, _WRITING),
+    "queryName": Option(text, _WRITING),
 }
 
 _LISTS = {"streamName", "streamARN"}
@@ -133,19 +135,20 @@ class Options:
         self.unknown = tuple(name for name in options if name.lower() not in known)
         """The names that are no option's, as Spark hands them over: in lower case."""
         texts = {
-            known[name.lower()]: text for name, text in options.items() if name.lower() in known
+            known[name.lower()]: value for name, value in options.items() if name.lower() in known
         }
         self.given = frozenset(texts)
         """The options that are given, by their documented names."""
-        for name, text in texts.items():
-            is_map = name in _MAPS and text.lstrip().startswith("{")
-            if len(text) > _LONGEST and name not in _LISTS and not is_map:
+        for name, value in texts.items():
+            is_map = name in _MAPS and value.lstrip().startswith("{")
+            if len(value) > _LONGEST and name not in _LISTS and not is_map:
                 raise OptionError(
-                    f"The option {name} has {len(text):,} characters; it takes at most "
+                    f"The option {name} has {len(value):,} characters; it takes at most "
                     f"{_LONGEST:,}."
                 )
         self._values = {
-            name: option.read(name, texts.get(name)) for name, option in OPTIONS.items()
+            name: option.parse(name, texts[name]) if name in texts else option.default
+            for name, option in OPTIONS.items()
         }
 
     def __getitem__(self, name: str) -> Any:
