@@ -1,11 +1,17 @@
-"""Planners of one stream, without a query around them."""
+"""Planners of one stream without a query around them, and plans of given findings."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
+from sparkinesis.source.offsets import Positions, start_of
 from sparkinesis.source.options.option_table import Options
 from sparkinesis.source.options.read_options import stream_read_options
+from sparkinesis.source.planning.batch_end import Finding, Finished, Plan, assemble, walk
 from sparkinesis.source.planning.stream_planner import StreamPlanner
 from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.position import Position
+from sparkinesis.stream.shard import Lineage
 from sparkinesis.stream.timing import MACHINE, Timing
 
 
@@ -27,3 +33,32 @@ def stream_planner(
     return StreamPlanner(
         client, stream_read_options(Options(given)), is_batch_read=is_batch_read, timing=timing
     )
+
+
+def to_probe(
+    start: Positions, lineage: Lineage, findings: Mapping[str, Finding]
+) -> dict[str, Position]:
+    """The shards of a batch without a finding, with the position after which to probe."""
+    done = {shard for shard, found in findings.items() if isinstance(found, Finished)}
+    walked = walk(start, lineage, done)
+    return {
+        shard: start_of(start, shard)
+        for shard in walked.reached
+        if shard not in findings and shard not in walked.finished
+    }
+
+
+def plan(start: Positions, lineage: Lineage, findings: Mapping[str, Finding]) -> Plan:
+    """The plan of these findings, which are complete."""
+    done = {shard for shard, found in findings.items() if isinstance(found, Finished)}
+    return assemble(start, lineage, walk(start, lineage, done), findings)
+
+
+def probed(
+    start: Positions, lineage: Lineage, probe: Callable[[str, Position], Finding]
+) -> dict[str, Finding]:
+    """The findings of all shards of a batch."""
+    findings: dict[str, Finding] = {}
+    while shards := to_probe(start, lineage, findings):
+        findings.update({shard: probe(shard, at) for shard, at in shards.items()})
+    return findings

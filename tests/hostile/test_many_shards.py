@@ -32,7 +32,7 @@ from sparkinesis.monitor.watched import WatchedTable
 from sparkinesis.source.offsets import to_json
 from sparkinesis.source.options.option_table import Options
 from sparkinesis.source.options.read_options import stream_read_options
-from sparkinesis.source.planning.batch_end import Finding, Finished, Quiet, plan
+from sparkinesis.source.planning.batch_end import Finding, Finished, Quiet
 from sparkinesis.source.planning.source_planner import SourcePlanner
 from sparkinesis.source.planning.start.application_position import resume
 from sparkinesis.stream.address import StreamAddress
@@ -41,6 +41,7 @@ from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AfterRecord, AtTim
 from sparkinesis.stream.shard import Lineage, Shard
 from sparkinesis.terminal.view import render
 from tests.hostile.in_process import in_process
+from tests.planners import plan
 
 SHARDS = 10_000
 STREAM = StreamAddress("wide", region="us-east-1")

@@ -41,7 +41,7 @@ from sparkinesis.source.options.option_table import Options, Use
 from sparkinesis.source.options.read_options import StreamReadOptions, stream_read_options
 from sparkinesis.source.options.stream_names import removed_stream
 from sparkinesis.source.planning.read_tasks import share_out
-from sparkinesis.source.worker_process import THIS_PROCESS
+from sparkinesis.source.worker_process import begin_task
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.position import ShardRange
 
@@ -226,7 +226,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         from sparkinesis.source.reading.read_task import read_records  # noqa: PLC0415 - see above
 
         assert isinstance(partition, ShardPartition)
-        THIS_PROCESS.begin_task()
+        begin_task()
         ranges_to_read = zip(partition.shard_ranges, partition.expected, strict=True)
         with told_by_its_message():
             for shard_range, expected in ranges_to_read:
@@ -296,35 +296,28 @@ def _exit_on_sigterm() -> None:
         signal.signal(signal.SIGTERM, leave)
 
 
-class KinesisWriter(DataSourceArrowWriter):
-    """Puts the rows of a batch query, at least once each."""
+class _Writes:
+    """Puts rows, at least once each."""
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
 
+    @told_by_its_message()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Put the rows of one task. Runs on an executor."""
-        return _write(self._options, iterator)
+        from sparkinesis.source.writing.write_task import write_batches  # noqa: PLC0415 - see above
+
+        begin_task()
+        write_batches(self._options, iterator)
+        return WriterCommitMessage()
 
 
-class KinesisStreamWriter(DataSourceStreamArrowWriter):
-    """Puts the rows of a streaming query, at least once each.
+class KinesisWriter(_Writes, DataSourceArrowWriter):
+    """Puts the rows of a batch query."""
+
+
+class KinesisStreamWriter(_Writes, DataSourceStreamArrowWriter):
+    """Puts the rows of a streaming query.
 
     A retried micro-batch is put again, because Kinesis cannot remove records.
     """
-
-    def __init__(self, options: WriteOptions) -> None:
-        self._options = options
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Put the rows of one task. Runs on an executor."""
-        return _write(self._options, iterator)
-
-
-@told_by_its_message()
-def _write(options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-    from sparkinesis.source.writing.write_task import write_batches  # noqa: PLC0415 - see above
-
-    THIS_PROCESS.begin_task()
-    write_batches(options, batches)
-    return WriterCommitMessage()

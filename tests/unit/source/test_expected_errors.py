@@ -14,7 +14,7 @@ from pyspark.sql.types import LongType, StructType
 
 from sparkinesis.errors import OptionError, SparkinesisError
 from sparkinesis.local import LocalServer
-from sparkinesis.source.batch.batch_reader import BatchPartition
+from sparkinesis.source.batch.shard_reads import BatchPartition
 from sparkinesis.source.datasource import KinesisDataSource, ShardPartition
 from sparkinesis.source.expected_errors import HIDE_TRACEBACK, told_by_its_message
 from sparkinesis.stream.position import SHARD_END, TRIM_HORIZON, ShardRange

@@ -50,12 +50,11 @@ print(json.dumps([len(exempt), *exempt]))
 
 OTHER_MODULES = """
 import gc, json
-from sparkinesis.source.worker_process import WorkerProcess
+from sparkinesis.source.worker_process import begin_task
 
-process = WorkerProcess()
 exempt = []
 for task in range(5):
-    process.begin_task()
+    begin_task()
     exempt.append(gc.get_freeze_count())
     if task == 2:
         import decimal, xml.dom.minidom

@@ -5,11 +5,17 @@ from __future__ import annotations
 import logging
 import math
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sparkinesis.errors import ShardNotFoundError
 from sparkinesis.source.batch.filters import PushedFilters
-from sparkinesis.source.batch.shard_reads import ShardRead, open_ended, plan_shard_reads, unlisted
+from sparkinesis.source.batch.shard_reads import (
+    BatchPartition,
+    ShardRead,
+    open_ended,
+    plan_shard_reads,
+    unlisted,
+)
 from sparkinesis.source.offsets import Positions, ranges
 from sparkinesis.source.options.batch_read_options import BatchReadOptions
 from sparkinesis.source.options.read_options import ReadOptions, StreamReadOptions
@@ -22,16 +28,7 @@ from sparkinesis.stream.shard import Lineage
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class ReadTask:
-    """A range of one shard, up to the first record that arrived at ``before_ms`` or later."""
-
-    stream: str
-    shard_range: ShardRange
-    before_ms: int | None = None
-
-
-def plan_read(options: BatchReadOptions, filters: PushedFilters) -> list[ReadTask]:
+def plan_read(options: BatchReadOptions, filters: PushedFilters) -> list[BatchPartition]:
     """Return the tasks of a batch read, with fixed ends, sorted by stream and shard.
 
     Raises `DataLossError` if a start has expired, and errors of the service.
@@ -44,7 +41,9 @@ def plan_read(options: BatchReadOptions, filters: PushedFilters) -> list[ReadTas
         return [task for tasks in planned for task in tasks]
 
 
-def _plan_stream(options: BatchReadOptions, filters: PushedFilters, stream: str) -> list[ReadTask]:
+def _plan_stream(
+    options: BatchReadOptions, filters: PushedFilters, stream: str
+) -> list[BatchPartition]:
     reading = options.reading
     client = StreamClient(reading.streams[stream])
     shards, now_ms = client.list_shards(STARTUP_RETRY)
@@ -56,7 +55,7 @@ def _plan_stream(options: BatchReadOptions, filters: PushedFilters, stream: str)
     now_ms = now_ms // 1000 * 1000 + 999
     planned = plan_shard_reads(lineage, start, end, filters, now_ms)
     tasks = [
-        ReadTask(stream, shard_read.range(shard_read.end), shard_read.before_ms)
+        BatchPartition(stream, shard_read.range(shard_read.end), shard_read.before_ms)
         for shard_read in planned
         if shard_read.end is not LATEST
     ]
@@ -68,7 +67,7 @@ def _plan_stream(options: BatchReadOptions, filters: PushedFilters, stream: str)
         planner.stop_at(until_ms)
         # The planner may also return children that appeared since the shards were listed.
         tasks += [
-            ReadTask(stream, found)
+            BatchPartition(stream, found)
             for found in _with_ends(members, planner)
             if filters.has_shard(found.shard_id)
         ]

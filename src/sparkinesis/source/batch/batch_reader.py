@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from sparkinesis.source.batch.filters import PushedFilters, push_filter
+from sparkinesis.source.batch.shard_reads import BatchPartition
 from sparkinesis.source.expected_errors import told_by_its_message
 from sparkinesis.source.options.batch_read_options import BatchReadOptions
-from sparkinesis.source.worker_process import THIS_PROCESS
-from sparkinesis.stream.position import ShardRange
+from sparkinesis.source.worker_process import begin_task
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-
-@dataclass
-class BatchPartition(InputPartition):
-    """One task of a batch read: a range of one shard, up to the first record that is too late."""
-
-    stream: str
-    shard_range: ShardRange
-    before_ms: int | None
 
 
 class KinesisBatchReader(DataSourceReader):
@@ -42,10 +32,7 @@ class KinesisBatchReader(DataSourceReader):
         """Return one task for each shard that may have records to read. Calls the service."""
         from sparkinesis.source.batch.batch_planner import plan_read  # noqa: PLC0415 - with boto3
 
-        return [
-            BatchPartition(task.stream, task.shard_range, task.before_ms)
-            for task in plan_read(self._options, self._filters)
-        ]
+        return [*plan_read(self._options, self._filters)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task, in the shard's order. Runs on an executor."""
@@ -53,7 +40,7 @@ class KinesisBatchReader(DataSourceReader):
 
         if not isinstance(partition, BatchPartition):
             return  # Spark's placeholder when there are no partitions
-        THIS_PROCESS.begin_task()
+        begin_task()
         reading = self._options.reading
         with told_by_its_message():
             rows = read_records(reading, reading.streams[partition.stream], partition.shard_range)

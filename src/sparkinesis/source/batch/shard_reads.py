@@ -16,6 +16,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from pyspark.sql.datasource import InputPartition
+
 from sparkinesis.source.batch.filters import PushedFilters
 from sparkinesis.source.offsets import ANY_SHARD, Positions
 from sparkinesis.stream.position import (
@@ -52,6 +54,16 @@ class ShardRead:
     def range(self, end: AfterRecord | Literal[Sentinel.SHARD_END]) -> ShardRange:
         """Return the range that ends at ``end``."""
         return ShardRange(self.shard_id, self.start, end, self.is_initial)
+
+
+@dataclass
+class BatchPartition(InputPartition):
+    """One task of a batch read: a range of one shard."""
+
+    stream: str
+    shard_range: ShardRange
+    before_ms: int | None = None
+    """The read stops at the first record that arrived at this epoch millisecond or later."""
 
 
 def unlisted(boundary: Positions, lineage: Lineage) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """Decides where the next batch ends, from the last offset and the findings of the probes.
 
-Pure, no I/O: this module names the shards to probe and assembles the offset;
-`sparkinesis.source.planning.stream_planner` runs the probes. A shard's children enter a batch only
+Pure, no I/O: this module walks to the shards to probe and assembles the offset;
+`sparkinesis.source.planning.stream_plan` runs the probes. A shard's children enter a batch only
 when every parent is finished and has no row in that same batch, so a parent's rows are always in an
 earlier batch than its children's. Until then an offset holds the position of the parent's last
 record, which has a time, so that a loss can be detected. SHARD_END has no time, and neither has the
@@ -69,11 +69,9 @@ Finding: TypeAlias = Quiet | Records | Finished
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The offset so far, and the shards to probe before it is complete."""
+    """The offset that ends a batch."""
 
     end: Positions
-    to_probe: Mapping[str, Position]
-    """The shards without a finding, with the position after which to probe."""
     has_rows: bool
     childless: tuple[str, ...]
     """Finished shards whose children are not all known yet."""
@@ -122,51 +120,40 @@ def walk(start: Positions, lineage: Lineage, finished: Container[str]) -> Walk:
     return Walk(tuple(reached), past, ended, childless)
 
 
-def plan(start: Positions, lineage: Lineage, findings: Mapping[str, Finding]) -> Plan:
-    """Assemble the end of the batch that begins at ``start``.
-
-    ``findings`` holds the finding after each shard's position in ``start`` (after TRIM_HORIZON
-    for a shard that ``start`` does not list). Call it again with more findings while ``to_probe``
-    is not empty.
-    """
-    done = {shard for shard, found in findings.items() if isinstance(found, Finished)}
-    return assemble(start, lineage, walk(start, lineage, done), findings)
-
-
 def assemble(
     start: Positions, lineage: Lineage, walked: Walk, findings: Mapping[str, Finding]
 ) -> Plan:
-    """Assemble the end of a batch as `plan` does, after the walk to its shards."""
+    """Assemble the end of the batch that begins at ``start``.
+
+    ``findings`` holds the finding after each shard's position in ``start`` (after TRIM_HORIZON
+    for a shard that ``start`` does not list), but for finished shards.
+    """
     end: dict[str, Position] = {}
-    to_probe: dict[str, Position] = {}
     has_rows = False
     for shard_id in walked.reached:
         if shard_id in walked.finished:
             end[shard_id] = SHARD_END
             continue
         position = start_of(start, shard_id)
-        match findings.get(shard_id):
-            case Quiet(clear_until):
-                end[shard_id] = advanced(between_batches(position), clear_until)
-            case Records() as found:
-                has_rows = True
+        found = findings[shard_id]
+        if isinstance(found, Records):
+            has_rows = True
+            end[shard_id] = AfterRecord(
+                found.end,
+                found.clear_until,
+                NONE_OF_IT if found.is_before else None,
+                found.arrived_ms,
                 # A start at a record detects losses without the first record of the batch.
-                first = None if isinstance(position, AfterRecord) else found.first
-                end[shard_id] = AfterRecord(
-                    found.end,
-                    found.clear_until,
-                    NONE_OF_IT if found.is_before else None,
-                    found.arrived_ms,
-                    first,
-                )
-            case _:
-                to_probe[shard_id] = position
-                end[shard_id] = position
+                None if isinstance(position, AfterRecord) else found.first,
+            )
+        else:
+            assert isinstance(found, Quiet), "the walk goes on through finished shards"
+            end[shard_id] = advanced(between_batches(position), found.clear_until)
     for shard_id in walked.finished:
         children = _children(shard_id, lineage)
         if children and walked.past >= set(children):
             del end[shard_id]
-    return Plan(end, to_probe, has_rows, walked.childless)
+    return Plan(end, has_rows, walked.childless)
 
 
 def is_worth_storing(start: Positions, end: Positions) -> bool:

@@ -29,6 +29,18 @@ def threads_for(shards: int) -> int:
     return min(shards, wanted, MOST_THREADS)
 
 
+def those(items: Iterable[_T], holds: Callable[[_T], bool]) -> set[_T]:
+    """Return the items for which a condition holds; it is asked as by `for_all`."""
+    found: set[_T] = set()
+
+    def ask(item: _T) -> None:
+        if holds(item):
+            found.add(item)
+
+    for_all(items, ask)
+    return found
+
+
 def for_all(items: Iterable[_T], do: Callable[[_T], object]) -> None:
     """Call ``do`` for each item, in parallel.
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from sparkinesis.source.planning.planned_stream import PlannedStream
-from sparkinesis.source.planning.probe_threads import for_all
+from sparkinesis.source.planning.probe_threads import those
 from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.shard import Lineage, Shard
 
@@ -70,13 +70,7 @@ class ShardListing:
         client = self._stream.client
         has_waited = False
         while shards := left_out(self.lineage):
-            found: set[str] = set()
-
-            def ask(shard_id: str) -> None:
-                if client.has_shard(shard_id):
-                    found.add(shard_id)  # noqa: B023
-
-            for_all(shards, ask)
+            found = those(shards, client.has_shard)
             there = [shard for shard in shards if shard in found]
             if not there:
                 break

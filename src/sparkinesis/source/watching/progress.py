@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -71,17 +71,15 @@ class SourceReading(msgspec.Struct, frozen=True):
 
 def kinesis_sources(sources: Iterable[Source]) -> list[SourceReading]:
     """Return what a progress tells of its Kinesis sources; empty if the query has none."""
-    return list(_kinesis_sources(sources))
-
-
-def _kinesis_sources(sources: Iterable[Source]) -> Iterator[SourceReading]:
+    found: list[SourceReading] = []
     for source in sources:
         reports = read_reports(_decoded(source.latestOffset)) or {}
         end = _decoded(source.endOffset)
         if not reports and not _is_our_offset(end):
             continue
         streams = set(reports) | set(end if _is_our_offset(end) else ())
-        yield SourceReading(tuple(sorted(streams)), max(0, source.numInputRows), reports)
+        found.append(SourceReading(tuple(sorted(streams)), max(0, source.numInputRows), reports))
+    return found
 
 
 def late_rows(operators: Iterable[Operator]) -> int:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sparkinesis.source.batch.filters import PushedFilters
 from sparkinesis.source.batch.shard_reads import ShardRead, open_ended, plan_shard_reads, unlisted
 from sparkinesis.source.offsets import ANY_SHARD, Positions
-from sparkinesis.source.planning.batch_end import Finding, plan
+from sparkinesis.source.planning.batch_end import Finding
 from sparkinesis.stream.position import (
     LATEST,
     SHARD_END,
@@ -18,7 +18,8 @@ from sparkinesis.stream.position import (
     Position,
 )
 from sparkinesis.stream.shard import Lineage, Shard
-from tests.unit.source.planning.test_batch_end import _look, histories
+from tests.planners import plan, probed
+from tests.unit.source.planning.test_batch_end import histories, look
 
 NOW = 1_000_000
 ALL: Positions = {ANY_SHARD: TRIM_HORIZON}
@@ -101,17 +102,15 @@ def _streamed(
     lineage: Lineage, held: dict[str, int], batches: int, data: st.DataObject
 ) -> Positions:
     """The offset of a streaming query after some batches."""
+
+    def probe(shard: str, position: Position) -> Finding:
+        done = int(position.sequence_number) if isinstance(position, AfterRecord) else 0
+        take = data.draw(st.integers(1, 3))
+        return look(lineage.shards[shard], done, held[shard], take)
+
     at: Positions = {ANY_SHARD: TRIM_HORIZON}
     for _ in range(batches):
-        findings: dict[str, Finding] = {}
-        planned = plan(at, lineage, findings)
-        while planned.to_probe:
-            for shard, position in planned.to_probe.items():
-                done = int(position.sequence_number) if isinstance(position, AfterRecord) else 0
-                take = data.draw(st.integers(1, 3))
-                findings[shard] = _look(lineage.shards[shard], done, held[shard], take)
-            planned = plan(at, lineage, findings)
-        at = planned.end
+        at = plan(at, lineage, probed(at, lineage, probe)).end
     return at
 
 

@@ -12,20 +12,20 @@ from sparkinesis.source.planning.batch_end import (
     Quiet,
     Records,
     missing,
-    plan,
     without_missing,
 )
-from sparkinesis.stream.position import SHARD_END, TRIM_HORIZON, AfterRecord, AtTimestamp
+from sparkinesis.stream.position import (
+    SHARD_END,
+    TRIM_HORIZON,
+    AfterRecord,
+    AtTimestamp,
+    Position,
+)
 from sparkinesis.stream.shard import Lineage, Shard
+from tests.planners import plan, probed, to_probe
 
 SPLIT = Lineage.of([Shard("p", (), False), Shard("c1", ("p",)), Shard("c2", ("p",))])
 MERGE = Lineage.of([Shard("p1", (), False), Shard("p2", (), False), Shard("c", ("p1", "p2"))])
-
-
-def test_a_shard_without_finding_is_to_be_probed_behind_its_position() -> None:
-    planned = plan({"a": AfterRecord("7")}, Lineage.of([Shard("a")]), {})
-    assert planned.to_probe == {"a": AfterRecord("7")}
-    assert not planned.has_rows
 
 
 def test_silence_moves_only_what_is_known_about_the_past() -> None:
@@ -50,7 +50,6 @@ def test_what_is_known_about_the_past_never_moves_backwards() -> None:
 def test_children_wait_while_their_parent_has_rows_in_the_batch() -> None:
     planned = plan({"p": AfterRecord("7")}, SPLIT, {"p": Records("9", 100)})
     assert planned.end == {"p": AfterRecord("9", 100)}
-    assert not planned.to_probe
 
 
 def test_children_begin_once_their_parent_was_read_to_its_end() -> None:
@@ -117,10 +116,10 @@ def test_a_generation_that_ended_empty_is_passed_in_one_plan() -> None:
 
 
 def test_the_initial_offset_begins_with_the_oldest_shards_and_its_own_position() -> None:
-    planned = plan({ANY_SHARD: AtTimestamp(9)}, SPLIT, {})
-    assert planned.to_probe == {"p": AtTimestamp(9)}
-    planned = plan({ANY_SHARD: AtTimestamp(9)}, SPLIT, {"p": Finished()})
-    assert planned.to_probe == {"c1": AtTimestamp(9), "c2": AtTimestamp(9)}
+    start: Positions = {ANY_SHARD: AtTimestamp(9)}
+    assert to_probe(start, SPLIT, {}) == {"p": AtTimestamp(9)}
+    after = {"c1": AtTimestamp(9), "c2": AtTimestamp(9)}
+    assert to_probe(start, SPLIT, {"p": Finished()}) == after
 
 
 def test_a_shard_that_the_service_forgot_is_missing_unless_it_was_finished() -> None:
@@ -159,7 +158,8 @@ def histories(draw: st.DrawFn) -> tuple[Lineage, dict[str, int]]:
     return Lineage(shards), {s: draw(st.integers(0, 3)) for s in shards}
 
 
-def _look(shard: Shard, done: int, held: int, take: int) -> Finding:
+def look(shard: Shard, done: int, held: int, take: int) -> Finding:
+    """The finding in a shard that holds so many records, of which some are done."""
     left = held - done
     if left == 0:
         return Quiet() if shard.is_open else Finished()
@@ -175,14 +175,12 @@ def test_p2_p3_batches_deliver_every_record_once_and_parents_first(
     done = dict.fromkeys(held, 0)
     batch_of: dict[tuple[str, int], int] = {}
     for batch in range(100):
-        findings: dict[str, Finding] = {}
-        planned = plan(start, lineage, findings)
-        while planned.to_probe:
-            for shard_id in planned.to_probe:
-                take = data.draw(st.integers(1, 3))
-                shard = lineage.shards[shard_id]
-                findings[shard_id] = _look(shard, done[shard_id], held[shard_id], take)
-            planned = plan(start, lineage, findings)
+
+        def probe(shard: str, _: Position) -> Finding:
+            take = data.draw(st.integers(1, 3))
+            return look(lineage.shards[shard], done[shard], held[shard], take)
+
+        planned = plan(start, lineage, probed(start, lineage, probe))
         if not planned.has_rows:
             break
         for wanted in ranges(start, planned.end):

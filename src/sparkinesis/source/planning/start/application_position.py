@@ -120,7 +120,7 @@ def resume(
     address: StreamAddress,
     table: TableAddress,
 ) -> dict[str, Position]:
-    """Return the position of every shard from which the query resumes; `plan` adds the children.
+    """Return the position of every shard from which the query resumes; `walk` adds the children.
 
     By the KCL's rules a checkpoint LATEST was never advanced, and means ``now_ms`` (the service's
     clock); children of an unfinished shard wait for that shard. A shard without a lease, and

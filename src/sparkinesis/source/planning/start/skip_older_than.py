@@ -16,7 +16,7 @@ from sparkinesis.errors import PositionNotFoundError, ShardNotFoundError
 from sparkinesis.source.offsets import ANY_SHARD, Positions
 from sparkinesis.source.planning.batch_end import missing, without_missing
 from sparkinesis.source.planning.planned_stream import PlannedStream
-from sparkinesis.source.planning.probe_threads import for_all
+from sparkinesis.source.planning.probe_threads import those
 from sparkinesis.source.planning.shard_listing import ShardListing
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.position import (
@@ -63,13 +63,9 @@ def skip_older(
         for shard, position in kept.items()
         if isinstance(position, AfterRecord) and (position.clear_until or 0) < bound_ms
     }
-    behind: set[str] = set()
-
-    def ask(shard_id: str) -> None:
-        if _next_record_is_older(stream, shard_id, doubtful[shard_id], bound_ms):
-            behind.add(shard_id)
-
-    for_all(doubtful, ask)
+    behind = those(
+        doubtful, lambda shard: _next_record_is_older(stream, shard, doubtful[shard], bound_ms)
+    )
     has_closed = any(not lineage.shards[shard].is_open for shard in doubtful)
     skipped = moved_to(bound_ms, kept, behind, has_closed=has_closed)
     if skipped == start:

@@ -14,12 +14,10 @@ from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.source.offsets import ANY_SHARD, Positions, ranges
 from sparkinesis.source.planning.batch_end import (
-    Finding,
     Finished,
     Quiet,
     is_worth_storing,
     missing,
-    plan,
 )
 from sparkinesis.source.planning.start.application_position import (
     former_stream,
@@ -36,6 +34,7 @@ from sparkinesis.stream.position import (
     Position,
 )
 from sparkinesis.stream.shard import Lineage, Shard
+from tests.planners import plan, probed, to_probe
 
 TABLE = LeaseTable("app", "eu-west-1")
 ADDRESS = StreamAddress("flights", region="eu-west-1")
@@ -65,7 +64,7 @@ def test_children_without_a_lease_are_left_to_their_parent() -> None:
     assert positions(SPLIT, lease("p", "7")) == {"p": AfterRecord("7", None, 0)}
     finished = positions(SPLIT, lease("p", "SHARD_END"))
     assert finished == {"p": SHARD_END}
-    assert plan(finished, SPLIT, {}).to_probe == {"c1": TRIM_HORIZON, "c2": TRIM_HORIZON}
+    assert to_probe(finished, SPLIT, {}) == {"c1": TRIM_HORIZON, "c2": TRIM_HORIZON}
 
 
 def test_leases_of_children_wait_while_their_parent_is_not_finished() -> None:
@@ -249,15 +248,7 @@ def test_every_shard_is_past_or_read_once_and_after_its_parents(
     if not leases:
         return
     resumed = positions(lineage, *leases)
-    findings: dict[str, Finding] = {}
-    order: list[str] = []
-    while True:
-        planned = plan(resumed, lineage, findings)
-        if not planned.to_probe:
-            break
-        for shard in planned.to_probe:
-            order.append(shard)
-            findings[shard] = Finished()
+    order = list(probed(resumed, lineage, lambda *_: Finished()))
     finished = {one.shard_id for one in leases if one.is_finished}
     past = lineage.ancestors(one.shard_id for one in leases) - {one.shard_id for one in leases}
     assert len(order) == len(set(order))
