@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import logging
 import random
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
-from types import MappingProxyType
 
 from sparkinesis.errors import (
     DuplicateWorkerIdError,
-    LeaseTableError,
     LeaseTableNotFoundError,
     LeaseTableUnavailableError,
     ServiceError,
@@ -21,7 +17,6 @@ from sparkinesis.errors import (
 )
 from sparkinesis.events import (
     HandoffRequested,
-    LeaseOrigin,
     LeaseTaken,
     LegacyWorkerSeen,
     Listener,
@@ -33,8 +28,16 @@ from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.row_problems import RowProblems
 from sparkinesis.lease.rules.legacy_workers import WorkerVersions, observe_renewals
-from sparkinesis.lease.rules.observations import Observation, is_expired, observe, unread_since
-from sparkinesis.lease.rules.taker import TakeSettings, plan_takes
+from sparkinesis.lease.rules.observations import (
+    Observation,
+    Snapshot,
+    expired_leases,
+    moved_leases,
+    observe,
+    silent_owners,
+    unread_since,
+)
+from sparkinesis.lease.rules.taker import TakeSettings, origin_of, plan_takes, still_asked
 from sparkinesis.lease.rules.worker_ids import java_kcl_may_read
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.batch import BATCH
@@ -48,21 +51,6 @@ from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.stream.address import StreamIdentifier
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """The lease table as of one scan."""
-
-    leases: tuple[Lease, ...] = ()
-    at: float | None = None
-    """The time of the scan, by the worker's clock; None before the first."""
-    expired: frozenset[str] = frozenset()
-    """Keys of the leases whose owners have not renewed for a failover time."""
-    unread: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
-    """The time since which no live worker reads a shard, by lease key; see `unread_since`."""
-    may_have_java_readers: bool = False
-    """True if a Java KCL may share these leases."""
 
 
 class LeaseCoordinator:
@@ -117,11 +105,8 @@ class LeaseCoordinator:
 
         By the last scan; None if the table was not scanned within the last failover time.
         """
-        seen = self.snapshot
-        if seen.at is None or self._clock() - seen.at > self._settings.failover_time:
-            return None
-        mine = self._renewer.held()
-        return {key: seen.at - since for key, since in seen.unread.items() if key not in mine}
+        oldest = self._clock() - self._settings.failover_time
+        return self.snapshot.unread_for(oldest, self._renewer.held())
 
     def renew(self) -> None:
         """Run one round of renewals; see `LeaseRenewer.renew_all`."""
@@ -136,13 +121,10 @@ class LeaseCoordinator:
         leases = self._scan(consistent=True).leases
         # Observing starts now, so that a lease that is not renewed can be taken sooner.
         self._observations = observe({}, leases, self._clock(), self._worker_id)
-        before = self._counters(leases)
-        if not before:
+        if all(row.actual_owner != self._worker_id for row in leases):
             return
         wait(self._settings.failover_time / 2)
-        after = self._counters(self._scan(consistent=True).leases)
-        moved = sorted(key for key, n in after.items() if before.get(key, n) != n)
-        if moved:
+        if moved := moved_leases(leases, self._scan(consistent=True).leases, self._worker_id):
             raise DuplicateWorkerIdError(
                 f"Another live worker has the worker id {self._worker_id!r}: it renews "
                 f"{', '.join(moved[:5])} in the {self._table}. Give each worker its own worker_id, "
@@ -155,16 +137,6 @@ class LeaseCoordinator:
         scan = table.several_streams if self._several_streams else table.single_stream
         self._row_problems.report_broken(scan.broken)
         return scan
-
-    def _scan_known_table(self, *, consistent: bool) -> TableScan:
-        """Scan the table, which this process has used; if there is none, note that."""
-        try:
-            return self._scan(consistent=consistent)
-        except LeaseTableNotFoundError:
-            raise note_vanished(self._table) from None
-
-    def _counters(self, leases: Iterable[Lease]) -> dict[str, int]:
-        return {one.key: one.counter for one in leases if one.actual_owner == self._worker_id}
 
     def take(
         self,
@@ -197,7 +169,10 @@ class LeaseCoordinator:
     ) -> bool:
         held_before = self._renewer.held()
         is_consistent = self._is_in_doubt
-        scan = self._scan_known_table(consistent=is_consistent)
+        try:
+            scan = self._scan(consistent=is_consistent)
+        except LeaseTableNotFoundError:
+            raise note_vanished(self._table) from None
         leases = scan.leases
         self._is_in_doubt = False
         now = self._clock()
@@ -206,36 +181,19 @@ class LeaseCoordinator:
             if row.key in held:
                 held[row.key].observe(row)
         known = {*held_before, *held}
-        own_writes = self._renewer.own_writes
-        own_writes.keep({row.key for row in leases})
+        own = self._renewer.own_writes
+        own.keep({row.key for row in leases})
         self._observations = observe(
-            self._observations,
-            leases,
-            now,
-            self._worker_id,
-            known,
-            is_own=own_writes.may_have_made,
+            self._observations, leases, now, self._worker_id, known, is_own=own.may_have_made
         )
-        self._observe_worker_versions(leases, now)
-        expired = frozenset(
-            key
-            for key, seen in self._observations.items()
-            if is_expired(seen, now, self._settings.failover_time)
-        )
-        self._tell_silence(leases, expired, now)
-        may_have_java_readers = java_kcl_may_read(scan, self._worker_id)
         failover_time = self._settings.failover_time
+        expired = expired_leases(self._observations, now, failover_time)
+        self._tell_of_others(leases, expired, now)
         wanted = [row for row in leases if wants(row.stream)]
         unread = unread_since(wanted, self._observations, now, failover_time, known)
-        self.snapshot = Snapshot(leases, now, expired, unread, may_have_java_readers)
-        owners = {row.key: row.owner for row in leases if not row.is_finished}
-        # A scan that is not consistent may be older than the request, and show the previous owner.
-        self._asked = {
-            key: victim
-            for key, victim in self._asked.items()
-            if key in owners
-            and (owners[key] == self._worker_id or (owners[key] == victim and not is_consistent))
-        }
+        has_java = java_kcl_may_read(scan, self._worker_id)
+        self.snapshot = Snapshot(leases, now, expired, unread, has_java)
+        self._asked = still_asked(self._asked, leases, self._worker_id, is_consistent=is_consistent)
         takes = plan_takes(
             leases,
             self._observations,
@@ -249,11 +207,9 @@ class LeaseCoordinator:
             legacy=self._worker_versions.legacy,
             can_read=lambda row: reads(row.stream),
         )
+        duplicates = {row.key for row in takes.duplicate_worker_leases}
         self.duplicate_worker_leases = tuple(
-            sorted(
-                {row.key for row in takes.duplicate_worker_leases}
-                | self._renewer.duplicate_worker_leases
-            )
+            sorted(duplicates | self._renewer.duplicate_worker_leases)
         )
 
         def free(rows: Iterable[Lease]) -> Iterator[Lease]:
@@ -279,26 +235,24 @@ class LeaseCoordinator:
             for row in free(leases)
         )
 
-    def _observe_worker_versions(self, leases: Sequence[Lease], now: float) -> None:
-        before = self._worker_versions.legacy
+    def _tell_of_others(
+        self, leases: Sequence[Lease], expired: Collection[str], now: float
+    ) -> None:
+        """Tell which other workers let leases expire, and which know no handoffs; each once."""
+        before, silent = (
+            self._worker_versions.legacy,
+            silent_owners(leases, expired, self._worker_id),
+        )
         self._worker_versions = observe_renewals(
             self._worker_versions, leases, now, self._settings.failover_time
         )
         for name in sorted(self._worker_versions.legacy - before):
             self._tell(LegacyWorkerSeen(name, str(self._table)))
-
-    def _tell_silence(self, leases: Iterable[Lease], expired: Collection[str], now: float) -> None:
-        """Tell which other workers let leases expire, each worker once until it renews again."""
-        silent: dict[str, list[Lease]] = defaultdict(list)
-        for row in leases:
-            owner = row.actual_owner
-            if row.key in expired and not row.is_finished and owner not in {None, self._worker_id}:
-                silent[str(owner)].append(row)
-        for owner, rows in sorted(silent.items()):
-            if owner in self._silent:
-                continue
-            since = min(self._observations[row.key].since for row in rows)
-            self._tell(OwnerSilent(owner, tuple(row.key for row in rows), now - since))
+        silent = silent_owners(leases, expired, self._worker_id)
+        for owner in sorted(silent.keys() - self._silent):
+            keys = tuple(silent[owner])
+            since = min(self._observations[key].since for key in keys)
+            self._tell(OwnerSilent(owner, keys, now - since))
         self._silent = frozenset(silent)
 
     def _take_some(self, rows: Iterator[Lease], need: int, size: int) -> None:
@@ -312,69 +266,58 @@ class LeaseCoordinator:
 
     def _take_batch(self, rows: Sequence[Lease]) -> int:
         """Take these leases; return the number of those that no other worker was faster to take."""
-        since = self._clock()
-        origins = [self._origin(row, since) for row in rows]
-        were_asked = [row.key in self._asked for row in rows]
-        for row in rows:
-            self._note_request(row)
-        updates = [requests.take(row, self._worker_id) for row in rows]
-        self._renewer.own_writes.note(updates)
-        results = self._renewer.batching.write(updates)
+        now, before = self._clock(), self._note_requests(rows)
+        results = self._renewer.acquire(rows)
         taken = 0
         trouble: SparkinesisError | None = None
-        for row, result, origin, was_asked in zip(rows, results, origins, were_asked, strict=True):
+        for row, result in zip(rows, results, strict=True):
             if isinstance(result, Lease):
                 taken += 1
                 del self._asked[row.key]
-                self._renewer.hold(result, since)
-                told = LeaseTaken(row.key, row.shard_id, *origin, str(result.checkpoint))
-                self._tell(told)
+                origin = origin_of(
+                    row,
+                    self._observations[row.key],
+                    self._worker_id,
+                    now,
+                    asked=before,
+                    expired=self.snapshot.expired,
+                    legacy=self._worker_versions.legacy,
+                )
+                self._tell(LeaseTaken(row.key, row.shard_id, *origin, str(result.checkpoint)))
             else:
-                trouble = self._note_failure(row, result, was_asked=was_asked) or trouble
+                trouble = self._note_failure(row, result, before) or trouble
         if trouble is not None:
             raise trouble
         return taken
 
     def _request(self, row: Lease) -> None:
         """Request a lease. If its row cannot be written, this worker goes on with the others."""
-        was_asked = row.key in self._asked
-        self._note_request(row)
+        before = self._note_requests([row])
         result = self._table.try_write(requests.initiate_handoff(row, self._worker_id))
         if isinstance(result, Lease):
             self._tell(HandoffRequested(row.key, row.shard_id, str(row.owner)))
-        elif trouble := self._note_failure(row, result, was_asked=was_asked):
+        elif trouble := self._note_failure(row, result, before):
             raise trouble
 
-    def _origin(self, row: Lease, now: float) -> tuple[LeaseOrigin, str | None, float | None]:
-        """Return where a lease comes from: its previous owner, and for how long that one waited."""
-        owner, seen = row.actual_owner, self._observations[row.key]
-        if owner is None:
-            return LeaseOrigin.UNOWNED, None, None
-        if owner == self._worker_id:
-            victim = self._asked.get(row.key)
-            if victim is None or victim == self._worker_id:
-                return LeaseOrigin.OWN, None, None
-            return LeaseOrigin.HANDED_OVER, victim, None
-        if row.key in self.snapshot.expired:
-            return LeaseOrigin.EXPIRED, owner, now - seen.since
-        if owner in self._worker_versions.legacy:
-            return LeaseOrigin.LEGACY_OWNER, owner, None
-        return LeaseOrigin.LATE_HANDOVER, owner, now - seen.owners_since
+    def _note_requests(self, rows: Sequence[Lease]) -> dict[str, str | None]:
+        """Note that rows are to be written; return the notes before.
 
-    def _note_request(self, row: Lease) -> None:
-        # Before the write: if the answer is lost, the table may name this worker as owner, and
-        # without the note the lease would be left to expire.
-        self._asked.setdefault(row.key, row.owner)
+        If the answer of the write is lost, the table may name this worker as owner, and without the
+        note the lease would be left to expire.
+        """
+        before = self._asked
+        self._asked = {**before, **{row.key: row.owner for row in rows if row.key not in before}}
+        return before
 
     def _note_failure(
-        self, row: Lease, error: SparkinesisError, *, was_asked: bool
+        self, row: Lease, error: SparkinesisError, before: Collection[str]
     ) -> SparkinesisError | None:
         """Note that a row was not written; return the error if it is no matter of this row alone.
 
         A problem with one row, such as its size, does not keep this worker from the others.
         """
         if isinstance(error, LeaseChangedError):
-            if not was_asked:
+            if row.key not in before:
                 del self._asked[row.key]
             _log.debug("The lease %s changed before it could be written", row.key)
             return None
@@ -391,39 +334,16 @@ class LeaseCoordinator:
         release it to a worker that has ended, and it would have to expire. Call this from the
         thread that takes leases, or after that thread has ended. Raises what `take` raises.
         """
-        trouble: LeaseTableError | None = None
-        for key in list(self._asked):
-            try:
-                self._withdraw_request(key)
-            except LeaseTableError as error:
-                trouble = error  # a problem with one row does not keep the others waiting
-        if trouble is not None:
-            raise trouble
-
-    def _withdraw_request(self, key: str) -> None:
-        row = self._table.get(key, consistent=True)
-        while row is not None and row.owner == self._worker_id:
-            if key in self._renewer.held():
-                break
-            try:
-                if row.checkpoint_owner is None:
-                    self._table.write(requests.evict(row))
-                else:
-                    self._table.write(requests.withdraw_handoff(row))
-            except LeaseChangedError as changed:
-                row = changed.row
-            else:
-                break
+        self._table.withdraw(self._asked, self._worker_id, self._renewer.held)
 
     def streams_of_others(self) -> set[StreamIdentifier | None]:
         """Return the streams that other workers read, None for a single one. Raises as `take` does.
 
         A finished lease does not count: it may name an owner that has ended.
         """
-        rows = self._scan(consistent=True).leases
         return {
             row.stream
-            for row in rows
+            for row in self._scan(consistent=True).leases
             if row.owner not in {None, self._worker_id} and not row.is_finished
         }
 
@@ -434,8 +354,3 @@ class LeaseCoordinator:
         """
         rows = [self._table.get(key, consistent=True) for key in keys]
         return all(row is None or row.is_finished for row in rows)
-
-    def seem_finished(self, keys: Sequence[str]) -> bool:
-        """Return the same by the last scan, which may be outdated; `are_finished` confirms it."""
-        unfinished = {row.key for row in self.snapshot.leases if not row.is_finished}
-        return unfinished.isdisjoint(keys)

@@ -6,11 +6,13 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from sparkinesis.errors import LeaseLostError, LeaseTableError, SparkinesisError
+from sparkinesis.errors import LeaseLostError, SparkinesisError
 from sparkinesis.events import LeaseEnd, LeaseEnded, Listener
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, PendingCheckpoint
+from sparkinesis.lease.rules.lease_start import arrival_news
 from sparkinesis.lease.table import requests
+from sparkinesis.lease.table.explain import lease_lost, write_refused
 from sparkinesis.lease.table.requests import Update
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.table.write_conflict import (
@@ -21,9 +23,6 @@ from sparkinesis.lease.table.write_conflict import (
     resolve_conflict,
 )
 from sparkinesis.stream.position import AfterRecord, AtTimestamp
-
-KNOWN_EVERY_MS = 300_000
-"""Arrival times are written only if they are this much newer than those in the row."""
 
 MAX_TRIES = 10
 """The most tries of one write before giving up. Each handoff request or withdrawal costs a try."""
@@ -54,7 +53,8 @@ class HeldLease:
         """The measured rate, set by the worker; stored with each write of the owner."""
         self.known: tuple[ExtendedSequenceNumber, AfterRecord | AtTimestamp] | None = None
         """A checkpoint and the arrival times known at it; set by the reader, and stored with some
-        renewals."""
+        renewals. Dropped where the shard is moved: two positions may have the same checkpoint, as
+        every instant is stored as ``AT_TIMESTAMP``."""
         self.key = lease.key
         self.shard_id = lease.shard_id
         self.stream = lease.stream
@@ -65,9 +65,9 @@ class HeldLease:
         self._clock = clock
         self._tell = tell
         self._own_writes = own_writes
-        self._since = since
-        self._renewed_at = since
-        self._sent_at = since
+        self._since = self._sent_at = since
+        self.renewed_at = since
+        """The time, by the renewer's clock, at which the last successful write was sent."""
         self._lost: LeaseLoss | None = None
         self._trouble: str | None = None
         """The error of the last write; None once a write has succeeded."""
@@ -82,16 +82,12 @@ class HeldLease:
         return self._lease
 
     @property
-    def renewed_at(self) -> float:
-        """The time, by the renewer's clock, at which the last successful write was sent."""
-        return self._renewed_at
-
-    @property
     def handoff_to(self) -> str | None:
         """The worker that requested this lease and waits for its release."""
-        lease = self._lease
-        asked = lease.checkpoint_owner == self._worker_id and lease.owner != self._worker_id
-        return lease.owner if asked else None
+        return self._lease.owner if self._is_asked_for(self._lease) else None
+
+    def _is_asked_for(self, row: Lease) -> bool:
+        return row.checkpoint_owner == self._worker_id and row.owner != self._worker_id
 
     @property
     def lost_because(self) -> str | None:
@@ -108,7 +104,7 @@ class HeldLease:
 
         The failover time starts when the renewal was sent: no worker can have seen it earlier.
         """
-        return self._lost is None and self._clock() - self._renewed_at <= self._failover_time
+        return self._lost is None and self._clock() - self.renewed_at <= self._failover_time
 
     def require_held(self, doing: str) -> None:
         """Raise `LeaseLostError`, which names ``doing``, if the lease is not held."""
@@ -131,7 +127,7 @@ class HeldLease:
         `LeaseTableUnavailableError`, after which the caller may try again.
         """
         if moved_ms is not None:
-            self._forget_arrivals()
+            self.known = None
         self._write(
             "checkpoint",
             lambda lease: (
@@ -146,7 +142,7 @@ class HeldLease:
 
         ``moved_ms``: the service's clock (epoch ms).
         """
-        self._forget_arrivals()
+        self.known = None
         self._write("reset", lambda lease: requests.checkpoint(lease, at, moved_ms=moved_ms))
 
     def fix_instant(self, timestamp_ms: int) -> None:
@@ -210,7 +206,9 @@ class HeldLease:
         row = self._lease
         for _ in range(MAX_TRIES):
             try:
-                return self._table.write(self._release_update(row))
+                if row.owner in {None, self._worker_id}:
+                    return self._table.write(requests.evict(row))
+                return self._table.write(requests.assign(row, str(row.owner)))
             except LeaseChangedError as refused:
                 now = refused.row
                 if now is None or now.actual_owner != self._worker_id or now.owner is None:
@@ -218,7 +216,7 @@ class HeldLease:
                 # A moment ago a worker requested the lease, or withdrew its request: workers
                 # that end at the same time do both.
                 row = now
-        raise self._refused_error("release the lease")
+        raise write_refused("release the lease", self._lease.shard_name, self._table)
 
     def lose(self, why: str, reason: LeaseEnd = LeaseEnd.GIVEN_UP) -> None:
         """Mark the lease as lost: another worker owns it, or may own it. Writes nothing."""
@@ -227,14 +225,13 @@ class HeldLease:
     def lose_if_expired(self) -> None:
         """Mark the lease as lost if it was not renewed within the failover time."""
         if not self.is_held():
-            self._lose(LeaseLoss(self._why_expired, LeaseEnd.EXPIRED), self._trouble)
+            self._lose(_expiry(self._failover_time), self._trouble)
 
     def observe(self, row: Lease) -> None:
         """Adopt a handoff request that a scan of the table shows."""
         if self._lock.acquire(blocking=False):
             try:
-                asked = row.checkpoint_owner == self._worker_id and row.owner != self._worker_id
-                if asked and row.counter == self._lease.counter:
+                if self._is_asked_for(row) and row.counter == self._lease.counter:
                     self._lease = row
             finally:
                 self._lock.release()
@@ -253,44 +250,15 @@ class HeldLease:
         return self._renewal()
 
     def settle_renewal(self, update: Update, result: Lease | SparkinesisError) -> Update | None:
-        """Process a renewal's result; return a new renewal to send in its place, or None.
-
-        For the renewer.
-        """
-        if isinstance(result, Lease):
-            self._landed(result)
-        elif isinstance(result, LeaseChangedError):
-            if self._reconcile(result.row) and self.is_held():
-                return self._renewal()
-        else:
-            # Whatever the error, an earlier try of the same call may have succeeded unanswered.
-            self._unanswered.append((self._sent_at, update))
-            self._trouble = str(result)
-        return None
+        """Take over a renewal's result; return a renewal to send in its place, or None."""
+        return self._renewal() if self._settle(update, result) and self.is_held() else None
 
     def end_renewal(self) -> None:
         """Release the lock that `begin_renewal` acquired."""
         self._lock.release()
 
     def _renewal(self) -> Update:
-        return self._to_send(requests.renew(self._lease, known=self._arrival_news()))
-
-    def _arrival_news(self) -> AfterRecord | AtTimestamp | None:
-        """Return the arrival times known at the row's checkpoint, if they are worth a write."""
-        if self.known is None:
-            return None
-        at, known = self.known
-        if at != self._lease.checkpoint:
-            return None
-        stored_ms = _clear_until(self._lease.known) or self._lease.timestamp_ms or 0
-        return known if (_clear_until(known) or 0) >= stored_ms + KNOWN_EVERY_MS else None
-
-    def _forget_arrivals(self) -> None:
-        """Drop the known arrival times: they may be wrong at the new position.
-
-        Two positions may have the same checkpoint: every instant is stored as ``AT_TIMESTAMP``.
-        """
-        self.known = None
+        return self._to_send(requests.renew(self._lease, arrival_news(self._lease, self.known)))
 
     def _to_send(self, update: Update) -> Update:
         """Return the update with the rate, to be sent now."""
@@ -298,11 +266,6 @@ class HeldLease:
         self._own_writes.note([update])
         rate = self.throughput_kbps
         return update if rate is None else requests.with_throughput(update, rate)
-
-    def _release_update(self, row: Lease) -> Update:
-        if row.owner is not None and row.owner != self._worker_id:
-            return requests.assign(row, row.owner)
-        return requests.evict(row)
 
     def _write(self, doing: str, build: Callable[[Lease], Update | None]) -> None:
         """Write the update that ``build`` returns for the known row.
@@ -316,25 +279,28 @@ class HeldLease:
                 if update is None:
                     return
                 update = self._to_send(update)
-                try:
-                    self._landed(self._table.write(update))
-                except LeaseChangedError as refused:
-                    if not self._reconcile(refused.row):
-                        raise self._lost_error(doing) from None
-                except SparkinesisError as error:
-                    # Whatever the error, an earlier try may have succeeded unanswered.
-                    self._unanswered.append((self._sent_at, update))
-                    self._trouble = str(error)
-                    raise
-                else:
-                    return
-            raise self._refused_error(doing)
+                result = self._table.try_write(update)
+                if self._settle(update, result):
+                    continue
+                if isinstance(result, LeaseChangedError):
+                    raise self._lost_error(doing)
+                if isinstance(result, SparkinesisError):
+                    raise result
+                return
+            raise write_refused(doing, self._lease.shard_name, self._table)
 
-    def _landed(self, row: Lease) -> None:
-        self._lease = row
-        self._renewed_at = self._sent_at
-        self._trouble = None
-        self._unanswered.clear()
+    def _settle(self, update: Update, result: Lease | SparkinesisError) -> bool:
+        """Take over a write's result; return True if the write is to be built and sent again."""
+        if isinstance(result, Lease):
+            self._lease, self.renewed_at, self._trouble = result, self._sent_at, None
+            self._unanswered.clear()
+            return False
+        if isinstance(result, LeaseChangedError):
+            return self._reconcile(result.row)
+        # Whatever the error, an earlier try of the same call may have succeeded unanswered.
+        self._unanswered.append((self._sent_at, update))
+        self._trouble = str(result)
+        return False
 
     def _reconcile(self, row: Lease | None) -> bool:
         """Adopt the row of a refused write; return True if this worker still owns the lease."""
@@ -344,8 +310,8 @@ class HeldLease:
             self._lose(verdict)
             return False
         if verdict.landed is not None:
-            self._renewed_at = max(
-                self._renewed_at,
+            self.renewed_at = max(
+                self.renewed_at,
                 *(sent for sent, update in self._unanswered if update is verdict.landed),
             )
             self._unanswered.clear()
@@ -378,32 +344,14 @@ class HeldLease:
             )
         )
 
-    @property
-    def _why_expired(self) -> str:
-        return (
-            f"it could not be renewed for {self._failover_time:g} s, and another worker may own it"
-        )
-
-    def _refused_error(self, doing: str) -> LeaseTableError:
-        return LeaseTableError(
-            f"Cannot {doing} for shard {self._lease.shard_name} in the {self._table}: the server "
-            "refuses the write, although the row meets the write's condition. Nothing was "
-            "written. Check which server answers there, and that its conditional writes work."
-        )
-
     def _lost_error(self, doing: str) -> LeaseLostError:
-        why = self.lost_because or self._why_expired
-        return LeaseLostError(
-            f"Cannot {doing} for shard {self._lease.shard_name} in the {self._table}: this worker "
-            f"no longer holds the lease; {why}. Nothing was written. Stop processing the shard: "
-            "the next owner of the lease resumes from its last checkpoint."
-        )
+        why = (self._lost or _expiry(self._failover_time)).why
+        return lease_lost(doing, self._lease.shard_name, self._table, why)
 
 
-def _clear_until(known: AfterRecord | AtTimestamp | None) -> int | None:
-    if isinstance(known, AtTimestamp):
-        return known.ms
-    return None if known is None else known.clear_until
+def _expiry(failover_time: float) -> LeaseLoss:
+    why = f"it could not be renewed for {failover_time:g} s, and another worker may own it"
+    return LeaseLoss(why, LeaseEnd.EXPIRED)
 
 
 def _is_behind(at: ExtendedSequenceNumber, lease: Lease) -> bool:

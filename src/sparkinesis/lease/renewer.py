@@ -12,6 +12,7 @@ from sparkinesis.errors import LeaseTableNotFoundError, SparkinesisError
 from sparkinesis.events import LeaseEnd, Listener, RenewalFailed, RenewalRecovered, ignore
 from sparkinesis.lease.held import MAX_TRIES, HeldLease
 from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.batch import batches_of
 from sparkinesis.lease.table.batching import Batching
 from sparkinesis.lease.table.requests import Update
@@ -81,6 +82,17 @@ class LeaseRenewer:
             before.lose("it was acquired anew", LeaseEnd.EXPIRED)
         return held
 
+    def acquire(self, rows: Sequence[Lease]) -> list[Lease | SparkinesisError]:
+        """Take leases, and hold those that were taken; return the row or the error of each."""
+        since = self._clock()
+        updates = [requests.take(row, self._worker_id) for row in rows]
+        self.own_writes.note(updates)
+        results = self.batching.write(updates)
+        for result in results:
+            if isinstance(result, Lease):
+                self.hold(result, since)
+        return results
+
     def held(self) -> dict[str, HeldLease]:
         """Return the leases that are held now, by lease key."""
         with self._lock:
@@ -92,12 +104,6 @@ class LeaseRenewer:
         with self._lock:
             lost = {key for key, held in self._held.items() if held.is_lost_to_duplicate}
             return frozenset(self._duplicate_worker_leases | lost)
-
-    def forget(self, held: HeldLease) -> None:
-        """Stop renewing a lease. Without `HeldLease.release` before, it expires in the table."""
-        held.lose("it was given up")
-        with self._lock:
-            self._drop(held)
 
     def renew_all(self) -> None:
         """Renew every lease once; drop those that another worker owns or that have expired.

@@ -19,9 +19,10 @@ from sparkinesis.errors import (
 )
 from sparkinesis.events import Event, RenewalFailed, RenewalRecovered
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
-from sparkinesis.lease.held import KNOWN_EVERY_MS, HeldLease
+from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import Lease, PendingCheckpoint
 from sparkinesis.lease.renewer import LeaseRenewer
+from sparkinesis.lease.rules.lease_start import KNOWN_EVERY_MS
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.batching import BATCHES_AGAIN
 from sparkinesis.lease.table.table import LeaseTable
@@ -336,7 +337,7 @@ def test_a_checkpoint_notices_an_impostor_too(
         held.checkpoint(AT)
     assert renewer.duplicate_worker_leases == {"a"}
     if is_forgotten:
-        renewer.forget(held)
+        held.lose("it is told once")
     renewer.renew_all()
     assert renewer.held() == {}
     assert renewer.duplicate_worker_leases == {"a"}
@@ -348,7 +349,7 @@ def test_a_handoff_is_noticed_and_the_lease_released_to_who_asked(
 ) -> None:
     held = acquire(renewer, table, "a", "b")[0]
     if noticed_by == "renewal":
-        renewer.forget(renewer.held()["b"])
+        renewer.held()["b"].lose("the test says so")
     asked = table.write(requests.initiate_handoff(held.lease, "thief"))
     if noticed_by == "checkpoint":
         held.checkpoint(AT)
@@ -558,7 +559,6 @@ def test_a_lease_regained_is_another_holding(
     with pytest.raises(LeaseLostError, match="acquired anew"):
         first.checkpoint(AT)
     first.release()
-    renewer.forget(first)
     assert second.renewed_at == time.now - 1
     second.checkpoint(LATER)
     assert renewer.held() == {"a": second}

@@ -20,6 +20,9 @@ from sparkinesis.stream.shard import Shard
 ANY_AGE = AtTimestamp(0)
 """The arrival times known for a lease whose shard may have lost records of any age."""
 
+KNOWN_EVERY_MS = 300_000
+"""Arrival times are written only if they are this much newer than those in the row."""
+
 STARTS_WITHIN_MS = 300_000
 """The time that an application at TRIM_HORIZON takes to start reading. Records that expire within
 it count as expired before."""
@@ -79,6 +82,25 @@ def last_known_position(lease: Lease) -> AfterRecord | AtTimestamp | None:
         instants.append(lease.timestamp_ms)
     newest_ms = max((ms for ms in instants if ms is not None), default=None)
     return None if newest_ms is None else AtTimestamp(newest_ms)
+
+
+def arrival_news(
+    lease: Lease, known: tuple[ExtendedSequenceNumber, AfterRecord | AtTimestamp] | None
+) -> AfterRecord | AtTimestamp | None:
+    """Return the arrival times known at the lease's checkpoint, if they are worth a write.
+
+    ``known``: arrival times, and the checkpoint at which they are known.
+    """
+    if known is None or known[0] != lease.checkpoint:
+        return None
+    stored_ms = _clear_until(lease.known) or lease.timestamp_ms or 0
+    return known[1] if (_clear_until(known[1]) or 0) >= stored_ms + KNOWN_EVERY_MS else None
+
+
+def _clear_until(known: AfterRecord | AtTimestamp | None) -> int | None:
+    if isinstance(known, AtTimestamp):
+        return known.ms
+    return None if known is None else known.clear_until
 
 
 def new_lease(

@@ -5,7 +5,10 @@ Pure. Each worker measures by its own monotonic clock (seconds).
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import msgspec
 
@@ -28,6 +31,36 @@ class Observation(msgspec.Struct, frozen=True):
     foreign_renewals: int = 0
     """The number of times that another process moved the counter while the row named this worker as
     owner, and this worker did not hold the lease."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The lease table as one worker observed it by its last scan."""
+
+    leases: tuple[Lease, ...] = ()
+    at: float | None = None
+    """The time of the scan, by the worker's clock; None before the first."""
+    expired: frozenset[str] = frozenset()
+    """Keys of the leases whose owners have not renewed for a failover time."""
+    unread: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    """The time since which no live worker reads a shard, by lease key; see `unread_since`."""
+    may_have_java_readers: bool = False
+    """True if a Java KCL may share these leases."""
+
+    def unread_for(self, oldest: float, held: Collection[str]) -> dict[str, float] | None:
+        """Return for how many seconds shards are unread, by lease key; None if the scan is too old.
+
+        ``oldest``: the earliest time of a scan that counts. ``held``: leases that are read since.
+        """
+        at = self.at
+        if at is None or at < oldest:
+            return None
+        return {key: at - since for key, since in self.unread.items() if key not in held}
+
+    @property
+    def unfinished(self) -> frozenset[str]:
+        """The keys of the leases whose shards are not finished."""
+        return frozenset(row.key for row in self.leases if not row.is_finished)
 
 
 def observe(
@@ -99,3 +132,34 @@ def unread_since(
             row.actual_owner is None or now - observations[row.key].since > _MISSED * failover_time
         )
     }
+
+
+def expired_leases(
+    observations: Mapping[str, Observation], now: float, failover_time: float
+) -> frozenset[str]:
+    """Return the keys of the leases whose owners have not renewed for a failover time."""
+    return frozenset(
+        key for key, seen in observations.items() if is_expired(seen, now, failover_time)
+    )
+
+
+def silent_owners(
+    leases: Iterable[Lease], expired: Collection[str], worker_id: str
+) -> dict[str, list[str]]:
+    """Return the other workers that let leases expire, with the keys of these leases."""
+    silent: defaultdict[str, list[str]] = defaultdict(list)
+    for row in leases:
+        owner = row.actual_owner
+        if row.key in expired and not row.is_finished and owner not in {None, worker_id}:
+            silent[str(owner)].append(row.key)
+    return dict(silent)
+
+
+def moved_leases(before: Iterable[Lease], after: Iterable[Lease], worker_id: str) -> list[str]:
+    """Return the keys of a worker's leases whose counters differ between two scans, in order."""
+    counters = {row.key: row.counter for row in before if row.actual_owner == worker_id}
+    return sorted(
+        row.key
+        for row in after
+        if row.actual_owner == worker_id and counters.get(row.key, row.counter) != row.counter
+    )

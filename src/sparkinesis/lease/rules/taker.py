@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from sparkinesis.events import LeaseOrigin
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.rules.observations import Observation, is_expired
 
@@ -254,3 +255,53 @@ def _surplus(snapshot: _Snapshot, counts: Counter[str], shares: dict[str, int]) 
             owned.setdefault(row.owner, []).append(row)
     victims = sorted(owned, key=lambda who: (-counts[who], who))
     return [row for who in victims for row in owned[who][: max(0, counts[who] - shares[who])]]
+
+
+def still_asked(
+    asked: Mapping[str, str | None],
+    leases: Iterable[Lease],
+    worker_id: str,
+    *,
+    is_consistent: bool,
+) -> dict[str, str | None]:
+    """Return the requests of this worker that still hold by a scan of the table.
+
+    ``asked``: leases that this worker has requested or tried to take, and their previous owners. A
+    scan that is not consistent may be older than the request, and show the previous owner.
+    """
+    owners = {row.key: row.owner for row in leases if not row.is_finished}
+    return {
+        key: victim
+        for key, victim in asked.items()
+        if key in owners
+        and (owners[key] == worker_id or (owners[key] == victim and not is_consistent))
+    }
+
+
+def origin_of(
+    row: Lease,
+    seen: Observation,
+    worker_id: str,
+    now: float,
+    *,
+    asked: Mapping[str, str | None],
+    expired: Collection[str],
+    legacy: Collection[str],
+) -> tuple[LeaseOrigin, str | None, float | None]:
+    """Return where a lease comes from: its previous owner, and for how long that one waited.
+
+    ``asked`` as in `still_asked`, ``legacy`` as in `plan_takes`; ``expired``: keys of leases.
+    """
+    owner = row.actual_owner
+    if owner is None:
+        return LeaseOrigin.UNOWNED, None, None
+    if owner == worker_id:
+        victim = asked.get(row.key)
+        if victim is None or victim == worker_id:
+            return LeaseOrigin.OWN, None, None
+        return LeaseOrigin.HANDED_OVER, victim, None
+    if row.key in expired:
+        return LeaseOrigin.EXPIRED, owner, now - seen.since
+    if owner in legacy:
+        return LeaseOrigin.LEGACY_OWNER, owner, None
+    return LeaseOrigin.LATE_HANDOVER, owner, now - seen.owners_since

@@ -6,6 +6,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from sparkinesis.errors import (
     AccessDeniedError,
+    LeaseLostError,
+    LeaseTableError,
     LeaseTableNotFoundError,
     LeaseTableUnavailableError,
     ServiceError,
@@ -55,6 +57,24 @@ def explain(
             f"{call} failed. Every retry was used up. The service said: {said}"
         )
     return ServiceError(f"{call} failed. A retry would not help. The service said: {said}")
+
+
+def lease_lost(doing: str, shard: str, table: TableAddress, why: str) -> LeaseLostError:
+    """Return the error of a write to a lease that the worker no longer holds."""
+    return LeaseLostError(
+        f"Cannot {doing} for shard {shard} in the {table}: this worker no longer holds the lease; "
+        f"{why}. Nothing was written. Stop processing the shard: the next owner of the lease "
+        "resumes from its last checkpoint."
+    )
+
+
+def write_refused(doing: str, shard: str, table: TableAddress) -> LeaseTableError:
+    """Return the error of a write that the server refuses again and again."""
+    return LeaseTableError(
+        f"Cannot {doing} for shard {shard} in the {table}: the server refuses the write, although "
+        "the row meets the write's condition. Nothing was written. Check which server answers "
+        "there, and that its conditional writes work."
+    )
 
 
 def _if_missing(table: TableAddress) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -156,6 +156,34 @@ class LeaseTable(TableAddress):
         except _RefusedError:
             return False
         return True
+
+    def withdraw(
+        self, keys: Iterable[str], worker_id: str, held: Callable[[], Container[str]]
+    ) -> None:
+        """Withdraw a worker's requests for leases; release a lease that the worker was given.
+
+        Leaves alone what another worker owns, and what ``held`` contains by then. A row that cannot
+        be read does not keep the others waiting; its error is raised at the end.
+        """
+        trouble: LeaseTableError | None = None
+        for key in keys:
+            try:
+                row = self.get(key)
+                while row is not None and row.owner == worker_id and key not in held():
+                    row = self._withdraw(row)
+            except LeaseTableError as error:
+                trouble = error
+        if trouble is not None:
+            raise trouble
+
+    def _withdraw(self, row: Lease) -> Lease | None:
+        """Withdraw a request, or release the lease; return the row if it has changed meanwhile."""
+        withdraw = requests.evict if row.checkpoint_owner is None else requests.withdraw_handoff
+        try:
+            self.write(withdraw(row))
+        except LeaseChangedError as changed:
+            return changed.row
+        return None
 
     def delete(self, lease: Lease) -> bool:
         """Delete a lease that is still finished, or unchanged; return False if it is neither."""

@@ -134,9 +134,10 @@ class AssignmentLoop:
 
     def _wake_children(self) -> None:
         """Wake consumers whose parent shards are finished by the last scan of the lease table."""
+        unfinished = self._coordinator.snapshot.unfinished
         for consumer in self._state.running_consumers().values():
             waits = consumer.state is ShardState.WAITING_ON_PARENT_SHARDS
-            if waits and self._coordinator.seem_finished(consumer.held.lease.parent_keys):
+            if waits and unfinished.isdisjoint(consumer.held.lease.parent_keys):
                 consumer.wake()
 
     def _duplicate_worker_id(self, lease_keys: tuple[str, ...]) -> DuplicateWorkerIdError:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from sparkinesis.lease.coordinator import Snapshot
 from sparkinesis.lease.lease import leases_by_stream
 from sparkinesis.lease.rules.leader import leads
+from sparkinesis.lease.rules.observations import Snapshot
 from sparkinesis.metrics.catalogue import (
     APPLICATION_LAG,
     BYTES_HELD,

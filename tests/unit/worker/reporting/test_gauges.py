@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sparkinesis.lease.coordinator import Snapshot
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.rules.observations import Snapshot
 from sparkinesis.status import ShardState, ShardStatus
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.worker.reporting.gauges import (

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Iterable
 
 from sparkinesis.errors import OptionError
 from sparkinesis.events import FormerStreamDeleted, FormerStreamKept
-from sparkinesis.lease.coordinator import Snapshot
 from sparkinesis.lease.lease import Lease, leases_by_stream
 from sparkinesis.lease.rules.former_streams import (
     deletable_streams,
@@ -14,6 +13,7 @@ from sparkinesis.lease.rules.former_streams import (
     observe_former,
     unread_former_streams,
 )
+from sparkinesis.lease.rules.observations import Snapshot
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.metrics.catalogue import LEASES_DELETED
 from sparkinesis.metrics.metrics import OFF, Metrics

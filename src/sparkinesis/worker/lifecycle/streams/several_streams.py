@@ -20,9 +20,9 @@ from sparkinesis.errors import (
     StreamNotFoundError,
 )
 from sparkinesis.events import StreamFailing, StreamMadeAnew, StreamReadable, StreamRemoved
-from sparkinesis.lease.coordinator import Snapshot
 from sparkinesis.lease.lease import leases_by_stream
 from sparkinesis.lease.rules.leader import leads
+from sparkinesis.lease.rules.observations import Snapshot
 from sparkinesis.lease.rules.table_mode import require_several_streams
 from sparkinesis.lease.table.rows import TableScan
 from sparkinesis.lease.table.table import LeaseTable
