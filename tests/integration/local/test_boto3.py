@@ -142,17 +142,6 @@ def test_throttling_arrives_as_the_exception_of_the_client(
         kinesis.get_records(ShardIterator=iterator)
 
 
-def test_paginators_work(kinesis: Any) -> None:
-    for name in "abc":
-        kinesis.create_stream(StreamName=name, ShardCount=5)
-    pages = kinesis.get_paginator("describe_stream").paginate(
-        StreamName="a", PaginationConfig={"PageSize": 2}
-    )
-    assert [len(page["StreamDescription"]["Shards"]) for page in pages] == [2, 2, 1]
-    pages = kinesis.get_paginator("list_streams").paginate(PaginationConfig={"PageSize": 2})
-    assert [page["StreamNames"] for page in pages] == [["a", "b"], ["c"]]
-
-
 def test_the_region_is_that_of_the_signature(server: LocalServer, kinesis: Any) -> None:
     kinesis.create_stream(StreamName="s", ShardCount=1)
     ireland = once(server, "kinesis", "eu-west-1")

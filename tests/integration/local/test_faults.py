@@ -60,13 +60,6 @@ def test_boto3_tries_a_500_again(server: LocalServer) -> None:
     assert outcomes == ["InternalFailure", None]
 
 
-def test_an_injected_error_is_that_exception(server: LocalServer, kinesis: Any) -> None:
-    kinesis.create_stream(StreamName="s", ShardCount=1)
-    server.kinesis.faults = lambda _: Fault.error("KMSThrottlingException", "slow down")
-    with pytest.raises(kinesis.exceptions.KMSThrottlingException, match="slow down"):
-        kinesis.put_record(StreamName="s", Data=b"a", PartitionKey="k")
-
-
 def test_a_slow_answer_holds_up_no_other_call(server: LocalServer, kinesis: Any) -> None:
     kinesis.create_stream(StreamName="s", ShardCount=1)
     slow = server.client("kinesis", config=_impatient())

@@ -157,15 +157,6 @@ def test_the_clock_moves_a_subscription_on_and_ends_it(
     assert server.kinesis.calls.count("SubscribeToShardEvent") == 60
 
 
-def test_a_split_ends_it_with_the_children(kinesis: Any) -> None:
-    pushed = events(kinesis, register(kinesis))
-    assert next(pushed)["Records"] == []
-    kinesis.split_shard(StreamName="s", ShardToSplit=SHARD_0, NewStartingHashKey=str(2**127))
-    (last,) = pushed
-    assert [child["ShardId"][-1] for child in last["ChildShards"]] == ["1", "2"]
-    assert last["ChildShards"][0]["ParentShards"] == [SHARD_0]
-
-
 def test_a_delayed_reshard_reaches_it_by_the_system_clock() -> None:
     with LocalServer(limits=False, reshard_delay_ms=300) as server:
         kinesis = server.client("kinesis")
@@ -184,33 +175,6 @@ def test_errors_before_it_begins_are_plain_ones(kinesis: Any) -> None:
         subscribe(kinesis, consumer, "AT_TIMESTAMP")
     with pytest.raises(kinesis.exceptions.ResourceNotFoundException, match="Consumer nobody"):
         subscribe(kinesis, consumer.replace("/app:", "/nobody:"))
-
-
-def test_one_call_takes_over_from_another(
-    server: LocalServer, kinesis: Any, clock: ManualClock
-) -> None:
-    server.kinesis.limits = True
-    consumer = register(kinesis)
-    older = events(kinesis, consumer)
-    next(older)
-    clock.advance(4999)
-    with pytest.raises(kinesis.exceptions.ResourceInUseException):
-        subscribe(kinesis, consumer)
-    clock.advance(1)
-    assert next(older)["Records"] == [], "the one of the 5th second"
-    newer = events(kinesis, consumer)
-    assert next(newer)["Records"] == []
-    with pytest.raises(EventStreamError, match="ResourceInUseException"):
-        next(older)
-
-
-def test_deregistering_ends_it_with_an_exception(kinesis: Any) -> None:
-    consumer = register(kinesis)
-    pushed = events(kinesis, consumer)
-    next(pushed)
-    kinesis.deregister_stream_consumer(ConsumerARN=consumer)
-    with pytest.raises(EventStreamError, match=r"ResourceNotFoundException.*Consumer app"):
-        next(pushed)
 
 
 def test_a_fault_ends_it_with_an_exception(server: LocalServer, kinesis: Any) -> None:

@@ -6,7 +6,6 @@ import pytest
 
 from sparkinesis.local import (
     Call,
-    ConnectionDroppedError,
     Fault,
     KinesisError,
     LocalKinesis,
@@ -60,25 +59,12 @@ def test_an_injected_error_has_no_effect_on_the_stream(
     assert stream.read() == ["b"]
 
 
-@pytest.mark.parametrize(("when", "left"), [("before", []), ("after", ["a"])])
-def test_a_dropped_connection_before_or_after_the_effect(
-    kinesis: LocalKinesis, stream: Stream, when: str, left: list[str]
-) -> None:
-    kinesis.faults = lambda _: Fault.dropped("before" if when == "before" else "after")
-    with pytest.raises(ConnectionDroppedError):
-        stream.put("a")
-    kinesis.faults = None
-    assert stream.read() == left
-
-
+@pytest.mark.parametrize(("takes_effect", "left"), [(False, ["b"]), (True, ["a", "b", "c"])])
 def test_put_records_fails_for_the_entries_that_a_fault_names(
-    kinesis: LocalKinesis, stream: Stream
+    kinesis: LocalKinesis, stream: Stream, left: list[str], *, takes_effect: bool
 ) -> None:
-    kinesis.faults = lambda call: (
-        Fault(code="InternalFailure", message="boom", entries=frozenset({0, 2}))
-        if call.operation == "PutRecords"
-        else None
-    )
+    fault = Fault("InternalFailure", entries=frozenset({0, 2}), takes_effect=takes_effect)
+    kinesis.faults = lambda call: fault if call.operation == "PutRecords" else None
     entries = [{"Data": name.encode(), "PartitionKey": "k"} for name in "abc"]
     answer = stream("PutRecords", Records=entries)
     assert [entry.get("ErrorCode") for entry in answer["Records"]] == [
@@ -87,7 +73,7 @@ def test_put_records_fails_for_the_entries_that_a_fault_names(
         "InternalFailure",
     ]
     assert answer["FailedRecordCount"] == 2
-    assert data(stream.get(stream.iterator())) == ["b"]
+    assert data(stream.get(stream.iterator())) == left
 
 
 def test_a_call_that_takes_effect_is_answered_with_an_error_all_the_same(
@@ -102,22 +88,6 @@ def test_a_call_that_takes_effect_is_answered_with_an_error_all_the_same(
         stream.put("a")
     assert caught.value.status == 500
     assert stream.read() == ["a"]
-
-
-def test_put_records_takes_the_entries_that_it_answers_with_an_error(
-    kinesis: LocalKinesis, stream: Stream
-) -> None:
-    kinesis.faults = lambda call: (
-        Fault(code="InternalFailure", entries=frozenset({1}), takes_effect=True)
-        if call.operation == "PutRecords"
-        else None
-    )
-    entries = [{"Data": name.encode(), "PartitionKey": "k"} for name in "abc"]
-    answer = stream("PutRecords", Records=entries)
-    codes = [entry.get("ErrorCode") for entry in answer["Records"]]
-    assert codes == [None, "InternalFailure", None]
-    assert answer["FailedRecordCount"] == 1
-    assert data(stream.get(stream.iterator())) == ["a", "b", "c"]
 
 
 def test_the_log_says_what_each_call_did(

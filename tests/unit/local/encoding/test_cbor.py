@@ -286,18 +286,6 @@ def test_data_is_bytes_and_an_instant_is_tagged_milliseconds(
     assert summary["StreamCreationTimestamp"] == cbor2.CBORTag(1, clock())
 
 
-def test_an_error_is_a_map_of_its_type_and_message(java: Wire) -> None:
-    outcome = java.serve("DescribeStream", {"StreamName": "none"})
-    assert cbor2.loads(outcome.body) == {
-        "__type": "ResourceNotFoundException",
-        "message": "Stream none under account 123456789012 not found.",
-    }
-
-
-def test_an_operation_without_an_answer_sends_no_bytes(java: Wire) -> None:
-    assert java.serve("CreateStream", {"StreamName": "n", "ShardCount": 1}) == Outcome()
-
-
 @pytest.mark.parametrize(
     ("operation", "request_"),
     [
@@ -384,12 +372,3 @@ def test_every_timestamp_and_blob_of_the_answers_is_known() -> None:
             visit(shape)
     assert times == cbor._TIMES
     assert blobs == {"Data"}
-
-
-def test_a_large_page_comes_whole(java: Wire, stream: Stream) -> None:
-    entries = [{"Data": bytes([i % 256]) * 20_000, "PartitionKey": str(i)} for i in range(500)]
-    java("PutRecords", StreamName="s", Records=entries)
-    outcome = java.serve("GetRecords", {"ShardIterator": stream.iterator()})
-    records = raw(outcome.body)["Records"]
-    assert [record["Data"] for record in records] == [entry["Data"] for entry in entries]
-    assert {record["PartitionKey"] for record in records} == {str(i) for i in range(500)}

@@ -138,13 +138,3 @@ def test_update_shard_count_at_most_doubles_or_halves(limited: Stream) -> None:
         with pytest.raises(KinesisError):
             limited("UpdateShardCount", TargetShardCount=target, ScalingType="UNIFORM_SCALING")
     limited("UpdateShardCount", TargetShardCount=4, ScalingType="UNIFORM_SCALING")
-
-
-def test_limits_can_be_switched_while_it_runs(limited: Stream) -> None:
-    iterator = limited.iterator()
-    for _ in range(5):
-        limited.get(iterator)
-    assert refused(lambda: limited.get(iterator)) == THROTTLED
-    limited.kinesis.limits = False
-    for _ in range(20):
-        limited.get(iterator)

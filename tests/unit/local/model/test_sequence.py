@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sparkinesis.local import LocalKinesis, ManualClock
 from sparkinesis.local.model import sequence
 from sparkinesis.local.model.sequence import SequenceNumber
-from tests.unit.local.calls import SHARD_0, SHARD_1, SHARD_2, Stream, numbers, sequence_range
+from tests.unit.local.calls import SHARD_0, SHARD_1, SHARD_2, Stream, sequence_range
 
 fields = st.builds(
     SequenceNumber,
@@ -71,14 +71,6 @@ def test_records_of_a_child_are_greater_than_those_of_its_parents_within_one_mil
     stream.split(SHARD_2)
     after = [int(stream.put("g", ExplicitHashKey=str(key))) for key in (0, 2**127)]
     assert max(before) < merged < min(after)
-
-
-def test_open_shards_have_no_ending_number(stream: Stream) -> None:
-    stream.split()
-    endings = [sequence_range(shard)[1] for shard in stream.shards()]
-    assert numbers(stream.shards()) == [0, 1, 2]
-    assert endings[0] is not None
-    assert endings[1:] == [None, None]
 
 
 def test_a_stream_made_anew_does_not_repeat_numbers(kinesis: LocalKinesis) -> None:

@@ -100,13 +100,6 @@ def test_a_bad_start_is_refused(
     assert words in caught.value.message
 
 
-def test_a_sequence_number_of_another_shard_is_refused(kinesis: LocalKinesis) -> None:
-    stream = Stream(kinesis, shards=2)
-    number = stream.put("a", ExplicitHashKey=str(2**127))
-    with pytest.raises(KinesisError, match="It encodes shardId-000000000001"):
-        Listener(kinesis, register(stream), "AT_SEQUENCE_NUMBER", SequenceNumber=number)
-
-
 def test_what_is_not_there_is_not_found(kinesis: LocalKinesis, app: str) -> None:
     with pytest.raises(KinesisError, match="ResourceNotFoundException: Shard shardId-0000") as e:
         Listener(kinesis, app, shard=SHARD_1)
@@ -396,9 +389,12 @@ def test_deleting_the_stream_ends_the_subscriptions(
     kinesis: LocalKinesis, stream: Stream, app: str
 ) -> None:
     listener = Listener(kinesis, app)
+    kinesis.stream_delay_ms = 1000
     stream("DeleteStream", EnforceConsumerDeletion=True)
     assert listener.woken == 1
     assert listener.failure() == "ResourceNotFoundException"
+    with pytest.raises(KinesisError, match="ResourceNotFoundException"):
+        kinesis.call("DescribeStreamConsumer", ConsumerARN=app)
 
 
 @pytest.mark.parametrize("after", [0, 2])

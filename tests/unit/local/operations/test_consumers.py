@@ -60,11 +60,3 @@ def test_5_consumers_are_created_at_a_time(slow: Stream, clock: ManualClock) -> 
         register(slow, "app-5")
     clock.advance(10_000)
     register(slow, "app-5")
-
-
-def test_a_stream_has_20_consumers(stream: Stream) -> None:
-    arns = [register(stream, f"app-{i}") for i in range(20)]
-    with pytest.raises(KinesisError, match=r"LimitExceededException.*20 registered consumers"):
-        register(stream, "one-more")
-    stream.kinesis.call("DeregisterStreamConsumer", ConsumerARN=arns[7])
-    register(stream, "one-more")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkinesis.local import KinesisError, LocalKinesis, ManualClock
+from sparkinesis.local import KinesisError, LocalKinesis
 from tests.unit.local.calls import Stream
 
 ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/s"
@@ -36,13 +36,3 @@ def test_there_is_no_policy_to_delete_twice(stream: Stream, kinesis: LocalKinesi
 def test_a_policy_is_a_json_object(kinesis: LocalKinesis, text: str) -> None:
     with pytest.raises(KinesisError, match=r"InvalidArgumentException: The policy is not"):
         kinesis.call("PutResourcePolicy", ResourceARN=ARN, Policy=text)
-
-
-def test_a_consumer_that_is_not_active_takes_no_policy(clock: ManualClock) -> None:
-    kinesis = LocalKinesis(clock=clock, limits=False, consumer_delay_ms=1000)
-    Stream(kinesis, shards=1)
-    made = kinesis.call("RegisterStreamConsumer", StreamARN=ARN, ConsumerName="app")
-    consumer = made["Consumer"]["ConsumerARN"]
-    with pytest.raises(KinesisError, match=r"ResourceInUseException.* not in ACTIVE status"):
-        kinesis.call("PutResourcePolicy", ResourceARN=consumer, Policy=POLICY)
-    assert policy(kinesis, consumer) == "{}"

@@ -89,11 +89,6 @@ def test_metrics_are_enabled_and_disabled_one_by_one_or_all(stream: Stream) -> N
     assert change(disable, "ALL") == (METRICS[1:], [])
 
 
-def test_an_unknown_metric_is_refused(stream: Stream) -> None:
-    with refused(r"Value '\[Nonsense\]' at 'shardLevelMetrics' failed .* enum value set"):
-        stream("EnableEnhancedMonitoring", ShardLevelMetrics=["Nonsense"])
-
-
 # The mode
 
 

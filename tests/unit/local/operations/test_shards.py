@@ -15,9 +15,7 @@ from tests.unit.local.calls import (
     SHARD_2,
     TOP,
     Stream,
-    data,
     hash_range,
-    numbers,
     sequence_range,
 )
 
@@ -137,42 +135,3 @@ def test_a_closed_shard_is_not_resharded_again(stream: Stream) -> None:
 def test_a_shard_that_is_not_there_is_not_resharded(stream: Stream) -> None:
     with pytest.raises(KinesisError, match=r"ResourceNotFound.*Could not find shard"):
         stream.split("shardId-000000000009")
-
-
-def test_records_go_to_open_shards_only(stream: Stream) -> None:
-    stream.put("before", ExplicitHashKey="0")
-    stream.split()
-    low = stream("PutRecord", Data=b"low", PartitionKey="k", ExplicitHashKey=str(2**127 - 1))
-    high = stream("PutRecord", Data=b"high", PartitionKey="k", ExplicitHashKey=str(2**127))
-    assert (low["ShardId"], high["ShardId"]) == (SHARD_1, SHARD_2)
-    assert stream.read(shard=SHARD_0) == ["before"]
-
-
-def test_with_a_delay_the_stream_is_updating_and_takes_no_further_reshard(
-    clock: ManualClock,
-) -> None:
-    kinesis = LocalKinesis(clock=clock, limits=False, reshard_delay_ms=3000)
-    stream = Stream(kinesis, shards=1)
-    stream.split()
-
-    def status() -> str:
-        summary = stream("DescribeStreamSummary")["StreamDescriptionSummary"]
-        return str(summary["StreamStatus"])
-
-    clock.advance(2999)
-    assert status() == "UPDATING"
-    assert numbers(stream.shards()) == [0]
-    with pytest.raises(KinesisError, match=r"ResourceInUse.*not ACTIVE, instead in state UPDATING"):
-        stream.split()
-    stream.put("still")
-    clock.advance(1)
-    assert status() == "ACTIVE"
-    assert numbers(stream.shards()) == [0, 1, 2]
-    assert data(stream.get(stream.iterator())) == ["still"]
-
-
-def test_on_demand_streams_are_not_resharded_by_hand(kinesis: LocalKinesis) -> None:
-    mode = {"StreamMode": "ON_DEMAND"}
-    kinesis.call("CreateStream", StreamName="od", StreamModeDetails=mode)
-    with pytest.raises(KinesisError, match="ValidationException"):
-        kinesis.call("SplitShard", StreamName="od", ShardToSplit=SHARD_0, NewStartingHashKey="9")

@@ -108,20 +108,6 @@ def test_a_new_stream_is_creating_and_shows_no_shards(
     assert numbers(described["Shards"]) == [0, 1]
 
 
-def test_without_a_delay_every_state_passes_at_once(kinesis: LocalKinesis) -> None:
-    stream = Stream(kinesis, shards=2)
-    for name in TAKE_TIME:
-        assert status(kinesis) == "ACTIVE"
-        if name == "MergeShards":
-            continue
-        kinesis.call(name, **CHANGES[name])
-        if name == "SplitShard":
-            stream.merge("shardId-000000000002", "shardId-000000000003")
-    stream("DeleteStream")
-    with refused("ResourceNotFoundException"):
-        status(kinesis)
-
-
 @pytest.mark.parametrize("state", ["CREATING", "DELETING"])
 def test_a_stream_that_is_not_there_yet_or_any_more_serves_no_records(
     active: Stream, slow: LocalKinesis, state: str
@@ -275,18 +261,6 @@ def test_a_stream_that_is_gone_leaves_no_records_in_memory(
     slow.call("DeleteStream", StreamName="other")
     gc.collect()
     assert gone() is None
-
-
-def test_subscriptions_end_when_the_stream_is_deleted(active: Stream, slow: LocalKinesis) -> None:
-    made = slow.call("RegisterStreamConsumer", StreamARN=ARN, ConsumerName="app")
-    arn = made["Consumer"]["ConsumerARN"]
-    subscription = slow.subscribe(
-        ConsumerARN=arn, ShardId=SHARD_0, StartingPosition={"Type": "LATEST"}
-    )
-    active("DeleteStream", EnforceConsumerDeletion=True)
-    assert getattr(slow.next_step(subscription), "code", None) == "ResourceNotFoundException"
-    with refused("ResourceNotFoundException"):
-        slow.call("DescribeStreamConsumer", ConsumerARN=arn)
 
 
 def test_a_reshard_may_take_another_time_than_other_changes(clock: ManualClock) -> None:

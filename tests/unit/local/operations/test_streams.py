@@ -121,16 +121,18 @@ def test_shorter_retention_trims_at_once(stream: Stream, clock: ManualClock) -> 
 
 
 @pytest.mark.parametrize(
-    ("operation", "hours"),
+    ("operation", "hours", "words"),
     [
-        ("IncreaseStreamRetentionPeriod", 8761),
-        ("IncreaseStreamRetentionPeriod", 23),
-        ("DecreaseStreamRetentionPeriod", 25),
-        ("DecreaseStreamRetentionPeriod", 23),
+        ("IncreaseStreamRetentionPeriod", 47, "shorter than .* Use Decrease"),
+        ("DecreaseStreamRetentionPeriod", 49, "longer than .* Use Increase"),
     ],
 )
-def test_retention_has_bounds(stream: Stream, operation: str, hours: int) -> None:
-    with pytest.raises(KinesisError, match="InvalidArgumentException"):
+def test_retention_changes_in_the_direction_of_the_call(
+    stream: Stream, operation: str, hours: int, words: str
+) -> None:
+    for _ in range(2):  # the same once more is no error
+        stream("IncreaseStreamRetentionPeriod", RetentionPeriodHours=48)
+    with pytest.raises(KinesisError, match=f"InvalidArgumentException: .*{words}RetentionPeriod"):
         stream(operation, RetentionPeriodHours=hours)
 
 

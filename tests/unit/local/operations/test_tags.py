@@ -53,20 +53,26 @@ def test_a_consumer_has_tags_of_its_own(stream: Stream, kinesis: LocalKinesis) -
     assert len(kinesis.call("ListStreamConsumers", StreamARN=ARN)["Consumers"]) == 1
 
 
-def test_a_consumer_that_is_not_active_refuses_tags(clock: ManualClock) -> None:
+def test_a_consumer_that_is_not_active_refuses_tags_and_policies(clock: ManualClock) -> None:
     kinesis = LocalKinesis(clock=clock, limits=False, consumer_delay_ms=1000)
     Stream(kinesis, shards=1)
     made = kinesis.call("RegisterStreamConsumer", StreamARN=ARN, ConsumerName="app")
     arn = made["Consumer"]["ConsumerARN"]
-    with pytest.raises(KinesisError) as caught:
-        kinesis.call("TagResource", ResourceARN=arn, Tags={"b": "2"})
-    assert caught.value.code == "ResourceInUseException"
-    assert caught.value.message == (
-        "Consumer app with creation timestamp 1800000000 under stream s and account "
-        "123456789012 is not in ACTIVE status."
-    )
+    changes: list[tuple[str, dict[str, Any]]] = [
+        ("TagResource", {"Tags": {"b": "2"}}),
+        ("PutResourcePolicy", {"Policy": "{}"}),
+    ]
+    for operation, change in changes:
+        with pytest.raises(KinesisError) as caught:
+            kinesis.call(operation, ResourceARN=arn, **change)
+        assert caught.value.code == "ResourceInUseException"
+        assert caught.value.message == (
+            "Consumer app with creation timestamp 1800000000 under stream s and account "
+            "123456789012 is not in ACTIVE status."
+        )
     clock.advance(1000)
-    kinesis.call("TagResource", ResourceARN=arn, Tags={"b": "2"})
+    for operation, change in changes:
+        kinesis.call(operation, ResourceARN=arn, **change)
 
 
 def test_a_resource_has_50_tags(stream: Stream, kinesis: LocalKinesis) -> None:
