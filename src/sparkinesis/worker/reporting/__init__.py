@@ -1,1 +1,1 @@
-"""A worker's failures, counted, and the application, worker and shard in its log lines."""
+"""What a worker reports: its events, failures, measurements, gauges and health."""

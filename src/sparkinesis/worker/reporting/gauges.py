@@ -114,29 +114,27 @@ def samples_of(look: Look) -> list[Sample]:
     """Return the gauges of a worker. Pure."""
     lags = [one.millis_behind_latest for one in look.shards]
     known = [lag / 1000 for lag in lags if lag is not None]
-    found = [
-        *_shards(look.shards),
-        Sample(BYTES_HELD, (), look.bytes_held),
-        Sample(LEASES_HELD, (), look.leases_held),
-        Sample(TABLE_UNSEEN, (), look.unseen_for),
-    ]
-    if known:
-        found.append(Sample(APPLICATION_LAG, (), max(known)))
-    if look.unread is not None:
-        found.append(Sample(LEASES_UNREAD, (), look.unread))
+    values: dict[Metric, float | None] = {
+        BYTES_HELD: look.bytes_held,
+        LEASES_HELD: look.leases_held,
+        TABLE_UNSEEN: look.unseen_for,
+        APPLICATION_LAG: max(known, default=None),
+        LEASES_UNREAD: look.unread,
+    }
+    found = list(_shards(look.shards))
     if (leases := look.leases) is not None:
-        found += [
-            Sample(LEASES_TOTAL, (), leases.total),
-            Sample(LEASES_EXPIRED, (), leases.expired),
-            Sample(WORKERS, (), leases.workers),
-            Sample(LEADER, (), float(leases.is_leader)),
-        ]
+        values |= {
+            LEASES_TOTAL: leases.total,
+            LEASES_EXPIRED: leases.expired,
+            WORKERS: leases.workers,
+            LEADER: float(leases.is_leader),
+        }
     if (streams := look.streams) is not None:
+        values |= {STREAMS: streams.active, STREAMS_FORMER: streams.former}
         found += [
-            Sample(STREAMS, (), streams.active),
-            Sample(STREAMS_FORMER, (), streams.former),
-            *(Sample(STREAM_UNREADABLE, (name,), age) for name, age in streams.unreadable.items()),
+            Sample(STREAM_UNREADABLE, (name,), age) for name, age in streams.unreadable.items()
         ]
+    found += [Sample(metric, (), value) for metric, value in values.items() if value is not None]
     return found
 
 
