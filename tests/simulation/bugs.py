@@ -24,7 +24,8 @@ from sparkinesis.stream.shard import Lineage
 from sparkinesis.worker import user_methods as calling
 from sparkinesis.worker.batches import page_rows
 from sparkinesis.worker.batches.batch import RecordBatch
-from sparkinesis.worker.checkpointer import Checkpointer, Permitted
+from sparkinesis.worker.checkpoint_rules import Permitted
+from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings
 from sparkinesis.worker.lifecycle.shard import delivery, selection, starting
 from sparkinesis.worker.lifecycle.shard.consumer import ShardConsumer

@@ -34,7 +34,7 @@ class WatchedBudget(MemoryBudget):
         account: Account,
         want: int,
         least: int | None,
-        on_decided: Callable[[], None] | None,
+        on_decided: Callable[[], None],
     ) -> Hold:
         hold = super()._ask(account, want, least, on_decided)
         self.most_accounts = max(self.most_accounts, self.accounts)

@@ -1,4 +1,4 @@
-"""The checkpoints of a record processor: checks each checkpoint and writes it.
+"""The checkpoints of a record processor: each is checked, by `Permitted`, and written.
 
 Follows the KCL's ``ShardRecordProcessorCheckpointer``, with four differences: a checkpoint of a
 user record keeps the sub-sequence number; the end of the shard is recognised before positions are
@@ -11,18 +11,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
 from sparkinesis.errors import CheckpointError
-from sparkinesis.lease.extended_sequence_number import (
-    AT_TIMESTAMP,
-    LATEST,
-    SHARD_END,
-    TRIM_HORIZON,
-    ExtendedSequenceNumber,
-)
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import PendingCheckpoint
 from sparkinesis.public import public
@@ -33,76 +27,11 @@ from sparkinesis.stream.position import (
     Position,
     parse_initial_position,
 )
-from sparkinesis.stream.reading.retention import CLOCK_MARGIN_MS
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.batches.user_record import UserRecord
+from sparkinesis.worker.checkpoint_rules import Permitted, check_state, known_after
 from sparkinesis.worker.reporting.measures import ShardMeasures, unmeasured
 from sparkinesis.worker.sink.sink import ShardSinks
-
-_END = ExtendedSequenceNumber(SHARD_END)
-
-MAX_STATE_BYTES = 400_000
-"""The most bytes of a prepared checkpoint's state. DynamoDB stores 400 KB (409,600 bytes) in a row;
-the rest is left for the lease, and for what others note in its row."""
-
-
-@dataclass(frozen=True, slots=True)
-class Permitted:
-    """The range of positions that may be checkpointed."""
-
-    last: ExtendedSequenceNumber
-    """The last checkpoint."""
-    largest: ExtendedSequenceNumber
-    """The last user record that was delivered, and did not fail."""
-    end: ExtendedSequenceNumber | None = None
-    """The shard's last user record, once the shard has ended; None before."""
-    pending: ExtendedSequenceNumber | None = None
-    """A checkpoint that an earlier owner of the lease prepared: permitted although its records have
-    not been delivered again. The end of a shard is none: its children need leases first."""
-
-    def resolve(
-        self, sequence_number: str | None, sub_sequence_number: int | None
-    ) -> ExtendedSequenceNumber:
-        """Return the checkpoint to write for a call of ``checkpoint``. Raises `CheckpointError`."""
-        if sequence_number is None:
-            if sub_sequence_number is not None:
-                raise CheckpointError(
-                    "A sub-sequence number was given without a sequence number. Call "
-                    "checkpoint(sequence_number, sub_sequence_number)."
-                )
-            wanted = self.largest
-        else:
-            wanted = ExtendedSequenceNumber(sequence_number, sub_sequence_number or 0)
-            _check(wanted)
-        if self.end is not None and wanted in {self.end, _END}:
-            return _END
-        if not self.last <= wanted:
-            raise CheckpointError(
-                f"A checkpoint at {wanted} lies before the last checkpoint, at {self.last}. To "
-                "process records again, use checkpointer.reset()."
-            )
-        if not wanted <= self.largest and wanted != self.pending:
-            advice = " Checkpoint the end in shard_ended()." if wanted == _END else ""
-            raise CheckpointError(
-                f"A checkpoint at {wanted} lies beyond the last record that was processed, at "
-                f"{self.largest}. The records in between would be lost.{advice}"
-            )
-        return wanted
-
-
-def _check(wanted: ExtendedSequenceNumber) -> None:
-    name = wanted.sequence_number
-    if name in {LATEST, TRIM_HORIZON, AT_TIMESTAMP}:
-        raise CheckpointError(
-            f"{name} is not the position of a record. To move the shard there, use "
-            f"checkpointer.reset({name!r})."
-        )
-    if name != SHARD_END and not (name.isascii() and name.isdecimal()):
-        raise CheckpointError(f"{name[:80]!r} is not a sequence number: those have digits only.")
-    if wanted.sub_sequence_number < 0:
-        raise CheckpointError(
-            f"The sub-sequence number {wanted.sub_sequence_number} is negative; it counts from 0."
-        )
 
 
 @public
@@ -211,7 +140,7 @@ class Checkpointer:
         billed by the size of the row, so a large state belongs elsewhere, and its place here. A
         state that is no bytes, or too large, raises `CheckpointError`.
         """
-        _check_state(state)
+        check_state(state)
         with self._lock:
             wanted = self._permitted.resolve(*_parts(at, sub_sequence_number))
             self._flush("prepare a checkpoint")
@@ -349,13 +278,12 @@ class Checkpointer:
                 return
             if arrived_ms is None:
                 arrived_ms = self._arrived_ms(at.sequence_number)
-            known = _known(at, arrived_ms)
+            known = known_after(at, arrived_ms)
             self._measures.checkpoint(
                 at.sequence_number, partial(self._held.checkpoint, at, known=known)
             )
-            largest = max(permitted.largest, at)
-            self._permitted = replace(permitted, last=at, largest=largest, pending=None)
-            self._uncovered_since = None if at == largest else self._clock()
+            self._permitted = permitted.committed(at)
+            self._uncovered_since = None if at == self._permitted.largest else self._clock()
             self._is_prepared = False
 
     def _arrived_ms(self, sequence_number: str) -> int | None:
@@ -398,39 +326,12 @@ class Checkpointer:
         """Permit checkpoints up to ``until`` only, because processing the rest failed."""
         with self._lock:
             if self._reset_to is None:
-                until = max(until, self._permitted.last)
-                self._permitted = replace(self._permitted, largest=until)
+                self._permitted = self._permitted.taken_back(until)
 
     def end(self) -> None:
         """Note the end of the shard: a checkpoint at its last user record becomes SHARD_END."""
         with self._lock:
-            if self._permitted.end is None:
-                largest = self._permitted.largest
-                self._permitted = replace(self._permitted, largest=_END, end=largest)
-
-
-def _check_state(state: object) -> None:
-    if state is None:
-        return
-    if not isinstance(state, bytes):
-        raise CheckpointError(
-            f"state is of the type {type(state).__name__}; it must be bytes, such as "
-            "json.dumps(...).encode(). Nothing was written."
-        )
-    if len(state) > MAX_STATE_BYTES:
-        raise CheckpointError(
-            f"state has {len(state):,} bytes; it may have {MAX_STATE_BYTES:,}. DynamoDB stores at "
-            "most 400 KB in a row, which holds the whole lease. Store it elsewhere, and give its "
-            "place as the state. Nothing was written."
-        )
-
-
-def _known(at: ExtendedSequenceNumber, arrived_ms: int | None) -> AfterRecord | None:
-    """Return the arrival times to store with a checkpoint."""
-    if at.is_sentinel or arrived_ms is None:
-        return None
-    clear_until = arrived_ms - CLOCK_MARGIN_MS
-    return AfterRecord(at.sequence_number, clear_until, arrived_ms=arrived_ms)
+            self._permitted = self._permitted.ended()
 
 
 def _arrival_of(at: UserRecord | str | None) -> int | None:

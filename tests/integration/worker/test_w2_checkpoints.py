@@ -13,7 +13,7 @@ from sparkinesis.errors import CheckpointError, LeaseLostError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.local import LocalServer
 from sparkinesis.stream.kpl.pack import aggregate
-from sparkinesis.worker.checkpointer import MAX_STATE_BYTES
+from sparkinesis.worker.checkpoint_rules import MAX_STATE_BYTES
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.journal import Journal, Journaling
 from tests.kcl import COORDINATION, create_table, put_rows

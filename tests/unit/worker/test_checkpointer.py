@@ -12,7 +12,8 @@ from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import Lease, PendingCheckpoint
 from sparkinesis.metrics.tally import Distribution, Tally
-from sparkinesis.worker.checkpointer import Checkpointer, Permitted
+from sparkinesis.worker.checkpoint_rules import Permitted
+from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.reporting.measures import ShardMeasures
 
 

@@ -41,7 +41,7 @@ class Hold:
     """A reservation of an account's bytes: requested, granted, released. For any thread."""
 
     def __init__(
-        self, account: Account, want: int, least: int, on_decided: Callable[[], None] | None
+        self, account: Account, want: int, least: int, on_decided: Callable[[], None]
     ) -> None:
         self._account = account
         self._budget = account._budget
@@ -50,7 +50,6 @@ class Hold:
         self._granted = 0
         self._is_decided = False
         self._is_over = False
-        self._decided: threading.Event | None = None
         self._on_decided = on_decided
 
     @property
@@ -60,17 +59,8 @@ class Hold:
 
     @property
     def is_decided(self) -> bool:
-        """True once it was granted or cancelled, so that `wait` does not wait."""
+        """True once it was granted or cancelled."""
         return self._is_decided
-
-    def wait(self) -> int:
-        """Wait for the grant, and return the bytes granted; 0 if the request was cancelled."""
-        with self._budget._lock:
-            if self._is_decided:
-                return self._granted
-            decided = self._decided = threading.Event()
-        decided.wait()
-        return self._granted
 
     def cancel(self) -> None:
         """Cancel the request; has no effect once it is granted."""
@@ -97,13 +87,6 @@ class Hold:
             self._budget._resize(self, 0, force=False)
             self._is_over = True
 
-    def _tell(self) -> None:
-        """Tell those who wait that the request is decided; within the budget's lock."""
-        if self._decided is not None:
-            self._decided.set()
-        if self._on_decided is not None:
-            self._on_decided()
-
 
 class Account:
     """One reader's share of a budget; counts as open from its first `ask` until `close`."""
@@ -120,9 +103,9 @@ class Account:
         return self._held
 
     def ask(
-        self, want: int, least: int | None = None, on_decided: Callable[[], None] | None = None
+        self, want: int, least: int | None = None, on_decided: Callable[[], None] = lambda: None
     ) -> Hold:
-        """Request ``want`` more bytes; `Hold.wait` returns when some of them are granted.
+        """Request ``want`` more bytes; the hold is decided when some of them are granted.
 
         least: the fewest bytes that are useful; None: a part of the floor. An account that holds
         nothing is granted its floor at once, or the part of it that it requests.
@@ -182,7 +165,7 @@ class MemoryBudget:
         account: Account,
         want: int,
         least: int | None,
-        on_decided: Callable[[], None] | None,
+        on_decided: Callable[[], None],
     ) -> Hold:
         if not account._is_open and not account._is_closed:
             account._is_open = True
@@ -246,14 +229,14 @@ class MemoryBudget:
                 break
             if self._grant(hold):
                 self._waiting.remove(hold)
-                hold._tell()
+                hold._on_decided()
 
     def _cancel(self, hold: Hold) -> None:
         if hold._is_decided:
             return
         self._waiting.remove(hold)
         hold._is_decided = hold._is_over = True
-        hold._tell()
+        hold._on_decided()
 
     def _close(self, account: Account) -> None:
         for hold in [each for each in self._waiting if each._account is account]:

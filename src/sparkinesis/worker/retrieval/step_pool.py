@@ -6,6 +6,7 @@ thread only while one of its steps runs: a call of a record processor, or a call
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import logging
 import math
@@ -18,25 +19,13 @@ from enum import Enum, auto
 
 from sparkinesis.metrics.health.liveness import Part
 from sparkinesis.metrics.health.signs import PATIENCE, Progress, detach
+from sparkinesis.worker.retrieval.pool_growth import TICK, threads_to_add
 
 _log = logging.getLogger(__name__)
 
 _FIRST_THREADS = 2
 """Threads that are started as soon as they are needed; further ones only after a wait."""
 
-_TICK = 0.004
-"""Seconds. Steps that are due within one tick begin together, and a step waits that long for a
-thread before one is added."""
-
-_STARVED = 0.1
-"""Seconds after which a waiting step has a thread added even though this process lacks CPU time,
-and between two such threads."""
-
-_PATIENCE = ((20, _TICK), (40, 0.3), (math.inf, 1.0))
-"""The seconds that a step waits for a thread before one is added, while there are fewer threads
-than this. On an overloaded machine, more threads make each call slower; and a thousand shards that
-are due at once, as at the start, need no thread each: 20 threads take their steps within that
-time. 40 threads serve a thousand calls a second of 30 ms each."""
 _REFUSED = 1.0
 """Seconds until the next attempt, after the operating system has refused a thread."""
 
@@ -212,7 +201,7 @@ class StepPool:
         elif self._alive < _FIRST_THREADS and self._clock() >= self._refused_until:
             self._add_thread()
         else:
-            self._look_at(self._clock() + _TICK)
+            self._look_at(self._clock() + TICK)
 
     def _finished(self, step: Step, pause: float | None) -> None:
         """Note that a step was taken; within the lock."""
@@ -301,18 +290,15 @@ class StepPool:
         try:
             return step._context.run(step._run)
         except BaseException as error:  # noqa: BLE001 - or the thread would be lost to the others
-            self._failed(error)
+            # The work itself should have handled it.
+            _log.error("A step of %s ended with an error.", self._name, exc_info=error)
             return None
-
-    def _failed(self, error: BaseException) -> None:
-        """Report an error that the work itself should have handled."""
-        _log.error("A step of %s ended with an error.", self._name, exc_info=error)
 
     # --- the thread that watches the time
 
     def _look_at(self, instant: float) -> None:
         """Have the dispatcher look at an instant at the latest."""
-        if instant < self._wakes_at - _TICK:
+        if instant < self._wakes_at - TICK:
             self._wakes_at = instant
             self._dispatcher.ring()
 
@@ -325,8 +311,8 @@ class StepPool:
                 now = self._clock()
                 late = now - self._wakes_at
                 self._begin_due(now)
-                self._add_threads(now, is_on_time=late < _TICK / 2)
-                self._wakes_at = max(self._next_look(now), now + _TICK)
+                self._add_threads(now, is_on_time=late < TICK / 2)
+                self._wakes_at = max(self._next_look(now), now + TICK)
                 pause = self._wakes_at - now
             self._dispatcher.wait(None if pause == math.inf else pause)
 
@@ -342,46 +328,34 @@ class StepPool:
         while timers and timers[0][2]._due != timers[0][0]:
             heapq.heappop(timers)  # the step was woken before
         due = timers[0][0] if timers else math.inf
-        return min(due, now + _TICK) if self._ready else due
+        return min(due, now + TICK) if self._ready else due
 
     def _add_threads(self, now: float, *, is_on_time: bool) -> None:
-        """Add threads for steps that wait, if the present threads are held by calls that block.
-
-        If they only lack CPU time, this thread is late as well, and more threads would not help.
-        """
+        """Add threads for steps that wait, if the present threads are held by calls that block."""
         if not self._ready or self._idle or self._summoned or now < self._refused_until:
             return
-        most, patience = next(rule for rule in _PATIENCE if self._alive < rule[0])
-        waited = now - self._ready[0]._ready_at
-        if waited >= patience and is_on_time:
-            overdue = sum(now - step._ready_at >= patience for step in self._ready)
-            room = min(self._alive, most - self._alive) if patience == _TICK else 1
-            for _ in range(int(min(overdue, room))):
-                if now >= self._refused_until:
-                    self._add_thread()
-        elif waited >= max(patience, _STARVED) and now - self._added_at >= _STARVED:
-            self._add_thread()
+        count = threads_to_add(
+            self._alive,
+            (now - step._ready_at for step in self._ready),
+            added_ago=now - self._added_at,
+            is_on_time=is_on_time,
+        )
+        for _ in range(count):
+            if now >= self._refused_until:
+                self._add_thread()
 
 
 class _Bell:
     """Wakes one waiting thread. A ring before the wait counts; two of them count once."""
 
     def __init__(self) -> None:
-        self._guard = threading.Lock()
         self._silent = threading.Lock()
         self._silent.acquire()
-        self._has_rung = False
 
     def ring(self) -> None:
-        with self._guard:
-            if not self._has_rung:
-                self._has_rung = True
-                self._silent.release()
+        with contextlib.suppress(RuntimeError):  # it has rung already
+            self._silent.release()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for a ring; return False if none came within so many seconds."""
-        if not self._silent.acquire(timeout=-1 if timeout is None else timeout):
-            return False
-        with self._guard:
-            self._has_rung = False
-        return True
+        return self._silent.acquire(timeout=-1 if timeout is None else timeout)

@@ -336,14 +336,14 @@ def test_a_page_is_asked_for_that_fits_into_the_memory_that_is_left() -> None:
     cursor = Divisible(1_000)
     source = PolledShard(cast(Any, cursor), max_records=10_000, idle_time=0.0, clock=lambda: 0.0)
     hold = budget.account().ask(source.wanted)
-    assert source.fetch(hold.wait()) is not None
+    assert source.fetch(hold.size) is not None
     hold.release()
-    room = budget.account().ask(source.wanted).wait()
+    room = budget.account().ask(source.wanted).size
     assert room == budget.floor == MIB
     assert source.fetch(room) is not None
     assert cursor.limits == [1, MIB // response_memory(1_000, 1)]
     others.release()
-    assert source.fetch(budget.account().ask(source.wanted).wait()) is not None
+    assert source.fetch(budget.account().ask(source.wanted).size) is not None
     assert cursor.limits[2] > 20 * cursor.limits[1]
 
 

@@ -50,7 +50,7 @@ def test_who_holds_nothing_gets_a_floor_though_all_is_taken() -> None:
     budget = MemoryBudget(128 * MIB)
     budget.account().ask(1).force(128 * MIB)
     late = budget.account()
-    assert late.ask(10 * MIB).wait() == floor_of(128 * MIB, 2) == MIB
+    assert late.ask(10 * MIB).size == floor_of(128 * MIB, 2) == MIB
     more = late.ask(10 * MIB)
     assert not more.size, "but no more than that"
 
@@ -78,7 +78,7 @@ def test_who_gives_back_all_that_it_holds_waits_no_more() -> None:
     held, waiting = account.ask(MIB), account.ask(MIB)
     assert not waiting.size
     held.release()
-    assert waiting.wait() == MIB
+    assert waiting.size == MIB
 
 
 def test_what_cannot_be_divided_waits_until_all_of_it_fits() -> None:
@@ -106,30 +106,27 @@ def test_waiting_ends_with_the_account() -> None:
     budget = MemoryBudget(64 * MIB)
     account = budget.account()
     account.ask(1).force(64 * MIB)
-    waiting = account.ask(MIB)
-    granted: list[int] = []
-    thread = threading.Thread(target=lambda: granted.append(waiting.wait()))
-    thread.start()
+    told: list[str] = []
+    waiting = account.ask(MIB, on_decided=lambda: told.append("decided"))
     account.close()
-    thread.join(PATIENCE)
-    assert granted == [0]
-    assert account.ask(MIB).wait() == 0
+    assert (told, waiting.is_decided, waiting.size) == (["decided"], True, 0)
+    after = account.ask(MIB)
+    assert (after.is_decided, after.size) == (True, 0)
     assert budget.held == 64 * MIB, "until it is given back"
 
 
-def test_another_thread_wakes_who_waits() -> None:
+def test_who_waits_is_told_of_what_another_gives_back() -> None:
     budget = MemoryBudget(64 * MIB)
     sleeper = budget.account().ask(1)
     sleeper.force(64 * MIB)
     account = budget.account()
     account.ask(1).force(MIB)
-    waiting = account.ask(MIB)
-    granted: list[int] = []
-    thread = threading.Thread(target=lambda: granted.append(waiting.wait()))
-    thread.start()
+    told = threading.Event()
+    waiting = account.ask(MIB, on_decided=told.set)
+    assert not waiting.is_decided
     sleeper.release()
-    thread.join(PATIENCE)
-    assert granted == [MIB]
+    assert told.is_set()
+    assert waiting.size == MIB
 
 
 def test_many_threads_leave_nothing_behind() -> None:
@@ -137,11 +134,12 @@ def test_many_threads_leave_nothing_behind() -> None:
 
     def work(account: Account) -> None:
         for _ in range(200):
-            hold = account.ask(MIB)
-            more = account.ask(MIB)
-            hold.wait()
+            hold, told = account.ask(MIB), threading.Event()
+            more = account.ask(MIB, on_decided=told.set)
+            assert hold.is_decided
             hold.release()
-            assert more.wait()
+            assert more.is_decided or told.wait(PATIENCE)
+            assert more.size
             more.release()
         account.close()
 
