@@ -69,7 +69,8 @@ class FetchRequest:
     pool: StepPool
     """The threads that fetch."""
     announce_silence: bool = False
-    """True if each page counts; False if many empty ones at the tip say no more than the latest."""
+    """True to call ``on_page`` for each empty page at the tip. Otherwise for the first one only,
+    and the latest of the others waits until somebody calls `Retrieval.take`."""
 
 
 class Retrieval(Protocol):
@@ -100,19 +101,21 @@ class RetrievalMode(Protocol):
     """The way in which a worker fetches all of its shards. For any thread."""
 
     def prepare(self, wait: Callable[[float], bool]) -> None:
-        """Set up the resources that reading needs, such as a registered consumer.
+        """Set up the resources that reading needs, such as a registered consumer; here none.
 
         wait: sleeps for a number of seconds; returns True, early, if the worker is to shut down.
         """
+        del wait
 
     def open(self, request: FetchRequest) -> Retrieval:
         """Start to fetch a shard."""
 
     def finish(self, is_last: Callable[[], bool]) -> None:
-        """Clean up after a worker that ends gracefully.
+        """Clean up after a worker that ends gracefully; here nothing.
 
         is_last: asks whether no other worker of the application is running.
         """
+        del is_last
 
 
 class PageSource(Protocol):
@@ -167,27 +170,21 @@ class FetchAhead:
 
     def __init__(
         self,
+        request: FetchRequest,
         open_source: Callable[[], PageSource],
-        *,
-        pool: StepPool,
-        on_page: Callable[[], None],
-        memory: Account,
         limits: AheadLimits,
         clock: Callable[[], float],
         next_after: float = 0.0,
-        announce_silence: bool = False,
     ) -> None:
         """Prepare to fetch; `start` begins.
 
         next_after: seconds from the first page to `Retrieval.next_from`.
-        announce_silence: calls ``on_page`` for each empty page at the tip. Otherwise for the first
-        one only, and the latest of the others waits until somebody calls `take`.
         """
         self.next_from = clock() + next_after
         self._next_after = next_after
         self._open_source = open_source
-        self._on_page = on_page
-        self._memory = memory
+        self._on_page = request.on_page
+        self._memory = request.memory
         self._limits = limits
         self._clock = clock
         self._lock = threading.Lock()
@@ -200,11 +197,11 @@ class FetchAhead:
         self._asked: Hold | None = None
         """The memory that was asked for the next page."""
         self._is_first = True
-        self._announce_silence = announce_silence
+        self._announce_silence = request.announce_silence
         self._is_silent = False
         """True if the last page was empty, at the tip."""
         # The log lines of the steps name the same worker and shard as those of their creator.
-        self._steps = pool.step(self._run)
+        self._steps = request.pool.step(self._run)
 
     def start(self) -> FetchAhead:
         self._steps.start()

@@ -27,7 +27,7 @@ from sparkinesis.stream.fan_out.registration import deregister_consumer, registe
 from sparkinesis.stream.timing import Timing
 from sparkinesis.worker.options import AheadLimits, FanOutOptions
 from sparkinesis.worker.reporting.teller import TELL_NOBODY, Teller
-from sparkinesis.worker.retrieval.ahead import FetchAhead, FetchRequest, PageSource
+from sparkinesis.worker.retrieval.ahead import FetchAhead, FetchRequest, PageSource, RetrievalMode
 from sparkinesis.worker.retrieval.memory_estimates import response_memory
 from sparkinesis.worker.retrieval.polling import Polling
 
@@ -41,7 +41,7 @@ class _ShutDownError(Exception):
     """A shutdown was requested while the worker waited for a registration."""
 
 
-class FanOut:
+class FanOut(RetrievalMode):
     """Subscribes to each shard, as one consumer for all workers of the application.
 
     The consumer is registered in `prepare`, before any lease is taken, so that a refusal does not
@@ -117,16 +117,8 @@ class FanOut:
             )
             return SubscribedShard(cursor, lambda: self._forget(consumer_arn))
 
-        return FetchAhead(
-            open_source,
-            pool=request.pool,
-            on_page=request.on_page,
-            memory=request.memory,
-            limits=self._limits,
-            clock=self._clock,
-            announce_silence=request.announce_silence,
-            next_after=0.0 if self._is_refused else BETWEEN_SUBSCRIPTIONS,
-        ).start()
+        next_after = 0.0 if self._is_refused else BETWEEN_SUBSCRIPTIONS
+        return FetchAhead(request, open_source, self._limits, self._clock, next_after).start()
 
     def finish(self, is_last: Callable[[], bool]) -> None:
         """Deregister the consumer if the options ask for it and no other worker is running."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 
 from sparkinesis.stream.calls.client import Fetched, StreamClient
 from sparkinesis.stream.calls.retry import RetryLaterError
@@ -11,7 +12,7 @@ from sparkinesis.stream.reading.budget import ShardBudget
 from sparkinesis.stream.reading.cursor import ShardCursor
 from sparkinesis.stream.timing import Timing
 from sparkinesis.worker.options import WorkerOptions
-from sparkinesis.worker.retrieval.ahead import FetchAhead, FetchRequest
+from sparkinesis.worker.retrieval.ahead import FetchAhead, FetchRequest, RetrievalMode
 from sparkinesis.worker.retrieval.memory_estimates import (
     LARGEST_RECORD,
     WHOLE_PAGE,
@@ -29,7 +30,7 @@ _FORGOTTEN_AFTER = 60.0
 """Seconds without a call after which a shard's budget is full again, and need not be kept."""
 
 
-class Polling:
+class Polling(RetrievalMode):
     """Polls each shard within a budget of its own."""
 
     def __init__(
@@ -47,19 +48,9 @@ class Polling:
         self._most_budgets = 0
         """The number of budgets at which budgets of shards that are no longer read are dropped."""
 
-    def prepare(self, wait: Callable[[float], bool]) -> None:
-        del wait
-
     def open(self, request: FetchRequest) -> FetchAhead:
-        return FetchAhead(
-            lambda: self.source(request),
-            pool=request.pool,
-            on_page=request.on_page,
-            memory=request.memory,
-            limits=self._options.ahead,
-            clock=self._timing.clock,
-            announce_silence=request.announce_silence,
-        ).start()
+        source = partial(self.source, request)
+        return FetchAhead(request, source, self._options.ahead, self._timing.clock).start()
 
     def source(self, request: FetchRequest) -> PolledShard:
         """Return the shard's pages."""
@@ -90,9 +81,6 @@ class Polling:
                 self._most_budgets = 2 * len(self._budgets) + 64
             new = ShardBudget(self._pace, self._timing.clock, self._timing.sleep)
             return self._budgets.setdefault(shard_id, new)
-
-    def finish(self, is_last: Callable[[], bool]) -> None:
-        del is_last
 
 
 def _due_after(now: float, idle_time: float) -> float:

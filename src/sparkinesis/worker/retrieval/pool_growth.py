@@ -5,6 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+FIRST_THREADS = 2
+"""Threads that are started as soon as they are needed; further ones only after a wait."""
+
+REFUSED = 1.0
+"""Seconds until the next attempt, after the operating system has refused a thread."""
+
 TICK = 0.004
 """Seconds. Steps that are due within one tick begin together, and a step waits that long for a
 thread before one is added."""

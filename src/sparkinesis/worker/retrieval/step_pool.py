@@ -19,15 +19,9 @@ from enum import Enum, auto
 
 from sparkinesis.metrics.health.liveness import Part
 from sparkinesis.metrics.health.signs import PATIENCE, Progress, detach
-from sparkinesis.worker.retrieval.pool_growth import TICK, threads_to_add
+from sparkinesis.worker.retrieval.pool_growth import FIRST_THREADS, REFUSED, TICK, threads_to_add
 
 _log = logging.getLogger(__name__)
-
-_FIRST_THREADS = 2
-"""Threads that are started as soon as they are needed; further ones only after a wait."""
-
-_REFUSED = 1.0
-"""Seconds until the next attempt, after the operating system has refused a thread."""
 
 _KEEP = 10.0
 """Seconds after which a thread without work ends."""
@@ -198,7 +192,7 @@ class StepPool:
         if self._idle:
             self._summoned += 1
             self._idle.pop().ring()
-        elif self._alive < _FIRST_THREADS and self._clock() >= self._refused_until:
+        elif self._alive < FIRST_THREADS and self._clock() >= self._refused_until:
             self._add_thread()
         else:
             self._look_at(self._clock() + TICK)
@@ -239,7 +233,7 @@ class StepPool:
             _log.warning(
                 "%s has %d threads, and no other can start: %s", self._name, self._alive, error
             )
-            self._refused_until = self._clock() + _REFUSED
+            self._refused_until = self._clock() + REFUSED
             self._look_at(self._refused_until)
             return
         self._added_at = self._clock()
@@ -290,9 +284,12 @@ class StepPool:
         try:
             return step._context.run(step._run)
         except BaseException as error:  # noqa: BLE001 - or the thread would be lost to the others
-            # The work itself should have handled it.
-            _log.error("A step of %s ended with an error.", self._name, exc_info=error)
+            self._failed(error)
             return None
+
+    def _failed(self, error: BaseException) -> None:
+        """Report an error that the work itself should have handled."""
+        _log.error("A step of %s ended with an error.", self._name, exc_info=error)
 
     # --- the thread that watches the time
 

@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
+from sparkinesis.stream.position import TRIM_HORIZON
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.reporting.log_context import LogContext, LogPlace, log_to_stderr
-from sparkinesis.worker.retrieval.ahead import FetchAhead
+from sparkinesis.worker.retrieval.ahead import FetchAhead, FetchRequest
 from sparkinesis.worker.retrieval.memory import MemoryBudget
 from sparkinesis.worker.retrieval.step_pool import StepPool
 
@@ -96,14 +97,15 @@ def test_fetching_is_of_the_place_that_began_it(lines: list[str]) -> None:
         raise ValueError("no cursor")
 
     def begin() -> None:
-        FetchAhead(
-            open_source,
-            on_page=done.set,
+        request = FetchRequest(
+            "shardId-000000000000",
+            TRIM_HORIZON,
+            inclusive=False,
             memory=MemoryBudget(2**20).account(),
-            limits=WorkerOptions().ahead,
+            on_page=done.set,
             pool=StepPool("test"),
-            clock=time.monotonic,
-        ).start()
+        )
+        FetchAhead(request, open_source, WorkerOptions().ahead, time.monotonic).start()
 
     SHARD.run(begin)
     assert done.wait(60)

@@ -14,9 +14,10 @@ import pytest
 from sparkinesis.errors import ServiceError
 from sparkinesis.stream.calls.client import Fetched
 from sparkinesis.stream.page import Page, Record
+from sparkinesis.stream.position import TRIM_HORIZON
 from sparkinesis.stream.reading.split_page import split_page
-from sparkinesis.worker.options import DEFAULT_OPTIONS
-from sparkinesis.worker.retrieval.ahead import FetchAhead
+from sparkinesis.worker.options import DEFAULT_OPTIONS, AheadLimits
+from sparkinesis.worker.retrieval.ahead import FetchAhead, FetchRequest
 from sparkinesis.worker.retrieval.fan_out import SubscribedShard
 from sparkinesis.worker.retrieval.memory import Account, Hold, MemoryBudget
 from sparkinesis.worker.retrieval.memory_estimates import (
@@ -48,16 +49,21 @@ def ahead(
     on_page: Callable[[], None],
     clock: Callable[[], float] = time.monotonic,
     next_after: float = 0.0,
+    *,
+    memory: Account | None = None,
+    limits: AheadLimits = LIMITS,
+    announce_silence: bool = False,
 ) -> FetchAhead:
-    return FetchAhead(
-        open_source,
+    request = FetchRequest(
+        "shardId-000000000000",
+        TRIM_HORIZON,
+        inclusive=False,
+        memory=memory or roomy(),
         on_page=on_page,
-        memory=roomy(),
-        limits=LIMITS,
         pool=StepPool("test"),
-        clock=clock,
-        next_after=next_after,
+        announce_silence=announce_silence,
     )
+    return FetchAhead(request, open_source, limits, clock, next_after)
 
 
 class Script:
@@ -100,12 +106,10 @@ class Reader:
         max_records: int = 7,
     ) -> None:
         self._announced = threading.Semaphore(0)
-        self.fetching = FetchAhead(
+        self.fetching = ahead(
             lambda: PolledShard(cursor, max_records=max_records, idle_time=idle_time, clock=clock),
             on_page=self._announced.release,
-            memory=memory or roomy(),
-            limits=LIMITS,
-            pool=StepPool("test"),
+            memory=memory,
             clock=clock,
         ).start()
 
@@ -409,12 +413,10 @@ def test_stopping_ends_a_wait_for_memory_and_gives_all_back() -> None:
     budget, others = crowded()
     announced = threading.Semaphore(0)
     cursor = Divisible(1_000)
-    fetching = FetchAhead(
+    fetching = ahead(
         lambda: PolledShard(cast(Any, cursor), max_records=7, idle_time=0.0, clock=lambda: 0.0),
         on_page=announced.release,
         memory=budget.account(),
-        limits=LIMITS,
-        pool=StepPool("test"),
         clock=lambda: 0.0,
     ).start()
     assert announced.acquire(timeout=PATIENCE)
@@ -443,12 +445,10 @@ def test_memory_of_a_fetch_that_gives_nothing_comes_back(how: str) -> None:
                 raise ServiceError("no")
             return None
 
-    FetchAhead(
+    ahead(
         Nothing,
         on_page=announced.set,
         memory=budget.account(),
-        limits=LIMITS,
-        pool=StepPool("test"),
         clock=lambda: 0.0,
     ).start()
     assert announced.wait(PATIENCE)
@@ -479,12 +479,10 @@ def test_an_event_is_not_divided_and_the_next_one_waits_until_it_fits() -> None:
     budget, others = crowded()
     others.force(60 * MIB)
     cursor, announced = Events(), threading.Semaphore(0)
-    fetching = FetchAhead(
+    fetching = ahead(
         lambda: SubscribedShard(cast(Any, cursor), lambda: None),
         on_page=announced.release,
         memory=budget.account(),
-        limits=LIMITS,
-        pool=StepPool("test"),
         clock=lambda: 0.0,
     ).start()
     assert announced.acquire(timeout=PATIENCE)
@@ -514,11 +512,9 @@ def test_of_a_silence_the_first_page_is_announced_and_the_latest_is_kept(all_cou
         announced.append(len(cursor.limits))
         has_ended.release()
 
-    fetching = FetchAhead(
+    fetching = ahead(
         lambda: PolledShard(cast(Any, cursor), max_records=7, idle_time=0.0, clock=lambda: 0.0),
-        pool=StepPool("test"),
         on_page=note,
-        memory=roomy(),
         limits=replace(LIMITS, pages=6),
         clock=lambda: 0.0,
         announce_silence=all_count,
@@ -536,11 +532,9 @@ def test_a_silence_that_nobody_takes_keeps_no_record_from_being_fetched(all_coun
     """Unless the processor gets each page, and so must keep up with them."""
     cursor = Script(silence(1), silence(2), silence(3), page(), page())
     announced = threading.Semaphore(0)
-    fetching = FetchAhead(
+    fetching = ahead(
         lambda: PolledShard(cast(Any, cursor), max_records=7, idle_time=0.0, clock=lambda: 0.0),
-        pool=StepPool("test"),
         on_page=announced.release,
-        memory=roomy(),
         limits=replace(LIMITS, pages=1),
         clock=lambda: 0.0,
         announce_silence=all_count,
@@ -558,12 +552,10 @@ def test_the_pages_of_a_silence_take_the_memory_of_one() -> None:
     budget = MemoryBudget(64 * MIB)
     cursor = Script(*map(silence, range(50)), ends=True)
     done = threading.Semaphore(0)
-    fetching = FetchAhead(
+    fetching = ahead(
         lambda: PolledShard(cast(Any, cursor), max_records=7, idle_time=0.0, clock=lambda: 0.0),
-        pool=StepPool("test"),
         on_page=done.release,
         memory=budget.account(),
-        limits=LIMITS,
         clock=lambda: 0.0,
     ).start()
     for _ in range(3):  # the first, the last, and the end

@@ -16,34 +16,29 @@ from sparkinesis.lease.rules.former_streams import (
 from sparkinesis.lease.rules.observations import Snapshot
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.metrics.catalogue import LEASES_DELETED
-from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.stream.address import StreamIdentifier
+from sparkinesis.worker.lifecycle.settings import WorkerSettings
+from sparkinesis.worker.lifecycle.streams.said_once import SaidOnce
 from sparkinesis.worker.lifecycle.streams.stream_config import FormerStreams
-from sparkinesis.worker.reporting.teller import TELL_NOBODY, Teller
 
 
 class FormerLeases:
-    """Deletes the leases of streams that have left, when it is time. For one thread.
+    """Deletes the leases of streams that have left, when it is time. For one thread."""
 
-    grace: seconds; see `left_streams`.
-    """
-
-    def __init__(
-        self,
-        table: LeaseTable,
-        former: FormerStreams,
-        *,
-        grace: float,
-        clock: Callable[[], float],
-        metrics: Metrics = OFF,
-        tell: Teller = TELL_NOBODY,
-    ) -> None:
-        self._metrics = metrics
-        self._tell = tell
+    def __init__(self, table: LeaseTable, former: FormerStreams, settings: WorkerSettings) -> None:
+        self._metrics = settings.metrics
+        self._tell = settings.tell
         self._table = table
         self._former = former
-        self._grace = grace
-        self._clock = clock
+        self._grace = 2 * settings.options.failover_time
+        """Seconds; see `left_streams`."""
+        self._clock = settings.clock
+        self._problem = SaidOnce(
+            settings.failures,
+            settings.tell,
+            "Deleting the leases of former streams fails",
+            "will be retried",
+        )
         self._since: dict[StreamIdentifier, float] = {}
         """The time since which a stream of the table is former, and nobody reads it."""
 
@@ -68,10 +63,20 @@ class FormerLeases:
         is_wanted: Callable[[StreamIdentifier], bool],
         is_ending: Callable[[], bool],
     ) -> None:
-        """Delete the leases that are due. For the elected worker.
+        """Delete the leases that are due. For the elected worker."""
+        try:
+            self._delete_due(seen, is_wanted, is_ending)
+        except Exception as error:  # noqa: BLE001 - of the user's function, or of the table
+            self._problem.note(error)
+        else:
+            self._problem.end()
 
-        Raises the errors of the user's function and of the table.
-        """
+    def _delete_due(
+        self,
+        seen: Snapshot,
+        is_wanted: Callable[[StreamIdentifier], bool],
+        is_ending: Callable[[], bool],
+    ) -> None:
         after = self._former.delete_after
         if after is None or not self.left(is_wanted):
             return

@@ -45,15 +45,16 @@ class Streams(Protocol):
         `LeaseTableUnavailableError` or `ConsumerLimitError`.
         """
 
-    @property
-    def may_change(self) -> bool:
-        """True if `look` is to be called."""
+    may_change: bool = False
+    """True if `look` is to be called."""
 
     def look(self, wait: Callable[[float], bool]) -> float:
         """Open streams that are new, and leave those that are gone.
 
         Returns the seconds until the next look.
         """
+        del wait
+        return math.inf
 
     def get(self, stream: StreamIdentifier | None) -> OpenStream | None:
         """Return the stream of a lease; None if the worker does not read it, or not yet."""
@@ -63,24 +64,28 @@ class Streams(Protocol):
 
     def doubt(self, stream: StreamIdentifier) -> None:
         """Note that a reader has met an error that says that the stream no longer exists."""
+        del stream
 
     def all(self) -> Sequence[OpenStream]:
         """Return the streams that the worker reads now."""
 
     def finished(self) -> Sequence[OpenStream]:
         """Return the streams to finish when the worker ends: those, and those that have left."""
+        return self.all()
 
     def statuses(self) -> tuple[StreamStatus, ...]:
         """Return the state of each stream of an application of several."""
+        return ()
 
     def counts(self) -> StreamCounts | None:
         """Return the streams of an application of several in numbers; None of one stream."""
+        return None
 
     def __str__(self) -> str:
         """Return the streams' names, for log lines."""
 
 
-class OnlyStream:
+class OnlyStream(Streams):
     """The stream of an application that reads one. Its leases name no stream."""
 
     def __init__(self, stream: OpenStream, table: LeaseTable) -> None:
@@ -95,32 +100,14 @@ class OnlyStream:
         self._stream.syncer.sync(table=scan)
         self._stream.retrieval.prepare(wait)
 
-    may_change = False
-
-    def look(self, wait: Callable[[float], bool]) -> float:
-        del wait
-        return math.inf
-
     def get(self, stream: StreamIdentifier | None) -> OpenStream | None:
         return self._stream if stream is None else None
 
     def wants(self, stream: StreamIdentifier | None) -> bool:
         return stream is None
 
-    def doubt(self, stream: StreamIdentifier) -> None:
-        del stream
-
     def all(self) -> Sequence[OpenStream]:
         return (self._stream,)
-
-    def finished(self) -> Sequence[OpenStream]:
-        return self.all()
-
-    def statuses(self) -> tuple[StreamStatus, ...]:
-        return ()
-
-    def counts(self) -> None:
-        return None
 
     def __str__(self) -> str:
         return str(self._stream.settings.client.address)

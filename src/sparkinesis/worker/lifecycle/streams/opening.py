@@ -7,9 +7,11 @@ import zlib
 from collections.abc import Callable
 from dataclasses import replace
 
+from sparkinesis.lease.lease import leases_by_stream
 from sparkinesis.lease.shard_ends import ShardEnds
 from sparkinesis.lease.shard_syncer import ShardSyncer
 from sparkinesis.lease.stream_leases import JAVA_NOTE, StreamLeases
+from sparkinesis.lease.table.rows import TableScan
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.stream.address import StreamAddress, StreamIdentifier
 from sparkinesis.stream.calls.client import StreamClient, StreamSummary
@@ -20,6 +22,7 @@ from sparkinesis.stream.reading.service_clock import anchored_clock, service_clo
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings, WorkerSettings
 from sparkinesis.worker.lifecycle.streams.open_stream import OpenStream
 from sparkinesis.worker.lifecycle.streams.stream_config import StreamPlan
+from sparkinesis.worker.lifecycle.streams.tracked import Tracked
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.retrieval.ahead import RetrievalMode
 from sparkinesis.worker.retrieval.closed_shards import ClosedShards
@@ -147,6 +150,30 @@ class StreamOpener:
         closed_shards = ClosedShards(client, timing.clock, phase)
         return OpenStream(settings, syncer, ends, retrieval, closed_shards)
 
+    def open_ready(
+        self,
+        one: Tracked,
+        own: TableScan,
+        scan: TableScan,
+        wait: Callable[[float], bool],
+        same: SameStreams,
+        *,
+        has_earlier: bool,
+    ) -> OpenStream:
+        """Make what reads one of several streams; create its leases, and prepare its retrieval.
+
+        own: the rows of the stream. scan: of the whole table. Raises `ShutDownError` if ``wait``
+        says that the worker is to shut down, and the errors of the calls.
+        """
+        if wait(0):
+            raise ShutDownError
+        assert one.identity is not None
+        plan = one.plan.at(one.initial(has_earlier=has_earlier))
+        stream = self.open(plan, self.client(plan.address), one.identity, same)
+        stream.syncer.sync(own, scan)
+        stream.retrieval.prepare(wait)
+        return stream
+
     def _pace(self, address: StreamAddress) -> AccountPace:
         """Return the pace of calls whose limits the streams of an account share."""
         timing = self._settings.timing
@@ -179,6 +206,19 @@ class StreamOpener:
             )
             options = replace(options, hash_range_filter=False)
         return options
+
+
+class ShutDownError(Exception):
+    """A shutdown was requested before a stream could be opened."""
+
+
+def rows_by_stream(scan: TableScan) -> dict[StreamIdentifier, TableScan]:
+    """Return the rows of each stream in a scan of the whole table."""
+    return {
+        stream: scan.of(stream) if scan.broken else TableScan(tuple(leases), (), scan.has_entities)
+        for stream, leases in leases_by_stream(scan.leases).items()
+        if stream is not None
+    }
 
 
 def _phase(stream: StreamIdentifier) -> float:

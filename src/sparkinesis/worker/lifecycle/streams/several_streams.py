@@ -5,17 +5,14 @@
 
 from __future__ import annotations
 
-import logging
 import math
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import cast
 
 from sparkinesis.errors import (
     LeaseTableNotFoundError,
     LeaseTableUnavailableError,
-    OptionError,
     SparkinesisError,
     StreamNotFoundError,
 )
@@ -26,7 +23,6 @@ from sparkinesis.lease.rules.observations import Snapshot
 from sparkinesis.lease.rules.table_mode import require_several_streams
 from sparkinesis.lease.table.rows import TableScan
 from sparkinesis.lease.table.table import LeaseTable
-from sparkinesis.status import StreamStatus
 from sparkinesis.stream.address import StreamAddress, StreamIdentifier
 from sparkinesis.stream.calls.retry import exponential_backoff
 from sparkinesis.stream.calls.stream_identity import (
@@ -40,15 +36,16 @@ from sparkinesis.stream.calls.stream_identity import (
 from sparkinesis.worker.lifecycle.settings import WorkerSettings
 from sparkinesis.worker.lifecycle.streams.background import Background
 from sparkinesis.worker.lifecycle.streams.former_leases import FormerLeases
+from sparkinesis.worker.lifecycle.streams.known_streams import KnownStreams
 from sparkinesis.worker.lifecycle.streams.open_stream import OpenStream
-from sparkinesis.worker.lifecycle.streams.opening import StreamOpener
+from sparkinesis.worker.lifecycle.streams.opening import ShutDownError, StreamOpener, rows_by_stream
 from sparkinesis.worker.lifecycle.streams.said_once import SaidOnce
 from sparkinesis.worker.lifecycle.streams.stream_config import FormerStreams, StreamPlan
+from sparkinesis.worker.lifecycle.streams.stream_question import StreamQuestion
 from sparkinesis.worker.lifecycle.streams.tracked import (
     Tracked,
     clash,
     has_earlier_epoch,
-    names,
     newest_epochs,
     recheck_interval,
     track,
@@ -57,8 +54,6 @@ from sparkinesis.worker.lifecycle.streams.tracked import (
 from sparkinesis.worker.reporting.failures import describe
 from sparkinesis.worker.reporting.gauges import StreamCounts
 from sparkinesis.worker.reporting.log_context import LogPlace
-
-_log = logging.getLogger(__name__)
 
 ASK_EVERY = 60.0
 """Seconds between two questions for the streams to read, and between two looks at a stream's
@@ -78,10 +73,9 @@ _LONG = 30.0
 """Seconds after which the user's function is said to block."""
 _ENOUGH = 10.0
 """Seconds that a start waits for the other streams once some can be read."""
-_MOST_NAMED = 5
 
 
-class SeveralStreams:
+class SeveralStreams(KnownStreams):
     """Opens the streams of an application of several. See `Streams` for the threads.
 
     ask: returns the streams to read; it is the user's code, and may raise or block. may_change:
@@ -89,8 +83,6 @@ class SeveralStreams:
 
     Calls that may take long run in the background, so that one stream does not wait for another.
     """
-
-    may_change = True
 
     def __init__(
         self,
@@ -103,59 +95,25 @@ class SeveralStreams:
         former: FormerStreams,
         may_change: bool = True,
     ) -> None:
-        self._ask = ask
+        super().__init__(settings.clock)
+        every = ASK_EVERY if may_change else math.inf
+        self._question = StreamQuestion(ask, settings, every=every, blocks_after=_LONG)
         self._opener = opener
         self._table = table
         self._snapshot = snapshot
         self._settings = settings
-        self._clock = clock = settings.clock
         place = LogPlace(settings.application, settings.worker_id)
-        self._questions = Background[Sequence[StreamPlan]]("ask-for-streams", 1, place)
         self._identities = Background[Found]("identify-streams", _AT_ONCE, place)
         self._openings = Background[OpenStream]("open-stream", _AT_ONCE, place)
         self._farewells = Background[None]("leave-stream", 1, place)
-        self._ask_every = ASK_EVERY if may_change else math.inf
-        self._ask_at = -math.inf
-        self._asked_at: float | None = None
-        """The time of the question that is not answered yet."""
-        self._ask_problem = SaidOnce(
-            settings.failures,
-            settings.tell,
-            "Asking for the streams to read fails",
-            "they stay as they are, and it will be retried",
-        )
         self._table_problem = SaidOnce(
             settings.failures,
             settings.tell,
             "The lease table keeps streams from being opened",
             "will be retried",
         )
-        self._former_problem = SaidOnce(
-            settings.failures,
-            settings.tell,
-            "Deleting the leases of former streams fails",
-            "will be retried",
-        )
-        self._same = SameStreams(opener.brief_client, clock, settings.timing.sleep)
-        self._tracked: dict[StreamAddress, Tracked] = {}
-        """Replaced, not changed, because other threads read it; so are the three below."""
-        self._open: dict[StreamIdentifier, OpenStream] = {}
-        self._wanted: frozenset[StreamIdentifier] = frozenset()
-        self._unknown: frozenset[str] = frozenset()
-        """The names of streams that exist, as far as is known, but were not identified yet."""
-        self._lock = threading.Lock()
-        self._doubted: set[StreamIdentifier] = set()
-        """Open streams that may have been deleted or made anew; guarded by the lock."""
-        self._left: dict[StreamIdentifier, OpenStream] = {}
-        """Streams that this worker read, and whose consumers may have to be deregistered."""
-        self._former = FormerLeases(
-            table,
-            former,
-            grace=2 * settings.options.failover_time,
-            clock=clock,
-            metrics=settings.metrics,
-            tell=settings.tell,
-        )
+        self._same = SameStreams(opener.brief_client, settings.clock, settings.timing.sleep)
+        self._former = FormerLeases(table, former, settings)
         self._looked_at: float | None = None
         self._newest: dict[str, int] = {}
         self._led: frozenset[StreamIdentifier] = frozenset()
@@ -169,10 +127,10 @@ class SeveralStreams:
         Raises the errors of the user's function and, if no stream can be found at all, the first
         stream's error: `StreamNotFoundError`, `AccessDeniedError`, `OptionError` or `ServiceError`.
         """
-        self._start_asking()
-        while not (answers := self._questions.collect(_UNDER_WAY)):
-            self._say_if_it_blocks()
-        self._answered(answers[0][1], first=True)
+        self._question.ask_if_due()
+        while (answer := self._question.answer(_UNDER_WAY, is_first=True)) is None:
+            pass
+        self._answered(answer)
         self._start_identifying(wait)
         began = self._clock()
         while not self._identities.is_idle:
@@ -203,11 +161,10 @@ class SeveralStreams:
     def look(self, wait: Callable[[float], bool]) -> float:
         seen = self._snapshot()
         self._study(seen)
-        if self._clock() >= self._ask_at:
-            self._start_asking()
-        for _, answer in self._questions.collect():
+        self._question.ask_if_due()
+        answer = self._question.answer(has_streams=bool(self._tracked))
+        if answer is not None:
             self._answered(answer)
-        self._say_if_it_blocks()
         self._collect_identities()
         self._start_identifying(wait)
         self._collect_openings()
@@ -231,99 +188,24 @@ class SeveralStreams:
 
     # --- for any thread
 
-    def get(self, stream: StreamIdentifier | None) -> OpenStream | None:
-        if stream is None or stream in self._doubted:
-            return None
-        return self._open.get(stream)
-
-    def wants(self, stream: StreamIdentifier | None) -> bool:
-        return stream is not None and (stream in self._wanted or stream.name in self._unknown)
-
-    def all(self) -> Sequence[OpenStream]:
-        return tuple(self._open.values())
-
-    def finished(self) -> Sequence[OpenStream]:
-        return (*self._open.values(), *self._left.values())
-
-    def doubt(self, stream: StreamIdentifier) -> None:
-        """Note that a reader has met an error that says that the stream no longer exists."""
-        with self._lock:
-            if stream in self._open:
-                self._doubted.add(stream)
-
-    def statuses(self) -> tuple[StreamStatus, ...]:
-        now = self._clock()
-        return tuple(one.status(now) for one in self._tracked.values())
-
     def counts(self) -> StreamCounts:
         tracked = self._tracked.values()
         failing = unreadable_for(tracked, self._clock())
         return StreamCounts(len(tracked), self._former.count, failing)
 
-    def __str__(self) -> str:
-        return names(list(self._tracked.values()), _MOST_NAMED)
-
     # --- the application's streams
 
-    def _start_asking(self) -> None:
-        now = self._clock()
-        self._ask_at = now + self._ask_every
-        if self._asked_at is None:
-            self._asked_at = now
-            self._questions.start("streams", self._ask)
-
-    def _say_if_it_blocks(self) -> None:
-        if self._asked_at is not None and self._clock() - self._asked_at >= _LONG:
-            self._ask_problem.note(
-                OptionError(
-                    f"the function given as streams has not returned for {_LONG:.0f} s. Give the "
-                    "calls in it a timeout"
-                )
-            )
-
-    def _answered(self, answer: Sequence[StreamPlan] | Exception, *, first: bool = False) -> None:
-        """Take over the user's answer. If it is none, the streams stay as they are."""
-        self._asked_at = None
-        if not isinstance(answer, Exception) and not answer:
-            if first:
-                _log.warning("The application has no streams to read yet; it goes on asking")
-            elif self._tracked:
-                # More often a fault of the function than a wish: all leases would be released.
-                answer = OptionError(
-                    "the function given as streams returned no stream at all. To stop reading, "
-                    "shut the workers down"
-                )
-        if isinstance(answer, Exception):
-            if first:
-                raise answer
-            self._ask_problem.note(answer)
-            return
-        self._ask_problem.end()
+    def _answered(self, answer: Sequence[StreamPlan]) -> None:
+        """Take over the user's answer."""
         before = self._tracked
-        self._tracked = track(before, answer, self._clock())
-        for address in before.keys() - self._tracked.keys():
+        tracked = track(before, answer, self._clock())
+        for address in before.keys() - tracked.keys():
             self._settings.tell(StreamRemoved(address.name, str(address)))
-        self._publish()
+        self._replace(tracked)
 
-    def _publish(self) -> None:
-        """Make the open streams known to the other threads, by their identifiers."""
-        tracked = self._tracked.values()
-        before = self._open
-        self._wanted = frozenset(one.identifier for one in tracked if one.identifier is not None)
-        self._unknown = frozenset(
-            one.plan.address.name for one in tracked if not one.identifier and not one.is_missing
-        )
-        self._open = {
-            one.stream.id: one.stream
-            for one in tracked
-            if one.stream is not None and one.stream.id is not None
-        }
-        self._left = {
-            key: stream for key, stream in {**self._left, **before}.items() if key not in self._open
-        }
-        with self._lock:
-            self._doubted &= self._open.keys()
-        self._same.watch(one.plan.address for one in tracked if one.stream is not None)
+    def _replace(self, tracked: Mapping[StreamAddress, Tracked]) -> None:
+        self._publish(tracked)
+        self._same.watch(one.plan.address for one in tracked.values() if one.stream is not None)
 
     # --- which streams they are
 
@@ -361,8 +243,7 @@ class SeveralStreams:
                     tracked[address] = one = self._identified(one, result, known)
                     if one.identifier is not None:
                         known[one.identifier] = one
-        self._tracked = tracked
-        self._publish()
+        self._replace(tracked)
 
     def _identified(
         self,
@@ -384,8 +265,7 @@ class SeveralStreams:
                 )
             elif one.stream is not None and one.problem is not None:
                 self._tell_readable(one)
-            with self._lock:
-                self._doubted.discard(result.identifier)
+            self._trust(result.identifier)
             return one.identified(result)
         is_gone = isinstance(result, StreamNotFoundError)
         if one.stream is not None and not is_gone and one.identifier not in self._doubted:
@@ -397,13 +277,8 @@ class SeveralStreams:
 
     def _open_more(self, wait: Callable[[float], bool]) -> None:
         now = self._clock()
-        if not any(one.is_to_be_opened(now) for one in self._tracked.values()):
-            return
-        if all(
-            self._openings.is_busy(address)
-            for address, one in self._tracked.items()
-            if one.is_to_be_opened(now)
-        ):
+        todo = [address for address, one in self._tracked.items() if one.is_to_be_opened(now)]
+        if all(self._openings.is_busy(address) for address in todo):
             return
         try:
             scan = self._table.scan(consistent=True)
@@ -417,33 +292,15 @@ class SeveralStreams:
         """Open the streams that are not open yet. ``scan``: of the whole table."""
         now = self._clock()
         todo = [one for one in self._tracked.values() if one.is_to_be_opened(now)]
-        rows = _by_stream(scan) if todo else {}
+        rows = rows_by_stream(scan) if todo else {}
         for one in todo:
             assert one.identifier is not None
             own = rows.get(one.identifier) or scan.of(one.identifier)
             earlier = has_earlier_epoch(one.identifier, rows)
-            opening = partial(self._open_one, one, own, scan, wait, has_earlier=earlier)
+            opening = partial(
+                self._opener.open_ready, one, own, scan, wait, self._same, has_earlier=earlier
+            )
             self._openings.start(one.plan.address, opening)
-
-    def _open_one(
-        self,
-        one: Tracked,
-        own: TableScan,
-        scan: TableScan,
-        wait: Callable[[float], bool],
-        *,
-        has_earlier: bool,
-    ) -> OpenStream:
-        if wait(0):
-            raise _ShutDownError
-        assert one.identity is not None
-        plan = one.plan.at(one.initial(has_earlier=has_earlier))
-        stream = self._opener.open(
-            plan, self._opener.client(plan.address), one.identity, self._same
-        )
-        stream.syncer.sync(own, scan)
-        stream.retrieval.prepare(wait)
-        return stream
 
     def _collect_openings(self, timeout: float = 0.0) -> None:
         results = self._openings.collect(timeout)
@@ -465,10 +322,9 @@ class SeveralStreams:
                 self._table_problem.note(result)
                 if one is not None:
                     tracked[address] = one.failed(result, self._clock(), self._pause(1, _RETRY[0]))
-            elif one is not None and not isinstance(result, _ShutDownError):
+            elif one is not None and not isinstance(result, ShutDownError):
                 tracked[address] = self._failed(one, result)
-        self._tracked = tracked
-        self._publish()
+        self._replace(tracked)
 
     def _failed(self, one: Tracked, error: BaseException, *, longest: float = math.inf) -> Tracked:
         """Return a stream that cannot be read now; log a problem that is new."""
@@ -498,24 +354,5 @@ class SeveralStreams:
             self._left = {key: one for key, one in self._left.items() if key != stream}
             self._farewells.start(stream, partial(finish, lambda: True))
         self._farewells.collect()
-        if not left or not leads(self._settings.worker_id, seen.leases, seen.expired):
-            return
-        try:
+        if left and leads(self._settings.worker_id, seen.leases, seen.expired):
             self._former.delete(seen, self.wants, lambda: wait(0))
-        except Exception as error:  # noqa: BLE001 - of the user's function, or of the table
-            self._former_problem.note(error)
-        else:
-            self._former_problem.end()
-
-
-class _ShutDownError(Exception):
-    """A shutdown was requested before a stream could be opened."""
-
-
-def _by_stream(scan: TableScan) -> dict[StreamIdentifier, TableScan]:
-    """Return the rows of each stream in a scan of the whole table."""
-    return {
-        stream: scan.of(stream) if scan.broken else TableScan(tuple(leases), (), scan.has_entities)
-        for stream, leases in leases_by_stream(scan.leases).items()
-        if stream is not None
-    }
