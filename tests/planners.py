@@ -6,13 +6,49 @@ from collections.abc import Callable, Mapping
 
 from sparkinesis.source.offsets import Positions, start_of
 from sparkinesis.source.options.option_table import Options
-from sparkinesis.source.options.read_options import stream_read_options
+from sparkinesis.source.options.read_options import StreamReadOptions, stream_read_options
 from sparkinesis.source.planning.batch_end import Finding, Finished, Plan, assemble, walk
+from sparkinesis.source.planning.source_planner import SourcePlanner
 from sparkinesis.source.planning.stream_planner import StreamPlanner
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import Position
 from sparkinesis.stream.shard import Lineage
 from sparkinesis.stream.timing import MACHINE, Timing
+from tests.engine import Query
+
+
+class Time:
+    """The monotonic clock of a planner, which its pauses turn."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    @property
+    def timing(self) -> Timing:
+        return Timing(clock=self, sleep=self.sleep)
+
+
+def timed(running: Query, time: Time) -> Query:
+    """The query with a planner of its own, which has this clock."""
+    running.reader._planner = SourcePlanner(running.reader._options, time.timing)
+    return running
+
+
+def planner_options(stream: str, **options: str) -> StreamReadOptions:
+    """Those of a planner that pauses and limits its calls only where ``options`` say so."""
+    given = {
+        "streamName": stream,
+        "minFetchPeriod": "0s",
+        "shardCallsPerSecond": "unlimited",
+        "shardBytesPerSecond": "unlimited",
+        **options,
+    }
+    return stream_read_options(Options(given))
 
 
 def stream_planner(
@@ -22,16 +58,11 @@ def stream_planner(
     timing: Timing = MACHINE,
     **options: str,
 ) -> StreamPlanner:
-    """A planner that pauses and limits its calls only where ``options`` say so."""
-    given = {
-        "streamName": client.address.name,
-        "minFetchPeriod": "0s",
-        "shardCallsPerSecond": "unlimited",
-        "shardBytesPerSecond": "unlimited",
-        **options,
-    }
     return StreamPlanner(
-        client, stream_read_options(Options(given)), is_batch_read=is_batch_read, timing=timing
+        client,
+        planner_options(client.address.name, **options),
+        is_batch_read=is_batch_read,
+        timing=timing,
     )
 
 

@@ -13,8 +13,6 @@ import pytest
 from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.source.offsets import ANY_SHARD, KnownOffsets, Positions, to_json
 from sparkinesis.source.options.allowance import NO_LIMIT, Allowance
-from sparkinesis.source.options.option_table import Options
-from sparkinesis.source.options.read_options import stream_read_options
 from sparkinesis.source.planning.aligned_batch import plan_batch
 from sparkinesis.source.planning.stream_plan import StreamPlan
 from sparkinesis.source.planning.stream_planner import StreamPlanner
@@ -22,6 +20,7 @@ from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord
 from sparkinesis.stream.timing import Timing
+from tests.planners import planner_options
 from tests.streams import active_shards, merge_neighbours, put_at, split
 
 BEGIN: Positions = {ANY_SHARD: TRIM_HORIZON}
@@ -79,14 +78,8 @@ def planner(server: LocalServer, clock: ManualClock) -> MakePlanner:
     client = StreamClient(
         StreamAddress("s", region="us-east-1", endpoint=server.endpoint_url), wall_clock_ms=clock
     )
-    options = {
-        "streamName": "s",
-        "minFetchPeriod": "0s",
-        "shardCallsPerSecond": "unlimited",
-        "shardBytesPerSecond": "unlimited",
-    }
     timing = Timing(clock=lambda: clock() / 1000, sleep=sleep)
-    return lambda kind: kind(client, stream_read_options(Options(options)), timing=timing)
+    return lambda kind: kind(client, planner_options("s"), timing=timing)
 
 
 def happen(kinesis: Any, clock: ManualClock, rng: random.Random, *, reshards: bool) -> None:

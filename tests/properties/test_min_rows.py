@@ -11,29 +11,10 @@ from sparkinesis.errors import OptionError
 from sparkinesis.local import ManualClock
 from sparkinesis.source.options.option_table import Options
 from sparkinesis.source.options.read_options import stream_read_options
-from sparkinesis.source.planning.source_planner import SourcePlanner
 from sparkinesis.stream.kpl.pack import aggregate
-from sparkinesis.stream.timing import Timing
 from tests.engine import Query
+from tests.planners import Time, timed
 from tests.streams import put, split
-
-
-class Time:
-    """The monotonic clock of a planner."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
-
-def timed(running: Query, time: Time) -> Query:
-    planner = SourcePlanner(running.reader._options, Timing(clock=time, sleep=time.sleep))
-    running.reader._planner = planner
-    return running
 
 
 def begun(kinesis: Any, clock: ManualClock, running: Query) -> Query:

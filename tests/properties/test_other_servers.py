@@ -24,9 +24,8 @@ from sparkinesis.stream.calls.client import Fetched, StreamClient
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord
 from sparkinesis.stream.reading.missing_end import WARN_AFTER
 from sparkinesis.stream.shard import Shard
-from sparkinesis.stream.timing import Timing
 from tests.engine import MODES, Query
-from tests.planners import stream_planner
+from tests.planners import Time, stream_planner
 from tests.streams import merge_neighbours, put, put_at, split
 
 ODD = Fault(omit=frozenset({"ChildShards"}), begins_early=3)
@@ -64,17 +63,6 @@ def test_each_row_is_read_once(
     assert sorted(rows) == sorted(expected)
 
 
-class Time:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
-
 class Lagging(StreamClient):
     """Lists the shards of ``before`` until an instant."""
 
@@ -103,7 +91,7 @@ def ended_without_children(
     planner = stream_planner(
         Lagging(address, time, before, until),
         is_batch_read=is_batch_read,
-        timing=Timing(clock=time, sleep=time.sleep),
+        timing=time.timing,
     )
     planner.stop_at_present()
     return planner, time, [first, second]
@@ -164,7 +152,7 @@ def test_a_query_warns_once_of_a_closed_shard_that_never_ends(
     clock.advance(5_000)
     time = Time()
     client = Endless(StreamAddress("s", None, "us-east-1", server.endpoint_url))
-    planner = stream_planner(client, timing=Timing(clock=time, sleep=time.sleep))
+    planner = stream_planner(client, timing=time.timing)
     at = next_offset(planner, {ANY_SHARD: TRIM_HORIZON})
     for _ in range(5):
         at = next_offset(planner, at)

@@ -11,7 +11,7 @@ import pytest
 
 from sparkinesis.local import Call, Fault, LocalServer, ManualClock
 from tests.engine import MODES, Batch, Query, late
-from tests.properties.test_min_rows import Time, timed
+from tests.planners import Time, timed
 from tests.streams import active_shards, merge_neighbours, put_at, split
 
 BOTH_MODES = pytest.mark.parametrize("mode", MODES)

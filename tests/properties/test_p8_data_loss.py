@@ -10,9 +10,8 @@ import pytest
 
 from sparkinesis.errors import DataLossError
 from sparkinesis.local import LocalServer, ManualClock
-from sparkinesis.source.planning.source_planner import SourcePlanner
-from sparkinesis.stream.timing import Timing
 from tests.engine import MODES, Query
+from tests.planners import Time, timed
 from tests.streams import merge_neighbours, put, put_at, split
 
 pytestmark = pytest.mark.parametrize("mode", MODES)
@@ -123,10 +122,6 @@ def test_p8_an_initial_instant_before_the_oldest_record_is_no_loss(
     assert datas(running) == [b"a"]
 
 
-def without_pauses(running: Query) -> None:
-    running.reader._planner = SourcePlanner(running.reader._options, Timing(sleep=lambda _: None))
-
-
 def test_p8_a_shard_that_disappeared_stops_the_query(
     kinesis: Any, clock: ManualClock, query: Callable[..., Query]
 ) -> None:
@@ -137,13 +132,13 @@ def test_p8_a_shard_that_disappeared_stops_the_query(
     clock.advance(30 * HOUR)
     put(kinesis, "s", [b"e"], "k")
     running.restart()
-    without_pauses(running)
+    timed(running, Time())
     with pytest.raises(DataLossError) as caught:
         running.plan()
     assert parent in str(caught.value)
     assert "failOnDataLoss" in str(caught.value)
     running.restart(failOnDataLoss="false")
-    without_pauses(running)
+    timed(running, Time())
     assert datas(running) == [b"e"]
 
 
@@ -233,11 +228,11 @@ def test_p8_what_children_held_when_a_query_stopped_at_the_end_of_their_parent_i
     clock.advance(30 * HOUR)
     put(kinesis, "one", [b"b"], "k")
     running.restart()
-    without_pauses(running)
+    timed(running, Time())
     with pytest.raises(DataLossError, match=parent):
         running.plan()
     running.restart(failOnDataLoss="false")
-    without_pauses(running)
+    timed(running, Time())
     assert datas(running) == [b"b"]
 
 
@@ -578,17 +573,14 @@ def test_p8_a_stream_created_anew_while_the_query_rests_is_noticed(
     kinesis: Any, clock: ManualClock, query: Callable[..., Query]
 ) -> None:
     """As a laptop that was shut: the query goes on with what it knows, without a start."""
-    seconds = [0.0]
-    running = query(initialPosition="latest", by="polling")
-    running.reader._planner = SourcePlanner(
-        running.reader._options, Timing(clock=lambda: seconds[0], sleep=lambda _: None)
-    )
+    time = Time()
+    running = timed(query(initialPosition="latest", by="polling"), time)
     assert running.next_batch() is not None
     put(kinesis, "s", [b"lost"], "k")
     recreated(kinesis, clock)
     put(kinesis, "s", [b"a", b"b", b"c", b"d"])
     clock.advance(1000)
-    seconds[0] += 601.0
+    time.now += 601.0
     with pytest.raises(DataLossError, match="belongs to a deleted stream of the same name"):
         running.plan()
 
@@ -689,7 +681,7 @@ def test_p8_no_place_of_a_deleted_stream_stays_in_an_offset(
     put_at(kinesis, "s", b"more", 2**128 - 1)
     clock.advance(1000)
     merge_neighbours(kinesis, "s")
-    without_pauses(running)
+    timed(running, Time())
     assert running.next_batch() is not None
     assert "SHARD_END" in str(running.plan()[0]), "one parent waits for the other"
     recreated(kinesis, clock)
@@ -697,7 +689,7 @@ def test_p8_no_place_of_a_deleted_stream_stays_in_an_offset(
         put_at(kinesis, "s", data, hash_key)
     clock.advance(1000)
     running.restart(failOnDataLoss="false")
-    without_pauses(running)
+    timed(running, Time())
     assert datas(running) == [b"left", b"right"]
 
 
@@ -711,6 +703,6 @@ def test_p8_a_plan_that_was_not_stored_notices_the_deleted_stream_again(
     put(kinesis, "s", [b"e", b"f", b"g", b"h"])
     clock.advance(1000)
     running.restart(failOnDataLoss="false")
-    without_pauses(running)
+    timed(running, Time())
     assert running.plan() == running.plan()
     assert datas(running) == [b"e", b"f", b"g", b"h"]

@@ -12,6 +12,7 @@ from sparkinesis.source.planning.probing.arrival_density import (
     gaps_until,
     weight_until,
 )
+from sparkinesis.source.planning.probing.survey import density_window
 
 WEIGHT = st.floats(0.0, 2.0)
 
@@ -69,3 +70,15 @@ def test_more_has_arrived_later(steps: list[tuple[int, int, float]]) -> None:
     weights = [weight_until(windows, at * tenth / 10) for tenth in range(12)]
     assert weights == sorted(weights)
     assert weights[0] == 0.0
+
+
+def test_a_sample_without_records_has_no_density() -> None:
+    """As one whose records are all in hand already."""
+    assert density_window(5.0, [], []) is None
+
+
+def test_the_last_burst_of_a_sample_may_be_a_part_and_does_not_count() -> None:
+    arrivals = [at for burst in range(0, 50, 10) for at in [burst] * 3] + [50]
+    window = density_window(0.0, arrivals, [1.0] * len(arrivals))
+    assert window is not None
+    assert window.density == 15 / 50
