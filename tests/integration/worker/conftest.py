@@ -14,6 +14,7 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from sparkinesis.application import Application
+from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import Call, Fault, Limits, LocalServer
 from sparkinesis.worker.lifecycle.streams import several_streams
 from sparkinesis.worker.lifecycle.worker import Worker
@@ -103,6 +104,32 @@ def call(server: LocalServer, stream: str) -> Command:
 def run(server: LocalServer, stream: str) -> Command:
     """As `call`, but in a process of its own."""
     return lambda name, *options, app=stream: command.run(name, app, *options, *place_of(server))
+
+
+@pytest.fixture
+def faults(server: LocalServer) -> Iterator[Callable[..., None]]:
+    """Plans the server's faults, until the test is over.
+
+    By a function of a call, or the fault of each call with these fields; None: no faults.
+    """
+
+    def plan(fault: Callable[[Call], Fault | None] | Fault | None, **only: str) -> None:
+        if isinstance(fault, Fault):
+            server.kinesis.faults = lambda call: (
+                fault if all(getattr(call, name) == only[name] for name in only) else None
+            )
+        else:
+            server.kinesis.faults = fault
+
+    yield plan
+    server.kinesis.faults = None
+
+
+@pytest.fixture
+def table(application: Callable[..., Application]) -> LeaseTable:
+    """The lease table of an application, with a lease of each shard that nobody holds."""
+    application().worker()._streams.all()[0].syncer.sync()
+    return application().table()
 
 
 @pytest.fixture

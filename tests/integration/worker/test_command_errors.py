@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
-from sparkinesis.application import Application
+from sparkinesis.lease.table.table import LeaseTable
 from tests.command import Command, failure
-
-Make = Callable[..., Application]
 
 
 @pytest.mark.parametrize(
@@ -43,9 +39,8 @@ def test_an_error_is_one_line_and_exit_1(
     ],
 )
 def test_an_error_is_all_that_a_process_says(
-    application: Make, run: Command, command: str, options: list[str]
+    table: LeaseTable, run: Command, command: str, options: list[str]
 ) -> None:
-    application().worker()._streams.all()[0].syncer.sync()
     assert "There is no stream 'nope'" in failure(run(command, *options))
 
 

@@ -33,6 +33,7 @@ from tests.streams import create_auto, put_at, shard_ids
 Start = Callable[[Application], Worker]
 Make = Callable[..., Application]
 
+Faults = Callable[..., None]
 FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
 UPPER = 2**127
 NUMBER = 49590338271490256608559692538361571095921575989136588898
@@ -291,7 +292,13 @@ def test_on_a_terminal_it_shows_what_it_will_do_and_asks(
 
 
 def test_what_the_stream_does_not_take_is_left_and_nothing_is_put_twice(
-    tmp_path: Path, kinesis: Any, stream: str, server: LocalServer, *, into: list[str]
+    tmp_path: Path,
+    kinesis: Any,
+    stream: str,
+    server: LocalServer,
+    *,
+    into: list[str],
+    faults: Faults,
 ) -> None:
     for number in range(3):
         write_letter(tmp_path, NUMBER + number)
@@ -304,12 +311,10 @@ def test_what_the_stream_does_not_take_is_left_and_nothing_is_put_twice(
         code = "ProvisionedThroughputExceededException"
         return Fault(code=code, entries=frozenset(range(500))) if is_later else None
 
-    server.kinesis.faults = take_one_call
-    try:
-        retry = Retry(base=0.01, cap=0.02, give_up_after=0.3)
-        found = put_back(place, letters, address, delete=False, retry=retry)
-    finally:
-        server.kinesis.faults = None
+    faults(take_one_call)
+    retry = Retry(base=0.01, cap=0.02, give_up_after=0.3)
+    found = put_back(place, letters, address, delete=False, retry=retry)
+    faults(None)
     put = records_of(kinesis, stream)
     assert len(found.done) == put.total() < 3
     assert len(found.left) == 3 - len(found.done)
@@ -327,7 +332,7 @@ def test_what_the_stream_does_not_take_is_left_and_nothing_is_put_twice(
 
 
 def test_records_of_a_key_go_back_in_order_though_the_stream_refuses_some_at_first(
-    tmp_path: Path, kinesis: Any, stream: str, server: LocalServer
+    tmp_path: Path, kinesis: Any, stream: str, server: LocalServer, faults: Faults
 ) -> None:
     for number in range(6):
         write_letter(tmp_path, NUMBER + number, partitionKey=f"key-{number % 2}")
@@ -339,12 +344,10 @@ def test_records_of_a_key_go_back_in_order_though_the_stream_refuses_some_at_fir
         code = "ProvisionedThroughputExceededException"
         return Fault(code=code, entries=frozenset({0})) if is_first else None
 
-    server.kinesis.faults = refuse_first
-    try:
-        retry = Retry(base=0.3, uniform=lambda _, high: high)
-        found = put_back(place, place.contents().letters, address, delete=True, retry=retry)
-    finally:
-        server.kinesis.faults = None
+    faults(refuse_first)
+    retry = Retry(base=0.3, uniform=lambda _, high: high)
+    found = put_back(place, place.contents().letters, address, delete=True, retry=retry)
+    faults(None)
     assert len(found.done) == 6
     for key in ("key-0", "key-1"):
         put = [

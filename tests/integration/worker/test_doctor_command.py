@@ -142,39 +142,41 @@ def test_a_missing_table_is_told_unless_the_application_is_new(doctor: Doctor) -
     assert "the first worker creates it" in new.of("table", "ok")[0]
 
 
-def test_a_table_that_is_no_lease_table_is_told(dynamodb: Any, stream: str, doctor: Doctor) -> None:
+def foreign_table(dynamodb: Any, name: str, key: str, kind: str, **billing: Any) -> None:
     dynamodb.create_table(
-        TableName=stream,
-        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
-        AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "N"}],
-        BillingMode="PAY_PER_REQUEST",
+        TableName=name,
+        KeySchema=[{"AttributeName": key, "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": key, "AttributeType": kind}],
+        **billing,
     )
+
+
+def test_a_table_that_is_no_lease_table_is_told(dynamodb: Any, stream: str, doctor: Doctor) -> None:
+    foreign_table(dynamodb, stream, "id", "N", BillingMode="PAY_PER_REQUEST")
     found = doctor().problems()
     assert "is no lease table: its key is id (HASH N)" in found["table"]
     assert list(found) == ["table"], "its rows are not looked at"
 
 
-def test_a_row_that_cannot_be_read_is_told(dynamodb: Any, stream: str, doctor: Doctor) -> None:
+@pytest.mark.parametrize(
+    ("shard", "checkpoint", "words"),
+    [
+        (SHARD, "not a position", [SHARD, "Repair the row"]),
+        ("shardId-000000000077", "TRIM_HORIZON", ["reads another stream"]),
+    ],
+)
+def test_a_row_that_cannot_be_read_or_is_of_another_stream_is_told(
+    dynamodb: Any, stream: str, doctor: Doctor, *, shard: str, checkpoint: str, words: list[str]
+) -> None:
     create_table(dynamodb, stream)
-    put_lease(dynamodb, stream, SHARD, "not a position")
-    found = doctor().problems()
-    assert SHARD in found["leases"]
-    assert "Repair the row" in found["leases"]
-
-
-def test_leases_of_another_stream_are_told(dynamodb: Any, stream: str, doctor: Doctor) -> None:
-    create_table(dynamodb, stream)
-    put_lease(dynamodb, stream, "shardId-000000000077", "TRIM_HORIZON")
-    assert "reads another stream" in doctor().problems()["leases"]
+    put_lease(dynamodb, stream, shard, checkpoint)
+    found = doctor().problems()["leases"]
+    assert [word for word in words if word not in found] == []
 
 
 def test_a_table_of_too_little_capacity_is_told(dynamodb: Any, stream: str, doctor: Doctor) -> None:
-    dynamodb.create_table(
-        TableName=stream,
-        KeySchema=[{"AttributeName": "leaseKey", "KeyType": "HASH"}],
-        AttributeDefinitions=[{"AttributeName": "leaseKey", "AttributeType": "S"}],
-        ProvisionedThroughput={"ReadCapacityUnits": 1, "WriteCapacityUnits": 1},
-    )
+    units = {"ReadCapacityUnits": 1, "WriteCapacityUnits": 1}
+    foreign_table(dynamodb, stream, "leaseKey", "S", ProvisionedThroughput=units)
     for shard in range(4):
         put_lease(dynamodb, stream, f"shardId-{shard:012}", "TRIM_HORIZON")
     assert "1 write units" in doctor().problems()["capacity"]

@@ -12,14 +12,10 @@ from sparkinesis.application import Application
 from sparkinesis.lease.extended_sequence_number import TRIM_HORIZON, ExtendedSequenceNumber
 from sparkinesis.lease.lease import PendingCheckpoint
 from sparkinesis.lease.table import requests
+from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer
-from sparkinesis.local.faults import Call, Fault
+from sparkinesis.local.faults import Fault
 from sparkinesis.monitor import lags
-from sparkinesis.monitor.lag_streams import LagStreams
-from sparkinesis.monitor.lag_watch import LagWatch
-from sparkinesis.monitor.lags import Lag, lag_client
-from sparkinesis.stream.address import address_of
-from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.command import Command, Result, asked, failure, objects, place_of
 from tests.integration.worker.conftest import FAILOVER_TIME
@@ -29,6 +25,7 @@ from tests.streams import split
 Start = Callable[[Application], Worker]
 Make = Callable[..., Application]
 
+Faults = Callable[..., None]
 FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
 
 
@@ -98,11 +95,9 @@ def test_a_running_application(
 
 
 def test_an_application_whose_worker_is_gone(
-    application: Make, kinesis: Any, stream: str, call: Command
+    table: LeaseTable, kinesis: Any, stream: str, call: Command
 ) -> None:
     """Rows as crashes leave them: nobody renews; without a stream there is no lag."""
-    application(worker_id="a").worker()._streams.all()[0].syncer.sync()
-    table = application().table()
     rows = {row.key: row for row in table.leases()}
     held = table.write(requests.take(rows[FIRST], "dead"))
     held = table.write(requests.take(held, "gone"))
@@ -129,11 +124,9 @@ def test_an_application_whose_worker_is_gone(
 
 
 def test_a_dead_owner_is_told_without_further_options(
-    application: Make, stream: str, call: Command, monkeypatch: pytest.MonkeyPatch
+    table: LeaseTable, stream: str, call: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its shard is unread for as long as the command watches by default."""
-    application().worker()._streams.all()[0].syncer.sync()
-    table = application().table()
     table.write(requests.take(table.leases()[0], "dead"))
     now = 0.0
 
@@ -176,58 +169,19 @@ def test_finished_shards_and_those_that_wait_for_their_parents(
     assert states[children[0]] == "waiting for parents"
 
 
-def test_lag_leaves_calls_to_the_consumers_of_a_shard(
-    application: Make, kinesis: Any, stream: str, server: LocalServer
-) -> None:
-    """One of a kind for each shard; again after half a second, where the service throttles."""
-    application().worker()._streams.all()[0].syncer.sync()
-    put_one(kinesis, stream, b"x")
-
-    def throttle_twice(call: Call) -> Fault | None:
-        throttled = call.operation in {"GetRecords", "GetShardIterator"} and call.shard == FIRST
-        if throttled and call.stream == stream and call.ordinal <= 2:
-            return Fault.error("ProvisionedThroughputExceededException")
-        return None
-
-    server.kinesis.faults = throttle_twice
-    try:
-        streams = LagStreams(lag_client(application().address()), address_of, StreamClient)
-        with LagWatch(streams) as watch:
-            watch.ask_for(application().table().leases())
-            found = watch.known(None)
-    finally:
-        server.kinesis.faults = None
-    behind = found[FIRST].millis_behind_latest
-    assert behind is not None
-    assert behind > 0
-    assert found[SECOND] == Lag(0)
-    for operation in ("GetShardIterator", "GetRecords"):
-        calls = server.kinesis.calls
-        assert calls.count(operation, stream=stream, shard=FIRST) == 3
-        assert calls.peak(operation, stream=stream, shard=FIRST, window_ms=1000) <= 2
-        assert calls.count(operation, stream=stream, shard=SECOND) == 1
-
-
 def test_a_lag_that_is_not_known_does_no_harm_to_the_others(
-    application: Make, kinesis: Any, stream: str, server: LocalServer, call: Command
+    table: LeaseTable, kinesis: Any, stream: str, faults: Faults, call: Command
 ) -> None:
-    application().worker()._streams.all()[0].syncer.sync()
-    table = application().table()
     rows = {row.key: row for row in table.leases()}
     table.write(requests.checkpoint(rows[SECOND], ExtendedSequenceNumber("12")))
     options = ("--stream", stream, "--watch-for", "0")
     found = table_of(call("leases", *options))
     assert [found[key][4] for key in (FIRST, SECOND)] == ["0.0 s", "expired"]
 
-    server.kinesis.faults = lambda call: (
-        Fault.error("InvalidArgumentException", "no reason")
-        if call.operation == "GetRecords" and call.shard == FIRST and call.stream == stream
-        else None
-    )
-    try:
-        result = call("leases", *options)
-    finally:
-        server.kinesis.faults = None
+    refused = Fault.error("InvalidArgumentException", "no reason")
+    faults(refused, operation="GetRecords", shard=FIRST, stream=stream)
+    result = call("leases", *options)
+    faults(None)
     assert result.returncode == 0
     assert [line.split()[4] for line in result.stdout.splitlines()[1:]] == ["unknown", "expired"]
     assert result.stderr.count("\n") == 1
@@ -235,14 +189,13 @@ def test_a_lag_that_is_not_known_does_no_harm_to_the_others(
 
 
 def test_reset_in_a_pipe_needs_yes_and_changes_nothing_without(
-    application: Make, stream: str, call: Command
+    table: LeaseTable, stream: str, call: Command
 ) -> None:
-    application().worker()._streams.all()[0].syncer.sync()
-    before = application().table().leases()
+    before = table.leases()
     error = failure(call("reset", "--stream", stream, "--to", "latest"))
     assert "no terminal" in error
     assert "--yes" in error
-    assert application().table().leases() == before
+    assert table.leases() == before
 
     found = by_shard(call("reset", "--stream", stream, "--to", "latest", "--yes", "--json"))
     assert sorted(found) == [FIRST, SECOND]
@@ -250,14 +203,13 @@ def test_reset_in_a_pipe_needs_yes_and_changes_nothing_without(
     assert found[FIRST]["to"]["sequence_number"] == TRIM_HORIZON, "nothing is older"
     assert found[FIRST]["to"]["timestamp_ms"] > 0
     assert found[FIRST]["written"] is True
-    assert [row.counter for row in application().table().leases()] == [2, 2]
+    assert [row.counter for row in table.leases()] == [2, 2]
 
 
 @pytest.mark.parametrize(("answer", "counter"), [("y\n", 2), ("n\n", 0), ("\n", 0)])
 def test_reset_on_a_terminal_shows_what_it_will_do_and_asks(
-    application: Make, server: LocalServer, stream: str, *, answer: str, counter: int
+    table: LeaseTable, server: LocalServer, stream: str, *, answer: str, counter: int
 ) -> None:
-    application().worker()._streams.all()[0].syncer.sync()
     to = "2026-11-01T00:00:00Z"
     given = ["reset", stream, "--stream", stream, "--to", to, *place_of(server)]
     result = asked(answer, *given)
@@ -265,5 +217,5 @@ def test_reset_on_a_terminal_shows_what_it_will_do_and_asks(
         FIRST, TRIM_HORIZON, TRIM_HORIZON, "as", "of", "2026-11-01T00:00:00.000Z",
     ]  # fmt: skip
     assert "Move 2 leases of" in result.stderr
-    assert [row.counter for row in application().table().leases()] == [counter] * 2
+    assert [row.counter for row in table.leases()] == [counter] * 2
     assert result.returncode == (0 if counter else 1)

@@ -32,6 +32,8 @@ from tests.streams import create_anew, identifier, make_anew, put, split
 Make = Callable[..., Application]
 Start = Callable[[Application], Worker]
 
+Faults = Callable[..., None]
+DENIED = Fault.error("AccessDeniedException", "not you")
 FIRST = "shardId-000000000000"
 
 
@@ -114,19 +116,15 @@ def test_several_names_for_a_table_of_one_stream_are_an_error(
 
 
 def test_a_stream_that_cannot_be_read_says_so_and_the_others_have_their_lags(
-    application: Make, kinesis: Any, *, streams: list[str], call: Command, server: LocalServer
+    application: Make, kinesis: Any, *, streams: list[str], call: Command, faults: Faults
 ) -> None:
     gone, denied, fine = streams
     create_leases(application(stream=None, streams=streams))
     kinesis.delete_stream(StreamName=gone)
-    server.kinesis.faults = lambda one: (
-        Fault.error("AccessDeniedException", "not you") if one.stream == denied else None
-    )
-    try:
-        result = call("leases", "--watch-for", "0")
-        (look,) = objects(call("top", "--once", "--json"))
-    finally:
-        server.kinesis.faults = None
+    faults(DENIED, stream=denied)
+    result = call("leases", "--watch-for", "0")
+    (look,) = objects(call("top", "--once", "--json"))
+    faults(None)
     assert result.returncode == 0
     rows = {line.split()[0]: line for line in result.stdout.splitlines()[1:4]}
     assert "stream not found" in rows[gone]
@@ -141,19 +139,13 @@ def test_a_stream_that_cannot_be_read_says_so_and_the_others_have_their_lags(
 
 
 def test_a_stream_that_may_be_described_and_not_read_hides_no_other(
-    application: Make, *, streams: list[str], call: Command, server: LocalServer
+    application: Make, *, streams: list[str], call: Command, faults: Faults
 ) -> None:
     create_leases(application(stream=None, streams=streams))
-    server.kinesis.faults = lambda one: (
-        Fault.error("AccessDeniedException", "not you")
-        if one.stream == streams[1] and one.operation == "GetShardIterator"
-        else None
-    )
-    try:
-        found = objects(call("leases", "--watch-for", "0", "--json"))
-        (look,) = objects(call("top", "--once", "--json"))
-    finally:
-        server.kinesis.faults = None
+    faults(DENIED, stream=streams[1], operation="GetShardIterator")
+    found = objects(call("leases", "--watch-for", "0", "--json"))
+    (look,) = objects(call("top", "--once", "--json"))
+    faults(None)
     for shards in (found, look["shards"]):
         assert [one["millis_behind_latest"] for one in shards] == [0, None, 0]
         assert "not you" in shards[1]["lag_unknown_because"]
@@ -333,23 +325,19 @@ def test_reset_of_one_stream_leaves_the_others(
 
 
 def test_reset_tells_which_stream_cannot_be_read_and_writes_nothing(
-    application: Make, kinesis: Any, *, streams: list[str], call: Command, server: LocalServer
+    application: Make, kinesis: Any, *, streams: list[str], call: Command, faults: Faults
 ) -> None:
     app = application(stream=None, streams=streams)
     before = create_leases(app)
     gone = identifier(kinesis, streams[1])
-    server.kinesis.faults = lambda one: (
-        Fault.error("AccessDeniedException", "not you") if one.stream == streams[1] else None
-    )
-    try:
-        result = call("reset", "--to", "latest", "--yes")
-        assert result.returncode == 1
-        assert result.stderr.count("\n") == 1
-        assert f"has leases of {gone}, which cannot be read: " in result.stderr
-        assert "not you" in result.stderr
-        assert "Nothing was written." in result.stderr
-    finally:
-        server.kinesis.faults = None
+    faults(DENIED, stream=streams[1])
+    result = call("reset", "--to", "latest", "--yes")
+    assert result.returncode == 1
+    assert result.stderr.count("\n") == 1
+    assert f"has leases of {gone}, which cannot be read: " in result.stderr
+    assert "not you" in result.stderr
+    assert "Nothing was written." in result.stderr
+    faults(None)
     kinesis.delete_stream(StreamName=streams[1])
     result = call("reset", "--to", "latest", "--yes")
     assert f"has leases of {gone}, which cannot be read: There is no stream" in result.stderr

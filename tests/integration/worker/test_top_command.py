@@ -25,6 +25,7 @@ from sparkinesis.application import Application
 from sparkinesis.errors import AccessDeniedError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.table import requests
+from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer
 from sparkinesis.local.faults import Call, Fault
 from sparkinesis.monitor.lag_streams import LagStreams
@@ -35,10 +36,12 @@ from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.command import COMMAND, Command, objects, place_of
 from tests.journal import PATIENCE, Journal
+from tests.pace import eventually
 
 Start = Callable[[Application], Worker]
 Make = Callable[..., Application]
 
+Faults = Callable[..., None]
 FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
 LEAVES_ALTERNATE_SCREEN = "\x1b[?1049l"
 
@@ -75,8 +78,10 @@ def open_process() -> Iterator[Callable[..., subprocess.Popen[str]]]:
 Open = Callable[..., "subprocess.Popen[str]"]
 
 
-def lags_of(client: StreamClient) -> LagStreams:
-    """For the leases of an application of a single stream."""
+@pytest.fixture
+def lag_streams(application: Make) -> LagStreams:
+    """Reads the lags of the application, whose stream is the only one."""
+    client = lag_client(application().address(), give_up_after=3.0)
     return LagStreams(client, address_of, StreamClient)
 
 
@@ -253,78 +258,85 @@ def test_off_a_terminal_it_tells_in_a_line(
 
 
 def test_each_shard_is_asked_about_at_its_pace_and_again_after_trouble(
-    application: Make, kinesis: Any, stream: str, server: LocalServer
-) -> None:
+    lag_streams: LagStreams, table: LeaseTable, kinesis: Any, stream: str, *, server: LocalServer,
+    faults: Faults,
+) -> None:  # fmt: skip
     """A lag stays as it was while asking fails; a slow shard keeps no other waiting."""
-    application().worker()._streams.all()[0].syncer.sync()
     put_one(kinesis, stream, b"x")
-    leases = application().table().leases()
-
-    def delay_the_second(call: Call) -> Fault | None:
-        is_it = call.operation == "GetRecords" and call.stream == stream and call.shard == SECOND
-        return Fault(delay_ms=30_000) if is_it else None
-
+    leases = table.leases()
     every = 0.5
-    client = lag_client(application().address(), give_up_after=0.1)
-    server.kinesis.faults = delay_the_second
-    calls = server.kinesis.calls
+    faults(Fault(delay_ms=30_000), operation="GetRecords", stream=stream, shard=SECOND)
 
     def count() -> int:
-        return calls.count("GetRecords", stream=stream, shard=FIRST)
+        return server.kinesis.calls.count("GetRecords", stream=stream, shard=FIRST)
 
-    try:
-        with LagWatch(lags_of(client), every=every) as watch:
+    with LagWatch(lag_streams, every=every) as watch:
+        watch.ask_for(leases)
+        end = time.monotonic() + PATIENCE
+        began = time.monotonic()
+        while count() < 4:
+            assert time.monotonic() < end
+            known = watch.known(0.05)
             watch.ask_for(leases)
-            end = time.monotonic() + PATIENCE
-            began = time.monotonic()
-            while count() < 4:
-                assert time.monotonic() < end
-                known = watch.known(0.05)
-                watch.ask_for(leases)
-            took = time.monotonic() - began
-            assert took >= 3 * every
-            assert (known[FIRST].millis_behind_latest or 0) > 0
-            assert SECOND not in known
+        took = time.monotonic() - began
+        assert took >= 3 * every
+        assert (known[FIRST].millis_behind_latest or 0) > 0
+        assert SECOND not in known
 
-            server.kinesis.faults = lambda call: (
-                Fault.error("InvalidArgumentException", "no reason")
-                if call.operation == "GetRecords" and call.stream == stream
-                else None
-            )
-            before = count()
-            while count() < before + 3:
-                assert time.monotonic() < end
-                known = watch.known(0.05)
-                watch.ask_for(leases)
-            assert (known[FIRST].millis_behind_latest or 0) > 0
-            watch.ask_for(leases[1:])
-            assert FIRST not in watch.known(), "it is forgotten"
-    finally:
-        server.kinesis.faults = None
+        refused = Fault.error("InvalidArgumentException", "no reason")
+        faults(refused, operation="GetRecords", stream=stream)
+        before = count()
+        while count() < before + 3:
+            assert time.monotonic() < end
+            known = watch.known(0.05)
+            watch.ask_for(leases)
+        assert (known[FIRST].millis_behind_latest or 0) > 0
+        watch.ask_for(leases[1:])
+        assert FIRST not in watch.known(), "it is forgotten"
 
 
-def test_a_lost_position_is_told_at_once(application: Make, stream: str) -> None:
-    application().worker()._streams.all()[0].syncer.sync()
-    table = application().table()
-    with LagWatch(lags_of(lag_client(application().address())), every=0.2) as watch:
+def test_lag_leaves_calls_to_the_consumers_of_a_shard(
+    lag_streams: LagStreams, table: LeaseTable, kinesis: Any, stream: str, *, server: LocalServer,
+    faults: Faults,
+) -> None:  # fmt: skip
+    """One of a kind for each shard; again after half a second, where the service throttles."""
+    put_one(kinesis, stream, b"x")
+
+    def throttle_twice(call: Call) -> Fault | None:
+        throttled = call.operation in {"GetRecords", "GetShardIterator"} and call.shard == FIRST
+        if throttled and call.stream == stream and call.ordinal <= 2:
+            return Fault.error("ProvisionedThroughputExceededException")
+        return None
+
+    faults(throttle_twice)
+    with LagWatch(lag_streams) as watch:
+        watch.ask_for(table.leases())
+        found = watch.known(None)
+    assert (found[FIRST].millis_behind_latest or 0) > 0
+    assert found[SECOND] == Lag(0)
+    for operation in ("GetShardIterator", "GetRecords"):
+        calls = server.kinesis.calls
+        assert calls.count(operation, stream=stream, shard=FIRST) == 3
+        assert calls.peak(operation, stream=stream, shard=FIRST, window_ms=1000) <= 2
+        assert calls.count(operation, stream=stream, shard=SECOND) == 1
+
+
+def test_a_lost_position_is_told_at_once(lag_streams: LagStreams, table: LeaseTable) -> None:
+    with LagWatch(lag_streams, every=0.2) as watch:
         watch.ask_for(table.leases())
         assert watch.known(None) == {FIRST: Lag(0), SECOND: Lag(0)}
         table.write(requests.checkpoint(table.leases()[0], ExtendedSequenceNumber("12")))
         watch.ask_for(table.leases())
-        end = time.monotonic() + PATIENCE
-        while watch.known()[FIRST] != Lag(why="expired"):
-            assert time.monotonic() < end
-            time.sleep(0.05)
+        eventually(lambda: watch.known()[FIRST] == Lag(why="expired"))
 
 
 def test_a_lease_that_is_gone_is_not_asked_about(
-    application: Make, stream: str, server: LocalServer, monkeypatch: pytest.MonkeyPatch
+    lag_streams: LagStreams, table: LeaseTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    application().worker()._streams.all()[0].syncer.sync()
-    leases = application().table().leases()
+    leases = table.leases()
     died: list[Any] = []
     monkeypatch.setattr(threading, "excepthook", died.append)
-    watch = LagWatch(lags_of(lag_client(application().address())), every=0.2)
+    watch = LagWatch(lag_streams, every=0.2)
     watch.ask_for(leases)
     watch.ask_for(leases[:1])
     with watch:
@@ -335,18 +347,12 @@ def test_a_lease_that_is_gone_is_not_asked_about(
 
 
 def test_access_that_is_denied_ends_the_waiting_for_lags(
-    application: Make, kinesis: Any, stream: str, server: LocalServer
+    lag_streams: LagStreams, table: LeaseTable, kinesis: Any, stream: str, faults: Faults
 ) -> None:
-    application().worker()._streams.all()[0].syncer.sync()
     put_one(kinesis, stream, b"x")
-    leases = application().table().leases()
-    server.kinesis.faults = lambda call: (
-        Fault.error("AccessDeniedException", "not you") if call.stream == stream else None
-    )
-    try:
-        with LagWatch(lags_of(lag_client(application().address()))) as watch:
-            watch.ask_for(leases)
-            with pytest.raises(AccessDeniedError, match="not you"):
-                watch.known(PATIENCE)
-    finally:
-        server.kinesis.faults = None
+    leases = table.leases()
+    faults(Fault.error("AccessDeniedException", "not you"), stream=stream)
+    with LagWatch(lag_streams) as watch:
+        watch.ask_for(leases)
+        with pytest.raises(AccessDeniedError, match="not you"):
+            watch.known(PATIENCE)
