@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sparkinesis.errors import OptionError, SparkinesisError
-from sparkinesis.lease.moving.application_reset import apply_resets, plan_application_reset
+from sparkinesis.lease.moving.application_reset import StreamToReset, apply_resets, plan_resets
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
@@ -64,7 +64,8 @@ class TableWriters:
             to = LATEST if event.to == "LATEST" else TRIM_HORIZON
         while True:
             try:
-                apply_resets(table, plan_application_reset(client, table, to, self.scheduler.sleep))
+                only = StreamToReset(client)
+                apply_resets(table, plan_resets([only], table, to, self.scheduler.sleep))
             except OptionError as error:
                 self.journal.write("", "operator gives up", str(error))
                 return

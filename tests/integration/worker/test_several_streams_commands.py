@@ -12,7 +12,7 @@ from sparkinesis.application import Application
 from sparkinesis.errors import OptionError
 from sparkinesis.lease.extended_sequence_number import SHARD_END, TRIM_HORIZON
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.moving.application_reset import plan_application_reset
+from sparkinesis.lease.moving.application_reset import StreamToReset, plan_resets
 from sparkinesis.lease.table import requests
 from sparkinesis.local import LocalServer
 from sparkinesis.local.faults import Fault
@@ -386,7 +386,7 @@ def test_a_table_of_several_streams_is_not_reset_as_one_of_a_single_stream(
     before = create_leases(app)
     client = StreamClient(application(stream=streams[0]).address())
     with pytest.raises(OptionError, match=r"The leases of the .* name their streams"):
-        plan_application_reset(client, app.table(), LATEST)
+        plan_resets([StreamToReset(client)], app.table(), LATEST)
     assert leases_of(app) == before
 
 

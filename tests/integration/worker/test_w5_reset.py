@@ -25,9 +25,9 @@ from sparkinesis.lease.extended_sequence_number import (
     ExtendedSequenceNumber,
 )
 from sparkinesis.lease.moving.application_reset import (
+    StreamToReset,
     apply_resets,
-    plan_application_reset,
-    reset_application,
+    plan_resets,
 )
 from sparkinesis.lease.rules.reset import LeaseReset
 from sparkinesis.lease.table import requests
@@ -47,10 +47,15 @@ FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
 HASH_KEYS = {FIRST: "0", SECOND: str(2**128 - 1)}
 
 
+def plan(application: Application, to: str) -> list[LeaseReset]:
+    only = StreamToReset(StreamClient(application.address()))
+    return plan_resets([only], application.table(), parse_target(to))
+
+
 def move(application: Application, to: str) -> list[LeaseReset]:
-    return reset_application(
-        StreamClient(application.address()), application.table(), parse_target(to)
-    )
+    moves = plan(application, to)
+    apply_resets(application.table(), moves)
+    return moves
 
 
 def put_in(kinesis: Any, stream: str, shard: str, *datas: bytes) -> list[str]:
@@ -235,9 +240,7 @@ def test_rows_that_change_between_the_plan_and_the_writes(
     for key in (made, ended):
         assert table.delete(rows[key])
     assert table.create(replace(rows[ended], owner="w"))
-    moves = plan_application_reset(
-        StreamClient(application().address()), table, parse_target("latest")
-    )
+    moves = plan(application(), "latest")
     assert [move.create is not None for move in moves] == [False, False, False, True]
     owned = table.write(requests.renew(table.write(requests.take(rows[renewed], "w"))))
     table.write(
@@ -263,9 +266,7 @@ def test_rows_that_change_between_the_plan_and_the_writes(
 def test_what_could_not_be_moved_is_told(application: Make, stream: str) -> None:
     application().worker()._streams.all()[0].syncer.sync()
     table = application().table()
-    moves = plan_application_reset(
-        StreamClient(application().address()), table, parse_target("latest")
-    )
+    moves = plan(application(), "latest")
     known = moves[1].lease
     assert known is not None
     # DynamoDB takes no empty key.

@@ -63,16 +63,6 @@ class StreamToReset:
         return type(error)(f"In the {self.client.address}: {error}")
 
 
-def plan_application_reset(
-    client: StreamClient,
-    table: LeaseTable,
-    to: InitialPosition | ShardCheckpoint,
-    wait: Callable[[float], object] = time.sleep,
-) -> list[LeaseReset]:
-    """Return the resets that move an application of a single stream; see `plan_resets`."""
-    return plan_resets([StreamToReset(client)], table, to, wait)
-
-
 def plan_resets(
     streams: Sequence[StreamToReset],
     table: LeaseTable,
@@ -132,19 +122,6 @@ def _found(client: StreamClient, move: LeaseReset, wait: Callable[[float], objec
     if move.timestamp_ms is None:
         return move
     return at_checkpoint(move, checkpoint_at(client, move.row.shard_id, move.timestamp_ms, wait))
-
-
-def reset_application(
-    client: StreamClient, table: LeaseTable, to: InitialPosition | ShardCheckpoint
-) -> list[LeaseReset]:
-    """Reset an application of a single stream; return the resets that were written, in order.
-
-    Raises what `plan_application_reset` raises, before anything is written; then
-    `UnfinishedResetError`.
-    """
-    moves = plan_application_reset(client, table, to)
-    apply_resets(table, moves)
-    return moves
 
 
 def apply_resets(table: LeaseTable, moves: Sequence[LeaseReset]) -> None:

@@ -107,7 +107,12 @@ def renew(lease: Lease, known: AfterRecord | AtTimestamp | None = None) -> Updat
     arrival times known at the checkpoint; None: nothing new.
     """
     news: dict[str, Any] = {} if known is None else {"known": known}
-    return _update(lease, _as_known(lease), counter=lease.counter + 1, **news)
+    after = replace(lease, counter=lease.counter + 1, **news)
+    # Not by `_update`: a worker of a thousand leases makes a few hundred of these a second.
+    changes = {"leaseCounter": {"N": str(after.counter)}}
+    if known is not None:
+        changes["checkpointPosition"] = {"S": str(known)}
+    return Update(after, _as_known(lease), changes)
 
 
 def with_throughput(update: Update, kbps: float) -> Update:
@@ -372,14 +377,12 @@ def _as_known(lease: Lease) -> dict[str, AttributeValue | None]:
 
 
 def _counted(lease: Lease) -> dict[str, AttributeValue | None]:
-    return encode_field("counter", lease.counter)
+    return {"leaseCounter": {"N": str(lease.counter)}}
 
 
 def _owners(lease: Lease) -> dict[str, AttributeValue | None]:
-    return {
-        **encode_field("owner", lease.owner),
-        **encode_field("checkpoint_owner", lease.checkpoint_owner),
-    }
+    owners = {"leaseOwner": lease.owner, "checkpointOwner": lease.checkpoint_owner}
+    return {name: None if owner is None else {"S": owner} for name, owner in owners.items()}
 
 
 def _switch(lease: Lease, new_owner: str) -> dict[str, int]:
