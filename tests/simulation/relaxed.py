@@ -42,6 +42,9 @@ def relaxed_histories(draw: _Draw[Any]) -> h.History:
     history: h.History = replace(base, options={**base.options, **options})
     if not history.is_automatic:
         return history
+    if history.behaviour.slow * history.behaviour.slowest > 1.0:
+        # Batches are cut at the next checkpoint, to one record, and may take seconds each.
+        history = replace(history, patience=max(history.patience, 1600.0))
     behaviour = replace(
         history.behaviour,
         checkpoint=draw(st.sampled_from(_SELDOM)),
