@@ -1,4 +1,4 @@
-"""Scans a lease table repeatedly, and reads the lags of its leases."""
+"""The lag of a lease, and a lease table that is watched for some seconds."""
 
 from __future__ import annotations
 

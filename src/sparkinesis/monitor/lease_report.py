@@ -1,4 +1,4 @@
-"""What is said of a lease, wherever it is shown. Pure."""
+"""Rows, objects and texts of leases, for all commands. Pure."""
 
 from __future__ import annotations
 

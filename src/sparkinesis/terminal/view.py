@@ -406,7 +406,7 @@ def _worst_first(row: ShardRow | GroupRow) -> _Rank:
 
 
 def _late_first(row: ShardRow) -> _Rank:
-    """Sort like `_worst_first`, but keep shards with small lags in place, for easy watching."""
+    """Sort like `_worst_first`, but by name where no lag is late: rows that are watched stay."""
     first, lag, length, name = _worst_first(row)
     return (first, lag if lag <= -LATE_MS else 0, length, name)
 

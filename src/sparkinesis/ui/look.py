@@ -1,4 +1,4 @@
-"""What the page shows at one moment."""
+"""An application at one moment, as the page shows it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an operator orders on the page: a reset, or the release of a lease.
+"""Orders of an operator on the page: a reset, or the release of a lease.
 
 An order is planned first, which writes nothing, and shown. Confirmed, it is planned again, for the
 answer may have taken a while, and written.

@@ -1,4 +1,4 @@
-"""What workers say of themselves, which the lease table does not hold: records, failures. Pure."""
+"""Records and failures of workers, which they report and the lease table does not hold. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The doctor's checks in their order. A check whose ground is missing is left out."""
+"""The doctor's checks in their order. A check is skipped if the thing that it needs was not found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What facts mean for an application: clocks, versions, capacity, limits. Pure."""
+"""The meaning of facts for an application: clocks, versions, capacity, limits. Pure."""
 
 from __future__ import annotations
 
