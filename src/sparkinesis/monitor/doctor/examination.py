@@ -1,4 +1,4 @@
-"""The doctor's checks in their order. A check is skipped if the thing that it needs was not found."""
+"""The checks of the doctor in order; a check is skipped if what it needs was not found."""
 
 from __future__ import annotations
 
