@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import socket
 import threading
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from sparkinesis.errors import ConsumerNotFoundError, ShardNotFoundError, StreamNotFoundError
+from sparkinesis.errors import ConsumerNotFoundError
 from sparkinesis.local import Call, Fault, LocalServer, ManualClock
 from sparkinesis.stream.calls.answers.event_stream import EventStreamDecoder
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.direct.streamed_body import StreamedBody
 from sparkinesis.stream.calls.subscription import Subscription
 from sparkinesis.stream.calls.transport import call_client
-from sparkinesis.stream.fan_out.cursor import RETRY
 from sparkinesis.stream.fan_out.registration import deregister_consumer
-from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp
+from sparkinesis.stream.position import AfterRecord, AtTimestamp
 from tests.event_stream import INITIAL_RESPONSE, records_event
 from tests.fetching import FetchingCursor
 from tests.integration.stream.conftest import SHARD, START_MS, OpenCursor
@@ -120,18 +118,6 @@ def test_an_hour_of_silence_costs_a_renewal_every_few_minutes(
     assert {call.error for call in calls} == {None}
 
 
-def test_the_service_ends_a_subscription(
-    server: LocalServer, kinesis: Any, open_cursor: OpenCursor, clock: ManualClock
-) -> None:
-    # By a clock of its own, which stands still, its subscriptions never get old.
-    cursor = open_cursor(retry=replace(RETRY, clock=lambda: 0.0))
-    for number in range(5):
-        put(kinesis, "s", [b"%d" % number], "k")
-        assert read_up_to(cursor, b"%d" % number) == [b"%d" % number]
-        clock.advance(300_000)
-    assert server.kinesis.calls.count("SubscribeToShard") == 5
-
-
 def test_a_newer_subscription_takes_over_and_both_see_every_record(
     server: LocalServer, kinesis: Any, open_cursor: OpenCursor, clock: ManualClock
 ) -> None:
@@ -163,48 +149,12 @@ def test_a_reshard_ends_the_shard_with_its_children(kinesis: Any, open_cursor: O
     assert children == ["shardId-000000000001", "shardId-000000000002"]
 
 
-def test_a_closed_shard_is_read_to_its_end(kinesis: Any, open_cursor: OpenCursor) -> None:
-    put(kinesis, "s", [b"%d" % n for n in range(100)], "k")
-    split(kinesis, "s")
-    cursor = open_cursor()
-    found = []
-    while not cursor.at_end:
-        fetched = cursor.fetch()
-        assert fetched is not None
-        found += [record.data for record in fetched.page.records]
-    assert found == [b"%d" % n for n in range(100)]
-
-
 def test_it_begins_at_an_instant(kinesis: Any, open_cursor: OpenCursor, clock: ManualClock) -> None:
     for number in range(4):
         put(kinesis, "s", [b"%d" % number], "k")
         clock.advance(1)  # a millisecond counts
     cursor = open_cursor(AtTimestamp(START_MS + 2))
     assert read_up_to(cursor, b"3") == [b"2", b"3"]
-
-
-@pytest.mark.parametrize("after", [0, 1, 2])
-@pytest.mark.parametrize(
-    "code", ["InternalFailureException", "KMSThrottlingException", "ResourceInUseException"]
-)
-def test_an_exception_after_some_events(
-    server: LocalServer, kinesis: Any, open_cursor: OpenCursor, code: str, after: int
-) -> None:
-    server.kinesis.faults = once(Fault(stream_code=code, stream_after=after))
-    cursor = open_cursor()
-    for number in range(4):
-        put(kinesis, "s", [b"%d" % number], "k")
-        assert read_up_to(cursor, b"%d" % number) == [b"%d" % number]
-    assert server.kinesis.calls.count("SubscribeToShard") == 2
-
-
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_a_call_whose_answer_is_lost(
-    server: LocalServer, kinesis: Any, open_cursor: OpenCursor, when: str
-) -> None:
-    put(kinesis, "s", [b"1"], "k")
-    server.kinesis.faults = once(Fault.dropped(when))  # type: ignore[arg-type]
-    assert read_up_to(open_cursor(), b"1") == [b"1"]
 
 
 @pytest.mark.parametrize("delay_ms", [0, 60_000])
@@ -223,32 +173,6 @@ def test_a_deregistered_consumer(
         cursor.fetch()
     for part in (consumer, "stream 's'", SHARD, "DELETING" if delay_ms else "not registered"):
         assert part in str(told.value)
-
-
-def test_a_shard_that_is_not_there(open_cursor: OpenCursor) -> None:
-    with pytest.raises(ShardNotFoundError, match="shardId-000000000099"):
-        open_cursor(shard_id="shardId-000000000099").fetch()
-
-
-def test_a_stream_that_was_deleted(kinesis: Any, open_cursor: OpenCursor) -> None:
-    cursor = open_cursor()
-    assert cursor.fetch() is not None
-    kinesis.delete_stream(StreamName="s", EnforceConsumerDeletion=True)
-    with pytest.raises(StreamNotFoundError, match="'s'"):
-        cursor.fetch()
-
-
-def test_a_stop_ends_a_waiting_fetch(
-    server: LocalServer, kinesis: Any, open_cursor: OpenCursor
-) -> None:
-    cursor = open_cursor()
-    assert cursor.fetch() is not None
-    answers: list[object] = []
-    reader = threading.Thread(target=lambda: answers.append(cursor.fetch()))
-    reader.start()
-    cursor.stop()
-    reader.join(timeout=10)
-    assert answers == [None]
 
 
 def test_large_records_in_large_numbers(server: LocalServer, open_cursor: OpenCursor) -> None:
@@ -310,18 +234,3 @@ class Counted(socket.socket):
         count = super().recv_into(buffer, *args)
         self.count += count
         return count
-
-
-def test_events_of_a_subscription_one_by_one(
-    client: StreamClient, kinesis: Any, consumer: str
-) -> None:
-    put(kinesis, "s", [b"1", b"2"], "k")
-    split(kinesis, "s")
-    subscription = client.subscribe(consumer, SHARD, TRIM_HORIZON)
-    (received,) = iter(subscription.next_event, None)
-    assert received is not None
-    event = received.event
-    assert [record.data for record in event.records] == [b"1", b"2"]
-    assert event.continuation_sequence_number is None
-    assert event.child_shards
-    subscription.close()

@@ -243,18 +243,6 @@ def test_an_exception_that_passes_is_waited_for(script: Script, clock: Turned, c
     fan_out.stop()
 
 
-def test_a_service_that_fails_without_words_is_called_again(script: Script, clock: Turned) -> None:
-    script.on(
-        "SubscribeToShard",
-        Answer([b"<html>"], status=503),
-        Answer([INITIAL_RESPONSE, records_event([1], 1)], "hold"),
-    )
-    fan_out = cursor(script, clock)
-    assert numbers(fan_out) == [1]
-    assert clock.waits == [0.5]
-    fan_out.stop()
-
-
 def test_whoever_subscribed_a_moment_ago_is_waited_for(script: Script, clock: Turned) -> None:
     script.on(
         "SubscribeToShard",
@@ -516,21 +504,6 @@ def test_a_stop_ends_a_wait_between_subscriptions(script: Script) -> None:
     fan_out.stop()
     reader.join(timeout=10)
     assert answers == [None]
-
-
-def test_a_stop_during_the_call_closes_what_it_opens(script: Script, clock: Turned) -> None:
-    script.on("SubscribeToShard", Answer([INITIAL_RESPONSE, records_event([1], 1)], "hold"))
-    script.gate.clear()
-    fan_out = cursor(script, clock)
-    answers: list[object] = []
-    reader = threading.Thread(target=lambda: answers.append(fan_out.fetch()))
-    reader.start()
-    assert script.called.acquire(timeout=10)
-    fan_out.stop()
-    script.gate.set()
-    reader.join(timeout=10)
-    assert answers == [None]
-    assert script.gone.acquire(timeout=10)
 
 
 def page_answer(

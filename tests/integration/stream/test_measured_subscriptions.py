@@ -234,13 +234,16 @@ def test_a_stop_during_the_call_closes_what_it_opens() -> None:
         address = StreamAddress("s", None, "us-east-1", script.endpoint)
         arn = "arn:aws:kinesis:us-east-1:000000000000:stream/s/consumer/c:1"
         cursor = FetchingCursor(StreamClient(address, metrics=tally), arn, SHARD, TRIM_HORIZON)
-        reader = threading.Thread(target=cursor.fetch)
+        answers: list[object] = []
+        reader = threading.Thread(target=lambda: answers.append(cursor.fetch()))
         reader.start()
         assert script.called.acquire(timeout=60)
         cursor.stop()
         assert counted(tally, SUBSCRIPTIONS_ENDED) == {}
         script.gate.set()
         reader.join(timeout=60)
+        assert answers == [None]
+        assert script.gone.acquire(timeout=60)
         assert counted(tally, SUBSCRIPTIONS_ENDED) == {("s", "closed"): 1}
 
 

@@ -22,7 +22,14 @@ from tests.unit.stream.kpl.aggregates import (
     rows,
     sealed,
 )
-from tests.unit.stream.kpl.test_unpack import PLAIN, by_the_runtime, field, messages
+from tests.unit.stream.kpl.test_unpack import (
+    MALFORMED,
+    PLAIN,
+    UNUSUAL,
+    by_the_runtime,
+    field,
+    messages,
+)
 
 SHARD = "shardId-000000000003"
 Made = tuple[bytes, str | None, str, int, float | None, str | None, str]
@@ -82,51 +89,10 @@ def test_cut_short_or_changed_anywhere_it_is_what_columns_make_of_it() -> None:
     assert objects(records) == rows(records)
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        pytest.param("0a016b 1a0508011a0141", id="key index too high"),
-        pytest.param("0a016b 1a0508001a0141 1a0508011a0142", id="second index too high"),
-        pytest.param("0a016b 1a0e08ffffffffffffffffff011a0141", id="index of 2**64-1"),
-        pytest.param("0a016b 1a07080010001a0141", id="no hash key table"),
-        pytest.param("0a016b 1a07100008001a0141", id="no hash key table, hash key first"),
-        pytest.param("0a016b 1a10080010ffffffffffffffffff011a0141", id="hash key of 2**64-1"),
-        pytest.param("0a016b 120139 1a07080010011a0141", id="hash key index too high"),
-        pytest.param("0a016b 1a031a0141", id="key index missing"),
-        pytest.param("0a016b 1a020800", id="data missing"),
-        pytest.param("0a016b 1a0508001a0141 1a020800", id="data of the second missing"),
-        pytest.param("0a016b 1a070800 1a0141 2200", id="tag without key"),
-        pytest.param("0a01ff 1a0508001a0141", id="key not UTF-8"),
-        pytest.param("0a016b 0a01ff 1a0508001a0141", id="key not UTF-8, unused"),
-        pytest.param("0a016b 1201ff 1a0508001a0141", id="hash key not UTF-8, unused"),
-        pytest.param("0a016b", id="no records"),
-        pytest.param("", id="empty"),
-    ],
-)
-def test_malformed_is_raw_and_spares_its_neighbours(message: str) -> None:
-    bad = sealed(bytes.fromhex(message))
-    good = [(2, *row[1:]) for row in GOLDEN_ROWS]
-    assert objects([PLAIN, bad, GOLDEN]) == [*raw(PLAIN, 0), *raw(bad, 1), *good]
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        pytest.param("1a0508001a0141 0a016b", id="table after records"),
-        pytest.param("0a016b 1a051a01410800", id="data before key"),
-        pytest.param("0a016b 1a060880001a0141", id="long varint"),
-        pytest.param("0a016b 1a0a08001a014122030a0174", id="a tag"),
-        pytest.param("0a016b 1a0708001a01412801", id="unknown field"),
-        pytest.param("0a016b 1a0508001a0141 2801", id="unknown field of the aggregate"),
-        pytest.param("0a016b 1a0808001a01421a0141", id="data twice: the last"),
-        pytest.param("0a016b 120139 1a0508001a0141", id="a hash key that no record has"),
-    ],
-)
-def test_unusual_but_sound_is_unpacked(message: str) -> None:
-    assert objects([GOLDEN, sealed(bytes.fromhex(message))]) == [
-        *GOLDEN_ROWS,
-        (1, "k", b"A", 0, None),
-    ]
+@pytest.mark.parametrize("message", [*MALFORMED.values(), *UNUSUAL.values()])
+def test_malformed_and_unusual_aggregates_are_what_columns_make_of_them(message: str) -> None:
+    records = [PLAIN, sealed(bytes.fromhex(message)), GOLDEN]
+    assert objects(records) == rows(records)
 
 
 def test_a_key_that_would_expand_without_bound_is_raw() -> None:

@@ -49,6 +49,43 @@ PLAIN = Record(
 )
 
 
+MALFORMED = {
+    "empty message": "",
+    "no records": "0a016b",
+    "key index too high": "0a016b 1a0508011a0141",
+    "no key table": "1a0508001a0141",
+    "no hash key table": "0a016b 1a07080010001a0141",
+    "no hash key table, hash key first": "0a016b 1a07100008001a0141",
+    "hash key index too high": "0a016b 120139 1a07080010011a0141",
+    "second index too high": "0a016b 1a0508001a0141 1a0508011a0142",
+    "index of 2**64-1": "0a016b 1a0e08ffffffffffffffffff011a0141",
+    "hash key index of 2**64-1": "0a016b 120139 1a10080010ffffffffffffffffff011a0141",
+    "key index missing": "0a016b 1a031a0141",
+    "data missing": "0a016b 1a020800",
+    "data of the second missing": "0a016b 1a0508001a0141 1a020800",
+    "empty record": "0a016b 1a00",
+    "data too long for record": "0a016b 1a0508001a0241",
+    "tag without key": "0a016b 1a070800 1a0141 2200",
+    "key not UTF-8": "0a01ff 1a0508001a0141",
+    "key not UTF-8, unused": "0a016b 0a01ff 1a0508001a0141",
+    "hash key not UTF-8": "0a016b 1201ff 1a0508001a0141",
+    # A number of five bytes whose last looks like the tag of the data that would follow.
+    "key index of 33 bits": "0a016b 1a0808808080801a0141",
+    "hash key index of 33 bits": "0a016b 120139 1a0a080010808080801a0141",
+    "no protobuf": "ffffff",
+}
+UNUSUAL = {
+    "table after records": "1a0508001a0141 0a016b",
+    "data before key": "0a016b 1a051a01410800",
+    "long varint": "0a016b 1a060880001a0141",
+    "a tag": "0a016b 1a0a08001a014122030a0174",
+    "unknown field": "0a016b 1a0708001a01412801",
+    "unknown field of the aggregate": "0a016b 1a0508001a0141 2801",
+    "data twice: the last": "0a016b 1a0808001a01421a0141",
+    "a hash key that no record has": "0a016b 120139 1a0508001a0141",
+}
+
+
 class TestDeaggregate:
     def test_golden_bytes(self) -> None:
         assert rows([GOLDEN]) == GOLDEN_ROWS
@@ -115,62 +152,16 @@ class TestDeaggregate:
             )
             assert rows([flipped]) == raw(flipped), bit
 
-    @pytest.mark.parametrize(
-        "message",
-        [
-            pytest.param(b"", id="empty message"),
-            pytest.param(bytes.fromhex("0a016b"), id="no records"),
-            pytest.param(bytes.fromhex("0a016b 1a0508011a0141"), id="key index too high"),
-            pytest.param(bytes.fromhex("1a0508001a0141"), id="no key table"),
-            pytest.param(bytes.fromhex("0a016b 1a07080010001a0141"), id="no hash key table"),
-            pytest.param(
-                bytes.fromhex("0a016b 120139 1a07080010011a0141"), id="hash key index too high"
-            ),
-            pytest.param(
-                bytes.fromhex("0a016b 1a0508001a0141 1a0508011a0142"), id="second index too high"
-            ),
-            pytest.param(
-                bytes.fromhex("0a016b 1a0e08ffffffffffffffffff011a0141"), id="index of 2**64-1"
-            ),
-            pytest.param(
-                bytes.fromhex("0a016b 120139 1a10080010ffffffffffffffffff011a0141"),
-                id="hash key index of 2**64-1",
-            ),
-            pytest.param(bytes.fromhex("0a016b 1a031a0141"), id="key index missing"),
-            pytest.param(bytes.fromhex("0a016b 1a020800"), id="data missing"),
-            pytest.param(bytes.fromhex("0a016b 1a00"), id="empty record"),
-            pytest.param(bytes.fromhex("0a016b 1a0508001a0241"), id="data too long for record"),
-            pytest.param(bytes.fromhex("0a016b 1a070800 1a0141 2200"), id="tag without key"),
-            pytest.param(bytes.fromhex("0a01ff 1a0508001a0141"), id="key not UTF-8"),
-            pytest.param(bytes.fromhex("0a016b 0a01ff 1a0508001a0141"), id="key not UTF-8, unused"),
-            pytest.param(bytes.fromhex("0a016b 1201ff 1a0508001a0141"), id="hash key not UTF-8"),
-            # A number of five bytes whose last looks like the tag of the data that would follow.
-            pytest.param(bytes.fromhex("0a016b 1a0808808080801a0141"), id="key index of 33 bits"),
-            pytest.param(
-                bytes.fromhex("0a016b 120139 1a0a080010808080801a0141"),
-                id="hash key index of 33 bits",
-            ),
-            pytest.param(b"\xff\xff\xff", id="no protobuf"),
-        ],
-    )
-    def test_malformed_is_raw_and_spares_its_neighbours(self, message: bytes) -> None:
-        bad = sealed(message)
+    @pytest.mark.parametrize("name", MALFORMED)
+    def test_malformed_is_raw_and_spares_its_neighbours(self, name: str) -> None:
+        bad = sealed(bytes.fromhex(MALFORMED[name]))
         good = [(2, *row[1:]) for row in GOLDEN_ROWS]
         assert rows([PLAIN, bad, GOLDEN]) == [*raw(PLAIN, 0), *raw(bad, 1), *good]
 
-    @pytest.mark.parametrize(
-        "message",
-        [
-            pytest.param(bytes.fromhex("1a0508001a0141 0a016b"), id="table after records"),
-            pytest.param(bytes.fromhex("0a016b 1a051a01410800"), id="data before key"),
-            pytest.param(bytes.fromhex("0a016b 1a060880001a0141"), id="long varint"),
-            pytest.param(bytes.fromhex("0a016b 1a0a08001a014122030a0174"), id="a tag"),
-            pytest.param(bytes.fromhex("0a016b 1a0708001a01412801"), id="unknown field"),
-            pytest.param(bytes.fromhex("0a016b 1a0808001a01421a0141"), id="data twice: the last"),
-        ],
-    )
-    def test_unusual_but_sound_is_unpacked(self, message: bytes) -> None:
-        assert rows([GOLDEN, sealed(message)]) == [*GOLDEN_ROWS, (1, "k", b"A", 0, None)]
+    @pytest.mark.parametrize("name", UNUSUAL)
+    def test_unusual_but_sound_is_unpacked(self, name: str) -> None:
+        unusual = sealed(bytes.fromhex(UNUSUAL[name]))
+        assert rows([GOLDEN, unusual]) == [*GOLDEN_ROWS, (1, "k", b"A", 0, None)]
 
     def test_a_key_that_would_expand_without_bound_is_raw(self) -> None:
         bomb = sealed(field(0x0A, b"k" * 100_000) + bytes.fromhex("1a0408001a00") * 20_000)

@@ -14,6 +14,10 @@ from sparkinesis.errors import ServiceError
 from sparkinesis.stream.calls.answers.decoding import decode_event, decode_page
 from sparkinesis.stream.page import ChildShard, Page, Record
 
+RECORD = Record(
+    data=b"x", partition_key="k", sequence_number="1", approximate_arrival_timestamp=1.5
+)
+
 
 def wire(record: Record) -> dict[str, Any]:
     """A record as the service writes it: without what it has not."""
@@ -58,23 +62,9 @@ def test_the_service_writes_seconds_with_an_exponent() -> None:
 
 
 def test_unknown_fields_are_skipped() -> None:
-    record = {
-        **wire(
-            Record(
-                data=b"x", partition_key="k", sequence_number="1", approximate_arrival_timestamp=1.5
-            )
-        ),
-        "EncryptionType": "KMS",
-        "New": [{"a": None}],
-    }
+    record = {**wire(RECORD), "EncryptionType": "KMS", "New": [{"a": None}]}
     page = decode_page(json.dumps({"New": {"b": 1}, "Records": [record]}).encode())
-    assert page == Page(
-        [
-            Record(
-                data=b"x", partition_key="k", sequence_number="1", approximate_arrival_timestamp=1.5
-            )
-        ]
-    )
+    assert page == Page([RECORD])
 
 
 def test_the_last_page_of_a_closed_shard_names_its_children() -> None:
@@ -121,20 +111,7 @@ def test_the_error_shows_no_user_data() -> None:
 
 
 def test_a_page_cut_short_is_an_error_at_every_byte() -> None:
-    body = json.dumps(
-        {
-            "Records": [
-                wire(
-                    Record(
-                        data=b"data",
-                        partition_key="k",
-                        sequence_number="1",
-                        approximate_arrival_timestamp=1.5,
-                    )
-                )
-            ]
-        }
-    ).encode()
+    body = json.dumps({"Records": [wire(RECORD)]}).encode()
     decode_page(body)
     for length in range(len(body)):
         with pytest.raises(ServiceError):

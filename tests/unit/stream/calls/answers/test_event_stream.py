@@ -74,11 +74,6 @@ def test_any_cut_gives_what_botocore_gives(
     assert decode(*chunks) == (decode_with_botocore(stream), True)
 
 
-def test_byte_by_byte() -> None:
-    stream = INITIAL_RESPONSE + records_event([1, 2], 2) + exception("X")
-    assert decode(*(bytes([byte]) for byte in stream)) == (decode_with_botocore(stream), True)
-
-
 def test_every_beginning_gives_the_messages_that_are_complete() -> None:
     parts = [INITIAL_RESPONSE, records_event([1, 2], 2), exception("X")]
     ends = list(itertools.accumulate(map(len, parts)))
