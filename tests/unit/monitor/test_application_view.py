@@ -173,29 +173,25 @@ def test_streams_have_totals_and_their_shards_stand_behind_their_names() -> None
     assert old.replaced == {WEB: newer.stream}, "also if the newer one is not to be seen"
 
 
+def totals(groups: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    names = ("shards", "millis_behind_latest", "kilobytes_per_second")
+    return [tuple(one[name] for name in names) for one in groups]
+
+
 def test_streams_as_objects_and_rows() -> None:
     lags = {"1:web:1:0": Lag(50), "1:web:1:1": Lag(70), "1:app:1:0": Lag(20_000)}
     found = objects(of_streams(), lags)
-    assert found["streams"] == [
-        {
+    assert totals(found["streams"]) == [(1, 20_000, None), (2, 70, 16.0)], "as in the view"
+    assert (
+        found["streams"][0].items()
+        >= {
             "stream": "app",
             "identifier": "1:app:1",
-            "shards": 1,
-            "millis_behind_latest": 20_000,
-            "kilobytes_per_second": None,
             "is_read": False,
             "made_anew_as": None,
-        },
-        {
-            "stream": "web",
-            "identifier": "1:web:1",
-            "shards": 2,
-            "millis_behind_latest": 70,
-            "kilobytes_per_second": 16.0,
-            "is_read": True,
-            "made_anew_as": None,
-        },
-    ]
+        }.items()
+    )
+    assert found["streams"][1]["is_read"] is True
     first = found["shards"][0]
     assert (first["lease"], first["stream"], first["identifier"], first["shard"]) == (
         "1:app:1:0",
@@ -243,21 +239,10 @@ def test_as_an_object() -> None:
         "flights",
         7.2,
     )
-    assert found["owners"] == [
-        {
-            "owner": "dead",
-            "shards": 2,
-            "millis_behind_latest": 30_000,
-            "kilobytes_per_second": None,
-            "still_for_seconds": 7.2,
-        },
-        {
-            "owner": "v",
-            "shards": 2,
-            "millis_behind_latest": 20,
-            "kilobytes_per_second": 8.0,
-            "still_for_seconds": 0.0,
-        },
+    assert totals(found["owners"]) == [(2, 30_000, None), (2, 20, 8.0)], "as in the view"
+    assert [(one["owner"], one["still_for_seconds"]) for one in found["owners"]] == [
+        ("dead", 7.2),
+        ("v", 0.0),
     ]
     assert found["shards"][1] == {
         "lease": "2",
