@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 from collections.abc import Iterator, Sequence
 from time import monotonic
 from typing import Any
@@ -8,9 +9,13 @@ from typing import Any
 import pytest
 
 from sparkinesis.errors import SparkinesisError
-from sparkinesis.events import Listener
+from sparkinesis.events import Listener, ignore
+from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.renewer import LeaseRenewer
+from sparkinesis.lease.rules.taker import TakeSettings
 from sparkinesis.lease.shard_ends import ShardEnds
 from sparkinesis.lease.shard_syncer import ShardSyncer, ShardSyncSettings
 from sparkinesis.lease.stream_leases import StreamLeases
@@ -19,7 +24,7 @@ from sparkinesis.lease.table.batch import BATCH, batches_of
 from sparkinesis.lease.table.batching import Batching
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer
-from sparkinesis.metrics.metrics import OFF
+from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.position import TRIM_HORIZON, InitialPosition
@@ -105,6 +110,41 @@ def table_of(server: LocalServer, name: str) -> LeaseTable:
     seconds = itertools.count()
     retry = Retry(give_up_after=3, clock=lambda: next(seconds) / 2, sleep=lambda _: None)
     return LeaseTable(name, "us-east-1", server.endpoint_url, retry=retry)
+
+
+def coordinator_of(
+    table: LeaseTable,
+    time: ManualTime,
+    who: str = "me",
+    *,
+    failover: float = 10.0,
+    max_leases: int = 100,
+    tell: Listener = ignore,
+    renewer: LeaseRenewer | None = None,
+    metrics: Metrics = OFF,
+) -> LeaseCoordinator:
+    return LeaseCoordinator(
+        table,
+        renewer or LeaseRenewer(table, who, failover, time, metrics=metrics),
+        who,
+        settings=TakeSettings(failover, max_leases, 100, handoff_timeout=30.0, scan_interval=1.5),
+        clock=time,
+        rng=random.Random(1),
+        tell=tell,
+        metrics=metrics,
+    )
+
+
+def lease_of(table: LeaseTable, key: str) -> Lease:
+    """The lease as it is in the table, where it has to be."""
+    row = table.get(key)
+    assert row is not None
+    return row
+
+
+def take(renewer: LeaseRenewer, table: LeaseTable, key: str) -> HeldLease:
+    """The worker "me" takes a lease of the table, and holds it."""
+    return renewer.hold(table.write(requests.take(lease_of(table, key), "me")))
 
 
 def lease(key: str, owner: str | None = None, checkpoint: str = "100") -> Lease:

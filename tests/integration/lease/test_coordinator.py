@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,43 +10,16 @@ from typing import Any, Literal
 import pytest
 
 from sparkinesis.errors import LeaseTableError, LeaseTableUnavailableError
-from sparkinesis.events import Event, LegacyWorkerSeen, Listener, ignore
-from sparkinesis.lease.coordinator import LeaseCoordinator
+from sparkinesis.events import Event, LegacyWorkerSeen
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.renewer import LeaseRenewer
-from sparkinesis.lease.rules.taker import TakeSettings
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.batch import BATCH
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import Call, Fault, LocalServer
-from tests.integration.lease.conftest import ManualTime, lease
+from tests.integration.lease.conftest import ManualTime, coordinator_of, lease, lease_of
 
 FAILOVER = 10.0
-
-
-def coordinator(
-    table: LeaseTable,
-    time: ManualTime,
-    who: str,
-    max_leases: int = 100,
-    tell: Listener = ignore,
-) -> LeaseCoordinator:
-    return LeaseCoordinator(
-        table,
-        LeaseRenewer(table, who, FAILOVER, time),
-        who,
-        settings=TakeSettings(
-            failover_time=FAILOVER,
-            max_leases=max_leases,
-            max_leases_to_steal=100,
-            handoff_timeout=30.0,
-            scan_interval=1.5,
-        ),
-        clock=time,
-        rng=random.Random(1),
-        tell=tell,
-    )
 
 
 def test_a_shard_that_nobody_will_read_does_not_keep_others_from_being_shared(
@@ -55,7 +27,7 @@ def test_a_shard_that_nobody_will_read_does_not_keep_others_from_being_shared(
 ) -> None:
     for key in ("a", "b", "c", "d", "poison"):
         table.create(lease(key, owner=None if key == "poison" else "old"))
-    new = coordinator(table, time, "new")
+    new = coordinator_of(table, time, "new")
     # on_error stopped the one that is nobody's, on this worker as on the other.
     assert new.take({"poison"})
     asked = [row.key for row in table.leases() if row.checkpoint_owner == "old"]
@@ -72,7 +44,7 @@ def test_a_shard_that_ends_while_it_is_asked_for_is_not_waited_for(
 ) -> None:
     for key in ("a", "b"):
         table.create(lease(key, owner="old"))
-    new = coordinator(table, time, "new")
+    new = coordinator_of(table, time, "new")
     assert new.take()
     (asked,) = [row for row in table.leases() if row.checkpoint_owner == "old"]
     ended = table.write(requests.checkpoint(asked, ExtendedSequenceNumber(SHARD_END)))
@@ -87,7 +59,7 @@ def test_who_has_no_room_does_not_look_again_soon(
 ) -> None:
     for key in ("a", "b", "c"):
         table.create(lease(key))
-    me = coordinator(table, time, "me", max_leases)
+    me = coordinator_of(table, time, "me", max_leases=max_leases)
     time.now += 5
     for _ in range(3):
         me.take()
@@ -123,7 +95,7 @@ def test_who_is_told_to_leave_while_it_takes_many_leases_takes_and_requests_no_m
 
     monkeypatch.setattr(LeaseTable, "write", write_and_tell)
     monkeypatch.setattr(LeaseTable, "write_batch", write_batch_and_tell)
-    me = coordinator(table, time, "me")
+    me = coordinator_of(table, time, "me")
     time.now += 5
     me.take((), told.is_set)
     assert [row.owner for row in table.leases()].count("me") == most
@@ -136,15 +108,14 @@ def test_what_was_given_to_a_worker_that_leaves_is_not_left_to_expire(
 ) -> None:
     for key in ("a", "b", "c", "d"):
         table.create(lease(key, owner="old"))
-    new = coordinator(table, time, "new")
+    new = coordinator_of(table, time, "new")
     assert new.take()
     (asked,) = [row for row in table.leases() if row.checkpoint_owner == "old"]
     table.write(requests.assign(asked, "new"))
     new.withdraw_requests()
-    row = table.get(asked.key)
-    assert row is not None
+    row = lease_of(table, asked.key)
     assert (row.owner, row.checkpoint_owner) == (None, None)
-    other = coordinator(table, time, "other")
+    other = coordinator_of(table, time, "other")
     other.take()
     assert asked.key in other.held()
 
@@ -154,7 +125,7 @@ def test_a_broken_row_keeps_no_other_from_being_declined(
 ) -> None:
     for n in range(6):
         table.create(lease(f"shardId-{n}", owner="old"))
-    new = coordinator(table, time, "new")
+    new = coordinator_of(table, time, "new")
     assert new.take()
     asked = sorted(row.key for row in table.leases() if row.checkpoint_owner == "old")
     assert len(asked) == 2
@@ -166,8 +137,7 @@ def test_a_broken_row_keeps_no_other_from_being_declined(
     )
     with pytest.raises(LeaseTableError, match=asked[0]):
         new.withdraw_requests()
-    row = table.get(asked[1])
-    assert row is not None
+    row = lease_of(table, asked[1])
     assert (row.owner, row.checkpoint_owner) == ("old", None)
 
 
@@ -178,12 +148,12 @@ def test_what_a_worker_that_leaves_had_asked_for_stays_its_owners(
     """Both leave at once: what is given to somebody who has left would have to expire."""
     for key in ("a", "b"):
         table.create(lease(key))
-    old = coordinator(table, time, "old")
+    old = coordinator_of(table, time, "old")
     time.now += 5
     for _ in range(2):
         old.take()
     assert len(old.held()) == 2
-    new = coordinator(table, time, "new")
+    new = coordinator_of(table, time, "new")
     new.take()
     (asked,) = [row for row in table.leases() if row.checkpoint_owner == "old"]
     held = old.held()[asked.key]
@@ -197,8 +167,7 @@ def test_what_a_worker_that_leaves_had_asked_for_stays_its_owners(
     held.checkpoint(ExtendedSequenceNumber("107"))
     assert held.handoff_to is None
     held.release()
-    row = table.get(asked.key)
-    assert row is not None
+    row = lease_of(table, asked.key)
     assert (row.owner, row.checkpoint_owner) == (None, None)
 
 
@@ -230,7 +199,7 @@ def test_a_handoff_whose_answer_was_lost_is_withdrawn_by_a_worker_that_leaves(
 ) -> None:
     for key in ("a", "b"):
         table.create(lease(key, owner="old"))
-    new = coordinator(table, time, "new")
+    new = coordinator_of(table, time, "new")
     lose_updates(server, "after")
     with pytest.raises(LeaseTableUnavailableError):
         new.take()
@@ -239,8 +208,7 @@ def test_a_handoff_whose_answer_was_lost_is_withdrawn_by_a_worker_that_leaves(
     if was_given:
         table.write(requests.assign(asked, "new"))
     new.withdraw_requests()
-    row = table.get(asked.key)
-    assert row is not None
+    row = lease_of(table, asked.key)
     assert (row.owner, row.checkpoint_owner) == (None if was_given else "old", None)
 
 
@@ -248,7 +216,7 @@ def test_a_lease_taken_without_an_answer_is_released_by_a_worker_that_leaves(
     server: LocalServer, table: LeaseTable, time: ManualTime
 ) -> None:
     table.create(lease("a"))
-    new = coordinator(table, time, "new")
+    new = coordinator_of(table, time, "new")
     lose_updates(server, "after")
     with pytest.raises(LeaseTableUnavailableError):
         new.take()
@@ -262,7 +230,7 @@ def test_a_lease_taken_without_an_answer_is_adopted_at_the_next_look(
     server: LocalServer, table: LeaseTable, time: ManualTime
 ) -> None:
     table.create(lease("a"))
-    new = coordinator(table, time, "new")
+    new = coordinator_of(table, time, "new")
     lose_updates(server, "after")
     with pytest.raises(LeaseTableUnavailableError):
         new.take()
@@ -276,7 +244,7 @@ def test_writes_without_an_answer_are_not_taken_for_those_of_another_worker(
 ) -> None:
     """The table is slow: what this worker writes takes effect, but it never hears of that."""
     table.create(lease("a"))
-    slow = coordinator(table, time, "slow")
+    slow = coordinator_of(table, time, "slow")
     lose_updates(server, "after")
     for _ in range(6):
         with pytest.raises(LeaseTableUnavailableError):
@@ -293,7 +261,7 @@ def test_writes_whose_answers_come_too_late_are_not_taken_for_those_of_another_w
 ) -> None:
     """The worker hears of each write, but only when the lease has expired."""
     table.create(lease("a"))
-    slow = coordinator(table, time, "slow")
+    slow = coordinator_of(table, time, "slow")
     writes = delay_updates(server, time, FAILOVER + 1.0)
     for _ in range(8):
         slow.take()
@@ -311,7 +279,7 @@ def test_renewals_between_two_looks_are_not_taken_for_those_of_another_worker(
 ) -> None:
     """A worker takes a lease, renews it and loses it, and looks at the table only then."""
     table.create(lease("a"))
-    slow = coordinator(table, time, "slow")
+    slow = coordinator_of(table, time, "slow")
     for _ in range(6):
         slow.take()
         time.now += FAILOVER / 3
@@ -333,7 +301,7 @@ def test_another_worker_of_the_same_id_is_noticed_though_it_goes_on_from_own_wri
 ) -> None:
     """What this worker wrote itself does not hide what another process writes behind it."""
     table.create(lease("a"))
-    one, other = coordinator(table, time, "same"), coordinator(table, time, "same")
+    one, other = coordinator_of(table, time, "same"), coordinator_of(table, time, "same")
     one.take()
     time.now += 2 * FAILOVER  # it stands still
     other.take()
@@ -353,7 +321,7 @@ def test_another_worker_of_the_same_id_is_noticed_in_a_lease_that_was_made_again
 ) -> None:
     """Counters begin anew then, below those that this worker wrote."""
     table.create(lease("a"))
-    one = coordinator(table, time, "same")
+    one = coordinator_of(table, time, "same")
     one.take()
     for _ in range(6):
         one.renew()
@@ -362,7 +330,7 @@ def test_another_worker_of_the_same_id_is_noticed_in_a_lease_that_was_made_again
     one.renew()  # it is lost
     one.take()
     table.create(lease("a"))
-    other = coordinator(table, time, "same")
+    other = coordinator_of(table, time, "same")
     other.take()
     for _ in range(4):
         one.take(busy={"a"})
@@ -375,7 +343,7 @@ def test_another_worker_of_the_same_id_is_noticed_though_a_write_had_no_answer(
     server: LocalServer, table: LeaseTable, time: ManualTime
 ) -> None:
     table.create(lease("a"))
-    one, other = coordinator(table, time, "same"), coordinator(table, time, "same")
+    one, other = coordinator_of(table, time, "same"), coordinator_of(table, time, "same")
     lose_updates(server, "after")
     with pytest.raises(LeaseTableUnavailableError):
         one.take()
@@ -397,7 +365,7 @@ def test_what_was_asked_for_in_vain_is_not_waited_for(
 ) -> None:
     for key in ("a", "b"):
         table.create(lease(key, owner="old"))
-    new = coordinator(table, time, "new")
+    new = coordinator_of(table, time, "new")
     lose_updates(server, "before")
     with pytest.raises(LeaseTableUnavailableError):
         new.take()
@@ -418,7 +386,7 @@ def test_who_is_named_by_finished_leases_only_does_not_go_on(
         ("d", None, "100"),
     ):
         table.create(lease(key, owner=owner, checkpoint=checkpoint))
-    assert coordinator(table, time, "me").streams_of_others() == {None}
+    assert coordinator_of(table, time, "me").streams_of_others() == {None}
 
 
 def test_a_worker_that_ignores_a_handoff_is_waited_for_only_until_it_is_known(
@@ -429,7 +397,7 @@ def test_a_worker_that_ignores_a_handoff_is_waited_for_only_until_it_is_known(
     for row in rows.values():
         table.create(row)
     told: list[Event] = []
-    new = coordinator(table, time, "new", tell=told.append)
+    new = coordinator_of(table, time, "new", tell=told.append)
 
     def renew_as_java(checkpoint: int) -> None:
         for key in sorted(rows.keys() - new.held().keys()):
@@ -463,7 +431,7 @@ def test_no_worker_of_ours_is_taken_for_one_that_knows_no_handoffs(
     """Its checkpoints leave its renewals no turn; so they tell its rate as well."""
     for key in ("a", "b", "c"):
         table.create(lease(key))
-    old, new = coordinator(table, time, "old"), coordinator(table, time, "new", max_leases=1)
+    old, new = coordinator_of(table, time, "old"), coordinator_of(table, time, "new", max_leases=1)
     old.take()
     time.now += 2.0
     old.take()
@@ -485,7 +453,7 @@ def test_a_worker_that_starts_takes_many_leases_in_a_call(
 ) -> None:
     for n in range(60):
         table.create(lease(f"s{n}", owner="dead" if n % 2 else None))
-    me = coordinator(table, time, "me")
+    me = coordinator_of(table, time, "me")
     calls: list[str] = []
 
     def note(call: Call) -> Fault | None:
@@ -509,7 +477,7 @@ def test_of_many_leases_taken_in_a_call_those_that_another_worker_took_are_not_h
 ) -> None:
     for n in range(12):
         table.create(lease(f"s{n}"))
-    me = coordinator(table, time, "me")
+    me = coordinator_of(table, time, "me")
     write_batch = LeaseTable.write_batch
 
     def too_late(at: LeaseTable, updates: Sequence[requests.Update]) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -23,11 +22,10 @@ from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.renewer import LeaseRenewer
-from sparkinesis.lease.rules.taker import TakeSettings
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import Fault, LocalServer
-from tests.integration.lease.conftest import ManualTime, lease
+from tests.integration.lease.conftest import ManualTime, coordinator_of, lease, lease_of, take
 
 FAILOVER = 10.0
 _T = TypeVar("_T")
@@ -47,30 +45,16 @@ def renewer(table: LeaseTable, time: ManualTime, told: list[Event]) -> LeaseRene
 def worker(
     table: LeaseTable, time: ManualTime, told: list[Event], renewer: LeaseRenewer
 ) -> LeaseCoordinator:
-    return LeaseCoordinator(
-        table,
-        renewer,
-        "me",
-        settings=TakeSettings(FAILOVER, 100, 100, handoff_timeout=30.0, scan_interval=1.5),
-        clock=time,
-        rng=random.Random(1),
-        tell=told.append,
-    )
+    return coordinator_of(table, time, renewer=renewer, tell=told.append)
 
 
 def of(told: list[Event], kind: type[_T]) -> list[_T]:
     return [event for event in told if isinstance(event, kind)]
 
 
-def row_of(table: LeaseTable, key: str) -> Lease:
-    row = table.get(key)
-    assert row is not None
-    return row
-
-
 def acquire(renewer: LeaseRenewer, table: LeaseTable, key: str = "a") -> HeldLease:
     table.create(lease(key))
-    return renewer.hold(table.write(requests.take(row_of(table, key), "me")))
+    return take(renewer, table, key)
 
 
 ENDS: dict[LeaseEnd, Callable[[LeaseTable, Lease, Any], object]] = {
@@ -103,7 +87,7 @@ def test_a_lease_that_others_changed_ends_for_that_reason(
 ) -> None:
     held = acquire(renewer, table)
     time.now += 3
-    ENDS[reason](table, row_of(table, "a"), dynamodb)
+    ENDS[reason](table, lease_of(table, "a"), dynamodb)
     if noticed_by == "renewal":
         renewer.renew_all()
     else:
@@ -199,7 +183,7 @@ def test_a_silent_worker_is_told_once_and_its_leases_as_they_are_taken(
     table.create(lease("b", owner="dead"))
     worker.take()
     time.now += 1
-    table.write(requests.renew(row_of(table, "b")))
+    table.write(requests.renew(lease_of(table, "b")))
     worker.take()
     told.clear()
     time.now += FAILOVER
@@ -221,7 +205,7 @@ def test_a_worker_that_falls_silent_again_is_told_again(
         worker.take({"a"})
         time.now += FAILOVER + 1
         worker.take({"a"})
-        table.write(requests.renew(row_of(table, "a")))
+        table.write(requests.renew(lease_of(table, "a")))
     assert of(told, OwnerSilent) == [OwnerSilent("slow", ("a",), FAILOVER + 1)] * 2
 
 
@@ -273,7 +257,7 @@ def test_the_shards_that_nobody_reads(
     for _ in range(2):
         time.now += 4
         worker.renew()
-        table.write(requests.renew(row_of(table, "c")))
+        table.write(requests.renew(lease_of(table, "c")))
         worker.take({"a", "b"})
     assert worker.unread_shards() == {"a": 8.0, "b": 8.0}
     time.now += FAILOVER

@@ -31,7 +31,7 @@ from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.metrics.health.signs import SignOfLife
 from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.position import AtTimestamp
-from tests.integration.lease.conftest import ManualTime, lease, row_of
+from tests.integration.lease.conftest import ManualTime, lease, lease_of, row_of, take
 
 AT = ExtendedSequenceNumber("500", 3)
 LATER = ExtendedSequenceNumber("600")
@@ -44,19 +44,9 @@ def renewer(table: LeaseTable, time: ManualTime) -> LeaseRenewer:
 
 
 def acquire(renewer: LeaseRenewer, table: LeaseTable, *keys: str) -> list[HeldLease]:
-    held = []
     for key in keys:
         table.create(lease(key))
-        row = table.get(key)
-        assert row is not None
-        held.append(renewer.hold(table.write(requests.take(row, "me"))))
-    return held
-
-
-def known(table: LeaseTable, key: str) -> Lease:
-    row = table.get(key)
-    assert row is not None
-    return row
+    return [take(renewer, table, key) for key in keys]
 
 
 WRITES: dict[str, Callable[[HeldLease], None]] = {
@@ -69,9 +59,9 @@ WRITES: dict[str, Callable[[HeldLease], None]] = {
 def test_writes_and_renewals_follow_each_other(table: LeaseTable, renewer: LeaseRenewer) -> None:
     one, two = acquire(renewer, table, "a", "b")
     one.prepare(PendingCheckpoint(AT, b"x"))
-    assert known(table, "a").pending == PendingCheckpoint(AT, b"x")
+    assert lease_of(table, "a").pending == PendingCheckpoint(AT, b"x")
     one.drop_pending()
-    assert known(table, "a").pending is None
+    assert lease_of(table, "a").pending is None
     one.drop_pending()  # writes nothing
     one.prepare(PendingCheckpoint(AT, b"x"))
     renewer.renew_all()
@@ -82,7 +72,7 @@ def test_writes_and_renewals_follow_each_other(table: LeaseTable, renewer: Lease
     one.throughput_kbps = 2.5
     renewer.renew_all()
     # Taken, prepared, dropped, prepared, two checkpoints, three renewals.
-    assert known(table, "a") == one.lease
+    assert lease_of(table, "a") == one.lease
     assert one.lease == replace(
         lease("a", "me", "LATEST"),
         counter=9,
@@ -90,7 +80,7 @@ def test_writes_and_renewals_follow_each_other(table: LeaseTable, renewer: Lease
         child_ids=("c1",),
         throughput_kbps=2.5,
     )
-    assert known(table, "b") == two.lease
+    assert lease_of(table, "b") == two.lease
     assert two.lease.counter == 4
     assert renewer.held() == {"a": one, "b": two}
 
@@ -106,10 +96,10 @@ def test_a_shard_that_is_moved_is_not_taken_for_quiet_by_what_was_known_before(
     held.checkpoint(instant, now_ms - KNOWN_EVERY_MS)
     held.known = instant, AtTimestamp(now_ms)
     renewer.renew_all()
-    assert known(table, "a").known == AtTimestamp(now_ms)
+    assert lease_of(table, "a").known == AtTimestamp(now_ms)
     held.checkpoint(instant, earlier_ms, moved_ms=now_ms)
     renewer.renew_all()
-    row = known(table, "a")
+    row = lease_of(table, "a")
     assert (row.timestamp_ms, row.known) == (earlier_ms, None)
 
 
@@ -124,7 +114,7 @@ def test_what_was_taken_by_another_is_refused_and_lost(
     with pytest.raises(LeaseLostError, match=r"shard a .*worker other has taken it.*Stop process"):
         WRITES[name](one)
     assert not one.is_held()
-    assert known(table, "a") == taken
+    assert lease_of(table, "a") == taken
     renewer.renew_all()
     assert renewer.held() == {"b": two}
     assert renewer.duplicate_worker_leases == frozenset()
@@ -138,7 +128,7 @@ def test_a_lease_made_anew_is_not_its_old_owners_though_the_counter_be(
     (one,) = acquire(renewer, table, "a")
     assert table.delete(one.lease)
     assert table.create(lease("a"))
-    others = table.write(requests.take(known(table, "a"), "other"))
+    others = table.write(requests.take(lease_of(table, "a"), "other"))
     assert others.counter == one.lease.counter
     if name == "renew":
         renewer.renew_all()
@@ -146,7 +136,7 @@ def test_a_lease_made_anew_is_not_its_old_owners_though_the_counter_be(
         with pytest.raises(LeaseLostError, match="worker other has taken it"):
             WRITES[name](one)
     assert not one.is_held()
-    assert known(table, "a") == others
+    assert lease_of(table, "a") == others
 
 
 def test_a_renewal_finds_out_what_is_lost(table: LeaseTable, renewer: LeaseRenewer) -> None:
@@ -180,10 +170,10 @@ def test_a_lease_not_renewed_in_time_is_lost_though_the_table_would_accept(
     for write in WRITES.values():
         with pytest.raises(LeaseLostError, match="could not be renewed for 10 s"):
             write(held)
-    before = known(table, "a")
+    before = lease_of(table, "a")
     renewer.renew_all()
     assert renewer.held() == {}
-    assert known(table, "a") == before
+    assert lease_of(table, "a") == before
     # The clock of one that was lost cannot bring it back.
     time.now -= 5
     assert not held.is_held()
@@ -236,7 +226,7 @@ def test_an_outage_loses_nothing_until_time_runs_out(
     assert told[len(failed) :] == [RenewalRecovered(4)], "once, since the first failure"
     time.now += FAILOVER
     assert len(renewer.held()) == count
-    assert all(known(table, one.key) == one.lease for one in held)
+    assert all(lease_of(table, one.key) == one.lease for one in held)
 
 
 @pytest.mark.parametrize("count", [1, 3])
@@ -257,13 +247,13 @@ def test_renewals_whose_answers_never_came_are_recognised_later(
     server.kinesis.faults = first_lands
     renewer.renew_all()
     assert [one.lease.counter for one in held] == [2] * count
-    assert [known(table, one.key).counter for one in held] == [3] * count
+    assert [lease_of(table, one.key).counter for one in held] == [3] * count
     server.kinesis.faults = None
     time.now += 4
     renewer.renew_all()
     assert len(renewer.held()) == count
     assert [one.lease.counter for one in held] == [4] * count
-    assert [known(table, one.key) for one in held] == [one.lease for one in held]
+    assert [lease_of(table, one.key) for one in held] == [one.lease for one in held]
     assert renewer.duplicate_worker_leases == frozenset()
 
 
@@ -280,8 +270,8 @@ def test_a_checkpoint_whose_answer_never_came_is_recognised_later(
     server.kinesis.faults = None
     one.checkpoint(LATER)
     renewer.renew_all()
-    assert known(table, "a") == one.lease
-    assert known(table, "b") == two.lease
+    assert lease_of(table, "a") == one.lease
+    assert lease_of(table, "b") == two.lease
     assert one.lease.checkpoint == LATER
     assert two.lease.checkpoint == AT
     assert (one.lease.counter, two.lease.counter) == (4, 3)
@@ -298,15 +288,15 @@ def test_a_checkpoint_whose_answer_never_came_is_not_taken_back(
     server.kinesis.faults = None
     # What failed is processed again, and a record in between checkpointed.
     WRITES[doing](held)
-    row = known(table, "a")
+    row = lease_of(table, "a")
     assert row.checkpoint == LATER
     assert row.pending is None
     assert held.lease == row
     last = ExtendedSequenceNumber("700")
     held.checkpoint(last)
-    assert known(table, "a").checkpoint == last
+    assert lease_of(table, "a").checkpoint == last
     held.checkpoint(ExtendedSequenceNumber("TRIM_HORIZON"))
-    assert known(table, "a").checkpoint == ExtendedSequenceNumber("TRIM_HORIZON")
+    assert lease_of(table, "a").checkpoint == ExtendedSequenceNumber("TRIM_HORIZON")
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -361,10 +351,10 @@ def test_a_handoff_is_noticed_and_the_lease_released_to_who_asked(
     assert held.is_held()
     renewer.renew_all()
     held.checkpoint(LATER)
-    assert known(table, "a") == held.lease
+    assert lease_of(table, "a") == held.lease
     before = held.lease
     held.release()
-    assert known(table, "a") == replace(
+    assert lease_of(table, "a") == replace(
         before, owner="thief", checkpoint_owner=None, counter=before.counter + 1, owner_switches=1
     )
     with pytest.raises(LeaseLostError, match="given up"):
@@ -471,14 +461,14 @@ def test_a_released_lease_is_anybodys_or_whose_who_asked_a_moment_ago(
     if is_asked_for:
         table.write(requests.initiate_handoff(held.lease, "thief"))
     held.release()
-    row = known(table, "a")
+    row = lease_of(table, "a")
     assert (row.owner, row.checkpoint_owner, row.counter) == (
         "thief" if is_asked_for else None,
         None,
         2,
     )
     held.release()
-    assert known(table, "a") == row
+    assert lease_of(table, "a") == row
 
 
 @pytest.mark.parametrize("was_noticed", [False, True])
@@ -495,7 +485,7 @@ def test_a_release_goes_on_while_a_worker_requests_the_lease_and_withdraws(
 
     def write_late(at: LeaseTable, update: requests.Update, *, in_doubt: bool = False) -> Lease:
         if changes:
-            row = known(table, "a")
+            row = lease_of(table, "a")
             if changes.pop(0) == "request":
                 write(at, requests.initiate_handoff(row, "thief"))
             else:
@@ -505,7 +495,7 @@ def test_a_release_goes_on_while_a_worker_requests_the_lease_and_withdraws(
     monkeypatch.setattr(LeaseTable, "write", write_late)
     held.release()
     assert changes == []
-    row = known(table, "a")
+    row = lease_of(table, "a")
     assert (row.owner, row.checkpoint_owner) == (None, None)
 
 
@@ -513,7 +503,7 @@ def test_a_release_that_is_always_refused_gives_up(
     table: LeaseTable, renewer: LeaseRenewer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (held,) = acquire(renewer, table, "a")
-    row = known(table, "a")
+    row = lease_of(table, "a")
 
     def refuse(at: LeaseTable, update: requests.Update, *, in_doubt: bool = False) -> Lease:
         raise LeaseChangedError("refused", row)
@@ -530,7 +520,7 @@ def test_releasing_what_is_lost_leaves_it_alone(
     taken, lost, expired = acquire(renewer, table, "taken", "lost", "expired")
     table.write(requests.take(taken.lease, "other"))
     lost.lose("the test says so")
-    expired_row = known(table, "expired")
+    expired_row = lease_of(table, "expired")
     rows = {one.key: one for one in table.leases()}
     taken.release()
     lost.release()
@@ -554,15 +544,17 @@ def test_a_lease_regained_is_another_holding(
     table: LeaseTable, renewer: LeaseRenewer, time: ManualTime
 ) -> None:
     (first,) = acquire(renewer, table, "a")
-    table.write(requests.take(known(table, "a"), "other"))
-    second = renewer.hold(table.write(requests.take(known(table, "a"), "me")), since=time.now - 1)
+    table.write(requests.take(lease_of(table, "a"), "other"))
+    second = renewer.hold(
+        table.write(requests.take(lease_of(table, "a"), "me")), since=time.now - 1
+    )
     with pytest.raises(LeaseLostError, match="acquired anew"):
         first.checkpoint(AT)
     first.release()
     assert second.renewed_at == time.now - 1
     second.checkpoint(LATER)
     assert renewer.held() == {"a": second}
-    assert known(table, "a") == second.lease
+    assert lease_of(table, "a") == second.lease
 
 
 def test_without_the_permission_for_batches_leases_are_renewed_one_by_one(
@@ -581,7 +573,7 @@ def test_without_the_permission_for_batches_leases_are_renewed_one_by_one(
             renewer.renew_all()
     # Two batches of the first round.
     assert len(server.kinesis.calls.select("BatchExecuteStatement")) - before <= 2
-    assert [known(table, one.key).counter for one in held] == [4] * 30
+    assert [lease_of(table, one.key).counter for one in held] == [4] * 30
     assert caplog.text.count("one by one") == 1
     assert "PartiQLUpdate" in caplog.text
 
@@ -613,7 +605,7 @@ def test_batches_that_were_not_permitted_are_tried_again_later(
     assert batches() == 0
     time.now += 1
     assert [batches(), batches()] == [2, 1]  # the first of these is the probe
-    assert [known(table, key).counter for key in "ab"] == [8, 8]
+    assert [lease_of(table, key).counter for key in "ab"] == [8, 8]
 
 
 def test_a_renewal_and_a_checkpoint_at_once_both_take_effect(
@@ -647,7 +639,7 @@ def test_a_renewal_and_a_checkpoint_at_once_both_take_effect(
     assert failed == []
     assert len(renewer.held()) == 4
     for one in held:
-        assert known(table, one.key) == one.lease
+        assert lease_of(table, one.key) == one.lease
         assert one.lease.checkpoint == ExtendedSequenceNumber("211")
         assert one.lease.counter > 14
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import uuid
 from collections import Counter
 from collections.abc import Callable
@@ -16,7 +15,6 @@ from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.renewer import LeaseRenewer
-from sparkinesis.lease.rules.taker import TakeSettings
 from sparkinesis.lease.shard_syncer import ShardSyncer
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.batch import BATCH
@@ -40,7 +38,15 @@ from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.worker.options import LeaseTableOptions
 from sparkinesis.worker.reporting.log_context import LogPlace
 from sparkinesis.worker.reporting.teller import EventTeller
-from tests.integration.lease.conftest import SYNC, ManualTime, ends_of, lease, syncer_of
+from tests.integration.lease.conftest import (
+    SYNC,
+    ManualTime,
+    coordinator_of,
+    ends_of,
+    lease,
+    syncer_of,
+    take,
+)
 from tests.streams import split
 from tests.tallies import counted, seconds
 
@@ -203,23 +209,8 @@ def test_off_costs_nothing(measured: Measured) -> None:
 
 def worker(measured: Measured) -> LeaseCoordinator:
     """The leases of a worker "me", by a table whose calls are not measured."""
-    renewer = LeaseRenewer(
-        measured.table(OFF), "me", FAILOVER, measured.time, metrics=measured.tally
-    )
-    return LeaseCoordinator(
-        measured.table(OFF),
-        renewer,
-        "me",
-        settings=TakeSettings(
-            failover_time=FAILOVER,
-            max_leases=100,
-            max_leases_to_steal=100,
-            handoff_timeout=30.0,
-            scan_interval=1.5,
-        ),
-        clock=measured.time,
-        rng=random.Random(1),
-        metrics=measured.tally,
+    return coordinator_of(
+        measured.table(OFF), measured.time, failover=FAILOVER, metrics=measured.tally
     )
 
 
@@ -376,20 +367,14 @@ def test_leases_that_are_deleted_are_counted(application: Application) -> None:
     shards, _ = application.client.list_shards()
     renewer = LeaseRenewer(plain, "me", FAILOVER, application.measured.time)
     end = ExtendedSequenceNumber(SHARD_END)
-
-    def hold(key: str) -> Any:
-        row = plain.get(key)
-        assert row is not None
-        return renewer.hold(plain.write(requests.take(row, "me")))
-
-    held = hold(parent)
+    held = take(renewer, plain, parent)
     assert ends_of(syncer).create_child_leases(
         held, [one for one in shards if parent in one.parents]
     )
     assert application.made == len(plain.leases()) == 4
     held.checkpoint(end)
     for child in (one.id for one in shards if parent in one.parents):
-        split_again = hold(child)
+        split_again = take(renewer, plain, child)
         split_again.checkpoint(ExtendedSequenceNumber("1"))
     before = {row.key for row in plain.leases()}
     application.measured.time.now += SYNC.cleanup_interval

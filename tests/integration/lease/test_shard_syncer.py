@@ -26,7 +26,7 @@ from sparkinesis.stream.address import StreamAddress, StreamIdentifier
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, InitialPosition
 from sparkinesis.stream.shard import Shard
-from tests.integration.lease.conftest import SYNC, ManualTime, ends_of, syncer_of
+from tests.integration.lease.conftest import SYNC, ManualTime, ends_of, lease_of, syncer_of, take
 from tests.streams import put_at
 
 
@@ -44,9 +44,7 @@ def test_waiting_for_the_other_parent_of_a_merge_is_cheap(
     shards = {shard.id: shard for shard in client.list_shards()[0]}
     for one in ids[:2]:
         table.create(new_lease(shards[one], TRIM_HORIZON))
-    first = table.get(ids[0])
-    assert first is not None
-    held = LeaseRenewer(table, "me", 10, time).hold(table.write(requests.take(first, "me")))
+    held = take(LeaseRenewer(table, "me", 10, time), table, ids[0])
     told: list[Event] = []
     ends = ends_of(syncer_of(client, table, time, tell=told.append))
     calls: Counter[str] = Counter()
@@ -64,8 +62,7 @@ def test_waiting_for_the_other_parent_of_a_merge_is_cheap(
     if comes == "lease":
         table.create(new_lease(shards[ids[2]], TRIM_HORIZON))
     else:
-        second = table.get(ids[1])
-        assert second is not None
+        second = lease_of(table, ids[1])
         assert table.delete(second)
         assert not ends.create_child_leases(held, [shards[ids[4]]])
         time.now += SYNC.cleanup_interval
@@ -91,9 +88,7 @@ def test_a_merge_does_not_wait_for_a_lease_that_was_deleted(
     ends = ends_of(syncer_of(client, table, time))
 
     def hold(shard_id: str) -> HeldLease:
-        lease = table.get(shard_id)
-        assert lease is not None
-        return LeaseRenewer(table, "me", 10, time).hold(table.write(requests.take(lease, "me")))
+        return take(LeaseRenewer(table, "me", 10, time), table, shard_id)
 
     root, held = hold(ids[0]), hold(ids[1])
     assert not ends.create_child_leases(held, [shards[ids[3]]])
@@ -126,13 +121,10 @@ def test_a_broken_lease_keeps_no_merge_from_ending(
         UpdateExpression="SET leaseCounter = :counter",
         ExpressionAttributeValues={":counter": {"S": "x"}},
     )
-    first = table.get(ids[0])
-    assert first is not None
-    held = LeaseRenewer(table, "me", 10, time).hold(table.write(requests.take(first, "me")))
+    held = take(LeaseRenewer(table, "me", 10, time), table, ids[0])
     ends = ends_of(syncer_of(client, table, time))
     assert ends.create_child_leases(held, [shards[ids[3]]])
-    child = table.get(ids[3])
-    assert child is not None
+    child = lease_of(table, ids[3])
     assert child.parent_ids == (ids[0], ids[1])
     assert held.lease.child_ids == (ids[3],)
 
@@ -274,8 +266,7 @@ def test_leases_beside_those_of_java_begin_at_records_and_not_at_instants(
         table.create(replace(new_lease(shard, begin), owner="java-1"))
     shard_syncer = syncer_of(client, table, time, initial=position)
     shard_syncer.sync()
-    made = table.get(shards[2].id)
-    assert made is not None
+    made = lease_of(table, shards[2].id)
     assert (made.checkpoint, made.timestamp_ms) == (ExtendedSequenceNumber(old[2]), None)
 
 
