@@ -7,15 +7,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sparkinesis.application import Application
 from sparkinesis.compat.kclpy.adapter import Checkpointer, make_factory
 from sparkinesis.compat.kclpy.checkpoint_error import CheckpointError
 from sparkinesis.compat.kclpy.messages import AnyCheckpointer, Record
 from sparkinesis.compat.kclpy.must_override import must_override
-from sparkinesis.compat.kclpy.settings import PROPERTIES_VARIABLE, Settings, read_settings
+from sparkinesis.compat.kclpy.settings import PROPERTIES_VARIABLE, read_application
 from sparkinesis.errors import OptionError
 from sparkinesis.worker.on_error import OnError, Retry, check_policy
-from sparkinesis.worker.processor import ProcessorFactory
 
 __all__ = ["CheckpointError", "Checkpointer", "KCLProcess", "RecordProcessorBase"]
 
@@ -81,8 +79,7 @@ class KCLProcess:
         shut down.
         """
         file = find_properties(self._properties, sys.argv[1:], os.environ)
-        settings = read_settings(file)
-        make_application(settings, self._factory, self._on_error).run()
+        read_application(file, self._factory, self._on_error).run()
         if self._exits:
             raise self._exits[0]
 
@@ -102,23 +99,3 @@ def find_properties(
             f"as KCLProcess(..., properties=FILE), or set {PROPERTIES_VARIABLE}."
         )
     return Path(named)
-
-
-def make_application(
-    settings: Settings, factory: ProcessorFactory, on_error: OnError
-) -> Application:
-    """Make the application that a properties file describes."""
-    return Application(
-        settings.application,
-        settings.stream_arn or settings.stream,
-        factory,
-        region=settings.region,
-        endpoint=settings.endpoint,
-        dynamodb_endpoint=settings.dynamodb_endpoint,
-        initial_position=settings.initial_position,
-        on_error=on_error,
-        worker_id=settings.worker_id,
-        options=settings.options,
-        credentials=settings.credentials,
-        table_name=settings.table,
-    )

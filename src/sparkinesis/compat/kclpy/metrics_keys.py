@@ -11,19 +11,11 @@ from sparkinesis.compat.kclpy.credential_provider import credential_provider
 if TYPE_CHECKING:
     from sparkinesis.worker.reporting.cloudwatch import CloudWatchMetrics
 
-LEVELS = ("NONE", "SUMMARY", "DETAILED")
 DIMENSIONS = ("Operation", "ShardId", "StreamId", "WorkerIdentifier")
 """The dimensions of the daemon; ``Operation`` is always there."""
 _ALL = "ALL"
 
 _CREDENTIALS = ("AwsCredentialsProviderCloudWatch", "AWSCredentialsProviderCloudWatch")
-
-
-def level(value: str) -> str:
-    """Parse a level to its name in upper case."""
-    if value.upper() not in LEVELS:
-        raise ValueError(f"must be {', '.join(LEVELS[:-1])} or {LEVELS[-1]}")
-    return value.upper()
 
 
 def dimensions(value: str) -> frozenset[str]:
@@ -36,7 +28,7 @@ def dimensions(value: str) -> frozenset[str]:
 
 
 KEYS = {
-    "metricsLevel": level,
+    "metricsLevel": values.choice("NONE", "SUMMARY", "DETAILED"),
     "metricsEnabledDimensions": dimensions,
     "metricsBufferTimeMillis": values.millis(1),
     "metricsMaxQueueSize": values.integer(1),

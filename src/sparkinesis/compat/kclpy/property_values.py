@@ -40,6 +40,17 @@ def boolean(value: str) -> bool:
     return value.lower() == "true"
 
 
+def choice(*names: str) -> Callable[[str], str]:
+    """Return a parser of one of these names, in whatever case."""
+
+    def read(value: str) -> str:
+        if value.upper() not in names:
+            raise ValueError(f"must be {', '.join(names[:-1])} or {names[-1]}")
+        return value.upper()
+
+    return read
+
+
 def integer(low: int, high: int = 2**31 - 1) -> Callable[[str], int]:
     def read(value: str) -> int:
         if not re.fullmatch(r"-?[0-9]{1,18}", value) or not low <= int(value) <= high:
@@ -79,9 +90,8 @@ def position(value: str) -> Literal["latest", "trim_horizon"]:
             "for an instant, remove this key and set initialPositionInStreamExtended to seconds "
             "since 1970"
         )
-    if value.upper() not in {"LATEST", "TRIM_HORIZON"}:
-        raise ValueError("must be LATEST or TRIM_HORIZON")
-    return "latest" if value.upper() == "LATEST" else "trim_horizon"
+    named = choice("LATEST", "TRIM_HORIZON")(value)
+    return "latest" if named == "LATEST" else "trim_horizon"
 
 
 def instant(value: str) -> datetime:
@@ -116,15 +126,3 @@ def endpoint(value: str) -> str:
     if not is_url(value):
         raise ValueError("must be a URL, such as http://127.0.0.1:4566")
     return value
-
-
-def billing_mode(value: str) -> str:
-    if value.upper() not in {"PAY_PER_REQUEST", "PROVISIONED"}:
-        raise ValueError("must be PAY_PER_REQUEST or PROVISIONED")
-    return value.upper()
-
-
-def retrieval_mode(value: str) -> str:
-    if value.upper() not in {"FANOUT", "POLLING", "DEFAULT"}:
-        raise ValueError("must be FANOUT, POLLING or DEFAULT")
-    return value.upper()

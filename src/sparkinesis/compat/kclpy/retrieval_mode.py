@@ -9,7 +9,7 @@ from sparkinesis.compat.kclpy import property_values as values
 from sparkinesis.worker.options import FanOutOptions
 
 KEYS = {
-    "retrievalMode": values.retrieval_mode,
+    "retrievalMode": values.choice("FANOUT", "POLLING", "DEFAULT"),
     "fanoutConfig.consumerName": values.name("a consumer name", 1, 128),
     "fanoutConfig.consumerArn": values.text,
 }

@@ -1,4 +1,4 @@
-"""Translation of amazon_kclpy's properties file to an application's settings. Makes no calls.
+"""Translation of amazon_kclpy's properties file to an application. Makes no calls.
 
 The keys and their meanings are those of the daemon's configuration (KCL 3.5), with two corrections:
 false and 0 override other defaults, and ``streamArn`` is used as a whole.
@@ -9,50 +9,29 @@ from __future__ import annotations
 import difflib
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from sparkinesis.application import Application
 from sparkinesis.compat.kclpy import metrics_keys, retrieval_mode
 from sparkinesis.compat.kclpy import property_values as values
 from sparkinesis.compat.kclpy.credential_provider import credential_provider
 from sparkinesis.compat.kclpy.one_stream import require_one_stream
 from sparkinesis.compat.kclpy.properties import Entry, decode, parse
 from sparkinesis.errors import OptionError
-from sparkinesis.stream.address import is_loopback
 from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
+from sparkinesis.worker.on_error import OnError
 from sparkinesis.worker.options import (
-    DEFAULT_OPTIONS,
     DEFAULT_SHARD_CALLS,
     LeaseTableOptions,
     WorkerOptions,
 )
+from sparkinesis.worker.processor import ProcessorFactory
 
 PROPERTIES_VARIABLE = "SPARKINESIS_KCLPY_PROPERTIES"
 """The environment variable that names the properties file."""
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Settings:
-    """The settings of an application in a properties file."""
-
-    application: str
-    stream: str
-    stream_arn: str | None = None
-    region: str | None = None
-    """The AWS region; None: that of the environment."""
-    endpoint: str | None = None
-    dynamodb_endpoint: str | None = None
-    """The URL of DynamoDB; None: the region's."""
-    table: str | None = None
-    """The name of the lease table; None: the application's name."""
-    initial_position: Literal["latest", "trim_horizon"] | datetime = "latest"
-    worker_id: str | None = None
-    options: WorkerOptions = DEFAULT_OPTIONS
-    credentials: CredentialSource = FOUND_BY_BOTO
 
 
 Parser = Callable[[str], Any]
@@ -77,7 +56,7 @@ _WORKER_KEYS: Mapping[str, tuple[str, Parser]] = {
 """Keys that set an option of the worker."""
 
 _TABLE_KEYS: Mapping[str, tuple[str, Parser]] = {
-    "billingMode": ("billing_mode", values.billing_mode),
+    "billingMode": ("billing_mode", values.choice("PAY_PER_REQUEST", "PROVISIONED")),
     "initialLeaseTableReadCapacity": ("read_capacity", values.integer(1)),
     "initialLeaseTableWriteCapacity": ("write_capacity", values.integer(1)),
     "leaseTablePitrEnabled": ("point_in_time_recovery", values.boolean),
@@ -169,9 +148,9 @@ _SHORTEST_IDLE_TIME = 0.2
 _IGNORED_PREFIX = "fanoutConfig."
 
 
-def read_settings(file: Path) -> Settings:
+def read_application(file: Path, processor: ProcessorFactory, on_error: OnError) -> Application:
     """Read a properties file. Raises `OptionError`, which names file, line and key."""
-    return parse_settings(_text(file), str(file))
+    return parse_application(_text(file), str(file), processor, on_error)
 
 
 def read_executable(file: Path) -> str:
@@ -193,7 +172,9 @@ def _text(file: Path) -> str:
         ) from error
 
 
-def parse_settings(text: str, file: str) -> Settings:
+def parse_application(
+    text: str, file: str, processor: ProcessorFactory, on_error: OnError
+) -> Application:
     """Parse the text of a properties file; ``file``: its name, for errors."""
     lines = list(parse(text, file))
     require_one_stream(lines, file)
@@ -229,24 +210,21 @@ def parse_settings(text: str, file: str) -> Settings:
             f"is {application!r}. It is also the name of the DynamoDB table: use at least 3 "
             "characters, or add tableName.",
         )
-    endpoint = given.get("kinesisEndpoint")
-    return Settings(
-        application=application,
-        table=given.get("tableName"),
-        stream=stream,
-        stream_arn=arn,
+    return Application(
+        application,
+        arn or stream,
+        processor,
         region=region,
-        endpoint=endpoint,
-        # A local Kinesis serves DynamoDB too.
-        dynamodb_endpoint=given.get(
-            "dynamoDBEndpoint", endpoint if is_loopback(endpoint) else None
-        ),
+        endpoint=given.get("kinesisEndpoint"),
+        dynamodb_endpoint=given.get("dynamoDBEndpoint"),
         initial_position=given.get(
             "initialPositionInStreamExtended", given.get("initialPositionInStream", "latest")
         ),
+        on_error=on_error,
         worker_id=given.get("workerId"),
         options=_options(given, file),
         credentials=_credentials(given, refuse),
+        table_name=given.get("tableName"),
     )
 
 

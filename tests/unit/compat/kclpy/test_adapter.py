@@ -13,15 +13,13 @@ import pytest
 from sparkinesis.cli.kclpy import find_program
 from sparkinesis.compat.kclpy import kcl, messages
 from sparkinesis.compat.kclpy.adapter import ExitRequestedError, make_factory
-from sparkinesis.compat.kclpy.kcl import find_properties, make_application
-from sparkinesis.compat.kclpy.settings import parse_settings
+from sparkinesis.compat.kclpy.kcl import find_properties
 from sparkinesis.compat.kclpy.v2 import processor as v2
 from sparkinesis.compat.kclpy.v3 import processor as v3
 from sparkinesis.errors import OptionError, ProcessorError
 from sparkinesis.lease.extended_sequence_number import TRIM_HORIZON, ExtendedSequenceNumber
 from sparkinesis.stream.page import Record
 from sparkinesis.worker.batches.batch import make_batch
-from sparkinesis.worker.on_error import Retry
 from sparkinesis.worker.processor import ProcessorShard, RecordProcessor
 
 Log = list[tuple[Any, ...]]
@@ -277,34 +275,6 @@ def test_where_the_properties_file_is_named() -> None:
     assert find_properties(None, ["x"], environment) == Path("d")
     with pytest.raises(OptionError, match="No properties file is given"):
         find_properties(None, ["x"], {})
-
-
-def test_the_application_of_a_properties_file() -> None:
-    arn = "arn:aws:kinesis:eu-west-1:123456789012:stream/flights"
-    settings = parse_settings(
-        f"applicationName=app\ntableName=leases\nstreamArn={arn}\nworkerId=me\n"
-        "kinesisEndpoint=http://127.0.0.1:1\ndynamoDBEndpoint=http://127.0.0.1:2\n"
-        "initialPositionInStream=TRIM_HORIZON\nmaxRecords=9",
-        "f",
-    )
-    application = make_application(settings, make_factory(Third(Shared())), Retry(attempts=3))
-    address, table = application.address(), application.table()
-    assert (address.name, address.arn, address.region) == ("flights", arn, "eu-west-1")
-    assert (address.endpoint, table.endpoint) == ("http://127.0.0.1:1", "http://127.0.0.1:2")
-    assert (application.name, table.name, application.worker_id) == ("app", "leases", "me")
-    assert str(application.initial()) == "TRIM_HORIZON"
-    assert application.options.max_records == 9
-    assert application.on_error == Retry(attempts=3)
-
-
-@pytest.mark.parametrize(
-    ("kinesis", "dynamodb"),
-    [("https://vpce-1.example.com", None), ("http://127.0.0.1:1", "http://127.0.0.1:1")],
-)
-def test_only_a_local_kinesis_is_dynamodb_as_well(kinesis: str, dynamodb: str | None) -> None:
-    settings = parse_settings(f"applicationName=app\nstreamName=s\nkinesisEndpoint={kinesis}", "f")
-    application = make_application(settings, make_factory(Third(Shared())), Retry())
-    assert application.table().endpoint == dynamodb
 
 
 @pytest.mark.parametrize(

@@ -7,15 +7,13 @@ import logging
 import pytest
 
 from sparkinesis import CredentialSource, OptionError
-from sparkinesis.compat.kclpy.settings import parse_settings
 from sparkinesis.metrics import CloudWatchMetrics
 from sparkinesis.metrics.metrics import MetricsExporter
-
-LEAST = "applicationName=app\nstreamName=flights\n"
+from tests.unit.compat.kclpy.test_settings import settings
 
 
 def exporters(*lines: str) -> tuple[MetricsExporter, ...]:
-    return parse_settings(LEAST + "\n".join(lines), "my.properties").options.metrics
+    return settings("\n".join(lines)).options.metrics
 
 
 @pytest.mark.parametrize("lines", [(), ("metricsLevel=NONE",), ("metricsLevel = none",)])

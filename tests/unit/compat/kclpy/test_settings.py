@@ -5,34 +5,47 @@ from __future__ import annotations
 import logging
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from sparkinesis.application import Application
 from sparkinesis.compat.kclpy.settings import (
-    Settings,
-    parse_settings,
+    parse_application,
+    read_application,
     read_executable,
-    read_settings,
 )
 from sparkinesis.errors import OptionError
 from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
+from sparkinesis.worker.on_error import Retry
 from sparkinesis.worker.options import FanOutOptions, LeaseTableOptions, WorkerOptions
+from sparkinesis.worker.processor import RecordProcessor
 
 ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/flights"
 ROLE = "arn:aws:iam::123456789012:role/path/reader"
+ON_ERROR = Retry(attempts=3)
 LEAST = "applicationName=app\nstreamName=flights\n"
 
 
-def settings(text: str = "") -> Settings:
-    return parse_settings(LEAST + text, "my.properties")
+class Processor(RecordProcessor):
+    def process_records(self, batch: Any, checkpointer: Any) -> None:
+        pass
+
+
+def parse(text: str) -> Application:
+    return parse_application(text, "my.properties", Processor, ON_ERROR)
+
+
+def settings(text: str = "") -> Application:
+    return parse(LEAST + text)
 
 
 def test_the_least_that_is_needed() -> None:
-    assert settings() == Settings("app", "flights")
+    assert settings() == Application("app", "flights", Processor, on_error=ON_ERROR)
 
 
 def test_every_key_that_has_a_meaning() -> None:
-    found = parse_settings(
+    found = parse(
         f"""
         applicationName = app
         tableName = other-table
@@ -64,14 +77,14 @@ def test_every_key_that_has_a_meaning() -> None:
         dynamoDBEndpoint = http://127.0.0.1:8000
         AwsCredentialsProvider = DefaultCredentialsProvider
         executableName = app.py
-        """,
-        "my.properties",
+        """
     )
-    assert found == Settings(
-        application="app",
-        table="other-table",
-        stream="flights",
-        stream_arn=ARN,
+    assert found == Application(
+        "app",
+        ARN,
+        Processor,
+        on_error=ON_ERROR,
+        table_name="other-table",
         region="eu-west-1",
         endpoint="https://vpce-1.kinesis.example.com",
         dynamodb_endpoint="http://127.0.0.1:8000",
@@ -127,7 +140,7 @@ def test_an_instant_comes_before_a_named_position() -> None:
 
 def test_the_arn_names_the_stream_and_its_region(caplog: pytest.LogCaptureFixture) -> None:
     found = settings(f"streamArn={ARN.replace('flights', 'other')}")
-    assert (found.stream, found.region) == ("other", "eu-west-1")
+    assert (found.address().name, found.region) == ("other", "eu-west-1")
     assert "stream other) takes precedence over streamName (flights)" in caplog.text
     assert settings("regionName=us-west-2").region == "us-west-2"
 
@@ -170,10 +183,12 @@ def test_one_stream_stays_one_stream(text: str) -> None:
     assert settings(text + "\nworkerId=w").worker_id == "w"
 
 
-def test_a_local_kinesis_is_dynamodb_as_well() -> None:
-    found = settings("kinesisEndpoint=http://127.0.0.1:4566")
-    assert found.dynamodb_endpoint == "http://127.0.0.1:4566"
-    assert settings("kinesisEndpoint=https://k.example.com").dynamodb_endpoint is None
+@pytest.mark.parametrize(
+    ("kinesis", "dynamodb"),
+    [("https://vpce-1.example.com", None), ("http://127.0.0.1:1", "http://127.0.0.1:1")],
+)
+def test_only_a_local_kinesis_is_dynamodb_as_well(kinesis: str, dynamodb: str | None) -> None:
+    assert settings(f"kinesisEndpoint={kinesis}").table().endpoint == dynamodb
 
 
 def test_a_task_that_takes_too_long_gives_its_shard_up() -> None:
@@ -345,12 +360,12 @@ def test_no_secret_is_part_of_an_error() -> None:
 )
 def test_what_is_missing(text: str, message: str) -> None:
     with pytest.raises(OptionError, match=message):
-        parse_settings(text, "my.properties")
+        parse(text)
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"none\.properties cannot be read: No such file"):
-        read_settings(tmp_path / "none.properties")
+        read_application(tmp_path / "none.properties", Processor, ON_ERROR)
 
 
 def test_the_program_that_the_daemon_would_start(tmp_path: Path) -> None:
