@@ -124,6 +124,19 @@ class Driver:
     def say(self, message: Any) -> None:
         self.control.send(self.worker_id, message)
 
+    def start(self, application: Application) -> Future[pa.RecordBatch]:
+        """Start a worker in a thread; return the future of its row."""
+        row = run_worker(spec(application, self))
+        self.wait_for(Hello)
+        self.say(Start())
+        return row
+
+    def end(self, row: Future[pa.RecordBatch]) -> None:
+        """Shut the worker down gracefully."""
+        self.say(ShutDown(PATIENCE))
+        assert self.wait_for(Ended) == Ended(True)
+        row.result(PATIENCE)
+
     def wait_for(self, kind: type, condition: Callable[[Any], bool] = lambda _: True) -> Any:
         def found() -> list[Any]:
             return [each for each in self.told if isinstance(each, kind) and condition(each)]
@@ -214,13 +227,9 @@ def test_a_worker_of_a_fleet_polls_at_the_pace_of_its_options(
         failover_time=2.0, idle_time=0.5, max_records=1, shard_calls_per_second=2, max_leases=1
     )
     sent: WorkerOptions = pickle.loads(pickle.dumps(slow))
-    row = run_worker(spec(application(options=sent), driver))
-    driver.wait_for(Hello)
-    driver.say(Start())
+    row = driver.start(application(options=sent))
     driver.wait_for(Report, lambda report: (report.records or 0) >= 4)
-    driver.say(ShutDown(PATIENCE))
-    assert driver.wait_for(Ended) == Ended(True)
-    row.result(PATIENCE)
+    driver.end(row)
     calls = server.kinesis.calls.select("GetRecords", stream=application().name)
     gaps = [later.time_ms - earlier.time_ms for earlier, later in itertools.pairwise(calls)]
     assert len(gaps) >= 3
@@ -232,33 +241,25 @@ def test_a_shard_that_nobody_reads_is_reported(
 ) -> None:
     """This worker has no room for it."""
     one = WorkerOptions(failover_time=2.0, idle_time=0.25, max_leases=1)
-    row = run_worker(spec(application(options=one), driver))
-    driver.wait_for(Hello)
-    driver.say(Start())
+    row = driver.start(application(options=one))
     report = driver.wait_for(Report, lambda report: report.shards and report.unread)
     (read,) = (shard.shard_id for shard in report.shards)
     assert {read, *report.unread} == {"shardId-000000000000", "shardId-000000000001"}
     driver.wait_for(Report, lambda report: any((report.unread or {}).values()))
-    driver.say(ShutDown(PATIENCE))
-    assert driver.wait_for(Ended) == Ended(True)
-    row.result(PATIENCE)
+    driver.end(row)
 
 
 def test_a_deleted_lease_table_is_reported(
     application: Callable[..., Application], driver: Driver, server: LocalServer
 ) -> None:
-    row = run_worker(spec(application(), driver))
-    driver.wait_for(Hello)
-    driver.say(Start())
+    row = driver.start(application())
     assert driver.wait_for(Report, has_all).problem is None
     server.client("dynamodb").delete_table(TableName=application().name)
     report = driver.wait_for(Report, lambda report: report.problem is not None)
     assert report.problem == "the lease table was deleted"
     (failure,) = driver.wait_for(Report, lambda report: report.failures).failures
     assert failure.error.startswith("LeaseTableNotFoundError")
-    driver.say(ShutDown(PATIENCE))
-    assert driver.wait_for(Ended) == Ended(True)
-    row.result(PATIENCE)
+    driver.end(row)
 
 
 @pytest.fixture
@@ -277,9 +278,7 @@ def test_streams_are_reported_when_they_change(
     two_streams: tuple[Application, str], driver: Driver, server: LocalServer
 ) -> None:
     several, missing = two_streams
-    row = run_worker(spec(several, driver))
-    driver.wait_for(Hello)
-    driver.say(Start())
+    row = driver.start(several)
     first = driver.wait_for(Report, lambda report: report.streams is not None)
     (fine, late) = first.streams
     assert (fine.stream, fine.problem) == (several.name, None)
@@ -300,21 +299,15 @@ def test_streams_are_reported_when_they_change(
         Report, lambda report: report.streams and report.streams[1].problem is None
     )
     assert found.streams[1].identifier.split(":")[1] == missing
-    driver.say(ShutDown(PATIENCE))
-    assert driver.wait_for(Ended) == Ended(True)
-    row.result(PATIENCE)
+    driver.end(row)
 
 
 def test_a_worker_of_one_stream_reports_no_streams(
     application: Callable[..., Application], driver: Driver
 ) -> None:
-    row = run_worker(spec(application(), driver))
-    driver.wait_for(Hello)
-    driver.say(Start())
+    row = driver.start(application())
     driver.wait_for(Report, has_all)
-    driver.say(ShutDown(PATIENCE))
-    driver.wait_for(Ended)
-    row.result(PATIENCE)
+    driver.end(row)
     assert {each.streams for each in driver.told if isinstance(each, Report)} == {None}
 
 
@@ -348,9 +341,7 @@ def test_a_function_of_streams_that_hangs_keeps_no_lease_from_being_renewed(
         assert time.monotonic() < until
         time.sleep(0.1)
     is_over.set()
-    driver.say(ShutDown(PATIENCE))
-    assert driver.wait_for(Ended) == Ended(True)
-    row.result(PATIENCE)
+    driver.end(row)
 
 
 def test_a_standby_does_nothing_until_it_is_told(
@@ -373,9 +364,7 @@ def test_a_standby_can_be_started(application: Callable[..., Application], drive
     for message in (Wait(), Start(), Start(), Wait()):
         driver.say(message)
     driver.wait_for(Report, has_all)
-    driver.say(ShutDown(PATIENCE))
-    driver.wait_for(Ended)
-    row.result(PATIENCE)
+    driver.end(row)
 
 
 def test_a_record_processor_ends_the_application(
@@ -385,9 +374,7 @@ def test_a_record_processor_ends_the_application(
         processor = Journaling(journal, lambda *_: processor.shard.request_shutdown())
         return processor
 
-    row = run_worker(spec(application(processor=make), driver))
-    driver.wait_for(Hello)
-    driver.say(Start())
+    row = driver.start(application(processor=make))
     assert driver.wait_for(Ended) == Ended(True)
     assert driver.wait_for(Leaving).is_for_all
     assert driver.kinds(Leaving, Ended) == [Leaving, Ended]
@@ -411,9 +398,7 @@ def test_a_processor_that_is_stuck_does_not_hold_up_what_another_asked_for(
         return processor
 
     options = WorkerOptions(failover_time=2.0, idle_time=0.25, shutdown_timeout=0.5)
-    row = run_worker(spec(application(processor=make, options=options), driver))
-    driver.wait_for(Hello)
-    driver.say(Start())
+    row = driver.start(application(processor=make, options=options))
     assert driver.wait_for(Ended) == Ended(False)
     assert driver.wait_for(Leaving).is_for_all
     row.result(PATIENCE)
@@ -431,9 +416,7 @@ def test_the_drivers_time_for_a_shutdown_counts(
 
     options = WorkerOptions(failover_time=2.0, idle_time=0.25, shutdown_timeout=3600.0)
     make = application(processor=lambda: Journaling(journal, hang), options=options)
-    row = run_worker(spec(make, driver))
-    driver.wait_for(Hello)
-    driver.say(Start())
+    row = driver.start(make)
     assert is_stuck.wait(PATIENCE)
     driver.wait_for(Report, lambda report: report.is_running)
     driver.say(ShutDown(0.5))
@@ -445,9 +428,7 @@ def test_the_drivers_time_for_a_shutdown_counts(
 def test_a_worker_that_cannot_start_says_why(
     application: Callable[..., Application], driver: Driver
 ) -> None:
-    row = run_worker(spec(application(stream="no-such-stream"), driver))
-    driver.wait_for(Hello)
-    driver.say(Start())
+    row = driver.start(application(stream="no-such-stream"))
     ended = driver.wait_for(Ended)
     assert not ended.was_graceful
     assert "no-such-stream" in ended.error
@@ -506,9 +487,7 @@ def test_a_connection_that_breaks_costs_nothing(
     def fail(*_: Any) -> None:
         raise ValueError("no good")
 
-    row = run_worker(spec(application(processor=lambda: Journaling(journal, fail)), driver))
-    driver.wait_for(Hello)
-    driver.say(Start())
+    row = driver.start(application(processor=lambda: Journaling(journal, fail)))
     before = driver.wait_for(Report, lambda report: bool(report.failures)).failures[0]
     driver.forget()
     driver.control.drop(driver.worker_id)
@@ -564,12 +543,8 @@ def test_the_last_counts_wait_for_a_connection(
 def test_a_shutdown_while_it_starts_leaves_nothing_behind(
     application: Callable[..., Application], driver: Driver, journal: Journal
 ) -> None:
-    row = run_worker(spec(application(), driver))
-    driver.wait_for(Hello)
-    driver.say(Start())
-    driver.say(ShutDown(PATIENCE))
-    assert driver.wait_for(Ended) == Ended(True)
-    row.result(PATIENCE)
+    row = driver.start(application())
+    driver.end(row)
     assert not any("start-worker" in thread.name for thread in threading.enumerate())
     assert journal.calls("initialize") == [] or len(journal.calls("shutdown_requested")) == 2
 
