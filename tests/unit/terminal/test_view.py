@@ -154,6 +154,17 @@ def test_of_a_thousand_streams_the_latest_are_shown_and_the_rest_is_counted() ->
     assert lines[shards + 1].split()[:3] == ["stream-999/0", "host-1", "!!17"]
 
 
+def test_a_cell_without_a_rate_has_the_state_and_streams_that_are_not_read_are_counted() -> None:
+    ended = ShardRow(shard_id(999), None, "finished", None, None)
+    what = view(40, 1, names=["a"])
+    assert any("999 -" in one and "finished" in one for one in shown(
+        View("t", "s", "KB/s", what.owners, (*what.shards, ended)), 100, 24
+    ))  # fmt: skip
+    unread = tuple(GroupRow(f"s{n}", 1, None, None, "x", is_amiss=True) for n in range(100))
+    lines = shown(View("t", "s", "KB/s", streams=unread), 60, 12)
+    assert any(re.fullmatch(r"\.\.\. \d+ more: \d+ not read", one) for one in lines)
+
+
 def test_a_long_name_of_a_stream_leaves_room_for_the_rest() -> None:
     names = ["a" * 64 + "b" * 64, "c" * 64 + "d" * 64]
     line = next(line for line in shown(of_streams(2, names), 100, 24) if "/0" in line)

@@ -77,6 +77,9 @@ def test_the_table_of_shards() -> None:
     assert found["parents"] == ["", "0", "0"]
     assert found["children"] == ["1, 2", "", ""], "by its own row, and by its children's"
     assert found["note"] == ["", "", "to a"]
+    lost = look([ROWS[1]], {ROWS[1].key: Lag(why="expired")})
+    assert columns.shard_columns(lost)["late"] == ["amiss"]
+    assert columns.map_columns(replace(lost, listed={}), None)["by_lag"] == [columns.VERY_LATE]
 
 
 def test_the_table_of_workers() -> None:
