@@ -32,9 +32,9 @@ def _anew(next_event: Any) -> Any:
     """GetRecords starts at the subscription's start."""
 
     def event(self: Any, *subscription: Any) -> Any:
-        before = self._position, self._inclusive
+        before = self.position, self._inclusive
         fetched = next_event(self, *subscription)
-        self._position, self._inclusive = before
+        self.position, self._inclusive = before
         take_repeats(self)
         return fetched
 
@@ -47,7 +47,7 @@ def _by_the_oldest(subscribe: Any) -> Any:
     def begin(self: Any) -> Any:
         subscribe(self)
         if self._subscription is None:
-            self._position = TRIM_HORIZON
+            self.position = TRIM_HORIZON
             take_repeats(self)
 
     return begin
@@ -57,10 +57,10 @@ _EXACTLY = "ranges_are_read_exactly"
 
 BUGS: dict[str, Bug] = {
     "GetRecords resumes AT the last record of a subscription": instead(
-        SubscribedCursor, "_next_event", _at, _EXACTLY, 0
+        SubscribedCursor, "_next_event", _at, _EXACTLY, 1
     ),
     "GetRecords begins where the subscription began": instead(
-        SubscribedCursor, "_next_event", _anew, _EXACTLY, 0
+        SubscribedCursor, "_next_event", _anew, _EXACTLY, 1
     ),
     "GetRecords begins at the oldest record without a subscription": instead(
         SubscribedCursor, "_subscribe", _by_the_oldest, _EXACTLY, 0

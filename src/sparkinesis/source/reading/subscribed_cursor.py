@@ -13,6 +13,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -72,6 +73,7 @@ class SubscribeLimiter:
                 self._slot.free_at = self._clock() + seconds
 
 
+@dataclass(eq=False)
 class SubscribedCursor:
     """Fetches a shard's pages as `ShardCursor` does, but starts with a subscription.
 
@@ -81,30 +83,24 @@ class SubscribedCursor:
     thread.
     """
 
-    def __init__(
-        self,
-        client: StreamClient,
-        limiter: SubscribeLimiter,
-        consumer_arn: str,
-        shard_id: str,
-        position: Position,
-        *,
-        end: AfterRecord | Literal[Sentinel.SHARD_END],
-        poll: Callable[[Position, bool], ShardCursor],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.at_end = False
-        """True once the shard is closed and all of its records are fetched."""
-        self._client = client
-        self._limiter = limiter
-        self._consumer_arn = consumer_arn
-        self._shard_id = shard_id
-        self._position = position
-        self._end = end
+    client: StreamClient
+    limiter: SubscribeLimiter
+    consumer_arn: str
+    shard_id: str
+    position: Position
+    """The position behind all that was fetched."""
+    _: KW_ONLY
+    end: AfterRecord | Literal[Sentinel.SHARD_END]
+    poll: Callable[[Position, bool], ShardCursor]
+    clock: Callable[[], float] = time.monotonic
+    at_end: bool = False
+    """True once the shard is closed and all of its records are fetched."""
+
+    def __post_init__(self) -> None:
         self._inclusive = True
-        self._early_filter = EarlyRecordFilter(client.address, shard_id, position, inclusive=True)
-        self._poll = poll
-        self._clock = clock
+        self._early_filter = EarlyRecordFilter(
+            self.client.address, self.shard_id, self.position, inclusive=True
+        )
         self._lock = threading.Lock()
         self._is_stopped = False
         self._subscription: Subscription | None = None
@@ -129,7 +125,7 @@ class SubscribedCursor:
         if self._is_stopped:
             return Fetched(Page([]), 0, 0)  # the caller has stopped and ignores the page
         if self._polling is None:
-            self._polling = self._poll(self._position, self._inclusive)
+            self._polling = self.poll(self.position, self._inclusive)
         fetched = self._polling.fetch(limit)
         self.at_end = self._polling.at_end
         return self._early_filter.apply(fetched)
@@ -142,19 +138,19 @@ class SubscribedCursor:
                 self._subscription.close()
 
     def _subscribe(self) -> None:
-        if not self._limiter.try_acquire():
+        if not self.limiter.try_acquire():
             return
         try:
-            subscription = self._client.subscribe(
-                self._consumer_arn, self._shard_id, self._position, inclusive=self._inclusive
+            subscription = self.client.subscribe(
+                self.consumer_arn, self.shard_id, self.position, inclusive=self._inclusive
             )
         except (ClientError, BotoCoreError) as error:
             if error_code(error) == "ResourceInUseException":
-                self._limiter.delay_next(AFTER_REFUSAL)
+                self.limiter.delay_next(AFTER_REFUSAL)
             self._raise_or_log(error)
             return
-        self._limiter.delay_next(BETWEEN_SUBSCRIPTIONS)
-        self._subscribed_at = self._clock()
+        self.limiter.delay_next(BETWEEN_SUBSCRIPTIONS)
+        self._subscribed_at = self.clock()
         with self._lock:
             self._subscription = subscription
             if self._is_stopped:
@@ -175,12 +171,12 @@ class SubscribedCursor:
             # At the tip without the end of the range, which exists: GetRecords finds the reason.
             return None
         if event.records:
-            self._position = AfterRecord(event.records[-1].sequence_number)
+            self.position = AfterRecord(event.records[-1].sequence_number)
             self._inclusive = False
-        _, is_over, _ = cut_at_end(event.records, self._end)
+        _, is_over, _ = cut_at_end(event.records, self.end)
         if is_over or self.at_end:
             self._end_subscription()
-        age = self._clock() - self._subscribed_at
+        age = self.clock() - self._subscribed_at
         return to_fetched(received, subscription.service_time_ms, age)
 
     def _end_subscription(self) -> None:
@@ -191,23 +187,23 @@ class SubscribedCursor:
 
     def _raise_or_log(self, error: ClientError | BotoCoreError | CorruptEventStreamError) -> None:
         """Raise `AccessDeniedError`, which GetRecords would not meet; log any other error."""
-        where = f"shard {self._shard_id} of {self._client.address}"
+        where = f"shard {self.shard_id} of {self.client.address}"
         if isinstance(error, CorruptEventStreamError):
             _log.warning(
                 "A subscription to %s failed: %s Continuing with GetRecords.", where, error
             )
             return
-        explained = explain(error, OPERATION, self._client.address, self._shard_id, self._position)
+        explained = explain(error, OPERATION, self.client.address, self.shard_id, self.position)
         if isinstance(explained, AccessDeniedError):
             raise explained from None
         if error_code(error) == "ResourceNotFoundException":
-            self._limiter.delay_next(AFTER_LOSS)
+            self.limiter.delay_next(AFTER_LOSS)
             _log.warning(
                 "Cannot subscribe to %s as %s. If the consumer was deregistered, restart the query "
                 "to register it again; until then the query reads by GetRecords. The service's "
                 "answer: %s",
                 where,
-                self._consumer_arn,
+                self.consumer_arn,
                 words(error),
             )
             return
