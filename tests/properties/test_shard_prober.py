@@ -10,6 +10,7 @@ import pytest
 from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.source.options.allowance import Allowance
 from sparkinesis.source.planning.batch_end import Records
+from sparkinesis.source.planning.probing.records_in_hand import Scale
 from sparkinesis.source.planning.probing.shard_prober import ShardProber
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
@@ -39,7 +40,7 @@ def prober(server: LocalServer) -> Callable[[int], ShardProber]:
         client = StreamClient(address)
         budget = ShardBudget(Pace(0, 0), lambda: 0.0, lambda seconds: None)
         made = ShardProber(client, SHARD, budget)
-        made.look(TRIM_HORIZON, RetentionCheck(client), LIMIT, limit)
+        made.look(TRIM_HORIZON, RetentionCheck(client), Scale(LIMIT), limit)
         return made
 
     return make
@@ -164,7 +165,7 @@ def test_a_closed_shards_end_is_met_after_a_pause_in_which_its_iterator_expires(
     clock.advance(1000)
     server.kinesis.empty_pages = 1
     found = prober(100)
-    found.look(end, found.front._check, LIMIT)
+    found.look(end, found.front._check, Scale(LIMIT))
     assert found.front.at_tip
     clock.advance(3_600_000)
     found.meet_end()

@@ -12,6 +12,7 @@ from sparkinesis.source.planning.batch_instant import Choice, ReadOn, SampleAt, 
 from sparkinesis.source.planning.kept import Kept
 from sparkinesis.source.planning.planned_stream import PlannedStream
 from sparkinesis.source.planning.probe_threads import for_all
+from sparkinesis.source.planning.probing.records_in_hand import Scale
 from sparkinesis.source.planning.probing.shard_end import ShardEnd
 from sparkinesis.source.planning.probing.shard_prober import FIRST_LIMIT, ShardProber
 from sparkinesis.source.planning.probing.survey import Survey
@@ -58,6 +59,7 @@ class StreamPlan:
         self._kept = kept
         self._listing = kept.listing
         self._allowance = allowance
+        self._scale = Scale(allowance, stream.options.reading.deaggregate)
         self._until_ms = until_ms
         self._quiet_bound_ms = END_OF_TIME_MS
         """The latest instant (epoch ms) up to which all quiet shards are known."""
@@ -248,7 +250,7 @@ class StreamPlan:
             is_stored = shard_id in self.start or ANY_SHARD not in self.start
             check = self._stream.stored_check if is_stored else self._stream.initial_check
             prober = probers[shard_id]
-            prober.look(shards[shard_id], check, self._allowance, limit, until_ms)
+            prober.look(shards[shard_id], check, self._scale, limit, until_ms)
             if shard_id in lineage.shards and not lineage.shards[shard_id].is_open:
                 prober.meet_end()
 
@@ -258,10 +260,8 @@ class StreamPlan:
     def _prober(self, shard_id: str) -> ShardProber:
         probers = self._kept.probers
         if shard_id not in probers:
-            deaggregate = self._stream.options.reading.deaggregate
-            probers[shard_id] = ShardProber(
-                self._stream.client, shard_id, self._stream.budget(), deaggregate=deaggregate
-            )
+            budget = self._stream.budget()
+            probers[shard_id] = ShardProber(self._stream.client, shard_id, budget)
         return probers[shard_id]
 
     def _sort_out(self, probers: Mapping[str, ShardProber]) -> None:

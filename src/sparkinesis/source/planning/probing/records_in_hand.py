@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sparkinesis.source.options.allowance import Allowance
+from sparkinesis.source.options.allowance import NO_LIMIT, Allowance
 from sparkinesis.source.planning.probing.arrival_density import Window
 from sparkinesis.source.planning.probing.survey import density_window
 from sparkinesis.stream.kpl.magic import aggregates_of
@@ -48,6 +48,9 @@ class Scale:
             max(count / self.allowance.rows, len(record.data) / self.allowance.bytes)
             for count, record in zip(rows or self.rows(records), records, strict=True)
         ]
+
+
+UNLIMITED = Scale(NO_LIMIT)
 
 
 class RecordsInHand:

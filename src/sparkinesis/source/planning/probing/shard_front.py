@@ -9,8 +9,7 @@ from sparkinesis.errors import (
     PositionNotFoundError,
     ShardNotFoundError,
 )
-from sparkinesis.source.options.allowance import NO_LIMIT
-from sparkinesis.source.planning.probing.records_in_hand import RecordsInHand, Scale
+from sparkinesis.source.planning.probing.records_in_hand import UNLIMITED, RecordsInHand, Scale
 from sparkinesis.stream.calls.client import Fetched, StreamClient, shard_of
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, Position
@@ -33,14 +32,14 @@ class ShardFront:
         self._client = client
         self._shard_id = shard_id
         self._budget = budget
-        self._check = RetentionCheck(client)
+        self._check: RetentionCheck
         self._positions: tuple[Position, ...] = ()
         """The positions after which the records in hand come first; all are the same place."""
         self._start_is_checked = False
         self._lag_ms = 0
         self.cursor: ShardCursor | None = None
         self.hand = RecordsInHand()
-        self.scale = Scale(NO_LIMIT)
+        self.scale = UNLIMITED
         self.at_tip = False
         """True if all records that arrived before `asked_ms` are in hand."""
         self.is_ended = False
@@ -97,7 +96,7 @@ class ShardFront:
         until_ms: float,
     ) -> None:
         """Take the first records after ``position`` in hand: see `ShardProber.look`."""
-        is_weighed = scale == self.scale or not self.hand
+        is_weighed = scale is self.scale or scale == self.scale or not self.hand
         if self.cursor is None or not self._is_at(position) or not is_weighed:
             self._restart(position)
         self.scale, self._check = scale, check

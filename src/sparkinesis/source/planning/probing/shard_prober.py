@@ -15,10 +15,9 @@ from __future__ import annotations
 
 import math
 
-from sparkinesis.source.options.allowance import NO_LIMIT, Allowance
 from sparkinesis.source.planning.batch_end import Records
 from sparkinesis.source.planning.probing.arrival_density import Window, add_window
-from sparkinesis.source.planning.probing.records_in_hand import Scale
+from sparkinesis.source.planning.probing.records_in_hand import UNLIMITED, Scale
 from sparkinesis.source.planning.probing.samples import Samples
 from sparkinesis.source.planning.probing.shard_end import EndSearch, Resumption, ShardEnd
 from sparkinesis.source.planning.probing.shard_front import ShardFront
@@ -49,11 +48,7 @@ class ShardProber:
         client: StreamClient,
         shard_id: str,
         budget: ShardBudget,
-        *,
-        deaggregate: bool = True,
     ) -> None:
-        """``deaggregate``: count user records as rows."""
-        self._deaggregate = deaggregate
         self.front = ShardFront(client, shard_id, budget)
         self._limit = FIRST_LIMIT
         self._samples = Samples(self.front)
@@ -66,7 +61,7 @@ class ShardProber:
         self,
         position: Position,
         check: RetentionCheck,
-        allowance: Allowance = NO_LIMIT,
+        scale: Scale = UNLIMITED,
         limit: int | None = None,
         until_ms: float = math.inf,
     ) -> None:
@@ -76,7 +71,6 @@ class ShardProber:
         if records after the position were trimmed.
         """
         self._forget_samples()
-        scale = Scale(allowance, self._deaggregate)
         self.front.look(position, check, scale, limit or self._limit, until_ms)
         self._update()
 
@@ -142,7 +136,8 @@ class ShardProber:
         self.front.stand_at(start, end)
 
     def _forget_samples(self) -> None:
-        self._samples = Samples(self.front)
+        if self._samples.taken:
+            self._samples = Samples(self.front)
         self._ends = {}
 
     def _update(self) -> None:
