@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from sparkinesis.stream.calls.client import Fetched
 from sparkinesis.stream.page import Record
@@ -37,8 +38,7 @@ class ShardProgress:
         return self.before_jump or self.reached.position
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(NamedTuple):
     """The records of a page to deliver, and the progress of the shard with them."""
 
     records: Sequence[Record]
