@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+
+_FIXTURES = Path(__file__).parent / "fixtures"
+
+
+def recorded(name: str) -> Any:
+    """A fixture with rows as DynamoDB's API gives them: JSON has no bytes."""
+
+    def with_bytes(value: dict[str, Any]) -> dict[str, Any]:
+        return {"B": base64.b64decode(value["B"])} if set(value) == {"B"} else value
+
+    return json.loads((_FIXTURES / name).read_text(), object_hook=with_bytes)
 
 
 def create_table(dynamodb: Any, name: str) -> None:

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
@@ -25,9 +27,11 @@ from sparkinesis.lease.table.batching import Batching
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer
 from sparkinesis.metrics.metrics import OFF, Metrics
+from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.position import TRIM_HORIZON, InitialPosition
+from sparkinesis.stream.shard import Shard
 from sparkinesis.worker.reporting.event_log import EventLog
 from tests.kcl import create_table
 
@@ -50,6 +54,7 @@ SYNC = ShardSyncSettings(
 
 
 LOG = EventLog("app", "me")
+IDS = [f"shardId-{number:012d}" for number in range(6)]
 
 
 def syncer_of(
@@ -73,6 +78,39 @@ def syncer_of(
 def ends_of(syncer: ShardSyncer) -> ShardEnds:
     """The part of the same worker that creates the leases of children."""
     return ShardEnds(syncer._leases, clock=syncer._clock, recheck=SYNC.cleanup_interval)
+
+
+@dataclass
+class Stream:
+    """A stream of a test's own; its shards are named by their numbers."""
+
+    client: StreamClient
+    kinesis: Any
+
+    @property
+    def name(self) -> str:
+        return self.client.address.name
+
+    def split(self, number: int, middle: int) -> None:
+        self.kinesis.split_shard(
+            StreamName=self.name, ShardToSplit=IDS[number], NewStartingHashKey=str(middle)
+        )
+
+    def merge(self, one: int, other: int) -> None:
+        self.kinesis.merge_shards(
+            StreamName=self.name, ShardToMerge=IDS[one], AdjacentShardToMerge=IDS[other]
+        )
+
+    def shards(self) -> list[Shard]:
+        """All of them, by number."""
+        return sorted(self.client.list_shards()[0], key=lambda shard: shard.id)
+
+
+def make_stream(server: LocalServer, shards: int, retry: Retry | None = None) -> Stream:
+    name, kinesis = f"s-{uuid.uuid4().hex[:8]}", server.client("kinesis")
+    kinesis.create_stream(StreamName=name, ShardCount=shards)
+    address = StreamAddress(name, None, "us-east-1", server.endpoint_url)
+    return Stream(StreamClient(address, retry or Retry()), kinesis)
 
 
 @pytest.fixture(scope="session")
@@ -107,9 +145,15 @@ def time() -> ManualTime:
 
 
 def table_of(server: LocalServer, name: str) -> LeaseTable:
+    return table_at(server.endpoint_url, name)
+
+
+def table_at(
+    endpoint: str, name: str, sleep: Callable[[float], None] = lambda _: None
+) -> LeaseTable:
     seconds = itertools.count()
-    retry = Retry(give_up_after=3, clock=lambda: next(seconds) / 2, sleep=lambda _: None)
-    return LeaseTable(name, "us-east-1", server.endpoint_url, retry=retry)
+    retry = Retry(give_up_after=3, clock=lambda: next(seconds) / 2, sleep=sleep)
+    return LeaseTable(name, "us-east-1", endpoint, retry=retry)
 
 
 def coordinator_of(
@@ -142,9 +186,34 @@ def lease_of(table: LeaseTable, key: str) -> Lease:
     return row
 
 
+def by_key(table: LeaseTable) -> list[Lease]:
+    return sorted(table.leases(), key=lambda row: row.key)
+
+
+def create(table: LeaseTable, *keys: str, owner: str | None = None) -> None:
+    for key in keys:
+        table.create(lease(key, owner))
+
+
+def break_row(table: LeaseTable, dynamodb: Any, key: str) -> None:
+    """Write to a row what cannot be read as a lease."""
+    dynamodb.update_item(
+        TableName=table.name,
+        Key={"leaseKey": {"S": key}},
+        UpdateExpression="SET leaseCounter = :counter",
+        ExpressionAttributeValues={":counter": {"S": "x"}},
+    )
+
+
 def take(renewer: LeaseRenewer, table: LeaseTable, key: str) -> HeldLease:
     """The worker "me" takes a lease of the table, and holds it."""
     return renewer.hold(table.write(requests.take(lease_of(table, key), "me")))
+
+
+def acquire(renewer: LeaseRenewer, table: LeaseTable, *keys: str) -> list[HeldLease]:
+    """New leases of these keys, in the hands of the worker "me"."""
+    create(table, *keys)
+    return [take(renewer, table, key) for key in keys]
 
 
 def lease(key: str, owner: str | None = None, checkpoint: str = "100") -> Lease:

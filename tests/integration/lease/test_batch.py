@@ -13,7 +13,7 @@ from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.table.write_conflict import LeaseChangedError
 from sparkinesis.local import Call, Fault, LocalServer
-from tests.integration.lease.conftest import ManualTime, lease, renew_many
+from tests.integration.lease.conftest import ManualTime, acquire, by_key, create, renew_many
 
 BATCH = "BatchExecuteStatement"
 PASSING = ["ThrottlingError", "ProvisionedThroughputExceeded", "TransactionConflict"]
@@ -39,13 +39,13 @@ def some(code: str, *statements: int, takes_effect: bool = False) -> Fault:
 @pytest.fixture
 def known(table: LeaseTable) -> list[Lease]:
     """Four leases of this worker's."""
-    for key in "abcd":
-        table.create(lease(key, "me"))
+    create(table, *"abcd", owner="me")
     return by_key(table)
 
 
-def by_key(table: LeaseTable) -> list[Lease]:
-    return sorted(table.leases(), key=lambda row: row.key)
+@pytest.fixture
+def renewer(table: LeaseTable, time: ManualTime) -> LeaseRenewer:
+    return LeaseRenewer(table, "me", 10.0, time)
 
 
 def renewed(rows: list[Lease], by: int = 1) -> list[Lease]:
@@ -114,13 +114,16 @@ def test_one_that_was_taken_after_its_error_is_refused(
 @pytest.mark.parametrize("takes_effect", [True, False])
 @pytest.mark.parametrize("last", ["ThrottlingError", "InternalServerError"])
 def test_leases_whose_renewals_failed_are_held_and_renewed_in_the_next_round(
-    server: LocalServer, table: LeaseTable, time: ManualTime, takes_effect: bool, last: str
+    *,
+    server: LocalServer,
+    table: LeaseTable,
+    renewer: LeaseRenewer,
+    time: ManualTime,
+    takes_effect: bool,
+    last: str,
 ) -> None:
     """Also those that were renewed although an internal error said otherwise."""
-    renewer = LeaseRenewer(table, "me", 10.0, time)
-    for key in "abc":
-        table.create(lease(key))
-    held = [renewer.hold(table.write(requests.take(row, "me"))) for row in by_key(table)]
+    held = acquire(renewer, table, *"abc")
     renewer.renew_all()
     time.now += 3
     server.kinesis.faults = Faults(
@@ -132,17 +135,14 @@ def test_leases_whose_renewals_failed_are_held_and_renewed_in_the_next_round(
     time.now += 3
     renewer.renew_all()
     assert renewer.duplicate_worker_leases == frozenset()
-    assert {one.key: one.lease for one in held} == {row.key: row for row in table.leases()}
+    assert [one.lease for one in held] == by_key(table)
     assert [one.renewed_at for one in held] == [1006.0] * 3
 
 
 def test_leases_whose_renewals_are_throttled_for_too_long_are_lost(
-    server: LocalServer, table: LeaseTable, time: ManualTime
+    server: LocalServer, table: LeaseTable, renewer: LeaseRenewer, time: ManualTime
 ) -> None:
-    renewer = LeaseRenewer(table, "me", 10.0, time)
-    for key in "abc":
-        table.create(lease(key))
-    held = [renewer.hold(table.write(requests.take(row, "me"))) for row in by_key(table)]
+    held = acquire(renewer, table, *"abc")
     renewer.renew_all()
     # Of the first call it is the second of three. In every other one it is the first: those that
     # were not renewed for the longest go before others.
@@ -155,12 +155,13 @@ def test_leases_whose_renewals_are_throttled_for_too_long_are_lost(
 
 
 def test_batches_that_fail_whole_are_written_one_by_one_those_that_took_effect_only_once(
-    server: LocalServer, table: LeaseTable, time: ManualTime, caplog: pytest.LogCaptureFixture
+    server: LocalServer,
+    table: LeaseTable,
+    renewer: LeaseRenewer,
+    time: ManualTime,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    renewer = LeaseRenewer(table, "me", 10.0, time)
-    for key in "abc":
-        table.create(lease(key))
-    held = [renewer.hold(table.write(requests.take(row, "me"))) for row in by_key(table)]
+    held = acquire(renewer, table, *"abc")
     renewer.renew_all()
     assert {one.lease.counter for one in held} == {2}
     failing = Fault("InternalServerError", status=500, takes_effect=True)
@@ -169,6 +170,6 @@ def test_batches_that_fail_whole_are_written_one_by_one_those_that_took_effect_o
         time.now += 3
         renewer.renew_all()
     assert renewer.duplicate_worker_leases == frozenset()
-    assert {one.key: one.lease for one in held} == {row.key: row for row in table.leases()}
+    assert [one.lease for one in held] == by_key(table)
     assert {one.lease.counter for one in held} == {7}
     assert caplog.text.count("every 10 minutes") == 1

@@ -11,42 +11,58 @@ import pytest
 
 from sparkinesis.errors import LeaseTableError, LeaseTableUnavailableError
 from sparkinesis.events import Event, LegacyWorkerSeen
+from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.batch import BATCH
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import Call, Fault, LocalServer
-from tests.integration.lease.conftest import ManualTime, coordinator_of, lease, lease_of
+from tests.integration.lease.conftest import (
+    ManualTime,
+    break_row,
+    by_key,
+    coordinator_of,
+    create,
+    lease,
+    lease_of,
+)
 
 FAILOVER = 10.0
+
+
+def asked_of(table: LeaseTable, owner: str) -> Lease:
+    """The only lease that this worker is to hand over."""
+    (asked,) = [row for row in table.leases() if row.checkpoint_owner == owner]
+    return asked
+
+
+def owners(table: LeaseTable, key: str) -> tuple[str | None, str | None]:
+    row = lease_of(table, key)
+    return row.owner, row.checkpoint_owner
 
 
 def test_a_shard_that_nobody_will_read_does_not_keep_others_from_being_shared(
     table: LeaseTable, time: ManualTime
 ) -> None:
-    for key in ("a", "b", "c", "d", "poison"):
-        table.create(lease(key, owner=None if key == "poison" else "old"))
+    create(table, "a", "b", "c", "d", owner="old")
+    create(table, "poison")
     new = coordinator_of(table, time, "new")
     # on_error stopped the one that is nobody's, on this worker as on the other.
     assert new.take({"poison"})
-    asked = [row.key for row in table.leases() if row.checkpoint_owner == "old"]
-    assert len(asked) == 1
-    for row in table.leases():
-        if row.checkpoint_owner == "old":
-            table.write(requests.assign(row, "new"))
+    asked = asked_of(table, "old")
+    table.write(requests.assign(asked, "new"))
     assert not new.take({"poison"})
-    assert set(new.held()) == set(asked)
+    assert set(new.held()) == {asked.key}
 
 
 def test_a_shard_that_ends_while_it_is_asked_for_is_not_waited_for(
     table: LeaseTable, time: ManualTime
 ) -> None:
-    for key in ("a", "b"):
-        table.create(lease(key, owner="old"))
+    create(table, "a", "b", owner="old")
     new = coordinator_of(table, time, "new")
     assert new.take()
-    (asked,) = [row for row in table.leases() if row.checkpoint_owner == "old"]
+    asked = asked_of(table, "old")
     ended = table.write(requests.checkpoint(asked, ExtendedSequenceNumber(SHARD_END)))
     table.write(requests.assign(ended, "new"))
     assert not new.take()
@@ -57,8 +73,7 @@ def test_a_shard_that_ends_while_it_is_asked_for_is_not_waited_for(
 def test_who_has_no_room_does_not_look_again_soon(
     table: LeaseTable, time: ManualTime, max_leases: int
 ) -> None:
-    for key in ("a", "b", "c"):
-        table.create(lease(key))
+    create(table, "a", "b", "c")
     me = coordinator_of(table, time, "me", max_leases=max_leases)
     time.now += 5
     for _ in range(3):
@@ -77,8 +92,7 @@ def test_who_is_told_to_leave_while_it_takes_many_leases_takes_and_requests_no_m
     most: int,
 ) -> None:
     """A worker that ends waits for its taker only for a while, and then for one call at most."""
-    for n in range(60):
-        table.create(lease(f"s{n}", owner=owner))
+    create(table, *(f"s{n}" for n in range(60)), owner=owner)
     told = threading.Event()
     write, write_batch = LeaseTable.write, LeaseTable.write_batch
 
@@ -106,15 +120,13 @@ def test_who_is_told_to_leave_while_it_takes_many_leases_takes_and_requests_no_m
 def test_what_was_given_to_a_worker_that_leaves_is_not_left_to_expire(
     table: LeaseTable, time: ManualTime
 ) -> None:
-    for key in ("a", "b", "c", "d"):
-        table.create(lease(key, owner="old"))
+    create(table, "a", "b", "c", "d", owner="old")
     new = coordinator_of(table, time, "new")
     assert new.take()
-    (asked,) = [row for row in table.leases() if row.checkpoint_owner == "old"]
+    asked = asked_of(table, "old")
     table.write(requests.assign(asked, "new"))
     new.withdraw_requests()
-    row = lease_of(table, asked.key)
-    assert (row.owner, row.checkpoint_owner) == (None, None)
+    assert owners(table, asked.key) == (None, None)
     other = coordinator_of(table, time, "other")
     other.take()
     assert asked.key in other.held()
@@ -129,16 +141,10 @@ def test_a_broken_row_keeps_no_other_from_being_declined(
     assert new.take()
     asked = sorted(row.key for row in table.leases() if row.checkpoint_owner == "old")
     assert len(asked) == 2
-    dynamodb.update_item(
-        TableName=table.name,
-        Key={"leaseKey": {"S": asked[0]}},
-        UpdateExpression="SET leaseCounter = :counter",
-        ExpressionAttributeValues={":counter": {"S": "x"}},
-    )
+    break_row(table, dynamodb, asked[0])
     with pytest.raises(LeaseTableError, match=asked[0]):
         new.withdraw_requests()
-    row = lease_of(table, asked[1])
-    assert (row.owner, row.checkpoint_owner) == ("old", None)
+    assert owners(table, asked[1]) == ("old", None)
 
 
 @pytest.mark.parametrize("has_noticed", [False, True])
@@ -146,8 +152,7 @@ def test_what_a_worker_that_leaves_had_asked_for_stays_its_owners(
     table: LeaseTable, time: ManualTime, has_noticed: bool
 ) -> None:
     """Both leave at once: what is given to somebody who has left would have to expire."""
-    for key in ("a", "b"):
-        table.create(lease(key))
+    create(table, "a", "b")
     old = coordinator_of(table, time, "old")
     time.now += 5
     for _ in range(2):
@@ -155,7 +160,7 @@ def test_what_a_worker_that_leaves_had_asked_for_stays_its_owners(
     assert len(old.held()) == 2
     new = coordinator_of(table, time, "new")
     new.take()
-    (asked,) = [row for row in table.leases() if row.checkpoint_owner == "old"]
+    asked = asked_of(table, "old")
     held = old.held()[asked.key]
     if has_noticed:
         held.observe(asked)
@@ -167,8 +172,7 @@ def test_what_a_worker_that_leaves_had_asked_for_stays_its_owners(
     held.checkpoint(ExtendedSequenceNumber("107"))
     assert held.handoff_to is None
     held.release()
-    row = lease_of(table, asked.key)
-    assert (row.owner, row.checkpoint_owner) == (None, None)
+    assert owners(table, asked.key) == (None, None)
 
 
 def lose_updates(server: LocalServer, when: Literal["before", "after"]) -> None:
@@ -178,6 +182,16 @@ def lose_updates(server: LocalServer, when: Literal["before", "after"]) -> None:
         return Fault.dropped(when) if call.operation == "UpdateItem" else None
 
     server.kinesis.faults = plan
+
+
+def take_unanswered(
+    server: LocalServer, worker: LeaseCoordinator, when: Literal["before", "after"] = "after"
+) -> None:
+    """A round of taking that fails for want of an answer."""
+    lose_updates(server, when)
+    with pytest.raises(LeaseTableUnavailableError):
+        worker.take()
+    server.kinesis.faults = None
 
 
 def delay_updates(server: LocalServer, time: ManualTime, seconds: float) -> list[Call]:
@@ -197,53 +211,37 @@ def delay_updates(server: LocalServer, time: ManualTime, seconds: float) -> list
 def test_a_handoff_whose_answer_was_lost_is_withdrawn_by_a_worker_that_leaves(
     server: LocalServer, table: LeaseTable, time: ManualTime, was_given: bool
 ) -> None:
-    for key in ("a", "b"):
-        table.create(lease(key, owner="old"))
+    create(table, "a", "b", owner="old")
     new = coordinator_of(table, time, "new")
-    lose_updates(server, "after")
-    with pytest.raises(LeaseTableUnavailableError):
-        new.take()
-    server.kinesis.faults = None
-    (asked,) = [row for row in table.leases() if row.checkpoint_owner == "old"]
+    take_unanswered(server, new)
+    asked = asked_of(table, "old")
     if was_given:
         table.write(requests.assign(asked, "new"))
     new.withdraw_requests()
-    row = lease_of(table, asked.key)
-    assert (row.owner, row.checkpoint_owner) == (None if was_given else "old", None)
+    assert owners(table, asked.key) == (None if was_given else "old", None)
 
 
-def test_a_lease_taken_without_an_answer_is_released_by_a_worker_that_leaves(
-    server: LocalServer, table: LeaseTable, time: ManualTime
+@pytest.mark.parametrize("leaves", [True, False])
+def test_a_lease_taken_without_an_answer_is_released_at_the_end_or_adopted_at_the_next_look(
+    server: LocalServer, table: LeaseTable, time: ManualTime, leaves: bool
 ) -> None:
-    table.create(lease("a"))
+    create(table, "a")
     new = coordinator_of(table, time, "new")
-    lose_updates(server, "after")
-    with pytest.raises(LeaseTableUnavailableError):
-        new.take()
-    server.kinesis.faults = None
-    assert [row.owner for row in table.leases()] == ["new"]
-    new.withdraw_requests()
-    assert [row.owner for row in table.leases()] == [None]
-
-
-def test_a_lease_taken_without_an_answer_is_adopted_at_the_next_look(
-    server: LocalServer, table: LeaseTable, time: ManualTime
-) -> None:
-    table.create(lease("a"))
-    new = coordinator_of(table, time, "new")
-    lose_updates(server, "after")
-    with pytest.raises(LeaseTableUnavailableError):
-        new.take()
-    server.kinesis.faults = None
-    assert not new.take()
-    assert set(new.held()) == {"a"}
+    take_unanswered(server, new)
+    assert lease_of(table, "a").owner == "new"
+    if leaves:
+        new.withdraw_requests()
+        assert lease_of(table, "a").owner is None
+    else:
+        assert not new.take()
+        assert set(new.held()) == {"a"}
 
 
 def test_writes_without_an_answer_are_not_taken_for_those_of_another_worker(
     server: LocalServer, table: LeaseTable, time: ManualTime
 ) -> None:
     """The table is slow: what this worker writes takes effect, but it never hears of that."""
-    table.create(lease("a"))
+    create(table, "a")
     slow = coordinator_of(table, time, "slow")
     lose_updates(server, "after")
     for _ in range(6):
@@ -260,7 +258,7 @@ def test_writes_whose_answers_come_too_late_are_not_taken_for_those_of_another_w
     server: LocalServer, table: LeaseTable, time: ManualTime
 ) -> None:
     """The worker hears of each write, but only when the lease has expired."""
-    table.create(lease("a"))
+    create(table, "a")
     slow = coordinator_of(table, time, "slow")
     writes = delay_updates(server, time, FAILOVER + 1.0)
     for _ in range(8):
@@ -278,7 +276,7 @@ def test_renewals_between_two_looks_are_not_taken_for_those_of_another_worker(
     server: LocalServer, table: LeaseTable, time: ManualTime
 ) -> None:
     """A worker takes a lease, renews it and loses it, and looks at the table only then."""
-    table.create(lease("a"))
+    create(table, "a")
     slow = coordinator_of(table, time, "slow")
     for _ in range(6):
         slow.take()
@@ -300,7 +298,7 @@ def test_another_worker_of_the_same_id_is_noticed_though_it_goes_on_from_own_wri
     table: LeaseTable, time: ManualTime
 ) -> None:
     """What this worker wrote itself does not hide what another process writes behind it."""
-    table.create(lease("a"))
+    create(table, "a")
     one, other = coordinator_of(table, time, "same"), coordinator_of(table, time, "same")
     one.take()
     time.now += 2 * FAILOVER  # it stands still
@@ -320,7 +318,7 @@ def test_another_worker_of_the_same_id_is_noticed_in_a_lease_that_was_made_again
     table: LeaseTable, time: ManualTime
 ) -> None:
     """Counters begin anew then, below those that this worker wrote."""
-    table.create(lease("a"))
+    create(table, "a")
     one = coordinator_of(table, time, "same")
     one.take()
     for _ in range(6):
@@ -329,7 +327,7 @@ def test_another_worker_of_the_same_id_is_noticed_in_a_lease_that_was_made_again
     table.delete(row)
     one.renew()  # it is lost
     one.take()
-    table.create(lease("a"))
+    create(table, "a")
     other = coordinator_of(table, time, "same")
     other.take()
     for _ in range(4):
@@ -342,12 +340,9 @@ def test_another_worker_of_the_same_id_is_noticed_in_a_lease_that_was_made_again
 def test_another_worker_of_the_same_id_is_noticed_though_a_write_had_no_answer(
     server: LocalServer, table: LeaseTable, time: ManualTime
 ) -> None:
-    table.create(lease("a"))
+    create(table, "a")
     one, other = coordinator_of(table, time, "same"), coordinator_of(table, time, "same")
-    lose_updates(server, "after")
-    with pytest.raises(LeaseTableUnavailableError):
-        one.take()
-    server.kinesis.faults = None
+    take_unanswered(server, one)
     time.now += FAILOVER
     other.take()
     time.now += FAILOVER
@@ -363,17 +358,12 @@ def test_another_worker_of_the_same_id_is_noticed_though_a_write_had_no_answer(
 def test_what_was_asked_for_in_vain_is_not_waited_for(
     server: LocalServer, table: LeaseTable, time: ManualTime
 ) -> None:
-    for key in ("a", "b"):
-        table.create(lease(key, owner="old"))
+    create(table, "a", "b", owner="old")
     new = coordinator_of(table, time, "new")
-    lose_updates(server, "before")
-    with pytest.raises(LeaseTableUnavailableError):
-        new.take()
-    server.kinesis.faults = None
-    table.create(lease("c", owner="new"))
-    table.create(lease("d", owner="new"))
+    take_unanswered(server, new, "before")
+    create(table, "c", "d", owner="new")
     assert not new.take()
-    assert [row.owner for row in sorted(table.leases(), key=lambda row: row.key)][:2] == ["old"] * 2
+    assert [row.owner for row in by_key(table)][:2] == ["old"] * 2
 
 
 def test_who_is_named_by_finished_leases_only_does_not_go_on(
@@ -393,14 +383,12 @@ def test_a_worker_that_ignores_a_handoff_is_waited_for_only_until_it_is_known(
     table: LeaseTable, time: ManualTime, dynamodb: Any
 ) -> None:
     """A KCL 2.x renews by the counter alone, and never writes throughputKBps."""
-    rows = {key: lease(key, owner="java") for key in ("a", "b", "c", "d")}
-    for row in rows.values():
-        table.create(row)
+    create(table, *"abcd", owner="java")
     told: list[Event] = []
     new = coordinator_of(table, time, "new", tell=told.append)
 
     def renew_as_java(checkpoint: int) -> None:
-        for key in sorted(rows.keys() - new.held().keys()):
+        for key in sorted(set("abcd") - new.held().keys()):
             dynamodb.update_item(
                 TableName=table.name,
                 Key={"leaseKey": {"S": key}},
@@ -409,7 +397,7 @@ def test_a_worker_that_ignores_a_handoff_is_waited_for_only_until_it_is_known(
             )
 
     new.take()
-    (asked,) = [row.key for row in table.leases() if row.checkpoint_owner == "java"]
+    asked = asked_of(table, "java")
     began = time.now
     while not new.held():
         time.now += 1.5
@@ -418,7 +406,7 @@ def test_a_worker_that_ignores_a_handoff_is_waited_for_only_until_it_is_known(
     assert time.now - began < FAILOVER + 3.0, (
         "not handoff_timeout and a failover time, which are 40"
     )
-    assert asked in new.held()
+    assert asked.key in new.held()
     assert len(new.held()) == 2, "the rest of the share is taken without asking"
     assert {row.checkpoint_owner for row in table.leases()} == {None}
     seen = [event for event in told if isinstance(event, LegacyWorkerSeen)]
@@ -429,8 +417,7 @@ def test_no_worker_of_ours_is_taken_for_one_that_knows_no_handoffs(
     table: LeaseTable, time: ManualTime
 ) -> None:
     """Its checkpoints leave its renewals no turn; so they tell its rate as well."""
-    for key in ("a", "b", "c"):
-        table.create(lease(key))
+    create(table, "a", "b", "c")
     old, new = coordinator_of(table, time, "old"), coordinator_of(table, time, "new", max_leases=1)
     old.take()
     time.now += 2.0
@@ -451,23 +438,17 @@ def test_no_worker_of_ours_is_taken_for_one_that_knows_no_handoffs(
 def test_a_worker_that_starts_takes_many_leases_in_a_call(
     server: LocalServer, table: LeaseTable, time: ManualTime
 ) -> None:
-    for n in range(60):
-        table.create(lease(f"s{n}", owner="dead" if n % 2 else None))
+    create(table, *(f"s{n}" for n in range(0, 60, 2)))
+    create(table, *(f"s{n}" for n in range(1, 60, 2)), owner="dead")
     me = coordinator_of(table, time, "me")
-    calls: list[str] = []
-
-    def note(call: Call) -> Fault | None:
-        calls.append(call.operation)
-        return None
-
-    server.kinesis.faults = note
+    server.kinesis.calls.clear()
     for _ in range(4):
         me.take()
         me.renew()
         time.now += 6
     assert len(me.held()) == 60
-    assert calls.count("UpdateItem") == 0
-    assert calls.count("BatchExecuteStatement") <= 16
+    assert not server.kinesis.calls.select("UpdateItem")
+    assert 0 < len(server.kinesis.calls.select("BatchExecuteStatement")) <= 16
     rows = {row.key: row for row in table.leases()}
     assert {row.owner_switches for key, row in rows.items() if key in {"s1", "s3"}} == {1}
 
@@ -475,8 +456,7 @@ def test_a_worker_that_starts_takes_many_leases_in_a_call(
 def test_of_many_leases_taken_in_a_call_those_that_another_worker_took_are_not_held(
     table: LeaseTable, time: ManualTime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for n in range(12):
-        table.create(lease(f"s{n}"))
+    create(table, *(f"s{n}" for n in range(12)))
     me = coordinator_of(table, time, "me")
     write_batch = LeaseTable.write_batch
 

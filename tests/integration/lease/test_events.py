@@ -19,13 +19,19 @@ from sparkinesis.events import (
 )
 from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
-from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import Fault, LocalServer
-from tests.integration.lease.conftest import ManualTime, coordinator_of, lease, lease_of, take
+from tests.integration.lease.conftest import (
+    ManualTime,
+    acquire,
+    coordinator_of,
+    create,
+    lease,
+    lease_of,
+)
 
 FAILOVER = 10.0
 _T = TypeVar("_T")
@@ -50,11 +56,6 @@ def worker(
 
 def of(told: list[Event], kind: type[_T]) -> list[_T]:
     return [event for event in told if isinstance(event, kind)]
-
-
-def acquire(renewer: LeaseRenewer, table: LeaseTable, key: str = "a") -> HeldLease:
-    table.create(lease(key))
-    return take(renewer, table, key)
 
 
 ENDS: dict[LeaseEnd, Callable[[LeaseTable, Lease, Any], object]] = {
@@ -85,7 +86,7 @@ def test_a_lease_that_others_changed_ends_for_that_reason(
     reason: LeaseEnd,
     noticed_by: str,
 ) -> None:
-    held = acquire(renewer, table)
+    (held,) = acquire(renewer, table, "a")
     time.now += 3
     ENDS[reason](table, lease_of(table, "a"), dynamodb)
     if noticed_by == "renewal":
@@ -108,7 +109,7 @@ def test_an_expired_lease_ends_with_the_error_that_kept_it_from_being_renewed(
     time: ManualTime,
     told: list[Event],
 ) -> None:
-    held = acquire(renewer, table)
+    (held,) = acquire(renewer, table, "a")
     held.checkpoint(ExtendedSequenceNumber("700", 2))
     server.kinesis.faults = lambda call: Fault.error("ServiceUnavailable", status=503)
     time.now += FAILOVER - 1
@@ -133,7 +134,7 @@ def test_an_error_that_a_renewal_has_overcome_is_not_told(
     told: list[Event],
 ) -> None:
     """As when the process stands still afterwards."""
-    acquire(renewer, table)
+    acquire(renewer, table, "a")
     server.kinesis.faults = lambda call: Fault.error("ServiceUnavailable", status=503)
     renewer.renew_all()
     server.kinesis.faults = None
@@ -148,24 +149,29 @@ def test_an_error_that_a_renewal_has_overcome_is_not_told(
 def test_a_released_lease_names_the_worker_that_gets_it(
     table: LeaseTable, renewer: LeaseRenewer, told: list[Event], *, is_asked_for: bool
 ) -> None:
-    held = acquire(renewer, table)
+    (held,) = acquire(renewer, table, "a")
     if is_asked_for:
         table.write(requests.initiate_handoff(held.lease, "thief"))
     held.release(LeaseEnd.HANDED_OVER)
     (ended,) = of(told, LeaseEnded)
     assert ended.reason is LeaseEnd.HANDED_OVER
     assert ended.other_worker == ("thief" if is_asked_for else None)
+    row = lease_of(table, "a")
+    assert (row.owner, row.checkpoint_owner, row.counter) == (ended.other_worker, None, 2)
+    held.release()
+    assert lease_of(table, "a") == row
 
 
-def test_a_release_that_cannot_be_written_tells_the_error(
+def test_a_release_that_cannot_be_written_gives_up_all_the_same_and_tells_the_error(
     server: LocalServer, table: LeaseTable, renewer: LeaseRenewer, told: list[Event]
 ) -> None:
-    held = acquire(renewer, table)
+    (held,) = acquire(renewer, table, "a")
     server.kinesis.faults = lambda call: Fault.error("ThrottlingException")
     with pytest.raises(LeaseTableUnavailableError) as raised:
         held.release(LeaseEnd.SHUTDOWN)
     (ended,) = of(told, LeaseEnded)
     assert (ended.reason, ended.error) == (LeaseEnd.SHUTDOWN, str(raised.value))
+    assert not held.is_held()
 
 
 def test_an_unowned_lease_is_taken(
@@ -179,8 +185,7 @@ def test_an_unowned_lease_is_taken(
 def test_a_silent_worker_is_told_once_and_its_leases_as_they_are_taken(
     table: LeaseTable, time: ManualTime, worker: LeaseCoordinator, told: list[Event]
 ) -> None:
-    table.create(lease("a", owner="dead"))
-    table.create(lease("b", owner="dead"))
+    create(table, "a", "b", owner="dead")
     worker.take()
     time.now += 1
     table.write(requests.renew(lease_of(table, "b")))
@@ -212,8 +217,7 @@ def test_a_worker_that_falls_silent_again_is_told_again(
 def test_a_lease_is_requested_and_handed_over(
     table: LeaseTable, worker: LeaseCoordinator, told: list[Event]
 ) -> None:
-    table.create(lease("a", owner="rich"))
-    table.create(lease("b", owner="rich"))
+    create(table, "a", "b", owner="rich")
     worker.take()
     (asked,) = (row for row in table.leases() if row.checkpoint_owner)
     table.write(requests.assign(asked, "me"))
@@ -228,8 +232,7 @@ def test_a_lease_is_requested_and_handed_over(
 def test_a_requested_lease_that_is_not_released_in_time_is_taken(
     table: LeaseTable, time: ManualTime, worker: LeaseCoordinator, told: list[Event]
 ) -> None:
-    table.create(lease("a", owner="busy"))
-    table.create(lease("b", owner="busy"))
+    create(table, "a", "b", owner="busy")
     worker.take()
     (asked,) = (row for row in table.leases() if row.checkpoint_owner)
     worker.take()

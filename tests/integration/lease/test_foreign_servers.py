@@ -14,16 +14,14 @@ import pytest
 from sparkinesis.errors import LeaseTableError, LeaseTableUnavailableError
 from sparkinesis.events import Event, RenewalFailed
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
-from sparkinesis.lease.held import MAX_TRIES, HeldLease
-from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.held import MAX_TRIES
 from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.batching import BATCHES_AGAIN
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.table.write_conflict import LeaseChangedError
-from sparkinesis.stream.calls.retry import Retry
 from tests.foreign_dynamodb import Lacking, plain_moto
-from tests.integration.lease.conftest import ManualTime, lease
+from tests.integration.lease.conftest import ManualTime, acquire, by_key, lease, table_at, take
 from tests.kcl import create_table
 
 FAILOVER = 10.0
@@ -60,24 +58,12 @@ def dynamodb(shared: tuple[Lacking, str]) -> Any:
 def table(server: Lacking, shared: tuple[Lacking, str], dynamodb: Any) -> LeaseTable:
     name = f"foreign-{next(_numbers)}"
     create_table(dynamodb, name)
-    seconds = itertools.count()
-    retry = Retry(give_up_after=3, clock=lambda: next(seconds) / 2, sleep=lambda _: None)
-    return LeaseTable(name, "us-east-1", shared[1], retry=retry)
+    return table_at(shared[1], name)
 
 
 @pytest.fixture
 def renewer(table: LeaseTable, time: ManualTime) -> LeaseRenewer:
     return LeaseRenewer(table, "me", FAILOVER, time)
-
-
-def acquire(renewer: LeaseRenewer, table: LeaseTable, *keys: str) -> list[HeldLease]:
-    for key in keys:
-        table.create(lease(key))
-    return [renewer.hold(table.write(requests.take(row, "me"))) for row in by_key(table)]
-
-
-def by_key(table: LeaseTable) -> list[Lease]:
-    return sorted(table.leases(), key=lambda row: row.key)
 
 
 def rounds(renewer: LeaseRenewer, time: ManualTime, count: int) -> None:
@@ -197,7 +183,7 @@ def test_without_hash_keys_there_is_nothing_to_probe_with_and_each_lease_goes_al
 ) -> None:
     for key in "ab":
         table.create(replace(lease(key), hash_range=None))
-    held = [renewer.hold(table.write(requests.take(row, "me"))) for row in by_key(table)]
+    held = [take(renewer, table, key) for key in "ab"]
     rounds(renewer, time, 5)
     assert by_key(table) == [one.lease for one in held]
     assert server.calls[BATCH] == 0

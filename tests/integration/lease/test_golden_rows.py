@@ -6,10 +6,7 @@ field is updated while such rows are in its table.
 
 from __future__ import annotations
 
-import base64
-import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,9 +18,9 @@ from sparkinesis.lease.table.rows import read_row
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.stream.address import StreamIdentifier
 from tests.integration.lease.conftest import row_of
-from tests.kcl import java_refuses, put_rows
+from tests.kcl import java_refuses, put_rows, recorded
 
-_ROWS = Path(__file__).parents[2] / "fixtures" / "lease-rows-0.1.0.json"
+ROWS: dict[str, dict[str, Any]] = recorded("lease-rows-0.1.0.json")
 _RECORD = "49680417772080139964390719210533025828023069882475085842"
 _NEXT = "49680417772080139964390719210533025828023069882475085858"
 _INSTANT = 1_795_232_870_753
@@ -105,19 +102,6 @@ EXPECTED: dict[str, Lease] = {
         _lease(0, _at("TRIM_HORIZON"), stream=_STREAM), key=f"{_STREAM}:shardId-000000000000"
     ),
 }
-
-
-def _rows() -> dict[str, dict[str, Any]]:
-    """The rows as DynamoDB's API gives them: JSON has no bytes."""
-    rows: dict[str, dict[str, Any]] = json.loads(_ROWS.read_text())
-    for row in rows.values():
-        for value in row.values():
-            if "B" in value:
-                value["B"] = base64.b64decode(value["B"])
-    return rows
-
-
-ROWS = _rows()
 
 
 def test_each_row_is_expected_to_be_some_lease() -> None:

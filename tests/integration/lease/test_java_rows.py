@@ -7,9 +7,6 @@ for the other a checkpoint is prepared.
 
 from __future__ import annotations
 
-import base64
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,24 +23,13 @@ from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.rows import read_row, read_rows
 from sparkinesis.lease.table.table import LeaseTable
 from tests.integration.lease.conftest import row_of
-from tests.kcl import java_refuses, put_rows
+from tests.kcl import java_refuses, put_rows, recorded
 
-_FIXTURE = Path(__file__).parents[2] / "fixtures" / "kcl-3.5.1-several-streams.json"
+ROWS: list[dict[str, Any]] = recorded("kcl-3.5.1-several-streams.json")["Items"]
 _HALF = 2**127
 _END = ExtendedSequenceNumber("SHARD_END")
 
 
-def _rows() -> list[dict[str, Any]]:
-    """The rows as DynamoDB's API gives them: JSON has no bytes."""
-    rows: list[dict[str, Any]] = json.loads(_FIXTURE.read_text())["Items"]
-    for row in rows:
-        for value in row.values():
-            if "B" in value:
-                value["B"] = base64.b64decode(value["B"])
-    return rows
-
-
-ROWS = _rows()
 LEASES = {
     f"{one.stream.name} {one.shard_id[-1]}": one for one in read_rows(ROWS).leases if one.stream
 }

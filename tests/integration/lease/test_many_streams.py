@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,14 +18,14 @@ from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.rows import TableScan
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import Call, Fault, LocalServer
-from sparkinesis.stream.address import StreamAddress, StreamIdentifier
+from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, InitialPosition
 from sparkinesis.stream.shard import Shard
-from tests.integration.lease.conftest import SYNC, ManualTime, syncer_of
+from tests.integration.lease.conftest import IDS, SYNC, ManualTime, make_stream, syncer_of
 
-FIRST, LOW, HIGH = (f"shardId-{n:012d}" for n in range(3))
+FIRST, LOW, HIGH = IDS[:3]
 
 
 @dataclass
@@ -53,10 +52,9 @@ class Stream:
 
 @pytest.fixture
 def stream(server: LocalServer, table: LeaseTable, time: ManualTime) -> Stream:
-    name, kinesis = f"s-{uuid.uuid4().hex[:8]}", server.client("kinesis")
-    kinesis.create_stream(StreamName=name, ShardCount=1)
-    client = StreamClient(StreamAddress(name, None, "us-east-1", server.endpoint_url))
-    identifier = StreamIdentifier("123456789012", name, 1_790_000_000)
+    made = make_stream(server, 1)
+    client = made.client
+    identifier = StreamIdentifier("123456789012", made.name, 1_790_000_000)
 
     def make(
         size: int = 1000,
@@ -68,7 +66,7 @@ def stream(server: LocalServer, table: LeaseTable, time: ManualTime) -> Stream:
             client, table, time, initial=initial, stream=of, table_size=lambda: size, **given
         )
 
-    return Stream(identifier, client, kinesis, make)
+    return Stream(identifier, client, made.kinesis, make)
 
 
 @pytest.fixture
@@ -139,8 +137,8 @@ def test_the_rest_is_created_if_the_other_worker_has_died_before_two_reshards(
     (low,) = (shard for shard in shards if shard.id == LOW)
     table.create(LeaseStart(LATEST, now_ms, now_ms).lease(low).in_stream(stream.id))
     stream.split(LOW, 2**126)
-    stream.split("shardId-000000000003", 2**125)
-    stream.split("shardId-000000000004", 3 * 2**125)
+    stream.split(IDS[3], 2**125)
+    stream.split(IDS[4], 3 * 2**125)
     stream.make(initial=LATEST).sync(TableScan(), TableScan())
     begins = {one.shard_id: one.timestamp_ms for one in table.leases()}
     assert begins == {LOW: now_ms, HIGH: now_ms}
@@ -179,15 +177,21 @@ def leases_of(table: LeaseTable, stream: Stream) -> tuple[Lease, ...]:
     return table.scan().of(stream.id).leases
 
 
-def test_a_cleanup_reads_the_leases_of_its_stream_only(
-    stream: Stream, table: LeaseTable, time: ManualTime, calls: Counter[str]
-) -> None:
+def resharded(stream: Stream, table: LeaseTable) -> list[Lease]:
+    """Split the first shard, whose lease is finished then; returns the leases of its children."""
     stream.split()
-    syncer = stream.make()
     for one in (FIRST, LOW, HIGH):
         table.create(stream.lease(one))
     first, *children = sorted(leases_of(table, stream), key=lambda one: one.key)
     finish(table, table.write(requests.add_children(first, [LOW, HIGH])))
+    return children
+
+
+def test_a_cleanup_reads_the_leases_of_its_stream_only(
+    stream: Stream, table: LeaseTable, time: ManualTime, calls: Counter[str]
+) -> None:
+    syncer = stream.make()
+    children = resharded(stream, table)
     for child in children:
         begun = requests.checkpoint(
             table.write(requests.take(child, "reader")), ExtendedSequenceNumber("7")
@@ -205,12 +209,8 @@ def test_a_cleanup_that_can_delete_nothing_yet_lists_the_shards_once_an_hour(
     stream: Stream, table: LeaseTable, time: ManualTime, calls: Counter[str]
 ) -> None:
     """The children of a quiet stream may not begin for days."""
-    stream.split()
     syncer = stream.make()
-    for one in (FIRST, LOW, HIGH):
-        table.create(stream.lease(one))
-    first = min(leases_of(table, stream), key=lambda one: one.key)
-    finish(table, table.write(requests.add_children(first, [LOW, HIGH])))
+    resharded(stream, table)
     seen = leases_of(table, stream)
     calls.clear()
     for _ in range(119):

@@ -6,7 +6,6 @@ import uuid
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import pytest
 
@@ -32,22 +31,23 @@ from sparkinesis.metrics.catalogue import (
 )
 from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.metrics.tally import Tally
-from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.worker.options import LeaseTableOptions
 from sparkinesis.worker.reporting.log_context import LogPlace
 from sparkinesis.worker.reporting.teller import EventTeller
 from tests.integration.lease.conftest import (
+    IDS,
     SYNC,
     ManualTime,
+    Stream,
     coordinator_of,
     ends_of,
     lease,
+    lease_of,
+    make_stream,
     syncer_of,
     take,
 )
-from tests.streams import split
 from tests.tallies import counted, seconds
 
 FAILOVER = 1000.0
@@ -269,9 +269,7 @@ def test_a_lease_that_another_worker_has_taken_is_no_failure_of_the_round(
     measured: Measured,
 ) -> None:
     coordinator = holding(measured, 2)
-    stolen = measured.plain.get("s000")
-    assert stolen is not None
-    measured.plain.write(requests.take(stolen, "other"))
+    measured.plain.write(requests.take(lease_of(measured.plain, "s000"), "other"))
     coordinator.renew()
     assert set(coordinator.held()) == {"s001"}
     assert counted(measured.tally, RENEWAL_DURATION) == {("ok",): 1}
@@ -281,16 +279,18 @@ def test_a_lease_that_another_worker_has_taken_is_no_failure_of_the_round(
 class Application:
     """A stream of two shards, and what keeps its leases in step with them."""
 
-    kinesis: Any
-    name: str
+    stream: Stream
     measured: Measured
-    client: StreamClient
+
+    @property
+    def name(self) -> str:
+        return self.stream.name
 
     def syncer(self) -> ShardSyncer:
         measured = self.measured
         tell = EventTeller(LogPlace("app", "me"), self.name, measured.tally)
         return syncer_of(
-            self.client, measured.plain, measured.time, metrics=measured.tally, tell=tell
+            self.stream.client, measured.plain, measured.time, metrics=measured.tally, tell=tell
         )
 
     @property
@@ -312,11 +312,7 @@ class Application:
 
 @pytest.fixture
 def application(server: LocalServer, measured: Measured) -> Application:
-    name, kinesis = f"s-{uuid.uuid4().hex[:8]}", server.client("kinesis")
-    kinesis.create_stream(StreamName=name, ShardCount=2)
-    address = StreamAddress(name, None, "us-east-1", server.endpoint_url)
-    retry = Retry(give_up_after=0.0)
-    return Application(kinesis, name, measured, StreamClient(address, retry))
+    return Application(make_stream(server, 2, Retry(give_up_after=0.0)), measured)
 
 
 def test_a_first_sync_creates_a_lease_for_each_shard(application: Application) -> None:
@@ -360,11 +356,11 @@ def test_what_is_not_due_is_not_measured_and_what_others_do_neither(
 
 def test_leases_that_are_deleted_are_counted(application: Application) -> None:
     """A shard was split, and it and its children are finished: its lease goes, theirs stay."""
-    name, plain = application.name, application.measured.plain
+    plain = application.measured.plain
     syncer = application.syncer()
     syncer.sync()
-    parent = split(application.kinesis, name)
-    shards, _ = application.client.list_shards()
+    application.stream.split(0, 2**126)
+    parent, shards = IDS[0], application.stream.shards()
     renewer = LeaseRenewer(plain, "me", FAILOVER, application.measured.time)
     end = ExtendedSequenceNumber(SHARD_END)
     held = take(renewer, plain, parent)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import uuid
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -19,14 +18,23 @@ from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.rules.lease_start import new_lease
 from sparkinesis.lease.shard_ends import ShardEnds
-from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import Call, Fault, LocalServer
-from sparkinesis.stream.address import StreamAddress, StreamIdentifier
+from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, InitialPosition
 from sparkinesis.stream.shard import Shard
-from tests.integration.lease.conftest import SYNC, ManualTime, ends_of, lease_of, syncer_of, take
+from tests.integration.lease.conftest import (
+    IDS,
+    SYNC,
+    ManualTime,
+    break_row,
+    ends_of,
+    lease_of,
+    make_stream,
+    syncer_of,
+    take,
+)
 from tests.streams import put_at
 
 
@@ -34,19 +42,15 @@ from tests.streams import put_at
 def test_waiting_for_the_other_parent_of_a_merge_is_cheap(
     server: LocalServer, table: LeaseTable, time: ManualTime, comes: str
 ) -> None:
-    name, kinesis = f"s-{uuid.uuid4().hex[:8]}", server.client("kinesis")
-    kinesis.create_stream(StreamName=name, ShardCount=2)
-    ids = [f"shardId-{i:012d}" for i in range(5)]
-    middle = str(2**127 + 2**126)
-    kinesis.split_shard(StreamName=name, ShardToSplit=ids[1], NewStartingHashKey=middle)
-    kinesis.merge_shards(StreamName=name, ShardToMerge=ids[0], AdjacentShardToMerge=ids[2])
-    client = StreamClient(StreamAddress(name, None, "us-east-1", server.endpoint_url))
-    shards = {shard.id: shard for shard in client.list_shards()[0]}
-    for one in ids[:2]:
-        table.create(new_lease(shards[one], TRIM_HORIZON))
-    held = take(LeaseRenewer(table, "me", 10, time), table, ids[0])
+    stream = make_stream(server, 2)
+    stream.split(1, 2**127 + 2**126)
+    stream.merge(0, 2)
+    shards = stream.shards()
+    for one in shards[:2]:
+        table.create(new_lease(one, TRIM_HORIZON))
+    held = take(LeaseRenewer(table, "me", 10, time), table, IDS[0])
     told: list[Event] = []
-    ends = ends_of(syncer_of(client, table, time, tell=told.append))
+    ends = ends_of(syncer_of(stream.client, table, time, tell=told.append))
     calls: Counter[str] = Counter()
 
     def count(call: Call) -> Fault | None:
@@ -56,50 +60,47 @@ def test_waiting_for_the_other_parent_of_a_merge_is_cheap(
     server.kinesis.faults = count
     for _ in range(10):
         # The second shard is still being read; its end makes the lease of the third.
-        assert not ends.create_child_leases(held, [shards[ids[4]]])
+        assert not ends.create_child_leases(held, [shards[4]])
     assert (calls["Scan"], calls["ListShards"]) == (1, 1)
-    assert told == [ChildrenWaiting(ids[0], ids[0], (ids[2],))]
+    assert told == [ChildrenWaiting(IDS[0], IDS[0], (IDS[2],))]
     if comes == "lease":
-        table.create(new_lease(shards[ids[2]], TRIM_HORIZON))
+        table.create(new_lease(shards[2], TRIM_HORIZON))
     else:
-        second = lease_of(table, ids[1])
+        second = lease_of(table, IDS[1])
         assert table.delete(second)
-        assert not ends.create_child_leases(held, [shards[ids[4]]])
+        assert not ends.create_child_leases(held, [shards[4]])
         time.now += SYNC.cleanup_interval
         held = LeaseRenewer(table, "me", 10, time).hold(held.lease)
-    assert ends.create_child_leases(held, [shards[ids[4]]])
-    assert table.get(ids[4]) is not None
-    assert held.lease.child_ids == (ids[4],)
+    assert ends.create_child_leases(held, [shards[4]])
+    assert table.get(IDS[4]) is not None
+    assert held.lease.child_ids == (IDS[4],)
 
 
 def test_a_merge_does_not_wait_for_a_lease_that_was_deleted(
     server: LocalServer, table: LeaseTable, time: ManualTime
 ) -> None:
     """The merged shard's lease is there, so that no audit misses that of the other parent."""
-    name, kinesis = f"s-{uuid.uuid4().hex[:8]}", server.client("kinesis")
-    kinesis.create_stream(StreamName=name, ShardCount=1)
-    ids = [f"shardId-{i:012d}" for i in range(4)]
-    kinesis.split_shard(StreamName=name, ShardToSplit=ids[0], NewStartingHashKey=str(2**127))
-    kinesis.merge_shards(StreamName=name, ShardToMerge=ids[1], AdjacentShardToMerge=ids[2])
-    client = StreamClient(StreamAddress(name, None, "us-east-1", server.endpoint_url))
-    shards = {shard.id: shard for shard in client.list_shards()[0]}
-    for one in (ids[0], ids[1], ids[3]):
+    stream = make_stream(server, 1)
+    stream.split(0, 2**127)
+    stream.merge(1, 2)
+    shards = stream.shards()
+    for one in (0, 1, 3):
         table.create(new_lease(shards[one], TRIM_HORIZON))
-    ends = ends_of(syncer_of(client, table, time))
+    ends = ends_of(syncer_of(stream.client, table, time))
 
     def hold(shard_id: str) -> HeldLease:
         return take(LeaseRenewer(table, "me", 10, time), table, shard_id)
 
-    root, held = hold(ids[0]), hold(ids[1])
-    assert not ends.create_child_leases(held, [shards[ids[3]]])
-    assert table.get(ids[2]) is None, "the first shard may still make it"
+    root, held = hold(IDS[0]), hold(IDS[1])
+    assert not ends.create_child_leases(held, [shards[3]])
+    assert table.get(IDS[2]) is None, "the first shard may still make it"
     root.checkpoint(ExtendedSequenceNumber(SHARD_END))
     time.now += SYNC.cleanup_interval
-    held = hold(ids[1])
-    assert not ends.create_child_leases(held, [shards[ids[3]]])
-    assert table.get(ids[2]) is not None
-    assert ends.create_child_leases(held, [shards[ids[3]]])
-    assert held.lease.child_ids == (ids[3],)
+    held = hold(IDS[1])
+    assert not ends.create_child_leases(held, [shards[3]])
+    assert table.get(IDS[2]) is not None
+    assert ends.create_child_leases(held, [shards[3]])
+    assert held.lease.child_ids == (IDS[3],)
 
 
 @pytest.mark.parametrize("broken", ["another", "the other parent's"])
@@ -107,26 +108,18 @@ def test_a_broken_lease_keeps_no_merge_from_ending(
     server: LocalServer, table: LeaseTable, time: ManualTime, broken: str
 ) -> None:
     """What follows a shard whose row is broken waits, and nothing else does."""
-    name, kinesis = f"s-{uuid.uuid4().hex[:8]}", server.client("kinesis")
-    kinesis.create_stream(StreamName=name, ShardCount=3)
-    ids = [f"shardId-{i:012d}" for i in range(4)]
-    kinesis.merge_shards(StreamName=name, ShardToMerge=ids[0], AdjacentShardToMerge=ids[1])
-    client = StreamClient(StreamAddress(name, None, "us-east-1", server.endpoint_url))
-    shards = {shard.id: shard for shard in client.list_shards()[0]}
-    for one in ids[:3]:
-        table.create(new_lease(shards[one], TRIM_HORIZON))
-    server.client("dynamodb").update_item(
-        TableName=table.name,
-        Key={"leaseKey": {"S": ids[2] if broken == "another" else ids[1]}},
-        UpdateExpression="SET leaseCounter = :counter",
-        ExpressionAttributeValues={":counter": {"S": "x"}},
-    )
-    held = take(LeaseRenewer(table, "me", 10, time), table, ids[0])
-    ends = ends_of(syncer_of(client, table, time))
-    assert ends.create_child_leases(held, [shards[ids[3]]])
-    child = lease_of(table, ids[3])
-    assert child.parent_ids == (ids[0], ids[1])
-    assert held.lease.child_ids == (ids[3],)
+    stream = make_stream(server, 3)
+    stream.merge(0, 1)
+    shards = stream.shards()
+    for one in shards[:3]:
+        table.create(new_lease(one, TRIM_HORIZON))
+    break_row(table, server.client("dynamodb"), IDS[2] if broken == "another" else IDS[1])
+    held = take(LeaseRenewer(table, "me", 10, time), table, IDS[0])
+    ends = ends_of(syncer_of(stream.client, table, time))
+    assert ends.create_child_leases(held, [shards[3]])
+    child = lease_of(table, IDS[3])
+    assert child.parent_ids == (IDS[0], IDS[1])
+    assert held.lease.child_ids == (IDS[3],)
 
 
 @dataclass
@@ -146,19 +139,16 @@ class Ended:
 def ended_shards(
     server: LocalServer, table: LeaseTable, time: ManualTime, lagging: Callable[[], bool]
 ) -> Ended:
-    name, kinesis = f"s-{uuid.uuid4().hex[:8]}", server.client("kinesis")
-    kinesis.create_stream(StreamName=name, ShardCount=2)
-    client = StreamClient(StreamAddress(name, None, "us-east-1", server.endpoint_url))
-    before, _ = client.list_shards()
-    for shard, middle in zip(before, (2**126, 2**127 + 2**126), strict=True):
-        kinesis.split_shard(StreamName=name, ShardToSplit=shard.id, NewStartingHashKey=str(middle))
+    stream = make_stream(server, 2)
+    before = stream.shards()
+    stream.split(0, 2**126)
+    stream.split(1, 2**127 + 2**126)
     renewer = LeaseRenewer(table, "me", 1000, time)
-    leases = [new_lease(shard, TRIM_HORIZON) for shard in before]
-    for lease in leases:
-        table.create(lease)
-    held = [renewer.hold(table.write(requests.take(lease, "me"))) for lease in leases]
+    for shard in before:
+        table.create(new_lease(shard, TRIM_HORIZON))
+    held = [take(renewer, table, shard.id) for shard in before]
     listed: list[float] = []
-    list_shards = client.list_shards
+    list_shards = stream.client.list_shards
 
     class Lagging(StreamClient):
         """ListShards lags behind the reshard."""
@@ -168,7 +158,7 @@ def ended_shards(
             shards, now_ms = list_shards(*given, **named)
             return (before if lagging() else shards), now_ms
 
-    ends = ends_of(syncer_of(Lagging(client.address), table, time))
+    ends = ends_of(syncer_of(Lagging(stream.client.address), table, time))
     return Ended(ends, held, listed)
 
 
@@ -179,7 +169,7 @@ def test_children_that_no_end_has_named_are_listed_by_one_call(
     assert ended.create_child_leases() == [True, True]
     assert ended.listed == [1000.0]
     leased = {lease.key: lease for lease in table.leases()}
-    assert sorted(leased) == [f"shardId-{i:012d}" for i in range(6)]
+    assert sorted(leased) == IDS
     for one in ended.held:
         assert [leased[child].parent_ids for child in one.lease.child_ids] == [(one.key,)] * 2
         # Another worker may have the shard again, for want of its last checkpoint.
@@ -207,7 +197,7 @@ def test_a_shard_whose_children_have_all_expired_is_done(
     ended = ended_shards(server, table, time, lagging=lambda: False)
     gone = new_lease(Shard("shardId-0", (), False, (0, 2**128 - 1)), TRIM_HORIZON)
     table.create(gone)
-    held = LeaseRenewer(table, "me", 1000, time).hold(table.write(requests.take(gone, "me")))
+    held = take(LeaseRenewer(table, "me", 1000, time), table, gone.key)
     assert ended.ends.create_child_leases(held, ())
     assert held.lease.child_ids == ()
 
@@ -217,17 +207,15 @@ def test_a_lease_that_tells_when_the_application_began_stays_until_an_audit_has_
     server: LocalServer, table: LeaseTable, time: ManualTime, initial: InitialPosition
 ) -> None:
     """All shards between that lease's and the present ones expired while no worker ran."""
-    name, kinesis = f"s-{uuid.uuid4().hex[:8]}", server.client("kinesis")
-    kinesis.create_stream(StreamName=name, ShardCount=2)
-    client = StreamClient(StreamAddress(name, None, "us-east-1", server.endpoint_url))
-    began_ms = client.list_shards()[1] - 40 * 3_600_000
+    stream = make_stream(server, 2)
+    began_ms = stream.client.list_shards()[1] - 40 * 3_600_000
     gone = new_lease(Shard("shardId-gone", (), False, (0, 2**128 - 1)), initial, made_ms=began_ms)
     application_ms = began_ms if initial is LATEST else None
     finished = replace(
         gone, checkpoint=ExtendedSequenceNumber(SHARD_END), application_ms=application_ms
     )
     table.create(finished)
-    shard_syncer = syncer_of(client, table, time, initial=initial)
+    shard_syncer = syncer_of(stream.client, table, time, initial=initial)
 
     def step(*deleted: Lease) -> dict[str, Lease]:
         """``deleted``: leases that the worker's last look at the table still showed."""
@@ -254,17 +242,15 @@ def test_leases_beside_those_of_java_begin_at_records_and_not_at_instants(
     server: LocalServer, table: LeaseTable, time: ManualTime, initial: str
 ) -> None:
     """A Java KCL takes the instant of LATEST and AT_TIMESTAMP from its own configuration."""
-    name, kinesis = f"s-{uuid.uuid4().hex[:8]}", server.client("kinesis")
-    kinesis.create_stream(StreamName=name, ShardCount=3)
+    stream = make_stream(server, 3)
     middle = [str(n * 2**128 // 6) for n in (1, 3, 5)]
-    old = [put_at(kinesis, name, b"old", int(key)) for key in middle]
-    client = StreamClient(StreamAddress(name, None, "us-east-1", server.endpoint_url))
-    shards, now_ms = client.list_shards()
+    old = [put_at(stream.kinesis, stream.name, b"old", int(key)) for key in middle]
+    shards, now_ms = stream.client.list_shards()
     position: InitialPosition = LATEST if initial == "latest" else AtTimestamp(now_ms + 1_000)
     for shard in shards[:2]:
         begin: InitialPosition = LATEST if initial == "latest" else TRIM_HORIZON
         table.create(replace(new_lease(shard, begin), owner="java-1"))
-    shard_syncer = syncer_of(client, table, time, initial=position)
+    shard_syncer = syncer_of(stream.client, table, time, initial=position)
     shard_syncer.sync()
     made = lease_of(table, shards[2].id)
     assert (made.checkpoint, made.timestamp_ms) == (ExtendedSequenceNumber(old[2]), None)
@@ -276,11 +262,9 @@ def test_the_leases_of_a_new_application_hold_the_instant_and_java_is_told_of(
     time: ManualTime,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    name, kinesis = f"s-{uuid.uuid4().hex[:8]}", server.client("kinesis")
-    kinesis.create_stream(StreamName=name, ShardCount=2)
-    client = StreamClient(StreamAddress(name, None, "us-east-1", server.endpoint_url))
-    instant = AtTimestamp(client.list_shards()[1])
-    shard_syncer = syncer_of(client, table, time, initial=instant)
+    stream = make_stream(server, 2)
+    instant = AtTimestamp(stream.client.list_shards()[1])
+    shard_syncer = syncer_of(stream.client, table, time, initial=instant)
     with caplog.at_level(logging.INFO):
         shard_syncer.sync()
     made = [(row.checkpoint.sequence_number, row.timestamp_ms) for row in table.leases()]
@@ -314,14 +298,8 @@ def test_with_several_streams_an_error_of_the_listing_names_the_stream(
     stream: StreamIdentifier | None,
     begin: str,
 ) -> None:
-    name = f"s-{uuid.uuid4().hex[:8]}"
-    server.client("kinesis").create_stream(StreamName=name, ShardCount=2)
-    syncer = syncer_of(
-        Holed(StreamAddress(name, None, "us-east-1", server.endpoint_url)),
-        table,
-        time,
-        stream=stream,
-    )
+    client = Holed(make_stream(server, 2).client.address)
+    syncer = syncer_of(client, table, time, stream=stream)
     time.now += 2 * SYNC.audit_interval
     with pytest.raises(InconsistentShardsError, match=f"^{begin}"):
         syncer.step([], leads=True)
@@ -330,15 +308,13 @@ def test_with_several_streams_an_error_of_the_listing_names_the_stream(
 def test_with_several_streams_a_missing_lease_is_told_with_its_stream(
     server: LocalServer, table: LeaseTable, time: ManualTime, caplog: pytest.LogCaptureFixture
 ) -> None:
-    name = f"s-{uuid.uuid4().hex[:8]}"
-    server.client("kinesis").create_stream(StreamName=name, ShardCount=2)
-    stream = StreamIdentifier("123456789012", name, 1_763_700_000)
-    client = StreamClient(StreamAddress(name, None, "us-east-1", server.endpoint_url))
-    syncer = syncer_of(client, table, time, stream=stream)
-    known = new_lease(client.list_shards()[0][0], TRIM_HORIZON).in_stream(stream)
+    stream = make_stream(server, 2)
+    named = StreamIdentifier("123456789012", stream.name, 1_763_700_000)
+    syncer = syncer_of(stream.client, table, time, stream=named)
+    known = new_lease(stream.shards()[0], TRIM_HORIZON).in_stream(named)
     table.create(known)
     for _ in range(SYNC.audit_confidence + 1):
         time.now += 2 * SYNC.audit_interval
         syncer.step([known], leads=True)
-    assert f"in stream {stream}: creating the missing leases" in caplog.text
-    assert table.get(f"{stream}:shardId-000000000001") is not None
+    assert f"in stream {named}: creating the missing leases" in caplog.text
+    assert table.get(f"{named}:{IDS[1]}") is not None
