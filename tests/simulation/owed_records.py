@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 from sparkinesis.lease.extended_sequence_number import (
     AT_TIMESTAMP,
     LATEST,
+    SHARD_END,
     TRIM_HORIZON,
     ExtendedSequenceNumber,
 )
+from tests.simulation.dynamodb import Write
 from tests.simulation.journal import EPOCH_MS
 from tests.simulation.producer import ShardLog
 from tests.simulation.replay import Replay, expired_before_ms, jitter_ms, ms, slack_ms
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 _FOR_EVER = float("inf")
+_END = ExtendedSequenceNumber(SHARD_END)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +65,11 @@ def moves(world: World) -> dict[str, list[Move]]:
 
     A lease that was deleted by hand may be missing until its shard has been resharded. The lease of
     the shard's descendant then also decides where reading of the shard itself resumes. The same
-    holds for a lease that an operator creates, for the ancestors that had none yet, and for a lease
-    that a worker creates at LATEST for a descendant of expired shards alone, after all workers
-    were away: an ancestor that was still open before the audit would have got the same position,
-    behind the same records. This applies only if no ancestor has a lease, and to shards that never
-    had one.
+    holds for a lease that an operator creates, for the ancestors that had none yet: LATEST finishes
+    them. And for a lease that a worker creates at LATEST for a descendant of expired shards alone,
+    after all workers were away: an ancestor that was still open before the audit would have got the
+    same position, behind the same records. This applies only if no ancestor has a lease, and to
+    shards that never had one.
     """
     found: dict[str, list[Move]] = {}
     rows: set[str] = set()
@@ -92,13 +95,9 @@ def moves(world: World) -> dict[str, list[Move]]:
         if by_operator or is_anew or is_moved:
             found.setdefault(write.key, []).append(Move(write.at, *place, by_operator))
         if before is None and (is_anew or by_operator):
-            ends = None if by_operator else world.table_writers.deleted
-            gone = _expired(world, write.at)
-            is_latest = place[0].sequence_number == LATEST
-            if ends is not None and is_latest and not _descends(world, write.key, rows, gone):
-                ends = ends | gone
-            for shard in _left_out(world, write.key, rows | (once - (ends or set())), ends):
-                found.setdefault(shard, []).append(Move(write.at, *place, is_sure=False))
+            left_out, above = _moved_too(world, write, place, rows, once)
+            for shard in left_out:
+                found.setdefault(shard, []).append(above)
     for entry in world.journal.entries:
         if entry.what != "reset":
             continue
@@ -108,6 +107,29 @@ def moves(world: World) -> dict[str, list[Move]]:
             last = max(mine, key=lambda move: move.at)
             found[entry.shard].append(Move(entry.at, last.to, last.timestamp_ms, True))
     return {shard: sorted(each, key=lambda move: move.at) for shard, each in found.items()}
+
+
+def _moved_too(
+    world: World,
+    write: Write,
+    place: tuple[ExtendedSequenceNumber, int | None],
+    rows: set[str],
+    once: set[str],
+) -> tuple[set[str], Move]:
+    """The ancestors without leases that a new lease at a place moves too, and their move.
+
+    ``rows``: the shards that have leases. ``once``: those that ever had one.
+    """
+    operator = None if write.by is None else world.table_writers.operators.get(write.by)
+    ends = world.table_writers.deleted if operator is None else None
+    gone = _expired(world, write.at)
+    is_latest = place[0].sequence_number == LATEST
+    if ends is not None and is_latest and not _descends(world, write.key, rows, gone):
+        ends = ends | gone
+    if operator is not None and operator.to == LATEST:
+        place = _END, None
+    left_out = _left_out(world, write.key, rows | (once - (ends or set())), ends)
+    return left_out, Move(write.at, *place, is_sure=False)
 
 
 def _expired(world: World, at: float) -> set[str]:

@@ -36,7 +36,7 @@ class TableWriters:
     journal: Journal
     is_open: Callable[[str], bool]
     """True for a shard that is open."""
-    operators: set[Process] = field(default_factory=set)
+    operators: dict[Process, Reset] = field(default_factory=dict)
     noted: set[str] = field(default_factory=set)
     """Rows with a foreign attribute."""
     deleted: set[str] = field(default_factory=set)
@@ -46,7 +46,7 @@ class TableWriters:
 
     def reset(self, event: Reset) -> None:
         process = self.scheduler.process(f"operator {len(self.operators) + 1}")
-        self.operators.add(process)
+        self.operators[process] = event
         self.scheduler.spawn(process, "reset", lambda: self._reset(process, event))
 
     def _reset(self, process: Process, event: Reset) -> None:

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
+from sparkinesis.lease.moving import application_reset
+from sparkinesis.lease.rules.reset import LeaseReset, plan_reset
+from sparkinesis.stream.shard import Shard
 from sparkinesis.worker.options import FanOutOptions
 from tests.simulation import history as h
 from tests.simulation.history import (
@@ -26,6 +33,14 @@ from tests.simulation.history import (
 from tests.simulation.several.rough import rough_several
 from tests.simulation.several.subject import SEVERAL
 from tests.simulation.workers import WORKERS
+
+_BEFORE_ITS_FIRST_LEASE = History(
+    seed=3,
+    shards=1,
+    events=((0.0, Start(0)), (0.0, Put(0, 8)), (0.0, Split(0.0)), (0.2, Reset("LATEST"))),
+    preempt=0.0,
+    staleness=0.0,
+)
 
 KEPT = {
     # A listing older than a shard made its finished lease go before that of its parent, which then
@@ -372,6 +387,8 @@ KEPT = {
             (10.0, Reset("TRIM_HORIZON")),
         ),
     ),
+    # Not the product's: an operator's LATEST finishes a closed shard, though it has no lease yet.
+    "an operator moves an application to LATEST before its first lease": _BEFORE_ITS_FIRST_LEASE,
     # Who was once not permitted to renew leases together never did so again.
     "a policy is changed, and changed back": History(
         shards=8,
@@ -526,3 +543,17 @@ def test_what_was_wrong_once_is_in_order(history: History) -> None:
 @pytest.mark.parametrize("history", KEPT_OF_SEVERAL.values(), ids=KEPT_OF_SEVERAL)
 def test_what_was_wrong_once_of_several_streams_is_in_order(history: History) -> None:
     assert SEVERAL.play(history).wrong == []
+
+
+def test_a_reset_that_leaves_out_a_closed_shard_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def of_open_shards(leases: Any, shards: Iterable[Shard], *more: Any) -> list[LeaseReset]:
+        shards = list(shards)
+        is_open = {shard.id: shard.is_open for shard in shards}
+        moves = plan_reset(leases, shards, *more)
+        return [move for move in moves if move.create is None or is_open[move.row.shard_id]]
+
+    monkeypatch.setattr(application_reset, "plan_reset", of_open_shards)
+    before = _BEFORE_ITS_FIRST_LEASE.events[:-1]
+    for reset in (Reset("TRIM_HORIZON"), Reset(5.0)):
+        moved = replace(_BEFORE_ITS_FIRST_LEASE, events=(*before, (0.2, reset)))
+        assert WORKERS.play(moved).wrong[0].startswith("everything_is_processed: k0:0 ")
