@@ -13,7 +13,7 @@ import ssl
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from botocore.exceptions import (
@@ -35,8 +35,7 @@ _LONGEST_HEAD = 65_536
 _LONGEST_REFUSAL = 65_536
 """Bytes to read of the body of an error, where a stream was asked for."""
 _END_OF_HEAD = b"\r\n\r\n"
-_STATUS_LINE = re.compile(r"HTTP/1\.([01]) ([1-9][0-9]{2})(?: .*)?")
-_ENDS_OF_BODIES = frozenset({"content-length", "transfer-encoding"})
+_HEAD = re.compile(rb"HTTP/1\.[01] [1-9][0-9]{2}(?: [^\r\n]*)?(?:\r\n[^\s:]+:[^\r\n]*)*")
 _WITHOUT_BODY = frozenset({204, 304})
 _BROKEN = (OSError, EOFError, ValueError)
 
@@ -105,7 +104,7 @@ class Connections:
             self._idle.append(connection)
         else:
             connection.close()
-        return Answer(head.status, head.headers, body)
+        return Answer(head[0], head[1], body)
 
     def begin(self, request: bytes) -> Answer:
         """Send a request; return its answer as soon as the headers are there.
@@ -116,10 +115,11 @@ class Connections:
         connection = self._idle_connection() or self._connect()
         try:
             _send(connection, request)
-            head, start = _read_head(connection)
-            stream = StreamedBody(self.url, connection, start, head.headers)
-            if head.status < 300:
-                return Answer(head.status, head.headers, b"", stream)
+            (status, headers, _), start = _read_head(connection)
+            _length(headers.get("content-length", "0"))
+            stream = StreamedBody(self.url, connection, start, headers)
+            if status < 300:
+                return Answer(status, headers, b"", stream)
             body = stream.read(_LONGEST_REFUSAL)
         except _BROKEN as error:
             connection.close()
@@ -128,7 +128,7 @@ class Connections:
             connection.close()
             raise
         connection.close()
-        return Answer(head.status, head.headers, body)
+        return Answer(status, headers, body)
 
     def close(self) -> None:
         """Close the idle connections."""
@@ -193,20 +193,8 @@ def _send(connection: socket.socket, request: bytes) -> None:
         connection.sendall(request)
 
 
-class _Head(NamedTuple):
-    """The status line and the headers of an answer."""
-
-    status: int
-    headers: dict[str, str]
-    keeps_connection: bool
-
-    @property
-    def length(self) -> int | None:
-        """The bytes of the body; None if they end with the last chunk, or with the connection."""
-        length = self.headers.get("content-length")
-        if length is None:
-            return 0 if self.status in _WITHOUT_BODY else None
-        return int(length)
+_Head: TypeAlias = tuple[int, dict[str, str], bool]
+"""The status of an answer, its headers, and whether it is one of HTTP/1.0."""
 
 
 def _read_head(connection: socket.socket) -> tuple[_Head, bytes]:
@@ -214,14 +202,14 @@ def _read_head(connection: socket.socket) -> tuple[_Head, bytes]:
 
     Raises OSError, EOFError, and ValueError for bytes that are no HTTP.
     """
-    data = b""
+    data = connection.recv(_CHUNK)
     while True:
         end = data.find(_END_OF_HEAD)
         if end >= 0:
             head = _parse_head(data[:end])
             data = data[end + len(_END_OF_HEAD) :]
             # An interim answer, such as 100 Continue, precedes the answer.
-            if head.status >= 200:
+            if head[0] >= 200:
                 return head, data
             continue
         if len(data) > _LONGEST_HEAD:
@@ -235,38 +223,46 @@ def _read_head(connection: socket.socket) -> tuple[_Head, bytes]:
 def _parse_head(data: bytes) -> _Head:
     """Parse a head. Raises ValueError if it is none, or if the end of its body is in doubt."""
     first, *lines = data.decode("latin-1").split("\r\n")
-    found = _STATUS_LINE.fullmatch(first)
-    if found is None or data.count(b"\n") != len(lines) or data.count(b"\r") != len(lines):
-        raise ValueError(f"the answer is no HTTP/1.1, and starts with {data[:60]!r}")
-    headers: dict[str, str] = {}
+    headers = {}
     for line in lines:
-        name, colon, value = line.partition(":")
-        if not colon or not name or name.strip() != name:
-            raise ValueError(f"the answer has the header {line[:60]!r}")
-        name = name.lower()
-        if name in _ENDS_OF_BODIES and not _ENDS_OF_BODIES.isdisjoint(headers):
-            raise ValueError("the answer has two headers that say where its body ends")
-        headers[name] = value.strip()
-    length = headers.get("content-length", "0")
-    if not (length.isascii() and length.isdecimal()):
-        raise ValueError(f"the answer has the Content-Length {length[:60]!r}")
-    keeps = found[1] == "1" and headers.get("connection", "").lower() != "close"
-    return _Head(int(found[2]), headers, keeps)
+        name, _, value = line.partition(":")
+        headers[name.lower()] = value.strip()
+    # Most answers are like this one; where caches are cold, each check has its price.
+    is_usual = first.startswith("HTTP/1.1 200 ") and "transfer-encoding" not in headers
+    if is_usual and len(headers) == len(lines):
+        return 200, headers, False
+    if _HEAD.fullmatch(data) is None:
+        raise ValueError(f"the answer is no HTTP/1.1, and starts with {data[:60]!r}")
+    names = [line.partition(":")[0].lower() for line in lines]
+    if names.count("content-length") + names.count("transfer-encoding") > 1:
+        raise ValueError("the answer has two headers that say where its body ends")
+    return int(first[9:12]), headers, first.startswith("HTTP/1.0")
 
 
 def _read_body(
     connection: socket.socket, head: _Head, start: bytes
 ) -> tuple[bytes | bytearray, bool]:
     """Return a body, of which ``start`` has arrived; and whether the connection may be kept."""
-    length = head.length
-    if length is None:
-        stream = StreamedBody("", connection, start, head.headers)
+    status, headers, is_old = head
+    may_be_kept = not is_old and headers.get("connection", "").lower() != "close"
+    text = headers.get("content-length", "0" if status in _WITHOUT_BODY else None)
+    if text is None:
+        stream = StreamedBody("", connection, start, headers)
         body = b"".join(iter(lambda: stream.read(_CHUNK), b""))
-        return body, stream.let_go() and head.keeps_connection
+        return body, stream.let_go() and may_be_kept
+    length = _length(text)
+    if len(start) == length:
+        return start, may_be_kept
     if len(start) < length:
-        return _receive_rest(connection, start, length), head.keeps_connection
-    # Nobody asked for bytes behind the answer.
-    return start[:length], head.keeps_connection and len(start) == length
+        return _receive_rest(connection, start, length), may_be_kept
+    return start[:length], False  # nobody asked for bytes behind the answer
+
+
+def _length(text: str) -> int:
+    """Return a Content-Length. Raises ValueError for any other text than digits."""
+    if text.isascii() and text.isdecimal():
+        return int(text)
+    raise ValueError(f"the answer has the Content-Length {text[:60]!r}")
 
 
 def _receive_rest(connection: socket.socket, start: bytes, length: int) -> bytearray:
