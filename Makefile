@@ -14,7 +14,7 @@ FILE ?=
 # Processes share the tests as tests/conftest.py says; the 15 slowest are listed at the end.
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadscope --no-loadscope-reorder --durations=15
 
-.PHONY: help demo active-users test test-long test-page test-prometheus check simulate soak interop interop-emulators check-aws lint bench bench-peers format lock clean
+.PHONY: help demo active-users test test-more test-long test-page test-prometheus check simulate soak interop interop-emulators check-aws lint bench bench-peers format lock clean
 
 help: ## List the targets (default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,10 +26,13 @@ active-users: $(SETUP) $(BYTECODE) ## Run the example of who is active now (ARGS
 	@$(BIN)/python -m examples.active_users $(ARGS)
 
 # They start many Pythons, so the bytecode is kept, even if the shell forbids it.
-demo active-users test test-long: export PYTHONDONTWRITEBYTECODE =
+demo active-users test test-more test-long: export PYTHONDONTWRITEBYTECODE =
 
-test: $(SETUP) $(KCLPY) $(CLASSES) $(BYTECODE) ## Run all tests but the long ones
+test: $(SETUP) $(KCLPY) $(CLASSES) $(BYTECODE) ## Run the tests that hold each property once, in minutes
 	$(PYTEST) $(ARGS)
+
+test-more: $(SETUP) $(KCLPY) $(CLASSES) $(BYTECODE) ## Run what `make test` leaves out, and all drawn examples
+	EXAMPLES=all $(PYTEST) -m '(more or drawn) and not long' $(ARGS)
 
 test-long: $(SETUP) $(KCLPY) $(CLASSES) $(BYTECODE) ## Run the long forms: twenty kills, a million records, ...
 	$(PYTEST) -m long $(ARGS)

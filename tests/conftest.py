@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import is_hypothesis_test, settings
 
 from tests import hangs
+from tests.examples import examples
 from tests.simulation.drawn import draw_no_constants
 
 if TYPE_CHECKING:
@@ -39,6 +40,29 @@ _ORDER = (
     "",
 )
 """The longest come first; tests that wait run beside Spark's, and those that compute follow."""
+_MORE = (
+    "tests/integration/compat/test_kclpy_sample.py",
+    "tests/integration/worker/test_active_users.py",
+    "tests/integration/worker/test_archive_example.py",
+    "tests/integration/worker/test_fleet.py",
+    "tests/integration/worker/test_many_subscriptions.py",
+    "tests/simulation/test_determinism.py::test_the_same_seed_plays",
+    "tests/simulation/test_takeover.py",
+    "tests/spark/test_active_users",
+    "tests/spark/test_cluster.py",
+    "tests/spark/test_credentials.py",
+    "tests/spark/test_demo.py::test_a_quick_run",
+    "tests/spark/test_fleet.py",
+    "tests/spark/test_fleet_connect.py",
+    "tests/spark/test_fleet_health.py",
+    "tests/spark/test_fleet_opentelemetry.py",
+    "tests/spark/test_fleet_several_streams.py",
+    "tests/spark/test_java.py::test_spark_runs",
+    "tests/spark/test_p10_active_users.py",
+    "tests/spark/test_watch_connect.py",
+)
+"""What `make test` leaves to `make test-more`: tests of half a minute, whose properties others hold
+in less time, and at a smaller scale."""
 _MOST_SPARKS = 4
 """For memory: each process that runs the tests of Spark has a JVM or several."""
 _WAITING_PROCESSES = 3
@@ -56,7 +80,7 @@ def _scope(path: str) -> str:
     return path
 
 
-settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=examples(100))
 settings.load_profile("repeatable")
 draw_no_constants()
 
@@ -73,13 +97,18 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put the tests in their order; the sort is stable."""
+    """Put the tests in their order, by a stable sort, and mark what `make test` leaves out."""
 
     def rank(item: pytest.Item) -> int:
         path = item.path.relative_to(config.rootpath).as_posix()
         return next(n for n, prefix in enumerate(_ORDER) if path.startswith(prefix))
 
     items.sort(key=rank)
+    for item in items:
+        if item.nodeid.startswith(_MORE):
+            item.add_marker("more")
+        if is_hypothesis_test(getattr(item, "obj", None)):
+            item.add_marker("drawn")
 
 
 def pytest_collection_finish() -> None:

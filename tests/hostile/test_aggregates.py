@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkinesis.stream.kpl.messages import AggregatedRecord
+from tests.examples import examples
 from tests.unit.stream.kpl.aggregates import raw, rows, sealed
 from tests.unit.stream.kpl.test_unpack import by_the_runtime, field, varint
 
@@ -66,7 +67,7 @@ parts = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(parts, max_size=6).map(b"".join))
 def test_whatever_is_in_it_is_what_the_runtime_reads(message: bytes) -> None:
     good, bad = sealed(KEY + USER), sealed(message)

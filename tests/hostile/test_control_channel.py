@@ -29,13 +29,14 @@ from sparkinesis.fleet.channel.messages import (
     decode_for_worker,
     encode,
 )
+from tests.examples import examples
 from tests.unit.fleet.wire import CREDENTIALS, IDENTITY, PATIENCE, read
 
 HELLO = Hello("w1", 1, 1, 0, "host", 7, 3, 4)
 NOT_UTF8 = encode(Leaving("abcdef")).replace(b"abcdef", b"\xff\xfeabcd")
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(st.binary(max_size=80), st.integers(0, 60), st.binary(max_size=3))
 @example(NOT_UTF8, 0, b"")
 @example(b"\x81" * 100_000, 0, b"")

@@ -31,6 +31,7 @@ from sparkinesis.monitor.watched import WatchedTable, unread_hash_keys
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import WorkerOptions
 from tests import pace
+from tests.examples import examples
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.kcl import create_table, rows_of
 from tests.streams import put_at
@@ -145,7 +146,7 @@ SETTINGS = TakeSettings(
 )
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 @given(st.lists(items, max_size=8, unique_by=lambda item: str(item["leaseKey"])))
 @example([row(parentShardId={"SS": [IDS[0]]})])
 @example([row(IDS[n], parentShardId={"SS": [IDS[(n + 1) % 3]]}) for n in range(3)])

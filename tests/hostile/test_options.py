@@ -31,6 +31,7 @@ from sparkinesis.stream.address import stream_address
 from sparkinesis.stream.calls.transport import call_client
 from sparkinesis.stream.position import AtTimestamp
 from sparkinesis.worker.options import FanOutOptions, LeaseTableOptions, WorkerOptions
+from tests.examples import examples
 from tests.journal import Journal, Journaling
 
 USES: dict[str, Callable[[Options], Any]] = {
@@ -94,7 +95,7 @@ def given_with(name: str, text: str) -> dict[str, str]:
     return {**stream, **others, name: text}
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(st.sampled_from(sorted(USES)), st.sampled_from(sorted(OPTIONS)), texts)
 @example("read", "endingPosition", '{"flights":{"a":"5","a":"6"}}')
 @example("write", "streamName", "a,b")
@@ -146,7 +147,7 @@ anything = st.one_of(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.sampled_from(sorted(CLASSES)), anything)
 def test_any_value_of_a_setting_can_be_used_or_is_refused_by_name(name: str, value: Any) -> None:
     try:
@@ -206,7 +207,7 @@ def processor() -> Journaling:
     return Journaling(Journal())
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(texts)
 def test_any_target_of_a_reset_is_a_place_or_refused(text: str) -> None:
     try:
@@ -219,7 +220,7 @@ def test_any_target_of_a_reset_is_a_place_or_refused(text: str) -> None:
             assert target.instant.year >= 1970
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(texts, texts)
 def test_any_address_is_one_that_botocore_takes_or_refused(stream: str, endpoint: str) -> None:
     try:

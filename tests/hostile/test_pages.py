@@ -19,6 +19,7 @@ from sparkinesis.stream.page import Event, Page
 from sparkinesis.stream.position import AfterRecord, parse_position
 from sparkinesis.stream.reading.arrow import to_arrow
 from tests.event_stream import INITIAL_RESPONSE, framed, records_event
+from tests.examples import examples
 
 json_values: st.SearchStrategy[Any] = st.recursive(
     st.one_of(
@@ -78,7 +79,7 @@ def use(page: Page | Event) -> None:
         assert shard_of(child).hash_range is not None
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(answers)
 @example({"Records": [{**RECORD, "PartitionKey": None}]})
 @example({"Records": [{"Data": "YQ==", "SequenceNumber": "5"}]})
@@ -128,7 +129,7 @@ parts = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(parts, max_size=4), st.data())
 def test_any_bytes_give_the_same_events_or_error_however_they_are_cut(
     given_parts: list[bytes], data: st.DataObject

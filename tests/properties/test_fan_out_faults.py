@@ -19,6 +19,7 @@ from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.fan_out.cursor import RETRY
 from sparkinesis.stream.fan_out.registration import register_consumer
 from sparkinesis.stream.position import TRIM_HORIZON
+from tests.examples import examples
 from tests.fetching import FetchingCursor
 from tests.properties.conftest import START_MS
 from tests.tallies import counted
@@ -68,7 +69,7 @@ def server(clock: ManualClock) -> Iterator[LocalServer]:
 names = map("s-{}".format, itertools.count())
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(drawn=st.lists(faults, max_size=8), history=st.lists(steps, max_size=12))
 def test_each_record_once(
     server: LocalServer,

@@ -19,6 +19,7 @@ from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, PendingCheckpoint, decode_lease, encode_lease
 from sparkinesis.lease.table import requests
 from sparkinesis.local import LocalServer
+from tests.examples import examples
 from tests.foreign_dynamodb import plain_moto
 from tests.kcl import create_table
 from tests.simulation.dynamodb import LeaseTableModel
@@ -69,7 +70,7 @@ _steps = st.lists(
 )
 
 
-@settings(derandomize=True, max_examples=40, deadline=None)
+@settings(derandomize=True, max_examples=examples(40), deadline=None)
 @given(steps=_steps)
 def test_the_model_answers_as_moto_does(dynamodb: Any, steps: list[tuple[str, str, int]]) -> None:
     table = f"model-{next(_names)}"

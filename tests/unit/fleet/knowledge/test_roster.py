@@ -29,6 +29,7 @@ from sparkinesis.fleet.knowledge.reconciling import (
 from sparkinesis.fleet.knowledge.roster import Roster, backoff
 from sparkinesis.fleet.options import FleetOptions
 from sparkinesis.status import FleetState, WorkerState
+from tests.examples import examples
 
 OPTIONS = FleetOptions(
     heartbeat_interval=1.0, lost_after=3.0, first_backoff=1.0, longest_backoff=8.0
@@ -764,7 +765,9 @@ class AnyFleet(RuleBasedStateMachine):
             assert self.roster.state in OVER
 
 
-AnyFleet.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+AnyFleet.TestCase.settings = settings(
+    max_examples=examples(60), stateful_step_count=40, deadline=None
+)
 TestAnyFleet = AnyFleet.TestCase
 
 

@@ -18,6 +18,7 @@ from sparkinesis.lease.rules.shard_sync import leases_for_partial_table
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, InitialPosition
 from sparkinesis.stream.routing import MAX_HASH_KEY
 from sparkinesis.stream.shard import Lineage, Shard
+from tests.examples import examples
 
 
 def lease(shard_id: str, at: str, parents: str = "", children: str = "") -> Lease:
@@ -185,7 +186,7 @@ class Life:
             assert orphaned_children(leases, shards, begin) == []
 
 
-@settings(max_examples=75, deadline=None)
+@settings(max_examples=examples(75), deadline=None)
 @given(
     st.integers(0, 2**32),
     st.sampled_from([LATEST, TRIM_HORIZON, AtTimestamp(1)]),

@@ -15,6 +15,7 @@ from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequen
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.rules.observations import Observation, is_expired, observe
 from sparkinesis.lease.rules.taker import TakePlan, TakeSettings, plan_takes
+from tests.examples import examples
 
 ME = "me"
 F = 9.0
@@ -438,7 +439,7 @@ def fleets(draw: st.DrawFn, *, owned: bool) -> Fleet:
 # Derandomized: how many rounds it takes depends on luck, and the bounds are those that were seen.
 
 
-@settings(derandomize=True, max_examples=150, deadline=None)
+@settings(derandomize=True, max_examples=examples(150), deadline=None)
 @given(fleets(owned=True))
 def test_any_fleet_is_balanced_in_three_rounds_and_stays_so(fleet: Fleet) -> None:
     fleet.hands_over_at_once = True
@@ -448,7 +449,7 @@ def test_any_fleet_is_balanced_in_three_rounds_and_stays_so(fleet: Fleet) -> Non
     assert fleet.round(stale=False) == 0
 
 
-@settings(derandomize=True, max_examples=150, deadline=None)
+@settings(derandomize=True, max_examples=examples(150), deadline=None)
 @given(fleets(owned=False))
 def test_stale_looks_and_slow_victims_cost_some_rounds_at_most(fleet: Fleet) -> None:
     for _ in range(6):
@@ -458,7 +459,7 @@ def test_stale_looks_and_slow_victims_cost_some_rounds_at_most(fleet: Fleet) -> 
     assert [fleet.round(stale=True) for _ in range(3)] == [0, 0, 0]
 
 
-@settings(derandomize=True, max_examples=100, deadline=None)
+@settings(derandomize=True, max_examples=examples(100), deadline=None)
 @given(fleets(owned=True))
 def test_nothing_moves_in_a_balanced_fleet(fleet: Fleet) -> None:
     for i, row in enumerate(fleet.table.values()):
@@ -534,7 +535,7 @@ def test_new_leases_are_shared_by_workers_that_start_together() -> None:
     assert moved <= 1
 
 
-@settings(derandomize=True, max_examples=100, deadline=None)
+@settings(derandomize=True, max_examples=examples(100), deadline=None)
 @given(fleets(owned=False), st.integers(1, 12))
 def test_released_leases_do_not_wait_for_a_worker_that_looks_seldom(
     fleet: Fleet, javas: int

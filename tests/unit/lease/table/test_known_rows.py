@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkinesis.lease.table.rows import KnownRows, read_rows
+from tests.examples import examples
 
 TEXTS = st.sampled_from(["worker-1", "worker-2", "TRIM_HORIZON", "SHARD_END", "12345", "x", ""])
 NUMBERS = st.sampled_from(["0", "1", "7", "-1", "1.5", "1E3", "x", "", "9" * 30, "\u0661"])
@@ -54,7 +55,7 @@ def scans(draw: st.DrawFn) -> list[list[dict[str, Any]]]:
 
 
 @given(scans())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_a_known_row_means_what_it_says(tables: list[list[dict[str, Any]]]) -> None:
     known = KnownRows()
     for items in tables:

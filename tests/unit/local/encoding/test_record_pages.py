@@ -17,6 +17,7 @@ from sparkinesis.local import Fault, LocalKinesis, ManualClock
 from sparkinesis.local.encoding.cbor import CborCodec
 from sparkinesis.local.encoding.codec import Codec, JsonCodec
 from sparkinesis.local.model.record_log import buffers
+from tests.examples import examples
 from tests.unit.local.calls import DAY, Stream
 from tests.unit.local.subscribing import Listener, register
 
@@ -81,7 +82,7 @@ def in_json(body: bytes) -> Any:
     return page
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     records=st.lists(
         st.builds(Put, DATA, KEYS | st.none(), st.sampled_from([JsonCodec(), CborCodec()])),

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkinesis.local import KinesisError, LocalKinesis, ManualClock
+from tests.examples import examples
 from tests.unit.local.calls import (
     SHARD_0,
     SHARD_1,
@@ -47,7 +48,7 @@ def act(stream: Stream, clock: ManualClock, step: tuple[str, int, int]) -> None:
 
 
 @given(steps)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_any_history_keeps_the_tiling_and_the_lineage(history: list[tuple[str, int, int]]) -> None:
     clock = ManualClock(1_800_000_000_000)
     kinesis = LocalKinesis(clock=clock, limits=False)
@@ -92,7 +93,7 @@ def test_any_history_keeps_the_tiling_and_the_lineage(history: list[tuple[str, i
 
 
 @given(st.integers(1, 12), st.integers(1, 12))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_update_shard_count_ends_with_equal_shards(before: int, after: int) -> None:
     kinesis = LocalKinesis(clock=ManualClock(), limits=False)
     scaled = Stream(kinesis, shards=before, name="scaled")

@@ -21,6 +21,7 @@ from sparkinesis.stream.position import (
     AtTimestamp,
     Position,
 )
+from tests.examples import examples
 
 
 def parse(start: Any = None, end: Any = None, streams: str = "s") -> BatchReadOptions:
@@ -98,7 +99,7 @@ def test_shards_alone_do_not_say_of_which_stream() -> None:
         parse({"a": "7"}, streams="s,t")
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.recursive(st.none() | st.integers() | st.text(), lambda v: st.dictionaries(st.text(), v)))
 def test_no_json_does_harm(value: Any) -> None:
     try:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from sparkinesis.stream.kpl.pack import aggregate
 from sparkinesis.stream.page import Record
 from sparkinesis.worker.batches.batch import make_batch
+from tests.examples import examples
 
 TOP = 2**128 - 1
 
@@ -84,7 +85,7 @@ puts = st.builds(
 
 
 class TestTheFilter:
-    @settings(deadline=None, max_examples=75)
+    @settings(deadline=None, max_examples=examples(75))
     @given(st.lists(puts, max_size=6), st.tuples(hash_keys, hash_keys), st.booleans())
     @example([Put((("k", "5", b"plain"),), is_packed=False)], (6, 9), True)
     @example([Put((("k", "5", b""), ("k", "7", b"")), is_packed=True)], (6, 9), True)

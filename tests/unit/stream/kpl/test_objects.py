@@ -13,6 +13,7 @@ from sparkinesis.stream.kpl.pack import OutgoingRecord, aggregate
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.reading.arrow import to_arrow_within
 from sparkinesis.stream.routing import MAX_HASH_KEY
+from tests.examples import examples
 from tests.unit.stream.kpl.aggregates import (
     GOLDEN,
     GOLDEN_MESSAGE,
@@ -103,7 +104,7 @@ def test_a_key_that_would_expand_without_bound_is_raw() -> None:
     assert objects([bomb]) == raw(bomb)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(messages, max_size=5))
 @example([GOLDEN_MESSAGE])
 def test_any_message_gives_what_the_protobuf_runtime_and_columns_make_of_it(
@@ -129,7 +130,7 @@ def test_a_large_page_is_the_same_by_two_threads(monkeypatch: pytest.MonkeyPatch
     assert objects(records) == rows(records)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(
         st.tuples(
@@ -173,7 +174,7 @@ def packed_as(data: bytes) -> Record:
     return Record(data=data, partition_key="outer", sequence_number="3")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     pages,
     st.sampled_from([None, (0, 10), (0, MAX_HASH_KEY), (0, MAX_HASH_KEY // 2), (40, 60)]),

@@ -16,6 +16,7 @@ from sparkinesis.stream.kpl import unpack as aggregation
 from sparkinesis.stream.kpl.messages import AggregatedRecord
 from sparkinesis.stream.kpl.pack import OutgoingRecord, aggregate
 from sparkinesis.stream.page import Record
+from tests.examples import examples
 from tests.unit.stream.kpl.aggregates import (
     GOLDEN,
     GOLDEN_MESSAGE,
@@ -308,7 +309,7 @@ def by_the_runtime(record: Record, place: int) -> list[Row]:
         return raw(record, place)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(messages, max_size=5), st.sampled_from([1, 100, 1 << 20]))
 @example([GOLDEN_MESSAGE], 1)
 def test_any_message_gives_what_the_protobuf_runtime_makes_of_it(

@@ -17,6 +17,7 @@ from sparkinesis.stream.reading import arrow
 from sparkinesis.worker.batches import page_rows
 from sparkinesis.worker.batches.batch import RecordBatch, make_batch
 from sparkinesis.worker.batches.page_rows import Habit
+from tests.examples import examples
 
 SHARD = "shardId-000000000007"
 
@@ -276,7 +277,7 @@ def seen(batch: RecordBatch) -> list[tuple[object, ...]]:
     return [*said, (len(batch), bool(batch), batch.last), sizes]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(pages(), st.sampled_from([None, (0, 2**127), (0, 2**128 - 1)]), st.booleans())
 def test_a_batch_says_the_same_in_every_form(
     records: list[Record], hash_range: tuple[int, int] | None, deaggregate: bool

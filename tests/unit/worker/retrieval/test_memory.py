@@ -17,6 +17,7 @@ from sparkinesis.worker.retrieval.memory import (
     budget_of_process,
     floor_of,
 )
+from tests.examples import examples
 
 MIB = 1_048_576
 PATIENCE = 30.0
@@ -257,7 +258,7 @@ class Shards(RuleBasedStateMachine):
 
 
 Shards.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, derandomize=True
+    max_examples=examples(60), stateful_step_count=40, deadline=None, derandomize=True
 )
 TestShards = Shards.TestCase
 

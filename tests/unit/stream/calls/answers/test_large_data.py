@@ -17,6 +17,7 @@ from sparkinesis.stream.calls.answers import large_data
 from sparkinesis.stream.calls.answers.decoding import decode_event, decode_page
 from sparkinesis.stream.calls.answers.large_data import take_out
 from sparkinesis.stream.page import Event, Page
+from tests.examples import examples
 
 WHOLE = msgspec.json.Decoder(Page)
 
@@ -136,7 +137,7 @@ insertions = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(bodies, insertions)
 @example(compact({"Records": [record(b"a")]}), [(66, b"B", 1)])
 def test_any_body_gives_what_decoding_the_whole_gives(
@@ -159,7 +160,7 @@ def test_any_body_gives_what_decoding_the_whole_gives(
     assert found == expected
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.text(st.sampled_from("AQgwz09+/=-_ "), max_size=9))
 @example("YR==")
 @example("YWJ=")
