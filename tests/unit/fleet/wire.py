@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import queue
 import socket
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from sparkinesis.fleet.channel.channel import (
     HANDSHAKE_TIMEOUT,
@@ -18,7 +19,11 @@ from sparkinesis.fleet.channel.channel import (
     authenticated,
     connect_to_driver,
 )
+from sparkinesis.fleet.channel.control_server import ControlServer
+from sparkinesis.fleet.channel.messages import Hello, encode
 from sparkinesis.fleet.channel.tls import DriverIdentity, WorkerCredentials
+
+_T = TypeVar("_T")
 
 PATIENCE = 60.0
 """Seconds that a test waits; only a failure takes as long."""
@@ -48,6 +53,41 @@ def in_thread(call: Callable[..., Any], *args: Any, **given: Any) -> Future[Any]
     future = pool.submit(call, *args, **given)
     pool.shutdown(wait=False)
     return future
+
+
+def hello(worker: str = "w") -> Hello:
+    return Hello(worker, 0, 1, 0, "host", 1, 2, 3)
+
+
+class Driver:
+    """A control server, and the messages that it received."""
+
+    def __init__(self, port: int = 0, identity: DriverIdentity = IDENTITY, **options: Any) -> None:
+        self.events: queue.Queue[tuple[str, Any]] = queue.Queue()
+        self.control = ControlServer(
+            "127.0.0.1", port, identity, lambda *event: self.events.put(event), **options
+        )
+
+    def next(self) -> tuple[str, Any]:
+        return self.events.get(timeout=PATIENCE)
+
+    def expect(self, kind: type[_T], worker: str = "w") -> _T:
+        who, what = self.next()
+        assert who == worker
+        assert isinstance(what, kind), what
+        return what
+
+    def connect(self) -> socket.socket:
+        """A connection without TLS, as a stranger makes it."""
+        connection = socket.create_connection(("127.0.0.1", self.control.port))
+        connection.settimeout(PATIENCE)
+        return connection
+
+    def join(self, first: Any = None) -> Channel:
+        """Connect as a worker and send this first message; the caller closes the connection."""
+        channel = connect_to_driver("127.0.0.1", self.control.port, CREDENTIALS)
+        channel.send(encode(hello() if first is None else first))
+        return channel
 
 
 def prove(connection: socket.socket, timeout: float = HANDSHAKE_TIMEOUT, **given: Any) -> Channel:

@@ -7,16 +7,12 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
 from sparkinesis.errors import FleetError
-from sparkinesis.fleet.channel.channel import (
-    Channel,
-    ChannelClosedError,
-    connect_to_driver,
-)
+from sparkinesis.fleet.channel.channel import ChannelClosedError
 from sparkinesis.fleet.channel.control_server import ControlServer, Disconnected
 from sparkinesis.fleet.channel.driver_link import DriverLink
 from sparkinesis.fleet.channel.messages import (
@@ -29,56 +25,28 @@ from sparkinesis.fleet.channel.messages import (
     Start,
     encode,
 )
-from sparkinesis.fleet.channel.tls import DriverIdentity, NotAuthenticatedError, WorkerCredentials
+from sparkinesis.fleet.channel.tls import NotAuthenticatedError, WorkerCredentials
+from tests.pace import eventually
 from tests.unit.fleet.wire import (
     CREDENTIALS,
     IDENTITY,
     OTHER_RUN,
     PATIENCE,
+    Driver,
+    hello,
     in_thread,
     listening,
     port_of,
 )
 
-_T = TypeVar("_T")
 
-
-class Driver:
-    """A control server, and the messages that it received."""
-
-    def __init__(self, port: int = 0, identity: DriverIdentity = IDENTITY, **options: Any) -> None:
-        self.events: queue.Queue[tuple[str, Any]] = queue.Queue()
-        self.control = ControlServer(
-            "127.0.0.1", port, identity, lambda *event: self.events.put(event), **options
-        )
-
-    def next(self) -> tuple[str, Any]:
-        return self.events.get(timeout=PATIENCE)
-
-    def expect(self, kind: type[_T], worker: str = "w") -> _T:
-        who, what = self.next()
-        assert who == worker
-        assert isinstance(what, kind), what
-        return what
-
-    def expect_again(self) -> Hello:
-        """A worker may reconnect before the server notices the end of its old connection."""
-        _, what = self.next()
-        if isinstance(what, Disconnected):
-            _, what = self.next()
-        assert isinstance(what, Hello), what
-        return what
-
-
-@pytest.fixture
-def driver() -> Iterator[Driver]:
-    running = Driver()
-    yield running
-    running.control.close()
-
-
-def hello(worker: str = "w") -> Hello:
-    return Hello(worker, 0, 1, 0, "host", 1, 2, 3)
+def expect_again(driver: Driver) -> Hello:
+    """A worker may reconnect before the server notices the end of its old connection."""
+    _, what = driver.next()
+    if isinstance(what, Disconnected):
+        _, what = driver.next()
+    assert isinstance(what, Hello), what
+    return what
 
 
 class Worker:
@@ -108,13 +76,6 @@ def joined(driver: Driver, lost_after: float = 2.0) -> Iterator[Worker]:
         yield worker
     finally:
         worker.link.close()
-
-
-def as_worker(driver: Driver, first: Any = None) -> Channel:
-    """Connect as a worker and send this first message; the caller closes the connection."""
-    channel = connect_to_driver("127.0.0.1", driver.control.port, CREDENTIALS)
-    channel.send(encode(hello() if first is None else first))
-    return channel
 
 
 def test_both_sides_hear_each_other_in_order(driver: Driver) -> None:
@@ -155,7 +116,7 @@ def test_a_dropped_worker_comes_again(driver: Driver) -> None:
     with joined(driver) as worker:
         for connections in (2, 3):
             driver.control.drop("w")
-            driver.expect_again()
+            expect_again(driver)
             driver.control.send("w", Start())
             assert worker.heard.get(timeout=PATIENCE) == Start()
             assert worker.link.connections == connections
@@ -171,7 +132,7 @@ def test_hello_tells_what_is_so_at_the_time(driver: Driver) -> None:
     worker.link.open()
     assert driver.expect(Hello).slot == 5
     driver.control.drop("w")
-    assert driver.expect_again().slot == 6
+    assert expect_again(driver).slot == 6
     worker.link.close()
 
 
@@ -193,10 +154,7 @@ def test_a_driver_that_never_comes_back_is_lost() -> None:
     driver = Driver()
     with joined(driver, 0.5) as worker:
         driver.control.close()
-        until = time.monotonic() + PATIENCE
-        while not worker.link.is_lost:
-            assert time.monotonic() < until
-            time.sleep(0.05)
+        eventually(lambda: worker.link.is_lost)
         assert not worker.link.send(Report((), 1))
         worker.link.send_last(lambda: Ended(True))  # returns: there is nobody to wait for
 
@@ -207,10 +165,7 @@ def test_another_driver_on_the_port_is_not_ones_own() -> None:
     with joined(driver, 0.5) as worker:
         driver.control.close()
         other = Driver(port, OTHER_RUN)
-        until = time.monotonic() + PATIENCE
-        while not worker.link.is_lost:
-            assert time.monotonic() < until
-            time.sleep(0.05)
+        eventually(lambda: worker.link.is_lost)
         assert other.events.empty()
         other.control.close()
 
@@ -222,10 +177,7 @@ def test_the_last_word_waits_for_a_connection() -> None:
         driver.control.close()
         driver.expect(Disconnected)
         # What is given to TCP before it knows that nobody is there is gone.
-        until = time.monotonic() + PATIENCE
-        while worker.link.send(Report((), 0)):
-            assert time.monotonic() < until
-            time.sleep(0.01)
+        eventually(lambda: not worker.link.send(Report((), 0)))
         saying = in_thread(worker.link.send_last, lambda: Ended(True, "an error"))
         again = Driver(port)
         again.expect(Hello)
@@ -247,7 +199,7 @@ def test_a_leaving_that_is_said_while_a_connection_is_made_is_not_lost(driver: D
     driver.expect(Hello)
     saying.set()
     driver.control.drop("w")
-    driver.expect_again()
+    expect_again(driver)
     assert driver.expect(Leaving).why == "now"
     worker.link.close()
 
@@ -282,9 +234,9 @@ def test_a_driver_of_another_run_is_refused_at_once(driver: Driver) -> None:
 
 
 def test_a_second_connection_of_a_worker_replaces_the_first(driver: Driver) -> None:
-    first = as_worker(driver)
+    first = driver.join()
     driver.expect(Hello)
-    second = as_worker(driver)
+    second = driver.join()
     driver.expect(Hello)
     with pytest.raises(ChannelClosedError):
         first.receive()
@@ -302,7 +254,7 @@ def test_a_second_connection_of_a_worker_replaces_the_first(driver: Driver) -> N
 def test_events_of_a_worker_that_comes_and_goes_are_in_order(driver: Driver) -> None:
     reported = []
     for count in range(20):
-        channel = as_worker(driver)
+        channel = driver.join()
         while not isinstance(event := driver.next()[1], Hello):
             reported += [event.records] if isinstance(event, Report) else []
         channel.send(encode(Report((), count)))
@@ -316,7 +268,7 @@ def test_events_of_a_worker_that_comes_and_goes_are_in_order(driver: Driver) -> 
 
 @pytest.mark.parametrize("first", [Report((), 1), Ended(True), Ping()])
 def test_who_does_not_say_hello_first_is_sent_away(driver: Driver, first: Any) -> None:
-    channel = as_worker(driver, first)
+    channel = driver.join(first)
     with pytest.raises(ChannelClosedError):
         channel.receive()
     channel.close()
@@ -324,7 +276,7 @@ def test_who_does_not_say_hello_first_is_sent_away(driver: Driver, first: Any) -
 
 
 def test_a_message_that_is_none_ends_the_connection(driver: Driver) -> None:
-    channel = as_worker(driver)
+    channel = driver.join()
     driver.expect(Hello)
     channel.send(b"\xc1 no message")
     driver.expect(Disconnected)
@@ -335,7 +287,7 @@ def test_a_message_that_is_none_ends_the_connection(driver: Driver) -> None:
 
 def test_many_workers_at_once(driver: Driver) -> None:
     names = [f"w{number}" for number in range(40)]
-    channels = [as_worker(driver, hello(name)) for name in names]
+    channels = [driver.join(hello(name)) for name in names]
     assert sorted(driver.next()[0] for _ in names) == sorted(names)
     driver.control.send_to_all(Start())
     assert {channel.receive() for channel in channels} == {encode(Start())}
@@ -347,7 +299,7 @@ def test_many_workers_at_once(driver: Driver) -> None:
 def test_closing_ends_connections_and_threads_and_frees_the_port() -> None:
     before = set(threading.enumerate())
     driver = Driver()
-    channel = as_worker(driver)
+    channel = driver.join()
     driver.expect(Hello)
     driver.control.close()
     with pytest.raises(ChannelClosedError):

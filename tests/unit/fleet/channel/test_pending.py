@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import queue
 import socket
 import threading
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
-from sparkinesis.fleet.channel.channel import Channel, connect_to_driver
-from sparkinesis.fleet.channel.control_server import ControlServer
+from sparkinesis.fleet.channel.channel import Channel
 from sparkinesis.fleet.channel.driver_link import DriverLink
-from sparkinesis.fleet.channel.messages import Hello, Report, encode
+from sparkinesis.fleet.channel.messages import Hello, Report
 from sparkinesis.fleet.channel.pending import (
     MAX_PENDING,
     MAX_PER_ADDRESS,
@@ -23,7 +20,7 @@ from sparkinesis.fleet.channel.pending import (
     PendingConnections,
     connection_to_evict,
 )
-from tests.unit.fleet.wire import CREDENTIALS, IDENTITY, PATIENCE, read
+from tests.unit.fleet.wire import CREDENTIALS, PATIENCE, Driver, hello, read
 
 
 def pending(
@@ -91,45 +88,10 @@ def test_a_silent_one_has_its_time_and_no_more() -> None:
 # --- over real connections
 
 
-class Driver:
-    def __init__(self, **options: Any) -> None:
-        self.events: queue.Queue[tuple[str, Any]] = queue.Queue()
-        self.control = ControlServer(
-            "127.0.0.1", 0, IDENTITY, lambda *event: self.events.put(event), **options
-        )
-
-    def connect(self) -> socket.socket:
-        connection = socket.create_connection(("127.0.0.1", self.control.port))
-        connection.settimeout(PATIENCE)
-        return connection
-
-    def expect(self, worker: str) -> None:
-        who, what = self.events.get(timeout=PATIENCE)
-        assert (who, type(what)) == (worker, Hello)
-
-
-@pytest.fixture
-def drivers() -> Iterator[Callable[..., Driver]]:
-    made: list[Driver] = []
-
-    def make(**options: Any) -> Driver:
-        made.append(Driver(**options))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.control.close()
-
-
-def hello(worker: str) -> Hello:
-    return Hello(worker, 0, 1, 0, "host", 1, 2, 3)
-
-
 def join(driver: Driver, worker: str) -> Channel:
     """Connect a worker; when this returns, the server has accepted all earlier connections."""
-    channel = connect_to_driver("127.0.0.1", driver.control.port, CREDENTIALS)
-    channel.send(encode(hello(worker)))
-    driver.expect(worker)
+    channel = driver.join(hello(worker))
+    driver.expect(Hello, worker)
     return channel
 
 
@@ -198,13 +160,13 @@ def test_silent_strangers_that_come_again_and_again_keep_no_worker_out(
             )
             link.open()
             links.append(link)
-        heard = {driver.events.get(timeout=PATIENCE)[0] for _ in links}
+        heard = {driver.next()[0] for _ in links}
         assert heard == {f"w{number}" for number in range(25)}
         flood.has_reconnected.clear()
         assert flood.has_reconnected.wait(PATIENCE), "they are evicted, and reconnect"
         for link in links:
             assert link.send(Report((), 1))
-        reports = [driver.events.get(timeout=PATIENCE) for _ in links]
+        reports = [driver.next() for _ in links]
         assert {type(what) for _, what in reports} == {Report}, "no worker had to come again"
     finally:
         flood.end()
@@ -229,14 +191,14 @@ def test_the_first_bytes_are_due_soon_by_the_clock(drivers: Callable[..., Driver
     driver = drivers(clock=lambda: now[0])
     silent = driver.connect()
     join(driver, "before").close()
-    driver.events.get(timeout=PATIENCE)  # it is gone
+    driver.next()  # it is gone
     now[0] += SILENCE_TIMEOUT - 0.1
     join(driver, "in time").close()
-    driver.events.get(timeout=PATIENCE)
+    driver.next()
     assert is_open(silent)
     now[0] += 0.2
     join(driver, "too late").close()
-    driver.events.get(timeout=PATIENCE)
+    driver.next()
     silent.setblocking(True)
     silent.settimeout(PATIENCE)
     assert silent.recv(1) == b"", "it was turned away"
@@ -298,7 +260,7 @@ def test_a_flood_is_told_of_and_does_not_flood_the_log(
     for _ in range(2):
         connections += [driver.connect() for _ in range(MAX_PER_ADDRESS + 50)]
         join(driver, "w").close()
-        driver.events.get(timeout=PATIENCE)
+        driver.next()
         now[0] += 61.0
     told = [
         record.getMessage() for record in caplog.records if "did not authenticate" in record.message

@@ -97,14 +97,24 @@ def scales(workers: int) -> Callable[[Roster, float], Roster]:
     return lambda roster, now: roster.scaled(workers)
 
 
-def at_work() -> Play:
-    """A fleet of one running worker."""
-    play = Play()
-    assert play.then() == (Submit(1, (0,)),)
+def after(*facts: Callable[[Roster, float], Roster], workers: int = 1) -> Play:
+    """A fleet whose first job has been submitted, and to which this has happened."""
+    play = Play(Roster(OPTIONS).scaled(workers))
+    assert play.then() == (Submit(1, tuple(range(workers))),)
+    for fact in facts:
+        play.then(fact)
+    return play
+
+
+def at_work(*facts: Callable[[Roster, float], Roster]) -> Play:
+    """A fleet of one running worker, to which this has happened since."""
+    play = after()
     assert play.then(joins()) == (SendStart("a"),)
     assert play.state() is WorkerState.STARTING
     assert play.then(reports()) == ()
     assert play.state() is WorkerState.RUNNING
+    for fact in facts:
+        play.then(fact)
     return play
 
 
@@ -121,9 +131,7 @@ def test_a_fleet_of_one_from_its_job_to_its_end() -> None:
 
 
 def test_a_job_that_ends_before_its_workers_last_message_does_not_end_the_fleet() -> None:
-    play = at_work()
-    play.then(shuts_down)
-    play.then(job_ends())
+    play = at_work(shuts_down, job_ends())
     assert play.fleet() is FleetState.SHUTTING_DOWN
     play.then(ends())
     assert play.fleet() is FleetState.ENDED
@@ -163,15 +171,13 @@ def test_a_second_copy_of_a_task_waits_until_the_first_is_gone() -> None:
 
 
 def test_a_task_that_spark_runs_again_goes_on() -> None:
-    play = at_work()
-    play.then(breaks("a"))
+    play = at_work(breaks("a"))
     assert play.then(joins("b", attempt=1)) == (SendStart("b"),)
     assert play.then(joins("a", is_running=True)) == (SendShutDown("a"),), "it came too late"
 
 
 def test_a_task_with_few_tries_left_ends_and_its_slot_gets_another_job() -> None:
-    play = at_work()
-    play.then(breaks("a"))
+    play = at_work(breaks("a"))
     assert play.then(joins("b", attempt=2)) == (SendShutDown("b"),)
     play.then(ends("b"))
     assert play.after(OPTIONS.first_backoff - 0.1) == ()
@@ -181,8 +187,7 @@ def test_a_task_with_few_tries_left_ends_and_its_slot_gets_another_job() -> None
 
 
 def test_a_standby_of_a_task_not_wanted_ends_only_after_its_worker() -> None:
-    play = at_work()
-    play.then(joins("b", attempt=1))
+    play = at_work(joins("b", attempt=1))
     assert play.then(shuts_down) == (SendShutDown("a"),)
     assert play.then(breaks("a")) == (), "it may be finishing its batch: b's end would kill it"
     assert play.then(joins("a", is_running=True, is_leaving=True)) == ()
@@ -190,9 +195,7 @@ def test_a_standby_of_a_task_not_wanted_ends_only_after_its_worker() -> None:
 
 
 def test_a_standby_that_breaks_off_is_forgotten_and_comes_as_new() -> None:
-    play = at_work()
-    play.then(joins("b", attempt=1))
-    play.then(breaks("b"))
+    play = at_work(joins("b", attempt=1), breaks("b"))
     assert "b" not in play.roster.members
     assert play.then(joins("b", attempt=1)) == (SendWait("b"),)
 
@@ -200,20 +203,12 @@ def test_a_standby_that_breaks_off_is_forgotten_and_comes_as_new() -> None:
 # --- what is said on a connection that breaks
 
 
-def test_a_start_that_was_lost_is_said_again() -> None:
-    play = Play()
-    play.then()
-    play.then(joins())
-    play.then(breaks())
-    assert play.then(joins(is_running=False)) == (SendStart("a"),)
-
-
-def test_a_start_that_arrived_is_not_said_again() -> None:
-    play = Play()
-    play.then()
-    play.then(joins())
-    play.then(breaks())
-    assert play.then(joins(is_running=True)) == ()
+@pytest.mark.parametrize(("has_arrived", "said"), [(False, (SendStart("a"),)), (True, ())])
+def test_a_start_that_was_lost_is_said_again_and_no_other(
+    has_arrived: bool, said: tuple[Action, ...]
+) -> None:
+    play = after(joins(), breaks())
+    assert play.then(joins(is_running=has_arrived)) == said
     assert play.state() in AT_WORK
 
 
@@ -227,17 +222,13 @@ def test_a_shutdown_that_was_lost_is_said_again() -> None:
 
 
 def test_a_shutdown_reaches_a_worker_that_was_cut_off_when_it_began() -> None:
-    play = at_work()
-    play.then(breaks())
+    play = at_work(breaks())
     assert play.then(shuts_down) == ()
     assert play.then(joins(is_running=True)) == (SendShutDown("a"),)
 
 
 def test_a_worker_without_a_slot_is_told_to_leave_on_each_connection() -> None:
-    play = Play(Roster(OPTIONS).scaled(2))
-    play.then()
-    play.then(joins("a", 0))
-    play.then(joins("b", 1))
+    play = after(joins("a", 0), joins("b", 1), workers=2)
     assert play.then(scales(1)) == (SendShutDown("b"),)
     play.then(breaks("b"))
     assert play.then(joins("b", 1, is_running=True)) == (SendShutDown("b"),)
@@ -256,8 +247,7 @@ def test_a_silent_worker_is_dropped_and_has_time_to_come_again() -> None:
 
 
 def test_a_slot_of_which_nothing_is_heard_any_more_gets_another_job() -> None:
-    play = at_work()
-    play.then(breaks())
+    play = at_work(breaks())
     assert play.after(OPTIONS.lost_after) == ()
     assert "a" not in play.roster.members
     assert play.after(2 * OPTIONS.lost_after - 0.1) == ()
@@ -278,8 +268,7 @@ def test_a_worker_cut_off_while_it_leaves_is_not_killed_at_once() -> None:
 
 @pytest.mark.parametrize("is_connected", [True, False])
 def test_jobs_are_cancelled_when_a_shutdown_is_abandoned(is_connected: bool) -> None:
-    play = at_work()
-    play.then(shuts_down)
+    play = at_work(shuts_down)
     if not is_connected:
         play.then(breaks())
     assert play.then(lambda roster, now: roster.abandoned()) == (Cancel(1),)
@@ -347,9 +336,7 @@ def test_slots_that_are_due_together_share_a_job_and_lose_it_together() -> None:
 
 
 def test_news_of_an_earlier_job_is_none() -> None:
-    play = at_work()
-    play.then(breaks())
-    play.then(job_ends("lost"))
+    play = at_work(breaks(), job_ends("lost"))
     play.after(1.0)
     before = play.roster
     assert play.then(job_ends("lost")) == ()
@@ -358,10 +345,7 @@ def test_news_of_an_earlier_job_is_none() -> None:
 
 @pytest.mark.parametrize("fact", [job_ends("no executor"), ends(error="no such stream")])
 def test_a_fleet_that_cannot_even_start_fails(fact: Callable[[Roster, float], Roster]) -> None:
-    play = Play()
-    play.then()
-    play.then(joins())
-    play.then(fact)
+    play = after(joins(), fact)
     assert play.roster.state is not FleetState.RUNNING
     play.then(breaks())
     play.then(job_ends())
@@ -371,26 +355,20 @@ def test_a_fleet_that_cannot_even_start_fails(fact: Callable[[Roster, float], Ro
 
 @pytest.mark.parametrize("fact", [job_ends("no executor"), ends(error="throttled")])
 def test_a_fleet_that_has_started_tries_again(fact: Callable[[Roster, float], Roster]) -> None:
-    play = at_work()
-    play.then(fact)
+    play = at_work(fact)
     assert play.roster.state is FleetState.RUNNING
     assert Submit(2, (0,)) in play.after(OPTIONS.first_backoff)
 
 
 def test_what_may_pass_does_not_end_a_fleet_that_has_not_started() -> None:
-    play = Play()
-    play.then()
-    play.then(joins())
+    play = after(joins())
     play.then(lambda roster, now: roster.ended("a", "throttled", now, is_transient=True))
     assert play.roster.state is FleetState.RUNNING
     assert Submit(2, (0,)) in play.after(OPTIONS.first_backoff)
 
 
 def test_a_record_processor_may_end_the_fleet() -> None:
-    play = Play(Roster(OPTIONS).scaled(2))
-    play.then()
-    play.then(joins("a", 0))
-    play.then(joins("b", 1))
+    play = after(joins("a", 0), joins("b", 1), workers=2)
     assert play.then(leaves("a", for_all=True)) == (SendShutDown("b"),)
     play.then(ends("a"))
     play.then(ends("b"))
@@ -407,27 +385,19 @@ def test_more_workers_get_the_lowest_free_slots() -> None:
 
 
 def test_fewer_workers_spare_those_at_work() -> None:
-    play = Play(Roster(OPTIONS).scaled(3))
-    play.then()
-    play.then(joins("c", 2))
+    play = after(joins("c", 2), workers=3)
     assert play.then(scales(1)) == ()
     assert set(play.roster.slots) == {2}
 
 
 def test_of_workers_at_work_the_latest_slots_leave() -> None:
-    play = Play(Roster(OPTIONS).scaled(3))
-    play.then()
-    for slot, worker in enumerate("abc"):
-        play.then(joins(worker, slot))
+    play = after(*(joins(who, slot) for slot, who in enumerate("abc")), workers=3)
     assert play.then(scales(2)) == (SendShutDown("c"),)
     assert set(play.roster.slots) == {0, 1}
 
 
 def test_a_worker_whose_slot_was_given_up_does_not_fill_a_new_one_of_the_same_number() -> None:
-    play = Play(Roster(OPTIONS).scaled(2))
-    play.then()
-    for slot, worker in enumerate("ab"):
-        play.then(joins(worker, slot))
+    play = after(*(joins(who, slot) for slot, who in enumerate("ab")), workers=2)
     play.then(scales(1))
     assert play.then(scales(2)) == (Submit(2, (1,)),)
     assert play.then(joins("c", 1, 2)) == (SendStart("c"),)
@@ -436,8 +406,7 @@ def test_a_worker_whose_slot_was_given_up_does_not_fill_a_new_one_of_the_same_nu
 
 
 def test_a_fleet_that_ends_is_not_scaled() -> None:
-    play = at_work()
-    play.then(shuts_down)
+    play = at_work(shuts_down)
     assert play.then(scales(5)) == ()
     assert not play.roster.slots
 
