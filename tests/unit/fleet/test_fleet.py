@@ -19,10 +19,9 @@ from typing import Any, ClassVar
 import pytest
 from prometheus_client import CollectorRegistry
 
-from sparkinesis.application import Application
 from sparkinesis.errors import FleetError, OptionError, ProcessorError
 from sparkinesis.fleet.channel.control_server import Disconnected
-from sparkinesis.fleet.channel.messages import Ended, Hello, Ping, Report
+from sparkinesis.fleet.channel.messages import Ended, Ping, Report
 from sparkinesis.fleet.fleet import Fleet
 from sparkinesis.fleet.knowledge.reports import FleetReports
 from sparkinesis.fleet.options import FleetOptions
@@ -35,102 +34,9 @@ from sparkinesis.status import FleetState, FleetStatus, ShardState, ShardStatus,
 from sparkinesis.worker.dead_letters.targets import DeadLetterDirectory
 from sparkinesis.worker.lifecycle.streams.stream_config import FormerStreams, StreamConfig
 from sparkinesis.worker.on_error import DeadLetter, Retry
-from sparkinesis.worker.options import WorkerOptions
-from sparkinesis.worker.processor import RecordProcessor
 from tests.tallies import counted
+from tests.unit.fleet.idle_spark import OPTIONS, Processor, application, hello, make, tell
 from tests.unit.fleet.wire import PATIENCE, listening, port_of
-
-OPTIONS = FleetOptions(heartbeat_interval=0.1, lost_after=0.5, first_backoff=0.1)
-
-
-class IdleSpark:
-    """A stand-in for a Spark session, with the methods that a fleet calls."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Condition()
-        self.tags = threading.local()
-        self.jobs: dict[frozenset[str], threading.Event] = {}
-        self.cancels = 0
-        self.is_slow = False
-        """Spark does not know a job until one cancellation has had no effect."""
-        self.sparkContext = self
-        self.error = "cancelled"
-        self._jsc: Any = self
-        self.is_stopped: bool | Exception = False
-        self.master = "local[2]"
-
-    # the context
-
-    def getConf(self) -> dict[str, str]:
-        return {"spark.master": self.master, "spark.driver.host": "127.0.0.1"}
-
-    def sc(self) -> IdleSpark:
-        return self
-
-    def isStopped(self) -> bool:
-        if isinstance(self.is_stopped, Exception):
-            raise self.is_stopped
-        return self.is_stopped
-
-    def setJobGroup(self, group: str, description: str) -> None:
-        self.description = description
-
-    # the session
-
-    def addTag(self, tag: str) -> None:
-        self.tags.mine = {*getattr(self.tags, "mine", ()), tag}
-
-    def interruptTag(self, tag: str) -> None:
-        with self.lock:
-            self.cancels += 1
-            self.lock.notify_all()
-            for tags, cancelled in self.jobs.items():
-                if tag in tags:
-                    cancelled.set()
-
-    def range(self, *_: int) -> IdleSpark:
-        return self
-
-    def mapInArrow(self, *_: Any) -> IdleSpark:
-        return self
-
-    def collect(self) -> None:
-        cancelled = threading.Event()
-        with self.lock:
-            if self.is_slow:
-                assert self.lock.wait_for(lambda: self.cancels, PATIENCE)
-            self.jobs[frozenset(self.tags.mine)] = cancelled
-            self.lock.notify_all()
-        assert cancelled.wait(PATIENCE)
-        raise RuntimeError(self.error)
-
-    def wait_for_jobs(self, count: int) -> None:
-        with self.lock:
-            assert self.lock.wait_for(lambda: len(self.jobs) >= count, PATIENCE)
-
-
-class Processor(RecordProcessor):
-    def process_records(self, batch: Any, checkpointer: Any) -> None:
-        pass
-
-
-def application(processor: Any = Processor, metrics: Any = (), **given: Any) -> Application:
-    return Application(
-        "app",
-        "stream",
-        processor,
-        region="us-east-1",
-        options=WorkerOptions(shutdown_timeout=1.0, metrics=metrics),
-        **given,
-    )
-
-
-@pytest.fixture
-def spark() -> Iterator[Any]:
-    idle = IdleSpark()
-    yield idle
-    for cancelled in idle.jobs.values():
-        cancelled.set()
 
 
 class Tallies:
@@ -152,34 +58,27 @@ class Tallied(Tally):
         self.closed.set()
 
 
-def make(spark: Any, workers: int = 1, options: FleetOptions = OPTIONS, **given: Any) -> Fleet:
-    return Fleet(application(**given), spark, workers, options)
-
-
-def make_several(spark: Any, streams: Any, **given: Any) -> Fleet:
-    several = Application(
-        "app",
-        processor=Processor,
-        streams=streams,
-        region="us-east-1",
-        options=WorkerOptions(shutdown_timeout=1.0),
-        **given,
-    )
-    return Fleet(several, spark, 1, OPTIONS)
-
-
 def threads() -> set[str]:
     """The threads of fleets; those of an earlier test may still end."""
     return {thread.name for thread in threading.enumerate() if "fleet" in thread.name}
 
 
+class Clock:
+    """Stands still until the fleet is to end, but for what a test adds."""
+
+    def __init__(self) -> None:
+        self.now, self.began = 0.0, math.inf
+
+    def __call__(self) -> float:
+        return self.now + max(0.0, time.monotonic() - self.began)
+
+    def run(self) -> None:
+        self.began = time.monotonic()
+
+
 def test_workers_without_a_core_are_noted(spark: Any) -> None:
     """At the start, and after more workers than cores were asked for."""
-    now, began = 0.0, math.inf
-
-    def clock() -> float:
-        return now + max(0.0, time.monotonic() - began)
-
+    clock = Clock()
     fleet = Fleet(application(), spark, 2, OPTIONS, clock)
     spark.wait_for_jobs(2)
 
@@ -188,31 +87,18 @@ def test_workers_without_a_core_are_noted(spark: Any) -> None:
 
     assert fleet.status().state is FleetState.RUNNING
     assert not [note for note in fleet.status().notes if "wait" in note]
-    now += 11.0
+    clock.now += 11.0
     wait_for("No worker runs yet: all 2 still wait for Spark")
     assert fleet.status().waiting == 2
-    hello = Hello("w", 0, 1, 0, "host", 1, 2, 3)
-    fleet._driver.receive("w", hello)
+    fleet._driver.receive("w", hello(runs=False))
     fleet.scale(9)
     spark.wait_for_jobs(9)
-    now += 11.0
+    clock.now += 11.0
     wait_for(
         "8 of 9 workers still wait for Spark to run their tasks. Each worker needs a free core"
     )
-    began = time.monotonic()
+    clock.run()
     fleet.shutdown(0)
-
-
-@pytest.mark.parametrize("workers", [0, -1, True, 1.5, "2"])
-def test_a_number_of_workers_that_is_none(spark: Any, workers: Any) -> None:
-    with pytest.raises(OptionError, match="workers"):
-        make(spark, workers)
-    assert not spark.jobs
-
-
-def test_workers_must_differ(spark: Any) -> None:
-    with pytest.raises(OptionError, match="worker_id"):
-        make(spark, worker_id="me")
 
 
 @pytest.mark.parametrize(
@@ -238,66 +124,15 @@ def test_a_local_directory_for_dead_letters_is_told_where_executors_are_elsewher
 def test_a_local_directory_of_one_of_several_streams_is_told_once(spark: Any) -> None:
     spark.master = "spark://host:7077"
     local = DeadLetter(DeadLetterDirectory("/var/dead"))
-    fleet = make_several(
-        spark,
-        ["web", StreamConfig("app", on_error=local), StreamConfig("tv", on_error=local)],
-    )
+    both = [StreamConfig(name, on_error=local) for name in ("app", "tv")]
+    fleet = make(spark, streams=["web", *both])
     notes = [note for note in fleet.status().notes if "dead-letter directory /var/dead" in note]
     fleet.shutdown()
     assert len(notes) == 1
 
 
-def test_a_processor_that_cannot_travel_is_an_error_before_anything_listens(spark: Any) -> None:
-    with listening() as listener:
-        port = port_of(listener)
-    lock = threading.Lock()
-    before = threads()
-    with pytest.raises(ProcessorError, match=r"initialize\(\)"):
-        make(spark, 1, FleetOptions(port=port), processor=lambda: lock and Processor())
-    assert threads() <= before
-    assert not spark.jobs
-    make(spark, 1, FleetOptions(port=port, lost_after=5)).shutdown()  # the port is free
-
-
-@pytest.mark.parametrize("name", ["streams", "only of former_streams"])
-def test_a_function_of_streams_that_cannot_travel_is_an_error_before_anything_listens(
-    spark: Any, name: str
-) -> None:
-    lock = threading.Lock()
-
-    def locked() -> list[str]:
-        with lock:
-            return ["web"]
-
-    only = name != "streams"
-    before = threads()
-    with pytest.raises(OptionError, match=f"function {name} of.*'app'.*_thread.lock.*within it"):
-        make_several(
-            spark,
-            ["web"] if only else locked,
-            former_streams=FormerStreams(1.0, locked if only else None),
-        )
-    assert threads() <= before
-    assert not spark.jobs
-
-
-def test_an_option_that_belongs_to_the_drivers_process_is_told_as_that(spark: Any) -> None:
-    exporter = PrometheusMetrics(CollectorRegistry())
-    with pytest.raises(OptionError, match=r"^PrometheusMetrics with a registry cannot be sent"):
-        make(spark, metrics=(exporter,))
-    assert not spark.jobs
-
-
-def test_a_streams_own_processor_that_cannot_travel_is_named(spark: Any) -> None:
-    lock = threading.Lock()
-    own = StreamConfig("mobile", processor=lambda: lock and Processor())
-    with pytest.raises(ProcessorError, match=r"the processor of stream 'mobile'.*initialize\(\)"):
-        make_several(spark, ["web", own])
-    assert not spark.jobs
-
-
 def test_a_function_of_streams_is_not_called_by_the_driver(spark: Any) -> None:
-    fleet = make_several(spark, lambda: 1 / 0)
+    fleet = make(spark, streams=lambda: 1 / 0)
     assert fleet.status().stream == "several streams"
     assert fleet.status().streams == ()
     fleet.shutdown()
@@ -313,7 +148,7 @@ def test_a_function_of_streams_is_not_called_by_the_driver(spark: Any) -> None:
     ],
 )
 def test_sparks_jobs_name_the_streams(spark: Any, streams: Any, what: str) -> None:
-    fleet = make_several(spark, streams)
+    fleet = make(spark, streams=streams)
     spark.wait_for_jobs(1)
     assert spark.description == f"app on {what}"
     assert fleet_view(fleet.status()).title == f"app, {what}"
@@ -325,12 +160,10 @@ def test_a_stream_that_cannot_be_read_is_noted_once(
 ) -> None:
     missing = StreamStatus("mobile", None, "StreamNotFoundError: no mobile", 1.0)
     found = StreamStatus("mobile", "1:mobile:7")
-    fleet = make_several(spark, ["web", "mobile"])
+    fleet = make(spark, streams=["web", "mobile"])
     spark.wait_for_jobs(1)
     for worker in ("v", "w"):
-        hello = Hello(worker, 0, 1, 0, "host", 1, 0, 0, is_running=True)
-        for message in (hello, Report((), 0, True, streams=(missing,)), Report((), 0, True)):
-            fleet._driver.receive(worker, message)
+        tell(fleet, hello(worker), Report((), 0, True, streams=(missing,)), Report((), 0, True))
     assert fleet._driver.wait_until(
         lambda: [one.failing_on for one in fleet.status().streams] == [("v", "w")], PATIENCE
     )
@@ -353,19 +186,70 @@ def test_a_stream_that_cannot_be_read_is_noted_once(
     assert [record.levelname for record in logged] == ["WARNING"]
 
 
-def test_a_processor_that_defers_its_work_is_refused_before_anything_is_submitted(
-    spark: Any,
-) -> None:
-    class Asynchronous(Processor):
-        async def process_records(self, batch: Any, checkpointer: Any) -> None: ...  # type: ignore[override]
+class Asynchronous(Processor):
+    async def process_records(self, batch: Any, checkpointer: Any) -> None: ...  # type: ignore[override]
 
+
+LOCK = threading.Lock()
+
+
+def handle_batch(batch: Any, checkpointer: Any) -> None: ...
+
+
+def with_lock(lock: Any = LOCK) -> Callable[[], Any]:
+    return lambda: lock and Processor()
+
+
+def streams_with_lock(lock: Any = LOCK) -> Callable[[], list[str]]:
+    return lambda: lock and ["web"]
+
+
+CANNOT_SEND = r"of.*'app'.*_thread.lock.*within it"
+OWN = StreamConfig("mobile", processor=with_lock())
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "match"),
+    [
+        *(({"workers": none}, OptionError, "workers") for none in (0, -1, True, 1.5, "2")),
+        ({"worker_id": "me"}, OptionError, "worker_id"),
+        ({"processor": with_lock()}, ProcessorError, r"initialize\(\)"),
+        ({"streams": ["web", OWN]}, ProcessorError, r"of stream 'mobile'.*initialize\(\)"),
+        ({"streams": streams_with_lock()}, OptionError, f"function streams {CANNOT_SEND}"),
+        (
+            {"streams": ["web"], "former_streams": FormerStreams(1.0, streams_with_lock())},
+            OptionError,
+            f"function only of former_streams {CANNOT_SEND}",
+        ),
+        (
+            {"metrics": (PrometheusMetrics(CollectorRegistry()),)},
+            OptionError,
+            "^PrometheusMetrics with a registry cannot be sent",
+        ),
+        ({"processor": Asynchronous}, ProcessorError, "is `async def`"),
+        (
+            {"processor": lambda batch, checkpointer: None},
+            ProcessorError,
+            "make it the method process_records",
+        ),
+    ],
+)
+def test_what_cannot_be_used_is_refused_before_anything_begins(
+    spark: Any, given: dict[str, Any], kind: type[Exception], match: str
+) -> None:
     before = threads()
-    with pytest.raises(ProcessorError, match="is `async def`"):
-        make(spark, processor=Asynchronous)
-    with pytest.raises(ProcessorError, match="make it the method process_records"):
-        make(spark, processor=lambda batch, checkpointer: None)
+    with pytest.raises(kind, match=match):
+        make(spark, **given)
     assert threads() <= before
     assert not spark.jobs
+
+
+def test_a_fleet_that_is_refused_leaves_its_port_free(spark: Any) -> None:
+    with listening() as listener:
+        options = FleetOptions(port=port_of(listener), lost_after=5)
+    with pytest.raises(ProcessorError):
+        make(spark, 1, options, processor=with_lock())
+    make(spark, 1, options).shutdown()
 
 
 def test_without_the_package_for_certificates_nothing_is_submitted(
@@ -383,7 +267,7 @@ def test_a_fleet_whose_thread_cannot_begin_leaves_nothing_open(
     spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with listening() as listener:
-        port = port_of(listener)
+        options = FleetOptions(port=port_of(listener), lost_after=5)
 
     def start(thread: threading.Thread) -> None:
         if thread.name.endswith("-fleet"):
@@ -395,9 +279,9 @@ def test_a_fleet_whose_thread_cannot_begin_leaves_nothing_open(
         patch.setattr(threading.Thread, "start", start)
         Tallies.opened.clear()
         with pytest.raises(RuntimeError, match="new thread"):
-            make(spark, 1, FleetOptions(port=port), metrics=(Tallies(),))
+            make(spark, 1, options, metrics=(Tallies(),))
         assert Tallies.opened[0][1].closed.is_set()
-    make(spark, 1, FleetOptions(port=port, lost_after=5)).shutdown()  # the port is free
+    make(spark, 1, options).shutdown()  # the port is free
 
 
 def test_a_shutdown_before_any_worker_has_come(spark: Any) -> None:
@@ -450,13 +334,13 @@ def test_a_job_that_cannot_be_submitted_as_the_program_ends_ends_no_fleet(
         fleet.await_termination(PATIENCE)
 
 
+def mistake(*_: object) -> None:
+    raise KeyError("a mistake")
+
+
 def test_an_error_of_the_fleets_own_ends_it(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     fleet = make(spark)
-
-    def beat() -> None:
-        raise KeyError("a mistake")
-
-    monkeypatch.setattr(fleet._driver, "_send_heartbeat", beat)
+    monkeypatch.setattr(fleet._driver, "_send_heartbeat", mistake)
     with pytest.raises(FleetError, match="a mistake"):
         fleet.await_termination(PATIENCE)
     assert fleet.status().state is FleetState.FAILED
@@ -469,11 +353,7 @@ def test_a_status_that_cannot_be_made_any_more_ends_the_fleet_too(
     spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fleet = make(spark)
-
-    def status(*_: object) -> None:
-        raise KeyError("a mistake")
-
-    monkeypatch.setattr(FleetReports, "status", status)
+    monkeypatch.setattr(FleetReports, "status", mistake)
     with pytest.raises(FleetError, match="a mistake"):
         fleet.await_termination(PATIENCE)
 
@@ -488,8 +368,7 @@ def test_a_session_that_was_stopped_ends_the_fleet(spark: Any, how: Any) -> None
         spark._jsc = None  # as SparkContext.stop() leaves it
     else:
         spark.is_stopped = how
-    for cancelled in spark.jobs.values():
-        cancelled.set()
+    spark.end_jobs()
     with pytest.raises(FleetError, match=r"shutdown\(\) before spark.stop\(\)"):
         fleet.await_termination(PATIENCE)
     assert len(spark.jobs) == 1, "it was not submitted again"
@@ -504,8 +383,7 @@ def test_what_keeps_the_first_job_from_running_is_noted_with_advice(spark: Any) 
     )
     fleet = make(spark)
     spark.wait_for_jobs(1)
-    for cancelled in spark.jobs.values():
-        cancelled.set()
+    spark.end_jobs()
     with pytest.raises(FleetError, match=r"'flights.processors'. Executors .*--py-files") as raised:
         fleet.await_termination(PATIENCE)
     assert "worker.py" not in str(raised.value), "what Spark was doing is no help"
@@ -516,7 +394,7 @@ def test_what_keeps_the_first_job_from_running_is_noted_with_advice(spark: Any) 
 def test_a_shutdown_that_nobody_waits_for_ends_though_a_worker_does_not(spark: Any) -> None:
     fleet = make(spark)
     spark.wait_for_jobs(1)
-    fleet._driver.receive("w", Hello("w", 0, 1, 0, "host", 1, 0, 0, is_running=True))
+    fleet._driver.receive("w", hello())
     fleet.request_shutdown(0.2)
     for _ in range(int(PATIENCE / 0.1)):
         fleet._driver.receive("w", Report((), 0, is_running=True))  # it is alive, and goes on
@@ -535,8 +413,7 @@ def test_a_block_whose_fleet_has_failed_ends_with_an_error(
     def run() -> None:
         with make(spark) as fleet:
             spark.wait_for_jobs(1)
-            fleet._driver.receive("w", Hello("w", 0, 1, 0, "host", 1, 0, 0))
-            fleet._driver.receive("w", Ended(False, "no such stream"))
+            tell(fleet, hello(runs=False), Ended(False, "no such stream"))
             if raised is not None:
                 raise raised
 
@@ -549,9 +426,7 @@ def status_after(spark: Any, *messages: Any) -> FleetStatus:
     """Return the last status of a fleet that received these messages of a running worker."""
     fleet = make(spark)
     spark.wait_for_jobs(1)
-    hello = Hello("w", 0, 1, 0, "host", 1, 0, 0, is_running=True)
-    for message in (hello, *messages):
-        fleet._driver.receive("w", message)
+    tell(fleet, hello(), *messages)
     fleet.shutdown()
     return fleet.status()
 
@@ -631,11 +506,7 @@ def test_at_exit_a_fleet_is_shut_down(spark: Any) -> None:
 
 
 def test_a_fleet_measures_its_workers_until_it_ends(spark: Any) -> None:
-    now, began = 0.0, math.inf
-
-    def clock() -> float:
-        return now + max(0.0, time.monotonic() - began)
-
+    clock = Clock()
     Tallies.opened.clear()
     fleet = Fleet(application(metrics=(Tallies(),)), spark, 2, OPTIONS, clock)
     ((measured, tally),) = Tallies.opened
@@ -655,18 +526,16 @@ def test_a_fleet_measures_its_workers_until_it_ends(spark: Any) -> None:
     spark.wait_for_jobs(2)
     wait_for(wanted=2, running=0, waiting=2)
     for worker, slot in (("a", 0), ("b", 1)):
-        hello = Hello(worker, slot, slot + 1, 0, "host", 1, 2, 3, is_running=True)
-        fleet._driver.receive(worker, hello)
-        fleet._driver.receive(worker, Report((), 0, is_running=True))
+        tell(fleet, hello(worker, slot, slot + 1), Report((), 0, is_running=True))
     wait_for(wanted=2, running=2, waiting=0)
     assert counted(tally, FLEET_RESTARTS) == {}
     fleet._driver.receive("b", Ended(was_graceful=False, error="out of luck"))
     wait_for(wanted=2, running=1, waiting=0)
-    now += 2 * OPTIONS.first_backoff
+    clock.now += 2 * OPTIONS.first_backoff
     spark.wait_for_jobs(3)
     assert counted(tally, FLEET_RESTARTS) == {(): 1}
     wait_for(wanted=2, running=1, waiting=1)
     assert not tally.closed.is_set()
-    began = time.monotonic()
+    clock.run()
     fleet.shutdown(0)
     assert tally.closed.wait(PATIENCE)

@@ -14,21 +14,18 @@ from urllib.parse import urlsplit
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from sparkinesis.application import Application
 from sparkinesis.errors import OptionError
-from sparkinesis.fleet.channel.messages import Ended, Hello, Report, decode_for_driver, encode
+from sparkinesis.fleet.channel.messages import Ended, Report, decode_for_driver, encode
 from sparkinesis.fleet.fleet import Fleet
 from sparkinesis.fleet.knowledge.series import DEPARTED, FleetSeries
-from sparkinesis.fleet.options import FleetOptions
 from sparkinesis.fleet.served import gauges_of, why_not_live, why_not_ready
 from sparkinesis.metrics import catalogue
 from sparkinesis.metrics.catalogue import FLEET_RUNNING, FLEET_WAITING, FLEET_WANTED
 from sparkinesis.metrics.health import liveness, signs
 from sparkinesis.metrics.tally import Series, Tally
 from sparkinesis.status import FleetState, FleetStatus, WorkerState, WorkerStatus
-from sparkinesis.worker.options import WorkerOptions
 from tests.pace import eventually
-from tests.unit.fleet.test_fleet import OPTIONS, IdleSpark, Processor
+from tests.unit.fleet.idle_spark import OPTIONS, IdleSpark, hello, make, tell
 
 COUNT = Series("records.processed", ("s",), 3.0)
 GAUGE = Series("lag", ("s", "shard-1"), 7.0)
@@ -78,10 +75,7 @@ def test_gauges_follow_the_status() -> None:
         WorkerState.LEAVING,
         WorkerState.LOST,
     ]
-    workers = tuple(
-        WorkerStatus(str(n), state, "host", 1, 0, 0, 0.0, None, 0.0)
-        for n, state in enumerate(states)
-    )
+    workers = tuple(worker(str(n), state) for n, state in enumerate(states))
     status = FleetStatus("app", "s", FleetState.RUNNING, 7, workers, waiting=3)
     found = {sample.metric: sample.value for sample in gauges_of(status)}
     assert found == {FLEET_WANTED: 7, FLEET_RUNNING: 2, FLEET_WAITING: 4}
@@ -115,23 +109,12 @@ def test_series_travel_unchanged() -> None:
 # --- by HTTP
 
 
-@pytest.fixture
-def spark() -> Iterator[Any]:
-    idle = IdleSpark()
-    yield idle
-    for cancelled in idle.jobs.values():
-        cancelled.set()
-
-
-def make(spark: Any, http: str = "127.0.0.1:0", fleet: FleetOptions = OPTIONS) -> Fleet:
-    options = WorkerOptions(shutdown_timeout=1.0, http=http)
-    app = Application("app", "stream", Processor, region="us-east-1", options=options)
-    return Fleet(app, spark, 1, fleet)
+HTTP = "127.0.0.1:0"
 
 
 @pytest.fixture
 def fleet(spark: Any) -> Iterator[Fleet]:
-    made = make(spark)
+    made = make(spark, http=HTTP)
     yield made
     made.shutdown(0)
 
@@ -158,23 +141,13 @@ def scraped(fleet: Fleet, name: str) -> dict[str, float]:
     }
 
 
-def processed(fleet: Fleet) -> dict[str, float]:
-    """The records processed, by worker."""
-    return scraped(fleet, "records_processed_total")
-
-
-def tell(fleet: Fleet, *messages: Any) -> None:
-    for message in messages:
-        fleet._driver.receive("w", message)
-
-
-HELLO = Hello("w", 0, 1, 0, "host", 1, 2, 3, is_running=True)
+PROCESSED = "records_processed_total"
 
 
 def test_the_driver_tells_the_health_of_all_workers(fleet: Fleet) -> None:
     assert ask(fleet, "/livez") == {"live": True, "reasons": []}
     assert ask(fleet, "/readyz") == {"ready": False, "reasons": ["no worker runs"]}
-    tell(fleet, HELLO, Report((), 0, True, not_ready=("no table",)))
+    tell(fleet, hello(), Report((), 0, True, not_ready=("no table",)))
     eventually(lambda: ask(fleet, "/readyz")["reasons"] == ["worker w: no table"])
     assert ask(fleet, "/livez")["live"]
     tell(fleet, Report((), 0, True, not_live=("the loop has died",)))
@@ -187,27 +160,26 @@ def test_the_driver_tells_the_health_of_all_workers(fleet: Fleet) -> None:
 def test_the_driver_tells_the_metrics_of_all_workers_also_of_those_that_ended(
     fleet: Fleet,
 ) -> None:
-    tell(fleet, HELLO, Report((), 3, True, series=(COUNT, GAUGE)), Report((), 5, True))
-    eventually(lambda: processed(fleet) == {"w": 3.0})
+    tell(fleet, hello(), Report((), 3, True, series=(COUNT, GAUGE)), Report((), 5, True))
+    eventually(lambda: scraped(fleet, PROCESSED) == {"w": 3.0})
     last = Report((), 9, True, series=(Series("records.processed", ("s",), 9.0),))
     tell(fleet, last, Ended(was_graceful=True))
     eventually(lambda: "w" not in {one.worker_id for one in fleet.status().workers})
-    assert processed(fleet) == {"w": 9.0}
+    assert scraped(fleet, PROCESSED) == {"w": 9.0}
 
 
 def test_the_driver_tells_how_many_workers_run(spark: Any) -> None:
-    fleet = make(spark, fleet=replace(OPTIONS, lost_after=600.0))
+    fleet = make(spark, options=replace(OPTIONS, lost_after=600.0), http=HTTP)
     running = "fleet_workers_running"
     assert scraped(fleet, "fleet_workers_wanted") == {"": 1.0}
     assert scraped(fleet, running) == {"": 0.0}
-    tell(fleet, HELLO, Report((), 0, True))
+    tell(fleet, hello(), Report((), 0, True))
     eventually(lambda: scraped(fleet, running) == {"": 1.0})
     tell(fleet, Ended(was_graceful=False, error="out of luck"))
     eventually(lambda: scraped(fleet, "fleet_restarts_total") == {"": 1.0})
     assert scraped(fleet, running) == {"": 0.0}
     fleet.request_shutdown(0)
-    for cancelled in list(spark.jobs.values()):
-        cancelled.set()
+    spark.end_jobs()
     assert fleet.await_termination(60)
 
 
@@ -219,7 +191,7 @@ def test_a_fleet_whose_thread_stands_still_is_not_live(
     monkeypatch.setattr(signs, "_MARGIN", 0.2)
     monkeypatch.setattr(liveness, "CONFIRMED", 0.5)
     monkeypatch.setattr(fleet._driver, "_handle", lambda *_: go_on.wait())
-    tell(fleet, HELLO)
+    tell(fleet, hello())
     eventually(lambda: not ask(fleet, "/livez")["live"])
     (why,) = ask(fleet, "/livez")["reasons"]
     assert "the fleet's thread stands still" in why
@@ -228,12 +200,12 @@ def test_a_fleet_whose_thread_stands_still_is_not_live(
 
 
 def test_the_port_is_taken_before_any_job_and_freed_at_the_end(spark: Any) -> None:
-    fleet = make(spark)
+    fleet = make(spark, http=HTTP)
     at = urlsplit(str(fleet.http_url)).netloc
     with pytest.raises(OptionError, match=f"http is '{at}', and this process cannot listen"):
-        make(other := IdleSpark(), at)
+        make(other := IdleSpark(), http=at)
     assert not other.jobs
     fleet.shutdown(0)
     assert fleet.http_url is None
-    again = make(spark, at)
+    again = make(spark, http=at)
     again.shutdown(0)
