@@ -20,7 +20,7 @@ _EFO = {"retrieval": "efo"}
 @pytest.mark.parametrize(
     "numbers",
     [
-        pytest.param((7, 25, 27, 44), id="four"),
+        pytest.param((7, 10, 25, 27, 44), id="five"),
         pytest.param(range(100), marks=pytest.mark.long, id="a hundred"),
     ],
 )
