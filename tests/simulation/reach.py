@@ -38,7 +38,7 @@ _EXPORTERS = "Simulated workers have no exporters, but metrics in memory."
 
 EXCEPTIONS: dict[tuple[str, str], str] = {
     ("fleet/channel/control_server.py", "selectors"): _FLEET,
-    ("fleet/fleet.py", "queue"): _FLEET,
+    ("fleet/driver.py", "queue"): _FLEET,
     ("stream/fan_out/socket_watch.py", "selectors"): (
         "Simulated worlds have connections without sockets, and a watch of their own."
     ),
