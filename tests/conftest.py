@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import is_hypothesis_test, settings
 
-from tests import hangs
+from tests import hangs, promises
 from tests.examples import examples
 from tests.simulation.drawn import draw_no_constants
 
@@ -85,6 +85,14 @@ settings.load_profile("repeatable")
 draw_no_constants()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--promise",
+        metavar="NAME",
+        help="run the tests of a promise, such as P6 or maxRecordsPerTrigger: tests/promises.py",
+    )
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Watch for tests that hang. Heed Ctrl-C, as do all processes that tests start.
 
@@ -93,6 +101,17 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     hangs.configure(config)
+    if name := config.getoption("--promise"):
+        select_promise(config, name)
+
+
+def select_promise(config: pytest.Config, name: str) -> None:
+    """Let the run have the tests of a promise alone, whatever their markers."""
+    try:
+        config.args = [str(promises.FOLDER / test) for test in promises.look_up(name)]
+    except LookupError as error:
+        raise pytest.UsageError(error.args[0]) from None
+    config.option.markexpr = ""
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +49,32 @@ def anchors(page: Path) -> set[str]:
     """The anchors of a page's headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.*)$", without_blocks(page), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table: the cells of its head and of each row, and the paragraph below."""
+
+    page: Path
+    head: list[str]
+    rows: list[list[str]]
+    below: str
+
+    def __str__(self) -> str:
+        return f"{self.page.name}: {' | '.join(self.head)}"
+
+
+def tables(page: Path) -> list[Table]:
+    paragraphs = [*re.split(r"\n{2,}", without_blocks(page)), ""]
+    found = []
+    for text, below in itertools.pairwise(paragraphs):
+        if text.startswith("|"):
+            head, _, *rows = [
+                [cell.strip() for cell in line.strip()[1:-1].split("|")]
+                for line in text.splitlines()
+            ]
+            found.append(Table(page, head, rows, below))
+    return found
 
 
 def commands(block: Block) -> list[str]:

@@ -48,7 +48,7 @@ def test_p1_every_batch_of_a_history_reads_again_as_it_was(
 
 @pytest.mark.parametrize("limit", ["1", "7", "10000"])
 def test_p1_the_size_of_the_pages_does_not_matter(
-    kinesis: Any, query: Callable[..., Query], limit: str
+    kinesis: Any, server: LocalServer, query: Callable[..., Query], limit: str
 ) -> None:
     put(kinesis, "s", numbered(0, 60))
     running = query()
@@ -56,7 +56,9 @@ def test_p1_the_size_of_the_pages_does_not_matter(
     put(kinesis, "s", numbered(100, 60))
     expected = running.read(start, end)
     assert len(expected.rows) == 60
+    server.kinesis.calls.clear()
     assert query(maxRecordsPerFetch=limit).read(start, end).rows == expected.rows
+    assert all(call.records <= int(limit) for call in server.kinesis.calls.select("GetRecords"))
 
 
 def test_p1_empty_pages_before_the_tip_change_nothing(

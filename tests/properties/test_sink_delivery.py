@@ -321,15 +321,17 @@ def test_a_missing_permission_is_named_at_once(kinesis: Any, server: LocalServer
     assert server.kinesis.calls.count("PutRecords") == 1
 
 
+@pytest.mark.parametrize("most", [1 << 20, 2000])
 @pytest.mark.parametrize("mode", MODES)
 def test_a_row_that_cannot_be_a_record_stops_its_batch_before_anything_is_put(
-    kinesis: Any, server: LocalServer, mode: str
+    kinesis: Any, server: LocalServer, mode: str, most: int
 ) -> None:
-    bad: Row = ("k" * 100, None, bytes((1 << 20) - 99))
+    bad: Row = ("k" * 100, None, bytes(most - 99))
+    rows, limit = [*numbered(600, keys=5), bad], {"maxRecordSize": str(most)}
     with pytest.raises(
-        RecordRefusedError, match="have 1,048,577 bytes, but the limit is 1,048,576"
+        RecordRefusedError, match=f"have {most + 1:,} bytes, but the limit is {most:,}"
     ):
-        write(server.endpoint_url, [[*numbered(600, keys=5), bad]], **MODES[mode])
+        write(server.endpoint_url, [rows], **MODES[mode], **limit)
     assert server.kinesis.calls.count("PutRecords") == 0
 
 

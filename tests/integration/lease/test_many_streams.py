@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -187,10 +187,11 @@ def resharded(stream: Stream, table: LeaseTable) -> list[Lease]:
     return children
 
 
+@pytest.mark.parametrize("cleans", [True, False])
 def test_a_cleanup_reads_the_leases_of_its_stream_only(
-    stream: Stream, table: LeaseTable, time: ManualTime, calls: Counter[str]
+    stream: Stream, table: LeaseTable, time: ManualTime, calls: Counter[str], *, cleans: bool
 ) -> None:
-    syncer = stream.make()
+    syncer = stream.make(settings=replace(SYNC, cleanup_leases=cleans))
     children = resharded(stream, table)
     for child in children:
         begun = requests.checkpoint(
@@ -201,8 +202,9 @@ def test_a_cleanup_reads_the_leases_of_its_stream_only(
     calls.clear()
     time.now += SYNC.cleanup_interval
     syncer.step(seen, leads=True)
-    assert calls == {"ListShards": 1, "GetItem": 3, "DeleteItem": 1}
-    assert {one.shard_id for one in leases_of(table, stream)} == {LOW, HIGH}
+    assert calls == ({"ListShards": 1, "GetItem": 3, "DeleteItem": 1} if cleans else {})
+    left = {one.shard_id for one in leases_of(table, stream)}
+    assert left == ({LOW, HIGH} if cleans else {FIRST, LOW, HIGH})
 
 
 def test_a_cleanup_that_can_delete_nothing_yet_lists_the_shards_once_an_hour(

@@ -306,7 +306,7 @@ def test_region_and_credentials_are_the_applications_unless_others_are_given(
     role = "arn:aws:iam::123456789012:role/metrics"
     place = Place("eu-west-1", server.endpoint_url, CredentialSource(role_arn=role))
 
-    def keys(exporter: CloudWatchMetrics) -> tuple[str, bool]:
+    def keys(exporter: CloudWatchMetrics, place: Place) -> tuple[str, bool]:
         server.kinesis.calls.clear()
         metrics = pickle.loads(pickle.dumps(exporter)).open(Measured.worker(stream, "w", place))
         metrics.add(RECORDS_PROCESSED, (stream, "a"), 1)
@@ -315,9 +315,12 @@ def test_region_and_credentials_are_the_applications_unless_others_are_given(
         assert call.error is None
         return call.region, call.access_key == "test"
 
-    assert keys(CloudWatchMetrics()) == ("eu-west-1", False)
+    assert keys(CloudWatchMetrics(), place) == ("eu-west-1", False)
     own = CloudWatchMetrics(region="us-west-2", credentials=CredentialSource())
-    assert keys(own) == ("us-west-2", True)
+    assert keys(own, place) == ("us-west-2", True)
+    elsewhere = Place("eu-west-1", "http://127.0.0.1:1", place.credentials)
+    own = CloudWatchMetrics(endpoint=server.endpoint_url)
+    assert keys(own, elsewhere) == ("eu-west-1", False)
 
 
 def test_without_a_region_the_rest_works_and_the_log_says_so(

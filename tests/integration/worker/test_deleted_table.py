@@ -36,6 +36,13 @@ def create(dynamodb: Any, name: str, rows: list[dict[str, Any]]) -> None:
     put_rows(dynamodb, name, rows)
 
 
+def test_a_new_table_is_as_the_options_say(application: Make, dynamodb: Any, stream: str) -> None:
+    application({"table": LeaseTableOptions(tags=(("team", "web"),))}).worker()
+    arn = dynamodb.describe_table(TableName=stream)["Table"]["TableArn"]
+    tags = dynamodb.list_tags_of_resource(ResourceArn=arn)["Tags"]
+    assert tags == [{"Key": "team", "Value": "web"}]
+
+
 def test_a_worker_says_so_once_and_resumes_when_the_table_is_restored(
     application: Make,
     start: Start,

@@ -49,3 +49,9 @@ def test_the_owner_checkpoints_and_lets_go(
     assert second.data() == [b"later"], "the first checkpointed what it had done"
     (kept,) = set(shards) - {stolen}
     assert (kept, "shutdown_requested") not in journal.calls()
+
+
+def test_leases_are_taken_by_the_options(application: Callable[..., Application]) -> None:
+    options = {"max_leases": 7, "max_leases_to_steal": 3, "handoff_timeout": 11.0}
+    settings = application(options).worker()._coordinator._settings
+    assert {name: getattr(settings, name) for name in options} == options

@@ -46,7 +46,7 @@ class IdleSpark:
         return self.is_stopped
 
     def setJobGroup(self, group: str, description: str) -> None:
-        self.description = description
+        self.group, self.description = group, description
 
     # the session
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -74,6 +75,22 @@ class Clock:
 
     def run(self) -> None:
         self.began = time.monotonic()
+
+
+def test_the_options_reach_spark_and_the_workers(spark: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    options = replace(
+        OPTIONS, host="localhost", bind="0.0.0.0", port=port, job_group="my, own", log_level="ERROR"
+    )
+    fleet = make(spark, 1, options)
+    spark.wait_for_jobs(1)
+    spec = fleet._driver._spec
+    assert (spec.host, spec.port, spec.log_level) == ("localhost", port, "ERROR")
+    assert (spec.heartbeat_interval, spec.lost_after) == (0.1, 0.5)
+    assert fleet._driver._control._listener.getsockname() == ("0.0.0.0", port)
+    assert spark.group == "my  own"
+    fleet.shutdown()
 
 
 def test_workers_without_a_core_are_noted(spark: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from datetime import datetime
+from datetime import datetime, timezone
 from typing import Any
 
 import pytest
@@ -11,10 +11,14 @@ import pytest
 from sparkinesis import CredentialSource, DeadLetter, StreamConfig
 from sparkinesis.application import Application
 from sparkinesis.errors import OptionError, ProcessorError
+from sparkinesis.lease.shard_syncer import ShardSyncSettings
 from sparkinesis.sinks import DeadLetterStream
+from sparkinesis.stream.address import stream_address
+from sparkinesis.stream.position import AtTimestamp
 from sparkinesis.stream.reading.budget import Pace
-from sparkinesis.worker.on_error import Retry
-from sparkinesis.worker.options import FanOutOptions, LeaseTableOptions, WorkerOptions
+from sparkinesis.worker.lifecycle.streams.stream_config import StreamPlan
+from sparkinesis.worker.on_error import Retry, Skip
+from sparkinesis.worker.options import AheadLimits, FanOutOptions, LeaseTableOptions, WorkerOptions
 from sparkinesis.worker.processor import RecordProcessor, make_processor
 
 
@@ -91,6 +95,52 @@ def test_the_pace_of_polling_is_that_of_its_options() -> None:
     free = WorkerOptions(shard_calls_per_second="unlimited", shard_bytes_per_second="unlimited")
     assert not free.pace.is_limited
     assert pickle.loads(pickle.dumps(free)).pace == free.pace, "as a fleet's executors get it"
+
+
+def test_fetching_ahead_and_the_care_for_leases_have_the_limits_of_their_options() -> None:
+    options = WorkerOptions(
+        max_pages_ahead=1,
+        max_bytes_ahead=2,
+        max_records_ahead=3,
+        audit_interval=4,
+        audit_confidence=5,
+        cleanup_interval=6,
+        cleanup_leases=False,
+        parents_first=False,
+    )
+    assert options.ahead == AheadLimits(1, 2, 3)
+    assert options.shard_sync == ShardSyncSettings(
+        4, 5, 6, cleanup_leases=False, parents_first=False
+    )
+
+
+def test_a_streams_own_settings_go_before_the_applications() -> None:
+    arn = "arn:aws:kinesis:eu-west-1:123456789012:stream/web"
+    consumer = f"{arn}/consumer/web:1"
+    partner = CredentialSource(role_arn="arn:aws:iam::123456789012:role/partner")
+    web = StreamConfig(
+        arn,
+        processor=Processor,
+        initial_position=datetime.fromtimestamp(1, timezone.utc),
+        on_error=Skip(),
+        endpoint="https://vpce.example.com",
+        credentials=partner,
+        consumer_arn=consumer,
+    )
+    made = Application(
+        "app",
+        processor=Processor,
+        region="us-east-1",
+        streams=[web, StreamConfig("app", region="eu-north-1")],
+        options=WorkerOptions(retrieval="efo"),
+    )
+    own, other = made.plans()
+    address = stream_address(arn, "eu-west-1", "https://vpce.example.com", partner)
+    assert web.processor is not None
+    assert own == StreamPlan(address, web.processor, Skip(), AtTimestamp(1000), consumer)
+    assert other == StreamPlan(
+        stream_address("app", "eu-north-1", None), Processor, Retry(), made.initial()
+    )
 
 
 @pytest.mark.parametrize(

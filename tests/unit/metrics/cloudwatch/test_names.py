@@ -205,3 +205,20 @@ def test_the_default_is_the_summary_without_shards_and_with_streams_if_there_are
     assert exporter.selection(Measured.worker("a", "w")) == summary
     assert exporter.selection(several) == replace(summary, by_stream=True)
     assert exporter.selection(Measured.query("q")) == replace(summary, worker="", by_stream=True)
+
+
+def test_what_is_published_is_what_the_options_say() -> None:
+    exporter = CloudWatchMetrics(
+        namespace="ours",
+        level="detailed",
+        shard_metrics=True,
+        worker_metrics=False,
+        own_metrics=False,
+        flush_every=7.0,
+        max_series=50,
+    )
+    measured = Measured.worker("a", "w")
+    assert exporter.selection(measured) == Selection(Level.DETAILED, "", by_shard=True, own=False)
+    publisher = exporter.publisher(measured)
+    assert (publisher._flush_every, publisher._pending._most) == (7.0, 50)
+    assert publisher._target._namespace == "ours"  # type: ignore[attr-defined]

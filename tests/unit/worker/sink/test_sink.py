@@ -302,12 +302,21 @@ def test_a_file_tells_where_it_is_from(tmp_path: Path) -> None:
 # --- limits
 
 
+@pytest.mark.parametrize(("given", "stored"), [("gzip", "GZIP"), (None, "UNCOMPRESSED")])
+def test_files_are_compressed_as_asked_for(tmp_path: Path, given: str | None, stored: str) -> None:
+    sinks = ShardSinks()
+    shard(sinks).sink(tmp_path, N, compression=given).write([{"n": 1}])
+    flush(sinks)
+    (name,) = visible_files(tmp_path)
+    assert pq.read_metadata(tmp_path / name).row_group(0).column(0).compression == stored
+
+
 def test_a_sink_is_due_by_the_age_of_its_oldest_row(tmp_path: Path) -> None:
     clock = Clock()
     sinks = ShardSinks(clock)
-    sink = shard(sinks).sink(tmp_path, N, max_age=60.0)
+    sink = shard(sinks).sink(tmp_path, N, max_age=50.0)
     due = []
-    for n, seconds in enumerate((1e6, 59, 1)):  # nothing is there; not yet; now
+    for n, seconds in enumerate((1e6, 49, 1)):  # nothing is there; not yet; now
         clock.now += seconds
         due.append((sink.is_due, sinks.is_due))
         sink.write([{"n": n}])
