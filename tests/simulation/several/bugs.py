@@ -158,7 +158,7 @@ def _ask_each_stream(measure: Any) -> Any:
     """Before leases are renewed, the service is asked about the stream of each."""
 
     def ask(self: Any) -> None:
-        for consumer in self._state.running_consumers().values():
+        for consumer in self.state.running_consumers().values():
             with suppress(SparkinesisError):
                 consumer._settings.client.describe()
         measure(self)

@@ -5,23 +5,21 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from sparkinesis.errors import SparkinesisError
 from sparkinesis.events import LeaseEnd, ShutdownOverdue
 from sparkinesis.lease.checkpoint_search import checkpoint_at
-from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.metrics.health.signs import expect
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.worker.lifecycle.settings import WorkerSettings
+from sparkinesis.worker.lifecycle.loops import WorkerLoop
 from sparkinesis.worker.lifecycle.shard.consumer import ShardConsumer, WorkerHooks
 from sparkinesis.worker.lifecycle.shard.states import ShutdownReason
-from sparkinesis.worker.lifecycle.streams.open_stream import OpenStream, Streams
-from sparkinesis.worker.lifecycle.worker_state import WorkerState
+from sparkinesis.worker.lifecycle.streams.open_stream import OpenStream
 from sparkinesis.worker.reporting.failures import describe
 from sparkinesis.worker.reporting.log_context import LogPlace
 from sparkinesis.worker.reporting.progress import WorkerProgress
@@ -29,42 +27,41 @@ from sparkinesis.worker.reporting.progress import WorkerProgress
 _log = logging.getLogger(__name__)
 
 
-class ConsumerLoop:
+@dataclass(eq=False)
+class ConsumerLoop(WorkerLoop):
     """Runs a shard consumer for each lease that the worker holds, until all have ended."""
 
-    def __init__(
-        self,
-        state: WorkerState,
-        settings: WorkerSettings,
-        coordinator: LeaseCoordinator,
-        streams: Streams,
-    ) -> None:
-        self._state = state
-        self._settings = settings
-        self._options = settings.options
-        self._coordinator = coordinator
-        self._streams = streams
+    name = "consume"
+    does = "runs the shard consumers"
+
+    _reported: dict[str, float] = field(default_factory=dict)
+    """Start times of the calls that were reported for `processing_time_limit`, by lease."""
+    _read_by_others: set[StreamIdentifier | None] | None = None
+    """The streams whose released leases other workers took; None until that is known."""
+
+    def __post_init__(self) -> None:
+        settings = self.settings
         self._progress = WorkerProgress(
-            settings.worker_id, settings.clock, settings.tell, state.records_total
+            settings.worker_id, settings.clock, settings.tell, self.state.records_total
         )
         self._log_place = LogPlace(settings.application, settings.worker_id)
-        self._reported: dict[str, float] = {}
-        """Start times of the calls that were reported for `processing_time_limit`, by lease."""
-        self._read_by_others: set[StreamIdentifier | None] | None = None
-        """The streams whose released leases other workers took; None until that is known."""
+
+    @property
+    def until(self) -> threading.Event:
+        return self.state.ended
 
     def run(self) -> None:
-        limit = self._options.processing_time_limit
-        pause = min(1.0, self._options.renew_interval, limit or 1.0)
+        limit = self.settings.options.processing_time_limit
+        pause = min(1.0, self.settings.options.renew_interval, limit or 1.0)
         while not self._update():
             expect()
             self._progress.step(
-                {key: each.millis_behind_latest for key, each in self._state.consumers.items()}
+                {key: each.millis_behind_latest for key, each in self.state.consumers.items()}
             )
-            left = self._state.shutdown_seconds_left
+            left = self.state.shutdown_seconds_left
             seconds = min(pause, left) if left else pause
             expect(seconds)
-            self._state.wait_for_change(seconds)
+            self.state.wait_for_change(seconds)
             expect()
         self._end_worker()
 
@@ -77,9 +74,9 @@ class ConsumerLoop:
             return False
 
     def _update_consumers(self) -> bool:
-        state = self._state
+        state = self.state
         self._reap_ended()
-        held = self._coordinator.held()
+        held = self.coordinator.held()
         if state.force_overdue_shutdown():
             self._log_unfinished()
         for consumer in list(state.consumers.values()):
@@ -91,7 +88,7 @@ class ConsumerLoop:
             elif (
                 state.shutdown_requested
                 or lease.handoff_to is not None
-                or self._streams.get(lease.stream) is None
+                or self.streams.get(lease.stream) is None
             ):
                 consumer.request(ShutdownReason.REQUESTED)
         if state.shutdown_requested:
@@ -102,7 +99,7 @@ class ConsumerLoop:
         for key, lease in held.items():
             if key in state.consumers or not lease.is_held():
                 continue
-            stream = self._streams.get(lease.stream)
+            stream = self.streams.get(lease.stream)
             if stream is None:
                 self._release(lease, LeaseEnd.STREAM_LEFT)
             else:
@@ -112,12 +109,12 @@ class ConsumerLoop:
 
     def _log_unfinished(self) -> None:
         """Log the shards whose record processors had not finished when a shutdown's time was up."""
-        if shards := sorted(self._state.consumers):
-            self._settings.tell(ShutdownOverdue(tuple(shards)))
+        if shards := sorted(self.state.consumers):
+            self.settings.tell(ShutdownOverdue(tuple(shards)))
 
     def _reap_ended(self) -> None:
         """Remove the consumers that have ended."""
-        state = self._state
+        state = self.state
         for key, consumer in list(state.consumers.items()):
             if not consumer.has_ended:
                 continue
@@ -136,7 +133,7 @@ class ConsumerLoop:
                     other.wake()  # its children may begin
 
     def _start_consumer(self, lease: HeldLease, stream: OpenStream) -> None:
-        state = self._state
+        state = self.state
         consumer = ShardConsumer(
             lease,
             stream.settings,
@@ -148,13 +145,13 @@ class ConsumerLoop:
             state.consumers[lease.key] = consumer
 
     def _hooks(self, stream: OpenStream) -> WorkerHooks:
-        state = self._state
+        state = self.state
         return WorkerHooks(
-            are_finished=self._coordinator.are_finished,
+            are_finished=self.coordinator.are_finished,
             create_child_leases=stream.ends.create_child_leases,
             open_retrieval=stream.retrieval.open,
             place_at=partial(self._place_at, stream.settings.client),
-            doubt_stream=self._streams.doubt,
+            doubt_stream=self.streams.doubt,
             request_shutdown=state.request_shutdown,
             is_shutting_down=lambda: state.shutdown_requested,
             fail=state.fail,
@@ -163,16 +160,16 @@ class ConsumerLoop:
 
     def _check_processing_time(self) -> None:
         """Report each call of ``process_records`` that exceeds the limit, once."""
-        limit = self._options.processing_time_limit
+        limit = self.settings.options.processing_time_limit
         if limit is None:
             return
-        now = self._settings.clock()
-        for key, consumer in self._state.consumers.items():
+        now = self.settings.clock()
+        for key, consumer in self.state.consumers.items():
             since = consumer.processing_since
             if since is None or now - since <= limit or self._reported.get(key) == since:
                 continue
             self._reported[key] = since
-            give_up = self._options.give_up_after_limit
+            give_up = self.settings.options.give_up_after_limit
             consumer.report.took_too_long(now - since, limit, gives_up=give_up)
             if give_up:
                 self._release(consumer.held, LeaseEnd.PROCESSING_TIME)
@@ -185,42 +182,42 @@ class ConsumerLoop:
     def _place_at(
         self, client: StreamClient, shard_id: str, instant_ms: int
     ) -> ExtendedSequenceNumber | None:
-        if not self._coordinator.snapshot.may_have_java_readers:
+        if not self.coordinator.snapshot.may_have_java_readers:
             return None
-        return checkpoint_at(client, shard_id, instant_ms, self._settings.timing.sleep)
+        return checkpoint_at(client, shard_id, instant_ms, self.settings.timing.sleep)
 
     # --- the end
 
     def _end_worker(self) -> None:
-        state = self._state
+        state = self.state
         state.stop_renewing.set()
         for loop in state.loops:
             if loop is not threading.current_thread():
-                expect(self._options.failover_time)
-                loop.join(self._options.failover_time)
+                expect(self.settings.options.failover_time)
+                loop.join(self.settings.options.failover_time)
         expect()
-        for lease in self._coordinator.held().values():
+        for lease in self.coordinator.held().values():
             # The lease was taken while the shutdown was requested.
             self._release(lease, LeaseEnd.SHUTDOWN)
         try:
-            self._coordinator.withdraw_requests()
+            self.coordinator.withdraw_requests()
         except SparkinesisError as error:
             _log.warning("Declining assigned leases failed; they will expire: %s", error)
         if state.failure is None and not state.shutdown_forced:
-            for stream in self._streams.finished():
+            for stream in self.streams.finished():
                 stream.retrieval.finish(partial(self._is_last_reader, stream.id))
         self._progress.tell_end(
             was_forced=state.shutdown_forced,
             error=None if state.failure is None else describe(state.failure),
         )
         state.end()
-        self._settings.fetchers.close()
-        self._settings.consumers.close()
+        self.settings.fetchers.close()
+        self.settings.consumers.close()
 
     def _wait_while_shutting_down(self, seconds: float) -> bool:
         """Wait; return False, as soon as the shutdown's time is up, if that comes first."""
-        state, until = self._state, self._settings.clock() + seconds
-        while not state.shutdown_forced and (left := until - self._settings.clock()) > 0:
+        state, until = self.state, self.settings.clock() + seconds
+        while not state.shutdown_forced and (left := until - self.settings.clock()) > 0:
             expect(left)
             state.wait_for_change(min(left, state.shutdown_seconds_left))
             state.force_overdue_shutdown()
@@ -232,10 +229,10 @@ class ConsumerLoop:
         Returns False once the shutdown's time is up.
         """
         if self._read_by_others is None:
-            if not self._wait_while_shutting_down(2 * self._options.taker_interval):
+            if not self._wait_while_shutting_down(2 * self.settings.options.taker_interval):
                 return False
             try:
-                self._read_by_others = self._coordinator.streams_of_others()
+                self._read_by_others = self.coordinator.streams_of_others()
             except SparkinesisError as error:
                 _log.warning("Checking for other running workers failed: %s", error)
                 return False

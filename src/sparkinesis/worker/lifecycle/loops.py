@@ -6,8 +6,11 @@ The loop that runs the shard consumers is in `sparkinesis.worker.lifecycle.consu
 from __future__ import annotations
 
 import logging
+import threading
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 from sparkinesis.errors import (
     DuplicateWorkerIdError,
@@ -35,113 +38,130 @@ _LOOK_AGAIN = 1.0
 """Seconds until the next look while there is no stream to sync, or after an error."""
 
 
-class RenewalLoop:
-    """Renews the leases that the worker holds, until the worker has released them."""
+@dataclass(eq=False)
+class WorkerLoop:
+    """A loop of a worker: steps, one after the other, until the worker is so far that it may end.
 
-    def __init__(
-        self, state: WorkerState, settings: WorkerSettings, coordinator: LeaseCoordinator
-    ) -> None:
-        self._state = state
-        self._clock = settings.clock
-        self._interval = settings.options.renew_interval
-        self._coordinator = coordinator
+    A step handles its errors, or nothing would be done any more. `ConsumerLoop` has no steps: it
+    waits for what its consumers do.
+    """
+
+    state: WorkerState
+    settings: WorkerSettings
+    coordinator: LeaseCoordinator
+    streams: Streams
+
+    name: ClassVar[str]
+    does: ClassVar[str]
+    """What the loop does, for people."""
+
+    @property
+    def until(self) -> threading.Event:
+        """The event of the worker after which the loop may end: here, a shutdown is requested."""
+        return self.state.stop_taking
 
     def run(self) -> None:
-        while not self._state.stop_renewing.is_set():
+        until = self.until
+        while not until.is_set():
             expect()
-            began = self._clock()
-            self._measure_throughput()
-            try:
-                self._coordinator.renew()
-            except Exception:  # noqa: BLE001 - or all leases would be lost
-                _log.exception("Lease renewal failed and will be retried.")
-            self._state.notify()
-            pause = self._interval - (self._clock() - began)
+            pause = self.step()
             expect(pause)
-            self._state.stop_renewing.wait(pause)
+            until.wait(pause)
+
+    def step(self) -> float:
+        """Take a step; return the seconds until the next one."""
+        raise NotImplementedError
+
+
+class RenewalLoop(WorkerLoop):
+    """Renews the leases that the worker holds, until the worker has released them."""
+
+    name = "renew"
+    does = "renews leases"
+
+    @property
+    def until(self) -> threading.Event:
+        return self.state.stop_renewing
+
+    def step(self) -> float:
+        began = self.settings.clock()
+        self._measure_throughput()
+        try:
+            self.coordinator.renew()
+        except Exception:  # noqa: BLE001 - or all leases would be lost
+            _log.exception("Lease renewal failed and will be retried.")
+        self.state.notify()
+        return self.settings.options.renew_interval - (self.settings.clock() - began)
 
     def _measure_throughput(self) -> None:
         """Note each shard's throughput in its lease, for the next renewal.
 
         In KiB a second, as an exponential average by halves, as the KCL's ``LeaseStatsRecorder``.
         """
-        for consumer in self._state.running_consumers().values():
+        for consumer in self.state.running_consumers().values():
             fetched, held = consumer.intake.take_byte_count(), consumer.held
-            rate = fetched / 1024 / self._interval
+            rate = fetched / 1024 / self.settings.options.renew_interval
             before = held.throughput_kbps
             held.throughput_kbps = rate if before is None else (rate + before) / 2
 
 
-class AssignmentLoop:
+@dataclass(eq=False)
+class AssignmentLoop(WorkerLoop):
     """Reads the lease table, and takes leases for this worker, until a shutdown is requested."""
 
-    def __init__(
-        self,
-        state: WorkerState,
-        settings: WorkerSettings,
-        coordinator: LeaseCoordinator,
-        streams: Streams,
-    ) -> None:
-        self._state = state
-        self._settings = settings
-        self._clock = settings.clock
-        self._interval = settings.options.taker_interval
-        self._coordinator = coordinator
-        self._streams = streams
-        self._failing_since: float | None = None
+    name = "take"
+    does = "takes leases"
 
-    def run(self) -> None:
-        while not self._state.stop_taking.is_set():
-            expect()
-            began = self._clock()
-            is_unsettled = False
-            try:
-                is_unsettled = self._coordinator.take(
-                    self._state.busy_leases(),
-                    self._state.stop_taking.is_set,
-                    lambda stream: self._streams.get(stream) is not None,
-                    self._streams.wants,
-                )
-                self._state.looks.note()
-                self._note_success()
-                if self._coordinator.snapshot.leases:
-                    self._state.note_table()
-            except LeaseTableNotFoundError as error:
-                self._state.looks.note_failure(error)
-                self._state.note_missing_table(error)
-            except SparkinesisError as error:
-                self._state.looks.note_failure(error)
-                if self._failing_since is None:
-                    self._failing_since = began
-                self._settings.tell(TakingFailed(str(error)))
-            except Exception as error:  # noqa: BLE001 - or no crashed worker's leases would be taken
-                self._state.looks.note_failure(error)
-                _log.exception("Taking leases failed and will be retried.")
-            self._wake_children()
-            self._state.notify()
-            if impostors := self._coordinator.duplicate_worker_leases:
-                self._state.fail(self._duplicate_worker_id(impostors))
-            took = self._clock() - began
-            pause = (self._interval / 3 if is_unsettled else self._interval) - took
-            # A large table is scanned less often, so that the thread has time for other work.
-            expect(max(pause, took))
-            self._state.stop_taking.wait(max(pause, took))
+    _failing_since: float | None = None
+
+    def step(self) -> float:
+        began, interval = self.settings.clock(), self.settings.options.taker_interval
+        is_unsettled = False
+        try:
+            is_unsettled = self.coordinator.take(
+                self.state.busy_leases(),
+                self.state.stop_taking.is_set,
+                lambda stream: self.streams.get(stream) is not None,
+                self.streams.wants,
+            )
+            self.state.looks.note()
+            self._note_success()
+            if self.coordinator.snapshot.leases:
+                self.state.note_table()
+        except LeaseTableNotFoundError as error:
+            self.state.looks.note_failure(error)
+            self.state.note_missing_table(error)
+        except SparkinesisError as error:
+            self.state.looks.note_failure(error)
+            if self._failing_since is None:
+                self._failing_since = began
+            self.settings.tell(TakingFailed(str(error)))
+        except Exception as error:  # noqa: BLE001 - or no crashed worker's leases would be taken
+            self.state.looks.note_failure(error)
+            _log.exception("Taking leases failed and will be retried.")
+        self._wake_children()
+        self.state.notify()
+        if impostors := self.coordinator.duplicate_worker_leases:
+            self.state.fail(self._duplicate_worker_id(impostors))
+        took = self.settings.clock() - began
+        # A large table is scanned less often, so that the thread has time for other work.
+        return max((interval / 3 if is_unsettled else interval) - took, took)
 
     def _note_success(self) -> None:
         since, self._failing_since = self._failing_since, None
         if since is not None:
-            self._settings.tell(TakingRecovered(self._clock() - since))
+            self.settings.tell(TakingRecovered(self.settings.clock() - since))
 
     def _wake_children(self) -> None:
         """Wake consumers whose parent shards are finished by the last scan of the lease table."""
-        unfinished = self._coordinator.snapshot.unfinished
-        for consumer in self._state.running_consumers().values():
+        unfinished = self.coordinator.snapshot.unfinished
+        for consumer in self.state.running_consumers().values():
             waits = consumer.state is ShardState.WAITING_ON_PARENT_SHARDS
             if waits and unfinished.isdisjoint(consumer.held.lease.parent_keys):
                 consumer.wake()
 
     def _duplicate_worker_id(self, lease_keys: tuple[str, ...]) -> DuplicateWorkerIdError:
-        settings = self._settings
+        settings = self.settings
         return DuplicateWorkerIdError(
             f"Another live worker of the application {settings.application!r} has the worker id "
             f"{settings.worker_id!r}: it renews {', '.join(lease_keys[:5])}. Give each worker an "
@@ -150,57 +170,46 @@ class AssignmentLoop:
         )
 
 
-class ShardSyncLoop:
+@dataclass(eq=False)
+class ShardSyncLoop(WorkerLoop):
     """Keeps the leases in step with the streams' shards, until a shutdown is requested."""
 
-    def __init__(
-        self,
-        state: WorkerState,
-        settings: WorkerSettings,
-        coordinator: LeaseCoordinator,
-        streams: Streams,
-    ) -> None:
-        self._state = state
-        self._settings = settings
-        self._coordinator = coordinator
-        self._streams = streams
-        self._due: dict[StreamIdentifier | None, float] = {}
-        """The time of each stream's next step; a stream that was opened a moment ago has none."""
-        self._problems: dict[StreamIdentifier | None, str] = {}
-        """The error of each stream's last step, if it failed."""
+    name = "shards"
+    does = "syncs shards"
 
-    def run(self) -> None:
-        while not self._state.stop_taking.is_set():
-            expect()
-            pause = self._settings.options.cleanup_interval
-            try:
-                pause = self._step_all()
-            except Exception:  # noqa: BLE001 - or it would never be done again
-                _log.exception("Shard sync failed and will be retried.")
-            expect(pause)
-            self._state.stop_taking.wait(pause)
+    _due: dict[StreamIdentifier | None, float] = field(default_factory=dict)
+    """The time of each stream's next step; a stream that was opened a moment ago has none."""
+    _problems: dict[StreamIdentifier | None, str] = field(default_factory=dict)
+    """The error of each stream's last step, if it failed."""
+
+    def step(self) -> float:
+        try:
+            return self._step_all()
+        except Exception:  # noqa: BLE001 - or it would never be done again
+            _log.exception("Shard sync failed and will be retried.")
+            return self.settings.options.cleanup_interval
 
     def _step_all(self) -> float:
         """Take the steps that are due; return the seconds until the next."""
-        now = self._settings.clock()
-        streams = {stream.id: stream for stream in self._streams.all()}
+        now = self.settings.clock()
+        streams = {stream.id: stream for stream in self.streams.all()}
         due = [stream for key, stream in streams.items() if self._due.get(key, now) <= now]
-        seen = self._coordinator.snapshot
+        seen = self.coordinator.snapshot
         leases = leases_by_stream(seen.leases) if due else {}
         tips = self._times_at_tip() if due else {}
         for stream in due:
-            if self._state.stop_taking.is_set():
+            if self.state.stop_taking.is_set():
                 break
             expect()
             own = leases.get(stream.id, [])
-            is_leader = leads(self._settings.worker_id, own, seen.expired)
+            is_leader = leads(self.settings.worker_id, own, seen.expired)
             pause = self._step(stream, own, tips.get(stream.id, {}), leads=is_leader)
-            self._due[stream.id] = self._settings.clock() + pause
+            self._due[stream.id] = self.settings.clock() + pause
         self._due = {key: at for key, at in self._due.items() if key in streams}
         self._problems = {key: text for key, text in self._problems.items() if key in streams}
         soonest = min(self._due.values(), default=now + _LOOK_AGAIN)
         # Streams whose steps are due at about the same time share a look at the leases.
-        pause = soonest - self._settings.clock()
+        pause = soonest - self.settings.clock()
         return max(pause, _TOGETHER if len(streams) > 1 else _SHORTEST)
 
     def _step(
@@ -212,19 +221,19 @@ class ShardSyncLoop:
         leads: bool,
     ) -> float:
         """Sync one stream's shards; return the seconds until the next time."""
-        pause = self._settings.options.cleanup_interval
+        pause = self.settings.options.cleanup_interval
         try:
             pause = stream.syncer.step(leases, leads=leads)
             pause = min(pause, stream.closed_shards.look(tips))
             if self._problems.pop(stream.id, None):
                 address = stream.settings.client.address
-                self._settings.tell(ShardSyncRecovered(address.name, str(address)))
+                self.settings.tell(ShardSyncRecovered(address.name, str(address)))
         except LeaseTableNotFoundError as error:
             _log.debug("The thread that takes leases reports the missing table: %s", error)
         except SparkinesisError as error:
             if self._problems.get(stream.id) != str(error):
                 address = stream.settings.client.address
-                self._settings.tell(ShardSyncFailed(address.name, str(address), str(error)))
+                self.settings.tell(ShardSyncFailed(address.name, str(address), str(error)))
             self._problems[stream.id] = str(error)
         except Exception:  # noqa: BLE001 - or no other stream would be synced
             _log.exception("Shard sync failed and will be retried.")
@@ -233,28 +242,24 @@ class ShardSyncLoop:
     def _times_at_tip(self) -> dict[StreamIdentifier | None, dict[str, float]]:
         """Return the shards whose readers are at the tip, and since when, by stream."""
         tips: dict[StreamIdentifier | None, dict[str, float]] = defaultdict(dict)
-        for consumer in self._state.running_consumers().values():
+        for consumer in self.state.running_consumers().values():
             since = consumer.intake.time_at_tip.since
             if since is not None:
                 tips[consumer.held.stream][consumer.shard_id] = since
         return tips
 
 
-class StreamLoop:
+class StreamLoop(WorkerLoop):
     """Opens and leaves the streams of an application of several, as they come and go."""
 
-    def __init__(self, state: WorkerState, streams: Streams) -> None:
-        self._state = state
-        self._streams = streams
+    name = "streams"
+    does = "opens streams"
 
-    def run(self) -> None:
-        while not self._state.stop_taking.is_set():
-            expect()
-            pause = _LOOK_AGAIN
-            try:
-                pause = self._streams.look(waiting(self._state.stop_taking.wait))
-            except Exception:  # noqa: BLE001 - or no stream would be opened any more
-                _log.exception("Looking at the streams failed and will be retried.")
-            self._state.notify()
-            expect(pause)
-            self._state.stop_taking.wait(pause)
+    def step(self) -> float:
+        pause = _LOOK_AGAIN
+        try:
+            pause = self.streams.look(waiting(self.state.stop_taking.wait))
+        except Exception:  # noqa: BLE001 - or no stream would be opened any more
+            _log.exception("Looking at the streams failed and will be retried.")
+        self.state.notify()
+        return pause

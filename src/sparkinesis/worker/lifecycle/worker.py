@@ -26,6 +26,7 @@ from sparkinesis.worker.lifecycle.loops import (
     RenewalLoop,
     ShardSyncLoop,
     StreamLoop,
+    WorkerLoop,
 )
 from sparkinesis.worker.lifecycle.settings import WorkerSettings
 from sparkinesis.worker.lifecycle.streams.open_stream import Streams
@@ -35,14 +36,7 @@ from sparkinesis.worker.reporting.gauges import LeaseCounts, Look, WorkerGauges
 from sparkinesis.worker.reporting.health import WorkerParts, slow_calls
 from sparkinesis.worker.reporting.log_context import LogPlace
 
-_LOOPS = {
-    "renew": ("renews leases", "stop_renewing"),
-    "take": ("takes leases", "stop_taking"),
-    "shards": ("syncs shards", "stop_taking"),
-    "consume": ("runs the shard consumers", "ended"),
-    "streams": ("opens streams", "stop_taking"),
-}
-"""What each loop does, and the event of `WorkerState` after which it may end."""
+_LOOPS = (RenewalLoop, AssignmentLoop, ShardSyncLoop, ConsumerLoop)
 
 
 @public
@@ -98,35 +92,25 @@ class Worker:
         if state.shutdown_requested:
             state.end()
             return self
-        renewal = RenewalLoop(state, settings, self._coordinator)
-        assignment = AssignmentLoop(state, settings, self._coordinator, self._streams)
-        shard_sync = ShardSyncLoop(state, settings, self._coordinator, self._streams)
-        consumers = ConsumerLoop(state, settings, self._coordinator, self._streams)
-        loops = {
-            "renew": renewal.run,
-            "take": assignment.run,
-            "shards": shard_sync.run,
-            "consume": consumers.run,
-        }
+        kinds: list[type[WorkerLoop]] = [*_LOOPS]
         if self._streams.may_change:
-            loops["streams"] = StreamLoop(state, self._streams).run
+            kinds.append(StreamLoop)
+        loops = [kind(state, settings, self._coordinator, self._streams) for kind in kinds]
         self._tell_start()
         state.watch(
             WorkerGauges(settings.worker_id, lambda: self._coordinator.snapshot, self._look)
         )
-        for name, run in loops.items():
+        for loop in loops:
             sign = self._parts.sign()
             thread = threading.Thread(
                 target=self.log_place.run,
-                args=(sign.during, run) if settings.watched_every else (run,),
-                name=f"{settings.application}-{name}",
+                args=(sign.during, loop.run) if settings.watched_every else (loop.run,),
+                name=f"{settings.application}-{loop.name}",
                 daemon=True,
             )
             state.loops.append(thread)
             thread.start()
-            does, end = _LOOPS[name]
-            may_end = getattr(state, end).is_set
-            self._parts.add(f"the loop that {does}", thread, sign, may_end)
+            self._parts.add(f"the loop that {loop.does}", thread, sign, loop.until.is_set)
         return self
 
     def _look(self, leases: LeaseCounts | None) -> Look:

@@ -16,6 +16,7 @@ from sparkinesis.worker.lifecycle.loops import (
     RenewalLoop,
     ShardSyncLoop,
     StreamLoop,
+    WorkerLoop,
 )
 from sparkinesis.worker.lifecycle.worker_state import WorkerState
 from tests.pace import eventually
@@ -38,14 +39,15 @@ def test_a_shutdown_reaches_the_taking_of_leases_that_has_begun() -> None:
         seen.append(is_leaving())
         return True
 
-    coordinator: Any = SimpleNamespace(take=take, duplicate_worker_leases=())
+    snapshot = SimpleNamespace(leases=(), unfinished=frozenset())
+    coordinator: Any = SimpleNamespace(take=take, duplicate_worker_leases=(), snapshot=snapshot)
     streams: Any = SimpleNamespace(wants=lambda _: True)
     AssignmentLoop(state, settings, coordinator, streams).run()
     assert seen == [False, True]
 
 
-@pytest.mark.parametrize("name", ["renew", "take", "shards", "streams"])
-def test_a_loop_announces_how_long_it_waits(name: str) -> None:
+@pytest.mark.parametrize("kind", [RenewalLoop, AssignmentLoop, ShardSyncLoop, StreamLoop])
+def test_a_loop_announces_how_long_it_waits(kind: type[WorkerLoop]) -> None:
     """Or a worker with long intervals would seem to stand still."""
     settings: Any = SimpleNamespace(
         clock=time.monotonic,
@@ -63,21 +65,16 @@ def test_a_loop_announces_how_long_it_waits(name: str) -> None:
         renew=lambda: None,
         take=lambda *_: False,
         duplicate_worker_leases=(),
-        snapshot=SimpleNamespace(leases=(), expired=()),
+        snapshot=SimpleNamespace(leases=(), expired=(), unfinished=frozenset()),
     )
     syncer: Any = SimpleNamespace(step=lambda *_, **__: 600.0)
     stream: Any = SimpleNamespace(
         id=None, syncer=syncer, closed_shards=SimpleNamespace(look=lambda _: 600.0)
     )
     streams: Any = SimpleNamespace(wants=lambda _: True, all=lambda: [stream], look=lambda _: 600.0)
-    run = {
-        "renew": RenewalLoop(state, settings, coordinator).run,
-        "take": AssignmentLoop(state, settings, coordinator, streams).run,
-        "shards": ShardSyncLoop(state, settings, coordinator, streams).run,
-        "streams": StreamLoop(state, streams).run,
-    }[name]
+    loop = kind(state, settings, coordinator, streams)
     sign = SignOfLife(time.monotonic)
-    thread = threading.Thread(target=sign.during, args=(run,), daemon=True)
+    thread = threading.Thread(target=sign.during, args=(loop.run,), daemon=True)
     thread.start()
     eventually(lambda: sign.due > time.monotonic() + 500)
     state.stop_taking.set()
