@@ -350,7 +350,7 @@ def grant_all(grant: Any) -> Any:
     """Grants each request in full, whatever the others hold."""
 
     def granted(self: Any, hold: Any) -> bool:
-        hold._is_decided = True
+        hold.is_decided = True
         self._change(hold, hold._want)
         return True
 

@@ -98,7 +98,8 @@ class Checkpointer:
             start,
             pending=None if pending is None or pending.at.is_sentinel else pending.at,
         )
-        self._is_prepared = False
+        self.is_prepared = False
+        """True while the processor has a checkpoint prepared, which any other would remove."""
         self._batch: RecordBatch | None = None
         """The batch that is being delivered."""
         self._last_arrival: tuple[str, int | None] = ("", None)
@@ -146,7 +147,7 @@ class Checkpointer:
             self._flush("prepare a checkpoint")
             if wanted != self._permitted.last:
                 self._held.prepare(PendingCheckpoint(wanted, state))
-                self._is_prepared = True
+                self.is_prepared = True
                 if wanted != self._permitted.pending:
                     self._permitted = replace(self._permitted, pending=None)
             arrived_ms = _arrival_of(at)
@@ -181,7 +182,7 @@ class Checkpointer:
         """
         with self._lock:
             self._held.drop_pending()
-            self._is_prepared = False
+            self.is_prepared = False
             self._permitted = replace(self._permitted, pending=None)
 
     def reset(self, to: str | datetime) -> None:
@@ -219,7 +220,7 @@ class Checkpointer:
                 )
             self._permitted = Permitted(place, place)
             self._uncovered_since = None
-            self._is_prepared = False
+            self.is_prepared = False
             self._reset_to = position
 
     # --- for the shard consumer
@@ -246,11 +247,6 @@ class Checkpointer:
     @property
     def is_reset(self) -> bool:
         return self._reset_to is not None
-
-    @property
-    def is_prepared(self) -> bool:
-        """True while the processor has a checkpoint prepared, which any other would remove."""
-        return self._is_prepared
 
     @property
     def settled(self) -> ExtendedSequenceNumber | None:
@@ -284,7 +280,7 @@ class Checkpointer:
             )
             self._permitted = permitted.committed(at)
             self._uncovered_since = None if at == self._permitted.largest else self._clock()
-            self._is_prepared = False
+            self.is_prepared = False
 
     def _arrived_ms(self, sequence_number: str) -> int | None:
         """Return the arrival time of a record (epoch ms); None if it is no longer known."""

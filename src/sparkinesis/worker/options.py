@@ -363,8 +363,8 @@ class WorkerOptions:
             raise OptionError("fan_out works only with retrieval='efo'. Set both.")
         self._check_pace()
         for name in ("skip_older_than", "processing_time_limit", "checkpoint_seconds"):
-            _at_least_if_given(self, name, 0)
-        _at_least_if_given(self, "checkpoint_records", 1)
+            _at_least(self, name, 0)
+        _at_least(self, "checkpoint_records", 1)
         for name in ("give_up_after_limit", "unhealthy_after_limit"):
             if getattr(self, name) and self.processing_time_limit is None:
                 raise OptionError(f"{name} needs a processing_time_limit.")
@@ -469,14 +469,10 @@ class WorkerOptions:
 
 
 def _at_least(options: object, name: str, least: float) -> None:
+    """Raise `OptionError` for a number that is too small; `check_types` has seen that it is one."""
     value = getattr(options, name)
-    if isinstance(value, bool) or not isinstance(value, int | float) or value < least:
+    if value is not None and value < least:
         raise OptionError(f"{name} is {value!r}; it must be a number of at least {least}.")
-
-
-def _at_least_if_given(options: object, name: str, least: float) -> None:
-    if getattr(options, name) is not None:
-        _at_least(options, name, least)
 
 
 DEFAULT_OPTIONS = WorkerOptions()

@@ -26,18 +26,18 @@ def call(method: Callable[..., object], *given: object) -> None:
     returned = method(*given)
     if returned is None:
         return
-    found = unfinished(returned)
-    if found is None:
-        return
-    discard(returned)
-    raise ProcessorError(
-        f"{_name(method)} returned {found} instead of doing its work. {_ADVICE} The call's records "
-        "are not checkpointed, and none is skipped."
-    )
+    if found := unfinished(returned):
+        raise ProcessorError(
+            f"{_name(method)} returned {found} instead of doing its work. {_ADVICE} The call's "
+            "records are not checkpointed, and none is skipped."
+        )
 
 
 def unfinished(returned: object) -> str | None:
-    """Return the kind of object, if it is unfinished work; None otherwise."""
+    """Return the kind of object, if it is unfinished work, and drop the work; None otherwise."""
+    if inspect.iscoroutine(returned) or inspect.isgenerator(returned):
+        with contextlib.suppress(Exception):  # its own code may raise
+            returned.close()  # or Python warns that it was never awaited
     if inspect.iscoroutine(returned):
         return "a coroutine"
     if inspect.isasyncgen(returned):
@@ -50,11 +50,23 @@ def unfinished(returned: object) -> str | None:
     return f"a {type(returned).__name__} object" if isinstance(returned, map | filter) else None
 
 
-def discard(returned: object) -> None:
-    """Close a coroutine or a generator, so that Python does not warn that it was never awaited."""
-    if inspect.iscoroutine(returned) or inspect.isgenerator(returned):
-        with contextlib.suppress(Exception):  # its own code may raise
-            returned.close()
+def why_not_callable(
+    function: Callable[..., object], *given: object, follow_wrapped: bool = False
+) -> TypeError | None:
+    """Return why a function cannot be called with these arguments; None if that is not known.
+
+    By default, the signature of a wrapped function does not count: its decorator may pass the
+    arguments.
+    """
+    try:
+        signature = inspect.signature(function, follow_wrapped=follow_wrapped)
+    except (TypeError, ValueError):
+        return None  # written in C, perhaps
+    try:
+        signature.bind(*given)
+    except TypeError as error:
+        return error
+    return None
 
 
 def asynchronous(function: object) -> str | None:
@@ -95,14 +107,7 @@ def refuse_factory(factory: Callable[..., object]) -> None:
             f"{_name(factory)} {how}, so a call of it makes no record processor. Give a plain "
             "function."
         )
-    try:
-        # The wrapped function's signature does not count: its decorator may pass the arguments.
-        signature = inspect.signature(factory, follow_wrapped=False)
-    except (TypeError, ValueError):
-        return  # written in C, perhaps
-    try:
-        signature.bind()
-    except TypeError as error:
+    if error := why_not_callable(factory):
         is_class = isinstance(factory, type)
         advice = (
             f"Give functools.partial({factory.__name__}, ...), or a function that makes one."
@@ -113,14 +118,13 @@ def refuse_factory(factory: Callable[..., object]) -> None:
         raise ProcessorError(
             f"{_name(factory)} cannot be called without arguments, to make a record processor for "
             f"each shard: {error}. {advice}"
-        ) from None
+        )
 
 
 def made_by(factory: Callable[[], object]) -> object:
     """Return what a factory makes. Raises `ProcessorError` if that is unfinished work."""
     made = factory()
     if inspect.isawaitable(made) or inspect.isgenerator(made):
-        discard(made)
         raise ProcessorError(
             f"{_name(factory)} returned {unfinished(made)} instead of a record processor. Give a "
             "plain function that returns a processor."

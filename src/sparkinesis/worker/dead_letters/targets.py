@@ -6,7 +6,6 @@ use themselves, such as pyarrow.
 
 from __future__ import annotations
 
-import inspect
 import os
 import time
 import uuid
@@ -22,7 +21,7 @@ from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.reporting.failures import cut
 from sparkinesis.worker.sink.names import stream_label
-from sparkinesis.worker.user_methods import asynchronous, discard, unfinished
+from sparkinesis.worker.user_methods import asynchronous, unfinished, why_not_callable
 
 
 @public_sink
@@ -178,17 +177,11 @@ def check_target(target: object) -> None:
             f"The dead-letter target {_shown(target)} is async or a generator: calling it stores "
             f"nothing, and the records would be lost. Give a plain function: {must}"
         )
-    try:
-        signature = inspect.signature(target)
-    except (TypeError, ValueError):
-        return  # written in C, without a signature
-    try:
-        signature.bind(None)
-    except TypeError as error:
+    if error := why_not_callable(target, None, follow_wrapped=True):
         raise OptionError(
             f"The dead-letter target {_shown(target)} cannot be called with one argument, the "
             f"FailedRecords ({error}): {must}"
-        ) from None
+        )
 
 
 def hand_over(target: DeadLetterTarget, failed: FailedRecords) -> None:
@@ -199,7 +192,6 @@ def hand_over(target: DeadLetterTarget, failed: FailedRecords) -> None:
     """
     answer: object = target(failed)  # type: ignore[func-returns-value]
     if unfinished(answer):
-        discard(answer)
         raise OptionError(
             f"The dead-letter target {_shown(target)} returned {type(answer).__name__}, which is "
             "never run: the records are not stored. Store them before the target returns."

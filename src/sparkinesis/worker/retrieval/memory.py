@@ -47,20 +47,12 @@ class Hold:
         self._budget = account._budget
         self._want = want
         self._least = least
-        self._granted = 0
-        self._is_decided = False
+        self.size = 0
+        """The bytes that it holds now."""
+        self.is_decided = False
+        """True once it was granted or cancelled."""
         self._is_over = False
         self._on_decided = on_decided
-
-    @property
-    def size(self) -> int:
-        """The bytes that it holds now."""
-        return self._granted
-
-    @property
-    def is_decided(self) -> bool:
-        """True once it was granted or cancelled."""
-        return self._is_decided
 
     def cancel(self) -> None:
         """Cancel the request; has no effect once it is granted."""
@@ -93,14 +85,10 @@ class Account:
 
     def __init__(self, budget: MemoryBudget) -> None:
         self._budget = budget
-        self._held = 0
+        self.held = 0
+        """The bytes that it holds now."""
         self._is_open = False
         self._is_closed = False
-
-    @property
-    def held(self) -> int:
-        """The bytes that it holds now."""
-        return self._held
 
     def ask(
         self, want: int, least: int | None = None, on_decided: Callable[[], None] = lambda: None
@@ -127,32 +115,20 @@ class MemoryBudget:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._lock = threading.Lock()
-        self._accounts = 0
+        self.accounts = 0
+        """The number of open accounts."""
         self._empty = 0
         """The number of open accounts that hold nothing: a floor is kept for each."""
-        self._held = 0
-        self._most_held = 0
-        self._waiting: list[Hold] = []
-
-    @property
-    def held(self) -> int:
+        self.held = 0
         """The bytes that all accounts hold now."""
-        return self._held
-
-    @property
-    def most_held(self) -> int:
+        self.most_held = 0
         """The most bytes that all accounts held at one time."""
-        return self._most_held
+        self._waiting: list[Hold] = []
 
     @property
     def floor(self) -> int:
         """The bytes that each account may hold in any case."""
-        return floor_of(self.limit, self._accounts)
-
-    @property
-    def accounts(self) -> int:
-        """The number of open accounts."""
-        return self._accounts
+        return floor_of(self.limit, self.accounts)
 
     def account(self) -> Account:
         """Return a new account, which holds nothing."""
@@ -169,12 +145,12 @@ class MemoryBudget:
     ) -> Hold:
         if not account._is_open and not account._is_closed:
             account._is_open = True
-            self._accounts += 1
-            self._empty += account._held == 0
+            self.accounts += 1
+            self._empty += account.held == 0
         least = max(1, self.floor // 4) if least is None else least
         hold = Hold(account, want, min(want, least), on_decided)
         if account._is_closed:
-            hold._is_decided = hold._is_over = True
+            hold.is_decided = hold._is_over = True
         elif not self._grant(hold):
             self._waiting.append(hold)
         return hold
@@ -183,26 +159,26 @@ class MemoryBudget:
         """Grant the bytes that are available, if they are enough to be useful."""
         account, want = hold._account, hold._want
         size = min(want, self._room(account))
-        if not account._held:
+        if not account.held:
             size = max(size, min(want, self.floor))
         elif size < hold._least:
             return False
-        hold._is_decided = True
+        hold.is_decided = True
         self._change(hold, size)
         return True
 
     def _room(self, account: Account) -> int:
         """Return the number of bytes that the account may hold in addition."""
-        empty = self._empty - (account._is_open and account._held == 0)
-        others = self._held - account._held + empty * self.floor
-        return max(0, allowance(self.limit, others) - account._held)
+        empty = self._empty - (account._is_open and account.held == 0)
+        others = self.held - account.held + empty * self.floor
+        return max(0, allowance(self.limit, others) - account.held)
 
     def _resize(self, hold: Hold, size: int, *, force: bool) -> int:
         if hold._is_over:
             return size
         if not force:
-            size = min(size, hold._granted + self._room(hold._account))
-        has_freed = size < hold._granted
+            size = min(size, hold.size + self._room(hold._account))
+        has_freed = size < hold.size
         self._change(hold, size)
         if has_freed:
             self._serve()
@@ -210,32 +186,32 @@ class MemoryBudget:
 
     def _change(self, hold: Hold, size: int) -> None:
         account = hold._account
-        before = account._held
-        account._held += size - hold._granted
-        self._held += size - hold._granted
-        self._most_held = max(self._most_held, self._held)
-        hold._granted = size
+        before = account.held
+        account.held += size - hold.size
+        self.held += size - hold.size
+        self.most_held = max(self.most_held, self.held)
+        hold.size = size
         if account._is_open:
-            self._empty += (account._held == 0) - (before == 0)
+            self._empty += (account.held == 0) - (before == 0)
 
     def _serve(self) -> None:
         """Grant free bytes to waiting requests; accounts that hold the least come first."""
         if not self._waiting:
             return
-        free = self.limit - self._held - self._empty * self.floor
-        for hold in sorted(self._waiting, key=lambda waiting: waiting._account._held):
+        free = self.limit - self.held - self._empty * self.floor
+        for hold in sorted(self._waiting, key=lambda waiting: waiting._account.held):
             # No account may hold more than what is free, and the next ones hold more.
-            if hold._account._held > max(0, free):
+            if hold._account.held > max(0, free):
                 break
             if self._grant(hold):
                 self._waiting.remove(hold)
                 hold._on_decided()
 
     def _cancel(self, hold: Hold) -> None:
-        if hold._is_decided:
+        if hold.is_decided:
             return
         self._waiting.remove(hold)
-        hold._is_decided = hold._is_over = True
+        hold.is_decided = hold._is_over = True
         hold._on_decided()
 
     def _close(self, account: Account) -> None:
@@ -243,8 +219,8 @@ class MemoryBudget:
             self._cancel(hold)
         if account._is_open:
             account._is_open = False
-            self._accounts -= 1
-            self._empty -= account._held == 0
+            self.accounts -= 1
+            self._empty -= account.held == 0
         account._is_closed = True
         self._serve()
 

@@ -96,9 +96,10 @@ class StepPool:
         """Threads that were rung for, and have not looked for work yet."""
         self._idents: set[int] = set()
         self._made = 0
-        self._alive = 0
-        self._started = 0
-        """Work that has not ended."""
+        self.threads = 0
+        """The number of threads now, without the one that watches the time."""
+        self.unfinished = 0
+        """The amount of work that was started and has not ended."""
         self._dispatcher = _Bell()
         self._added_at = -math.inf
         """The time at which the last thread was added."""
@@ -125,16 +126,6 @@ class StepPool:
             context.run(prepare)
         return Step(self, run, context)
 
-    @property
-    def threads(self) -> int:
-        """The number of threads now, without the one that watches the time."""
-        return self._alive
-
-    @property
-    def unfinished(self) -> int:
-        """The amount of work that was started and has not ended."""
-        return self._started
-
     def runs_here(self) -> bool:
         """Return True in a thread of this pool."""
         return threading.get_ident() in self._idents
@@ -150,7 +141,7 @@ class StepPool:
         taken = None if is_blocked or not self._ready else self._taken
         due = min(self._progress.due(taken), self._wakes_at + PATIENCE)
         watch = self._dispatching
-        is_dead = watch is not None and not watch.is_alive() and self._started > 0
+        is_dead = watch is not None and not watch.is_alive() and self.unfinished > 0
         return Part(name, due, is_dead)
 
     def close(self) -> None:
@@ -168,7 +159,7 @@ class StepPool:
             if self._dispatching is None:
                 self._dispatching = self._spawn(self._dispatch, "watch")
             step._is_started = True
-            self._started += 1
+            self.unfinished += 1
             self._make_ready(step)
 
     def _wake(self, step: Step) -> None:
@@ -192,7 +183,7 @@ class StepPool:
         if self._idle:
             self._summoned += 1
             self._idle.pop().ring()
-        elif self._alive < FIRST_THREADS and self._clock() >= self._refused_until:
+        elif self.threads < FIRST_THREADS and self._clock() >= self._refused_until:
             self._add_thread()
         else:
             self._look_at(self._clock() + TICK)
@@ -201,7 +192,7 @@ class StepPool:
         """Note that a step was taken; within the lock."""
         if pause is None:
             step._state = _State.ENDED
-            self._started -= 1
+            self.unfinished -= 1
             self._end_if_over()
         elif step._is_woken or pause <= 0:
             step._is_woken = False
@@ -217,7 +208,7 @@ class StepPool:
                 self._look_at(step._due)
 
     def _end_if_over(self) -> None:
-        if self._is_closed and not self._started:
+        if self._is_closed and not self.unfinished:
             self._dispatcher.ring()
             while self._idle:
                 self._summoned += 1
@@ -231,14 +222,14 @@ class StepPool:
         except RuntimeError as error:
             # The limit of the machine or the container. The dispatcher tries again.
             _log.warning(
-                "%s has %d threads, and no other can start: %s", self._name, self._alive, error
+                "%s has %d threads, and no other can start: %s", self._name, self.threads, error
             )
             self._refused_until = self._clock() + REFUSED
             self._look_at(self._refused_until)
             return
         self._added_at = self._clock()
         self._made += 1
-        self._alive += 1
+        self.threads += 1
         self._summoned += 1
 
     def _spawn(self, run: Callable[[], None], name: str) -> threading.Thread:
@@ -264,7 +255,7 @@ class StepPool:
                     step._state = _State.RUNNING
                     self._taken += 1
                     self._summon()
-                elif self._is_closed and not self._started:
+                elif self._is_closed and not self.unfinished:
                     break
                 else:
                     self._idle.append(bell)
@@ -277,7 +268,7 @@ class StepPool:
                         break
                 bell.wait()  # somebody rings right now
         with self._lock:
-            self._alive -= 1
+            self.threads -= 1
             self._idents.discard(me)
 
     def _take(self, step: Step) -> float | None:
@@ -303,7 +294,7 @@ class StepPool:
         """Make steps ready when they are due, and add threads."""
         while True:
             with self._lock:
-                if self._is_closed and not self._started:
+                if self._is_closed and not self.unfinished:
                     return
                 now = self._clock()
                 late = now - self._wakes_at
@@ -332,7 +323,7 @@ class StepPool:
         if not self._ready or self._idle or self._summoned or now < self._refused_until:
             return
         count = threads_to_add(
-            self._alive,
+            self.threads,
             (now - step._ready_at for step in self._ready),
             added_ago=now - self._added_at,
             is_on_time=is_on_time,

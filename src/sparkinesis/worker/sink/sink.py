@@ -15,11 +15,13 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sparkinesis.errors import LeaseLostError, SinkUnavailableError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.metrics.catalogue import SINK_DURATION, SINK_FILES, SINK_ROWS
+from sparkinesis.metrics.measured import timed
 from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.public import public_sink
 from sparkinesis.worker.sink.names import shortened, stream_label
@@ -246,40 +248,31 @@ class ShardSinks:
         Raises `SinkUnavailableError`; then the rows are kept, and some may be stored twice later.
         """
         span = {"after": str(after), "until": str(until)}
-        with self.lock, self._measured():
-            staged = [(sink, sink.files(self._unique_part, span)) for sink in self._sinks]
-            try:
-                for sink, files in staged:
-                    with sink.storing():
-                        sink.stage(files)
-                while staged:
-                    sink, files = staged[0]
-                    with sink.storing():
-                        sink.publish(files)
-                    sink.clear()
-                    staged.pop(0)
-                    self._count_files(files)
-            finally:
-                for sink, files in staged:
-                    sink.discard(files)
+        with self.lock:
+            store = partial(self._store, span)
+            timed(store, self._metrics, SINK_DURATION, (self._stream,), clock=self.clock)
+
+    def _store(self, span: Mapping[str, str]) -> None:
+        staged = [(sink, sink.files(self._unique_part, span)) for sink in self._sinks]
+        try:
+            for sink, files in staged:
+                with sink.storing():
+                    sink.stage(files)
+            while staged:
+                sink, files = staged[0]
+                with sink.storing():
+                    sink.publish(files)
+                sink.clear()
+                staged.pop(0)
+                self._count_files(files)
+        finally:
+            for sink, files in staged:
+                sink.discard(files)
 
     def _count_files(self, files: list[_File]) -> None:
         if files and self._metrics is not OFF:
             self._metrics.add(SINK_FILES, (self._stream,), len(files))
             self._metrics.add(SINK_ROWS, (self._stream,), sum(len(file.rows) for file in files))
-
-    @contextlib.contextmanager
-    def _measured(self) -> Iterator[None]:
-        """Measure a commit of files."""
-        if self._metrics is OFF:
-            yield
-            return
-        began, result = self.clock(), "failed"
-        try:
-            yield
-            result = "ok"
-        finally:
-            self._metrics.observe(SINK_DURATION, (self._stream, result), self.clock() - began)
 
     def close(self) -> None:
         """Drop all rows, and refuse new ones: the lease is lost or released."""

@@ -85,15 +85,7 @@ class Storage:
         self.settle([path])
 
     def files(self) -> list[str]:
-        """Return the visible Parquet files of the directory, sorted, as relative paths.
-
-        For a file instead of a directory, returns one empty path. Raises FileNotFoundError.
-        """
-        found = self.filesystem.get_file_info(self.root)
-        if found.type is fs.FileType.NotFound:
-            raise FileNotFoundError(errno.ENOENT, "no such file or directory", self.name)
-        if found.is_file:
-            return [""]
+        """Return the visible Parquet files of the directory, sorted, as relative paths."""
         inside = self.filesystem.get_file_info(fs.FileSelector(self.root))
         names = [info.base_name for info in inside if info.is_file]
         return sorted(n for n in names if n.endswith(".parquet") and not n.startswith("."))

@@ -34,10 +34,7 @@ class FormerLeases:
         """Seconds; see `left_streams`."""
         self._clock = settings.clock
         self._problem = SaidOnce(
-            settings.failures,
-            settings.tell,
-            "Deleting the leases of former streams fails",
-            "will be retried",
+            settings, "Deleting the leases of former streams fails", "will be retried"
         )
         self._since: dict[StreamIdentifier, float] = {}
         """The time since which a stream of the table is former, and nobody reads it."""

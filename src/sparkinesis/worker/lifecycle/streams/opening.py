@@ -31,6 +31,7 @@ from sparkinesis.worker.retrieval.polling import Polling
 
 _log = logging.getLogger(__name__)
 
+_PATIENT = Retry()
 _BRIEF = Retry(give_up_after=20.0)
 
 
@@ -53,18 +54,15 @@ class StreamOpener:
         self._paces: dict[object, AccountPace] = {}
         self._opened = 0
 
-    def client(self, address: StreamAddress) -> StreamClient:
+    def client(self, address: StreamAddress, retry: Retry = _PATIENT) -> StreamClient:
         """Return a client for a stream. Nothing is called."""
-        return self._client(address, Retry())
-
-    def brief_client(self, address: StreamAddress) -> StreamClient:
-        """Return a client that gives up soon, for questions that other streams wait behind."""
-        return self._client(address, _BRIEF)
-
-    def _client(self, address: StreamAddress, retry: Retry) -> StreamClient:
         settings, timing = self._settings, self._settings.timing
         retry = timing.of(retry, settings.rng)
         return StreamClient(address, retry, timing.wall_clock_ms, settings.metrics)
+
+    def brief_client(self, address: StreamAddress) -> StreamClient:
+        """Return a client that gives up soon, for questions that other streams wait behind."""
+        return self.client(address, _BRIEF)
 
     def open(
         self,
@@ -110,17 +108,7 @@ class StreamOpener:
             # An account may describe 20 streams a second, too few if hundreds begin at once.
             service_time_ms = anchored_clock(known.service_time_ms, known.at, timing.clock)
         settings = ConsumerSettings(
-            application=shared.application,
-            worker_id=shared.worker_id,
-            options=options,
-            timing=timing,
-            rng=shared.rng,
-            failures=shared.failures,
-            tell=shared.tell,
-            metrics=shared.metrics,
-            memory=shared.memory,
-            fetchers=shared.fetchers,
-            consumers=shared.consumers,
+            **vars(replace(shared, options=options)),
             client=client,
             stream=stream,
             factory=plan.factory,
@@ -168,7 +156,7 @@ class StreamOpener:
         if wait(0):
             raise ShutDownError
         assert one.identity is not None
-        plan = one.plan.at(one.initial(has_earlier=has_earlier))
+        plan = replace(one.plan, initial=one.initial(has_earlier=has_earlier))
         stream = self.open(plan, self.client(plan.address), one.identity, same)
         stream.syncer.sync(own, scan)
         stream.retrieval.prepare(wait)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sparkinesis.errors import SparkinesisError
 from sparkinesis.events import TroubleBegan, TroubleEnded
-from sparkinesis.worker.reporting.failures import Failures, describe
-from sparkinesis.worker.reporting.teller import Teller
+from sparkinesis.worker.lifecycle.settings import WorkerSettings
+from sparkinesis.worker.reporting.failures import describe
 
 
 class SaidOnce:
@@ -14,9 +14,9 @@ class SaidOnce:
     what: what fails. until: what happens meanwhile. Both are told.
     """
 
-    def __init__(self, failures: Failures, tell: Teller, what: str, until: str) -> None:
-        self._failures = failures
-        self._tell = tell
+    def __init__(self, settings: WorkerSettings, what: str, until: str) -> None:
+        self._failures = settings.failures
+        self._tell = settings.tell
         self._what = what
         self._until = until
         self._said: str | None = None

@@ -107,10 +107,7 @@ class SeveralStreams(KnownStreams):
         self._openings = Background[OpenStream]("open-stream", _AT_ONCE, place)
         self._farewells = Background[None]("leave-stream", 1, place)
         self._table_problem = SaidOnce(
-            settings.failures,
-            settings.tell,
-            "The lease table keeps streams from being opened",
-            "will be retried",
+            settings, "The lease table keeps streams from being opened", "will be retried"
         )
         self._same = SameStreams(opener.brief_client, settings.clock, settings.timing.sleep)
         self._former = FormerLeases(table, former, settings)

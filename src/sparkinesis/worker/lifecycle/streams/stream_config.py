@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -16,7 +15,7 @@ from sparkinesis.stream.position import InitialPosition, parse_initial_position
 from sparkinesis.worker.on_error import OnError, check_policy
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.processor import ProcessorFactory, check_factory
-from sparkinesis.worker.user_methods import asynchronous
+from sparkinesis.worker.user_methods import asynchronous, why_not_callable
 
 _MOST_NAMED = 5
 
@@ -126,10 +125,6 @@ class StreamPlan:
         """The stream's ARN or name, as the user gave it."""
         return self.address.arn or self.address.name
 
-    def at(self, initial: InitialPosition) -> StreamPlan:
-        """Return the plan with another initial position."""
-        return replace(self, initial=initial)
-
 
 def _check_tracker(function: Callable[..., object]) -> None:
     if asynchronous(function) == "is `async def`":
@@ -137,15 +132,11 @@ def _check_tracker(function: Callable[..., object]) -> None:
             "The function given as streams is `async def`. Give a plain function that returns the "
             "streams; where it needs coroutines, let it run them by asyncio.run(...)."
         )
-    try:
-        inspect.signature(function, follow_wrapped=False).bind()
-    except TypeError as error:
+    if why := why_not_callable(function):
         raise OptionError(
-            f"The function given as streams cannot be called without arguments: {error}. Give "
+            f"The function given as streams cannot be called without arguments: {why}. Give "
             "functools.partial(...) with all of them."
-        ) from None
-    except ValueError:
-        pass  # written in C, perhaps
+        )
 
 
 def check_answer(streams: object) -> None:
@@ -189,10 +180,7 @@ def check_consumer(config: StreamConfig, options: WorkerOptions) -> None:
 
 
 def check_streams(streams: object) -> None:
-    """Raise `OptionError` if ``streams`` can be seen, without a call, not to be a set of streams.
-
-    One stream may be given once, by name or by ARN.
-    """
+    """Raise `OptionError` unless ``streams`` is a list, or a function that can be called."""
     if callable(streams):
         _check_tracker(streams)
         return
@@ -203,6 +191,3 @@ def check_streams(streams: object) -> None:
         )
     if not streams:
         raise OptionError("streams is empty: there would be nothing to read.")
-    for one in streams:
-        if not isinstance(one, str | StreamConfig):
-            raise OptionError(f"streams has {one!r}; it takes names, ARNs and StreamConfig(...).")

@@ -41,8 +41,7 @@ class StreamQuestion:
         self._asked_at: float | None = None
         """The time of the question that is not answered yet."""
         self._problem = SaidOnce(
-            settings.failures,
-            settings.tell,
+            settings,
             "Asking for the streams to read fails",
             "they stay as they are, and it will be retried",
         )

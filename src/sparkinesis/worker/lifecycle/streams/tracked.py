@@ -29,8 +29,6 @@ class Problem:
     tries: int
     """The number of tries in vain."""
     retry_at: float
-    is_missing: bool
-    """True if the stream does not exist; what becomes of its leases is the user's choice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +58,8 @@ class Tracked:
 
     @property
     def is_missing(self) -> bool:
-        return self.problem is not None and self.problem.is_missing
+        """True if the stream does not exist; what becomes of its leases is the user's choice."""
+        return isinstance(self.error, StreamNotFoundError)
 
     @property
     def retry_at(self) -> float:
@@ -90,7 +89,6 @@ class Tracked:
     def failed(self, error: BaseException, now: float, pause: float) -> Tracked:
         """It cannot be opened, or does not exist; it is tried again after ``pause`` seconds."""
         before = self.problem
-        is_missing = isinstance(error, StreamNotFoundError)
         return replace(
             self,
             problem=Problem(
@@ -99,7 +97,6 @@ class Tracked:
                 now if before is None else before.since,
                 1 if before is None else before.tries + 1,
                 now + pause,
-                is_missing,
             ),
             is_late=True,
         )

@@ -86,7 +86,7 @@ def test_a_stream_that_failed_waits_unless_its_leases_show_that_it_is_there_agai
     assert one.problem is not None
     assert one.problem.tries == 1
     assert one.failed(DENIED, 20.0, 5.0).problem == one.problem.__class__(
-        DENIED, "AccessDeniedError: denied", 10.0, 2, 25.0, False
+        DENIED, "AccessDeniedError: denied", 10.0, 2, 25.0
     )
 
 
