@@ -29,22 +29,27 @@ class WatchedBudget(MemoryBudget):
         self.most_accounts = 0
         self._notes = notes
 
-    def _ask(
-        self,
-        account: Account,
-        want: int,
-        least: int | None,
-        on_decided: Callable[[], None],
+    def account(self) -> Account:
+        return _WatchedAccount(self, self._notes)
+
+
+class _WatchedAccount(Account):
+    def __init__(self, budget: WatchedBudget, notes: Notes) -> None:
+        super().__init__(budget)
+        self._of, self._notes = budget, notes
+
+    def ask(
+        self, want: int, least: int | None = None, on_decided: Callable[[], None] = lambda: None
     ) -> Hold:
-        hold = super()._ask(account, want, least, on_decided)
-        self.most_accounts = max(self.most_accounts, self.accounts)
-        if not account.held and not hold.size and not account._is_closed:
-            self._notes.starved.append(f"{self.process} at {self._notes.scheduler.now:.1f}")
+        hold = super().ask(want, least, on_decided)
+        self._of.most_accounts = max(self._of.most_accounts, self._of.accounts)
+        if not self.held and not hold.size and not self._is_closed:
+            self._notes.starved.append(f"{self._of.process} at {self._notes.scheduler.now:.1f}")
         return hold
 
-    def _close(self, account: Account) -> None:
-        super()._close(account)
-        self._notes.closed.append((self._notes.scheduler.now, self, account))
+    def close(self) -> None:
+        super().close()
+        self._notes.closed.append((self._notes.scheduler.now, self._of, self))
 
 
 @dataclass

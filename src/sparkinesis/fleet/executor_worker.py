@@ -100,8 +100,7 @@ def task_function(
 class _StartFinished:
     """The worker has started, or has failed to."""
 
-    worker: Worker | None
-    error: BaseException | None = None
+    result: Worker | BaseException
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,8 +236,8 @@ class ExecutorWorker:
                 name = signal.Signals(number).name
                 _log.warning("Received %s: shutting down gracefully", name)
                 return self._leave(f"it received {name}, as when its executor dies")
-            case _StartFinished():
-                return self._start_finished(event)
+            case _StartFinished(result):
+                return self._start_finished(result)
             case _WorkerEnded():
                 return self._worker_ended()
         return None
@@ -261,7 +260,7 @@ class ExecutorWorker:
                     worker.request_shutdown(self._shutdown_within)
                 worker.start()
             except BaseException as error:  # noqa: BLE001 - reported to the driver
-                self._events.put(_StartFinished(None, error))
+                self._events.put(_StartFinished(error))
             else:
                 self._events.put(_StartFinished(worker))
 
@@ -269,16 +268,13 @@ class ExecutorWorker:
             target=self._log_place.run, args=(start,), name="start-worker", daemon=True
         ).start()
 
-    def _start_finished(self, finished: _StartFinished) -> Ended | None:
+    def _start_finished(self, result: Worker | BaseException) -> Ended | None:
         self._is_starting = False
-        if finished.worker is None:
-            assert finished.error is not None
-            trace = None if isinstance(finished.error, SparkinesisError) else finished.error
-            _log.error("The worker failed to start: %s", finished.error, exc_info=trace)
-            is_transient = isinstance(finished.error, ServiceError)
-            return Ended(False, describe(finished.error), is_transient)
-        self._worker = finished.worker
-        worker = finished.worker
+        if isinstance(result, BaseException):
+            trace = None if isinstance(result, SparkinesisError) else result
+            _log.error("The worker failed to start: %s", result, exc_info=trace)
+            return Ended(False, describe(result), isinstance(result, ServiceError))
+        worker = self._worker = result
 
         def wait() -> None:
             with contextlib.suppress(BaseException):  # read from `worker.failure` when reported

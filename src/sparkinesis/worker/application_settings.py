@@ -87,7 +87,11 @@ class ApplicationSettings:
             if self.former_streams != KEEP_FORMER:
                 raise OptionError("former_streams works only with streams. Set both.")
         else:
-            self._check_streams(self.streams)
+            if self.stream is not None:
+                raise OptionError("Give either stream or streams, not both.")
+            check_streams(self.streams)
+            if not callable(self.streams):
+                self._plans(self.streams)
         if self.dynamodb_endpoint is not None:
             check_endpoint("dynamodb_endpoint", self.dynamodb_endpoint)
         self._check_fan_out()
@@ -123,13 +127,6 @@ class ApplicationSettings:
                 f"consumer_arn is {fan_out.consumer_arn!r}, which is a consumer of the stream "
                 f"{fan_out.stream_of_arn!r}; the application reads {self.address().name!r}."
             )
-
-    def _check_streams(self, streams: Sequence[Stream] | StreamTracker) -> None:
-        if self.stream is not None:
-            raise OptionError("Give either stream or streams, not both.")
-        check_streams(streams)
-        if not callable(streams):
-            self._plans(streams)
 
     def initial(self) -> InitialPosition:
         """Return the initial position. Raises `OptionError`."""

@@ -209,15 +209,11 @@ class Checkpointer:
             instant_ms = position.ms if isinstance(position, AtTimestamp) else None
             found = None if instant_ms is None else self._place_at(instant_ms)
             if found is None:
-                self._measures.checkpoint(
-                    place.sequence_number,
-                    partial(self._held.checkpoint, place, instant_ms, moved_ms=now_ms),
-                )
+                write = partial(self._held.checkpoint, place, instant_ms, moved_ms=now_ms)
             else:
                 place = found
-                self._measures.checkpoint(
-                    place.sequence_number, partial(self._held.move, place, moved_ms=now_ms)
-                )
+                write = partial(self._held.move, place, moved_ms=now_ms)
+            self._measures.checkpoint(place.sequence_number, write)
             self._permitted = Permitted(place, place)
             self._uncovered_since = None
             self.is_prepared = False

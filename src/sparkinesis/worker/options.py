@@ -382,13 +382,8 @@ class WorkerOptions:
                 f"metrics is {_shown(self.metrics)}; it must be a tuple of exporters, such as "
                 "(PrometheusMetrics(),)."
             )
-        self._check_on_event()
-
-    def _check_on_event(self) -> None:
-        if self.on_event is None:
-            return
         how = asynchronous(self.on_event)
-        if how is not None or not callable(self.on_event):
+        if self.on_event is not None and (how is not None or not callable(self.on_event)):
             raise OptionError(
                 f"on_event {how or f'is {_shown(self.on_event)}'}; it must be a plain function "
                 "that takes an event."

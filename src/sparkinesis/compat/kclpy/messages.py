@@ -164,7 +164,22 @@ class InitializeInput:
         return self._sub_sequence_number
 
 
-class ProcessRecordsInput:
+class _CheckpointerInput:
+    def __init__(
+        self,
+        json_dict: Mapping[str, Any] | None = None,
+        checkpointer: AnyCheckpointer | None = None,
+    ) -> None:
+        del json_dict
+        self._checkpointer = checkpointer or LeaseLostCheckpointer()
+
+    @property
+    def checkpointer(self) -> AnyCheckpointer:
+        """The checkpointer. An input that was made without one refuses every checkpoint."""
+        return self._checkpointer
+
+
+class ProcessRecordsInput(_CheckpointerInput):
     """Records of one shard, in order."""
 
     action = "processRecords"
@@ -172,9 +187,9 @@ class ProcessRecordsInput:
     def __init__(
         self, json_dict: Mapping[str, Any], checkpointer: AnyCheckpointer | None = None
     ) -> None:
+        super().__init__(json_dict, checkpointer)
         self._records: Sequence[Record] = json_dict["records"]
         self._millis_behind_latest: int | None = json_dict["millisBehindLatest"]
-        self._checkpointer = checkpointer or LeaseLostCheckpointer()
 
     @classmethod
     def of(cls, batch: RecordBatch, checkpointer: AnyCheckpointer) -> ProcessRecordsInput:
@@ -192,11 +207,6 @@ class ProcessRecordsInput:
         """The lag of the last record behind the tip; None if the service did not report it."""
         return self._millis_behind_latest
 
-    @property
-    def checkpointer(self) -> AnyCheckpointer:
-        """The checkpointer. An input that was made without one refuses every checkpoint."""
-        return self._checkpointer
-
 
 class LeaseLostInput:
     """The input of ``lease_lost``; it has no fields."""
@@ -205,21 +215,6 @@ class LeaseLostInput:
 
     def __init__(self, json_dict: Mapping[str, Any] | None = None) -> None:
         del json_dict
-
-
-class _CheckpointerInput:
-    def __init__(
-        self,
-        json_dict: Mapping[str, Any] | None = None,
-        checkpointer: AnyCheckpointer | None = None,
-    ) -> None:
-        del json_dict
-        self._checkpointer = checkpointer or LeaseLostCheckpointer()
-
-    @property
-    def checkpointer(self) -> AnyCheckpointer:
-        """The checkpointer. An input that was made without one refuses every checkpoint."""
-        return self._checkpointer
 
 
 class ShardEndedInput(_CheckpointerInput):
@@ -234,14 +229,14 @@ class ShutdownRequestedInput(_CheckpointerInput):
     action = "shutdownRequested"
 
 
-class ShutdownInput:
+class ShutdownInput(_CheckpointerInput):
     """The last input of a processor of version 2 or 1, with one of two reasons."""
 
     action = "shutdown"
 
     def __init__(self, reason: str, checkpointer: AnyCheckpointer) -> None:
+        super().__init__(checkpointer=checkpointer)
         self._reason = reason
-        self._checkpointer = checkpointer
 
     @staticmethod
     def zombie() -> ShutdownInput:
@@ -257,7 +252,3 @@ class ShutdownInput:
     def reason(self) -> str:
         """ZOMBIE: do not checkpoint. TERMINATE: checkpoint, so that the child shards can begin."""
         return self._reason
-
-    @property
-    def checkpointer(self) -> AnyCheckpointer:
-        return self._checkpointer

@@ -167,7 +167,7 @@ class ControlServer:
 
     def _start_serving(self, pending: PendingConnection[socket.socket]) -> None:
         """Start a thread for a connection with data; close one that has ended."""
-        self._pending.mark_spoken(pending)
+        pending.has_spoken = True
         if not _has_bytes(pending.connection):
             self._pending.remove(pending)
             pending.connection.close()

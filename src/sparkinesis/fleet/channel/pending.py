@@ -79,9 +79,6 @@ class PendingConnections(Generic[_C]):
             self._known[id(newest)] = newest
         return gone
 
-    def mark_spoken(self, stranger: PendingConnection[_C]) -> None:
-        stranger.has_spoken = True
-
     def remove(self, stranger: PendingConnection[_C]) -> bool:
         """Remove a connection that has authenticated or ended; return False if it was not there."""
         with self._lock:

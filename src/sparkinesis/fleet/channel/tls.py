@@ -96,6 +96,10 @@ class TlsConnection:
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=is_driver)
         self._state = threading.Lock()
         self._sending = threading.Lock()
+        self.settimeout = connection.settimeout
+        self.setsockopt = connection.setsockopt
+        self.shutdown = connection.shutdown
+        self.close = connection.close
 
     def handshake(self, until: float, clock: Callable[[], float] = time.monotonic) -> None:
         """Do TLS's handshake; ``until``: its deadline. Raises OSError."""
@@ -148,18 +152,6 @@ class TlsConnection:
                     rest = rest[self._tls.write(rest[:_PIECE]) :]
                     encrypted = self._outgoing.read()
                 self._connection.sendall(encrypted)
-
-    def settimeout(self, seconds: float | None) -> None:
-        self._connection.settimeout(seconds)
-
-    def setsockopt(self, level: int, name: int, value: int | bytes) -> None:
-        self._connection.setsockopt(level, name, value)
-
-    def shutdown(self, how: int) -> None:
-        self._connection.shutdown(how)
-
-    def close(self) -> None:
-        self._connection.close()
 
     def _send_outgoing(self) -> None:
         with self._sending:

@@ -77,8 +77,8 @@ class ConsumerLoop(WorkerLoop):
         state = self.state
         self._reap_ended()
         held = self.coordinator.held()
-        if state.force_overdue_shutdown():
-            self._log_unfinished()
+        if state.force_overdue_shutdown() and state.consumers:
+            self.settings.tell(ShutdownOverdue(tuple(sorted(state.consumers))))
         for consumer in list(state.consumers.values()):
             lease = consumer.held
             if state.shutdown_forced:
@@ -106,11 +106,6 @@ class ConsumerLoop(WorkerLoop):
                 self._start_consumer(lease, stream)
         self._check_processing_time()
         return False
-
-    def _log_unfinished(self) -> None:
-        """Log the shards whose record processors had not finished when a shutdown's time was up."""
-        if shards := sorted(self.state.consumers):
-            self.settings.tell(ShutdownOverdue(tuple(shards)))
 
     def _reap_ended(self) -> None:
         """Remove the consumers that have ended."""

@@ -15,10 +15,6 @@ from sparkinesis.worker.reporting.failures import describe
 from sparkinesis.worker.reporting.health import TableLooks
 
 
-def _nothing() -> None:
-    """No gauges are read."""
-
-
 class WorkerState:
     """A worker's shutdown, and its shard consumers. For any thread.
 
@@ -51,8 +47,8 @@ class WorkerState:
         self._give_up_at = math.inf
         """The time, by the worker's clock, at which a shutdown stops waiting for processors."""
         self._is_dirty = False
-        self._unwatch: Callable[[], None] | None = _nothing
-        """Ends `watch`; None once all is told."""
+        self._unwatch: Callable[[], None] | None = lambda: None
+        """Ends `watch`, if gauges are read; None once all is told."""
 
     def watch(self, gauges: ReadGauges) -> None:
         """Let the worker's gauges be read, until `end`."""

@@ -183,8 +183,7 @@ class FetchAhead:
         self.next_from = clock() + next_after
         self._next_after = next_after
         self._open_source = open_source
-        self._on_page = request.on_page
-        self._memory = request.memory
+        self._request = request
         self._limits = limits
         self._clock = clock
         self._lock = threading.Lock()
@@ -197,7 +196,6 @@ class FetchAhead:
         self._asked: Hold | None = None
         """The memory that was asked for the next page."""
         self._is_first = True
-        self._announce_silence = request.announce_silence
         self._is_silent = False
         """True if the last page was empty, at the tip."""
         # The log lines of the steps name the same worker and shard as those of their creator.
@@ -245,7 +243,7 @@ class FetchAhead:
                 self._asked.release()
             if self._source is not None:
                 self._source.stop()
-            self._on_page()
+            self._request.on_page()
         return pause
 
     def _step(self) -> float | None:
@@ -269,7 +267,7 @@ class FetchAhead:
         self._asked = None
         page = self._fetch(source, hold)
         if page is not None and self._put(page):
-            self._on_page()
+            self._request.on_page()
             if page.at_shard_end:
                 return None
         return 0.0  # the next step finds out whether it was stopped
@@ -282,7 +280,7 @@ class FetchAhead:
         waiting = [
             page.fetched
             for page in self._pages
-            if self._announce_silence or not is_empty_at_tip(page.fetched.page)
+            if self._request.announce_silence or not is_empty_at_tip(page.fetched.page)
         ]
         limits = self._limits
         return (
@@ -296,7 +294,9 @@ class FetchAhead:
         if self._asked is not None:
             return self._asked
         wanted = source.wanted
-        hold = self._memory.ask(wanted, None if source.is_divisible else wanted, self._steps.wake)
+        hold = self._request.memory.ask(
+            wanted, None if source.is_divisible else wanted, self._steps.wake
+        )
         with self._lock:
             self._asked = hold
             if self._stopped:
@@ -323,10 +323,11 @@ class FetchAhead:
         """
         was_silent = self._is_silent
         self._is_silent = is_empty_at_tip(page.fetched.page) and not page.at_shard_end
-        is_news = self._announce_silence or not (was_silent and self._is_silent)
+        is_news = self._request.announce_silence or not (was_silent and self._is_silent)
         dropped: FetchedPage | None = page
         with self._lock:
-            if not self._stopped:
+            is_put = not self._stopped
+            if is_put:
                 if self._is_first:
                     # The first request may have been refused for a while, because the subscription
                     # before it was young.
@@ -335,9 +336,6 @@ class FetchAhead:
                 # Of a silence, the latest page says everything.
                 dropped = self._pages.pop() if self._pages and not is_news else None
                 self._pages.append(page)
-                is_put = True
-            else:
-                is_put = False
         if dropped is not None:
             dropped.release()
         return is_put and is_news

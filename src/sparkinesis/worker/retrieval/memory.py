@@ -100,13 +100,33 @@ class Account:
         on_decided: called if the request is granted or cancelled later; must return at once, and
         must not use the budget.
         """
-        with self._budget._lock:
-            return self._budget._ask(self, max(1, want), least, on_decided)
+        budget = self._budget
+        with budget._lock:
+            if not self._is_open and not self._is_closed:
+                self._is_open = True
+                budget.accounts += 1
+                budget._empty += self.held == 0
+            least = max(1, budget.floor // 4) if least is None else least
+            want = max(1, want)
+            hold = Hold(self, want, min(want, least), on_decided)
+            if self._is_closed:
+                hold.is_decided = hold._is_over = True
+            elif not budget._grant(hold):
+                budget._waiting.append(hold)
+            return hold
 
     def close(self) -> None:
         """Cancel all requests, and grant no more. Bytes stay held until they are released."""
-        with self._budget._lock:
-            self._budget._close(self)
+        budget = self._budget
+        with budget._lock:
+            for hold in [each for each in budget._waiting if each._account is self]:
+                budget._cancel(hold)
+            if self._is_open:
+                self._is_open = False
+                budget.accounts -= 1
+                budget._empty -= self.held == 0
+            self._is_closed = True
+            budget._serve()
 
 
 class MemoryBudget:
@@ -135,25 +155,6 @@ class MemoryBudget:
         return Account(self)
 
     # --- within the lock
-
-    def _ask(
-        self,
-        account: Account,
-        want: int,
-        least: int | None,
-        on_decided: Callable[[], None],
-    ) -> Hold:
-        if not account._is_open and not account._is_closed:
-            account._is_open = True
-            self.accounts += 1
-            self._empty += account.held == 0
-        least = max(1, self.floor // 4) if least is None else least
-        hold = Hold(account, want, min(want, least), on_decided)
-        if account._is_closed:
-            hold.is_decided = hold._is_over = True
-        elif not self._grant(hold):
-            self._waiting.append(hold)
-        return hold
 
     def _grant(self, hold: Hold) -> bool:
         """Grant the bytes that are available, if they are enough to be useful."""
@@ -213,16 +214,6 @@ class MemoryBudget:
         self._waiting.remove(hold)
         hold.is_decided = hold._is_over = True
         hold._on_decided()
-
-    def _close(self, account: Account) -> None:
-        for hold in [each for each in self._waiting if each._account is account]:
-            self._cancel(hold)
-        if account._is_open:
-            account._is_open = False
-            self.accounts -= 1
-            self._empty -= account.held == 0
-        account._is_closed = True
-        self._serve()
 
 
 def budget_of_process(limit: int) -> MemoryBudget:

@@ -152,20 +152,23 @@ class ParquetSink:
         return files
 
     def stage(self, files: list[_File]) -> None:
-        for file in files:
-            self._storage.write_hidden(file.path, file.rows, self._plan.compression)
+        with self._storing():
+            for file in files:
+                self._storage.write_hidden(file.path, file.rows, self._plan.compression)
 
     def publish(self, files: list[_File]) -> None:
-        for file in files:
-            self._storage.show(file.path)
-        self._storage.settle(file.path for file in files)
+        with self._storing():
+            for file in files:
+                self._storage.show(file.path)
+            self._storage.settle(file.path for file in files)
+        self.clear()
 
     def discard(self, files: list[_File]) -> None:
         for file in files:
             self._storage.discard(file.path)
 
     @contextlib.contextmanager
-    def storing(self) -> Iterator[None]:
+    def _storing(self) -> Iterator[None]:
         """Turn any error of the file system into `SinkUnavailableError`."""
         try:
             yield
@@ -256,13 +259,10 @@ class ShardSinks:
         staged = [(sink, sink.files(self._unique_part, span)) for sink in self._sinks]
         try:
             for sink, files in staged:
-                with sink.storing():
-                    sink.stage(files)
+                sink.stage(files)
             while staged:
                 sink, files = staged[0]
-                with sink.storing():
-                    sink.publish(files)
-                sink.clear()
+                sink.publish(files)
                 staged.pop(0)
                 self._count_files(files)
         finally:

@@ -181,7 +181,7 @@ class Intake:
         except PositionNotFoundError:
             self.stop()
             self._settings.require_same_stream(self._settings.clock())
-            self._report_loss(
+            self._settings.reporter(self._shard_id).lost(
                 f"The service no longer knows the checkpoint {self.reached} of {self._name}: it "
                 "has expired, or belongs to another stream. Records may be lost. Resuming at the "
                 "oldest record kept."
@@ -196,7 +196,7 @@ class Intake:
             shards, _ = self._settings.client.list_shards()
             if any(shard.id == self._shard_id for shard in shards):
                 raise
-            self._report_loss(
+            self._settings.reporter(self._shard_id).lost(
                 f"The rest of {self._name} after {self.reached} is lost: the shard has expired, "
                 "and is treated as ended."
             )
@@ -318,6 +318,3 @@ class Intake:
         if checkpoint is not None and is_partial and options.deaggregate:
             return batch.after(checkpoint)
         return batch
-
-    def _report_loss(self, text: str) -> None:
-        self._settings.reporter(self._shard_id).lost(text)
