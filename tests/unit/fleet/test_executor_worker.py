@@ -13,10 +13,10 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -44,6 +44,7 @@ from sparkinesis.metrics.catalogue import RECORDS_PROCESSED
 from sparkinesis.worker.lifecycle.streams import several_streams
 from sparkinesis.worker.options import WorkerOptions
 from tests.journal import Journal, Journaling
+from tests.pace import eventually
 from tests.streams import put
 from tests.unit.fleet.executor_worker_process import Processor
 from tests.unit.fleet.wire import (
@@ -57,6 +58,8 @@ from tests.unit.fleet.wire import (
     port_of,
 )
 
+Make = Callable[..., Application]
+Row = pa.RecordBatch
 DATA = [b"%d" % number for number in range(20)]
 BEAT = 0.2
 
@@ -82,7 +85,7 @@ def journal() -> Journal:
 
 
 @pytest.fixture
-def application(server: LocalServer, journal: Journal) -> Callable[..., Application]:
+def application(server: LocalServer, journal: Journal) -> Make:
     """Return a function that makes applications on a stream of two shards."""
     kinesis = server.client("kinesis")
     name = f"s-{uuid.uuid4().hex[:8]}"
@@ -124,14 +127,19 @@ class Driver:
     def say(self, message: Any) -> None:
         self.control.send(self.worker_id, message)
 
-    def start(self, application: Application) -> Future[pa.RecordBatch]:
-        """Start a worker in a thread; return the future of its row."""
-        row = run_worker(spec(application, self))
+    def wait(self, application: Application, lost_after: float = PATIENCE) -> Future[Row]:
+        """Run a worker, which waits to be told, in a thread; return the future of its row."""
+        row = run_worker(spec(application, self, lost_after))
         self.wait_for(Hello)
+        return row
+
+    def start(self, application: Application, lost_after: float = PATIENCE) -> Future[Row]:
+        """Start a worker in a thread; return the future of its row."""
+        row = self.wait(application, lost_after)
         self.say(Start())
         return row
 
-    def end(self, row: Future[pa.RecordBatch]) -> None:
+    def end(self, row: Future[Row]) -> None:
         """Shut the worker down gracefully."""
         self.say(ShutDown(PATIENCE))
         assert self.wait_for(Ended) == Ended(True)
@@ -170,15 +178,38 @@ def driver() -> Iterator[Driver]:
     running.close()
 
 
+@dataclass
+class Sticking:
+    """Holds the first calls of processors until the test is over."""
+
+    is_stuck: threading.Event = field(default_factory=threading.Event)
+    is_over: threading.Event = field(default_factory=threading.Event)
+
+    def __call__(self, *_: Any) -> None:
+        self.is_stuck.set()
+        self.is_over.wait(PATIENCE)
+
+
+@pytest.fixture
+def sticking() -> Iterator[Sticking]:
+    made = Sticking()
+    yield made
+    made.is_over.set()
+
+
 def spec(application: Application, driver: Driver, lost_after: float = PATIENCE) -> WorkerSpec:
     return WorkerSpec(
         application, "127.0.0.1", driver.control.port, CREDENTIALS, BEAT, lost_after, logging.INFO
     )
 
 
-def run_worker(worker_spec: WorkerSpec) -> Future[pa.RecordBatch]:
+def hosted(worker_spec: WorkerSpec) -> ExecutorWorker:
+    return ExecutorWorker(worker_spec, 5, 7, SparkTask(2, 3, 0))
+
+
+def run_worker(worker_spec: WorkerSpec) -> Future[Row]:
     """Run a worker in a thread; return the future of its row."""
-    return in_thread(ExecutorWorker(worker_spec, 5, 7, SparkTask(2, 3, 0)).run)
+    return in_thread(hosted(worker_spec).run)
 
 
 def has_all(report: Report) -> bool:
@@ -194,7 +225,7 @@ def assert_released(application: Application, *, is_checkpointed: bool = True) -
 
 
 def test_a_worker_from_start_to_shutdown(
-    application: Callable[..., Application], driver: Driver, journal: Journal
+    application: Make, driver: Driver, journal: Journal
 ) -> None:
     row = run_worker(spec(application(), driver))
     hello = driver.wait_for(Hello)
@@ -220,7 +251,7 @@ def test_a_worker_from_start_to_shutdown(
 
 
 def test_a_worker_of_a_fleet_polls_at_the_pace_of_its_options(
-    application: Callable[..., Application], driver: Driver, server: LocalServer
+    application: Make, driver: Driver, server: LocalServer
 ) -> None:
     """The options reach an executor as bytes."""
     slow = WorkerOptions(
@@ -236,9 +267,7 @@ def test_a_worker_of_a_fleet_polls_at_the_pace_of_its_options(
     assert min(gaps) >= 499
 
 
-def test_a_shard_that_nobody_reads_is_reported(
-    application: Callable[..., Application], driver: Driver
-) -> None:
+def test_a_shard_that_nobody_reads_is_reported(application: Make, driver: Driver) -> None:
     """This worker has no room for it."""
     one = WorkerOptions(failover_time=2.0, idle_time=0.25, max_leases=1)
     row = driver.start(application(options=one))
@@ -250,7 +279,7 @@ def test_a_shard_that_nobody_reads_is_reported(
 
 
 def test_a_deleted_lease_table_is_reported(
-    application: Callable[..., Application], driver: Driver, server: LocalServer
+    application: Make, driver: Driver, server: LocalServer
 ) -> None:
     row = driver.start(application())
     assert driver.wait_for(Report, has_all).problem is None
@@ -263,9 +292,7 @@ def test_a_deleted_lease_table_is_reported(
 
 
 @pytest.fixture
-def two_streams(
-    application: Callable[..., Application], monkeypatch: pytest.MonkeyPatch
-) -> tuple[Application, str]:
+def two_streams(application: Make, monkeypatch: pytest.MonkeyPatch) -> tuple[Application, str]:
     """An application of a stream of two shards and of a missing stream, whose name it returns."""
     monkeypatch.setattr(several_streams, "_RETRY", (0.2, 0.4))
     monkeypatch.setattr(several_streams, "_SOON", 0.1)
@@ -302,9 +329,7 @@ def test_streams_are_reported_when_they_change(
     driver.end(row)
 
 
-def test_a_worker_of_one_stream_reports_no_streams(
-    application: Callable[..., Application], driver: Driver
-) -> None:
+def test_a_worker_of_one_stream_reports_no_streams(application: Make, driver: Driver) -> None:
     row = driver.start(application())
     driver.wait_for(Report, has_all)
     driver.end(row)
@@ -312,43 +337,37 @@ def test_a_worker_of_one_stream_reports_no_streams(
 
 
 def test_a_function_of_streams_that_hangs_keeps_no_lease_from_being_renewed(
-    application: Callable[..., Application],
-    driver: Driver,
-    monkeypatch: pytest.MonkeyPatch,
+    application: Make, driver: Driver, sticking: Sticking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is asked in other threads than those that renew leases and report."""
     monkeypatch.setattr(several_streams, "ASK_EVERY", 0.1)
-    name, asked, hangs, is_over = application().name, [], threading.Event(), threading.Event()
+    name, asked = application().name, []
 
     def streams() -> list[str]:
         asked.append(threading.current_thread().name)
         if len(asked) > 1:
-            hangs.set()
-            is_over.wait(PATIENCE)
+            sticking()
         return [name]
 
     several = application(stream=None, streams=streams)
-    row = run_worker(spec(several, driver))
-    driver.wait_for(Hello)
+    row = driver.wait(several)
     assert asked == [], "a worker that waits asks nothing"
     driver.say(Start())
-    assert hangs.wait(PATIENCE)
+    assert sticking.is_stuck.wait(PATIENCE)
     counters = {lease.key: lease.counter for lease in several.table().leases()}
     driver.forget()
     driver.wait_for(Report, lambda report: len(report.shards) == 2)
-    until = time.monotonic() + PATIENCE
-    while any(lease.counter < counters[lease.key] + 2 for lease in several.table().leases()):
-        assert time.monotonic() < until
-        time.sleep(0.1)
-    is_over.set()
+    eventually(
+        lambda: all(lease.counter >= counters[lease.key] + 2 for lease in several.table().leases())
+    )
+    sticking.is_over.set()
     driver.end(row)
 
 
 def test_a_standby_does_nothing_until_it_is_told(
-    application: Callable[..., Application], driver: Driver, journal: Journal
+    application: Make, driver: Driver, journal: Journal
 ) -> None:
-    row = run_worker(spec(application(), driver))
-    driver.wait_for(Hello)
+    row = driver.wait(application())
     driver.say(Wait())
     driver.wait_for(Report)
     driver.say(ShutDown(PATIENCE))
@@ -358,9 +377,8 @@ def test_a_standby_does_nothing_until_it_is_told(
     assert all(not report.is_running for report in driver.told if isinstance(report, Report))
 
 
-def test_a_standby_can_be_started(application: Callable[..., Application], driver: Driver) -> None:
-    row = run_worker(spec(application(), driver))
-    driver.wait_for(Hello)
+def test_a_standby_can_be_started(application: Make, driver: Driver) -> None:
+    row = driver.wait(application())
     for message in (Wait(), Start(), Start(), Wait()):
         driver.say(message)
     driver.wait_for(Report, has_all)
@@ -368,7 +386,7 @@ def test_a_standby_can_be_started(application: Callable[..., Application], drive
 
 
 def test_a_record_processor_ends_the_application(
-    application: Callable[..., Application], driver: Driver, journal: Journal
+    application: Make, driver: Driver, journal: Journal
 ) -> None:
     def make() -> Journaling:
         processor = Journaling(journal, lambda *_: processor.shard.request_shutdown())
@@ -383,14 +401,14 @@ def test_a_record_processor_ends_the_application(
 
 
 def test_a_processor_that_is_stuck_does_not_hold_up_what_another_asked_for(
-    application: Callable[..., Application], driver: Driver, journal: Journal
+    application: Make, driver: Driver, journal: Journal, sticking: Sticking
 ) -> None:
-    is_over, first = threading.Event(), threading.Lock()
+    first = threading.Lock()
 
     def make() -> Journaling:
         def ask_or_wait(*_: Any) -> None:
             if first.acquire(blocking=False):
-                is_over.wait(PATIENCE)
+                sticking()
             else:
                 processor.shard.request_shutdown()
 
@@ -402,32 +420,23 @@ def test_a_processor_that_is_stuck_does_not_hold_up_what_another_asked_for(
     assert driver.wait_for(Ended) == Ended(False)
     assert driver.wait_for(Leaving).is_for_all
     row.result(PATIENCE)
-    is_over.set()
 
 
 def test_the_drivers_time_for_a_shutdown_counts(
-    application: Callable[..., Application], driver: Driver, journal: Journal
+    application: Make, driver: Driver, journal: Journal, sticking: Sticking
 ) -> None:
-    is_stuck, is_over = threading.Event(), threading.Event()
-
-    def hang(*_: Any) -> None:
-        is_stuck.set()
-        is_over.wait()
-
     options = WorkerOptions(failover_time=2.0, idle_time=0.25, shutdown_timeout=3600.0)
-    make = application(processor=lambda: Journaling(journal, hang), options=options)
-    row = driver.start(make)
-    assert is_stuck.wait(PATIENCE)
+    row = driver.start(
+        application(processor=lambda: Journaling(journal, sticking), options=options)
+    )
+    assert sticking.is_stuck.wait(PATIENCE)
     driver.wait_for(Report, lambda report: report.is_running)
     driver.say(ShutDown(0.5))
     assert driver.wait_for(Ended) == Ended(False)
     row.result(PATIENCE)
-    is_over.set()
 
 
-def test_a_worker_that_cannot_start_says_why(
-    application: Callable[..., Application], driver: Driver
-) -> None:
+def test_a_worker_that_cannot_start_says_why(application: Make, driver: Driver) -> None:
     row = driver.start(application(stream="no-such-stream"))
     ended = driver.wait_for(Ended)
     assert not ended.was_graceful
@@ -437,11 +446,9 @@ def test_a_worker_that_cannot_start_says_why(
 
 
 def test_without_its_driver_a_worker_shuts_down_gracefully(
-    application: Callable[..., Application], driver: Driver, journal: Journal
+    application: Make, driver: Driver, journal: Journal
 ) -> None:
-    row = run_worker(spec(application(), driver, 1.0))
-    driver.wait_for(Hello)
-    driver.say(Start())
+    row = driver.start(application(), 1.0)
     driver.wait_for(Report, has_all)
     driver.close()
     assert row.result(PATIENCE).to_pylist()[0]["error"] is None
@@ -449,10 +456,8 @@ def test_without_its_driver_a_worker_shuts_down_gracefully(
     assert_released(application())
 
 
-def test_a_standby_without_driver_ends(
-    application: Callable[..., Application], driver: Driver
-) -> None:
-    worker = ExecutorWorker(spec(application(), driver, 0.5), 5, 7, SparkTask(2, 3, 0))
+def test_a_standby_without_driver_ends(application: Make, driver: Driver) -> None:
+    worker = hosted(spec(application(), driver, 0.5))
     row = in_thread(worker.run)
     driver.wait_for(Hello)
     while not worker._link.has_answer:
@@ -463,7 +468,7 @@ def test_a_standby_without_driver_ends(
 
 
 def test_a_worker_that_never_had_an_answer_fails_its_task(
-    application: Callable[..., Application],
+    application: Make,
 ) -> None:
     """The driver may not know of the worker, and would wait for ever for a task that succeeded."""
     with listening() as listener:
@@ -480,7 +485,7 @@ def test_a_worker_that_never_had_an_answer_fails_its_task(
 
 
 def test_a_connection_that_breaks_costs_nothing(
-    application: Callable[..., Application], driver: Driver, journal: Journal
+    application: Make, driver: Driver, journal: Journal
 ) -> None:
     """Failures are reported again too: the last report on the old connection may be lost."""
 
@@ -502,7 +507,7 @@ def test_a_connection_that_breaks_costs_nothing(
 
 
 def test_the_last_counts_wait_for_a_connection(
-    application: Callable[..., Application], driver: Driver, journal: Journal
+    application: Make, driver: Driver, journal: Journal
 ) -> None:
     """The driver keeps a worker's counters, and has no later report of them."""
     port = driver.control.port
@@ -514,17 +519,14 @@ def test_the_last_counts_wait_for_a_connection(
                 return
             driver.close()
             # What is given to TCP before it knows that nobody is there is gone.
-            until = time.monotonic() + PATIENCE
-            while worker._link.send(Report((), 0)):
-                assert time.monotonic() < until
-                time.sleep(0.01)
+            eventually(lambda: not worker._link.send(Report((), 0)))
             is_gone.set()
 
     made = application(
         processor=functools.partial(Journaling, journal, on_shutdown=lose_the_driver),
         options=WorkerOptions(failover_time=2.0, idle_time=0.25, http=":0"),
     )
-    worker = ExecutorWorker(spec(made, driver), 5, 7, SparkTask(2, 3, 0))
+    worker = hosted(spec(made, driver))
     row = in_thread(worker.run)
     driver.wait_for(Hello)
     driver.say(Start())
@@ -541,7 +543,7 @@ def test_the_last_counts_wait_for_a_connection(
 
 
 def test_a_shutdown_while_it_starts_leaves_nothing_behind(
-    application: Callable[..., Application], driver: Driver, journal: Journal
+    application: Make, driver: Driver, journal: Journal
 ) -> None:
     row = driver.start(application())
     driver.end(row)
@@ -549,14 +551,10 @@ def test_a_shutdown_while_it_starts_leaves_nothing_behind(
     assert journal.calls("initialize") == [] or len(journal.calls("shutdown_requested")) == 2
 
 
-def test_a_start_that_hangs_does_not_hold_up_a_shutdown(
-    application: Callable[..., Application], driver: Driver
-) -> None:
+def test_a_start_that_hangs_does_not_hold_up_a_shutdown(application: Make, driver: Driver) -> None:
     with listening() as silent:  # accepts, by the kernel's backlog, and never answers
         endpoint = f"http://127.0.0.1:{port_of(silent)}"
-        row = run_worker(spec(application(endpoint=endpoint), driver))
-        driver.wait_for(Hello)
-        driver.say(Start())
+        row = driver.start(application(endpoint=endpoint))
         with silent.accept()[0]:
             driver.say(ShutDown(0.5))
             assert driver.wait_for(Ended) == Ended(False)
@@ -564,35 +562,28 @@ def test_a_start_that_hangs_does_not_hold_up_a_shutdown(
 
 
 def test_a_shutdown_that_is_heard_late_in_a_start_has_its_limit_all_the_same(
-    application: Callable[..., Application], driver: Driver, journal: Journal
+    application: Make, driver: Driver, journal: Journal, sticking: Sticking
 ) -> None:
     """A report could not be sent for a while, and the worker has started meanwhile."""
-    is_stuck, is_over = threading.Event(), threading.Event()
-
-    def stick(*_: Any) -> None:
-        is_stuck.set()
-        is_over.wait(PATIENCE)
-
-    app = application(processor=lambda: Journaling(journal, stick))
-    worker = ExecutorWorker(spec(app, driver), 5, 7, SparkTask(2, 3, 0))
+    app = application(processor=lambda: Journaling(journal, sticking))
+    worker = hosted(spec(app, driver))
     worker._handle(Start())
     ready = worker._events.get(timeout=PATIENCE)
-    assert is_stuck.wait(PATIENCE)
+    assert sticking.is_stuck.wait(PATIENCE)
     assert worker._handle(ShutDown(0.5)) is None, "it is not over yet"
     worker._handle(ready)
     gone = worker._events.get(timeout=PATIENCE / 4)
     assert worker._handle(gone) == Ended(False)
-    is_over.set()
 
 
 def test_an_error_in_its_own_loop_leaves_no_worker_behind(
-    application: Callable[..., Application],
+    application: Make,
     driver: Driver,
     journal: Journal,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Spark reuses the Python process, in which the worker would keep running unnoticed."""
-    worker = ExecutorWorker(spec(application(), driver), 5, 7, SparkTask(2, 3, 0))
+    worker = hosted(spec(application(), driver))
     row = in_thread(worker.run)
     driver.wait_for(Hello)
     driver.say(Start())
@@ -604,7 +595,7 @@ def test_an_error_in_its_own_loop_leaves_no_worker_behind(
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
 def test_a_process_that_is_sent_a_signal_checkpoints_releases_and_exits(
-    application: Callable[..., Application], driver: Driver, number: signal.Signals
+    application: Make, driver: Driver, number: signal.Signals
 ) -> None:
     """Spark's Python workers receive SIGHUP when their executor dies."""
     app = application()
@@ -658,9 +649,9 @@ def forms_of_secret() -> list[str]:
     ]
 
 
-def test_a_spec_shows_no_secret(application: Callable[..., Application], driver: Driver) -> None:
+def test_a_spec_shows_no_secret(application: Make, driver: Driver) -> None:
     worker_spec = spec(application(), driver)
-    worker = ExecutorWorker(worker_spec, 1, 2, SparkTask(3, 4, 0))
+    worker = hosted(worker_spec)
     task = task_function(worker_spec, 1, (0,), lambda: SparkTask(3, 4, 0))
     for shown in (
         repr(worker_spec),
@@ -680,7 +671,7 @@ def test_a_pickled_spec_contains_its_secret(driver: Driver, server: LocalServer)
 
 
 def test_no_driver_is_an_error_that_tells_what_to_set_and_no_secret(
-    application: Callable[..., Application], caplog: pytest.LogCaptureFixture
+    application: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
     with listening() as listener:
         port = port_of(listener)
@@ -688,28 +679,26 @@ def test_no_driver_is_an_error_that_tells_what_to_set_and_no_secret(
         application(), "127.0.0.1", port, CREDENTIALS, BEAT, 0.5, logging.DEBUG
     )
     with caplog.at_level(logging.DEBUG), pytest.raises(FleetError, match="FleetOptions") as raised:
-        ExecutorWorker(worker_spec, 1, 2, SparkTask(3, 4, 0)).run()
+        hosted(worker_spec).run()
     assert f"127.0.0.1:{port}" in str(raised.value)
     for form in forms_of_secret():
         assert form not in caplog.text + repr(raised.value)
 
 
 def test_a_driver_of_another_run_is_an_error(
-    application: Callable[..., Application], driver: Driver, caplog: pytest.LogCaptureFixture
+    application: Make, driver: Driver, caplog: pytest.LogCaptureFixture
 ) -> None:
     other = OTHER_RUN.credentials
     port = driver.control.port
     worker_spec = WorkerSpec(application(), "127.0.0.1", port, other, BEAT, 0.5, logging.DEBUG)
     with caplog.at_level(logging.DEBUG), pytest.raises(FleetError):
-        ExecutorWorker(worker_spec, 1, 2, SparkTask(3, 4, 0)).run()
+        hosted(worker_spec).run()
     assert not driver.told
     for form in forms_of_secret():
         assert form not in caplog.text
 
 
-def test_a_task_hosts_a_worker_for_its_slot(
-    application: Callable[..., Application], driver: Driver
-) -> None:
+def test_a_task_hosts_a_worker_for_its_slot(application: Make, driver: Driver) -> None:
     """Spark passes batches of one row, which is an index of the job's slots."""
     task = task_function(spec(application(), driver), 9, (4, 6), lambda: SparkTask(3, 4, 1))
     batch = pa.RecordBatch.from_pydict({"id": [1]})
