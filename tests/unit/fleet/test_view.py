@@ -108,19 +108,9 @@ def test_shards_that_nobody_reads() -> None:
     assert view.millis_behind == 12_300
 
 
-def test_a_fleet() -> None:
+def test_what_is_amiss_and_all_messages_of_a_fleet() -> None:
     view = fleet_view(RUNNING)
-    assert (view.title, view.summary) == ("delays, stream flights", "running, 3 of 3 workers")
-    assert view.rate_unit == "records/s"
-    assert view.owners == (
-        GroupRow("a", 1, 300, 12.5),
-        GroupRow("b", 0, 300, 0.0, "starting"),
-        GroupRow("c", 1, 300, 12.5, "leaving, no report for 7 s", is_amiss=True),
-    )
-    assert view.shards == (
-        ShardRow(FIRST, "a", "processing", 300, 12.5),
-        ShardRow(SECOND, "c", "initializing", None, None, "in one call for 42 s"),
-    )
+    assert [row.name for row in view.owners if row.is_amiss] == ["c"]
     assert view.messages == (
         "once: ValueError: 4: process_records of shard 4",
         "once: ValueError: 3: process_records of shard 3",
@@ -128,7 +118,6 @@ def test_a_fleet() -> None:
         "the worker c took its place",
         "the worker x was lost",
     )
-    assert (view.rate, view.millis_behind) == (25.0, 300)
 
 
 def several(names: str = "web, app", **given: object) -> FleetStatus:
@@ -172,15 +161,11 @@ web/0  a      processing     0.0 s        2.0
 
 def test_a_fleet_of_several_streams_shows_stream_and_shard() -> None:
     view = fleet_view(several())
-    assert view.title == "delays, streams web, app"
     assert [(row.shard, row.stream) for row in view.shards] == [
         (f"1:web:17:{FIRST}", "web"),
         (f"1:app:17:{FIRST}", "app"),
     ]
-    assert view.streams == (
-        GroupRow("web", 1, 9, 2.0),
-        GroupRow("app", 1, 700, 0.0, "1 unread", is_amiss=True),
-    )
+    assert [row.name for row in view.streams if row.is_amiss] == ["app"]
     console = pipe(80)
     console.print(render(view, 80, 24))
     assert written(console) == SEVERAL_STREAMS

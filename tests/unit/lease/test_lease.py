@@ -39,112 +39,76 @@ MANDATORY: dict[str, Any] = {
 }
 OWNER = "09f1d43d-cf6f-46f5-9430-8a9fdcca9baa"
 HALF = 170141183460469231731687303715884105726
+QUARTER = 85070591730234615865843651857942052863
+UPPER = (HALF + 1, 2**128 - 1)
+SHARDS = [f"shardId-{number:012d}" for number in range(4)]
+BEGIN = "49680417772080139964390719"
+NEXT = (
+    "49680417842751201498534263945896512048397752556341690402",
+    "49680417842773502243732794569032003137572327771974139954",
+)
 
 
 def tables() -> Any:
     return json.loads(FIXTURE.read_text())
 
 
+def lease(number: int, at: str, sub_sequence_number: int = 0, **more: Any) -> Lease:
+    place = ExtendedSequenceNumber(at, sub_sequence_number)
+    return Lease(SHARDS[number], SHARDS[number], place, **more)
+
+
 def test_a_real_table_after_a_split() -> None:
     leases = sorted(filter(None, map(decode_lease, tables()["japp"]["Items"])), key=lambda i: i.key)
+    old: dict[str, Any] = {"owner": OWNER, "counter": 29, "throughput_kbps": 0.0}
+    new: dict[str, Any] = {"owner": OWNER, "counter": 17, "parent_ids": (SHARDS[0],)}
+    low, high = (0, QUARTER), (QUARTER + 1, HALF)
     assert leases == [
-        Lease(
-            "shardId-000000000000",
-            "shardId-000000000000",
-            ExtendedSequenceNumber("SHARD_END"),
-            owner=OWNER,
-            counter=29,
-            child_ids=("shardId-000000000002", "shardId-000000000003"),
-            hash_range=(0, HALF),
-            throughput_kbps=0.0,
-        ),
-        Lease(
-            "shardId-000000000001",
-            "shardId-000000000001",
-            ExtendedSequenceNumber("49680417772080139964390719210533025828023069882475085842"),
-            owner=OWNER,
-            counter=29,
-            hash_range=(HALF + 1, 2**128 - 1),
-            throughput_kbps=0.0,
-        ),
-        Lease(
-            "shardId-000000000002",
-            "shardId-000000000002",
-            ExtendedSequenceNumber("49680417842751201498534263945896512048397752556341690402"),
-            parent_ids=("shardId-000000000000",),
-            owner=OWNER,
-            counter=17,
-            hash_range=(0, 85070591730234615865843651857942052863),
-            throughput_kbps=2.2e-5,
-        ),
-        Lease(
-            "shardId-000000000003",
-            "shardId-000000000003",
-            ExtendedSequenceNumber("49680417842773502243732794569032003137572327771974139954"),
-            parent_ids=("shardId-000000000000",),
-            owner=OWNER,
-            counter=17,
-            hash_range=(85070591730234615865843651857942052864, HALF),
-            throughput_kbps=1.7e-5,
-        ),
+        lease(0, "SHARD_END", child_ids=tuple(SHARDS[2:]), hash_range=(0, HALF), **old),
+        lease(1, f"{BEGIN}210533025828023069882475085842", hash_range=UPPER, **old),
+        lease(2, NEXT[0], hash_range=low, throughput_kbps=2.2e-5, **new),
+        lease(3, NEXT[1], hash_range=high, throughput_kbps=1.7e-5, **new),
     ]
 
 
 def test_every_attribute_of_a_table_of_kcl_2_is_read() -> None:
+    pending = ExtendedSequenceNumber(f"{BEGIN}210533025828023069882475085850", 3)
     assert [decode_lease(row) for row in KCL_2] == [
-        Lease(
-            "shardId-000000000000",
-            "shardId-000000000000",
-            ExtendedSequenceNumber("SHARD_END"),
+        lease(
+            0,
+            "SHARD_END",
             owner="worker-1",
             counter=412,
-            child_ids=("shardId-000000000002", "shardId-000000000003"),
+            child_ids=tuple(SHARDS[2:]),
             hash_range=(0, HALF),
         ),
-        Lease(
-            "shardId-000000000001",
-            "shardId-000000000001",
-            ExtendedSequenceNumber("49680417772080139964390719210533025828023069882475085842", 7),
+        lease(
+            1,
+            f"{BEGIN}210533025828023069882475085842",
+            7,
             owner="worker-2",
             counter=1311,
             owner_switches=2,
-            pending=PendingCheckpoint(
-                ExtendedSequenceNumber(
-                    "49680417772080139964390719210533025828023069882475085850", 3
-                ),
-                b"state\x00",
-            ),
-            hash_range=(HALF + 1, 2**128 - 1),
+            pending=PendingCheckpoint(pending, b"state\x00"),
+            hash_range=UPPER,
         ),
-        Lease(
-            "shardId-000000000002",
-            "shardId-000000000002",
-            ExtendedSequenceNumber("TRIM_HORIZON"),
-            parent_ids=("shardId-000000000000",),
-        ),
+        lease(2, "TRIM_HORIZON", parent_ids=(SHARDS[0],)),
     ]
 
 
 def test_every_attribute_of_a_table_of_kcl_3_is_read() -> None:
+    pending = PendingCheckpoint(ExtendedSequenceNumber("49", 2), None)
     assert [decode_lease(row) for row in KCL_3] == [
-        Lease(
-            "shardId-000000000000",
-            "shardId-000000000000",
-            ExtendedSequenceNumber("LATEST"),
+        lease(
+            0,
+            "LATEST",
             owner="worker-2",
             counter=40,
             checkpoint_owner="worker-1",
             throughput_kbps=12.345678,
             hash_range=(0, HALF),
         ),
-        Lease(
-            "shardId-000000000001",
-            "shardId-000000000001",
-            ExtendedSequenceNumber("AT_TIMESTAMP"),
-            pending=PendingCheckpoint(ExtendedSequenceNumber("49", 2), None),
-            counter=1,
-            hash_range=(HALF + 1, 2**128 - 1),
-        ),
+        lease(1, "AT_TIMESTAMP", pending=pending, counter=1, hash_range=UPPER),
     ]
     assert [decode_lease(row) for row in COORDINATION] == [None] * len(COORDINATION)
 
@@ -169,31 +133,25 @@ def test_an_entity_type_tells_other_rows_even_if_they_look_like_leases(kind: str
 
 
 def test_the_key_of_an_application_of_several_streams_names_the_stream() -> None:
-    lease = decode_lease(
-        {
-            **MANDATORY,
-            "leaseKey": {"S": "123456789012:flights:1763700000:shardId-000000000007"},
-            "checkpoint": {"S": "77"},
-            "checkpointSubSequenceNumber": {"N": "12"},
-            "parentShardId": {"SS": ["shardId-000000000003", "shardId-000000000002"]},
-            "streamName": {"S": "123456789012:flights:1763700000"},
-            "shardId": {"S": "shardId-000000000007"},
-        }
-    )
-    assert lease == Lease(
-        "123456789012:flights:1763700000:shardId-000000000007",
-        "shardId-000000000007",
-        ExtendedSequenceNumber("77", 12),
-        StreamIdentifier("123456789012", "flights", 1763700000),
-        ("shardId-000000000002", "shardId-000000000003"),
-    )
+    stream = StreamIdentifier("123456789012", "flights", 1763700000)
+    row = {
+        **MANDATORY,
+        "leaseKey": {"S": f"{stream}:{SHARDS[1]}"},
+        "checkpoint": {"S": "77"},
+        "checkpointSubSequenceNumber": {"N": "12"},
+        "parentShardId": {"SS": [SHARDS[3], SHARDS[2]]},
+        "streamName": {"S": str(stream)},
+        "shardId": {"S": SHARDS[1]},
+    }
+    named = lease(1, "77", 12, stream=stream, parent_ids=(SHARDS[2], SHARDS[3]))
+    assert decode_lease(row) == replace(named, key=f"123456789012:flights:1763700000:{SHARDS[1]}")
 
 
 def test_foreign_attributes_are_of_no_concern_whatever_their_type() -> None:
-    lease = decode_lease(
-        {**MANDATORY, "pendingCheckpointState": {"N": "3"}, "ours": {"M": {"deep": {"L": []}}}}
+    foreign = {"pendingCheckpointState": {"N": "3"}, "ours": {"M": {"deep": {"L": []}}}}
+    assert decode_lease({**MANDATORY, **foreign}) == Lease(
+        "shardId-0", "shardId-0", ExtendedSequenceNumber("5")
     )
-    assert lease == Lease("shardId-0", "shardId-0", ExtendedSequenceNumber("5"))
 
 
 @pytest.mark.parametrize("missing", ["leaseKey", "checkpoint", "leaseCounter"])
@@ -214,64 +172,36 @@ def test_a_new_row_reads_as_the_lease_it_was_made_of_and_satisfies_java(
     decoded = decode_lease(row)
     assert decoded is not None
     # Only what a new lease can have.
-    lease = replace(decoded, pending=None, checkpoint_owner=None, throughput_kbps=None)
-    encoded = encode_lease(lease)
-    assert decode_lease(encoded) == lease
+    new = replace(decoded, pending=None, checkpoint_owner=None, throughput_kbps=None)
+    encoded = encode_lease(new)
+    assert decode_lease(encoded) == new
     assert java_refuses(encoded) == []
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("leaseCounter", None),
-        ("ownerSwitchesSinceCheckpoint", None),
-        ("checkpoint", None),
-        ("leaseCounter", {"S": "1"}),
-        ("leaseOwner", {"S": ""}),
-        ("parentShardId", {"SS": []}),
-        ("parentShardId", {"S": "shardId-0"}),
-        ("checkpointSubSequenceNumber", {"N": "1.5"}),
-        ("pendingCheckpointState", {"S": "x"}),
-    ],
-)
-def test_the_java_reader_of_these_tests_refuses_what_java_would(name: str, value: Any) -> None:
-    row = {**MANDATORY, name: value}
-    if value is None:
-        del row[name]
-    assert [problem.split()[0] for problem in java_refuses(row)] == [name]
 
 
 @pytest.mark.parametrize(
     ("checkpoint", "more", "position"),
     [
-        (ExtendedSequenceNumber("TRIM_HORIZON"), {}, TRIM_HORIZON),
-        (ExtendedSequenceNumber("SHARD_END"), {}, SHARD_END),
-        (ExtendedSequenceNumber("LATEST"), {}, LATEST),
-        (ExtendedSequenceNumber("LATEST"), {"timestamp_ms": 7}, AtTimestamp(7)),
-        (ExtendedSequenceNumber("AT_TIMESTAMP"), {"timestamp_ms": 7}, AtTimestamp(7)),
-        (ExtendedSequenceNumber("AT_TIMESTAMP"), {}, None),
-        (ExtendedSequenceNumber("49", 3), {}, AfterRecord("49", sub_sequence_number=3)),
-        (
-            ExtendedSequenceNumber("49", 3),
-            {"known": AfterRecord("49", 5, arrived_ms=6)},
-            AfterRecord("49", 5, 3, 6),
-        ),
-        (
-            ExtendedSequenceNumber("TRIM_HORIZON"),
-            {"known": AtTimestamp(5)},
-            TRIM_HORIZON,
-        ),
+        ("TRIM_HORIZON", {}, TRIM_HORIZON),
+        ("SHARD_END", {}, SHARD_END),
+        ("LATEST", {}, LATEST),
+        ("LATEST", {"timestamp_ms": 7}, AtTimestamp(7)),
+        ("AT_TIMESTAMP", {"timestamp_ms": 7}, AtTimestamp(7)),
+        ("AT_TIMESTAMP", {}, None),
+        ("49:3", {}, AfterRecord("49", sub_sequence_number=3)),
+        ("49:3", {"known": AfterRecord("49", 5, arrived_ms=6)}, AfterRecord("49", 5, 3, 6)),
+        ("TRIM_HORIZON", {"known": AtTimestamp(5)}, TRIM_HORIZON),
     ],
 )
 def test_the_position_of_a_lease(
-    checkpoint: ExtendedSequenceNumber, more: dict[str, Any], position: Position | None
+    checkpoint: str, more: dict[str, Any], position: Position | None
 ) -> None:
-    lease = Lease("s", "s", checkpoint, **more)
-    assert lease.position() == position
-    assert lease.lacks_instant == (position is None or position is LATEST)
+    at, _, behind = checkpoint.partition(":")
+    found = lease(0, at, int(behind or 0), **more)
+    assert found.position() == position
+    assert found.lacks_instant == (position is None or position is LATEST)
     if position is not None and position is not LATEST and "timestamp_ms" not in more:
         assert not isinstance(position, FromApplication)
-        assert ExtendedSequenceNumber.of(position) == checkpoint
+        assert ExtendedSequenceNumber.of(position) == found.checkpoint
 
 
 @pytest.mark.parametrize("checkpoint", ["", "1a", "7:2", "AT_TIMESTAMP:5", "APPLICATION:app"])
