@@ -61,26 +61,9 @@ def test_a_first_start_that_dies_between_leases_keeps_its_instant(two: TimedStre
     assert two.beginnings() == dict.fromkeys((0, 1), ("LATEST", first_ms))
 
 
-def test_of_two_first_starts_the_earlier_instant_counts(two: TimedStream) -> None:
-    """The second has looked at the empty table before the first made its leases."""
-    first_ms = two.clock()
-
-    class Late(LeaseTable):
-        def scan(self, *more: Any, **named: Any) -> Any:
-            found = super().scan(*more, **named)
-            if not found.leases:
-                two.shard_syncer().sync()
-                two.delete(1)
-                two.clock.advance(HOUR)
-            return found
-
-    two.shard_syncer(table=Late(two.name, "us-east-1", two.table.endpoint)).sync()
-    assert two.beginnings() == dict.fromkeys((0, 1), ("LATEST", first_ms))
-
-
-@pytest.mark.parametrize("dies", [False, True])
-def test_of_two_first_starts_the_earlier_one_counts_though_the_stream_was_resharded(
-    two: TimedStream, dies: bool
+@pytest.mark.parametrize(("dies", "is_resharded"), [(True, False), (False, True), (True, True)])
+def test_of_two_first_starts_the_earlier_instant_counts(
+    two: TimedStream, dies: bool, is_resharded: bool
 ) -> None:
     """The second has looked at the empty table before, and lists the shards an hour later."""
     first_ms = two.clock()
@@ -93,7 +76,8 @@ def test_of_two_first_starts_the_earlier_one_counts_though_the_stream_was_reshar
                 if dies:  # before it has made its second lease
                     two.delete(1)
                 two.clock.advance(HOUR)
-                two.split(0, at_64ths=16)
+                if is_resharded:
+                    two.split(0, at_64ths=16)
             return found
 
     two.shard_syncer(table=Late(two.name, "us-east-1", two.table.endpoint)).sync()

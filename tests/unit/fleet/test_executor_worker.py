@@ -16,7 +16,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -59,7 +59,6 @@ from tests.unit.fleet.wire import (
 )
 
 Make = Callable[..., Application]
-Row = pa.RecordBatch
 DATA = [b"%d" % number for number in range(20)]
 BEAT = 0.2
 
@@ -127,19 +126,19 @@ class Driver:
     def say(self, message: Any) -> None:
         self.control.send(self.worker_id, message)
 
-    def wait(self, application: Application, lost_after: float = PATIENCE) -> Future[Row]:
+    def wait(self, application: Application, lost_after: float = PATIENCE) -> Future[Any]:
         """Run a worker, which waits to be told, in a thread; return the future of its row."""
         row = run_worker(spec(application, self, lost_after))
         self.wait_for(Hello)
         return row
 
-    def start(self, application: Application, lost_after: float = PATIENCE) -> Future[Row]:
+    def start(self, application: Application, lost_after: float = PATIENCE) -> Future[Any]:
         """Start a worker in a thread; return the future of its row."""
         row = self.wait(application, lost_after)
         self.say(Start())
         return row
 
-    def end(self, row: Future[Row]) -> None:
+    def end(self, row: Future[Any]) -> None:
         """Shut the worker down gracefully."""
         self.say(ShutDown(PATIENCE))
         assert self.wait_for(Ended) == Ended(True)
@@ -207,7 +206,7 @@ def hosted(worker_spec: WorkerSpec) -> ExecutorWorker:
     return ExecutorWorker(worker_spec, 5, 7, SparkTask(2, 3, 0))
 
 
-def run_worker(worker_spec: WorkerSpec) -> Future[Row]:
+def run_worker(worker_spec: WorkerSpec) -> Future[Any]:
     """Run a worker in a thread; return the future of its row."""
     return in_thread(hosted(worker_spec).run)
 
@@ -248,6 +247,7 @@ def test_a_worker_from_start_to_shutdown(
     assert len(journal.calls("shutdown_requested")) == 2
     assert not driver.kinds(Leaving), "it was told to"
     assert_released(application())
+    assert {each.streams for each in driver.told if isinstance(each, Report)} == {None}
 
 
 def test_a_worker_of_a_fleet_polls_at_the_pace_of_its_options(
@@ -327,13 +327,6 @@ def test_streams_are_reported_when_they_change(
     )
     assert found.streams[1].identifier.split(":")[1] == missing
     driver.end(row)
-
-
-def test_a_worker_of_one_stream_reports_no_streams(application: Make, driver: Driver) -> None:
-    row = driver.start(application())
-    driver.wait_for(Report, has_all)
-    driver.end(row)
-    assert {each.streams for each in driver.told if isinstance(each, Report)} == {None}
 
 
 def test_a_function_of_streams_that_hangs_keeps_no_lease_from_being_renewed(
@@ -670,32 +663,24 @@ def test_a_pickled_spec_contains_its_secret(driver: Driver, server: LocalServer)
     assert pickle.loads(pickle.dumps(worker_spec)) == worker_spec
 
 
-def test_no_driver_is_an_error_that_tells_what_to_set_and_no_secret(
-    application: Make, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("is_there", [True, False], ids=["of another run", "none"])
+def test_without_a_driver_of_its_own_a_task_fails_and_tells_no_secret(
+    application: Make, driver: Driver, caplog: pytest.LogCaptureFixture, is_there: bool
 ) -> None:
     with listening() as listener:
-        port = port_of(listener)
-    worker_spec = WorkerSpec(
-        application(), "127.0.0.1", port, CREDENTIALS, BEAT, 0.5, logging.DEBUG
+        port = driver.control.port if is_there else port_of(listener)
+    credentials = OTHER_RUN.credentials if is_there else CREDENTIALS
+    worker_spec = replace(
+        spec(application(), driver, 0.5), port=port, credentials=credentials, log_level="DEBUG"
     )
-    with caplog.at_level(logging.DEBUG), pytest.raises(FleetError, match="FleetOptions") as raised:
+    with caplog.at_level(logging.DEBUG), pytest.raises(FleetError) as raised:
         hosted(worker_spec).run()
-    assert f"127.0.0.1:{port}" in str(raised.value)
-    for form in forms_of_secret():
-        assert form not in caplog.text + repr(raised.value)
-
-
-def test_a_driver_of_another_run_is_an_error(
-    application: Make, driver: Driver, caplog: pytest.LogCaptureFixture
-) -> None:
-    other = OTHER_RUN.credentials
-    port = driver.control.port
-    worker_spec = WorkerSpec(application(), "127.0.0.1", port, other, BEAT, 0.5, logging.DEBUG)
-    with caplog.at_level(logging.DEBUG), pytest.raises(FleetError):
-        hosted(worker_spec).run()
+    if not is_there:
+        assert "FleetOptions" in str(raised.value), "what to set"
+        assert f"127.0.0.1:{port}" in str(raised.value)
     assert not driver.told
     for form in forms_of_secret():
-        assert form not in caplog.text
+        assert form not in caplog.text + repr(raised.value)
 
 
 def test_a_task_hosts_a_worker_for_its_slot(application: Make, driver: Driver) -> None:

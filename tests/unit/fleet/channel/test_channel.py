@@ -281,10 +281,3 @@ def test_closing_wakes_both_ends() -> None:
             assert isinstance(each.exception(PATIENCE), ChannelClosedError)
         with pytest.raises(ChannelClosedError):
             driver.send(b"too late")
-
-
-def test_a_driver_that_is_not_there_is_named() -> None:
-    with listening() as listener:
-        port = port_of(listener)
-    with pytest.raises(ChannelClosedError, match=f"127.0.0.1:{port}"):
-        connect_to_driver("127.0.0.1", port, CREDENTIALS)

@@ -219,7 +219,7 @@ def test_a_driver_that_is_not_there_at_first_is_waited_for() -> None:
 def test_a_driver_that_is_never_there_is_given_up() -> None:
     with listening() as listener:
         port = port_of(listener)
-    with pytest.raises(ChannelClosedError, match=str(port)):
+    with pytest.raises(ChannelClosedError, match=f"127.0.0.1:{port}"):
         Worker(port, 0.3).link.open()
 
 

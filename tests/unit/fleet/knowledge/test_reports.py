@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sparkinesis.fleet.channel.messages import Hello, Report
-from sparkinesis.fleet.knowledge.reconciling import reconcile
 from sparkinesis.fleet.knowledge.reports import DEPARTED, FAILURES, NOTES, FleetReports
 from sparkinesis.fleet.knowledge.roster import Roster
 from sparkinesis.fleet.options import FleetOptions
@@ -75,14 +74,6 @@ def test_a_problem_lasts_until_a_report_without_it() -> None:
     assert [each.problem for each in reports.status("app", "s", roster, 2.0).workers] == [None]
 
 
-def test_workers_wait_until_they_join() -> None:
-    roster = Roster(FleetOptions()).scaled(3)
-    roster, _ = reconcile(roster, 0.0)
-    assert FleetReports().status("app", "s", roster, 0.0).waiting == 3
-    roster = roster.joined("a", 0, 1, 1.0)
-    assert with_workers("a").status("app", "s", roster, 1.0).waiting == 2
-
-
 def test_a_failure_is_new_once_whoever_meets_it() -> None:
     reports = with_workers("a", "b")
     reports, new = reports.add_report("a", Report((), 0, True, (failure("x"), failure("y"))), 1.0)
@@ -95,13 +86,6 @@ def test_a_failure_is_new_once_whoever_meets_it() -> None:
     assert by_mark["x"].count == 7, "5 of a, 2 of b"
     assert by_mark["x"].shard_ids == ("s", "t")
     assert by_mark["y"].count == 1
-
-
-def test_a_failure_that_is_told_twice_counts_once() -> None:
-    reports = with_workers("a")
-    for now in (1.0, 2.0):
-        reports, _ = reports.add_report("a", Report((), 0, True, (failure("x", 3),)), now)
-    assert [each.count for each in reports.failures] == [3]
 
 
 def test_of_workers_that_are_gone_figures_and_failures_stay() -> None:

@@ -58,15 +58,6 @@ def test_a_job_in_a_slot_that_had_one_is_a_restart_and_its_worker_is_not_another
     assert play.count == 1
 
 
-def test_each_slot_of_a_job_counts() -> None:
-    play = started(3)
-    for slot in range(3):
-        play.then(breaks(str(slot)))
-    play.then(job_ends("lost"))
-    play.after(backoff(OPTIONS, 1))
-    assert play.count == 3
-
-
 def test_a_task_that_spark_runs_again_is_a_restart() -> None:
     play = started()
     play.then(breaks("0"))

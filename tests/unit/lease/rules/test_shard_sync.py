@@ -13,7 +13,6 @@ from sparkinesis.lease.rules.children import ChildLeases, orphaned_children, pla
 from sparkinesis.lease.rules.lease_start import (
     ANY_AGE,
     LeaseStart,
-    application_start_ms,
     lease_start,
     new_lease,
 )
@@ -284,10 +283,6 @@ def test_a_missing_shard_may_have_lost_records_of_any_age_if_some_lease_has_no_i
     assert begin.may_have_lost(NOW, 86_400_000) == (known == ANY_AGE or beside.made_ms == MADE)
 
 
-def test_a_table_without_any_instant_tells_none() -> None:
-    assert application_start_ms([lease("0"), lease("1", "TRIM_HORIZON")]) is None
-
-
 def test_leases_are_created_parents_first() -> None:
     shards = [Shard("z", starting_sequence_number="9"), Shard("a", starting_sequence_number="10")]
     shards += [Shard("b", starting_sequence_number="10")]
@@ -458,10 +453,6 @@ def test_forgotten_children_are_found(
     assert {str(row.checkpoint) for row in found} <= {"TRIM_HORIZON"}
 
 
-def test_only_latest_and_instants_have_a_time() -> None:
-    shard = Shard("0")
-    assert [new_lease(shard, at, 7).timestamp_ms for at in (LATEST, TRIM_HORIZON, AT)] == [
-        7,
-        None,
-        AT.ms,
-    ]
+@pytest.mark.parametrize(("at", "stored_ms"), [(LATEST, 7), (TRIM_HORIZON, None), (AT, AT.ms)])
+def test_only_latest_and_instants_have_a_time(at: InitialPosition, stored_ms: int | None) -> None:
+    assert new_lease(Shard("0"), at, 7).timestamp_ms == stored_ms

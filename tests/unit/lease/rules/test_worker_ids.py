@@ -12,7 +12,7 @@ from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, encode_lease
 from sparkinesis.lease.rules.worker_ids import default_worker_id, is_default, java_kcl_may_read
 from sparkinesis.lease.table.rows import TableScan, read_rows
-from tests.kcl import COORDINATION, KCL_2, KCL_3
+from tests.kcl import COORDINATION
 
 ME = "my-own-name"
 OURS = default_worker_id("ip-10-0-0-1", 4711, random.Random(1))
@@ -61,11 +61,6 @@ def test_an_owner_whose_name_was_not_made_here_may_be_java(owner: str) -> None:
 @pytest.mark.parametrize("at", ["LATEST", "AT_TIMESTAMP"])
 def test_a_lease_whose_instant_nobody_noted_is_javas(at: str) -> None:
     assert is_shared(lease(None, at))
-
-
-def test_tables_of_java_kcls() -> None:
-    assert java_kcl_may_read(read_rows(KCL_2), ME)
-    assert java_kcl_may_read(read_rows(KCL_3), ME)
 
 
 def test_what_a_kcl_3_5_keeps_beside_the_leases_is_a_sign() -> None:

@@ -305,7 +305,3 @@ def test_a_probe_has_to_be_refused_and_sets_what_never_changes() -> None:
     }
     # The row as it is before is not taken for what an earlier try has left.
     assert not requests.has_landed(probe, with_keys)
-
-
-def test_without_hash_keys_there_is_no_probe() -> None:
-    assert requests.probe(replace(MINE, hash_range=None)) is None
