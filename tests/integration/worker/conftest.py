@@ -21,6 +21,7 @@ from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import WorkerOptions
 from tests import command, pace
 from tests.command import Command, place_of
+from tests.integration.worker.scene import Scene
 from tests.journal import Journal, Journaling
 from tests.pace import eventually
 from tests.streams import create_when_permitted
@@ -210,6 +211,19 @@ def start(
     yield run
     for worker in workers:
         worker.shutdown(0 if worker.wait(0) else 10)
+
+
+@pytest.fixture
+def scene(
+    server: LocalServer,
+    kinesis: Any,
+    stream: str,
+    *,
+    journal: Journal,
+    application: Callable[..., Application],
+    start: Callable[[Application], Worker],
+) -> Scene:
+    return Scene(server, kinesis, stream, journal, application, start)
 
 
 @pytest.fixture

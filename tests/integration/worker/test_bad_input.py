@@ -20,17 +20,15 @@ from sparkinesis.errors import (
     StreamNotFoundError,
 )
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
-from sparkinesis.local import Call, Fault, LocalServer
+from sparkinesis.local import Call, Fault
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.on_error import OnError, Retry, Skip
 from sparkinesis.worker.processor import RecordProcessor
+from tests.integration.worker.scene import FIRST, SECOND, Scene
 from tests.journal import PATIENCE, Journal, Journaling
-from tests.streams import put_at, split
+from tests.streams import put_at
 
 Start = Callable[[Application], Worker]
-Make = Callable[..., Application]
-
-FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
 
 
 @pytest.fixture
@@ -47,17 +45,11 @@ def launch() -> Iterator[Callable[[Application], Worker]]:
         worker.shutdown(10)
 
 
-def owners(application: Make) -> dict[str, str | None]:
-    return {row.key: row.owner for row in application().table().leases()}
-
-
-def process_all(
-    application: Make, start: Start, kinesis: Any, stream: str, *datas: bytes
-) -> list[bytes]:
+def process_all(scene: Scene, *datas: bytes) -> list[bytes]:
     """A proper worker gets everything, and what is put now."""
     journal = Journal()
-    start(application(processor=lambda: Journaling(journal)))
-    put_at(kinesis, stream, b"and on")
+    scene.start(journal=journal)
+    scene.put(b"and on")
     journal.wait_for_data(*datas, b"and on")
     return journal.data()
 
@@ -66,57 +58,53 @@ def process_all(
 
 
 def test_a_second_worker_of_the_same_id_is_refused_before_it_takes_anything(
-    application: Make, start: Start, launch: Start, kinesis: Any, stream: str, *, journal: Journal
+    scene: Scene, launch: Start
 ) -> None:
-    first = start(application(worker_id="same", processor=lambda: Journaling(journal)))
-    journal.wait(lambda: len(journal.calls("initialize")) == 2)
+    first = scene.start(worker_id="same")
+    scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 2)
     twin = Journal()
     with pytest.raises(DuplicateWorkerIdError, match=r"'same'.*No lease was taken"):
-        launch(application(worker_id="same", processor=lambda: Journaling(twin)))
+        launch(scene.application(worker_id="same", processor=lambda: Journaling(twin)))
     assert not first.wait(0)
-    put_at(kinesis, stream, b"x")
-    journal.wait_for_data(b"x")
+    scene.put(b"x")
+    scene.journal.wait_for_data(b"x")
     assert not twin.entries
-    assert not journal.calls("lease_lost")
-    assert owners(application) == {FIRST: "same", SECOND: "same"}
+    assert not scene.journal.calls("lease_lost")
+    assert scene.owners() == {FIRST: "same", SECOND: "same"}
 
 
-def test_a_worker_may_come_back_under_its_id(
-    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
-) -> None:
+def test_a_worker_may_come_back_under_its_id(scene: Scene) -> None:
     """Its leases were never released: as after a crash."""
-    first = start(application(worker_id="same", processor=lambda: Journaling(journal)))
-    journal.wait(lambda: len(journal.calls("initialize")) == 2)
+    first = scene.start(worker_id="same")
+    scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 2)
     for held in first._coordinator.held().values():
         held.lose("the test says so")
     first.shutdown(PATIENCE)
-    assert owners(application) == {FIRST: "same", SECOND: "same"}
-    put_at(kinesis, stream, b"x")
+    assert scene.owners() == {FIRST: "same", SECOND: "same"}
+    scene.put(b"x")
     again = Journal()
-    start(application(worker_id="same", processor=lambda: Journaling(again)))
+    scene.start(worker_id="same", journal=again)
     again.wait_for_data(b"x")
 
 
-def test_of_twins_that_start_without_leases_one_gives_way(
-    application: Make, start: Start, launch: Start, kinesis: Any
-) -> None:
+def test_of_twins_that_start_without_leases_one_gives_way(scene: Scene, launch: Start) -> None:
     """Neither can know of the other before there is a lease to take: another worker has it."""
     name = "twins-of-one-shard"
-    kinesis.create_stream(StreamName=name, ShardCount=1)
+    scene.kinesis.create_stream(StreamName=name, ShardCount=1)
 
     def make(**given: Any) -> Application:
-        return application(name=name, stream=name, **given)
+        return scene.application(name=name, stream=name, **given)
 
     journals = {each: Journal() for each in ("third", "twin 1", "twin 2")}
-    third = start(make(worker_id="third", processor=lambda: Journaling(journals["third"])))
-    put_at(kinesis, name, b"1")
+    third = scene.run(make(worker_id="third", processor=lambda: Journaling(journals["third"])))
+    put_at(scene.kinesis, name, b"1")
     journals["third"].wait_for_data(b"1")
     twins = [
         launch(make(worker_id="same", processor=functools.partial(Journaling, journals[each])))
         for each in ("twin 1", "twin 2")
     ]
     assert third.shutdown(PATIENCE)
-    put_at(kinesis, name, b"2")
+    put_at(scene.kinesis, name, b"2")
 
     ended = threading.Condition()
     refusals: dict[int, DuplicateWorkerIdError] = {}
@@ -137,7 +125,7 @@ def test_of_twins_that_start_without_leases_one_gives_way(
     assert "'same'" in str(refusals[loser])
     assert "shardId-000000000000" in str(refusals[loser])
     winner = journals[("twin 1", "twin 2")[1 - loser]]
-    put_at(kinesis, name, b"3")
+    put_at(scene.kinesis, name, b"3")
     winner.wait_for_data(b"2", b"3")
     assert not journals[("twin 1", "twin 2")[loser]].data()
     assert not twins[1 - loser].wait(0)
@@ -147,19 +135,15 @@ def test_of_twins_that_start_without_leases_one_gives_way(
 # --- stream and table
 
 
-def test_a_stream_that_does_not_exist_leaves_no_table_behind(
-    application: Make, dynamodb: Any
-) -> None:
+def test_a_stream_that_does_not_exist_leaves_no_table_behind(scene: Scene, dynamodb: Any) -> None:
     with pytest.raises(StreamNotFoundError, match="no-such-stream"):
-        application(name="typing-error", stream="no-such-stream").worker()
+        scene.application(name="typing-error", stream="no-such-stream").worker()
     assert "typing-error" not in dynamodb.list_tables()["TableNames"]
 
 
-def test_a_table_that_is_no_lease_table_is_not_written_to(
-    application: Make, start: Start, kinesis: Any, dynamodb: Any, stream: str
-) -> None:
-    put_at(kinesis, stream, b"x")
-    name = f"orders-of-{stream}"
+def test_a_table_that_is_no_lease_table_is_not_written_to(scene: Scene, dynamodb: Any) -> None:
+    scene.put(b"x")
+    name = f"orders-of-{scene.stream}"
     dynamodb.create_table(
         TableName=name,
         KeySchema=[{"AttributeName": "orderId", "KeyType": "HASH"}],
@@ -169,25 +153,25 @@ def test_a_table_that_is_no_lease_table_is_not_written_to(
     row = {"orderId": {"N": "1"}, "what": {"S": "tea"}}
     dynamodb.put_item(TableName=name, Item=row)
     with pytest.raises(LeaseTableError, match=r"orderId.*Give the application another name"):
-        application(name=name).worker()
+        scene.application(name=name).worker()
     assert dynamodb.scan(TableName=name)["Items"] == [row]
-    assert process_all(application, start, kinesis, stream, b"x") == [b"x", b"and on"]
+    assert process_all(scene, b"x") == [b"x", b"and on"]
 
 
 def test_a_table_that_may_not_be_written_to_is_told_before_anything_is_taken(
-    application: Make, launch: Start, server: LocalServer, stream: str
+    scene: Scene, launch: Start
 ) -> None:
     def deny(call: Call) -> Fault | None:
         if call.operation == "CreateTable":
             return Fault.error("AccessDeniedException", "not authorized: dynamodb:CreateTable")
         return None
 
-    server.kinesis.faults = deny
+    scene.server.kinesis.faults = deny
     try:
         with pytest.raises(AccessDeniedError, match="CreateTable"):
-            launch(application(name=f"denied-{stream}"))
+            launch(scene.application(name=f"denied-{scene.stream}"))
     finally:
-        server.kinesis.faults = None
+        scene.server.kinesis.faults = None
 
 
 # --- record processors
@@ -212,29 +196,29 @@ class OfAnotherLibrary:
     ],
 )
 def test_a_class_that_is_no_record_processor(
-    application: Make, dynamodb: Any, stream: str, *, processor: Any, why: str
+    scene: Scene, dynamodb: Any, processor: Any, why: str
 ) -> None:
     with pytest.raises(ProcessorError, match=why):
-        application(processor=processor)
-    assert stream not in dynamodb.list_tables()["TableNames"]
+        scene.application(processor=processor)
+    assert scene.stream not in dynamodb.list_tables()["TableNames"]
 
 
 @pytest.mark.parametrize(
     "made", [NoProcessRecords(), "a string", None], ids=["object", "string", "none"]
 )
 def test_a_function_that_makes_something_else_ends_the_worker(
-    application: Make, start: Start, launch: Start, kinesis: Any, stream: str, *, made: Any
+    scene: Scene, launch: Start, made: Any
 ) -> None:
     """Its leases are released, and no record is lost to a worker that does it right."""
-    put_at(kinesis, stream, b"x")
-    worker = launch(application(processor=lambda: made))
+    scene.put(b"x")
+    worker = launch(scene.application(processor=lambda: made))
     with pytest.raises(ProcessorError, match=f"{type(made).__name__} is not a record processor"):
         worker.wait(PATIENCE)
     (failure,) = worker.failures()
     assert "is not a record processor" in failure.error
     assert failure.shard_ids == (), "it concerns all of them"
-    assert owners(application) == {FIRST: None, SECOND: None}
-    assert process_all(application, start, kinesis, stream, b"x") == [b"x", b"and on"]
+    assert scene.owners() == {FIRST: None, SECOND: None}
+    assert process_all(scene, b"x") == [b"x", b"and on"]
 
 
 async def later(*_: Any) -> None: ...
@@ -246,24 +230,17 @@ class Asynchronous(RecordProcessor):
 
 
 def test_an_asynchronous_processor_is_refused_and_leaves_no_table(
-    application: Make, dynamodb: Any, stream: str
+    scene: Scene, dynamodb: Any
 ) -> None:
     with pytest.raises(ProcessorError, match=r"process_records of .*Asynchronous is `async def`"):
-        application(processor=Asynchronous)
-    assert stream not in dynamodb.list_tables()["TableNames"]
+        scene.application(processor=Asynchronous)
+    assert scene.stream not in dynamodb.list_tables()["TableNames"]
 
 
 @pytest.mark.parametrize("policy", [Retry(), Skip()], ids=str)
 @pytest.mark.parametrize("made", ["class", "call"])
 def test_records_of_a_processor_that_defers_its_work_are_not_lost(
-    application: Make,
-    start: Start,
-    launch: Start,
-    kinesis: Any,
-    stream: str,
-    *,
-    made: str,
-    policy: OnError,
+    scene: Scene, launch: Start, made: str, policy: OnError
 ) -> None:
     """It fails its worker, and leaves all of them to one that does it right."""
 
@@ -278,42 +255,39 @@ def test_records_of_a_processor_that_defers_its_work_are_not_lost(
         return Asynchronous()
 
     processor = make_later if made == "class" else Forgetful
-    put_at(kinesis, stream, b"x")
+    scene.put(b"x")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        worker = launch(application(processor=processor, on_error=policy))
+        worker = launch(scene.application(processor=processor, on_error=policy))
         with pytest.raises(ProcessorError, match="process_records"):
             worker.wait(PATIENCE)
-    rows = application().table().leases()
+    rows = scene.application().table().leases()
     assert {str(row.checkpoint) for row in rows} == {"TRIM_HORIZON"}
     assert {row.owner for row in rows} == {None}
-    assert process_all(application, start, kinesis, stream, b"x") == [b"x", b"and on"]
+    assert process_all(scene, b"x") == [b"x", b"and on"]
 
 
 @pytest.mark.parametrize("name", ["initialize", "shutdown_requested", "lease_lost"])
 def test_a_call_of_the_life_cycle_that_returns_a_coroutine_fails_the_worker(
-    application: Make, launch: Start, kinesis: Any, stream: str, name: str, *, journal: Journal
+    scene: Scene, launch: Start, name: str
 ) -> None:
     made = type("Forgetful", (Journaling,), {name: lambda *_: later()})
-    worker = launch(application(processor=lambda: made(journal)))
+    worker = launch(scene.application(processor=lambda: made(scene.journal)))
     if name != "initialize":
-        journal.wait(lambda: len(journal.calls("initialize")) == 2)
+        scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 2)
         worker.request_shutdown()
     with pytest.raises(ProcessorError, match="returned a coroutine"):
         worker.wait(PATIENCE)
 
 
-def test_a_shard_whose_end_returns_a_coroutine_has_not_ended(
-    application: Make, launch: Start, kinesis: Any, stream: str, *, journal: Journal
-) -> None:
+def test_a_shard_whose_end_returns_a_coroutine_has_not_ended(scene: Scene, launch: Start) -> None:
     made = type("Forgetful", (Journaling,), {"shard_ended": lambda *_: later()})
-    worker = launch(application(processor=lambda: made(journal)))
-    journal.wait(lambda: len(journal.calls("initialize")) == 2)
-    split(kinesis, stream)
+    worker = launch(scene.application(processor=lambda: made(scene.journal)))
+    scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 2)
+    scene.split()
     with pytest.raises(ProcessorError, match="returned a coroutine"):
         worker.wait(PATIENCE)
-    row = application().table().get(FIRST)
-    assert row is not None
+    row = scene.row()
     assert not row.is_finished
 
 
@@ -330,9 +304,7 @@ _ELSEWHERE: list[tuple[Callable[[Any, Any], object], str]] = [
 ]
 
 
-def test_a_checkpoint_elsewhere_than_in_what_was_delivered(
-    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
-) -> None:
+def test_a_checkpoint_elsewhere_than_in_what_was_delivered(scene: Scene) -> None:
     """Is refused, writes nothing, and disturbs nothing."""
 
     def process(batch: Any, checkpointer: Any) -> None:
@@ -342,17 +314,14 @@ def test_a_checkpoint_elsewhere_than_in_what_was_delivered(
         if batch.records[-1].data == b"last":
             checkpointer.checkpoint()
 
-    put_at(kinesis, stream, b"x")
-    start(application(processor=lambda: Journaling(journal, on_records=process)))
-    journal.wait_for_data(b"x")
-    row = application().table().get(FIRST)
-    assert row is not None
+    scene.put(b"x")
+    scene.start(on_records=process)
+    scene.journal.wait_for_data(b"x")
+    row = scene.row()
     assert row.checkpoint == ExtendedSequenceNumber("TRIM_HORIZON")
     assert row.pending is None
-    last = put_at(kinesis, stream, b"last")
-    journal.wait_for_data(b"last")
-    assert journal.data() == [b"x", b"last"]
-    assert not journal.calls("failed")
-    row = application().table().get(FIRST)
-    assert row is not None
-    assert row.checkpoint == ExtendedSequenceNumber(last)
+    last = scene.put(b"last")
+    scene.journal.wait_for_data(b"last")
+    assert scene.journal.data() == [b"x", b"last"]
+    assert not scene.journal.calls("failed")
+    assert scene.row().checkpoint == ExtendedSequenceNumber(last)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import boto3
@@ -23,7 +23,8 @@ from sparkinesis.stream.reading.range import read_range
 from sparkinesis.stream.reading.retention import RetentionCheck
 from sparkinesis.stream.timing import Timing
 from sparkinesis.worker.retrieval.closed_shards import ClosedShards
-from tests.journal import PATIENCE, Journal, Journaling
+from tests.integration.worker.scene import Scene
+from tests.journal import PATIENCE, Journaling
 from tests.planners import stream_planner
 from tests.streams import put, split
 
@@ -143,11 +144,7 @@ def test_where_kinesis_itself_answers_nothing_is_listed(client: StreamClient) ->
 
 
 def test_a_worker_tells_of_a_shard_that_does_not_end(
-    endpoint: str,
-    moto: Any,
-    application: Callable[..., Any],
-    journal: Journal,
-    monkeypatch: pytest.MonkeyPatch,
+    scene: Scene, endpoint: str, moto: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The minute is shortened; all else is as it is."""
     monkeypatch.setattr("sparkinesis.worker.retrieval.closed_shards.WARN_AFTER", 0.5)
@@ -161,11 +158,11 @@ def test_a_worker_tells_of_a_shard_that_does_not_end(
     handler = Told()
     logging.getLogger("sparkinesis").addHandler(handler)
     moto.split_shard(StreamName="s", ShardToSplit=SHARD, NewStartingHashKey="7")
-    worker = application(
+    worker = scene.application(
         name="closed",
         stream="s",
         endpoint=endpoint,
-        processor=lambda: Journaling(journal),
+        processor=lambda: Journaling(scene.journal),
         options={"cleanup_interval": 0.2},
     ).worker()
     try:

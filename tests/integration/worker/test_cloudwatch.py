@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from sparkinesis import Application, CredentialSource, OptionError, Worker
+from sparkinesis import CredentialSource, OptionError
 from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.metrics import CloudWatchMetrics
 from sparkinesis.metrics.catalogue import RECORDS_PROCESSED
@@ -22,10 +22,9 @@ from sparkinesis.metrics.metric import Measured, Place
 from sparkinesis.worker.reporting import cloudwatch
 from tests import pace
 from tests.integration.worker.conftest import AT_ONCE
+from tests.integration.worker.scene import Scene, checkpoint
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.streams import put
-
-Start = Callable[[Application], Worker]
 
 
 @pytest.fixture(scope="module")
@@ -91,44 +90,35 @@ def metrics_of(watched: Any, namespace: str) -> dict[tuple[str, str], list[set[s
 
 
 def checkpointing(journal: Journal) -> Callable[[], Journaling]:
-    return lambda: Journaling(journal, lambda _, checkpointer: checkpointer.checkpoint())
+    return lambda: Journaling(journal, checkpoint)
 
 
 DATA = [f"record {n}".encode() for n in range(400)]
 
 
 @pytest.mark.parametrize("retrieval", ["polling", "efo"])
-def test_cloudwatch_tells_what_was_processed(
-    *,
-    application: Callable[..., Application],
-    start: Start,
-    kinesis: Any,
-    watched: Any,
-    stream: str,
-    journal: Journal,
-    retrieval: str,
-) -> None:
-    put(kinesis, stream, DATA)
+def test_cloudwatch_tells_what_was_processed(scene: Scene, watched: Any, retrieval: str) -> None:
+    put(scene.kinesis, scene.stream, DATA)
     metrics = CloudWatchMetrics(level="detailed", shard_metrics=True, flush_every=1)
-    worker = start(application({"metrics": (metrics,)}, processor=checkpointing(journal)))
-    journal.wait_for_data(*DATA)
+    worker = scene.start({"metrics": (metrics,)}, processor=checkpointing(scene.journal))
+    scene.journal.wait_for_data(*DATA)
     # Gauges are read while a worker runs.
-    pace.eventually(lambda: ("TakeLeases", "NumWorkers") in metrics_of(watched, stream))
+    pace.eventually(lambda: ("TakeLeases", "NumWorkers") in metrics_of(watched, scene.stream))
     worker.shutdown(PATIENCE)
-    shards = {shard for shard, _ in journal.calls("process_records")}
+    shards = {shard for shard, _ in scene.journal.calls("process_records")}
     assert len(shards) == 2
     for shard in shards:
-        seen = journal.data(shard)
-        records = processed(watched, stream, ShardId=shard)
+        seen = scene.journal.data(shard)
+        records = processed(watched, scene.stream, ShardId=shard)
         assert records["Sum"] == len(seen)
-        size = processed(watched, stream, "DataBytesProcessed", ShardId=shard)
+        size = processed(watched, scene.stream, "DataBytesProcessed", ShardId=shard)
         assert size["Sum"] == sum(map(len, seen))
-        calls = [one for one in journal.calls("process_records") if one[0] == shard]
+        calls = [one for one in scene.journal.calls("process_records") if one[0] == shard]
         name = "RecordProcessor.processRecords.Time"
-        assert processed(watched, stream, name, ShardId=shard)["SampleCount"] == len(calls)
-        success = processed(watched, stream, "Success", ShardId=shard)
+        assert processed(watched, scene.stream, name, ShardId=shard)["SampleCount"] == len(calls)
+        success = processed(watched, scene.stream, "Success", ShardId=shard)
         assert (success["Sum"], success["Minimum"]) == (len(calls), 1)
-    found = metrics_of(watched, stream)
+    found = metrics_of(watched, scene.stream)
     assert found["RenewAllLeases", "CurrentLeases"] == [{"WorkerIdentifier"}]
     assert found["ProcessTask", "UpdateLease.Success"] == [{"ShardId"}, {"ShardId"}]
     assert found["ApplicationTracker", "MillisBehindLatest"] == [set()]
@@ -155,14 +145,8 @@ def plan_of(fault: Fault) -> Callable[[Call], Fault | None]:
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_worker_processes_and_checkpoints_whatever_cloudwatch_does(
-    *,
-    application: Callable[..., Application],
-    start: Start,
-    server: LocalServer,
-    kinesis: Any,
+    scene: Scene,
     watched: Any,
-    stream: str,
-    journal: Journal,
     name: str,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -170,27 +154,27 @@ def test_a_worker_processes_and_checkpoints_whatever_cloudwatch_does(
     if name == "hanging":
         monkeypatch.setattr(cloudwatch, "CALL_TIMEOUT", 0.5)
         monkeypatch.setattr(cloudwatch, "CLOSE_WITHIN", 2.0)
-    server.kinesis.faults = plan_of(FAULTS[name])
-    put(kinesis, stream, DATA[:200])
+    scene.server.kinesis.faults = plan_of(FAULTS[name])
+    put(scene.kinesis, scene.stream, DATA[:200])
     metrics = CloudWatchMetrics(flush_every=1)
-    worker = start(application({"metrics": (metrics,)}, processor=checkpointing(journal)))
-    journal.wait_for_data(*DATA[:200])
+    worker = scene.start({"metrics": (metrics,)}, processor=checkpointing(scene.journal))
+    scene.journal.wait_for_data(*DATA[:200])
     pace.eventually(
         lambda: any("does not take metrics" in one.getMessage() for one in caplog.records)
     )
-    put(kinesis, stream, DATA[200:])
-    journal.wait_for_data(*DATA)
+    put(scene.kinesis, scene.stream, DATA[200:])
+    scene.journal.wait_for_data(*DATA)
     if name in KEPT:
-        server.kinesis.faults = None
+        scene.server.kinesis.faults = None
     worker.shutdown(PATIENCE)
     assert worker.wait(0)
-    leases = {lease.key: lease for lease in application().table().scan().leases}
-    last = {record.sequence_number for record in journal.records()}
+    leases = {lease.key: lease for lease in scene.application().table().scan().leases}
+    last = {record.sequence_number for record in scene.journal.records()}
     assert {lease.checkpoint.sequence_number for lease in leases.values()} <= last
-    assert sorted(journal.data()) == sorted(DATA), "each record once"
+    assert sorted(scene.journal.data()) == sorted(DATA), "each record once"
     told = [one for one in caplog.records if "does not take metrics" in one.getMessage()]
     assert len(told) == 1
-    total = processed(watched, stream)["Sum"]
+    total = processed(watched, scene.stream)["Sum"]
     if name in KEPT:
         assert total == len(DATA), "sent later"
     else:

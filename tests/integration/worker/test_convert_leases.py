@@ -16,18 +16,16 @@ from sparkinesis.lease.moving import table_conversion
 from sparkinesis.lease.moving.conversion import Conversion, is_same
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.table import LeaseTable
-from sparkinesis.local import LocalServer
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.kpl.pack import aggregate
-from sparkinesis.worker.lifecycle.worker import Worker
 from tests.command import Command, Result, failure, objects
 from tests.integration.worker.conftest import FAILOVER_TIME
-from tests.journal import Journal, Journaling
+from tests.integration.worker.scene import Scene
+from tests.journal import Journal
 from tests.kcl import rows_of
-from tests.streams import identifier, make_anew, put, put_at, split
+from tests.streams import identifier, make_anew, put, split
 
 Make = Callable[..., Application]
-Start = Callable[[Application], Worker]
 
 FIRST, SECOND = "shardId-000000000001", "shardId-000000000002"
 """The first of the open shards, after a split."""
@@ -69,18 +67,12 @@ def table(application: Make, kinesis: Any, stream: str) -> LeaseTable:
 
 @pytest.mark.parametrize("several_first", [False, True])
 def test_an_application_goes_on_inside_an_aggregate_and_back(
-    application: Make,
-    start: Start,
-    *,
-    kinesis: Any,
-    stream: str,
-    convert: Command,
-    several_first: bool,
+    scene: Scene, convert: Command, *, several_first: bool
 ) -> None:
     """Stopped twice within the same aggregated record: nothing is lost, nothing comes again."""
     users = [b"%d" % n for n in range(9)]
     (packed,) = aggregate([("k", "0", data) for data in users])
-    put_at(kinesis, stream, packed.data)
+    scene.put(packed.data)
     seen: list[bytes] = []
 
     def run(stops_at: bytes, *, several: bool) -> None:
@@ -93,9 +85,8 @@ def test_an_application_goes_on_inside_an_aggregate_and_back(
                 seen.append(record.data)
                 checkpointer.checkpoint(record)
 
-        given = {"stream": None, "streams": [stream]} if several else {}
-        processor = lambda: Journaling(journal, on_records=stop_there)  # noqa: E731
-        worker = start(application(processor=processor, **given))
+        given: dict[str, Any] = {"stream": None, "streams": [scene.stream]} if several else {}
+        worker = scene.start(on_records=stop_there, journal=journal, **given)
         journal.wait(
             lambda: (
                 bool(seen)
@@ -109,10 +100,10 @@ def test_an_application_goes_on_inside_an_aggregate_and_back(
     for number, several in enumerate(kinds):
         if number:
             to = "several" if several else "single"
-            result = convert(to, "--stream", stream)
+            result = convert(to, "--stream", scene.stream)
             assert result.returncode == 0, result.stderr
         if number == 2:
-            put_at(kinesis, stream, b"9")
+            scene.put(b"9")
         run((b"3", b"6", b"9")[number], several=several)
     assert seen == [*users, b"9"]
 
@@ -199,25 +190,18 @@ def test_a_dry_run_and_a_missing_terminal_write_nothing(
 
 
 def test_a_worker_that_runs_is_told_and_keeps_its_leases(
-    application: Make,
-    start: Start,
-    dynamodb: Any,
-    stream: str,
-    *,
-    journal: Journal,
-    convert: Command,
-    server: LocalServer,
+    scene: Scene, dynamodb: Any, convert: Command
 ) -> None:
-    start(application(worker_id="alive"))
-    journal.wait(lambda: len(journal.calls("initialize")) == 2)
+    scene.start(worker_id="alive")
+    scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 2)
     # A renewal is due in each third of the failover time.
-    result = convert("several", "--stream", stream, "--failover-time", str(FAILOVER_TIME))
+    result = convert("several", "--stream", scene.stream, "--failover-time", str(FAILOVER_TIME))
     assert "Workers of the application run: shardId-" in failure(result)
     assert "by alive. Nothing was written. Stop all workers" in result.stderr
-    for item in rows_of(dynamodb, stream).values():
+    for item in rows_of(dynamodb, scene.stream).values():
         assert item["leaseOwner"] == {"S": "alive"}
         assert "convertedTo" not in item
-    assert journal.calls("lease_lost") == []
+    assert scene.journal.calls("lease_lost") == []
 
 
 def plan_of(table: LeaseTable, name: str, *, to_several: bool = True) -> Conversion:
@@ -261,36 +245,34 @@ def cut_short(monkeypatch: pytest.MonkeyPatch, method: str, times: int) -> None:
     ("method", "times"), [("write", 1), ("create_item", 0), ("create_item", 2), ("delete", 1)]
 )
 def test_a_conversion_that_was_cut_short_is_completed_and_no_worker_starts_before(
+    scene: Scene,
     table: LeaseTable,
-    application: Make,
-    *,
     dynamodb: Any,
-    kinesis: Any,
-    stream: str,
     convert: Command,
     method: str,
+    *,
     times: int,
     to_several: bool,
 ) -> None:
     if not to_several:
-        assert convert("several", "--stream", stream).returncode == 0
-    before = {key.rpartition(":")[2]: item for key, item in rows_of(dynamodb, stream).items()}
+        assert convert("several", "--stream", scene.stream).returncode == 0
+    before = {key.rpartition(":")[2]: item for key, item in rows_of(dynamodb, scene.stream).items()}
     to = "several" if to_several else "single"
-    plan = plan_of(table, identifier(kinesis, stream), to_several=to_several)
+    plan = plan_of(table, identifier(scene.kinesis, scene.stream), to_several=to_several)
     with pytest.MonkeyPatch.context() as patch:
         cut_short(patch, method, times)
         with pytest.raises(CutShortError):
             table_conversion.convert(table, plan)
-    half = rows_of(dynamodb, stream)
+    half = rows_of(dynamodb, scene.stream)
     assert any("convertedTo" in item for item in half.values())
-    for given in ({}, {"stream": None, "streams": [stream]}):
+    for given in ({}, {"stream": None, "streams": [scene.stream]}):
         with pytest.raises(LeaseTableError, match=r"is being converted.*Run the command again"):
-            application(**given).worker().start()
-    assert rows_of(dynamodb, stream) == half
-    result = convert(to, "--stream", stream)
+            scene.application(**given).worker().start()
+    assert rows_of(dynamodb, scene.stream) == half
+    result = convert(to, "--stream", scene.stream)
     assert result.returncode == 0, result.stderr
-    after = rows_of(dynamodb, stream)
-    prefix = f"{identifier(kinesis, stream)}:" if to_several else ""
+    after = rows_of(dynamodb, scene.stream)
+    prefix = f"{identifier(scene.kinesis, scene.stream)}:" if to_several else ""
     assert after.keys() == {f"{prefix}{shard}" for shard in before}
     for shard, item in before.items():
         assert without_kind(after[f"{prefix}{shard}"]) == without_kind(item)
@@ -352,43 +334,37 @@ def test_leases_of_another_stream_are_refused(
 
 
 def test_leases_of_a_deleted_stream_are_refused(
-    application: Make, dynamodb: Any, kinesis: Any, stream: str, convert: Command
+    scene: Scene, dynamodb: Any, convert: Command
 ) -> None:
-    several = application(stream=None, streams=[stream])
+    several = scene.application(stream=None, streams=[scene.stream])
     several.worker()._streams.begin(lambda _: False)
-    old, new = make_anew(kinesis, stream)
-    before = rows_of(dynamodb, stream)
+    old, new = make_anew(scene.kinesis, scene.stream)
+    before = rows_of(dynamodb, scene.stream)
     assert f"The leases of {old} are those of a deleted stream" in failure(convert("single"))
-    assert rows_of(dynamodb, stream) == before
+    assert rows_of(dynamodb, scene.stream) == before
     several.worker()._streams.begin(lambda _: False)
     assert "has leases of 2 streams: " in failure(convert("single"))
     assert "deleted stream" in failure(convert("single", "--stream", old))
     assert convert("single", "--stream", new).returncode == 0
-    found = rows_of(dynamodb, stream)
+    found = rows_of(dynamodb, scene.stream)
     assert len([key for key in found if key.startswith(old)]) == len(before), "they stay"
     assert len([key for key in found if ":" not in key]) == 1
 
 
-def test_one_of_several_streams_is_taken_out(
-    application: Make,
-    start: Start,
-    *,
-    kinesis: Any,
-    stream: str,
-    journal: Journal,
-    convert: Command,
-) -> None:
+def test_one_of_several_streams_is_taken_out(scene: Scene, convert: Command) -> None:
     other = f"other-{uuid.uuid4().hex[:6]}"
-    kinesis.create_stream(StreamName=other, ShardCount=1)
-    application(stream=None, streams=[stream, other]).worker()._streams.begin(lambda _: False)
+    scene.kinesis.create_stream(StreamName=other, ShardCount=1)
+    scene.application(stream=None, streams=[scene.stream, other]).worker()._streams.begin(
+        lambda _: False
+    )
     said = failure(convert("single"))
     assert "has leases of 2 streams: " in said
-    assert identifier(kinesis, other) in said
-    put(kinesis, stream, [b"x"], key="k")
-    assert convert("single", "--stream", stream).returncode == 0
-    start(application())
-    journal.wait_for_data(b"x")
-    kinds = {row.stream and row.stream.name for row in application().table().leases()}
+    assert identifier(scene.kinesis, other) in said
+    put(scene.kinesis, scene.stream, [b"x"], key="k")
+    assert convert("single", "--stream", scene.stream).returncode == 0
+    scene.start()
+    scene.journal.wait_for_data(b"x")
+    kinds = {row.stream and row.stream.name for row in scene.application().table().leases()}
     assert kinds == {None, other}
 
 

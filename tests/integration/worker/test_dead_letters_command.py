@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
 
-from sparkinesis.application import Application
 from sparkinesis.local import LocalServer
 from sparkinesis.local.faults import Fault
 from sparkinesis.stream.address import StreamAddress
@@ -23,19 +22,14 @@ from sparkinesis.stream.reading.arrow import USER_RECORD_SCHEMA
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.dead_letters.stored import DeadLetters, put_back
 from sparkinesis.worker.dead_letters.targets import DeadLetterDirectory, FailedRecords
-from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.on_error import DeadLetter
 from tests import command
 from tests.command import Result, asked, call, place_of
-from tests.journal import PATIENCE, Journal, Journaling
-from tests.streams import create_auto, put_at, shard_ids
-
-Start = Callable[[Application], Worker]
-Make = Callable[..., Application]
+from tests.integration.worker.scene import FIRST, SECOND, UPPER, Scene
+from tests.journal import PATIENCE
+from tests.streams import create_auto, shard_ids
 
 Faults = Callable[..., None]
-FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
-UPPER = 2**127
 NUMBER = 49590338271490256608559692538361571095921575989136588898
 
 
@@ -93,9 +87,8 @@ def into(server: LocalServer, stream: str) -> list[str]:
 
 
 def test_from_a_processor_that_fails_to_a_bucket_and_back_into_the_stream(
-    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal, *,
-    s3: str, into: list[str],
-) -> None:  # fmt: skip
+    scene: Scene, s3: str, into: list[str]
+) -> None:
     place = f"s3://lake/dead?region=us-east-1&endpoint_override={s3}"
     bad = [b"plain", b'{"city":"\\ud800"}', b"\xff\x00\x1b[2J"]
 
@@ -103,17 +96,16 @@ def test_from_a_processor_that_fails_to_a_bucket_and_back_into_the_stream(
         if found := [record.data for record in batch.records if record.data in bad]:
             raise TroubleError(f"cannot process {json.loads(bad[1])} nor {found[0]!r}")
 
-    put_at(kinesis, stream, bad[0])
+    scene.put(bad[0])
     (packed,) = aggregate([("agg", None, b"fine"), ("agg", str(UPPER), bad[1])])
-    put_at(kinesis, stream, packed.data)
+    scene.put(packed.data)
     # Behind the bad ones: once these are processed, the bad ones are dealt with.
-    put_at(kinesis, stream, b"first's last")
-    put_at(kinesis, stream, bad[2], UPPER, key="other")
-    put_at(kinesis, stream, b"second's last", UPPER)
+    scene.put(b"first's last")
+    scene.put(bad[2], UPPER, key="other")
+    scene.put(b"second's last", UPPER)
     on_error = DeadLetter(DeadLetterDirectory(place))
-    processor = lambda: Journaling(journal, on_records=refuse)  # noqa: E731
-    worker = start(application(processor=processor, on_error=on_error))
-    journal.wait_for_data(b"fine", b"first's last", b"second's last")
+    worker = scene.start(on_records=refuse, on_error=on_error)
+    scene.journal.wait_for_data(b"fine", b"first's last", b"second's last")
     assert worker.shutdown(PATIENCE)
 
     listed = objects(place)
@@ -124,7 +116,11 @@ def test_from_a_processor_that_fails_to_a_bucket_and_back_into_the_stream(
     ]
     assert [one["first"]["sub_sequence_number"] for one in listed] == [0, 1, 0]
     assert all(one["first"] == one["last"] for one in listed)
-    assert {one["stream"] for one in listed} == {one["application"] for one in listed} == {stream}
+    assert (
+        {one["stream"] for one in listed}
+        == {one["application"] for one in listed}
+        == {scene.stream}
+    )
     assert all("{'city': '\\ud800'}" in one["error"] for one in listed)
     shown = objects(place, "--show")
     assert [one["partition_key"] for one in shown] == ["k", "agg", "other"]
@@ -135,11 +131,13 @@ def test_from_a_processor_that_fails_to_a_bucket_and_back_into_the_stream(
     one_file = place.replace("dead?", f"dead/{listed[1]['file']}?")
     assert objects(one_file, "--show") == shown[1:2]
 
-    before = records_of(kinesis, stream)
+    before = records_of(scene.kinesis, scene.stream)
     said = run(place, *into, "--yes").stdout
-    assert said.startswith(f"Put 3 records of 3 files into the stream '{stream}' in us-east-1")
+    assert said.startswith(
+        f"Put 3 records of 3 files into the stream '{scene.stream}' in us-east-1"
+    )
     assert "s3://lake/dead/put-back" in said
-    again = records_of(kinesis, stream) - before
+    again = records_of(scene.kinesis, scene.stream) - before
     # What was put with an explicit hash key, and not in an aggregate, is known by its key only.
     assert {(key, data) for _, key, data in again} == {
         ("k", bad[0]),
@@ -155,7 +153,7 @@ def test_from_a_processor_that_fails_to_a_bucket_and_back_into_the_stream(
     )
     assert objects(place) == [], "nothing is put twice"
     assert "There are no dead letters in s3://lake/dead." in run(place, *into, "--yes").stdout
-    assert records_of(kinesis, stream) == before + again
+    assert records_of(scene.kinesis, scene.stream) == before + again
 
 
 def test_the_list_is_in_the_order_in_which_records_were_put(tmp_path: Path) -> None:

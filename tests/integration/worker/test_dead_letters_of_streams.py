@@ -4,33 +4,27 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from sparkinesis.application import Application
 from sparkinesis.local import LocalServer
 from sparkinesis.stream.reading.arrow import USER_RECORD_SCHEMA
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.dead_letters.targets import DeadLetterDirectory, FailedRecords
-from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.on_error import DeadLetter
+from tests.integration.worker.scene import FIRST, Scene
 from tests.integration.worker.test_dead_letters_command import (
-    FIRST,
     NUMBER,
     TroubleError,
     objects,
     read_shard,
     run,
 )
-from tests.journal import PATIENCE, Journal, Journaling
+from tests.journal import PATIENCE, Journaling
 from tests.streams import identifier, make_anew, put
-
-Start = Callable[[Application], Worker]
-Make = Callable[..., Application]
 
 
 @pytest.fixture
@@ -62,34 +56,27 @@ def datas(kinesis: Any, stream: str) -> list[bytes]:
 
 
 def test_records_that_failed_go_back_each_into_its_own_stream(
-    application: Make,
-    start: Start,
-    *,
-    kinesis: Any,
-    streams: list[str],
-    journal: Journal,
-    tmp_path: Path,
-    place: list[str],
+    scene: Scene, streams: list[str], tmp_path: Path, place: list[str]
 ) -> None:
     def refuse(batch: Any, checkpointer: Any) -> None:
         if any(record.data.startswith(b"bad") for record in batch.records):
             raise TroubleError("bad")
 
     for name in streams:
-        put(kinesis, name, [f"bad {name}".encode(), f"good {name}".encode()], key="k")
-    app = application(
+        put(scene.kinesis, name, [f"bad {name}".encode(), f"good {name}".encode()], key="k")
+    app = scene.application(
         stream=None,
         streams=streams,
-        processor=lambda: Journaling(journal, on_records=refuse),
+        processor=lambda: Journaling(scene.journal, on_records=refuse),
         on_error=DeadLetter(DeadLetterDirectory(tmp_path)),
     )
-    worker = start(app)
-    journal.wait_for_data(*(f"good {name}".encode() for name in streams))
+    worker = scene.run(app)
+    scene.journal.wait_for_data(*(f"good {name}".encode() for name in streams))
     assert worker.shutdown(PATIENCE)
 
     listed = objects(str(tmp_path))
     assert [(one["stream"], one["identifier"]) for one in listed] == [
-        (name, identifier(kinesis, name)) for name in streams
+        (name, identifier(scene.kinesis, name)) for name in streams
     ]
     heads = [line.split()[0] for line in run(str(tmp_path)).stdout.splitlines()]
     assert heads == ["stream", *streams]
@@ -100,7 +87,7 @@ def test_records_that_failed_go_back_each_into_its_own_stream(
     ]
     for name in streams:
         bad, good = f"bad {name}".encode(), f"good {name}".encode()
-        assert datas(kinesis, name) == [bad, good, bad]
+        assert datas(scene.kinesis, name) == [bad, good, bad]
     assert objects(str(tmp_path)) == []
 
 

@@ -8,17 +8,13 @@ from typing import Any
 
 import pytest
 
-from sparkinesis.application import Application
 from sparkinesis.errors import LeaseTableError, LeaseTableNotFoundError
 from sparkinesis.lease.table.provisioning import creation, note_vanished
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import LeaseTableOptions
-from tests.journal import PATIENCE, Journal, Journaling
+from tests.integration.worker.scene import Scene, checkpoint
+from tests.journal import PATIENCE, Journaling
 from tests.kcl import put_rows, rows_of
-from tests.streams import put_at
-
-Make = Callable[..., Application]
-Start = Callable[[Application], Worker]
 
 
 def wait_until(worker: Worker, condition: Callable[[], bool]) -> None:
@@ -44,27 +40,20 @@ def test_a_new_table_is_as_the_options_say(application: Make, dynamodb: Any, str
 
 
 def test_a_worker_says_so_once_and_resumes_when_the_table_is_restored(
-    application: Make,
-    start: Start,
-    kinesis: Any,
-    dynamodb: Any,
-    stream: str,
-    *,
-    journal: Journal,
-    caplog: pytest.LogCaptureFixture,
+    scene: Scene, dynamodb: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "sparkinesis")
-    put_at(kinesis, stream, b"one")
-    app = application(
-        processor=lambda: Journaling(journal, lambda _, c: c.checkpoint()),
+    scene.put(b"one")
+    app = scene.application(
+        processor=lambda: Journaling(scene.journal, checkpoint),
         options={"audit_interval": 0.1, "cleanup_interval": 0.1},
     )
-    worker = start(app)
-    journal.wait_for_data(b"one")
+    worker = scene.run(app)
+    scene.journal.wait_for_data(b"one")
     wait_until(worker, lambda: len(worker.status()) == 2)
     assert problem_of(worker) is None
-    rows = list(rows_of(dynamodb, stream).values())
-    dynamodb.delete_table(TableName=stream)
+    rows = list(rows_of(dynamodb, scene.stream).values())
+    dynamodb.delete_table(TableName=scene.stream)
 
     wait_until(worker, lambda: worker.problem is not None)
     assert problem_of(worker) == "the lease table was deleted"
@@ -72,24 +61,24 @@ def test_a_worker_says_so_once_and_resumes_when_the_table_is_restored(
     assert not worker.wait(0)
     (failure,) = (one for one in worker.failures() if "NotFound" in one.error)
     assert (failure.count, failure.shard_ids) == (1, ())
-    assert failure.error.startswith(f"LeaseTableNotFoundError: The lease table {stream!r}")
+    assert failure.error.startswith(f"LeaseTableNotFoundError: The lease table {scene.stream!r}")
 
     with pytest.raises(LeaseTableNotFoundError, match=r"deleted while .* does not create it again"):
         app.worker()
-    assert stream not in dynamodb.list_tables()["TableNames"]
+    assert scene.stream not in dynamodb.list_tables()["TableNames"]
 
     # Somebody creates it without its rows: the worker leaves it alone.
-    create(dynamodb, stream, [])
+    create(dynamodb, scene.stream, [])
     wait_until(worker, lambda: not worker._coordinator.snapshot.leases)
     scanned = worker._coordinator.snapshot.at or 0.0
     wait_until(worker, lambda: (worker._coordinator.snapshot.at or 0.0) > scanned)
     assert problem_of(worker) == "the lease table was deleted"
-    assert rows_of(dynamodb, stream) == {}
+    assert rows_of(dynamodb, scene.stream) == {}
 
-    dynamodb.delete_table(TableName=stream)
-    create(dynamodb, stream, rows)
-    put_at(kinesis, stream, b"two")
-    journal.wait_for_data(b"two")
+    dynamodb.delete_table(TableName=scene.stream)
+    create(dynamodb, scene.stream, rows)
+    scene.put(b"two")
+    scene.journal.wait_for_data(b"two")
     assert problem_of(worker) is None
     errors = [one for one in caplog.records if one.levelno == logging.ERROR]
     assert len([one for one in errors if "deleted while this process used it" in one.message]) == 1
@@ -99,31 +88,31 @@ def test_a_worker_says_so_once_and_resumes_when_the_table_is_restored(
 
 
 def test_a_process_whose_table_was_deleted_makes_no_leases_in_a_new_one(
-    application: Make, dynamodb: Any, stream: str
+    scene: Scene, dynamodb: Any
 ) -> None:
     """Somebody has created the table again, but no worker of a new process has begun yet."""
-    app = application(options={"audit_interval": 0.1})
+    app = scene.application(options={"audit_interval": 0.1})
     worker = app.worker()
     note_vanished(app.table())
-    with pytest.raises(LeaseTableNotFoundError, match=f"{stream!r}.* was deleted"):
+    with pytest.raises(LeaseTableNotFoundError, match=f"{scene.stream!r}.* was deleted"):
         worker.start()
     wait = worker._streams.all()[0].syncer._next_audit
     worker._streams.all()[0].syncer._clock = lambda: wait
-    with pytest.raises(LeaseTableNotFoundError, match=f"{stream!r}.* was deleted"):
+    with pytest.raises(LeaseTableNotFoundError, match=f"{scene.stream!r}.* was deleted"):
         worker._streams.all()[0].syncer.step([], leads=True)
-    assert rows_of(dynamodb, stream) == {}
+    assert rows_of(dynamodb, scene.stream) == {}
 
 
-def test_another_table_is_created(application: Make, dynamodb: Any, stream: str) -> None:
-    note_vanished(application(table_name=f"{stream}-old").table())
-    application().worker()
-    assert stream in dynamodb.list_tables()["TableNames"]
+def test_another_table_is_created(scene: Scene, dynamodb: Any) -> None:
+    note_vanished(scene.application(table_name=f"{scene.stream}-old").table())
+    scene.application().worker()
+    assert scene.stream in dynamodb.list_tables()["TableNames"]
 
 
-def test_a_table_that_was_never_there_may_be_a_wrong_name(application: Make) -> None:
+def test_a_table_that_was_never_there_may_be_a_wrong_name(scene: Scene) -> None:
     """The first advice is the most probable one."""
     with pytest.raises(LeaseTableNotFoundError) as caught:
-        application(name="nope").table().leases()
+        scene.application(name="nope").table().leases()
     assert isinstance(caught.value, LeaseTableError)
     said = str(caught.value)
     assert said.startswith("There is no lease table 'nope' in us-east-1")

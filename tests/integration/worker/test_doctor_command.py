@@ -10,18 +10,13 @@ from typing import Any
 
 import pytest
 
-from sparkinesis.application import Application
 from sparkinesis.local import LocalServer
 from sparkinesis.local.faults import Call, Fault
-from sparkinesis.worker.lifecycle.worker import Worker
 from tests.command import Result, call, objects, place_of, run
 from tests.integration.worker.conftest import AT_ONCE
-from tests.journal import Journal
+from tests.integration.worker.scene import Scene
 from tests.kcl import create_table, put_lease
 from tests.streams import put
-
-Start = Callable[[Application], Worker]
-Make = Callable[..., Application]
 
 SHARD = "shardId-000000000000"
 
@@ -77,19 +72,19 @@ def doctor(server: LocalServer, stream: str) -> Doctor:
     return run
 
 
-def test_a_healthy_application_is_well(
-    *, kinesis: Any, stream: str, application: Make, start: Start, journal: Journal, doctor: Doctor
-) -> None:
-    put(kinesis, stream, [b"a"], key="k")
-    start(application())
-    journal.wait_for_data(b"a")
+def test_a_healthy_application_is_well(scene: Scene, doctor: Doctor) -> None:
+    put(scene.kinesis, scene.stream, [b"a"], key="k")
+    scene.start()
+    scene.journal.wait_for_data(b"a")
     report = doctor("--writes")
     assert report.problems() == {}
     assert report.exit_code == 0
     checks = {one["check"] for one in report.findings}
     wanted = {"versions", "Spark", "region", "credentials", "Kinesis", "DynamoDB", "clock"}
-    assert wanted | {f"stream {stream}", "table", "permissions", "capacity", "limits"} <= checks
-    assert "PutRecord may be called " in report.of(f"stream {stream}", "ok")
+    assert (
+        wanted | {f"stream {scene.stream}", "table", "permissions", "capacity", "limits"} <= checks
+    )
+    assert "PutRecord may be called " in report.of(f"stream {scene.stream}", "ok")
     (permitted,) = report.of("permissions", "ok")
     assert permitted == "GetItem, DeleteItem, PutItem, UpdateItem may be called "
     assert "2 leases, 2 not finished" in report.of("table", "ok")[0]

@@ -28,13 +28,13 @@ from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import FanOutOptions
 from tests.heard import Heard
 from tests.integration.worker.conftest import refuse
+from tests.integration.worker.scene import FIRST, SECOND, Scene, checkpoint
 from tests.journal import PATIENCE, Journal, Journaling
-from tests.streams import identifier, put, split
+from tests.streams import identifier, put
 
 Start = Callable[[Application], Worker]
 Make = Callable[..., Application]
 
-FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
 DENIED = Fault.error("AccessDeniedException", "not authorized")
 LEFT, RIGHT = "shardId-000000000002", "shardId-000000000003"
 
@@ -49,7 +49,7 @@ def make(application: Make, journal: Journal, heard: Heard) -> Make:
     """Makes applications that checkpoint each batch and tell ``heard``."""
 
     def processor() -> Journaling:
-        return Journaling(journal, on_records=lambda _, checkpointer: checkpointer.checkpoint())
+        return Journaling(journal, on_records=checkpoint)
 
     def make(options: dict[str, Any] | None = None, **given: Any) -> Application:
         return application({"on_event": heard, **(options or {})}, processor=processor, **given)
@@ -58,81 +58,79 @@ def make(application: Make, journal: Journal, heard: Heard) -> Make:
 
 
 def test_leases_that_are_created_missing_and_deleted(
-    make: Make, start: Start, kinesis: Any, dynamodb: Any, *, stream: str, heard: Heard
+    scene: Scene, make: Make, dynamodb: Any, heard: Heard
 ) -> None:
-    start(make({"audit_interval": 0.2, "cleanup_interval": 0.2, "parent_poll_interval": 0.2}))
+    scene.run(make({"audit_interval": 0.2, "cleanup_interval": 0.2, "parent_poll_interval": 0.2}))
     created = heard.wait_for(LeaseCreated, 2)
     assert sorted(one.lease for one in created) == [FIRST, SECOND]
     assert {one.checkpoint for one in created} == {"TRIM_HORIZON"}
 
-    dynamodb.delete_item(TableName=stream, Key={"leaseKey": {"S": SECOND}})
+    dynamodb.delete_item(TableName=scene.stream, Key={"leaseKey": {"S": SECOND}})
     missing = heard.wait_for(LeasesMissing)[0]
-    assert stream in missing.table
+    assert scene.stream in missing.table
     assert missing.stream is None
     assert heard.wait_for(LeaseCreated, 3)[2].shard_id == SECOND
 
-    split(kinesis, stream)
+    scene.split()
     children = heard.wait_for(LeaseCreated, 5)[3:]
     assert sorted(one.shard_id for one in children) == [LEFT, RIGHT]
     for child in ("0", str(2**126)):
-        kinesis.put_record(StreamName=stream, Data=b"x", PartitionKey="k", ExplicitHashKey=child)
+        scene.kinesis.put_record(
+            StreamName=scene.stream, Data=b"x", PartitionKey="k", ExplicitHashKey=child
+        )
     assert heard.wait_for(LeaseDeleted) == [LeaseDeleted(FIRST, FIRST)]
 
 
 def test_a_row_that_is_unreadable_for_a_while(
-    make: Make, start: Start, dynamodb: Any, *, stream: str, heard: Heard
+    scene: Scene, make: Make, dynamodb: Any, heard: Heard
 ) -> None:
-    start(make())
+    scene.run(make())
     heard.wait_for(LeaseCreated, 2)
     dynamodb.put_item(
-        TableName=stream, Item={"leaseKey": {"S": "shardId-7"}, "leaseCounter": {"S": "x"}}
+        TableName=scene.stream, Item={"leaseKey": {"S": "shardId-7"}, "leaseCounter": {"S": "x"}}
     )
     (told,) = heard.wait_for(LeaseUnreadable)
     assert told.lease == "shardId-7"
-    dynamodb.delete_item(TableName=stream, Key={"leaseKey": {"S": "shardId-7"}})
+    dynamodb.delete_item(TableName=scene.stream, Key={"leaseKey": {"S": "shardId-7"}})
     assert [one.lease for one in heard.wait_for(LeaseReadable)] == ["shardId-7"]
 
 
 @pytest.mark.parametrize("is_refused", [False, True])
 def test_a_consumer_that_is_deregistered(
-    make: Make, start: Start, server: LocalServer, stream: str, *, is_refused: bool, heard: Heard
+    scene: Scene, make: Make, heard: Heard, *, is_refused: bool
 ) -> None:
     if is_refused:
-        refuse(server, stream, "DeregisterStreamConsumer", DENIED)
-    worker = start(make({"retrieval": "efo", "fan_out": FanOutOptions(deregister=True)}))
+        refuse(scene.server, scene.stream, "DeregisterStreamConsumer", DENIED)
+    worker = scene.run(make({"retrieval": "efo", "fan_out": FanOutOptions(deregister=True)}))
     heard.wait_for(LeaseCreated, 2)
     assert worker.shutdown(PATIENCE)
     (told,) = heard.wait_for(ConsumerDeregistered)
-    assert f"stream/{stream}/consumer/{stream}:" in told.consumer_arn
+    assert f"stream/{scene.stream}/consumer/{scene.stream}:" in told.consumer_arn
     assert (told.error is not None) is is_refused
     assert not is_refused or "kinesis:DeregisterStreamConsumer" in told.error
 
 
-def test_a_table_that_cannot_be_read_for_a_while(
-    make: Make, start: Start, server: LocalServer, heard: Heard
-) -> None:
-    start(make())
+def test_a_table_that_cannot_be_read_for_a_while(scene: Scene, make: Make, heard: Heard) -> None:
+    scene.run(make())
     heard.wait_for(LeaseCreated, 2)
 
     def refuse_scans(call: Call) -> Fault | None:
         return DENIED if call.operation == "Scan" else None
 
-    server.kinesis.faults = refuse_scans
+    scene.server.kinesis.faults = refuse_scans
     (told,) = heard.wait_for(TakingFailed)[:1]
     assert "not authorized" in told.error
-    server.kinesis.faults = None
+    scene.server.kinesis.faults = None
     (recovered,) = heard.wait_for(TakingRecovered)
     assert recovered.seconds > 0
 
 
-def test_a_consumer_that_cannot_be_registered(
-    make: Make, start: Start, server: LocalServer, stream: str, heard: Heard
-) -> None:
-    refuse(server, stream, "RegisterStreamConsumer", DENIED)
+def test_a_consumer_that_cannot_be_registered(scene: Scene, make: Make, heard: Heard) -> None:
+    refuse(scene.server, scene.stream, "RegisterStreamConsumer", DENIED)
     options = FanOutOptions(fall_back_to_polling=True)
-    start(make({"retrieval": "efo", "fan_out": options}))
+    scene.run(make({"retrieval": "efo", "fan_out": options}))
     (told,) = heard.wait_for(PollingInstead)
-    assert (told.consumer, told.stream) == (stream, stream)
+    assert (told.consumer, told.stream) == (scene.stream, scene.stream)
     assert "kinesis:RegisterStreamConsumer" in told.error
 
 

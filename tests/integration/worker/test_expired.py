@@ -27,6 +27,7 @@ from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import WorkerOptions
 from tests import pace
+from tests.integration.worker.scene import checkpoint
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.streams import put
 from tests.tallies import Tallied, counted
@@ -66,9 +67,7 @@ def run(
         application = Application(
             one.name,
             one.name,
-            lambda: Journaling(
-                journal, on_records=lambda _, checkpointer: checkpointer.checkpoint()
-            ),
+            lambda: Journaling(journal, checkpoint),
             region="us-east-1",
             endpoint=one.table.endpoint,
             initial_position=initial,
@@ -84,10 +83,6 @@ def run(
         return worker, journal
 
     return run
-
-
-def checkpoint(_: Any, checkpointer: Any) -> None:
-    checkpointer.checkpoint()
 
 
 def initial_position(name: str, began: AtTimestamp) -> InitialPosition:

@@ -13,22 +13,15 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from sparkinesis.application import Application
 from sparkinesis.lease.table.provisioning import creation
 from sparkinesis.local import LocalServer
-from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import LeaseTableOptions
 from tests.command import COMMAND, place_of
-from tests.journal import Journal, Journaling
+from tests.integration.worker.scene import FIRST, SECOND, Scene, checkpoint
+from tests.journal import Journaling
 from tests.kcl import put_rows, rows_of
 from tests.moody_relay import moody_relay
 from tests.pace import eventually
-from tests.streams import put_at
-
-Start = Callable[[Application], Worker]
-Make = Callable[..., Application]
-
-FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
 
 
 class Running:
@@ -84,19 +77,13 @@ def export(server: LocalServer, stream: str) -> Iterator[Callable[..., Running]]
 
 
 def test_lag_owner_and_age_are_told_beside_a_worker_and_after_its_death(
-    application: Make,
-    start: Start,
-    kinesis: Any,
-    stream: str,
-    *,
-    journal: Journal,
-    export: Callable[..., Running],
+    scene: Scene, export: Callable[..., Running]
 ) -> None:
-    app = application(processor=lambda: Journaling(journal, lambda _, c: c.checkpoint()))
-    worker = start(app)
-    put_at(kinesis, stream, b"one")
-    put_at(kinesis, stream, b"two")
-    journal.wait_for_data(b"one", b"two")
+    app = scene.application(processor=lambda: Journaling(scene.journal, checkpoint))
+    worker = scene.run(app)
+    scene.put(b"one")
+    scene.put(b"two")
+    scene.journal.wait_for_data(b"one", b"two")
     eventually(lambda: len(worker.status()) == 2)
     exporter = export()
     owner = worker._settings.worker_id
@@ -111,15 +98,15 @@ def test_lag_owner_and_age_are_told_beside_a_worker_and_after_its_death(
     )
     eventually(lambda: exporter.value("shard_lag_seconds", FIRST) == 0)
     labels, _ = exporter.values("shard_lag_seconds")[FIRST]
-    assert labels == {"application": stream, "stream": stream, "shard": FIRST}
+    assert labels == {"application": scene.stream, "stream": scene.stream, "shard": FIRST}
     assert exporter.value("shard_unread_seconds", FIRST) == 0
     assert exporter.read("/livez") == (200, '{"live":true,"reasons":[]}\n')
     assert exporter.read("/readyz") == (200, '{"ready":true,"reasons":[]}\n')
     assert len(json.loads(exporter.read("/status")[1])["shards"]) == 2
 
     worker.shutdown(10)
-    put_at(kinesis, stream, b"three")
-    put_at(kinesis, stream, b"four")
+    scene.put(b"three")
+    scene.put(b"four")
     eventually(lambda: exporter.values("shard_owner") == {})
     eventually(lambda: (exporter.value("shard_unread_seconds", FIRST) or 0) > 2)
     eventually(lambda: max(value for _, value in exporter.values("shard_lag_seconds").values()) > 2)
@@ -131,38 +118,32 @@ def test_lag_owner_and_age_are_told_beside_a_worker_and_after_its_death(
 
 
 def test_it_goes_on_through_a_table_that_is_deleted_and_restored(
-    application: Make,
-    start: Start,
-    dynamodb: Any,
-    stream: str,
-    export: Callable[..., Running],
+    scene: Scene, dynamodb: Any, export: Callable[..., Running]
 ) -> None:
-    start(application()).shutdown(10)
+    scene.start().shutdown(10)
     exporter = export()
     eventually(lambda: exporter.read("/readyz")[0] == 200)
-    rows = list(rows_of(dynamodb, stream).values())
-    dynamodb.delete_table(TableName=stream)
+    rows = list(rows_of(dynamodb, scene.stream).values())
+    dynamodb.delete_table(TableName=scene.stream)
     eventually(lambda: exporter.read("/readyz")[0] == 503)
     assert "There is no lease table" in exporter.read("/readyz")[1]
     assert exporter.read("/livez")[0] == 200
     eventually(lambda: (exporter.value("table_look_age_seconds", "") or 0) > 2)
     assert len(exporter.values("shard_unread_seconds")) == 2, "the last look is kept"
-    dynamodb.create_table(**creation(stream, LeaseTableOptions()))
-    put_rows(dynamodb, stream, rows)
+    dynamodb.create_table(**creation(scene.stream, LeaseTableOptions()))
+    put_rows(dynamodb, scene.stream, rows)
     eventually(lambda: exporter.read("/readyz")[0] == 200)
     assert (exporter.value("table_look_age_seconds", "") or 99) < 60
 
 
 def test_it_goes_on_through_an_outage_of_dynamodb(
-    application: Make,
-    start: Start,
-    server: LocalServer,
-    stream: str,
-    export: Callable[..., Running],
+    scene: Scene, export: Callable[..., Running]
 ) -> None:
-    start(application()).shutdown(10)
-    with moody_relay(server.endpoint_url) as relay:
-        exporter = export(stream, "--stream", stream, "--dynamodb-endpoint", relay.endpoint)
+    scene.start().shutdown(10)
+    with moody_relay(scene.server.endpoint_url) as relay:
+        exporter = export(
+            scene.stream, "--stream", scene.stream, "--dynamodb-endpoint", relay.endpoint
+        )
         eventually(lambda: exporter.read("/readyz")[0] == 200)
         relay.mood = "hangs up"
         eventually(lambda: exporter.read("/readyz")[0] == 503)

@@ -5,27 +5,19 @@ from __future__ import annotations
 import logging
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from sparkinesis import LogContext
-from sparkinesis.application import Application
 from sparkinesis.lease.table.client import dynamodb_client
 from sparkinesis.stream.calls.transport import call_client
 from sparkinesis.worker.lifecycle.signals import graceful_on_signals
-from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.on_error import Retry, Skip
-from tests.journal import PATIENCE, Journal, Journaling
+from tests.integration.worker.scene import FIRST, SECOND, UPPER, Scene
+from tests.journal import PATIENCE, Journaling
 from tests.pace import eventually
-from tests.streams import put_at
-
-Start = Callable[[Application], Worker]
-Make = Callable[..., Application]
-
-FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
-UPPER = 2**127
 
 OWN = "the.users.own"
 
@@ -41,36 +33,25 @@ def log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
 
 
 def test_a_bug_that_hits_all_shards_is_one_failure(
-    *,
-    application: Make,
-    start: Start,
-    kinesis: Any,
-    stream: str,
-    journal: Journal,
-    log: pytest.LogCaptureFixture,
+    scene: Scene, log: pytest.LogCaptureFixture
 ) -> None:
     for hash_key in (0, UPPER):
-        put_at(kinesis, stream, b"bad", hash_key)
+        scene.put(b"bad", hash_key)
 
     def fail(batch: Any, _: Any) -> None:
-        raise ValueError(f"call {len(journal.entries)} of {batch.records[0].shard_id}")
+        raise ValueError(f"call {len(scene.journal.entries)} of {batch.records[0].shard_id}")
 
-    worker = start(
-        application(
-            processor=lambda: Journaling(journal, on_records=fail),
-            on_error=Retry(base=0.01, cap=0.05),
-        )
-    )
-    journal.wait(
+    worker = scene.start(on_records=fail, on_error=Retry(base=0.01, cap=0.05))
+    scene.journal.wait(
         lambda: all(
-            journal.calls("failed").count((shard, "failed")) >= 5 for shard in (FIRST, SECOND)
+            scene.journal.calls("failed").count((shard, "failed")) >= 5 for shard in (FIRST, SECOND)
         )
     )
     assert worker.shutdown(PATIENCE)
     (failure,) = worker.failures()
-    assert failure.count == len(journal.calls("failed")) >= 10
+    assert failure.count == len(scene.journal.calls("failed")) >= 10
     assert set(failure.shard_ids) == {FIRST, SECOND}
-    messages = {str(what[1]) for _, call, what in journal.entries if call == "failed"}
+    messages = {str(what[1]) for _, call, what in scene.journal.entries if call == "failed"}
     assert len(messages) > 2, "they differ"
     assert failure.error.removeprefix("ValueError: ") in messages
     assert "in fail\n" in failure.traceback
@@ -83,35 +64,28 @@ def test_a_bug_that_hits_all_shards_is_one_failure(
 
 
 def test_lines_tell_application_worker_and_shard(
-    *,
-    application: Make,
-    start: Start,
-    kinesis: Any,
-    dynamodb: Any,
-    stream: str,
-    journal: Journal,
-    log: pytest.LogCaptureFixture,
+    scene: Scene, dynamodb: Any, log: pytest.LogCaptureFixture
 ) -> None:
     for hash_key in (0, UPPER):
-        put_at(kinesis, stream, b"%d" % hash_key, hash_key)
+        scene.put(b"%d" % hash_key, hash_key)
 
     def speak(batch: Any, _: Any) -> None:
         logging.getLogger(OWN).info("processing %s", batch.records[0].shard_id)
 
-    app = application(
-        processor=lambda: Journaling(journal, on_records=speak),
+    app = scene.application(
+        processor=lambda: Journaling(scene.journal, on_records=speak),
         worker_id="w1",
         options={"audit_interval": 0.2},
     )
-    worker = start(app)
-    journal.wait_for_data(b"0", b"%d" % UPPER)
-    dynamodb.delete_item(TableName=stream, Key={"leaseKey": {"S": SECOND}})
+    worker = scene.run(app)
+    scene.journal.wait_for_data(b"0", b"%d" % UPPER)
+    dynamodb.delete_item(TableName=scene.stream, Key={"leaseKey": {"S": SECOND}})
     loops = {(name, "-") for name in ("renew", "take", "shards")}
     pools = {("process", shard) for shard in (FIRST, SECOND)}
 
     def place_of(line: logging.LogRecord) -> tuple[str, str]:
         """Return the pool or the loop, and the shard that the line names."""
-        name = str(line.threadName).removeprefix(f"{stream}-")
+        name = str(line.threadName).removeprefix(f"{scene.stream}-")
         return name.partition("-")[0], vars(line)["shard"]
 
     own_threads = {*pools, *loops}
@@ -133,10 +107,10 @@ def test_lines_tell_application_worker_and_shard(
     assert own == {(f"processing {shard}", shard) for shard in (FIRST, SECOND)}
     seen = set()
     for line in log.records:
-        if (line.threadName or "").startswith(stream):
+        if (line.threadName or "").startswith(scene.stream):
             told = vars(line)
             # The line of an event names the event's shard, in whichever thread the event occurs.
-            assert (told["application"], told["worker"]) == (stream, "w1"), line
+            assert (told["application"], told["worker"]) == (scene.stream, "w1"), line
             event = told.get("sparkinesis_event")
             if shard := getattr(event, "shard_id", None):
                 assert told["shard"] == shard
@@ -147,9 +121,9 @@ def test_lines_tell_application_worker_and_shard(
 
 
 def test_a_shutdown_by_signal_is_of_the_worker_too(
-    *, application: Make, log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    worker = application(worker_id="w1").worker()
+    worker = scene.application(worker_id="w1").worker()
     shut_down, done = worker.shutdown, threading.Event()
 
     def shutdown(timeout: float | None) -> None:
@@ -165,20 +139,16 @@ def test_a_shutdown_by_signal_is_of_the_worker_too(
     assert (line["threadName"], line["worker"], line["shard"]) == ("shutdown", "w1", "-")
 
 
-def test_records_are_counted_also_of_shards_that_are_gone(
-    *, application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
-) -> None:
+def test_records_are_counted_also_of_shards_that_are_gone(scene: Scene) -> None:
     def refuse(batch: Any, _: Any) -> None:
         if b"bad" in [record.data for record in batch.records]:
             raise ValueError("bad")
 
     for data in (b"1", b"bad", b"2"):
-        put_at(kinesis, stream, data)
-    put_at(kinesis, stream, b"3", UPPER)
-    worker = start(
-        application(processor=lambda: Journaling(journal, on_records=refuse), on_error=Skip())
-    )
-    journal.wait_for_data(b"1", b"2", b"3")
+        scene.put(data)
+    scene.put(b"3", UPPER)
+    worker = scene.start(on_records=refuse, on_error=Skip())
+    scene.journal.wait_for_data(b"1", b"2", b"3")
     with worker._state.changed:
         assert worker._state.changed.wait_for(lambda: worker.records_total() == 3, PATIENCE)
     assert {each.shard_id: each.records for each in worker.status()} == {FIRST: 2, SECOND: 1}

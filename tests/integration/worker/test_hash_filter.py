@@ -4,72 +4,60 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from sparkinesis.application import Application
 from sparkinesis.metrics.catalogue import RECORDS_FILTERED
 from sparkinesis.stream.kpl.pack import aggregate
-from sparkinesis.worker.lifecycle.worker import Worker
-from tests.journal import Journal
-from tests.streams import create_auto, put_at
+from tests.integration.worker.scene import Scene
+from tests.streams import create_auto
 from tests.tallies import Tallied, counted
-
-Start = Callable[[Application], Worker]
-Make = Callable[..., Application]
 
 RETRIEVALS = ("polling", "efo")
 TOP = 2**128 - 1
 
 
 def test_a_record_put_with_an_explicit_hash_key_is_delivered(
-    application: Make,
-    start: Start,
-    kinesis: Any,
-    stream: str,
-    *,
-    journal: Journal,
-    tallied: Tallied,
+    scene: Scene, tallied: Tallied
 ) -> None:
     """Twenty keys of both shards' halves, all put into the second shard, and an aggregate."""
     plain = [b"%d" % n for n in range(20)]
     for n, data in enumerate(plain):
-        put_at(kinesis, stream, data, TOP, key=f"key-{n}")
+        scene.put(data, TOP, key=f"key-{n}")
     (blob,) = aggregate([("a", "0", b"stranger"), ("a", str(TOP), b"own"), ("a", "1", b"other")])
-    put_at(kinesis, stream, blob.data, TOP)
-    worker = start(application({"hash_range_filter": True, "metrics": (tallied,)}))
-    journal.wait_for_data(*plain, b"own")
-    assert journal.data() == [*plain, b"own"]
+    scene.put(blob.data, TOP)
+    worker = scene.start({"hash_range_filter": True, "metrics": (tallied,)})
+    scene.journal.wait_for_data(*plain, b"own")
+    assert scene.journal.data() == [*plain, b"own"]
     assert sum(shard.dropped for shard in worker.status()) == 2
-    assert counted(tallied.tally, RECORDS_FILTERED) == {(stream,): 2}
+    assert counted(tallied.tally, RECORDS_FILTERED) == {(scene.stream,): 2}
 
 
 def test_the_filter_is_off_where_the_stream_distributes_records_itself(
-    application: Make, start: Start, kinesis: Any, journal: Journal, *, caplog: Any
+    scene: Scene, caplog: Any
 ) -> None:
     """Each shard gets keys of all shards then: the filter would drop most of every aggregate."""
     name = f"auto-{uuid.uuid4().hex[:8]}"
-    kinesis.register_stream_consumer(StreamARN=create_auto(kinesis, name), ConsumerName=name)
+    scene.kinesis.register_stream_consumer(
+        StreamARN=create_auto(scene.kinesis, name), ConsumerName=name
+    )
     datas = [b"%d" % n for n in range(40)]
     for first in range(0, 40, 5):
         (blob,) = aggregate([(data.decode(), None, data) for data in datas[first : first + 5]])
-        kinesis.put_record(StreamName=name, Data=blob.data, PartitionKey="a")
+        scene.kinesis.put_record(StreamName=name, Data=blob.data, PartitionKey="a")
     with caplog.at_level(logging.WARNING, "sparkinesis"):
-        start(application({"hash_range_filter": True}, name=name, stream=name))
-    journal.wait_for_data(*datas)
+        scene.start({"hash_range_filter": True}, name=name, stream=name)
+    scene.journal.wait_for_data(*datas)
     assert f"hash_range_filter is switched off for stream '{name}'" in caplog.text
 
 
 @pytest.mark.parametrize("retrieval", ["polling"])
-def test_an_aggregate_that_is_not_unpacked_is_delivered(
-    application: Make, start: Start, kinesis: Any, stream: str, *, journal: Journal
-) -> None:
+def test_an_aggregate_that_is_not_unpacked_is_delivered(scene: Scene) -> None:
     (blob,) = aggregate([("a", "0", b"1"), ("a", "1", b"2")])
     damaged = blob.data[:-1] + bytes([blob.data[-1] ^ 1])
-    put_at(kinesis, stream, blob.data, TOP)
-    put_at(kinesis, stream, damaged, TOP)
-    worker = start(application({"hash_range_filter": True, "deaggregate": False}))
-    journal.wait_for_data(blob.data, damaged)
+    scene.put(blob.data, TOP)
+    scene.put(damaged, TOP)
+    worker = scene.start({"hash_range_filter": True, "deaggregate": False})
+    scene.journal.wait_for_data(blob.data, damaged)
     assert sum(shard.dropped for shard in worker.status()) == 0

@@ -19,7 +19,6 @@ from urllib.parse import urlsplit
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from sparkinesis.application import Application
 from sparkinesis.errors import OptionError, StreamNotFoundError
 from sparkinesis.local import LocalServer
 from sparkinesis.local.faults import Call, Fault
@@ -27,13 +26,11 @@ from sparkinesis.stream.fan_out.socket_watch import SocketWatch
 from sparkinesis.worker.lifecycle.consumer_loop import ConsumerLoop
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.integration.worker.conftest import FAILOVER_TIME
-from tests.journal import Journal, Journaling
+from tests.integration.worker.scene import Scene, checkpoint
+from tests.journal import Journaling
 from tests.moody_relay import MoodyRelay, moody_relay
 from tests.pace import Deadline, eventually
-from tests.streams import create_when_permitted, put_at
-
-Make = Callable[..., Application]
-Start = Callable[[Application], Worker]
+from tests.streams import create_when_permitted
 
 HTTP = {"http": "127.0.0.1:0"}
 LONGEST = 15.0
@@ -90,18 +87,16 @@ def faults(server: LocalServer) -> Iterator[Any]:
     server.kinesis.faults = None
 
 
-def test_a_worker_is_live_ready_and_tells_what_it_processed(
-    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
-) -> None:
-    worker = start(application(HTTP))
-    put_at(kinesis, stream, b"one")
-    put_at(kinesis, stream, b"two")
-    journal.wait_for_data(b"one", b"two")
+def test_a_worker_is_live_ready_and_tells_what_it_processed(scene: Scene) -> None:
+    worker = scene.start(HTTP)
+    scene.put(b"one")
+    scene.put(b"two")
+    scene.journal.wait_for_data(b"one", b"two")
     eventually(lambda: ready(worker) == [])
     assert live(worker) == []
     eventually(lambda: worker.records_total() == len(worker.status()) == 2)
     status = json.loads(ask(worker, "/status")[1])
-    assert status["application"] == stream
+    assert status["application"] == scene.stream
     assert status["records"] == 2
     assert sorted(shard["shard_id"] for shard in status["shards"]) == [
         "shardId-000000000000",
@@ -112,7 +107,11 @@ def test_a_worker_is_live_ready_and_tells_what_it_processed(
     name = "sparkinesis_records_processed_total"
     eventually(lambda: [value for _, value in scraped(worker, name)] == [2])
     ((labels, _),) = scraped(worker, name)
-    assert labels == {"application": stream, "worker": status["worker"], "stream": stream}
+    assert labels == {
+        "application": scene.stream,
+        "worker": status["worker"],
+        "stream": scene.stream,
+    }
 
 
 def scraped(worker: Worker, name: str) -> list[tuple[dict[str, str], float]]:
@@ -126,61 +125,57 @@ def scraped(worker: Worker, name: str) -> list[tuple[dict[str, str], float]]:
     ]
 
 
-def test_the_port_is_free_again_once_the_worker_has_ended(application: Make, start: Start) -> None:
-    first = start(application(HTTP))
+def test_the_port_is_free_again_once_the_worker_has_ended(scene: Scene) -> None:
+    first = scene.start(HTTP)
     url = first.http_url
     assert first.shutdown(60)
     assert first.http_url is None
-    again = start(application({"http": urlsplit(str(url)).netloc}))
+    again = scene.start({"http": urlsplit(str(url)).netloc})
     assert again.http_url == url
 
 
 def test_a_port_that_is_taken_is_an_error_before_anything_is_called(
-    application: Make, start: Start, server: LocalServer, dynamodb: Any, stream: str
+    scene: Scene, dynamodb: Any
 ) -> None:
-    taken = urlsplit(server.endpoint_url).netloc
+    taken = urlsplit(scene.server.endpoint_url).netloc
     with pytest.raises(OptionError, match=f"http is '{taken}', and this process cannot listen"):
-        application({"http": taken}).worker()
-    assert stream not in dynamodb.list_tables()["TableNames"]
+        scene.application({"http": taken}).worker()
+    assert scene.stream not in dynamodb.list_tables()["TableNames"]
 
 
 def test_a_worker_that_cannot_be_made_or_started_frees_its_port(
-    application: Make, start: Start, dynamodb: Any, stream: str
+    scene: Scene, dynamodb: Any
 ) -> None:
-    first = start(application(HTTP))
+    first = scene.start(HTTP)
     at = urlsplit(str(first.http_url)).netloc
     first.shutdown(60)
     with pytest.raises(StreamNotFoundError):
-        application({"http": at}, stream="no-such-stream").worker()
-    worker = application({"http": at}).worker()
+        scene.application({"http": at}, stream="no-such-stream").worker()
+    worker = scene.application({"http": at}).worker()
     assert ready(worker) == ["the worker has not seen the whole lease table yet"]
-    dynamodb.delete_table(TableName=stream)
+    dynamodb.delete_table(TableName=scene.stream)
     with pytest.raises(Exception, match="lease table"):
         worker.start()
-    application({"http": at}, name=f"{stream}-2").worker().shutdown(0)
+    scene.application({"http": at}, name=f"{scene.stream}-2").worker().shutdown(0)
 
 
-def test_a_worker_without_leases_is_ready(
-    application: Make, start: Start, kinesis: Any, stream: str
-) -> None:
-    name = f"{stream}-one"
-    create_when_permitted(kinesis, name)
-    first = start(application(HTTP, name=name, stream=name))
+def test_a_worker_without_leases_is_ready(scene: Scene) -> None:
+    name = f"{scene.stream}-one"
+    create_when_permitted(scene.kinesis, name)
+    first = scene.start(HTTP, name=name, stream=name)
     eventually(lambda: len(first.status()) == 1)
-    idle = start(application(HTTP, name=name, stream=name))
+    idle = scene.start(HTTP, name=name, stream=name)
     eventually(lambda: ready(idle) == [])
     assert (len(first.status()), idle.status()) == (1, [])
 
 
 @pytest.mark.parametrize("retrieval", ["polling", "efo"])
-def test_both_are_true_through_a_reshard_and_on_an_idle_stream(
-    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
-) -> None:
-    app = application(
+def test_both_are_true_through_a_reshard_and_on_an_idle_stream(scene: Scene) -> None:
+    app = scene.application(
         {**HTTP, "audit_interval": 0.5, "cleanup_interval": 0.5},
-        processor=lambda: Journaling(journal, lambda _, c: c.checkpoint()),
+        processor=lambda: Journaling(scene.journal, checkpoint),
     )
-    worker = start(app)
+    worker = scene.run(app)
     eventually(lambda: ready(worker) == [] and len(worker.status()) == 2)
     waits = iter(range(10**6))
 
@@ -189,9 +184,7 @@ def test_both_are_true_through_a_reshard_and_on_an_idle_stream(
         return next(waits) >= 20
 
     stays_live_until(worker, is_true)  # nothing arrives
-    kinesis.split_shard(
-        StreamName=stream, ShardToSplit="shardId-000000000000", NewStartingHashKey=str(2**126)
-    )
+    scene.split()
 
     def has_children() -> bool:
         assert ready(worker) == []
@@ -213,13 +206,12 @@ def test_both_are_true_through_a_reshard_and_on_an_idle_stream(
     ],
 )
 def test_a_loop_that_died_is_told_within_fifteen_seconds(
-    application: Make, start: Start, stream: str, loop: str, does: str
+    scene: Scene, loop: str, does: str
 ) -> None:
-    # A thread dies when its wait returns, so the intervals are short.
-    worker = start(application({**HTTP, "cleanup_interval": 0.5, "audit_interval": 0.5}))
+    worker = scene.start({**HTTP, "cleanup_interval": 0.5, "audit_interval": 0.5})
     eventually(lambda: ready(worker) == [])
     assert live(worker) == []
-    (thread,) = (one for one in worker._state.loops if one.name == f"{stream}-{loop}")
+    (thread,) = (one for one in worker._state.loops if one.name == f"{scene.stream}-{loop}")
     kill(thread)
     died = time.monotonic()
     assert live(worker) == [f"the loop that {does} has died"]
@@ -245,8 +237,8 @@ def kill(thread: threading.Thread) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_pool_that_nobody_dispatches_is_told(application: Make, start: Start) -> None:
-    worker = start(application(HTTP))
+def test_a_pool_that_nobody_dispatches_is_told(scene: Scene) -> None:
+    worker = scene.start(HTTP)
     eventually(lambda: ready(worker) == [] and len(worker.status()) == 2)
     assert live(worker) == []
     dispatcher = worker._settings.fetchers._dispatching
@@ -256,12 +248,12 @@ def test_a_pool_that_nobody_dispatches_is_told(application: Make, start: Start) 
 
 
 def test_a_thread_that_watches_no_more_subscriptions_is_told(
-    application: Make, start: Start, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine = SocketWatch()  # the process's own serves the tests that follow
     for module in ("stream.fan_out.cursor", "worker.lifecycle.worker"):
         monkeypatch.setattr(f"sparkinesis.{module}.socket_watch", lambda: mine)
-    worker = start(application({**HTTP, "retrieval": "efo"}))
+    worker = scene.start({**HTTP, "retrieval": "efo"})
     eventually(lambda: mine._thread is not None and len(worker.status()) == 2)
     assert live(worker) == []
     assert mine._thread is not None
@@ -278,10 +270,10 @@ def test_a_thread_that_watches_no_more_subscriptions_is_told(
 
 
 def test_a_renewal_that_hangs_beyond_its_timeouts_is_told_within_fifteen_seconds(
-    application: Make, start: Start, relay: MoodyRelay, stream: str
+    scene: Scene, relay: MoodyRelay
 ) -> None:
     """The table answers byte by byte, for ever: no timeout of a socket ends such a call."""
-    worker = start(application(HTTP, dynamodb_endpoint=relay.endpoint))
+    worker = scene.start(HTTP, dynamodb_endpoint=relay.endpoint)
     eventually(lambda: ready(worker) == [] and len(worker.status()) == 2)
     assert live(worker) == []
     relay.mood = "drips"
@@ -300,10 +292,10 @@ def test_a_renewal_that_hangs_beyond_its_timeouts_is_told_within_fifteen_seconds
 
 @pytest.mark.parametrize("mood", ["silent", pytest.param("hangs up", marks=pytest.mark.long)])
 def test_a_long_outage_of_dynamodb_is_no_loop_that_stands_still(
-    application: Make, start: Start, relay: MoodyRelay, mood: Any
+    scene: Scene, relay: MoodyRelay, mood: Any
 ) -> None:
     """Longer than the time after which a loop without a sign of life stands still."""
-    worker = start(application(HTTP, dynamodb_endpoint=relay.endpoint))
+    worker = scene.start(HTTP, dynamodb_endpoint=relay.endpoint)
     eventually(lambda: ready(worker) == [] and len(worker.status()) == 2)
     relay.mood = mood
     began = time.monotonic()
@@ -323,9 +315,9 @@ def test_a_long_outage_of_dynamodb_is_no_loop_that_stands_still(
 
 
 def test_refused_and_expired_credentials_are_no_reason_to_kill_a_worker(
-    application: Make, start: Start, stream: str, faults: Any
+    scene: Scene, faults: Any
 ) -> None:
-    worker = start(application(HTTP))
+    worker = scene.start(HTTP)
     eventually(lambda: ready(worker) == [])
 
     def refuse(call: Call) -> Fault | None:
@@ -335,7 +327,7 @@ def test_refused_and_expired_credentials_are_no_reason_to_kill_a_worker(
             if is_tables
             and call.stream
             in {
-                stream,
+                scene.stream,
                 None,
             }
             else None
@@ -347,18 +339,16 @@ def test_refused_and_expired_credentials_are_no_reason_to_kill_a_worker(
     stays_live_until(worker, lambda: ready(worker) == [])
 
 
-def test_a_deleted_table_is_no_reason_to_kill_a_worker(
-    application: Make, start: Start, dynamodb: Any, stream: str
-) -> None:
+def test_a_deleted_table_is_no_reason_to_kill_a_worker(scene: Scene, dynamodb: Any) -> None:
     """Its successor would make the table anew, and begin at the latest record."""
-    worker = start(application(HTTP))
+    worker = scene.start(HTTP)
     eventually(lambda: ready(worker) == [] and len(worker.status()) == 2)
-    dynamodb.delete_table(TableName=stream)
+    dynamodb.delete_table(TableName=scene.stream)
     stays_live_until(worker, lambda: "the lease table was deleted" in ready(worker))
     stays_live_until(worker, lambda: not worker.status())
     unseen = "sparkinesis_table_unseen_seconds"
     stays_live_until(worker, lambda: scraped(worker, unseen)[0][1] > 2 * FAILOVER_TIME)
-    assert stream not in dynamodb.list_tables()["TableNames"]
+    assert scene.stream not in dynamodb.list_tables()["TableNames"]
     assert json.loads(ask(worker, "/status")[1])["problem"] == "the lease table was deleted"
 
 
@@ -371,15 +361,15 @@ def until(go_on: threading.Event) -> Callable[[object, object], None]:
 
 @pytest.mark.parametrize("is_asked", [False, True])
 def test_a_call_beyond_the_limit_makes_it_false_only_if_asked(
-    application: Make, start: Start, kinesis: Any, stream: str, *, journal: Journal, is_asked: bool
+    scene: Scene, *, is_asked: bool
 ) -> None:
     go_on = threading.Event()
-    app = application(
+    app = scene.application(
         {**HTTP, "processing_time_limit": 0.05, "unhealthy_after_limit": is_asked},
-        processor=lambda: Journaling(journal, until(go_on)),
+        processor=lambda: Journaling(scene.journal, until(go_on)),
     )
-    worker = start(app)
-    put_at(kinesis, stream, b"one")
+    worker = scene.run(app)
+    scene.put(b"one")
     eventually(lambda: any((one.processing_for or 0) > 0.1 for one in worker.status()))
     if is_asked:
         (why,) = live(worker)
@@ -391,12 +381,10 @@ def test_a_call_beyond_the_limit_makes_it_false_only_if_asked(
     go_on.set()
 
 
-def test_a_worker_that_shuts_down_is_not_ready(
-    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
-) -> None:
+def test_a_worker_that_shuts_down_is_not_ready(scene: Scene) -> None:
     go_on = threading.Event()
-    worker = start(application(HTTP, processor=lambda: Journaling(journal, until(go_on))))
-    put_at(kinesis, stream, b"one")
+    worker = scene.start(HTTP, on_records=until(go_on))
+    scene.put(b"one")
     eventually(lambda: any(one.processing_for is not None for one in worker.status()))
     worker.request_shutdown()
     assert ready(worker) == ["the worker is shutting down"]

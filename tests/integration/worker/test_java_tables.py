@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from sparkinesis.application import Application
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.stream.kpl.pack import aggregate
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.integration.worker.conftest import FAILOVER_TIME
-from tests.journal import PATIENCE, Journal, Journaling
+from tests.integration.worker.scene import UPPER, Scene, checkpoint
+from tests.journal import PATIENCE, Journal
 from tests.kcl import COORDINATION, KCL_2, KCL_3, create_table, java_refuses, put_rows, rows_of
-from tests.streams import put_at
-
-Start = Callable[[Application], Worker]
-Make = Callable[..., Application]
 
 FIRST, SECOND, LEFT, RIGHT = (f"shardId-{n:012}" for n in range(4))
-UPPER = 2**127
 FOREIGN = {"team": {"S": "flights"}, "notes": {"L": [{"N": "1"}, {"NULL": True}]}}
 
 
@@ -41,22 +35,16 @@ def check_table(dynamodb: Any, name: str) -> dict[str, dict[str, Any]]:
     return rows
 
 
-def checkpoint(batch: Any, checkpointer: Any) -> None:
-    checkpointer.checkpoint()
-
-
-def kcl_2_rows(
-    kinesis: Any, stream: str, children: int = 2
-) -> tuple[list[dict[str, Any]], str, str]:
+def kcl_2_rows(scene: Scene, children: int = 2) -> tuple[list[dict[str, Any]], str, str]:
     """KCL 2.x rows of a stream whose first shard was split: the second shard is in the middle of an
     aggregated record. Returns that record's sequence number too, and the next one's."""
-    put_at(kinesis, stream, b"done long ago")
-    kinesis.split_shard(StreamName=stream, ShardToSplit=FIRST, NewStartingHashKey=str(UPPER // 2))
+    scene.put(b"done long ago")
+    scene.split()
     (packed,) = aggregate([("k", None, b"%d" % n) for n in range(5)])
-    middle = put_at(kinesis, stream, packed.data, UPPER)
-    following = put_at(kinesis, stream, b"5", UPPER)
-    put_at(kinesis, stream, b"left")
-    put_at(kinesis, stream, b"right", UPPER // 2)
+    middle = scene.put(packed.data, UPPER)
+    following = scene.put(b"5", UPPER)
+    scene.put(b"left")
+    scene.put(b"right", UPPER // 2)
     parent, second, left = copy.deepcopy(KCL_2)
     second["checkpoint"] = {"S": middle}
     second["checkpointSubSequenceNumber"] = {"N": "2"}
@@ -66,45 +54,33 @@ def kcl_2_rows(
     return [parent, second, left, right][: 2 + children], middle, following
 
 
-def test_a_table_of_a_kcl_2_is_taken_over(
-    application: Make,
-    start: Start,
-    kinesis: Any,
-    dynamodb: Any,
-    stream: str,
-    *,
-    journal: Journal,
-) -> None:
-    rows, middle, following = kcl_2_rows(kinesis, stream)
-    put_table(dynamodb, stream, rows)
-    before = rows_of(dynamodb, stream)
+def test_a_table_of_a_kcl_2_is_taken_over(scene: Scene, dynamodb: Any) -> None:
+    rows, middle, following = kcl_2_rows(scene)
+    put_table(dynamodb, scene.stream, rows)
+    before = rows_of(dynamodb, scene.stream)
     times: dict[str, float] = {}
 
     def note(shard: Any) -> None:
         times[shard.id] = time.monotonic()
 
     began = time.monotonic()
-    worker = start(
-        application(
-            processor=lambda: Journaling(journal, on_records=checkpoint, on_initialize=note)
-        )
-    )
-    journal.wait_for_data(b"3", b"4", b"5", b"left", b"right")
+    worker = scene.start(on_records=checkpoint, on_initialize=note)
+    scene.journal.wait_for_data(b"3", b"4", b"5", b"left", b"right")
     assert worker.shutdown(PATIENCE)
 
-    shards = {what.id: what for _, call, what in journal.entries if call == "initialize"}
+    shards = {what.id: what for _, call, what in scene.journal.entries if call == "initialize"}
     assert set(shards) == {SECOND, LEFT, RIGHT}, "the parent had ended: nobody is called for it"
     assert shards[SECOND].checkpoint == ExtendedSequenceNumber(middle, 2)
     pending = shards[SECOND].pending_checkpoint
     assert (pending.at, pending.state) == (ExtendedSequenceNumber(following), b"state\x00")
     assert shards[LEFT].pending_checkpoint is None
-    assert journal.data(SECOND) == [b"3", b"4", b"5"], "behind the sub-sequence number"
-    assert (journal.data(LEFT), journal.data(RIGHT)) == ([b"left"], [b"right"])
+    assert scene.journal.data(SECOND) == [b"3", b"4", b"5"], "behind the sub-sequence number"
+    assert (scene.journal.data(LEFT), scene.journal.data(RIGHT)) == ([b"left"], [b"right"])
     # Owners that may be alive are waited for; a lease that is nobody's is not.
     assert min(times[SECOND], times[RIGHT]) - began >= FAILOVER_TIME
     assert times[LEFT] <= min(times[SECOND], times[RIGHT])
 
-    after = check_table(dynamodb, stream)
+    after = check_table(dynamodb, scene.stream)
     assert after[FIRST] == before[FIRST]
     second = after[SECOND]
     assert second["checkpoint"] == {"S": following}
@@ -115,105 +91,71 @@ def test_a_table_of_a_kcl_2_is_taken_over(
     assert not any("leaseOwner" in row for key, row in after.items() if key != FIRST)
 
 
-def test_a_child_that_the_dead_kcl_did_not_lease_is_leased(
-    application: Make,
-    start: Start,
-    kinesis: Any,
-    dynamodb: Any,
-    stream: str,
-    *,
-    journal: Journal,
-) -> None:
-    rows, _, _ = kcl_2_rows(kinesis, stream, children=1)
+def test_a_child_that_the_dead_kcl_did_not_lease_is_leased(scene: Scene, dynamodb: Any) -> None:
+    rows, _, _ = kcl_2_rows(scene, children=1)
     for row in rows:
         row.pop("leaseOwner", None)
-    create_table(dynamodb, stream)
-    put_rows(dynamodb, stream, rows)
-    worker = start(application(processor=lambda: Journaling(journal, on_records=checkpoint)))
-    journal.wait_for_data(b"left", b"right", b"5")
+    create_table(dynamodb, scene.stream)
+    put_rows(dynamodb, scene.stream, rows)
+    worker = scene.start(on_records=checkpoint)
+    scene.journal.wait_for_data(b"left", b"right", b"5")
     assert worker.shutdown(PATIENCE)
-    after = rows_of(dynamodb, stream)
+    after = rows_of(dynamodb, scene.stream)
     assert set(after) == {FIRST, SECOND, LEFT, RIGHT}
     assert after[RIGHT]["parentShardId"] == {"SS": [FIRST]}
     assert [java_refuses(row) for row in after.values()] == [[]] * 4
 
 
-def test_a_table_of_a_kcl_3_is_taken_over(
-    application: Make,
-    start: Start,
-    kinesis: Any,
-    dynamodb: Any,
-    stream: str,
-    *,
-    journal: Journal,
-) -> None:
+def test_a_table_of_a_kcl_3_is_taken_over(scene: Scene, dynamodb: Any) -> None:
     """The handoff that both dead workers had begun is over; an instant is the configuration's."""
-    put_at(kinesis, stream, b"before LATEST")
-    put_at(kinesis, stream, b"early", UPPER)
-    (early,) = kinesis.get_records(
-        ShardIterator=kinesis.get_shard_iterator(
-            StreamName=stream, ShardId=SECOND, ShardIteratorType="TRIM_HORIZON"
+    scene.put(b"before LATEST")
+    scene.put(b"early", UPPER)
+    (early,) = scene.kinesis.get_records(
+        ShardIterator=scene.kinesis.get_shard_iterator(
+            StreamName=scene.stream, ShardId=SECOND, ShardIteratorType="TRIM_HORIZON"
         )["ShardIterator"]
     )["Records"]
-    put_at(kinesis, stream, b"late", UPPER)
-    put_table(dynamodb, stream, KCL_3)
+    scene.put(b"late", UPPER)
+    put_table(dynamodb, scene.stream, KCL_3)
     moment = early["ApproximateArrivalTimestamp"] + timedelta(milliseconds=1)
 
     def run(into: Journal) -> Worker:
-        return start(
-            application(
-                initial_position=moment,
-                processor=lambda: Journaling(into, on_records=checkpoint),
-            )
-        )
+        return scene.start(initial_position=moment, on_records=checkpoint, journal=into)
 
-    worker = run(journal)
-    journal.wait_for_data(b"late")
-    journal.wait(lambda: (FIRST, "initialize") in journal.calls())
+    worker = run(scene.journal)
+    scene.journal.wait_for_data(b"late")
+    scene.journal.wait(lambda: (FIRST, "initialize") in scene.journal.calls())
     assert worker.shutdown(PATIENCE)
-    assert journal.data() == [b"late"]
-    shards = {what.id: what for _, call, what in journal.entries if call == "initialize"}
+    assert scene.journal.data() == [b"late"]
+    shards = {what.id: what for _, call, what in scene.journal.entries if call == "initialize"}
     assert shards[SECOND].pending_checkpoint.at == ExtendedSequenceNumber("49", 2)
     assert shards[SECOND].pending_checkpoint.state is None
-    row = rows_of(dynamodb, stream)[FIRST]
+    row = rows_of(dynamodb, scene.stream)[FIRST]
     assert row["checkpoint"] == {"S": "LATEST"}
     assert int(row["checkpointTimestamp"]["N"]) > moment.timestamp() * 1000 - 1
     assert "checkpointOwner" not in row
     assert row["entityType"] == {"S": "LEASE"}
 
     # LATEST is that moment from now on, and not that of whoever comes next.
-    put_at(kinesis, stream, b"while nobody read")
+    scene.put(b"while nobody read")
     again = Journal()
     worker = run(again)
     again.wait_for_data(b"while nobody read")
     for shard, hash_key in ((FIRST, 0), (SECOND, UPPER)):
-        put_at(kinesis, stream, shard.encode(), hash_key)
+        scene.put(shard.encode(), hash_key)
         again.wait_for_data(shard.encode())
     assert worker.shutdown(PATIENCE)
     assert again.data(FIRST) == [b"while nobody read", FIRST.encode()]
     assert again.data(SECOND) == [SECOND.encode()]
-    after = check_table(dynamodb, stream)
+    after = check_table(dynamodb, scene.stream)
     assert "checkpointTimestamp" not in after[FIRST]
     assert not [name for name in after[SECOND] if name.startswith("pending")]
 
 
-def test_an_instant_that_nobody_knows_is_read_from_the_start(
-    application: Make,
-    start: Start,
-    kinesis: Any,
-    dynamodb: Any,
-    stream: str,
-    *,
-    journal: Journal,
-) -> None:
+def test_an_instant_that_nobody_knows_is_read_from_the_start(scene: Scene, dynamodb: Any) -> None:
     """A Java KCL keeps it in its configuration only; ours says something else."""
-    put_at(kinesis, stream, b"early", UPPER)
-    put_table(dynamodb, stream, KCL_3)
-    start(
-        application(
-            initial_position="latest",
-            processor=lambda: Journaling(journal, on_records=checkpoint),
-        )
-    )
-    journal.wait_for_data(b"early")
-    assert journal.data(SECOND) == [b"early"]
+    scene.put(b"early", UPPER)
+    put_table(dynamodb, scene.stream, KCL_3)
+    scene.start(initial_position="latest", on_records=checkpoint)
+    scene.journal.wait_for_data(b"early")
+    assert scene.journal.data(SECOND) == [b"early"]

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from sparkinesis.application import Application
 from sparkinesis.lease.extended_sequence_number import TRIM_HORIZON, ExtendedSequenceNumber
 from sparkinesis.lease.lease import PendingCheckpoint
 from sparkinesis.lease.table import requests
@@ -16,22 +15,11 @@ from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer
 from sparkinesis.local.faults import Fault
 from sparkinesis.monitor import lags
-from sparkinesis.worker.lifecycle.worker import Worker
 from tests.command import Command, Result, asked, failure, objects, place_of
 from tests.integration.worker.conftest import FAILOVER_TIME
-from tests.journal import Journal, Journaling
-from tests.streams import split
-
-Start = Callable[[Application], Worker]
-Make = Callable[..., Application]
+from tests.integration.worker.scene import FIRST, SECOND, Scene
 
 Faults = Callable[..., None]
-FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
-
-
-def put_one(kinesis: Any, stream: str, data: bytes) -> str:
-    answer = kinesis.put_record(StreamName=stream, Data=data, PartitionKey="k", ExplicitHashKey="0")
-    return str(answer["SequenceNumber"])
 
 
 def by_shard(result: Result) -> dict[str, dict[str, Any]]:
@@ -48,30 +36,21 @@ def table_of(result: Result) -> dict[str, list[str]]:
     return {row[0]: row for row in cells if row}
 
 
-def test_a_running_application(
-    application: Make,
-    start: Start,
-    kinesis: Any,
-    stream: str,
-    journal: Journal,
-    *,
-    run: Command,
-) -> None:
+def test_a_running_application(scene: Scene, run: Command) -> None:
     """One record is checkpointed, the next one only processed: the application is behind by it."""
 
     def checkpoint_the_first(batch: Any, checkpointer: Any) -> None:
         if batch.records[0].data == b"first":
             checkpointer.checkpoint(batch.records[0])
 
-    processor = lambda: Journaling(journal, on_records=checkpoint_the_first)  # noqa: E731
-    start(application(worker_id="a", processor=processor))
-    number = put_one(kinesis, stream, b"first")
-    journal.wait_for_data(b"first")
-    put_one(kinesis, stream, b"second")
-    journal.wait_for_data(b"second")
+    scene.start(worker_id="a", on_records=checkpoint_the_first)
+    number = scene.put(b"first")
+    scene.journal.wait_for_data(b"first")
+    scene.put(b"second")
+    scene.journal.wait_for_data(b"second")
 
     # A renewal is due in each third of the failover time.
-    options = ("--stream", stream, "--watch-for", str(FAILOVER_TIME))
+    options = ("--stream", scene.stream, "--watch-for", str(FAILOVER_TIME))
     found = by_shard(run("leases", *options, "--json"))
     assert sorted(found) == [FIRST, SECOND]
     first, second = found[FIRST], found[SECOND]
@@ -140,24 +119,22 @@ def test_a_dead_owner_is_told_without_further_options(
     assert (found["unread_for_seconds"], found["millis_behind_latest"]) == (8.0, 8000)
 
 
-def test_finished_shards_and_those_that_wait_for_their_parents(
-    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal, *, call: Command
-) -> None:
-    worker = start(application(worker_id="a"))
-    journal.wait(lambda: len(journal.calls("initialize")) == 2)
-    parent = split(kinesis, stream)
-    journal.wait(lambda: len(journal.calls("initialize")) == 4)
+def test_finished_shards_and_those_that_wait_for_their_parents(scene: Scene, call: Command) -> None:
+    worker = scene.start(worker_id="a")
+    scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 2)
+    parent = scene.split()
+    scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 4)
     assert worker.shutdown(20)
-    found = by_shard(call("leases", "--stream", stream, "--watch-for", "0", "--json"))
+    found = by_shard(call("leases", "--stream", scene.stream, "--watch-for", "0", "--json"))
     assert found[parent]["state"] == "finished"
     assert found[parent]["millis_behind_latest"] is None
     children = found[parent]["children"]
     assert [found[child]["state"] for child in children] == ["unowned", "unowned"]
     assert [found[child]["parents"] for child in children] == [[parent], [parent]]
 
-    result = call("reset", "--stream", stream, "--to", "trim_horizon", "--yes")
-    assert result.stdout.splitlines()[-1] == f"Moved 4 leases of {stream}."
-    table = application().table()
+    result = call("reset", "--stream", scene.stream, "--to", "trim_horizon", "--yes")
+    assert result.stdout.splitlines()[-1] == f"Moved 4 leases of {scene.stream}."
+    table = scene.application().table()
     child = table.get(children[0])
     assert child is not None
     table.write(requests.take(child, "b"))

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from sparkinesis.application import Application
 from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.metrics.catalogue import (
     BYTES_FETCHED,
@@ -23,11 +21,10 @@ from sparkinesis.metrics.catalogue import (
     TAKE_DURATION,
 )
 from sparkinesis.metrics.tally import Tally
-from sparkinesis.worker.lifecycle.worker import Worker
 from tests import pace
-from tests.journal import Journal
+from tests.integration.worker.scene import Scene
 from tests.pace import eventually
-from tests.streams import put, split
+from tests.streams import put
 from tests.tallies import Tallied, counted
 
 RETRIEVALS = ("polling", "efo")
@@ -49,10 +46,13 @@ def fetched_of(server: LocalServer, stream: str) -> tuple[int, int]:
     return sum(call.records for call in calls), sum(call.bytes for call in calls)
 
 
-def put_over_shards(kinesis: Any, stream: str, datas: list[bytes]) -> None:
+def put_over_shards(scene: Scene, datas: list[bytes]) -> None:
     """Put records with keys of one length, by which the size of a page is estimated."""
     entries = [{"Data": data, "PartitionKey": data[:3].decode()} for data in datas]
-    assert kinesis.put_records(StreamName=stream, Records=entries)["FailedRecordCount"] == 0
+    assert (
+        scene.kinesis.put_records(StreamName=scene.stream, Records=entries)["FailedRecordCount"]
+        == 0
+    )
 
 
 def by_operation(tally: Tally, metric: Any, place: int) -> Counter[str]:
@@ -62,27 +62,18 @@ def by_operation(tally: Tally, metric: Any, place: int) -> Counter[str]:
     return found
 
 
-def test_what_is_counted_is_what_the_server_has_answered(
-    application: Callable[..., Application],
-    start: Callable[[Application], Worker],
-    server: LocalServer,
-    kinesis: Any,
-    *,
-    stream: str,
-    journal: Journal,
-    tallied: Tallied,
-) -> None:
+def test_what_is_counted_is_what_the_server_has_answered(scene: Scene, tallied: Tallied) -> None:
     """Each record, each call and each lease, over a reshard; once the worker has ended."""
-    tally, calls = tallied.tally, server.kinesis.calls
-    by_the_test = Counter(call.operation for call in calls.select(stream=stream))
+    tally, calls = tallied.tally, scene.server.kinesis.calls
+    by_the_test = Counter(call.operation for call in calls.select(stream=scene.stream))
     by_the_test += Counter(PutRecords=2, ListShards=1, SplitShard=1)
-    worker = start(application(options={"metrics": (tallied,), "max_records": 60}))
+    worker = scene.start({"metrics": (tallied,), "max_records": 60})
     expected = [b"%03d" % n + b"x" * (n % 200) for n in range(300)]
-    put_over_shards(kinesis, stream, expected[:200])
-    journal.wait_for_data(*expected[:200])
-    split(kinesis, stream)
-    put_over_shards(kinesis, stream, expected[200:])
-    journal.wait_for_data(*expected)
+    put_over_shards(scene, expected[:200])
+    scene.journal.wait_for_data(*expected[:200])
+    scene.split()
+    put_over_shards(scene, expected[200:])
+    scene.journal.wait_for_data(*expected)
     assert worker.shutdown(pace.seconds(30.0))
 
     def made() -> Counter[str]:
@@ -91,36 +82,29 @@ def test_what_is_counted_is_what_the_server_has_answered(
         return found
 
     def answered() -> Counter[str]:
-        found = Counter(call.operation for call in calls.select(stream=stream)) - by_the_test
+        found = Counter(call.operation for call in calls.select(stream=scene.stream)) - by_the_test
         del found["SubscribeToShardEvent"]
         return found
 
     # A call may be under way in a thread that fetches while the worker ends.
     eventually(lambda: made() == answered())
-    records, size = fetched_of(server, stream)
+    records, size = fetched_of(scene.server, scene.stream)
     assert records >= 300
-    assert counted(tally, RECORDS_FETCHED) == {(stream,): records}
-    assert counted(tally, BYTES_FETCHED)[stream,] == pytest.approx(size, rel=0.05)
-    assert counted(tally, LEASES_CREATED) == {(stream,): 4}
+    assert counted(tally, RECORDS_FETCHED) == {(scene.stream,): records}
+    assert counted(tally, BYTES_FETCHED)[scene.stream,] == pytest.approx(size, rel=0.05)
+    assert counted(tally, LEASES_CREATED) == {(scene.stream,): 4}
     for rounds in (TAKE_DURATION, RENEWAL_DURATION, SHARD_SYNC_DURATION):
         assert {labels[-1] for labels in counted(tally, rounds)} == {"ok"}
     ended = by_operation(tally, SUBSCRIPTIONS_ENDED, 1)
     assert sum(ended.values()) == made()["SubscribeToShard"]
-    assert counted(tally, CALL_RETRIES).keys() <= {(stream, "SubscribeToShard", "retryable")}
+    assert counted(tally, CALL_RETRIES).keys() <= {(scene.stream, "SubscribeToShard", "retryable")}
 
 
 def test_a_service_that_fails_is_seen_and_each_record_counted_once(
-    application: Callable[..., Application],
-    start: Callable[[Application], Worker],
-    server: LocalServer,
-    kinesis: Any,
-    *,
-    stream: str,
-    journal: Journal,
-    tallied: Tallied,
+    scene: Scene, tallied: Tallied
 ) -> None:
     """Every third call fails in some way, but for those whose answers are lost."""
-    tally, calls = tallied.tally, server.kinesis.calls
+    tally, calls = tallied.tally, scene.server.kinesis.calls
     ways = (
         Fault.error("ProvisionedThroughputExceededException"),
         Fault.error("InternalFailure", status=500),
@@ -129,20 +113,22 @@ def test_a_service_that_fails_is_seen_and_each_record_counted_once(
     reading = {"GetRecords", "GetShardIterator", "SubscribeToShard", "ListShards"}
 
     def plan(call: Call) -> Fault | None:
-        if call.stream != stream or call.operation not in reading or call.ordinal % 3 != 1:
+        if call.stream != scene.stream or call.operation not in reading or call.ordinal % 3 != 1:
             return None
         return ways[call.ordinal // 3 % 3]
 
-    server.kinesis.faults = plan
+    scene.server.kinesis.faults = plan
     expected = [b"%03d" % n for n in range(100)]
-    put(kinesis, stream, expected)
-    worker = start(application(options={"metrics": (tallied,), "max_records": 20}))
-    journal.wait_for_data(*expected)
+    put(scene.kinesis, scene.stream, expected)
+    worker = scene.start({"metrics": (tallied,), "max_records": 20})
+    scene.journal.wait_for_data(*expected)
     assert worker.shutdown(pace.seconds(30.0))
-    assert counted(tally, RECORDS_FETCHED) == {(stream,): fetched_of(server, stream)[0]}
+    assert counted(tally, RECORDS_FETCHED) == {
+        (scene.stream,): fetched_of(scene.server, scene.stream)[0]
+    }
     failed = Counter(
         (call.operation, call.error)
-        for call in calls.select(stream=stream)
+        for call in calls.select(stream=scene.stream)
         if call.operation in reading and call.error
     )
     throttled = {

@@ -5,34 +5,28 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from sparkinesis import errors, events
 from sparkinesis.application import Application
-from sparkinesis.local import Call, Fault, LocalServer
+from sparkinesis.local import Call, Fault
 from sparkinesis.metrics.metric import Measured
 from sparkinesis.metrics.metrics import Metrics
 from sparkinesis.metrics.tally import Distribution, Tally
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
-from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.on_error import DeadLetter, Retry, Skip
 from tests import pace
 from tests.heard import Heard
+from tests.integration.worker.scene import FIRST, SECOND, UPPER, Scene
 from tests.journal import PATIENCE, Journal, Journaling
-from tests.streams import put_at
 from tests.tallies import Raising
 
 RETRIEVALS = ("polling", "efo")
 
-Start = Callable[[Application], Worker]
-Make = Callable[..., Application]
 
-FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
-UPPER = 2**127
 SOON = Retry(2, base=0.0, cap=0.0, then=Skip())
 
 
@@ -101,9 +95,7 @@ def agree(kept: Kept, journal: Journal) -> None:
     assert len(kept.of(events.ShardStarted)) == calls["initialize"]
 
 
-def test_failures_splits_retries_skips_and_a_reshard(
-    *, application: Make, start: Start, kinesis: Any, stream: str, journal: Journal, kept: Kept
-) -> None:
+def test_failures_splits_retries_skips_and_a_reshard(scene: Scene, kept: Kept) -> None:
     datas = [b"%04d" % n for n in range(40)]
     bad = {b"0003", b"0017", b"0039"}
 
@@ -113,23 +105,19 @@ def test_failures_splits_retries_skips_and_a_reshard(
         checkpointer.checkpoint()
 
     for n, data in enumerate(datas):
-        put_at(kinesis, stream, data, UPPER * (n % 2))
-    worker = start(
-        application(
-            kept.options(), processor=lambda: Journaling(journal, on_records=process), on_error=SOON
-        )
-    )
-    journal.wait_for_data(*(set(datas) - bad))
+        scene.put(data, UPPER * (n % 2))
+    worker = scene.start(kept.options(), on_records=process, on_error=SOON)
+    scene.journal.wait_for_data(*(set(datas) - bad))
     kept.wait_for(events.RecordsSkipped, len(bad))
-    kinesis.split_shard(StreamName=stream, ShardToSplit=FIRST, NewStartingHashKey=str(2**126))
+    scene.split()
     started = {event.shard_id: event for event in kept.wait_for(events.ShardStarted, 4)}
-    assert (started[FIRST].stream, started[FIRST].position) == (stream, "TRIM_HORIZON")
-    put_at(kinesis, stream, b"later")
-    journal.wait_for_data(b"later")
+    assert (started[FIRST].stream, started[FIRST].position) == (scene.stream, "TRIM_HORIZON")
+    scene.put(b"later")
+    scene.journal.wait_for_data(b"later")
     assert worker.shutdown(PATIENCE)
     threads = {thread.name for thread in threading.enumerate()}
-    assert f"{stream}-events" not in threads, "the last events are told before the end"
-    agree(kept, journal)
+    assert f"{scene.stream}-events" not in threads, "the last events are told before the end"
+    agree(kept, scene.journal)
     assert kept.count("records.processed") == len(datas) - len(bad) + 1
     assert kept.count("records.skipped") == len(bad)
     actions = Counter(event.action.value for event in kept.of(events.BatchFailed))
@@ -144,9 +132,7 @@ def test_failures_splits_retries_skips_and_a_reshard(
     assert kept.gauges().keys() & {("leases.held",), ("bytes.held",)} == set(), "the worker is gone"
 
 
-def test_dead_letters_are_counted_once_they_are_stored(
-    *, application: Make, start: Start, kinesis: Any, stream: str, journal: Journal, kept: Kept
-) -> None:
+def test_dead_letters_are_counted_once_they_are_stored(scene: Scene, kept: Kept) -> None:
     stored: list[bytes] = []
 
     def target(failed: Any) -> None:
@@ -159,28 +145,22 @@ def test_dead_letters_are_counted_once_they_are_stored(
         if batch.records[0].data == b"bad":
             raise ValueError("bad")
 
-    put_at(kinesis, stream, b"bad")
-    worker = start(
-        application(
-            kept.options(task_backoff=0.01),
-            processor=lambda: Journaling(journal, on_records=refuse),
-            on_error=DeadLetter(target),
-        )
+    scene.put(b"bad")
+    worker = scene.start(
+        kept.options(task_backoff=0.01), on_records=refuse, on_error=DeadLetter(target)
     )
     kept.wait_for(events.DeadLettersStored)
-    put_at(kinesis, stream, b"good")
-    journal.wait_for_data(b"good")
+    scene.put(b"good")
+    scene.journal.wait_for_data(b"good")
     assert worker.shutdown(PATIENCE)
-    agree(kept, journal)
+    agree(kept, scene.journal)
     assert stored == [b"refused once", b"bad"]
     assert kept.count("dead.letters") == 1
     (failed,) = kept.of(events.TaskFailed)
     assert failed.failure.error == "OSError: not now"
 
 
-def test_a_steal_and_a_shutdown_in_the_middle_of_a_batch(
-    *, application: Make, start: Start, kinesis: Any, stream: str, journal: Journal, kept: Kept
-) -> None:
+def test_a_steal_and_a_shutdown_in_the_middle_of_a_batch(scene: Scene, kept: Kept) -> None:
     """A batch that fails while its shard is released is not processed; the next owner gets it."""
     first_is_in, go_on = threading.Event(), threading.Event()
 
@@ -192,27 +172,27 @@ def test_a_steal_and_a_shutdown_in_the_middle_of_a_batch(
         checkpointer.checkpoint()
 
     def make(name: str) -> Application:
-        return application(
+        return scene.application(
             kept.options(),
             worker_id=name,
-            processor=lambda: Journaling(journal, on_records=process),
+            processor=lambda: Journaling(scene.journal, on_records=process),
         )
 
-    put_at(kinesis, stream, b"slow")
-    first = start(make("first"))
+    scene.put(b"slow")
+    first = scene.run(make("first"))
     assert first_is_in.wait(PATIENCE)
     kept.wait_for(events.LeaseTaken, 2)
-    start(make("second"))
+    scene.run(make("second"))
     kept.wait_for(events.HandoffRequested)
     first.request_shutdown()
     consumer = first._state.running_consumers()[FIRST]
     with first._state.changed:  # which each renewal notifies
         assert first._state.changed.wait_for(consumer._is_ending, PATIENCE)
     go_on.set()
-    journal.wait_for_data(b"slow")
+    scene.journal.wait_for_data(b"slow")
     assert first.wait(PATIENCE)
-    put_at(kinesis, stream, b"other", UPPER)
-    journal.wait_for_data(b"other")
+    scene.put(b"other", UPPER)
+    scene.journal.wait_for_data(b"other")
     assert first.was_graceful
     kept.wait(lambda: kept.count("records.processed") == 2)
     assert kept.count("leases.requested") == len(kept.of(events.HandoffRequested)) >= 1
@@ -221,9 +201,7 @@ def test_a_steal_and_a_shutdown_in_the_middle_of_a_batch(
     assert kept.count("batches.failed", "release") == 1
 
 
-def test_gauges_follow_the_worker(
-    *, application: Make, start: Start, kinesis: Any, stream: str, journal: Journal, kept: Kept
-) -> None:
+def test_gauges_follow_the_worker(scene: Scene, kept: Kept) -> None:
     is_in, go_on = threading.Event(), threading.Event()
 
     def process(batch: RecordBatch, checkpointer: Checkpointer) -> None:
@@ -233,19 +211,17 @@ def test_gauges_follow_the_worker(
         elif batch.records[0].data != b"kept":
             checkpointer.checkpoint()
 
-    worker = start(
-        application(kept.options(), processor=lambda: Journaling(journal, on_records=process))
-    )
-    put_at(kinesis, stream, b"1")
-    journal.wait_for_data(b"1")
-    put_at(kinesis, stream, b"kept")
-    journal.wait_for_data(b"kept")
-    put_at(kinesis, stream, b"block")
+    worker = scene.start(kept.options(), on_records=process)
+    scene.put(b"1")
+    scene.journal.wait_for_data(b"1")
+    scene.put(b"kept")
+    scene.journal.wait_for_data(b"kept")
+    scene.put(b"block")
     assert is_in.wait(PATIENCE)
 
     def is_settled() -> bool:
         found = kept.gauges()
-        is_started = ("checkpoint.age", stream, SECOND) in found
+        is_started = ("checkpoint.age", scene.stream, SECOND) in found
         return is_started and found.get(("workers",)) == 1 and ("leases.unread",) in found
 
     with worker._state.changed:  # which each look at the lease table notifies
@@ -255,26 +231,23 @@ def test_gauges_follow_the_worker(
     processing_for, age = status[FIRST].processing_for, status[FIRST].checkpoint_age
     assert processing_for is not None
     assert age is not None
-    assert 0 < processing_for <= gauges["processing.age", stream, FIRST]
-    assert processing_for < age <= gauges["checkpoint.age", stream, FIRST]
-    assert gauges["processing.age", stream, SECOND] == 0.0
-    assert gauges["checkpoint.age", stream, SECOND] == 0.0
+    assert 0 < processing_for <= gauges["processing.age", scene.stream, FIRST]
+    assert processing_for < age <= gauges["checkpoint.age", scene.stream, FIRST]
+    assert gauges["processing.age", scene.stream, SECOND] == 0.0
+    assert gauges["checkpoint.age", scene.stream, SECOND] == 0.0
     assert gauges["leases.held",] == gauges["leases.total",] == 2
     assert gauges["workers",] == 1
     assert gauges["leader",] == 1
     assert gauges["leases.unread",] == gauges["leases.expired",] == 0
     assert gauges["bytes.held",] > 0
-    assert gauges["lag", stream, FIRST] >= 0
-    row = application().table().get(FIRST)
-    assert row is not None
+    assert gauges["lag", scene.stream, FIRST] >= 0
+    row = scene.row()
     assert status[FIRST].checkpoint == str(row.checkpoint)
     go_on.set()
     assert worker.shutdown(PATIENCE)
 
 
-def test_a_callback_that_raises_or_blocks_harms_nothing(
-    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
-) -> None:
+def test_a_callback_that_raises_or_blocks_harms_nothing(scene: Scene) -> None:
     go_on, calls = threading.Event(), []
 
     def bad(event: Any) -> None:
@@ -283,9 +256,9 @@ def test_a_callback_that_raises_or_blocks_harms_nothing(
             go_on.wait(PATIENCE)
         raise SystemExit("no")
 
-    worker = start(application({"on_event": bad}))
-    put_at(kinesis, stream, b"1")
-    journal.wait_for_data(b"1")
+    worker = scene.start({"on_event": bad})
+    scene.put(b"1")
+    scene.journal.wait_for_data(b"1")
     began = time.monotonic()
     assert worker.shutdown(PATIENCE), "the shutdown is graceful"
     assert time.monotonic() - began < pace.seconds(15)
@@ -293,60 +266,48 @@ def test_a_callback_that_raises_or_blocks_harms_nothing(
     go_on.set()
 
 
-def test_metrics_that_always_raise_harm_nothing(
-    *, application: Make, start: Start, kinesis: Any, stream: str, journal: Journal, kept: Kept
-) -> None:
-    put_at(kinesis, stream, b"1")
-    both = application(kept.options(metrics=(Raising(), kept)))
-    worker = start(both)
-    journal.wait_for_data(b"1")
+def test_metrics_that_always_raise_harm_nothing(scene: Scene, kept: Kept) -> None:
+    scene.put(b"1")
+    both = scene.application(kept.options(metrics=(Raising(), kept)))
+    worker = scene.run(both)
+    scene.journal.wait_for_data(b"1")
     kept.wait(lambda: kept.count("records.processed") == 1)
     assert worker.shutdown(PATIENCE)
     assert worker.failures() == ()
-    agree(kept, journal)
+    agree(kept, scene.journal)
 
 
 @pytest.mark.parametrize("retrieval", ["polling"])
 def test_checkpoints_that_fail_are_measured_as_such(
-    *,
-    application: Make,
-    start: Start,
-    server: LocalServer,
-    kinesis: Any,
-    stream: str,
-    journal: Journal,
-    kept: Kept,
-    retrieval: str,
+    scene: Scene, kept: Kept, retrieval: str
 ) -> None:
     """A checkpoint that DynamoDB refuses; the batch waits, and comes again."""
     refused: list[str] = []
 
     def refuse(call: Call) -> Fault | None:
-        if call.operation == "UpdateItem" and len(refused) < 1 and journal.calls("trying"):
+        if call.operation == "UpdateItem" and len(refused) < 1 and scene.journal.calls("trying"):
             refused.append(call.operation)
             return Fault.error("AccessDeniedException", status=400)
         return None
 
     def process(batch: RecordBatch, checkpointer: Checkpointer) -> None:
-        journal.write(FIRST, "trying")
+        scene.journal.write(FIRST, "trying")
         checkpointer.checkpoint()
 
-    server.kinesis.faults = refuse
+    scene.server.kinesis.faults = refuse
     try:
-        put_at(kinesis, stream, b"1")
-        worker = start(
-            application(kept.options(), processor=lambda: Journaling(journal, on_records=process))
-        )
-        journal.wait_for_data(b"1")
+        scene.put(b"1")
+        worker = scene.start(kept.options(), on_records=process)
+        scene.journal.wait_for_data(b"1")
         assert worker.shutdown(PATIENCE)
     finally:
-        server.kinesis.faults = None
+        scene.server.kinesis.faults = None
     assert kept.count("checkpoint.duration", "failed") == len(refused)
     assert kept.count("batches.failed", "wait") == len(refused)
     assert kept.count("checkpoint.duration", "ok") >= 1
 
 
-def test_a_worker_that_cannot_start_publishes_nothing_more(application: Make, kept: Kept) -> None:
+def test_a_worker_that_cannot_start_publishes_nothing_more(scene: Scene, kept: Kept) -> None:
     closed: list[str] = []
 
     class Closing(Tally):
@@ -358,9 +319,9 @@ def test_a_worker_that_cannot_start_publishes_nothing_more(application: Make, ke
             return Closing()
 
     with pytest.raises(errors.StreamNotFoundError):
-        application({"metrics": (Exporter(),)}, stream="not-there").worker()
+        scene.application({"metrics": (Exporter(),)}, stream="not-there").worker()
     assert closed == ["closed"]
-    worker = application({"metrics": (Exporter(),)}).worker()
+    worker = scene.application({"metrics": (Exporter(),)}).worker()
     worker.shutdown()
     worker.shutdown()
     assert closed == ["closed"] * 2, "once for each worker"

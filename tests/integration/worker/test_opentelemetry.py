@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,26 +15,21 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from sparkinesis.application import Application
 from sparkinesis.metrics import OpenTelemetryMetrics, opentelemetry
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
-from sparkinesis.worker.lifecycle.worker import Worker
 from tests import pace
+from tests.integration.worker.scene import Scene
 from tests.journal import Journal, Journaling
 from tests.otlp import Receiver, attributes_of
-from tests.streams import put_at
-
-Start = Callable[[Application], Worker]
-Make = Callable[..., Application]
 
 JAVA = "aws.kinesis.client."
 DATA = [f"record {number}".encode() for number in range(40)]
 
 
-def put_all(kinesis: Any, stream: str) -> None:
+def put_all(scene: Scene) -> None:
     for number, data in enumerate(DATA):
-        put_at(kinesis, stream, data, hash_key=number % 2 * 2**127)
+        scene.put(data, hash_key=number % 2 * 2**127)
 
 
 def checkpointing(journal: Journal) -> Journaling:
@@ -55,22 +50,18 @@ def points(reader: InMemoryMetricReader) -> dict[str, list[Any]]:
     }
 
 
-def test_a_worker_is_seen_under_javas_names(
-    kinesis: Any, stream: str, application: Make, start: Start, journal: Journal
-) -> None:
+def test_a_worker_is_seen_under_javas_names(scene: Scene) -> None:
     reader, exporter = InMemoryMetricReader(), InMemorySpanExporter()
     meters = MeterProvider([reader], shutdown_on_exit=False)
     tracers = TracerProvider(shutdown_on_exit=False)
     tracers.add_span_processor(SimpleSpanProcessor(exporter))
-    put_all(kinesis, stream)
-    worker = start(
-        application(
-            {"metrics": (OpenTelemetryMetrics(meters, tracers),)},
-            processor=lambda: checkpointing(journal),
-            worker_id="w",
-        )
+    put_all(scene)
+    worker = scene.start(
+        {"metrics": (OpenTelemetryMetrics(meters, tracers),)},
+        processor=lambda: checkpointing(scene.journal),
+        worker_id="w",
     )
-    journal.wait_for_data(*DATA)
+    scene.journal.wait_for_data(*DATA)
     running = points(reader)
     lags = running[JAVA + "consumer.lag.duration"]
     assert {point.attributes["aws.kinesis.shard.id"] for point in lags} == {
@@ -84,14 +75,14 @@ def test_a_worker_is_seen_under_javas_names(
     (records,) = found[JAVA + "records_processed"]
     assert records.value == len(DATA)
     assert records.attributes == {
-        "aws.kinesis.stream_name": stream,
+        "aws.kinesis.stream_name": scene.stream,
         "aws.kinesis.operation": "ProcessTask",
         "aws.kinesis.consumer.name": "w",
-        "sparkinesis.application": stream,
+        "sparkinesis.application": scene.stream,
     }
     (size,) = found[JAVA + "records.size"]
     assert size.sum == sum(map(len, DATA))
-    batches = [batch for _, call, batch in journal.entries if call == "process_records"]
+    batches = [batch for _, call, batch in scene.journal.entries if call == "process_records"]
     (times,) = found[JAVA + "record_processor.process_records.duration"]
     assert times.count == len(batches)
     assert JAVA + "consumer.lag.duration" not in found, "the shards are no longer read"
@@ -151,47 +142,32 @@ def provider(receiver: Receiver) -> Iterator[MeterProvider]:
 
 
 def test_the_last_records_are_exported_when_a_worker_ends(
-    *,
-    kinesis: Any,
-    stream: str,
-    application: Make,
-    start: Start,
-    journal: Journal,
-    receiver: Receiver,
-    provider: MeterProvider,
-    monkeypatch: pytest.MonkeyPatch,
+    scene: Scene, receiver: Receiver, provider: MeterProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(opentelemetry, "FLUSH_SECONDS", 60.0)
-    put_all(kinesis, stream)
-    worker = start(application({"metrics": (OpenTelemetryMetrics(provider),)}))
-    journal.wait_for_data(*DATA)
+    put_all(scene)
+    worker = scene.start({"metrics": (OpenTelemetryMetrics(provider),)})
+    scene.journal.wait_for_data(*DATA)
     assert worker.shutdown(pace.seconds(30))
     found = receiver.last()
     (records,) = found[JAVA + "records_processed"].sum.data_points
     assert (records.as_double or records.as_int) == len(DATA)
     (size,) = found[JAVA + "records.size"].histogram.data_points
     assert size.sum == sum(map(len, DATA))
-    assert attributes_of(records)["aws.kinesis.stream_name"] == stream
+    assert attributes_of(records)["aws.kinesis.stream_name"] == scene.stream
     assert found[JAVA + "record_processor.process_records.duration"].unit == "ms"
 
 
 def test_a_collector_that_does_not_answer_holds_up_no_record_and_no_end(
-    *,
-    kinesis: Any,
-    stream: str,
-    application: Make,
-    start: Start,
-    journal: Journal,
-    receiver: Receiver,
-    provider: MeterProvider,
+    scene: Scene, receiver: Receiver, provider: MeterProvider
 ) -> None:
     receiver.answers.clear()
-    worker = start(application({"metrics": (OpenTelemetryMetrics(provider),)}))
+    worker = scene.start({"metrics": (OpenTelemetryMetrics(provider),)})
     exporting = threading.Thread(target=provider.force_flush)
     exporting.start()
     assert receiver.asked.wait(pace.seconds(30))
-    put_all(kinesis, stream)
-    journal.wait_for_data(*DATA)
+    put_all(scene)
+    scene.journal.wait_for_data(*DATA)
     before = time.monotonic()
     assert worker.shutdown(pace.seconds(30))
     assert time.monotonic() - before < pace.seconds(25), "the collector takes a minute"

@@ -9,16 +9,13 @@ from typing import Any
 
 import pytest
 
-from sparkinesis.application import Application
-from sparkinesis.worker.lifecycle.worker import Worker
+from tests.integration.worker.scene import Scene
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.pace import Deadline
-from tests.streams import active_shards, merge_neighbours, put_at, split
+from tests.streams import active_shards, merge_neighbours
 
 RETRIEVALS = ("polling", "efo")
 
-Start = Callable[[Application], Worker]
-Make = Callable[..., Application]
 
 OPTIONS = {"parents_first": False, "audit_interval": 0.3, "cleanup_interval": 0.3}
 
@@ -41,68 +38,51 @@ def lingering(journal: Journal, release: threading.Event) -> Callable[[], Journa
     return lambda: Journaling(journal, on_records=process)
 
 
-def reshard(kinesis: Any, stream: str) -> str:
+def reshard(scene: Scene) -> str:
     """Two generations behind a slow record: a split, and a merge of its two; return the parent."""
-    put_at(kinesis, stream, b"slow")
-    parent = split(kinesis, stream)
-    put_at(kinesis, stream, b"child")
-    merge_neighbours(kinesis, stream)
-    put_at(kinesis, stream, b"grandchild")
+    scene.put(b"slow")
+    parent = scene.split()
+    scene.put(b"child")
+    merge_neighbours(scene.kinesis, scene.stream)
+    scene.put(b"grandchild")
     return parent
 
 
 @pytest.mark.parametrize("when", ["before the start", "while it runs"])
 def test_children_begin_while_their_parent_is_read(
-    application: Make,
-    start: Start,
-    kinesis: Any,
-    stream: str,
-    *,
-    journal: Journal,
-    release: threading.Event,
-    when: str,
+    scene: Scene, release: threading.Event, when: str
 ) -> None:
     options = dict(OPTIONS)
     if when == "before the start":
-        parent = reshard(kinesis, stream)
+        parent = reshard(scene)
         options["audit_interval"] = 3600.0  # no audit is needed to find them
-    worker = start(application(processor=lingering(journal, release), options=options))
+    worker = scene.start(processor=lingering(scene.journal, release), options=options)
     if when != "before the start":
-        journal.wait(lambda: len(journal.calls("initialize")) == 2)
-        parent = reshard(kinesis, stream)
-    journal.wait_for_data(b"child", b"grandchild")
-    assert (parent, "shard_ended") not in journal.calls()
+        scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 2)
+        parent = reshard(scene)
+    scene.journal.wait_for_data(b"child", b"grandchild")
+    assert (parent, "shard_ended") not in scene.journal.calls()
     release.set()
-    journal.wait(lambda: (parent, "shard_ended") in journal.calls())
-    assert sorted(journal.data()) == [b"child", b"grandchild", b"slow"]
+    scene.journal.wait(lambda: (parent, "shard_ended") in scene.journal.calls())
+    assert sorted(scene.journal.data()) == [b"child", b"grandchild", b"slow"]
     # Cleanup is as before: in the end, only the open shards have leases.
-    open_shards = {shard["ShardId"] for shard in active_shards(kinesis, stream)}
+    open_shards = {shard["ShardId"] for shard in active_shards(scene.kinesis, scene.stream)}
     deadline = Deadline(60)
-    while {row.shard_id for row in application().table().leases(consistent=True)} != open_shards:
+    while {
+        row.shard_id for row in scene.application().table().leases(consistent=True)
+    } != open_shards:
         assert not deadline.has_passed()
         time.sleep(0.05)
     assert worker.shutdown(PATIENCE)
 
 
-def test_by_default_they_wait(
-    application: Make,
-    start: Start,
-    kinesis: Any,
-    stream: str,
-    *,
-    journal: Journal,
-    release: threading.Event,
-) -> None:
-    parent = reshard(kinesis, stream)
-    start(
-        application(
-            processor=lingering(journal, release), options={**OPTIONS, "parents_first": True}
-        )
-    )
-    journal.wait(lambda: len(journal.calls("initialize")) == 2)
+def test_by_default_they_wait(scene: Scene, release: threading.Event) -> None:
+    parent = reshard(scene)
+    scene.start({**OPTIONS, "parents_first": True}, processor=lingering(scene.journal, release))
+    scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 2)
     release.set()
-    journal.wait_for_data(b"grandchild")
-    calls = journal.calls("shard_ended", "initialize")
+    scene.journal.wait_for_data(b"grandchild")
+    calls = scene.journal.calls("shard_ended", "initialize")
     children = [shard for shard, call in calls if call == "initialize"][2:]
     assert len(children) == 3
     assert all(

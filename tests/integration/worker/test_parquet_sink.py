@@ -15,27 +15,20 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
 
-from sparkinesis.application import Application
 from sparkinesis.errors import LeaseLostError
 from sparkinesis.lease.extended_sequence_number import TRIM_HORIZON
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.dead_letters.targets import FailedRecords
-from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.on_error import DeadLetter
 from sparkinesis.worker.processor import ProcessorShard
 from tests.flaky import flaky
+from tests.integration.worker.scene import FIRST, SECOND, UPPER, Scene
 from tests.integration.worker.sink_process import SCHEMA, Storing
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.lake import rows_of, visible_files, visible_rows
 from tests.streams import put_at
-
-Start = Callable[[Application], Worker]
-Make = Callable[..., Application]
-
-FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
-UPPER = 2**127
 
 
 class Lake:
@@ -149,16 +142,14 @@ class Journaled(Storing):
         self._journal.write(self.shard.id, "process_records", batch)
 
 
-def test_a_checkpoint_is_never_ahead_of_the_files(
-    application: Make, start: Start, kinesis: Any, stream: str, folder: Path
-) -> None:
-    made = application(
+def test_a_checkpoint_is_never_ahead_of_the_files(scene: Scene, folder: Path) -> None:
+    made = scene.application(
         processor=functools.partial(Storing, folder, 1000, 0.5), options={"max_records": 10}
     )
-    worker = start(made)
+    worker = scene.run(made)
     with Lake(folder, made.table()) as lake:
         for n in range(300):
-            lake.add(kinesis, stream, b"%d" % n, UPPER * (n % 2))
+            lake.add(scene.kinesis, scene.stream, b"%d" % n, UPPER * (n % 2))
         lake.wait_for_all()
     assert worker.shutdown(PATIENCE)
     assert len(lake.checkpoints) > 2, "they were looked at all the time"
@@ -191,19 +182,18 @@ def run(server: LocalServer, stream: str, folder: Path) -> Iterator[Callable[[],
 
 @pytest.mark.parametrize("kills", [1, pytest.param(5, marks=pytest.mark.long)])
 def test_a_killed_worker_leaves_no_part_of_a_file_and_loses_nothing(
-    application: Make, kinesis: Any, stream: str, folder: Path, *, run: Callable[[], Any],
-    kills: int,
-) -> None:  # fmt: skip
-    table = application().table()
+    scene: Scene, folder: Path, run: Callable[[], Any], kills: int
+) -> None:
+    table = scene.application().table()
     process = run()
     lake = Lake(folder, table)
-    lake.add(kinesis, stream, b"before", 0)
+    lake.add(scene.kinesis, scene.stream, b"before", 0)
     while not folder.exists():  # nor is there a lease table before that
         assert process.poll() is None
         time.sleep(0.05)
     with lake:
         for n in range(200 * kills):
-            lake.add(kinesis, stream, b"%d" % n, UPPER * (n % 2))
+            lake.add(scene.kinesis, scene.stream, b"%d" % n, UPPER * (n % 2))
             if n % 200 == 150:
                 # In the middle of something: records come all the time.
                 seen = len(lake.checkpoints)
@@ -220,21 +210,21 @@ def test_a_killed_worker_leaves_no_part_of_a_file_and_loses_nothing(
 
 
 def test_storage_that_fails_holds_up_the_checkpoint_and_asks_no_policy(
-    application: Make, start: Start, kinesis: Any, stream: str, folder: Path, *, journal: Journal
+    scene: Scene, folder: Path
 ) -> None:
     filesystem, faults = flaky()
     faults.fail("open")
     letters: list[FailedRecords] = []
-    made = application(
-        processor=lambda: Journaled(journal, folder, 1, filesystem=filesystem),
+    made = scene.application(
+        processor=lambda: Journaled(scene.journal, folder, 1, filesystem=filesystem),
         on_error=DeadLetter(letters.append),
         options={"task_backoff": 0.05},
     )
-    start(made)
+    scene.run(made)
     with Lake(folder, made.table()) as lake:
-        lake.add(kinesis, stream, b"x", 0)
-        lake.add(kinesis, stream, b"y", UPPER)
-        journal.wait(lambda: len(journal.calls("failed")) > 5)
+        lake.add(scene.kinesis, scene.stream, b"x", 0)
+        lake.add(scene.kinesis, scene.stream, b"y", UPPER)
+        scene.journal.wait(lambda: len(scene.journal.calls("failed")) > 5)
         assert {lease.checkpoint.sequence_number for lease in made.table().leases()} == {
             TRIM_HORIZON
         }
@@ -246,43 +236,39 @@ def test_storage_that_fails_holds_up_the_checkpoint_and_asks_no_policy(
     assert sorted(row["data"] for row in visible_rows(folder)) == [b"x", b"y"]
 
 
-def test_files_appear_by_their_age_while_no_record_comes(
-    application: Make, start: Start, kinesis: Any, stream: str, folder: Path, *, journal: Journal
-) -> None:
-    made = application(processor=lambda: Journaled(journal, folder, 2**20, 1.0))
-    start(made)
+def test_files_appear_by_their_age_while_no_record_comes(scene: Scene, folder: Path) -> None:
+    made = scene.application(processor=lambda: Journaled(scene.journal, folder, 2**20, 1.0))
+    scene.run(made)
     with Lake(folder, made.table()) as lake:
-        lake.add(kinesis, stream, b"the only one", 0)
+        lake.add(scene.kinesis, scene.stream, b"the only one", 0)
         lake.wait_for_all()
         lake.wait(lambda _, checkpoints: checkpoints == 1)
-    sizes = [len(what) for _, call, what in list(journal.entries) if call == "process_records"]
+    sizes = [
+        len(what) for _, call, what in list(scene.journal.entries) if call == "process_records"
+    ]
     assert sizes[:2] == [1, 0], "called without records, as the sink was due"
     assert sizes.count(0) == 1, "and not again"
 
 
-def test_an_age_limit_holds_while_storage_fails_too(
-    application: Make, start: Start, kinesis: Any, stream: str, folder: Path, *, journal: Journal
-) -> None:
+def test_an_age_limit_holds_while_storage_fails_too(scene: Scene, folder: Path) -> None:
     filesystem, faults = flaky()
     faults.fail("move", times=3)
-    made = application(
-        processor=lambda: Journaled(journal, folder, 2**20, 0.2, filesystem=filesystem),
+    made = scene.application(
+        processor=lambda: Journaled(scene.journal, folder, 2**20, 0.2, filesystem=filesystem),
         options={"task_backoff": 0.05},
     )
-    start(made)
+    scene.run(made)
     with Lake(folder, made.table()) as lake:
-        lake.add(kinesis, stream, b"x", 0)
+        lake.add(scene.kinesis, scene.stream, b"x", 0)
         lake.wait_for_all()
         lake.wait(lambda _, checkpoints: checkpoints == 1)
-    failed = [len(what[0]) for _, call, what in list(journal.entries) if call == "failed"]
+    failed = [len(what[0]) for _, call, what in list(scene.journal.entries) if call == "failed"]
     assert failed == [0, 0, 0]
     assert faults.failed == 3
     assert [row["data"] for row in visible_rows(folder)] == [b"x"]
 
 
-def test_a_shard_that_ends_is_stored_before_its_children_begin(
-    application: Make, start: Start, kinesis: Any, stream: str, folder: Path, *, journal: Journal
-) -> None:
+def test_a_shard_that_ends_is_stored_before_its_children_begin(scene: Scene, folder: Path) -> None:
     seen: dict[str, set[bytes]] = {}
 
     class Looking(Journaled):
@@ -291,15 +277,15 @@ def test_a_shard_that_ends_is_stored_before_its_children_begin(
             seen[shard.id] = {row["data"] for row in visible_rows(folder)}
 
     for n in range(20):
-        put_at(kinesis, stream, b"parent %d" % n)
-    kinesis.split_shard(StreamName=stream, ShardToSplit=FIRST, NewStartingHashKey=str(UPPER // 2))
-    put_at(kinesis, stream, b"child")
-    made = application(
-        processor=lambda: Looking(journal, folder, 2**20),
+        scene.put(b"parent %d" % n)
+    scene.split()
+    scene.put(b"child")
+    made = scene.application(
+        processor=lambda: Looking(scene.journal, folder, 2**20),
         options={"parent_poll_interval": 0.1},
     )
-    worker = start(made)
-    journal.wait_for_data(b"child")
+    worker = scene.run(made)
+    scene.journal.wait_for_data(b"child")
     parents = {b"parent %d" % n for n in range(20)}
     assert parents <= seen["shardId-000000000002"]
     assert seen[FIRST] == set()
@@ -308,7 +294,7 @@ def test_a_shard_that_ends_is_stored_before_its_children_begin(
 
 
 def test_what_shard_ended_writes_behind_its_checkpoint_is_stored_too(
-    application: Make, start: Start, kinesis: Any, stream: str, folder: Path, *, journal: Journal
+    scene: Scene, folder: Path
 ) -> None:
     """Nothing that comes later would store it; storage that fails at first is asked again."""
     filesystem, faults = flaky()
@@ -322,15 +308,15 @@ def test_what_shard_ended_writes_behind_its_checkpoint_is_stored_too(
             faults.fail("open", times=2)
             ended.append((self.sink, row))
 
-    put_at(kinesis, stream, b"parent")
-    kinesis.split_shard(StreamName=stream, ShardToSplit=FIRST, NewStartingHashKey=str(UPPER // 2))
-    put_at(kinesis, stream, b"child")
-    made = application(
-        processor=lambda: Late(journal, folder, 2**20, filesystem=filesystem),
+    scene.put(b"parent")
+    scene.split()
+    scene.put(b"child")
+    made = scene.application(
+        processor=lambda: Late(scene.journal, folder, 2**20, filesystem=filesystem),
         options={"parent_poll_interval": 0.1, "task_backoff": 0.05},
     )
-    start(made)
-    journal.wait_for_data(b"child")
+    scene.run(made)
+    scene.journal.wait_for_data(b"child")
     table = made.table()
     deadline = time.monotonic() + PATIENCE
     while any(one.shard_id == FIRST and one.owner is not None for one in table.leases()):
@@ -346,9 +332,7 @@ def test_what_shard_ended_writes_behind_its_checkpoint_is_stored_too(
         sink.write([row])
 
 
-def test_what_was_not_checkpointed_is_dropped_and_comes_again(
-    application: Make, start: Start, kinesis: Any, stream: str, folder: Path, *, journal: Journal
-) -> None:
+def test_what_was_not_checkpointed_is_dropped_and_comes_again(scene: Scene, folder: Path) -> None:
     processors: list[Any] = []
 
     class Careless(Journaled):
@@ -357,54 +341,45 @@ def test_what_was_not_checkpointed_is_dropped_and_comes_again(
             processors.append(self)
 
         def shutdown_requested(self, checkpointer: Checkpointer) -> None:
-            journal.write(self.shard.id, "left", self.sink.buffered_rows)
+            scene.journal.write(self.shard.id, "left", self.sink.buffered_rows)
 
-    put_at(kinesis, stream, b"x")
-    put_at(kinesis, stream, b"y", UPPER)
-    worker = start(application(processor=lambda: Careless(journal, folder, 2**20)))
-    journal.wait_for_data(b"x", b"y")
+    scene.put(b"x")
+    scene.put(b"y", UPPER)
+    worker = scene.start(processor=lambda: Careless(scene.journal, folder, 2**20))
+    scene.journal.wait_for_data(b"x", b"y")
     assert worker.shutdown(PATIENCE)
-    assert [left for _, call, left in journal.entries if call == "left"] == [1, 1]
+    assert [left for _, call, left in scene.journal.entries if call == "left"] == [1, 1]
     assert [processor.sink.buffered_rows for processor in processors] == [0, 0]
     assert visible_files(folder) == []
     next_one = Journal()
-    worker = start(application(processor=lambda: Journaled(next_one, folder, 1)))
+    worker = scene.start(processor=lambda: Journaled(next_one, folder, 1))
     next_one.wait_for_data(b"x", b"y")
     assert sorted(row["data"] for row in visible_rows(folder)) == [b"x", b"y"]
 
 
-def test_a_bad_argument_is_logged_with_the_reason(
-    application: Make, start: Start, stream: str, folder: Path, *, journal: Journal, caplog: Any
-) -> None:
+def test_a_bad_argument_is_logged_with_the_reason(scene: Scene, folder: Path, caplog: Any) -> None:
     tried = threading.Event()
 
     def open_sink(shard: ProcessorShard) -> None:
         try:
             shard.sink(folder, SCHEMA, partition_by=["day"])
         finally:
-            if len(journal.calls("initialize")) > 2:
+            if len(scene.journal.calls("initialize")) > 2:
                 tried.set()
 
-    start(
-        application(
-            processor=lambda: Journaling(journal, on_initialize=open_sink),
-            options={"task_backoff": 0.05},
-        )
-    )
+    scene.start({"task_backoff": 0.05}, on_initialize=open_sink)
     assert tried.wait(PATIENCE)
     assert "partition_by names 'day', which is not in the schema" in caplog.text
     assert not folder.exists()
 
 
-def test_an_object_store(
-    application: Make, start: Start, kinesis: Any, stream: str, *, s3: str, journal: Journal
-) -> None:
+def test_an_object_store(scene: Scene, s3: str) -> None:
     lake = f"s3://lake/records?region=us-east-1&endpoint_override={s3}"
-    made = application(processor=lambda: AtOnce(journal, lake))
-    worker = start(made)
-    put_at(kinesis, stream, b"x")
-    put_at(kinesis, stream, b"y", UPPER)
-    journal.wait_for_data(b"x", b"y")
+    made = scene.application(processor=lambda: AtOnce(scene.journal, lake))
+    worker = scene.run(made)
+    scene.put(b"x")
+    scene.put(b"y", UPPER)
+    scene.journal.wait_for_data(b"x", b"y")
     assert worker.shutdown(PATIENCE)
     bucket, path = fs.FileSystem.from_uri(lake)
     found = bucket.get_file_info(fs.FileSelector(path, recursive=True))

@@ -16,6 +16,7 @@ from sparkinesis.lease.table import requests
 from sparkinesis.local import LocalServer
 from tests.command import call, place_of
 from tests.deploy.calls import Used, only
+from tests.integration.worker.scene import Scene, checkpoint
 from tests.integration.worker.test_exporter_command import Running as Exporting
 from tests.integration.worker.test_exporter_command import export  # noqa: F401 - a fixture
 from tests.journal import Journal, Journaling
@@ -29,25 +30,23 @@ CREATE = LeaseTableOptions(point_in_time_recovery=True, tags=(("team", "flights"
 
 
 @pytest.mark.parametrize("retrieval", ["polling", "efo"])
-def test_workers_use_their_permissions(
-    server: LocalServer, application: Make, journal: Journal, retrieval: str
-) -> None:
-    used = Used(server)
+def test_workers_use_their_permissions(scene: Scene, retrieval: str) -> None:
+    used = Used(scene.server)
     options: dict[str, Any] = {"table": CREATE}
     name = "worker"
     if retrieval == "efo":
         name = "worker-fan-out"
         options["fan_out"] = FanOutOptions(consumer_name="permitted", deregister=True)
-    made = application(options)
-    kinesis, stream = server.client("kinesis"), made.name
+    made = scene.application(options)
+    kinesis, stream = scene.server.client("kinesis"), made.name
     put(kinesis, stream, [b"a", b"b"])
     with used.watching():
         worker = made.worker().start()
-        journal.wait_for_data(b"a", b"b")
+        scene.journal.wait_for_data(b"a", b"b")
     split(kinesis, stream)
     put(kinesis, stream, [b"c", b"d"])
     with used.watching():
-        journal.wait_for_data(b"a", b"b", b"c", b"d")
+        scene.journal.wait_for_data(b"a", b"b", b"c", b"d")
         worker.shutdown(30)
         table = made.table()
         lease = table.write(requests.evict(table.leases()[0]))  # as `release` of an operator does
@@ -72,7 +71,7 @@ def run(server: LocalServer, command: str, app: str, *options: str) -> str:
 @pytest.fixture
 def ran(application: Make, journal: Journal, kinesis: Any) -> str:
     """The name of an application that has run on its stream."""
-    made = application(processor=lambda: Journaling(journal, lambda _, c: c.checkpoint()))
+    made = application(processor=lambda: Journaling(journal, checkpoint))
     put(kinesis, made.name, [b"a", b"b"])
     worker = made.worker().start()
     journal.wait_for_data(b"a", b"b")
@@ -112,19 +111,17 @@ def test_a_doctor_with_the_role_of_a_worker_finds_no_problem(
     assert {one["state"] for one in found} <= {"ok", "note"}
 
 
-def test_workers_of_many_streams_use_their_permissions(
-    server: LocalServer, application: Make, journal: Journal
-) -> None:
-    kinesis = server.client("kinesis")
+def test_workers_of_many_streams_use_their_permissions(scene: Scene) -> None:
+    kinesis = scene.server.client("kinesis")
     names = [f"permitted-{n}-{uuid.uuid4().hex[:6]}" for n in range(10)]
     for name in names:
         create_when_permitted(kinesis, name)
         put(kinesis, name, [name.encode()])
-    used = Used(server)
-    worker = application(stream=None, streams=names).worker()
+    used = Used(scene.server)
+    worker = scene.application(stream=None, streams=names).worker()
     with used.watching():
         worker.start()
-        journal.wait_for_data(*(name.encode() for name in names))
+        scene.journal.wait_for_data(*(name.encode() for name in names))
         worker.shutdown(30)
     assert "kinesis:ListStreams" in used.actions
     assert used.actions <= ALLOWED["worker-several-streams"] | ALLOWED["create-table"]

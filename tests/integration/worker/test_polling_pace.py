@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from sparkinesis.application import Application
 from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import TRIM_HORIZON
 from sparkinesis.stream.timing import Timing
-from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.retrieval.ahead import FetchRequest
 from sparkinesis.worker.retrieval.memory import MemoryBudget
 from sparkinesis.worker.retrieval.memory_estimates import WHOLE_PAGE
 from sparkinesis.worker.retrieval.polling import PolledShard, Polling
 from sparkinesis.worker.retrieval.step_pool import StepPool
-from tests.journal import Journal
+from tests.integration.worker.scene import Scene
 from tests.streams import put
 
 SHARD = "shardId-000000000000"
@@ -144,37 +141,27 @@ def test_bytes_without_a_limit_delay_no_call() -> None:
         assert set(reader.gaps()) == {0}
 
 
-def test_a_worker_reads_each_shard_at_the_pace_of_its_options(
-    server: LocalServer,
-    stream: str,
-    application: Callable[..., Application],
-    start: Callable[[Application], Worker],
-    journal: Journal,
-) -> None:
+def test_a_worker_reads_each_shard_at_the_pace_of_its_options(scene: Scene) -> None:
     datas = [b"%d" % number for number in range(5)]
-    put(server.client("kinesis"), stream, datas, "k")
+    put(scene.server.client("kinesis"), scene.stream, datas, "k")
     options = {"shard_calls_per_second": 2, "idle_time": 0.5, "max_records": 1}
-    worker = start(application(options=options))
-    journal.wait_for_data(*datas)
+    worker = scene.start(options=options)
+    scene.journal.wait_for_data(*datas)
     worker.shutdown()
-    shards = {shard for shard, _, _ in journal.entries}
+    shards = {shard for shard, _, _ in scene.journal.entries}
     assert len(shards) == 2
-    assert min(gap for shard in shards for gap in _gaps(server, stream, shard)) >= 499
+    assert min(gap for shard in shards for gap in _gaps(scene.server, scene.stream, shard)) >= 499
 
 
-def test_a_worker_without_a_limit_outruns_the_default_pace(
-    application: Callable[..., Application],
-    start: Callable[[Application], Worker],
-    journal: Journal,
-) -> None:
+def test_a_worker_without_a_limit_outruns_the_default_pace(scene: Scene) -> None:
     datas = [b"%d" % number for number in range(40)]
     with LocalServer(port=0, dynamodb=True, limits=False) as server:
         kinesis = server.client("kinesis")
         kinesis.create_stream(StreamName="quick", ShardCount=1)
         put(kinesis, "quick", datas, "k")
         options = {"shard_calls_per_second": "unlimited", "max_records": 1}
-        worker = start(application(options, stream="quick", endpoint=server.endpoint_url))
-        journal.wait_for_data(*datas)
+        worker = scene.start(options, stream="quick", endpoint=server.endpoint_url)
+        scene.journal.wait_for_data(*datas)
         worker.shutdown()
         assert min(_gaps(server, "quick", SHARD)) < 250
 

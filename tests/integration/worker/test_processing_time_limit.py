@@ -8,17 +8,12 @@ from typing import Any
 
 import pytest
 
-from sparkinesis.application import Application
 from sparkinesis.errors import LeaseLostError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.worker.lifecycle.worker import Worker
-from tests.journal import PATIENCE, Journal, Journaling
-from tests.streams import put_at
+from tests.integration.worker.scene import FIRST, Scene
+from tests.journal import PATIENCE, Journal
 
-Start = Callable[[Application], Worker]
-Make = Callable[..., Application]
-
-FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
 LIMIT = 0.3
 
 
@@ -62,26 +57,13 @@ def reports(caplog: pytest.LogCaptureFixture) -> list[str]:
     ]
 
 
-def test_a_slow_call_is_reported_once(
-    application: Make,
-    start: Start,
-    kinesis: Any,
-    stream: str,
-    journal: Journal,
-    *,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_slow_call_is_reported_once(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
     stuck = Stuck()
-    worker = start(
-        application(
-            processor=lambda: Journaling(journal, on_records=stuck),
-            options={"processing_time_limit": LIMIT},
-        )
-    )
-    put_at(kinesis, stream, b"quick")
-    journal.wait_for_data(b"quick")
+    worker = scene.start({"processing_time_limit": LIMIT}, on_records=stuck)
+    scene.put(b"quick")
+    scene.journal.wait_for_data(b"quick")
     assert not reports(caplog)
-    put_at(kinesis, stream, b"stuck")
+    scene.put(b"stuck")
     assert stuck.is_there.wait(PATIENCE)
     # Several looks later, there is one report still.
     wait_for(worker, lambda: processing_for(worker) > 6 * LIMIT)
@@ -90,90 +72,62 @@ def test_a_slow_call_is_reported_once(
     assert "0.3 s" in report
     assert "lease is released" not in report
     stuck.go_on.set()
-    journal.wait_for_data(b"stuck")
+    scene.journal.wait_for_data(b"stuck")
     assert not stuck.refusals, "it keeps its lease"
 
 
-def test_each_slow_call_is_reported(
-    application: Make,
-    start: Start,
-    kinesis: Any,
-    stream: str,
-    journal: Journal,
-    *,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_each_slow_call_is_reported(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
     worker = None
     stuck = [Stuck(), Stuck()]
 
     def process(batch: Any, checkpointer: Any) -> None:
         stuck[0 if not stuck[0].go_on.is_set() else 1](batch, checkpointer)
 
-    worker = start(
-        application(
-            processor=lambda: Journaling(journal, on_records=process),
-            options={"processing_time_limit": LIMIT},
-        )
-    )
+    worker = scene.start({"processing_time_limit": LIMIT}, on_records=process)
     for n, each in enumerate(stuck):
-        put_at(kinesis, stream, b"stuck")
+        scene.put(b"stuck")
         assert each.is_there.wait(PATIENCE)
         wait_for(worker, lambda: len(reports(caplog)) == n + 1)  # noqa: B023
         each.go_on.set()
-        journal.wait(lambda: len(journal.data()) == n + 1)  # noqa: B023
+        scene.journal.wait(lambda: len(scene.journal.data()) == n + 1)  # noqa: B023
 
 
 def test_another_worker_goes_on_from_the_last_checkpoint(
-    application: Make,
-    start: Start,
-    kinesis: Any,
-    stream: str,
-    journal: Journal,
-    *,
-    caplog: pytest.LogCaptureFixture,
+    scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
     stuck = Stuck()
-    done = put_at(kinesis, stream, b"done")
-    put_at(kinesis, stream, b"stuck")
-    start(
-        application(
-            worker_id="a",
-            processor=lambda: Journaling(journal, on_records=stuck),
-            options={"processing_time_limit": LIMIT, "give_up_after_limit": True},
-        )
+    done = scene.put(b"done")
+    scene.put(b"stuck")
+    scene.start(
+        {"processing_time_limit": LIMIT, "give_up_after_limit": True},
+        worker_id="a",
+        on_records=stuck,
     )
     assert stuck.is_there.wait(PATIENCE)
     other = Journal()
-    b = start(application(worker_id="b", processor=lambda: Journaling(other)))
+    b = scene.start(worker_id="b", journal=other)
     other.wait_for_data(b"stuck")
     assert other.data() == [b"stuck"]
-    row = application().table().get(FIRST)
-    assert row is not None
+    row = scene.row()
     assert (row.owner, row.checkpoint) == ("b", ExtendedSequenceNumber(done))
     stuck.go_on.set()
-    journal.wait(lambda: (FIRST, "lease_lost") in journal.calls())
+    scene.journal.wait(lambda: (FIRST, "lease_lost") in scene.journal.calls())
     (refusal,) = stuck.refusals
     assert FIRST in str(refusal)
-    row = application().table().get(FIRST)
-    assert row is not None
+    row = scene.row()
     assert (row.owner, row.checkpoint) == ("b", ExtendedSequenceNumber(done))
     assert "lease is released" in reports(caplog)[0]
     # The worker that gave it up goes on with others, and may have this one again.
     assert b.shutdown(PATIENCE)
-    journal.wait_for_data(b"stuck")
+    scene.journal.wait_for_data(b"stuck")
 
 
-def test_no_second_processor_runs_beside_one_that_is_stuck(
-    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
-) -> None:
+def test_no_second_processor_runs_beside_one_that_is_stuck(scene: Scene) -> None:
     """W1: nobody else is there to take the lease, so it is free for as long as the call lasts."""
     stuck = Stuck()
-    put_at(kinesis, stream, b"stuck")
-    worker = start(
-        application(
-            processor=lambda: Journaling(journal, on_records=stuck),
-            options={"processing_time_limit": LIMIT, "give_up_after_limit": True},
-        )
+    scene.put(b"stuck")
+    worker = scene.start(
+        {"processing_time_limit": LIMIT, "give_up_after_limit": True}, on_records=stuck
     )
     assert stuck.is_there.wait(PATIENCE)
     looks: set[float | None] = set()
@@ -185,8 +139,8 @@ def test_no_second_processor_runs_beside_one_that_is_stuck(
         return len(looks) > 5
 
     wait_for(worker, has_looked_often)
-    assert [call for shard, call in journal.calls() if shard == FIRST] == ["initialize"]
+    assert scene.calls_of() == ["initialize"]
     stuck.go_on.set()
-    journal.wait_for_data(b"stuck")
-    calls = [call for shard, call in journal.calls() if shard == FIRST]
+    scene.journal.wait_for_data(b"stuck")
+    calls = scene.calls_of()
     assert calls == ["initialize", "failed", "lease_lost", "initialize", "process_records"]

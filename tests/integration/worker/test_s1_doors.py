@@ -6,13 +6,12 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sparkinesis import Application, DeadLetter, ProcessorShard, RecordProcessor
+from sparkinesis import DeadLetter, ProcessorShard, RecordProcessor
 from sparkinesis.errors import CheckpointError, DataLossError, LeaseLostError
 from sparkinesis.local import LocalServer
 from sparkinesis.sinks import ParquetSink
@@ -21,17 +20,15 @@ from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.dead_letters.stored import DeadLetters
 from sparkinesis.worker.dead_letters.targets import DeadLetterDirectory
-from sparkinesis.worker.lifecycle.worker import Worker
 from tests.engine import Query
-from tests.journal import Journal, Journaling
+from tests.integration.worker.scene import Scene, checkpoint
+from tests.journal import Journaling
 from tests.lake import visible_files
 from tests.pace import eventually
 from tests.streams import identifier, make_anew, put
 
 pytestmark = pytest.mark.usefixtures("often")
 
-Make = Callable[..., Application]
-Start = Callable[[Application], Worker]
 
 SHARD = "shardId-000000000000"
 ROWS = pa.schema([("stream", pa.string()), ("data", pa.binary())])
@@ -68,13 +65,7 @@ def data_of(running: Query) -> dict[str, list[bytes]]:
 
 
 def test_a_query_goes_on_in_each_stream_where_the_workers_stood_inside_an_aggregate(
-    application: Make,
-    start: Start,
-    query: Callable[..., Query],
-    *,
-    kinesis: Any,
-    streams: list[str],
-    journal: Journal,
+    scene: Scene, query: Callable[..., Query], streams: list[str]
 ) -> None:
     done = {streams[0]: 1, streams[1]: 3}
     """The user records of each stream's aggregate up to which the application checkpoints."""
@@ -84,7 +75,7 @@ def test_a_query_goes_on_in_each_stream_where_the_workers_stood_inside_an_aggreg
 
     class Each(Journaling):
         def __init__(self) -> None:
-            super().__init__(journal)
+            super().__init__(scene.journal)
 
         def initialize(self, shard: ProcessorShard) -> None:
             self._on_records = checkpoint(shard.stream)
@@ -93,13 +84,13 @@ def test_a_query_goes_on_in_each_stream_where_the_workers_stood_inside_an_aggreg
     for name in streams:
         users = [("k", None, f"{name} {n}".encode()) for n in range(5)]
         (blob,) = aggregate(users)
-        kinesis.put_record(StreamName=name, Data=blob.data, PartitionKey="k")
-    app = application(stream=None, streams=streams, processor=Each)
-    worker = start(app)
-    journal.wait(lambda: len(journal.data()) == 10)
+        scene.kinesis.put_record(StreamName=name, Data=blob.data, PartitionKey="k")
+    app = scene.application(stream=None, streams=streams, processor=Each)
+    worker = scene.run(app)
+    scene.journal.wait(lambda: len(scene.journal.data()) == 10)
     worker.shutdown(10)
     for name in streams:
-        put(kinesis, name, [f"{name} later".encode()], key="k")
+        put(scene.kinesis, name, [f"{name} later".encode()], key="k")
 
     left = {
         name: [
@@ -115,38 +106,32 @@ def test_a_query_goes_on_in_each_stream_where_the_workers_stood_inside_an_aggreg
 
 
 def test_a_query_does_not_take_the_checkpoints_of_a_stream_that_was_deleted_since(
-    application: Make,
-    start: Start,
-    query: Callable[..., Query],
-    *,
-    kinesis: Any,
-    streams: list[str],
-    journal: Journal,
+    scene: Scene, query: Callable[..., Query], streams: list[str]
 ) -> None:
     """The next worker has checkpoints in the present stream, beside those of the deleted one."""
 
     def checkpointing() -> Journaling:
-        return Journaling(journal, on_records=lambda _, checkpointer: checkpointer.checkpoint())
+        return Journaling(scene.journal, on_records=checkpoint)
 
-    app = application(stream=None, streams=streams, processor=checkpointing)
+    app = scene.application(stream=None, streams=streams, processor=checkpointing)
     for name in streams:
-        put(kinesis, name, [f"{name} old".encode()], key="k")
-    worker = start(app)
-    journal.wait(lambda: len(journal.data()) == 2)
+        put(scene.kinesis, name, [f"{name} old".encode()], key="k")
+    worker = scene.run(app)
+    scene.journal.wait(lambda: len(scene.journal.data()) == 2)
     worker.shutdown(10)
-    make_anew(kinesis, streams[0])
-    put(kinesis, streams[0], [b"1"], key="k")
-    put(kinesis, streams[1], [b"other"], key="k")
+    make_anew(scene.kinesis, streams[0])
+    put(scene.kinesis, streams[0], [b"1"], key="k")
+    put(scene.kinesis, streams[1], [b"other"], key="k")
 
     with pytest.raises(DataLossError, match=f"{streams[0]}.*was deleted and made anew"):
         query(app.name, streams).plan()
     accepting = query(app.name, streams, failOnDataLoss="false")
     assert data_of(accepting) == {streams[0]: [b"1"], streams[1]: [b"other"]}
 
-    worker = start(app)
-    journal.wait_for_data(b"1", b"other")
+    worker = scene.run(app)
+    scene.journal.wait_for_data(b"1", b"other")
     worker.shutdown(10)
-    put(kinesis, streams[0], [b"2"], key="k")
+    put(scene.kinesis, streams[0], [b"2"], key="k")
     assert data_of(query(app.name, streams)) == {streams[0]: [b"2"]}
 
 
@@ -184,20 +169,20 @@ def stored(folder: Path) -> dict[tuple[str, str], list[bytes]]:
 
 
 def test_files_of_several_streams_in_one_folder_are_told_apart_when_one_is_made_anew(
-    application: Make, start: Start, kinesis: Any, streams: list[str], tmp_path: Path
+    scene: Scene, streams: list[str], tmp_path: Path
 ) -> None:
     for name in streams:
-        put(kinesis, name, [b"old"], key="k")
-    before = {name: identifier(kinesis, name) for name in streams}
-    start(application(stream=None, streams=streams, processor=lambda: Storing(tmp_path)))
+        put(scene.kinesis, name, [b"old"], key="k")
+    before = {name: identifier(scene.kinesis, name) for name in streams}
+    scene.start(stream=None, streams=streams, processor=lambda: Storing(tmp_path))
     eventually(lambda: len(stored(tmp_path)) == 2)
     first = {file: (tmp_path / file).read_bytes() for file in visible_files(tmp_path)}
-    make_anew(kinesis, streams[0])
-    put(kinesis, streams[0], [b"new"], key="k")
+    make_anew(scene.kinesis, streams[0])
+    put(scene.kinesis, streams[0], [b"new"], key="k")
     eventually(lambda: len(stored(tmp_path)) == 3)
     assert stored(tmp_path) == {
         **{(stream_id, name): [b"old"] for name, stream_id in before.items()},
-        (identifier(kinesis, streams[0]), streams[0]): [b"new"],
+        (identifier(scene.kinesis, streams[0]), streams[0]): [b"new"],
     }
     assert all((tmp_path / file).read_bytes() == content for file, content in first.items())
 
@@ -206,13 +191,7 @@ def test_files_of_several_streams_in_one_folder_are_told_apart_when_one_is_made_
 
 
 def test_a_record_that_fails_is_told_and_kept_with_its_stream(
-    application: Make,
-    start: Start,
-    *,
-    kinesis: Any,
-    streams: list[str],
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
+    scene: Scene, streams: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Failing(RecordProcessor):
         def process_records(self, batch: RecordBatch, checkpointer: Checkpointer) -> None:
@@ -221,17 +200,17 @@ def test_a_record_that_fails_is_told_and_kept_with_its_stream(
             checkpointer.checkpoint()
 
     caplog.set_level(logging.INFO, "sparkinesis")
-    app = application(
+    app = scene.application(
         stream=None,
         streams=streams,
         processor=Failing,
         on_error=DeadLetter(DeadLetterDirectory(tmp_path)),
     )
-    worker = start(app)
+    worker = scene.run(app)
     for name in streams:
-        put(kinesis, name, [b"bad"], key="k")
+        put(scene.kinesis, name, [b"bad"], key="k")
     eventually(lambda: len(visible_files(tmp_path)) == 2)
-    names = {identifier(kinesis, name) for name in streams}
+    names = {identifier(scene.kinesis, name) for name in streams}
     letters = DeadLetters.at(str(tmp_path)).contents().letters
     assert {letter.about.stream_id for letter in letters} == names
     (failure,) = worker.failures()
@@ -245,9 +224,7 @@ def test_a_record_that_fails_is_told_and_kept_with_its_stream(
         assert any(line.startswith(f"Took {name}:{SHARD}, ") for line in lines)
 
 
-def test_errors_of_a_checkpointer_name_the_stream(
-    application: Make, start: Start, kinesis: Any, streams: list[str], journal: Journal
-) -> None:
+def test_errors_of_a_checkpointer_name_the_stream(scene: Scene, streams: list[str]) -> None:
     kept: dict[str, Checkpointer] = {}
     texts: dict[str, str] = {}
 
@@ -260,13 +237,13 @@ def test_errors_of_a_checkpointer_name_the_stream(
             kept[self.shard.stream_id or ""] = checkpointer
             super().process_records(batch, checkpointer)
 
-    app = application(stream=None, streams=streams, processor=lambda: Keeping(journal))
-    worker = start(app)
+    app = scene.application(stream=None, streams=streams, processor=lambda: Keeping(scene.journal))
+    worker = scene.run(app)
     for name in streams:
-        put(kinesis, name, [name.encode()], key="k")
-    journal.wait_for_data(*(name.encode() for name in streams))
+        put(scene.kinesis, name, [name.encode()], key="k")
+    scene.journal.wait_for_data(*(name.encode() for name in streams))
     worker.shutdown(10)
-    names = {identifier(kinesis, name) for name in streams}
+    names = {identifier(scene.kinesis, name) for name in streams}
     assert kept.keys() == names
     for name, checkpointer in kept.items():
         assert texts[name].startswith(f"No checkpoint of {SHARD} of {name} is prepared")

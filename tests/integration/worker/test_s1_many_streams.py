@@ -13,9 +13,9 @@ import pytest
 
 from sparkinesis.application import Application
 from sparkinesis.local import LocalServer
-from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import WorkerOptions
 from tests.integration.worker.conftest import FAILOVER_TIME
+from tests.integration.worker.scene import Scene
 from tests.journal import Journal, Journaling
 
 MANY = 30
@@ -73,13 +73,10 @@ def refused(server: LocalServer) -> set[str]:
 
 
 def test_a_start_asks_for_each_stream_once_and_a_restart_for_none(
-    server: LocalServer,
-    make: Callable[..., Application],
-    start: Callable[[Application], Worker],
-    journal: Journal,
+    scene: Scene, make: Callable[..., Application]
 ) -> None:
-    first = start(make())
-    calls = calls_of(server)
+    first = scene.run(make())
+    calls = calls_of(scene.server)
     assert {name: calls[name] for name in KEEPS} == {
         "ListShards": MANY,
         "PutItem": MANY,
@@ -91,56 +88,53 @@ def test_a_start_asks_for_each_stream_once_and_a_restart_for_none(
     assert calls["Scan"] <= 3  # the third is that of the thread that takes leases
     audits = [one.syncer._next_audit for one in first._streams.all()]
     assert max(audits) - min(audits) > 60, "they are spread over two minutes"
-    journal.wait(lambda: len(journal.calls("process_records")) >= MANY)
-    calls = calls_of(server)
+    scene.journal.wait(lambda: len(scene.journal.calls("process_records")) >= MANY)
+    calls = calls_of(scene.server)
     assert calls["UpdateItem"] < MANY
     assert {name: calls[name] for name in KEEPS}["DescribeStreamSummary"] == 0
-    assert refused(server) == set()
+    assert refused(scene.server) == set()
     first.shutdown(10)
-    server.kinesis.calls.clear()
-    start(make())
-    calls = calls_of(server)
+    scene.server.kinesis.calls.clear()
+    scene.run(make())
+    calls = calls_of(scene.server)
     assert sum(calls[name] for name in KEEPS) == 0
     assert calls["ListStreams"] == 1
     assert calls["Scan"] <= 3
 
 
 def test_workers_that_start_together_scan_the_table_no_more_often_for_it(
-    server: LocalServer, make: Callable[..., Application], start: Callable[[Application], Worker]
+    scene: Scene, make: Callable[..., Application]
 ) -> None:
     with ThreadPoolExecutor(3) as threads:
-        workers = list(threads.map(start, [make() for _ in range(3)]))
-    calls = calls_of(server)
+        workers = list(threads.map(scene.run, [make() for _ in range(3)]))
+    calls = calls_of(scene.server)
     assert all(worker.streams() for worker in workers)
-    created = [call for call in server.kinesis.calls if call.operation == "PutItem"]
+    created = [call for call in scene.server.kinesis.calls if call.operation == "PutItem"]
     assert sum(call.error is None for call in created) == MANY
     assert calls["ListShards"] <= 3 * MANY
     assert calls["GetItem"] <= 2 * MANY
     assert calls["Scan"] <= 30
     assert calls["DescribeStreamSummary"] == 0
-    assert refused(server) == set()
+    assert refused(scene.server) == set()
 
 
 def test_a_start_within_the_limits_says_nothing_in_the_log(
-    make: Callable[..., Application],
-    start: Callable[[Application], Worker],
-    journal: Journal,
-    caplog: pytest.LogCaptureFixture,
+    scene: Scene, make: Callable[..., Application], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, logger="sparkinesis")
-    worker = start(make())
-    journal.wait(lambda: len(journal.calls("process_records")) >= MANY)
+    worker = scene.run(make())
+    scene.journal.wait(lambda: len(scene.journal.calls("process_records")) >= MANY)
     assert [record.message for record in caplog.records if record.name.startswith("spark")] == []
     assert all(one.problem is None for one in worker.streams())
     assert len(worker.streams()) == MANY
 
 
 def test_the_consumers_of_many_streams_are_registered_in_the_accounts_pace(
-    server: LocalServer, make: Callable[..., Application], start: Callable[[Application], Worker]
+    scene: Scene, make: Callable[..., Application]
 ) -> None:
-    start(make(retrieval="efo"))
-    calls = calls_of(server)
+    scene.run(make(retrieval="efo"))
+    calls = calls_of(scene.server)
     assert calls["RegisterStreamConsumer"] == MANY
     assert calls["DescribeStreamConsumer"] <= 2 * MANY
     assert calls["DescribeStreamSummary"] == 0
-    assert refused(server) == set()
+    assert refused(scene.server) == set()

@@ -17,7 +17,7 @@ from sparkinesis.metrics.catalogue import (
     STREAMS_DELETED,
     STREAMS_FORMER,
 )
-from sparkinesis.worker.lifecycle.worker import Worker
+from tests.integration.worker.scene import Scene, checkpoint
 from tests.journal import Journal, Journaling
 from tests.kcl import rows_of
 from tests.pace import eventually
@@ -27,7 +27,6 @@ from tests.tallies import Tallied, counted
 pytestmark = pytest.mark.usefixtures("often")
 
 Make = Callable[..., Application]
-Start = Callable[[Application], Worker]
 
 
 class ByStream(Journaling):
@@ -42,7 +41,7 @@ def several(application: Make, journal: Journal) -> Make:
     """Makes an application of several streams that checkpoints each batch."""
 
     def processor() -> Journaling:
-        return ByStream(journal, on_records=lambda _, checkpointer: checkpointer.checkpoint())
+        return ByStream(journal, on_records=checkpoint)
 
     def make(streams: object, **given: Any) -> Application:
         return application(stream=None, streams=streams, processor=processor, **given)
@@ -56,113 +55,90 @@ def by_stream(journal: Journal) -> dict[str, list[bytes]]:
 
 
 def test_shards_of_one_id_are_read_apart_and_resumed_at_their_own_checkpoints(
-    several: Make,
-    start: Start,
-    *,
-    kinesis: Any,
-    dynamodb: Any,
-    streams: list[str],
-    journal: Journal,
+    scene: Scene, several: Make, dynamodb: Any, streams: list[str]
 ) -> None:
     app = several(streams)
     for name in streams:
-        put(kinesis, name, [f"{name}-{n}".encode() for n in range(5)], key="k")
-    worker = start(app)
-    journal.wait(lambda: sum(map(len, by_stream(journal).values())) == 15)
-    assert by_stream(journal) == {
+        put(scene.kinesis, name, [f"{name}-{n}".encode() for n in range(5)], key="k")
+    worker = scene.run(app)
+    scene.journal.wait(lambda: sum(map(len, by_stream(scene.journal).values())) == 15)
+    assert by_stream(scene.journal) == {
         name: [f"{name}-{n}".encode() for n in range(5)] for name in streams
     }
     shard = "shardId-000000000000"
-    keys = {f"{identifier(kinesis, name)}:{shard}": name for name in streams}
+    keys = {f"{identifier(scene.kinesis, name)}:{shard}": name for name in streams}
     assert {one.lease for one in worker.status()} == keys.keys()
     assert {one.stream for one in worker.status()} == set(streams)
     worker.shutdown(10)
     found = rows_of(dynamodb, app.name)
     assert found.keys() == keys.keys()
     for key, name in keys.items():
-        assert found[key]["streamName"]["S"] == identifier(kinesis, name)
+        assert found[key]["streamName"]["S"] == identifier(scene.kinesis, name)
         assert found[key]["shardId"]["S"] == shard
-    put(kinesis, streams[1], [b"later"], key="k")
-    start(app)
-    journal.wait_for_data(b"later")
-    assert sum(map(len, by_stream(journal).values())) == 16
+    put(scene.kinesis, streams[1], [b"later"], key="k")
+    scene.run(app)
+    scene.journal.wait_for_data(b"later")
+    assert sum(map(len, by_stream(scene.journal).values())) == 16
 
 
 def test_children_wait_for_the_parents_of_their_own_stream(
-    several: Make,
-    start: Start,
-    *,
-    kinesis: Any,
-    dynamodb: Any,
-    streams: list[str],
-    journal: Journal,
+    scene: Scene, several: Make, dynamodb: Any, streams: list[str]
 ) -> None:
     one, other, _ = streams
-    put(kinesis, one, [b"before"], key="k")
-    split(kinesis, one)
-    put(kinesis, one, [b"after"], key="k")
-    put(kinesis, other, [b"other"], key="k")
+    put(scene.kinesis, one, [b"before"], key="k")
+    split(scene.kinesis, one)
+    put(scene.kinesis, one, [b"after"], key="k")
+    put(scene.kinesis, other, [b"other"], key="k")
     app = several(
         [one, other],
         options={"parent_poll_interval": 0.2},
     )
-    start(app)
-    journal.wait_for_data(b"after", b"other")
-    assert by_stream(journal)[one] == [b"before", b"after"]
+    scene.run(app)
+    scene.journal.wait_for_data(b"after", b"other")
+    assert by_stream(scene.journal)[one] == [b"before", b"after"]
     lineage = rows_of(dynamodb, app.name)
-    parent = lineage[f"{identifier(kinesis, one)}:shardId-000000000000"]
+    parent = lineage[f"{identifier(scene.kinesis, one)}:shardId-000000000000"]
     assert parent["childShardIds"]["SS"] == ["shardId-000000000001", "shardId-000000000002"]
-    child = lineage[f"{identifier(kinesis, one)}:shardId-000000000001"]
+    child = lineage[f"{identifier(scene.kinesis, one)}:shardId-000000000001"]
     assert child["parentShardId"]["SS"] == ["shardId-000000000000"]
 
 
 def test_a_stream_comes_goes_and_returns_at_its_checkpoint(
-    several: Make,
-    start: Start,
-    kinesis: Any,
-    streams: list[str],
-    journal: Journal,
+    scene: Scene, several: Make, streams: list[str]
 ) -> None:
     wanted = streams[:1]
     app = several(lambda: list(wanted))
-    worker = start(app)
-    put(kinesis, streams[1], [b"1"], key="k")
+    worker = scene.run(app)
+    put(scene.kinesis, streams[1], [b"1"], key="k")
     wanted.append(streams[1])
-    journal.wait_for_data(b"1")
+    scene.journal.wait_for_data(b"1")
     wanted.remove(streams[1])
     eventually(lambda: streams[1] not in {one.stream for one in worker.status()})
-    put(kinesis, streams[1], [b"2"], key="k")
-    put(kinesis, streams[0], [b"other"], key="k")
-    journal.wait_for_data(b"other")
+    put(scene.kinesis, streams[1], [b"2"], key="k")
+    put(scene.kinesis, streams[0], [b"other"], key="k")
+    scene.journal.wait_for_data(b"other")
     wanted.append(streams[1])
-    journal.wait_for_data(b"2")
-    assert by_stream(journal)[streams[1]] == [b"1", b"2"]
+    scene.journal.wait_for_data(b"2")
+    assert by_stream(scene.journal)[streams[1]] == [b"1", b"2"]
 
 
 @pytest.mark.parametrize("after", [None, 0])
 def test_the_leases_of_a_stream_that_has_left_stay_or_go(
-    several: Make,
-    start: Start,
-    *,
-    kinesis: Any,
-    dynamodb: Any,
-    streams: list[str],
-    journal: Journal,
-    after: float | None,
+    scene: Scene, several: Make, dynamodb: Any, streams: list[str], after: float | None
 ) -> None:
     wanted = streams[:2]
     app = several(
         lambda: list(wanted),
         former_streams=FormerStreams(delete_after=after),
     )
-    start(app)
-    left = f"{identifier(kinesis, streams[1])}:shardId-000000000000"
-    journal.wait(lambda: len(journal.calls("initialize")) == 2)
+    scene.run(app)
+    left = f"{identifier(scene.kinesis, streams[1])}:shardId-000000000000"
+    scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 2)
     wanted.remove(streams[1])
     eventually(lambda: "leaseOwner" not in rows_of(dynamodb, app.name).get(left, {}))
     if after is None:
-        put(kinesis, streams[0], [b"still"], key="k")
-        journal.wait_for_data(b"still")
+        put(scene.kinesis, streams[0], [b"still"], key="k")
+        scene.journal.wait_for_data(b"still")
         assert left in rows_of(dynamodb, app.name)
     else:
         eventually(lambda: left not in rows_of(dynamodb, app.name))
@@ -170,51 +146,41 @@ def test_the_leases_of_a_stream_that_has_left_stay_or_go(
 
 
 def test_a_stream_made_anew_has_leases_of_its_own(
-    several: Make,
-    start: Start,
-    *,
-    kinesis: Any,
-    dynamodb: Any,
-    streams: list[str],
-    journal: Journal,
+    scene: Scene, several: Make, dynamodb: Any, streams: list[str]
 ) -> None:
     app = several(streams[:2])
-    start(app)
-    put(kinesis, streams[0], [b"old"], key="k")
-    journal.wait_for_data(b"old")
-    before, after = make_anew(kinesis, streams[0])
-    put(kinesis, streams[0], [b"new"], key="k")
-    journal.wait_for_data(b"new")
+    scene.run(app)
+    put(scene.kinesis, streams[0], [b"old"], key="k")
+    scene.journal.wait_for_data(b"old")
+    before, after = make_anew(scene.kinesis, streams[0])
+    put(scene.kinesis, streams[0], [b"new"], key="k")
+    scene.journal.wait_for_data(b"new")
     assert before != after
     found = {key.rpartition(":")[0] for key in rows_of(dynamodb, app.name)}
     assert {before, after} <= found
 
 
 def test_a_stream_that_cannot_be_read_stops_none_of_the_others(
-    several: Make,
-    start: Start,
-    kinesis: Any,
-    streams: list[str],
-    journal: Journal,
+    scene: Scene, several: Make, streams: list[str]
 ) -> None:
     late = f"s-late-{uuid.uuid4().hex[:6]}"
     app = several([late, streams[0]])
-    worker = start(app)
-    put(kinesis, streams[0], [b"read"], key="k")
-    journal.wait_for_data(b"read")
+    worker = scene.run(app)
+    put(scene.kinesis, streams[0], [b"read"], key="k")
+    scene.journal.wait_for_data(b"read")
     (missing, fine) = worker.streams()
     assert missing.problem is not None
     assert late in missing.problem
     assert missing.identifier is None
     assert fine.problem is None
-    kinesis.create_stream(StreamName=late, ShardCount=1)
-    put(kinesis, late, [b"late"], key="k")
-    journal.wait_for_data(b"late")
+    scene.kinesis.create_stream(StreamName=late, ShardCount=1)
+    put(scene.kinesis, late, [b"late"], key="k")
+    scene.journal.wait_for_data(b"late")
     eventually(lambda: all(one.problem is None for one in worker.streams()))
 
 
 def test_metrics_tell_the_streams_that_cannot_be_read_and_those_that_have_left(
-    several: Make, start: Start, kinesis: Any, streams: list[str], tallied: Tallied
+    scene: Scene, several: Make, streams: list[str], tallied: Tallied
 ) -> None:
     late = f"s-late-{uuid.uuid4().hex[:6]}"
     wanted, deletable = [late, *streams[:2]], list[str]()
@@ -225,7 +191,7 @@ def test_metrics_tell_the_streams_that_cannot_be_read_and_those_that_have_left(
         others = (counted(tallied.tally, one) for one in (STREAMS, STREAMS_FORMER, STREAMS_DELETED))
         return *(one.get(()) for one in others), [name for (name,) in found]
 
-    worker = start(
+    worker = scene.run(
         several(
             lambda: list(wanted),
             options={"metrics": (tallied,)},
@@ -237,7 +203,7 @@ def test_metrics_tell_the_streams_that_cannot_be_read_and_those_that_have_left(
     age = counted(tallied.tally, STREAM_UNREADABLE)[late,]
     assert missing.failing_for is not None
     assert 0 < missing.failing_for <= age
-    kinesis.create_stream(StreamName=late, ShardCount=1)
+    scene.kinesis.create_stream(StreamName=late, ShardCount=1)
     eventually(lambda: now() == (3, 0, None, []))
     wanted.remove(streams[1])
     eventually(lambda: now() == (2, 1, None, []))
@@ -245,45 +211,45 @@ def test_metrics_tell_the_streams_that_cannot_be_read_and_those_that_have_left(
     eventually(lambda: now() == (2, 0, 1, []))
 
 
-def test_no_stream_at_all_is_an_error(application: Make) -> None:
-    app = application(stream=None, streams=["missing-1", "missing-2"])
+def test_no_stream_at_all_is_an_error(scene: Scene) -> None:
+    app = scene.application(stream=None, streams=["missing-1", "missing-2"])
     with pytest.raises(StreamNotFoundError, match="missing-1"):
         app.worker()
 
 
 def test_the_processor_and_the_position_of_a_stream_are_its_own(
-    application: Make, start: Start, kinesis: Any, streams: list[str], journal: Journal
+    scene: Scene, streams: list[str]
 ) -> None:
     other = Journal()
-    put(kinesis, streams[0], [b"before"], key="k")
-    put(kinesis, streams[1], [b"before"], key="k")
+    put(scene.kinesis, streams[0], [b"before"], key="k")
+    put(scene.kinesis, streams[1], [b"before"], key="k")
     latest = StreamConfig(
         streams[1], processor=lambda: Journaling(other), initial_position="latest"
     )
-    start(application(stream=None, streams=[streams[0], latest]))
-    put(kinesis, streams[1], [b"after"], key="k")
+    scene.start(stream=None, streams=[streams[0], latest])
+    put(scene.kinesis, streams[1], [b"after"], key="k")
     other.wait_for_data(b"after")
-    journal.wait_for_data(b"before")
+    scene.journal.wait_for_data(b"before")
     assert other.data() == [b"after"]
-    assert journal.data() == [b"before"]
+    assert scene.journal.data() == [b"before"]
     (shard,) = {what.stream_id for _, call, what in other.entries if call == "initialize"}
-    assert shard == identifier(kinesis, streams[1])
+    assert shard == identifier(scene.kinesis, streams[1])
 
 
 def test_a_table_of_one_stream_is_not_taken_for_one_of_several_nor_the_reverse(
-    application: Make, start: Start, stream: str, streams: list[str], dynamodb: Any
+    scene: Scene, streams: list[str], dynamodb: Any
 ) -> None:
-    one, several = application(), application(stream=None, streams=streams)
-    start(one).shutdown(10)
-    before = rows_of(dynamodb, stream)
+    one, several = scene.application(), scene.application(stream=None, streams=streams)
+    scene.run(one).shutdown(10)
+    before = rows_of(dynamodb, scene.stream)
     with pytest.raises(LeaseTableError, match=r"single stream.*Java KCL.*convert-leases"):
         several.worker().start()
-    assert rows_of(dynamodb, stream) == before
+    assert rows_of(dynamodb, scene.stream) == before
     other = f"t-{uuid.uuid4().hex[:6]}"
-    start(application(stream=None, streams=streams, table_name=other)).shutdown(10)
+    scene.start(stream=None, streams=streams, table_name=other).shutdown(10)
     before = rows_of(dynamodb, other)
     with pytest.raises(LeaseTableError, match=r"several streams.*Java KCL.*convert-leases"):
-        application(table_name=other).worker().start()
+        scene.application(table_name=other).worker().start()
     assert rows_of(dynamodb, other) == before
 
 
@@ -300,10 +266,10 @@ def test_a_table_of_one_stream_is_not_taken_for_one_of_several_nor_the_reverse(
     ],
 )
 def test_bad_streams_are_refused_before_any_call(
-    application: Make, given: dict[str, Any], text: str
+    scene: Scene, given: dict[str, Any], text: str
 ) -> None:
     with pytest.raises(OptionError, match=text):
-        application(**{"stream": None, **given})
+        scene.application(**{"stream": None, **given})
 
 
 async def asynchronous_streams() -> list[str]:
@@ -318,14 +284,14 @@ async def asynchronous_streams() -> list[str]:
     ],
 )
 def test_a_function_that_cannot_be_asked_is_refused_before_any_call(
-    application: Make, streams: Any, text: str
+    scene: Scene, streams: Any, text: str
 ) -> None:
     with pytest.raises(OptionError, match=text):
-        application(stream=None, streams=streams)
+        scene.application(stream=None, streams=streams)
 
 
 @pytest.mark.parametrize("answer", ["flights", None, StreamConfig("flights"), 7])
-def test_an_answer_that_is_no_list_of_streams_is_an_error(application: Make, answer: Any) -> None:
+def test_an_answer_that_is_no_list_of_streams_is_an_error(scene: Scene, answer: Any) -> None:
     """The letters of a name are names of streams, too."""
     with pytest.raises(OptionError, match=r"returned .*; it is to return a list"):
-        application(stream=None, streams=lambda: answer).worker()
+        scene.application(stream=None, streams=lambda: answer).worker()

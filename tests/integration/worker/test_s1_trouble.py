@@ -21,6 +21,7 @@ from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.worker.lifecycle.streams import several_streams
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.integration.worker.conftest import AT_ONCE, FAILOVER_TIME
+from tests.integration.worker.scene import Scene, checkpoint
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.kcl import rows_of
 from tests.pace import eventually
@@ -30,7 +31,6 @@ from tests.unit.lease.rules.several import lease_of
 pytestmark = pytest.mark.usefixtures("often")
 
 Make = Callable[..., Application]
-Start = Callable[[Application], Worker]
 SHARD = "shardId-000000000000"
 SOON = {"failover_time": 1.0}
 """For tests that wait for leases that nobody takes."""
@@ -60,7 +60,7 @@ class ByIdentifier(Journaling):
     """Writes down the stream's identifier in place of the shard, and checkpoints each batch."""
 
     def __init__(self, journal: Journal) -> None:
-        super().__init__(journal, on_records=lambda _, checkpointer: checkpointer.checkpoint())
+        super().__init__(journal, on_records=checkpoint)
 
     def initialize(self, shard: ProcessorShard) -> None:
         super().initialize(replace(shard, id=str(shard.stream_id)))
@@ -89,29 +89,27 @@ def said(caplog: pytest.LogCaptureFixture, text: str) -> int:
 
 
 def test_a_reader_notices_that_its_stream_was_made_anew_and_nothing_new_is_lost(
-    several: Make, start: Start, *, kinesis: Any, dynamodb: Any, streams: list[str],
-    journal: Journal, monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    scene: Scene, several: Make, dynamodb: Any, streams: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also at LATEST: the application was reading the name before."""
     monkeypatch.setattr(several_streams, "ASK_EVERY", 3600.0)
     app = several(streams[:2], initial_position="latest")
-    start(app)
-    journal.wait(lambda: len(journal.calls("initialize")) == 2)
-    put(kinesis, streams[0], [b"old"], key="k")
-    journal.wait_for_data(b"old")
-    before, after = make_anew(kinesis, streams[0])
-    put(kinesis, streams[0], [b"new"], key="k")
-    journal.wait_for_data(b"new")
-    assert journal.data(before) == [b"old"]
-    assert journal.data(after) == [b"new"]
+    scene.run(app)
+    scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 2)
+    put(scene.kinesis, streams[0], [b"old"], key="k")
+    scene.journal.wait_for_data(b"old")
+    before, after = make_anew(scene.kinesis, streams[0])
+    put(scene.kinesis, streams[0], [b"new"], key="k")
+    scene.journal.wait_for_data(b"new")
+    assert scene.journal.data(before) == [b"old"]
+    assert scene.journal.data(after) == [b"new"]
     lease = rows_of(dynamodb, app.name)[f"{before}:{SHARD}"]
     assert "leaseOwner" not in lease, "the lease of the deleted stream is released"
 
 
 def test_a_reader_that_begins_too_late_reads_no_record_of_the_next_stream(
-    several: Make, start: Start, *, kinesis: Any, streams: list[str],
-    journal: Journal, monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    scene: Scene, several: Make, streams: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Between the worker's look at the stream and its first call for records."""
     monkeypatch.setattr(several_streams, "ASK_EVERY", 3600.0)
     epochs: list[str] = []
@@ -120,63 +118,61 @@ def test_a_reader_that_begins_too_late_reads_no_record_of_the_next_stream(
         def initialize(self, shard: ProcessorShard) -> None:
             super().initialize(shard)
             if not epochs:
-                epochs.extend(make_anew(kinesis, streams[0]))
-                put(kinesis, streams[0], [b"new"], key="k")
+                epochs.extend(make_anew(scene.kinesis, streams[0]))
+                put(scene.kinesis, streams[0], [b"new"], key="k")
 
-    start(several(streams[:1], processor=lambda: Late(journal)))
-    journal.wait_for_data(b"new")
-    assert journal.data(epochs[0]) == []
-    assert journal.data(epochs[1]) == [b"new"]
+    scene.run(several(streams[:1], processor=lambda: Late(scene.journal)))
+    scene.journal.wait_for_data(b"new")
+    assert scene.journal.data(epochs[0]) == []
+    assert scene.journal.data(epochs[1]) == [b"new"]
 
 
 def test_records_put_before_a_missing_stream_is_found_are_read_from_latest_too(
-    several: Make, start: Start, *, kinesis: Any, streams: list[str], journal: Journal
+    scene: Scene, several: Make, streams: list[str]
 ) -> None:
     late = f"s-late-{uuid.uuid4().hex[:6]}"
-    worker = start(several([late, streams[0]], initial_position="latest"))
+    worker = scene.run(several([late, streams[0]], initial_position="latest"))
     assert "StreamNotFoundError" in str(problem(worker, late))
-    kinesis.create_stream(StreamName=late, ShardCount=1)
-    put(kinesis, late, [b"first"], key="k")
-    journal.wait_for_data(b"first")
+    scene.kinesis.create_stream(StreamName=late, ShardCount=1)
+    put(scene.kinesis, late, [b"first"], key="k")
+    scene.journal.wait_for_data(b"first")
 
 
 def test_an_application_that_was_away_reads_a_stream_made_anew_from_its_first_record(
-    several: Make, start: Start, *, kinesis: Any, streams: list[str], journal: Journal
+    scene: Scene, several: Make, streams: list[str]
 ) -> None:
     app = several(streams[:2], initial_position="latest")
-    start(app).shutdown(10)
-    _, after = make_anew(kinesis, streams[0])
-    put(kinesis, streams[0], [b"meanwhile"], key="k")
-    start(app)
-    journal.wait_for_data(b"meanwhile")
-    assert journal.data(after) == [b"meanwhile"]
+    scene.run(app).shutdown(10)
+    _, after = make_anew(scene.kinesis, streams[0])
+    put(scene.kinesis, streams[0], [b"meanwhile"], key="k")
+    scene.run(app)
+    scene.journal.wait_for_data(b"meanwhile")
+    assert scene.journal.data(after) == [b"meanwhile"]
 
 
 def test_a_stream_that_was_deleted_stops_none_and_its_leases_go(
-    several: Make, start: Start, *, kinesis: Any, dynamodb: Any, streams: list[str],
-    journal: Journal, caplog: pytest.LogCaptureFixture,
-) -> None:  # fmt: skip
+    scene: Scene, several: Make, dynamodb: Any, streams: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
     app = several(streams[:2], former_streams=FormerStreams(delete_after=0), options=SOON)
-    worker = start(app)
-    journal.wait(lambda: len(journal.calls("initialize")) == 2)
-    gone = f"{identifier(kinesis, streams[0])}:{SHARD}"
-    kinesis.delete_stream(StreamName=streams[0])
+    worker = scene.run(app)
+    scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 2)
+    gone = f"{identifier(scene.kinesis, streams[0])}:{SHARD}"
+    scene.kinesis.delete_stream(StreamName=streams[0])
     eventually(lambda: gone not in rows_of(dynamodb, app.name))
     assert "StreamNotFoundError" in str(problem(worker, streams[0]))
     assert [one.stream for one in worker.status()] == [streams[1]]
     assert said(caplog, f"'{streams[0]}' in us-east-1 at") >= 1
     assert said(caplog, "cannot be read now, and is tried again") == 1
-    put(kinesis, streams[1], [b"other"], key="k")
-    journal.wait_for_data(b"other")
+    put(scene.kinesis, streams[1], [b"other"], key="k")
+    scene.journal.wait_for_data(b"other")
 
 
 # --- the user's function
 
 
 def test_a_function_that_fails_changes_nothing_and_is_said_once(
-    several: Make, start: Start, *, kinesis: Any, streams: list[str],
-    journal: Journal, caplog: pytest.LogCaptureFixture,
-) -> None:  # fmt: skip
+    scene: Scene, several: Make, streams: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO)
     answers: list[Callable[[], Any]] = [lambda: streams[:1]]
     asked = threading.Semaphore(0)
@@ -189,7 +185,7 @@ def test_a_function_that_fails_changes_nothing_and_is_said_once(
         for _ in range(3):  # the first may have been under way
             assert asked.acquire(timeout=PATIENCE)
 
-    worker = start(several(tracker))
+    worker = scene.run(several(tracker))
     ask_twice()
     rubbish: list[tuple[Callable[[], Any], str]] = [
         (lambda: 1 / 0, "ZeroDivisionError"),
@@ -213,14 +209,17 @@ def test_a_function_that_fails_changes_nothing_and_is_said_once(
     eventually(lambda: len(worker.streams()) == 2)
     assert said(caplog, "Asking for the streams to read fails no longer") == 1
     assert any("no stream at all" in each.error for each in worker.failures())
-    put(kinesis, streams[0], [b"read"], key="k")
-    journal.wait_for_data(b"read")
+    put(scene.kinesis, streams[0], [b"read"], key="k")
+    scene.journal.wait_for_data(b"read")
 
 
 def test_a_function_that_never_returns_hangs_neither_the_worker_nor_its_end(
-    several: Make, start: Start, *, kinesis: Any, streams: list[str], journal: Journal,
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    scene: Scene,
+    several: Make,
+    streams: list[str],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(several_streams, "_LONG", 0.3)
     blocks, let_go = threading.Event(), threading.Event()
 
@@ -229,14 +228,14 @@ def test_a_function_that_never_returns_hangs_neither_the_worker_nor_its_end(
             let_go.wait()
         return streams[:1]
 
-    worker = start(several(tracker))
+    worker = scene.run(several(tracker))
     try:
         blocks.set()
         eventually(lambda: said(caplog, "has not returned for"))
-        before, _ = make_anew(kinesis, streams[0])  # the other questions go on
-        put(kinesis, streams[0], [b"new"], key="k")
-        journal.wait_for_data(b"new")
-        assert journal.data(before) == []
+        before, _ = make_anew(scene.kinesis, streams[0])  # the other questions go on
+        put(scene.kinesis, streams[0], [b"new"], key="k")
+        scene.journal.wait_for_data(b"new")
+        assert scene.journal.data(before) == []
         assert said(caplog, "has not returned for") == 1
         assert worker.shutdown(20)
     finally:
@@ -264,79 +263,81 @@ def test_a_function_that_blocks_at_the_start_is_named_in_the_log(
 
 
 def test_an_application_may_begin_without_streams(
-    several: Make, start: Start, *, kinesis: Any, streams: list[str],
-    journal: Journal, caplog: pytest.LogCaptureFixture,
-) -> None:  # fmt: skip
+    scene: Scene, several: Make, streams: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
     wanted: list[str] = []
-    start(several(lambda: list(wanted)))
+    scene.run(several(lambda: list(wanted)))
     assert said(caplog, "no streams to read yet") == 1
-    put(kinesis, streams[0], [b"first"], key="k")
+    put(scene.kinesis, streams[0], [b"first"], key="k")
     wanted.append(streams[0])
-    journal.wait_for_data(b"first")
+    scene.journal.wait_for_data(b"first")
 
 
 # --- errors of the services
 
 
 def test_a_stream_whose_shards_may_not_be_listed_stops_none_and_is_said_once(
-    several: Make, start: Start, *, kinesis: Any, streams: list[str], journal: Journal,
-    caplog: pytest.LogCaptureFixture, server: LocalServer,
-) -> None:  # fmt: skip
+    scene: Scene, several: Make, streams: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO)
     FAULTS["ListShards", streams[0]] = DENIED
-    worker = start(several(streams[:2]))
-    put(kinesis, streams[1], [b"other"], key="k")
-    journal.wait_for_data(b"other")
+    worker = scene.run(several(streams[:2]))
+    put(scene.kinesis, streams[1], [b"other"], key="k")
+    scene.journal.wait_for_data(b"other")
     eventually(lambda: "kinesis:ListShards" in str(problem(worker, streams[0])))
-    tries = server.kinesis.calls.count("ListShards", stream=streams[0])
-    eventually(lambda: server.kinesis.calls.count("ListShards", stream=streams[0]) > tries + 2)
+    tries = scene.server.kinesis.calls.count("ListShards", stream=streams[0])
+    eventually(
+        lambda: scene.server.kinesis.calls.count("ListShards", stream=streams[0]) > tries + 2
+    )
     assert said(caplog, "cannot be read now, and is tried again") == 1
     FAULTS.clear()
-    put(kinesis, streams[0], [b"late"], key="k")
-    journal.wait_for_data(b"late")
+    put(scene.kinesis, streams[0], [b"late"], key="k")
+    scene.journal.wait_for_data(b"late")
     assert problem(worker, streams[0]) is None
     assert said(caplog, f"stream '{streams[0]}'") >= 2
     assert said(caplog, "can be read now") == 1
 
 
 def test_a_stream_that_is_denied_later_is_named_in_the_status(
-    several: Make, start: Start, *, kinesis: Any, streams: list[str], journal: Journal
+    scene: Scene, several: Make, streams: list[str]
 ) -> None:
-    worker = start(several(streams[:2]))
-    journal.wait(lambda: len(journal.calls("initialize")) == 2)
+    worker = scene.run(several(streams[:2]))
+    scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 2)
     FAULTS["GetRecords", streams[0]] = DENIED
     eventually(lambda: "kinesis:GetRecords" in str(problem(worker, streams[0])))
     (one,) = (each for each in worker.streams() if each.stream == streams[0])
     assert one.failing_for is not None
     assert problem(worker, streams[1]) is None
     FAULTS.clear()
-    put(kinesis, streams[0], [b"late"], key="k")
-    journal.wait_for_data(b"late")
+    put(scene.kinesis, streams[0], [b"late"], key="k")
+    scene.journal.wait_for_data(b"late")
     eventually(lambda: problem(worker, streams[0]) is None)
 
 
 def test_a_stream_whose_calls_hang_holds_up_neither_the_start_nor_the_end(
-    several: Make, start: Start, *, kinesis: Any, streams: list[str],
-    journal: Journal, monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    scene: Scene, several: Make, streams: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(several_streams, "_ENOUGH", 0.5)
     FAULTS["ListShards", streams[0]] = Fault.delay(60_000)
-    worker = start(several(streams[:2]))
-    put(kinesis, streams[1], [b"other"], key="k")
-    journal.wait_for_data(b"other")
+    worker = scene.run(several(streams[:2]))
+    put(scene.kinesis, streams[1], [b"other"], key="k")
+    scene.journal.wait_for_data(b"other")
     assert [one.stream for one in worker.status()] == [streams[1]]
     assert worker.shutdown(20), "which is long before the call returns"
 
 
 def test_a_lease_table_that_is_not_available_is_said_once_for_all_streams(
-    several: Make, start: Start, *, kinesis: Any, streams: list[str], journal: Journal,
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    scene: Scene,
+    several: Make,
+    streams: list[str],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     caplog.set_level(logging.INFO)
     wanted = streams[:1]
     app = several(lambda: list(wanted))
-    worker = start(app)
-    journal.wait(lambda: len(journal.calls("initialize")) == 1)
+    worker = scene.run(app)
+    scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 1)
     FAULTS["Scan", app.name] = Fault.error("ProvisionedThroughputExceededException")
     wanted += streams[1:]
     eventually(lambda: said(caplog, "The lease table keeps streams from being opened"))
@@ -344,50 +345,46 @@ def test_a_lease_table_that_is_not_available_is_said_once_for_all_streams(
     assert said(caplog, "The lease table keeps streams from being opened") == 1
     assert said(caplog, "cannot be read now") == 0
     FAULTS.clear()
-    put(kinesis, streams[2], [b"late"], key="k")
-    journal.wait_for_data(b"late")
+    put(scene.kinesis, streams[2], [b"late"], key="k")
+    scene.journal.wait_for_data(b"late")
     assert said(caplog, "The lease table keeps streams from being opened no longer") == 1
     assert worker.failure is None
 
 
 def test_streams_of_two_servers_are_read_by_one_application(
-    several: Make, start: Start, *, kinesis: Any, streams: list[str], journal: Journal
+    scene: Scene, several: Make, streams: list[str]
 ) -> None:
     with LocalServer(port=0) as other:
         abroad, name = other.client("kinesis", "eu-west-1"), "s-abroad"
         abroad.create_stream(StreamName=name, ShardCount=1)
         config = StreamConfig(name, region="eu-west-1", endpoint=other.endpoint_url)
-        worker = start(several([streams[0], config]))
+        worker = scene.run(several([streams[0], config]))
         put(abroad, name, [b"abroad"], key="k")
-        put(kinesis, streams[0], [b"here"], key="k")
-        journal.wait_for_data(b"abroad", b"here")
+        put(scene.kinesis, streams[0], [b"here"], key="k")
+        scene.journal.wait_for_data(b"abroad", b"here")
         worker.shutdown(10)
 
 
 def test_one_stream_by_name_and_by_arn_is_read_once_and_said(
-    several: Make, start: Start, *, kinesis: Any, streams: list[str], journal: Journal
+    scene: Scene, several: Make, streams: list[str]
 ) -> None:
-    summary = kinesis.describe_stream_summary(StreamName=streams[0])["StreamDescriptionSummary"]
-    worker = start(several([streams[0], str(summary["StreamARN"])]))
-    put(kinesis, streams[0], [b"once"], key="k")
-    journal.wait_for_data(b"once")
+    summary = scene.kinesis.describe_stream_summary(StreamName=streams[0])[
+        "StreamDescriptionSummary"
+    ]
+    worker = scene.run(several([streams[0], str(summary["StreamARN"])]))
+    put(scene.kinesis, streams[0], [b"once"], key="k")
+    scene.journal.wait_for_data(b"once")
     first, second = worker.streams()
     assert first.problem is None
     assert "given twice: leave one out" in str(second.problem)
-    assert journal.data() == [b"once"]
+    assert scene.journal.data() == [b"once"]
 
 
 # --- workers with different sets of streams
 
 
 def test_a_leader_that_does_not_read_a_stream_deletes_nothing_and_others_keep_its_leases_whole(
-    several: Make,
-    start: Start,
-    *,
-    kinesis: Any,
-    dynamodb: Any,
-    streams: list[str],
-    journal: Journal,
+    scene: Scene, several: Make, dynamodb: Any, streams: list[str]
 ) -> None:
     """As during a deployment: the stream is audited by a worker that reads it."""
     former = FormerStreams(delete_after=0)
@@ -395,28 +392,30 @@ def test_a_leader_that_does_not_read_a_stream_deletes_nothing_and_others_keep_it
     ids = sorted(("one", "two"), key=lambda who: who != leader_of(("one", "two")))
     old = several(streams[:1], worker_id=ids[0], former_streams=former, options=options)
     new = several(streams, worker_id=ids[1], former_streams=former, options=options)
-    start(old)
-    journal.wait(lambda: len(journal.calls("initialize")) == 1)
-    worker = start(new)
-    journal.wait(lambda: len(journal.calls("initialize")) == 3)
+    scene.run(old)
+    scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 1)
+    worker = scene.run(new)
+    scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 3)
     owners = {
         row["leaseKey"]["S"].split(":")[1]: row["leaseOwner"]["S"]
         for row in rows_of(dynamodb, old.name).values()
     }
     assert owners == {streams[0]: ids[0], streams[1]: ids[1], streams[2]: ids[1]}
-    kinesis.split_shard(StreamName=streams[1], ShardToSplit=SHARD, NewStartingHashKey=str(2**127))
-    put(kinesis, streams[1], [b"child"], key="k")
-    journal.wait_for_data(b"child")
+    scene.kinesis.split_shard(
+        StreamName=streams[1], ShardToSplit=SHARD, NewStartingHashKey=str(2**127)
+    )
+    put(scene.kinesis, streams[1], [b"child"], key="k")
+    scene.journal.wait_for_data(b"child")
     # Somebody deletes the lease of one child by hand: the audit of a reader makes it again.
-    child = f"{identifier(kinesis, streams[1])}:shardId-000000000001"
+    child = f"{identifier(scene.kinesis, streams[1])}:shardId-000000000001"
     eventually(lambda: "leaseOwner" in rows_of(dynamodb, old.name).get(child, {}))
     dynamodb.delete_item(TableName=old.name, Key={"leaseKey": {"S": child}})
     eventually(lambda: child in rows_of(dynamodb, old.name))
     # Its only reader restarts: for that time nobody reads the stream.
     worker.shutdown(10)
-    start(new)
-    put(kinesis, streams[2], [b"again"], key="k")
-    journal.wait_for_data(b"again")
+    scene.run(new)
+    put(scene.kinesis, streams[2], [b"again"], key="k")
+    scene.journal.wait_for_data(b"again")
     assert {key.split(":")[1] for key in rows_of(dynamodb, old.name)} == set(streams)
 
 
@@ -427,12 +426,12 @@ def leader_of(workers: tuple[str, str]) -> str:
 
 
 def test_shards_of_a_stream_that_has_left_are_not_unread(
-    several: Make, start: Start, *, dynamodb: Any, streams: list[str], journal: Journal
+    scene: Scene, several: Make, dynamodb: Any, streams: list[str]
 ) -> None:
     wanted = streams[:2]
     app = several(lambda: list(wanted))
-    worker = start(app)
-    journal.wait(lambda: len(journal.calls("initialize")) == 2)
+    worker = scene.run(app)
+    scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 2)
     wanted.pop()
     eventually(lambda: len(worker.status()) == 1)
     eventually(
@@ -444,13 +443,13 @@ def test_shards_of_a_stream_that_has_left_are_not_unread(
 
 
 def test_shards_of_a_stream_that_cannot_be_read_are_unread(
-    several: Make, start: Start, *, streams: list[str], journal: Journal, kinesis: Any
+    scene: Scene, several: Make, streams: list[str]
 ) -> None:
     app = several(streams[:2], options=SOON)
-    start(app).shutdown(10)
-    expected = f"{identifier(kinesis, streams[0])}:{SHARD}"
+    scene.run(app).shutdown(10)
+    expected = f"{identifier(scene.kinesis, streams[0])}:{SHARD}"
     FAULTS["DescribeStreamSummary", streams[0]] = DENIED
-    worker = start(app)
+    worker = scene.run(app)
     assert "kinesis:DescribeStreamSummary" in str(problem(worker, streams[0]))
     eventually(lambda: list(worker.unread_shards() or ()) == [expected])
 
@@ -465,7 +464,7 @@ def consumers(kinesis: Any, stream: str) -> list[str]:
 
 
 def test_each_stream_has_a_consumer_which_goes_with_it(
-    several: Make, start: Start, *, kinesis: Any, streams: list[str], journal: Journal
+    scene: Scene, several: Make, streams: list[str]
 ) -> None:
     wanted = list(streams)
     FAULTS["RegisterStreamConsumer", streams[0]] = DENIED
@@ -473,19 +472,19 @@ def test_each_stream_has_a_consumer_which_goes_with_it(
         lambda: list(wanted),
         options={**SOON, "retrieval": "efo", "fan_out": FanOutOptions(deregister=True)},
     )
-    worker = start(app)
+    worker = scene.run(app)
     for name in streams[1:]:
-        put(kinesis, name, [name.encode()], key="k")
-    journal.wait_for_data(*(name.encode() for name in streams[1:]))
+        put(scene.kinesis, name, [name.encode()], key="k")
+    scene.journal.wait_for_data(*(name.encode() for name in streams[1:]))
     assert "RegisterStreamConsumer" in str(problem(worker, streams[0]))
-    assert [consumers(kinesis, name) for name in streams] == [[], [app.name], [app.name]]
+    assert [consumers(scene.kinesis, name) for name in streams] == [[], [app.name], [app.name]]
     wanted.remove(streams[1])
-    eventually(lambda: consumers(kinesis, streams[1]) == [])
+    eventually(lambda: consumers(scene.kinesis, streams[1]) == [])
     FAULTS.clear()
-    put(kinesis, streams[0], [b"late"], key="k")
-    journal.wait_for_data(b"late")
+    put(scene.kinesis, streams[0], [b"late"], key="k")
+    scene.journal.wait_for_data(b"late")
     assert worker.shutdown(30)
-    assert [consumers(kinesis, name) for name in streams] == [[], [], []]
+    assert [consumers(scene.kinesis, name) for name in streams] == [[], [], []]
 
 
 # --- options
@@ -513,16 +512,15 @@ ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/web"
     ],
 )
 def test_settings_of_a_stream_that_do_not_fit_are_refused_before_any_call(
-    application: Make, config: dict[str, Any], options: dict[str, Any], text: str
+    scene: Scene, config: dict[str, Any], options: dict[str, Any], text: str
 ) -> None:
     with pytest.raises(OptionError, match=text):
-        application(stream=None, streams=[StreamConfig(**config)], options=options)
+        scene.application(stream=None, streams=[StreamConfig(**config)], options=options)
 
 
 def test_a_function_for_former_streams_that_returns_rubbish_deletes_nothing(
-    several: Make, start: Start, *, dynamodb: Any, streams: list[str],
-    journal: Journal, caplog: pytest.LogCaptureFixture,
-) -> None:  # fmt: skip
+    scene: Scene, several: Make, dynamodb: Any, streams: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
     wanted = streams[:2]
     answers: list[Any] = ["all of them"]
     app = several(
@@ -530,8 +528,8 @@ def test_a_function_for_former_streams_that_returns_rubbish_deletes_nothing(
         former_streams=FormerStreams(0, only=lambda: answers[-1]),
         options=SOON,
     )
-    start(app)
-    journal.wait(lambda: len(journal.calls("initialize")) == 2)
+    scene.run(app)
+    scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 2)
     wanted.pop()
     eventually(lambda: said(caplog, "it must return streams"))
     assert len(rows_of(dynamodb, app.name)) == 2

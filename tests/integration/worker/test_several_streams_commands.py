@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -14,7 +13,6 @@ from sparkinesis.lease.extended_sequence_number import SHARD_END, TRIM_HORIZON
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.moving.application_reset import StreamToReset, plan_resets
 from sparkinesis.lease.table import requests
-from sparkinesis.local import LocalServer
 from sparkinesis.local.faults import Fault
 from sparkinesis.monitor.lag_streams import LagStreams
 from sparkinesis.monitor.lag_watch import LagWatch
@@ -22,19 +20,15 @@ from sparkinesis.monitor.lags import Lag, lag_client
 from sparkinesis.stream.address import StreamIdentifier, address_of
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import LATEST
-from sparkinesis.worker.lifecycle.worker import Worker
 from tests.command import Command, objects
+from tests.integration.worker.scene import FIRST, Scene
 from tests.integration.worker.test_s1_several_streams import ByStream
-from tests.journal import PATIENCE, Journal
+from tests.journal import PATIENCE
 from tests.pace import eventually
 from tests.streams import create_anew, identifier, make_anew, put, split
 
-Make = Callable[..., Application]
-Start = Callable[[Application], Worker]
-
 Faults = Callable[..., None]
 DENIED = Fault.error("AccessDeniedException", "not you")
-FIRST = "shardId-000000000000"
 
 
 def create_leases(application: Application) -> dict[str, Lease]:
@@ -49,10 +43,10 @@ def leases_of(application: Application) -> dict[str, Lease]:
 
 
 def test_each_stream_has_its_own_lags_though_the_shards_have_the_same_ids(
-    application: Make, kinesis: Any, *, streams: list[str], call: Command, server: LocalServer
+    scene: Scene, streams: list[str], call: Command
 ) -> None:
-    create_leases(application(stream=None, streams=streams))
-    put(kinesis, streams[1], [b"x"], key="k")
+    create_leases(scene.application(stream=None, streams=streams))
+    put(scene.kinesis, streams[1], [b"x"], key="k")
     result = call("leases", "--watch-for", "0")
     assert result.stderr == ""
     lines = [line.split() for line in result.stdout.splitlines()]
@@ -68,24 +62,22 @@ def test_each_stream_has_its_own_lags_though_the_shards_have_the_same_ids(
     found = objects(call("leases", "--watch-for", "0", "--json"))
     assert [one["stream"] for one in found] == streams
     for one in found:
-        assert one["identifier"] == identifier(kinesis, one["stream"])
+        assert one["identifier"] == identifier(scene.kinesis, one["stream"])
         assert one["lease"] == f"{one['identifier']}:{FIRST}"
         assert one["shard"] == FIRST
         assert one["made_anew_as"] is None
         assert (one["millis_behind_latest"] > 0) == (one["stream"] == streams[1])
 
 
-def test_some_of_the_streams(
-    application: Make, kinesis: Any, *, streams: list[str], call: Command, server: LocalServer
-) -> None:
-    create_leases(application(stream=None, streams=streams))
-    arn = kinesis.describe_stream_summary(StreamName=streams[1])["StreamDescriptionSummary"]
-    names = (streams[0], arn["StreamARN"], identifier(kinesis, streams[2]))
+def test_some_of_the_streams(scene: Scene, streams: list[str], call: Command) -> None:
+    create_leases(scene.application(stream=None, streams=streams))
+    arn = scene.kinesis.describe_stream_summary(StreamName=streams[1])["StreamDescriptionSummary"]
+    names = (streams[0], arn["StreamARN"], identifier(scene.kinesis, streams[2]))
     for stream, name in zip(streams, names, strict=True):
-        before = server.kinesis.calls.count("GetRecords", stream=stream)
+        before = scene.server.kinesis.calls.count("GetRecords", stream=stream)
         (one,) = objects(call("leases", "--watch-for", "0", "--json", "--stream", name))
         assert (one["stream"], one["millis_behind_latest"]) == (stream, 0)
-        assert server.kinesis.calls.count("GetRecords", stream=stream) == before + 1
+        assert scene.server.kinesis.calls.count("GetRecords", stream=stream) == before + 1
     options = ("--stream", names[0], "--stream", names[2])
     found = objects(call("leases", "--watch-for", "0", "--json", *options))
     assert [one["stream"] for one in found] == [streams[0], streams[2]]
@@ -98,10 +90,8 @@ def test_some_of_the_streams(
         assert ", ".join(streams) in result.stderr
 
 
-def test_several_names_for_a_table_of_one_stream_are_an_error(
-    application: Make, stream: str, call: Command
-) -> None:
-    application().worker()._streams.begin(lambda _: False)
+def test_several_names_for_a_table_of_one_stream_are_an_error(scene: Scene, call: Command) -> None:
+    scene.application().worker()._streams.begin(lambda _: False)
     for given, why in (
         (["--stream", "a", "--stream", "b"], "those of one stream, and --stream names several"),
         (["--stream", "1:a:2"], "The leases name no stream, so 1:a:2"),
@@ -112,15 +102,15 @@ def test_several_names_for_a_table_of_one_stream_are_an_error(
             assert why in result.stderr
     result = call("reset", "--to", "latest", "--yes")
     assert "Name it by --stream." in result.stderr
-    assert [row.counter for row in application().table().leases()] == [0, 0]
+    assert [row.counter for row in scene.application().table().leases()] == [0, 0]
 
 
 def test_a_stream_that_cannot_be_read_says_so_and_the_others_have_their_lags(
-    application: Make, kinesis: Any, *, streams: list[str], call: Command, faults: Faults
+    scene: Scene, streams: list[str], call: Command, faults: Faults
 ) -> None:
     gone, denied, fine = streams
-    create_leases(application(stream=None, streams=streams))
-    kinesis.delete_stream(StreamName=gone)
+    create_leases(scene.application(stream=None, streams=streams))
+    scene.kinesis.delete_stream(StreamName=gone)
     faults(DENIED, stream=denied)
     result = call("leases", "--watch-for", "0")
     (look,) = objects(call("top", "--once", "--json"))
@@ -139,9 +129,9 @@ def test_a_stream_that_cannot_be_read_says_so_and_the_others_have_their_lags(
 
 
 def test_a_stream_that_may_be_described_and_not_read_hides_no_other(
-    application: Make, *, streams: list[str], call: Command, faults: Faults
+    scene: Scene, streams: list[str], call: Command, faults: Faults
 ) -> None:
-    create_leases(application(stream=None, streams=streams))
+    create_leases(scene.application(stream=None, streams=streams))
     faults(DENIED, stream=streams[1], operation="GetShardIterator")
     found = objects(call("leases", "--watch-for", "0", "--json"))
     (look,) = objects(call("top", "--once", "--json"))
@@ -152,15 +142,15 @@ def test_a_stream_that_may_be_described_and_not_read_hides_no_other(
 
 
 def test_a_stream_made_anew_is_told_from_the_old_one(
-    application: Make, kinesis: Any, *, streams: list[str], call: Command
+    scene: Scene, streams: list[str], call: Command
 ) -> None:
-    app = application(stream=None, streams=streams[:2])
+    app = scene.application(stream=None, streams=streams[:2])
     create_leases(app)
-    old, new = make_anew(kinesis, streams[0])
+    old, new = make_anew(scene.kinesis, streams[0])
     (one, _) = objects(call("leases", "--watch-for", "0", "--json"))
     assert (one["identifier"], one["lag_unknown_because"]) == (old, "stream made anew")
     create_leases(app)
-    put(kinesis, streams[0], [b"x"], key="k")
+    put(scene.kinesis, streams[0], [b"x"], key="k")
     result = call("leases", "--watch-for", "0")
     rows = {line.split()[0]: line for line in result.stdout.splitlines()[1:4]}
     assert rows.keys() == {old, new, streams[1]}
@@ -176,22 +166,16 @@ def test_a_stream_made_anew_is_told_from_the_old_one(
     assert {one["identifier"]: one["made_anew_as"] for one in look["streams"]} == {
         old: new,
         new: None,
-        identifier(kinesis, streams[1]): None,
+        identifier(scene.kinesis, streams[1]): None,
     }
 
 
 def test_a_stream_that_has_left_the_application_shows(
-    application: Make,
-    start: Start,
-    kinesis: Any,
-    *,
-    streams: list[str],
-    journal: Journal,
-    call: Command,
+    scene: Scene, streams: list[str], call: Command
 ) -> None:
-    create_leases(application(stream=None, streams=streams))
-    start(application(stream=None, streams=streams[1:], processor=lambda: ByStream(journal)))
-    journal.wait(lambda: len(journal.calls("initialize")) == 2)
+    create_leases(scene.application(stream=None, streams=streams))
+    scene.start(stream=None, streams=streams[1:], processor=lambda: ByStream(scene.journal))
+    scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 2)
     result = call("leases", "--watch-for", "0")
     assert result.stderr.startswith(f"No live worker reads {streams[0]}, while workers read other")
     (found,) = objects(call("top", "--once", "--json"))
@@ -209,44 +193,42 @@ def test_a_stream_that_has_left_the_application_shows(
 
 
 def test_many_streams_take_one_call_to_find_and_two_each_for_their_lags(
-    application: Make, kinesis: Any, *, call: Command, server: LocalServer
+    scene: Scene, call: Command
 ) -> None:
     names = [f"many-{n}-{uuid.uuid4().hex[:6]}" for n in range(30)]
     for name in names:
-        kinesis.create_stream(StreamName=name, ShardCount=1)
-    create_leases(application(stream=None, streams=names))
+        scene.kinesis.create_stream(StreamName=name, ShardCount=1)
+    create_leases(scene.application(stream=None, streams=names))
     counted = ("ListStreams", "DescribeStreamSummary", "GetShardIterator", "GetRecords")
-    before = {name: server.kinesis.calls.count(name) for name in counted}
+    before = {name: scene.server.kinesis.calls.count(name) for name in counted}
     found = objects(call("leases", "--watch-for", "0", "--json"))
-    calls = {name: server.kinesis.calls.count(name) - before[name] for name in counted}
+    calls = {name: scene.server.kinesis.calls.count(name) - before[name] for name in counted}
     assert [one["millis_behind_latest"] for one in found] == [0] * 30
     assert calls["DescribeStreamSummary"] == 0
     assert calls["ListStreams"] == 1
     assert calls["GetShardIterator"] == calls["GetRecords"] == 30
 
 
-def test_a_stream_that_returns_has_a_lag_again(
-    application: Make, kinesis: Any, *, streams: list[str], server: LocalServer
-) -> None:
+def test_a_stream_that_returns_has_a_lag_again(scene: Scene, streams: list[str]) -> None:
     """`top` looks for a stream again, at first when its leases come, then from time to time."""
-    app = application(stream=None, streams=streams[:2])
+    app = scene.application(stream=None, streams=streams[:2])
     old = create_leases(app)
     now = 0.0
     clients = LagStreams(
         None,
-        lambda stream: address_of(stream, "us-east-1", server.endpoint_url),
+        lambda stream: address_of(stream, "us-east-1", scene.server.endpoint_url),
         lambda at: lag_client(at, 1.0),
         clock=lambda: now,
     )
     with LagWatch(clients, every=0.1) as watch:
         watch.ask_for(old.values())
         assert set(watch.known(PATIENCE).values()) == {Lag(0)}
-        kinesis.delete_stream(StreamName=streams[0])
+        scene.kinesis.delete_stream(StreamName=streams[0])
         first = f"{streams[0]}/{FIRST}"
         eventually(lambda: watch.known()[old[first].key] == Lag(why="shard is gone"))
         now = 70.0
         eventually(lambda: watch.known()[old[first].key] == Lag(why="stream not found"))
-        new = create_anew(kinesis, streams[0], str(old[first].stream))
+        new = create_anew(scene.kinesis, streams[0], str(old[first].stream))
         now = 140.0
         eventually(lambda: watch.known()[old[first].key] == Lag(why="stream made anew"))
         newer = old[first].in_stream(StreamIdentifier.parse(new))
@@ -263,43 +245,37 @@ def checkpoints(application: Application) -> dict[str, str]:
 
 
 def test_reset_moves_a_running_application_in_all_of_its_streams(
-    application: Make,
-    start: Start,
-    kinesis: Any,
-    *,
-    streams: list[str],
-    journal: Journal,
-    call: Command,
+    scene: Scene, streams: list[str], call: Command
 ) -> None:
-    app = application(stream=None, streams=streams, processor=lambda: ByStream(journal))
-    start(app)
+    app = scene.application(stream=None, streams=streams, processor=lambda: ByStream(scene.journal))
+    scene.run(app)
     for name in streams:
-        put(kinesis, name, [f"{name}-old".encode()], key="k")
-    journal.wait(lambda: len(journal.data()) == 3)
-    last = {record.data: record.sequence_number for record in journal.records()}
+        put(scene.kinesis, name, [f"{name}-old".encode()], key="k")
+    scene.journal.wait(lambda: len(scene.journal.data()) == 3)
+    last = {record.data: record.sequence_number for record in scene.journal.records()}
     found = objects(call("reset", "--to", "latest", "--yes", "--json"))
     assert [(one["stream"], one["shard"], one["written"]) for one in found] == [
         (name, FIRST, True) for name in streams
     ]
     for one, name in zip(found, streams, strict=True):
-        assert one["identifier"] == identifier(kinesis, name)
+        assert one["identifier"] == identifier(scene.kinesis, name)
         assert one["lease"] == f"{one['identifier']}:{FIRST}"
         assert one["to"]["sequence_number"] == last[f"{name}-old".encode()], "of its own stream"
-    journal.wait(lambda: len(journal.calls("initialize")) == 6)
+    scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 6)
     for name in streams:
-        put(kinesis, name, [f"{name}-new".encode()], key="k")
-    journal.wait_for_data(*(f"{name}-new".encode() for name in streams))
-    assert len(journal.data()) == 6, "the old records do not come again"
-    assert len(journal.calls("lease_lost")) == 3
+        put(scene.kinesis, name, [f"{name}-new".encode()], key="k")
+    scene.journal.wait_for_data(*(f"{name}-new".encode() for name in streams))
+    assert len(scene.journal.data()) == 6, "the old records do not come again"
+    assert len(scene.journal.calls("lease_lost")) == 3
 
 
 def test_reset_of_one_stream_leaves_the_others(
-    application: Make, kinesis: Any, *, streams: list[str], call: Command
+    scene: Scene, streams: list[str], call: Command
 ) -> None:
-    app = application(stream=None, streams=streams)
+    app = scene.application(stream=None, streams=streams)
     before = create_leases(app)
-    parent = split(kinesis, streams[1])
-    put(kinesis, streams[1], [b"x"], key="k")
+    parent = split(scene.kinesis, streams[1])
+    put(scene.kinesis, streams[1], [b"x"], key="k")
     result = call("reset", "--to", "trim_horizon", "--stream", streams[1], "--yes")
     assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines()[-1].startswith("Moved 3 leases of ")
@@ -313,7 +289,7 @@ def test_reset_of_one_stream_leaves_the_others(
     child = after[f"{streams[1]}/shardId-000000000001"]
     assert child.parent_ids == (parent,)
 
-    number = kinesis.put_record(StreamName=streams[0], Data=b"y", PartitionKey="k")
+    number = scene.kinesis.put_record(StreamName=streams[0], Data=b"y", PartitionKey="k")
     place = f"{FIRST}={number['SequenceNumber']}:3"
     result = call("reset", "--to", place, "--yes")
     assert result.returncode == 1
@@ -325,11 +301,11 @@ def test_reset_of_one_stream_leaves_the_others(
 
 
 def test_reset_tells_which_stream_cannot_be_read_and_writes_nothing(
-    application: Make, kinesis: Any, *, streams: list[str], call: Command, faults: Faults
+    scene: Scene, streams: list[str], call: Command, faults: Faults
 ) -> None:
-    app = application(stream=None, streams=streams)
+    app = scene.application(stream=None, streams=streams)
     before = create_leases(app)
-    gone = identifier(kinesis, streams[1])
+    gone = identifier(scene.kinesis, streams[1])
     faults(DENIED, stream=streams[1])
     result = call("reset", "--to", "latest", "--yes")
     assert result.returncode == 1
@@ -338,7 +314,7 @@ def test_reset_tells_which_stream_cannot_be_read_and_writes_nothing(
     assert "not you" in result.stderr
     assert "Nothing was written." in result.stderr
     faults(None)
-    kinesis.delete_stream(StreamName=streams[1])
+    scene.kinesis.delete_stream(StreamName=streams[1])
     result = call("reset", "--to", "latest", "--yes")
     assert f"has leases of {gone}, which cannot be read: There is no stream" in result.stderr
     assert leases_of(app) == before
@@ -348,11 +324,11 @@ def test_reset_tells_which_stream_cannot_be_read_and_writes_nothing(
 
 
 def test_reset_leaves_the_leases_of_a_stream_that_was_made_anew(
-    application: Make, kinesis: Any, *, streams: list[str], call: Command
+    scene: Scene, streams: list[str], call: Command
 ) -> None:
-    app = application(stream=None, streams=streams[:2])
+    app = scene.application(stream=None, streams=streams[:2])
     create_leases(app)
-    old, new = make_anew(kinesis, streams[0])
+    old, new = make_anew(scene.kinesis, streams[0])
     for given in ((), ("--stream", old)):
         result = call("reset", "--to", "latest", "--yes", *given)
         assert result.returncode == 1
@@ -364,37 +340,37 @@ def test_reset_leaves_the_leases_of_a_stream_that_was_made_anew(
     assert result.returncode == 0
     assert f"Note: {old} was deleted and made anew as {new}: its leases stay" in result.stdout
     moved = {row.key for row in app.table().leases() if row != before[row.key]}
-    assert moved == {f"{new}:{FIRST}", f"{identifier(kinesis, streams[1])}:{FIRST}"}
+    assert moved == {f"{new}:{FIRST}", f"{identifier(scene.kinesis, streams[1])}:{FIRST}"}
 
 
 def test_reset_of_rows_of_both_kinds_is_refused(
-    application: Make, *, streams: list[str], stream: str, call: Command
+    scene: Scene, streams: list[str], call: Command
 ) -> None:
-    create_leases(application(stream=None, streams=streams))
-    rows = application().table().leases()
-    application().table().create(rows[0].in_stream(None))
+    create_leases(scene.application(stream=None, streams=streams))
+    rows = scene.application().table().leases()
+    scene.application().table().create(rows[0].in_stream(None))
     result = call("reset", "--to", "latest", "--yes")
     assert result.returncode == 1
     assert "1 that name none, such as shardId-000000000000" in result.stderr
-    assert {row.counter for row in application().table().leases()} == {0}
+    assert {row.counter for row in scene.application().table().leases()} == {0}
 
 
 def test_a_table_of_several_streams_is_not_reset_as_one_of_a_single_stream(
-    application: Make, *, streams: list[str]
+    scene: Scene, streams: list[str]
 ) -> None:
-    app = application(stream=None, streams=streams)
+    app = scene.application(stream=None, streams=streams)
     before = create_leases(app)
-    client = StreamClient(application(stream=streams[0]).address())
+    client = StreamClient(scene.application(stream=streams[0]).address())
     with pytest.raises(OptionError, match=r"The leases of the .* name their streams"):
         plan_resets([StreamToReset(client)], app.table(), LATEST)
     assert leases_of(app) == before
 
 
 def test_a_finished_shard_of_one_stream_is_not_the_shard_of_another(
-    application: Make, *, streams: list[str], call: Command
+    scene: Scene, streams: list[str], call: Command
 ) -> None:
     """To LATEST: the lease that is read to its end stays so, and the open one is moved."""
-    app = application(stream=None, streams=streams[:2])
+    app = scene.application(stream=None, streams=streams[:2])
     rows = create_leases(app)
     ended = rows[f"{streams[0]}/{FIRST}"]
     app.table().write(requests.evict(ended))

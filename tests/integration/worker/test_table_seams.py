@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
-from sparkinesis.application import Application
 from sparkinesis.lease.extended_sequence_number import (
     SHARD_END,
     TRIM_HORIZON,
@@ -15,40 +13,34 @@ from sparkinesis.lease.extended_sequence_number import (
 from sparkinesis.lease.lease import Lease, encode_lease
 from sparkinesis.lease.rules.leader import leader
 from sparkinesis.lease.table.table import LeaseTable
-from sparkinesis.local import LocalServer
-from sparkinesis.worker.lifecycle.worker import Worker
-from tests.journal import PATIENCE, Journal
+from tests.integration.worker.scene import Scene
+from tests.journal import PATIENCE
 from tests.kcl import create_table, put_lease, rows_of
 from tests.pace import eventually
-
-Start = Callable[[Application], Worker]
-Make = Callable[..., Application]
 
 SHARDS = ("shardId-000000000000", "shardId-000000000001")
 TRIM, END = ExtendedSequenceNumber(TRIM_HORIZON), ExtendedSequenceNumber(SHARD_END)
 
 
-def put(kinesis: Any, stream: str, *datas: bytes) -> None:
+def put(scene: Scene, *datas: bytes) -> None:
     for data in datas:
-        kinesis.put_record(StreamName=stream, Data=data, PartitionKey=data.decode())
+        scene.kinesis.put_record(StreamName=scene.stream, Data=data, PartitionKey=data.decode())
 
 
-def test_leases_of_an_application_of_several_streams_are_left_alone(
-    application: Make, start: Start, server: LocalServer, stream: str, journal: Journal
-) -> None:
+def test_leases_of_an_application_of_several_streams_are_left_alone(scene: Scene) -> None:
     """As the KCL: rows that were written in one mode mean nothing to the other.
 
     A table that has only such rows is refused: `test_s1_several_streams.py`.
     """
-    kinesis, dynamodb = server.client("kinesis"), server.client("dynamodb")
-    start(application()).shutdown(10)
-    own = set(rows_of(dynamodb, stream))
+    dynamodb = scene.server.client("dynamodb")
+    scene.start().shutdown(10)
+    own = set(rows_of(dynamodb, scene.stream))
     assert own == set(SHARDS)
     for i, shard in enumerate(SHARDS):
         half, key = 2**127, f"123456789012:other:1700000000:{shard}"
         put_lease(
             dynamodb,
-            stream,
+            scene.stream,
             key,
             "TRIM_HORIZON",
             attributes={
@@ -59,37 +51,35 @@ def test_leases_of_an_application_of_several_streams_are_left_alone(
             },
         )
         dynamodb.update_item(
-            TableName=stream,
+            TableName=scene.stream,
             Key={"leaseKey": {"S": key}},
             UpdateExpression="REMOVE leaseOwner",
         )
-    before = {key: row for key, row in rows_of(dynamodb, stream).items() if key not in own}
-    put(kinesis, stream, b"a", b"b", b"c", b"d")
-    start(application())
-    journal.wait_for_data(b"a", b"b", b"c", b"d")
-    after = rows_of(dynamodb, stream)
+    before = {key: row for key, row in rows_of(dynamodb, scene.stream).items() if key not in own}
+    put(scene, b"a", b"b", b"c", b"d")
+    scene.start()
+    scene.journal.wait_for_data(b"a", b"b", b"c", b"d")
+    after = rows_of(dynamodb, scene.stream)
     assert set(after) == {*before, *own}
     assert {key: after[key] for key in before} == before
 
 
-def test_a_table_that_was_emptied_by_hand_is_filled_anew(
-    application: Make, start: Start, server: LocalServer, stream: str, journal: Journal
-) -> None:
-    kinesis, dynamodb = server.client("kinesis"), server.client("dynamodb")
-    start(application({"audit_interval": 0.3}))
-    journal.wait(lambda: len(journal.calls("initialize")) == len(SHARDS))
-    for key in rows_of(dynamodb, stream):
-        dynamodb.delete_item(TableName=stream, Key={"leaseKey": {"S": key}})
-    journal.wait(lambda: len(journal.calls("lease_lost")) >= len(SHARDS))
-    put(kinesis, stream, b"b")
-    journal.wait_for_data(b"b")
-    assert set(rows_of(dynamodb, stream)) == set(SHARDS)
+def test_a_table_that_was_emptied_by_hand_is_filled_anew(scene: Scene) -> None:
+    dynamodb = scene.server.client("dynamodb")
+    scene.start({"audit_interval": 0.3})
+    scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == len(SHARDS))
+    for key in rows_of(dynamodb, scene.stream):
+        dynamodb.delete_item(TableName=scene.stream, Key={"leaseKey": {"S": key}})
+    scene.journal.wait(lambda: len(scene.journal.calls("lease_lost")) >= len(SHARDS))
+    put(scene, b"b")
+    scene.journal.wait_for_data(b"b")
+    assert set(rows_of(dynamodb, scene.stream)) == set(SHARDS)
 
 
 def test_an_error_that_nobody_foresaw_does_not_end_the_care_for_leases(
-    application: Make, stream: str, journal: Journal, dynamodb: Any
+    scene: Scene, dynamodb: Any
 ) -> None:
-    worker = application({"audit_interval": 0.2, "cleanup_interval": 0.2}).worker()
+    worker = scene.application({"audit_interval": 0.2, "cleanup_interval": 0.2}).worker()
     step, failed = worker._streams.all()[0].syncer.step, threading.Event()
 
     def fails_once(*look: Any, leads: bool) -> float:
@@ -102,19 +92,17 @@ def test_an_error_that_nobody_foresaw_does_not_end_the_care_for_leases(
     worker.start()
     try:
         assert failed.wait(PATIENCE)
-        journal.wait(lambda: len(journal.calls("initialize")) == len(SHARDS))
-        for key in rows_of(dynamodb, stream):
-            dynamodb.delete_item(TableName=stream, Key={"leaseKey": {"S": key}})
-        journal.wait(lambda: len(journal.calls("initialize")) == 2 * len(SHARDS))
+        scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == len(SHARDS))
+        for key in rows_of(dynamodb, scene.stream):
+            dynamodb.delete_item(TableName=scene.stream, Key={"leaseKey": {"S": key}})
+        scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 2 * len(SHARDS))
     finally:
         worker.shutdown(10)
 
 
-def test_a_dead_worker_whose_leases_nobody_has_room_for_does_not_lead(
-    application: Make, start: Start, server: LocalServer, stream: str, journal: Journal
-) -> None:
-    dynamodb = server.client("dynamodb")
-    create_table(dynamodb, stream)
+def test_a_dead_worker_whose_leases_nobody_has_room_for_does_not_lead(scene: Scene) -> None:
+    dynamodb = scene.server.client("dynamodb")
+    create_table(dynamodb, scene.stream)
     pair = [Lease(who, who, TRIM, owner=who) for who in ("w1", "w2")]
     live, dead = ("w1", "w2") if leader(pair) == "w2" else ("w2", "w1")
     for i, shard in enumerate(SHARDS):
@@ -122,11 +110,11 @@ def test_a_dead_worker_whose_leases_nobody_has_room_for_does_not_lead(
         row = encode_lease(Lease(shard, shard, TRIM, hash_range=hash_range, owner=dead))
         # In a handoff, or it would be asked for before it is known that nobody answers.
         row["checkpointOwner"] = {"S": "dead too"}
-        dynamodb.put_item(TableName=stream, Item=row)
+        dynamodb.put_item(TableName=scene.stream, Item=row)
     done = Lease("shardId-000000000099", "shardId-000000000099", END)
-    dynamodb.put_item(TableName=stream, Item=encode_lease(done))
-    table = LeaseTable(stream, "us-east-1", server.endpoint_url)
-    start(application({"max_leases": 1, "cleanup_interval": 0.3}, worker_id=live))
-    journal.wait(lambda: bool(journal.calls("initialize")))
+    dynamodb.put_item(TableName=scene.stream, Item=encode_lease(done))
+    table = LeaseTable(scene.stream, "us-east-1", scene.server.endpoint_url)
+    scene.start({"max_leases": 1, "cleanup_interval": 0.3}, worker_id=live)
+    scene.journal.wait(lambda: bool(scene.journal.calls("initialize")))
     eventually(lambda: table.get(done.key) is None)
     assert {row.owner for row in table.leases()} == {live, dead}

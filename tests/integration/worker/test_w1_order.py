@@ -5,57 +5,48 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable
 from typing import Any
 
-from sparkinesis.application import Application
-from sparkinesis.worker.lifecycle.worker import Worker
-from tests.journal import PATIENCE, Journal, Journaling
-from tests.streams import merge_neighbours, put, put_at, split
+from tests.integration.worker.scene import Scene
+from tests.journal import PATIENCE, Journal
+from tests.streams import merge_neighbours, put
 
 RETRIEVALS = ("polling", "efo")
 
 
-def test_children_come_after_their_parents_and_keys_stay_in_order(
-    application: Callable[..., Application],
-    start: Callable[[Application], Worker],
-    kinesis: Any,
-    stream: str,
-    journal: Journal,
-) -> None:
+def test_children_come_after_their_parents_and_keys_stay_in_order(scene: Scene) -> None:
     """Two workers, splits and merges while records are put; processors that dawdle."""
 
     def dawdle(batch: Any, checkpointer: Any) -> None:
         time.sleep(0.02)
 
-    processor = lambda: Journaling(journal, on_records=dawdle)  # noqa: E731
     for name in ("a", "b"):
-        start(application(worker_id=name, processor=processor, options={"max_records": 40}))
+        scene.start({"max_records": 40}, worker_id=name, on_records=dawdle)
     keys = [f"key-{n}" for n in range(6)]
     for turn in range(60):
         for key in keys:
-            put(kinesis, stream, [b"%03d" % turn], key=key)
+            put(scene.kinesis, scene.stream, [b"%03d" % turn], key=key)
         if turn in {10, 30}:
-            split(kinesis, stream)
+            scene.split()
         if turn in {20, 40}:
-            merge_neighbours(kinesis, stream)
-    journal.wait(
-        lambda: len({(r.partition_key, r.data) for r in journal.records()}) == 60 * len(keys)
+            merge_neighbours(scene.kinesis, scene.stream)
+    scene.journal.wait(
+        lambda: len({(r.partition_key, r.data) for r in scene.journal.records()}) == 60 * len(keys)
     )
-    journal.wait(lambda: len(journal.calls("shard_ended")) >= 6)
+    scene.journal.wait(lambda: len(scene.journal.calls("shard_ended")) >= 6)
 
-    parents = parents_of(kinesis, stream)
+    parents = parents_of(scene)
     assert len(parents) == 2 + 2 * 2 + 2 * 1
-    by_key = in_order_of_first_sight(journal, parents)
+    by_key = in_order_of_first_sight(scene.journal, parents)
     assert by_key == {key: [b"%03d" % turn for turn in range(60)] for key in keys}
 
 
-def parents_of(kinesis: Any, stream: str) -> dict[str, set[str]]:
+def parents_of(scene: Scene) -> dict[str, set[str]]:
     return {
         shard["ShardId"]: {
             shard[name] for name in ("ParentShardId", "AdjacentParentShardId") if name in shard
         }
-        for shard in kinesis.list_shards(StreamName=stream)["Shards"]
+        for shard in scene.kinesis.list_shards(StreamName=scene.stream)["Shards"]
     }
 
 
@@ -76,31 +67,19 @@ def in_order_of_first_sight(
     return by_key
 
 
-def test_shards_run_concurrently(
-    application: Callable[..., Application],
-    start: Callable[[Application], Worker],
-    kinesis: Any,
-    stream: str,
-    journal: Journal,
-) -> None:
+def test_shards_run_concurrently(scene: Scene) -> None:
     both = threading.Barrier(2, timeout=30)
 
     def meet(batch: Any, checkpointer: Any) -> None:
         both.wait()
 
-    put(kinesis, stream, [b"%d" % n for n in range(50)])
-    start(application(processor=lambda: Journaling(journal, on_records=meet)))
-    journal.wait(lambda: len(set(journal.calls("process_records"))) == 2)
-    assert not journal.calls("failed")
+    put(scene.kinesis, scene.stream, [b"%d" % n for n in range(50)])
+    scene.start(on_records=meet)
+    scene.journal.wait(lambda: len(set(scene.journal.calls("process_records"))) == 2)
+    assert not scene.journal.calls("failed")
 
 
-def test_a_merged_shard_waits_for_the_slower_of_its_parents(
-    application: Callable[..., Application],
-    start: Callable[[Application], Worker],
-    kinesis: Any,
-    stream: str,
-    journal: Journal,
-) -> None:
+def test_a_merged_shard_waits_for_the_slower_of_its_parents(scene: Scene) -> None:
     """Its lease is there, and held, as soon as the first parent has ended."""
     first, second, child = (f"shardId-{n:012d}" for n in range(3))
     go_on = threading.Event()
@@ -109,17 +88,14 @@ def test_a_merged_shard_waits_for_the_slower_of_its_parents(
         if batch.records[0].data == b"slow":
             assert go_on.wait(PATIENCE)
 
-    put_at(kinesis, stream, b"slow", 2**127)
-    worker = start(
-        application(
-            processor=lambda: Journaling(journal, on_records=linger),
-            options={"parent_poll_interval": 0.05},
-        )
+    scene.put(b"slow", 2**127)
+    worker = scene.start({"parent_poll_interval": 0.05}, on_records=linger)
+    scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 2)
+    scene.kinesis.merge_shards(
+        StreamName=scene.stream, ShardToMerge=first, AdjacentShardToMerge=second
     )
-    journal.wait(lambda: len(journal.calls("initialize")) == 2)
-    kinesis.merge_shards(StreamName=stream, ShardToMerge=first, AdjacentShardToMerge=second)
-    put_at(kinesis, stream, b"merged")
-    journal.wait(lambda: (first, "shard_ended") in journal.calls())
+    scene.put(b"merged")
+    scene.journal.wait(lambda: (first, "shard_ended") in scene.journal.calls())
     looks = [0]
 
     def has_looked_often() -> bool:
@@ -131,8 +107,8 @@ def test_a_merged_shard_waits_for_the_slower_of_its_parents(
     while not has_looked_often():
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    assert (child, "initialize") not in journal.calls()
+    assert (child, "initialize") not in scene.journal.calls()
     go_on.set()
-    journal.wait_for_data(b"slow", b"merged")
-    calls = journal.calls("shard_ended", "process_records")
+    scene.journal.wait_for_data(b"slow", b"merged")
+    calls = scene.journal.calls("shard_ended", "process_records")
     assert calls.index((second, "shard_ended")) < calls.index((child, "process_records"))

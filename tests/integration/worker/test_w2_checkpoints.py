@@ -2,95 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any
 
 import pytest
 
-from sparkinesis.application import Application
 from sparkinesis.errors import CheckpointError, LeaseLostError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
-from sparkinesis.local import LocalServer
 from sparkinesis.stream.kpl.pack import aggregate
 from sparkinesis.worker.checkpoint_rules import MAX_STATE_BYTES
-from sparkinesis.worker.lifecycle.worker import Worker
-from tests.journal import Journal, Journaling
+from tests.integration.worker.scene import Scene, crash
+from tests.journal import Journal
 from tests.kcl import COORDINATION, create_table, put_rows
-from tests.streams import split
 
 RETRIEVALS = ("polling", "efo")
 
-Start = Callable[[Application], Worker]
-Make = Callable[..., Application]
 
-
-def put_aggregate(kinesis: Any, stream: str, *datas: bytes) -> str:
+def put_aggregate(scene: Scene, *datas: bytes) -> str:
     (packed,) = aggregate([("k", None, data) for data in datas])
-    answer = kinesis.put_record(
-        StreamName=stream, Data=packed.data, PartitionKey="a", ExplicitHashKey="0"
-    )
-    return str(answer["SequenceNumber"])
-
-
-def put_one(kinesis: Any, stream: str, data: bytes) -> str:
-    answer = kinesis.put_record(StreamName=stream, Data=data, PartitionKey="k", ExplicitHashKey="0")
-    return str(answer["SequenceNumber"])
-
-
-def crash(worker: Worker) -> None:
-    """What is left of a worker that dies: nothing is released, nobody is told."""
-    for shard in worker._coordinator.held().values():
-        shard.lose("the test says so")
-    worker.shutdown(10)
+    return scene.put(packed.data)
 
 
 @pytest.mark.parametrize(
     "done", [0, 2, 4, *(pytest.param(n, marks=pytest.mark.long) for n in (1, 3))]
 )
-def test_resuming_in_the_middle_of_an_aggregated_record(
-    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal, *, done: int
-) -> None:
+def test_resuming_in_the_middle_of_an_aggregated_record(scene: Scene, done: int) -> None:
     """Checkpoint user record ``done`` of five, crash, resume: the next is the one after it."""
-    put_one(kinesis, stream, b"before")
-    middle = put_aggregate(kinesis, stream, b"0", b"1", b"2", b"3", b"4")
-    put_one(kinesis, stream, b"after")
+    scene.put(b"before")
+    middle = put_aggregate(scene, b"0", b"1", b"2", b"3", b"4")
+    scene.put(b"after")
 
     def checkpoint_in_the_middle(batch: Any, checkpointer: Any) -> None:
         for record in batch.records:
             if (record.sequence_number, record.sub_sequence_number) == (middle, done):
                 checkpointer.checkpoint(record)
 
-    first = start(
-        application(
-            worker_id="same",
-            processor=lambda: Journaling(journal, on_records=checkpoint_in_the_middle),
-        )
-    )
-    journal.wait_for_data(b"before", b"0", b"4", b"after")
+    first = scene.start(worker_id="same", on_records=checkpoint_in_the_middle)
+    scene.journal.wait_for_data(b"before", b"0", b"4", b"after")
     crash(first)
-    row = application().table().get("shardId-000000000000")
-    assert row is not None
-    assert row.checkpoint == ExtendedSequenceNumber(middle, done)
+    assert scene.row().checkpoint == ExtendedSequenceNumber(middle, done)
 
     resumed = Journal()
-    start(application(worker_id="same", processor=lambda: Journaling(resumed)))
+    scene.start(worker_id="same", journal=resumed)
     resumed.wait_for_data(b"after")
     assert resumed.data() == [b"%d" % n for n in range(done + 1, 5)] + [b"after"]
 
 
-def test_what_was_prepared_is_found_by_whoever_comes_next(
-    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
-) -> None:
-    sequence_number = put_one(kinesis, stream, b"x")
+def test_what_was_prepared_is_found_by_whoever_comes_next(scene: Scene) -> None:
+    sequence_number = scene.put(b"x")
 
     def prepare(batch: Any, checkpointer: Any) -> None:
         checkpointer.prepare(batch.records[0], state=b"half done")
 
-    first = start(
-        application(worker_id="w", processor=lambda: Journaling(journal, on_records=prepare))
-    )
-    journal.wait_for_data(b"x")
+    first = scene.start(worker_id="w", on_records=prepare)
+    scene.journal.wait_for_data(b"x")
     crash(first)
     resumed = Journal()
 
@@ -98,7 +63,7 @@ def test_what_was_prepared_is_found_by_whoever_comes_next(
         prepared = checkpointer.prepare(batch.records[0], state=b"again")
         prepared.checkpoint()
 
-    start(application(worker_id="w", processor=lambda: Journaling(resumed, on_records=commit)))
+    scene.start(worker_id="w", on_records=commit, journal=resumed)
     resumed.wait_for_data(b"x")
     pending = {
         shard.id: shard.pending_checkpoint
@@ -108,37 +73,30 @@ def test_what_was_prepared_is_found_by_whoever_comes_next(
     found = pending["shardId-000000000000"]
     assert found is not None
     assert (found.at.sequence_number, found.state) == (sequence_number, b"half done")
-    row = application().table().get("shardId-000000000000")
-    assert row is not None
+    row = scene.row()
     assert row.checkpoint.sequence_number == sequence_number
     assert row.pending is None
 
 
-def prepare_and_crash(
-    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
-) -> None:
+def prepare_and_crash(scene: Scene) -> None:
     """Prepares a checkpoint at user record 1 of an aggregate of three, and dies before the rest."""
-    put_one(kinesis, stream, b"before")
-    middle = put_aggregate(kinesis, stream, b"0", b"1", b"2")
-    put_one(kinesis, stream, b"after")
+    scene.put(b"before")
+    middle = put_aggregate(scene, b"0", b"1", b"2")
+    scene.put(b"after")
 
     def prepare(batch: Any, checkpointer: Any) -> None:
         for record in batch.records:
             if (record.sequence_number, record.sub_sequence_number) == (middle, 1):
                 checkpointer.prepare(record, state=b"half done")
 
-    first = start(
-        application(worker_id="w", processor=lambda: Journaling(journal, on_records=prepare))
-    )
-    journal.wait_for_data(b"before", b"after")
+    first = scene.start(worker_id="w", on_records=prepare)
+    scene.journal.wait_for_data(b"before", b"after")
     crash(first)
 
 
-def test_a_pending_checkpoint_is_committed_at_once(
-    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
-) -> None:
+def test_a_pending_checkpoint_is_committed_at_once(scene: Scene) -> None:
     """Delivery begins behind it, inside of the aggregate."""
-    prepare_and_crash(application, start, kinesis, stream, journal)
+    prepare_and_crash(scene)
     resumed = Journal()
 
     def commit(shard: Any) -> None:
@@ -146,20 +104,19 @@ def test_a_pending_checkpoint_is_committed_at_once(
             assert shard.pending_checkpoint.state == b"half done"
             shard.commit_pending()
 
-    start(application(worker_id="w", processor=lambda: Journaling(resumed, on_initialize=commit)))
+    scene.start(worker_id="w", on_initialize=commit, journal=resumed)
     resumed.wait_for_data(b"after")
     assert resumed.data() == [b"2", b"after"]
-    row = application().table().get("shardId-000000000000")
-    assert row is not None
+    row = scene.row()
     assert row.pending is None
 
 
 @pytest.mark.parametrize("retrieval", ["polling"])  # fan-out may give all in one batch
 def test_a_pending_checkpoint_is_committed_by_its_numbers_while_its_records_come_again(
-    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
+    scene: Scene,
 ) -> None:
     """Of what was fetched, the rest up to it is not delivered any more."""
-    prepare_and_crash(application, start, kinesis, stream, journal)
+    prepare_and_crash(scene)
     resumed = Journal()
     pending: list[Any] = []
 
@@ -172,40 +129,34 @@ def test_a_pending_checkpoint_is_committed_by_its_numbers_while_its_records_come
         if shard.pending_checkpoint is not None:
             pending.append(shard)
 
-    start(
-        application(
-            worker_id="w",
-            processor=lambda: Journaling(resumed, on_records=commit, on_initialize=remember),
-            options={"max_records": 1},
-        )
+    scene.start(
+        {"max_records": 1},
+        worker_id="w",
+        on_records=commit,
+        on_initialize=remember,
+        journal=resumed,
     )
     resumed.wait_for_data(b"after")
     assert resumed.data() == [b"before", b"2", b"after"]
 
 
 def test_a_pending_checkpoint_that_is_dropped_is_gone_and_its_records_come_again(
-    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
+    scene: Scene,
 ) -> None:
-    prepare_and_crash(application, start, kinesis, stream, journal)
+    prepare_and_crash(scene)
     resumed = Journal()
-    worker = start(
-        application(
-            worker_id="w",
-            processor=lambda: Journaling(resumed, on_initialize=lambda shard: shard.drop_pending()),
-        )
+    worker = scene.start(
+        worker_id="w", on_initialize=lambda shard: shard.drop_pending(), journal=resumed
     )
     resumed.wait_for_data(b"before", b"after")
     crash(worker)
     assert resumed.data() == [b"before", b"0", b"1", b"2", b"after"]
-    row = application().table().get("shardId-000000000000")
-    assert row is not None
+    row = scene.row()
     assert row.pending is None
     assert row.checkpoint == ExtendedSequenceNumber("TRIM_HORIZON")
 
 
-def test_a_prepared_state_may_be_as_large_as_it_is_said(
-    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
-) -> None:
+def test_a_prepared_state_may_be_as_large_as_it_is_said(scene: Scene) -> None:
     """The row of a lease has room for it, whatever the server counts."""
     refusals: list[str] = []
 
@@ -216,20 +167,17 @@ def test_a_prepared_state_may_be_as_large_as_it_is_said(
             refusals.append(str(refusal.value))
         checkpointer.prepare(state=b"x" * MAX_STATE_BYTES)
 
-    put_one(kinesis, stream, b"x")
-    start(application(processor=lambda: Journaling(journal, on_records=prepare)))
-    journal.wait_for_data(b"x")
-    row = application().table().get("shardId-000000000000")
-    assert row is not None
+    scene.put(b"x")
+    scene.start(on_records=prepare)
+    scene.journal.wait_for_data(b"x")
+    row = scene.row()
     assert row.pending is not None
     assert row.pending.state == b"x" * MAX_STATE_BYTES
     assert len(refusals) == 2
 
 
-def test_a_processor_moves_its_own_shard(
-    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
-) -> None:
-    put_one(kinesis, stream, b"first")
+def test_a_processor_moves_its_own_shard(scene: Scene) -> None:
+    scene.put(b"first")
     again: list[None] = []
 
     def once_more(batch: Any, checkpointer: Any) -> None:
@@ -240,53 +188,47 @@ def test_a_processor_moves_its_own_shard(
             with pytest.raises(CheckpointError):
                 checkpointer.checkpoint(batch.records[-1])
 
-    start(application(processor=lambda: Journaling(journal, on_records=once_more)))
-    journal.wait_for_data(b"first")
-    put_one(kinesis, stream, b"second")
-    journal.wait(lambda: journal.data().count(b"second") == 2)
-    assert journal.data() == [b"first", b"second", b"first", b"second"]
+    scene.start(on_records=once_more)
+    scene.journal.wait_for_data(b"first")
+    scene.put(b"second")
+    scene.journal.wait(lambda: scene.journal.data().count(b"second") == 2)
+    assert scene.journal.data() == [b"first", b"second", b"first", b"second"]
 
 
 def test_a_processor_that_moves_its_shard_with_the_last_records_reads_it_again_before_the_end(
-    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
+    scene: Scene,
 ) -> None:
     for data in (b"a", b"b"):
-        put_one(kinesis, stream, data)
-    shard = split(kinesis, stream)
+        scene.put(data)
+    shard = scene.split()
 
     def again(batch: Any, checkpointer: Any) -> None:
-        if batch.records[-1].data == b"b" and b"b" not in journal.data(shard):
+        if batch.records[-1].data == b"b" and b"b" not in scene.journal.data(shard):
             checkpointer.reset("TRIM_HORIZON")
 
-    start(application(processor=lambda: Journaling(journal, on_records=again)))
-    journal.wait(lambda: (shard, "shard_ended") in journal.calls())
-    assert journal.data(shard) == [b"a", b"b", b"a", b"b"]
-    assert journal.calls("initialize", "shard_ended").count((shard, "shard_ended")) == 1
+    scene.start(on_records=again)
+    scene.journal.wait(lambda: (shard, "shard_ended") in scene.journal.calls())
+    assert scene.journal.data(shard) == [b"a", b"b", b"a", b"b"]
+    assert scene.journal.calls("initialize", "shard_ended").count((shard, "shard_ended")) == 1
 
 
-def test_a_processor_skips_to_now_and_the_table_remembers_when(
-    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
-) -> None:
+def test_a_processor_skips_to_now_and_the_table_remembers_when(scene: Scene) -> None:
     def skip(batch: Any, checkpointer: Any) -> None:
         if batch.records[0].data == b"old":
             checkpointer.reset("LATEST")
 
-    put_one(kinesis, stream, b"old")
-    worker = start(
-        application(worker_id="w", processor=lambda: Journaling(journal, on_records=skip))
-    )
-    journal.wait_for_data(b"old")
+    scene.put(b"old")
+    worker = scene.start(worker_id="w", on_records=skip)
+    scene.journal.wait_for_data(b"old")
     crash(worker)
-    put_one(kinesis, stream, b"while nobody read")
+    scene.put(b"while nobody read")
     resumed = Journal()
-    start(application(worker_id="w", processor=lambda: Journaling(resumed)))
+    scene.start(worker_id="w", journal=resumed)
     resumed.wait_for_data(b"while nobody read")
     assert resumed.data() == [b"while nobody read"]
 
 
-def test_an_instant_to_reset_to_needs_a_time_zone(
-    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
-) -> None:
+def test_an_instant_to_reset_to_needs_a_time_zone(scene: Scene) -> None:
     refusals: list[str] = []
 
     def reset(batch: Any, checkpointer: Any) -> None:
@@ -296,42 +238,38 @@ def test_an_instant_to_reset_to_needs_a_time_zone(
             refusals.append(str(refusal.value))
         checkpointer.reset(datetime.now(timezone.utc))
 
-    put_one(kinesis, stream, b"x")
-    start(application(processor=lambda: Journaling(journal, on_records=reset)))
-    journal.wait_for_data(b"x")
+    scene.put(b"x")
+    scene.start(on_records=reset)
+    scene.journal.wait_for_data(b"x")
     assert "time zone" in refusals[0]
     assert "latest, trim_horizon" in refusals[1]
 
 
-def test_a_checkpointer_left_behind_is_refused_even_by_the_same_worker(
-    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
-) -> None:
+def test_a_checkpointer_left_behind_is_refused_even_by_the_same_worker(scene: Scene) -> None:
     """A thread of the first processor checkpoints after the shard was lost and regained."""
     kept: list[Any] = []
 
     def keep(batch: Any, checkpointer: Any) -> None:
         kept.append((checkpointer, batch.records[-1]))
 
-    put_one(kinesis, stream, b"x")
-    worker = start(application(processor=lambda: Journaling(journal, on_records=keep)))
-    journal.wait_for_data(b"x")
+    scene.put(b"x")
+    worker = scene.start(on_records=keep)
+    scene.journal.wait_for_data(b"x")
     worker._coordinator.held()["shardId-000000000000"].lose("the test says so")
-    journal.wait(lambda: ("shardId-000000000000", "lease_lost") in journal.calls())
-    journal.wait(lambda: journal.data().count(b"x") == 2)
+    scene.journal.wait(lambda: ("shardId-000000000000", "lease_lost") in scene.journal.calls())
+    scene.journal.wait(lambda: scene.journal.data().count(b"x") == 2)
     (old, record), (new, _) = kept[:2]
     with pytest.raises(LeaseLostError, match="shardId-000000000000"):
         old.checkpoint(record)
     new.checkpoint(record)
 
 
-def test_beside_java_workers_a_moved_shard_is_checkpointed_at_a_record(
-    application: Make, start: Start, server: LocalServer, stream: str, journal: Journal
-) -> None:
+def test_beside_java_workers_a_moved_shard_is_checkpointed_at_a_record(scene: Scene) -> None:
     """A Java worker that takes the shard next does not know our instant."""
-    kinesis, dynamodb = server.client("kinesis"), server.client("dynamodb")
-    create_table(dynamodb, stream)
-    put_rows(dynamodb, stream, COORDINATION)  # those of a KCL 3.5 that owns no lease
-    numbers = [put_one(kinesis, stream, b"first")]
+    dynamodb = scene.server.client("dynamodb")
+    create_table(dynamodb, scene.stream)
+    put_rows(dynamodb, scene.stream, COORDINATION)  # those of a KCL 3.5 that owns no lease
+    numbers = [scene.put(b"first")]
     rows: list[Any] = []
 
     def go_back(batch: Any, checkpointer: Any) -> None:
@@ -339,14 +277,14 @@ def test_beside_java_workers_a_moved_shard_is_checkpointed_at_a_record(
         if len(rows) < 2 and batch.records[-1].data == b"second":
             to = "LATEST" if rows else batch.records[-1].approximate_arrival_timestamp
             checkpointer.reset(to)
-            rows.append(application().table().get("shardId-000000000000"))
+            rows.append(scene.application().table().get("shardId-000000000000"))
 
-    start(application(processor=lambda: Journaling(journal, on_records=go_back)))
-    journal.wait_for_data(b"first")
-    numbers.append(put_one(kinesis, stream, b"second"))
-    journal.wait(lambda: journal.data().count(b"second") == 2)
-    put_one(kinesis, stream, b"third")
-    journal.wait_for_data(b"third")
+    scene.start(on_records=go_back)
+    scene.journal.wait_for_data(b"first")
+    numbers.append(scene.put(b"second"))
+    scene.journal.wait(lambda: scene.journal.data().count(b"second") == 2)
+    scene.put(b"third")
+    scene.journal.wait_for_data(b"third")
     assert [row.checkpoint.sequence_number for row in rows] == numbers
     assert [row.timestamp_ms for row in rows] == [None, None]
-    assert journal.data() == [b"first", b"second", b"second", b"third"]
+    assert scene.journal.data() == [b"first", b"second", b"second", b"third"]

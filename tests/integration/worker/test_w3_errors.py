@@ -12,10 +12,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from sparkinesis.application import Application
 from sparkinesis.errors import CheckpointError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
-from sparkinesis.local import LocalServer
 from sparkinesis.stream.kpl.messages import AggregatedRecord
 from sparkinesis.stream.kpl.pack import aggregate
 from sparkinesis.worker.checkpointer import Checkpointer
@@ -27,18 +25,14 @@ from sparkinesis.worker.dead_letters.targets import (
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.on_error import DeadLetter, Retry, Skip, Stop
 from tests import pace
+from tests.integration.worker.scene import FIRST, SECOND, UPPER, Scene, crash
 from tests.journal import PATIENCE, Journal, Journaling
-from tests.streams import put_at
 from tests.unit.stream.kpl.aggregates import sealed
 
 RETRIEVALS = ("polling", "efo")
 
-Start = Callable[[Application], Worker]
-Make = Callable[..., Application]
 OnRecords = Callable[[Any, Any], None]
 
-FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
-UPPER = 2**127
 SOON = Retry(base=0.01, cap=0.05)
 AGES = Retry(base=1e7, cap=1e7)
 """Waits for weeks between two tries, as good as surely: waits are drawn from 0 on."""
@@ -56,11 +50,11 @@ def refuse(*bad: bytes) -> OnRecords:
     return process
 
 
-def put_all(kinesis: Any, stream: str, count: int) -> list[bytes]:
+def put_all(scene: Scene, count: int) -> list[bytes]:
     """Records in the first shard; they fit into one page."""
     datas = [b"%03d" % n for n in range(count)]
     for data in datas:
-        put_at(kinesis, stream, data)
+        scene.put(data)
     return datas
 
 
@@ -79,85 +73,66 @@ def wait_for_looks(worker: Worker, condition: Callable[[], bool]) -> None:
         assert worker._state.changed.wait_for(condition, PATIENCE)
 
 
-def crash(worker: Worker) -> None:
-    """What is left of a worker that dies: nothing is released, nobody is told."""
-    for held in worker._coordinator.held().values():
-        held.lose("the test says so")
-    worker.shutdown(10)
-
-
 # --- retry
 
 
-def test_a_retry_delivers_the_same_records_until_they_succeed(
-    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
-) -> None:
-    datas = put_all(kinesis, stream, 5)
+def test_a_retry_delivers_the_same_records_until_they_succeed(scene: Scene) -> None:
+    datas = put_all(scene, 5)
 
     def fail_thrice(batch: Any, checkpointer: Any) -> None:
-        if len(attempts(journal)) < 3:
+        if len(attempts(scene.journal)) < 3:
             raise TroubleError("not yet")
 
-    start(application(processor=lambda: Journaling(journal, on_records=fail_thrice), on_error=SOON))
-    journal.wait_for_data(*datas)
-    put_at(kinesis, stream, b"next")
-    journal.wait_for_data(b"next")
-    assert attempts(journal) == [datas] * 3
-    assert journal.data(FIRST) == [*datas, b"next"]
+    scene.start(on_records=fail_thrice, on_error=SOON)
+    scene.journal.wait_for_data(*datas)
+    scene.put(b"next")
+    scene.journal.wait_for_data(b"next")
+    assert attempts(scene.journal) == [datas] * 3
+    assert scene.journal.data(FIRST) == [*datas, b"next"]
 
 
-def test_a_checkpoint_made_before_the_exception_counts(
-    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
-) -> None:
+def test_a_checkpoint_made_before_the_exception_counts(scene: Scene) -> None:
     """Also in the middle of an aggregated record: only what follows is delivered again."""
-    put_at(kinesis, stream, b"0")
+    scene.put(b"0")
     (packed,) = aggregate([("k", None, b"%d" % n) for n in (1, 2, 3)])
-    put_at(kinesis, stream, packed.data)
-    put_at(kinesis, stream, b"4")
+    scene.put(packed.data)
+    scene.put(b"4")
 
     def one_more_each_time(batch: Any, checkpointer: Any) -> None:
         checkpointer.checkpoint(batch.records[0])
         if len(batch) > 1:
             raise TroubleError("the rest")
 
-    start(
-        application(
-            processor=lambda: Journaling(journal, on_records=one_more_each_time), on_error=SOON
-        )
-    )
-    journal.wait_for_data(b"4")
-    assert attempts(journal) == [
+    scene.start(on_records=one_more_each_time, on_error=SOON)
+    scene.journal.wait_for_data(b"4")
+    assert attempts(scene.journal) == [
         [b"0", b"1", b"2", b"3", b"4"],
         [b"1", b"2", b"3", b"4"],
         [b"2", b"3", b"4"],
         [b"3", b"4"],
     ]
-    assert journal.data() == [b"4"]
+    assert scene.journal.data() == [b"4"]
 
 
-def test_an_exception_behind_a_checkpoint_of_everything_repeats_nothing(
-    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
-) -> None:
-    datas = put_all(kinesis, stream, 3)
+def test_an_exception_behind_a_checkpoint_of_everything_repeats_nothing(scene: Scene) -> None:
+    datas = put_all(scene, 3)
 
     def too_late(batch: Any, checkpointer: Any) -> None:
         checkpointer.checkpoint()
         if batch.records[0].data == datas[0]:
             raise TroubleError("after the work is done")
 
-    start(application(processor=lambda: Journaling(journal, on_records=too_late), on_error=SOON))
-    journal.wait(lambda: bool(attempts(journal)))
-    put_at(kinesis, stream, b"next")
-    journal.wait_for_data(b"next")
-    assert attempts(journal) == [datas]
-    assert journal.data() == [b"next"]
+    scene.start(on_records=too_late, on_error=SOON)
+    scene.journal.wait(lambda: bool(attempts(scene.journal)))
+    scene.put(b"next")
+    scene.journal.wait_for_data(b"next")
+    assert attempts(scene.journal) == [datas]
+    assert scene.journal.data() == [b"next"]
 
 
-def test_what_a_failed_call_was_given_cannot_be_checkpointed(
-    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
-) -> None:
+def test_what_a_failed_call_was_given_cannot_be_checkpointed(scene: Scene) -> None:
     """By nobody: not by a thread of the processor's, nor by a checkpoint prepared in that call."""
-    good = put_at(kinesis, stream, b"good")
+    good = scene.put(b"good")
     kept: dict[str, Any] = {}
     tried: list[tuple[str, type[BaseException] | None]] = []
 
@@ -188,15 +163,10 @@ def test_what_a_failed_call_was_given_cannot_be_checkpointed(
         attempt("prepare", lambda: checkpointer.prepare(kept["record"]))
         attempt("all", checkpointer.checkpoint)
 
-    worker = start(
-        application(
-            processor=lambda: Journaling(journal, on_records=process, on_shutdown=last_chance),
-            on_error=AGES,
-        )
-    )
-    journal.wait_for_data(b"good")
-    put_at(kinesis, stream, b"bad")
-    journal.wait(lambda: bool(attempts(journal)))
+    worker = scene.start(on_records=process, on_shutdown=last_chance, on_error=AGES)
+    scene.journal.wait_for_data(b"good")
+    scene.put(b"bad")
+    scene.journal.wait(lambda: bool(attempts(scene.journal)))
     assert worker.shutdown(PATIENCE)
     refused = CheckpointError
     assert tried == [
@@ -205,23 +175,17 @@ def test_what_a_failed_call_was_given_cannot_be_checkpointed(
         ("prepare", refused),
         ("all", None),
     ]
-    row = application().table().get(FIRST)
-    assert row is not None
-    assert row.checkpoint == ExtendedSequenceNumber(good)
+    assert scene.row().checkpoint == ExtendedSequenceNumber(good)
 
 
-def test_a_retry_sees_a_shutdown_at_once(
-    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
-) -> None:
-    put_at(kinesis, stream, b"x")
-    worker = start(
-        application(processor=lambda: Journaling(journal, on_records=refuse(b"x")), on_error=AGES)
-    )
-    journal.wait(lambda: bool(attempts(journal)))
+def test_a_retry_sees_a_shutdown_at_once(scene: Scene) -> None:
+    scene.put(b"x")
+    worker = scene.start(on_records=refuse(b"x"), on_error=AGES)
+    scene.journal.wait(lambda: bool(attempts(scene.journal)))
     asked = time.monotonic()
     assert worker.shutdown(PATIENCE)
     assert time.monotonic() - asked < pace.seconds(10)
-    assert [call for shard, call in journal.calls() if shard == FIRST] == [
+    assert scene.calls_of() == [
         "initialize",
         "failed",
         "shutdown_requested",
@@ -229,43 +193,33 @@ def test_a_retry_sees_a_shutdown_at_once(
     ]
 
 
-def test_other_shards_are_not_disturbed(
-    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
-) -> None:
+def test_other_shards_are_not_disturbed(scene: Scene) -> None:
     def refuse_the_first_shard(batch: Any, checkpointer: Any) -> None:
         if batch.records[0].shard_id == FIRST:
             raise TroubleError("always")
 
-    put_at(kinesis, stream, b"stuck")
-    worker = start(
-        application(
-            processor=lambda: Journaling(journal, on_records=refuse_the_first_shard), on_error=SOON
-        )
-    )
+    scene.put(b"stuck")
+    worker = scene.start(on_records=refuse_the_first_shard, on_error=SOON)
     for turn in range(3):
-        put_at(kinesis, stream, b"%d" % turn, UPPER)
-        journal.wait_for_data(b"%d" % turn)
-    journal.wait(lambda: len(attempts(journal)) > 3)
+        scene.put(b"%d" % turn, UPPER)
+        scene.journal.wait_for_data(b"%d" % turn)
+    scene.journal.wait(lambda: len(attempts(scene.journal)) > 3)
     assert not worker.wait(0)
-    assert journal.data() == [b"0", b"1", b"2"]
-    assert not journal.calls("lease_lost")
+    assert scene.journal.data() == [b"0", b"1", b"2"]
+    assert not scene.journal.calls("lease_lost")
 
 
-def test_sys_exit_in_a_processor_ends_nothing(
-    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
-) -> None:
+def test_sys_exit_in_a_processor_ends_nothing(scene: Scene) -> None:
     def leave(batch: Any, checkpointer: Any) -> None:
-        if not attempts(journal):
+        if not attempts(scene.journal):
             raise SystemExit(1)
 
-    put_at(kinesis, stream, b"x")
-    worker = start(
-        application(processor=lambda: Journaling(journal, on_records=leave), on_error=SOON)
-    )
-    journal.wait_for_data(b"x")
+    scene.put(b"x")
+    worker = scene.start(on_records=leave, on_error=SOON)
+    scene.journal.wait_for_data(b"x")
     assert not worker.wait(0)
-    assert attempts(journal) == [[b"x"]]
-    assert journal.calls("initialize").count((FIRST, "initialize")) == 1
+    assert attempts(scene.journal) == [[b"x"]]
+    assert scene.journal.calls("initialize").count((FIRST, "initialize")) == 1
 
 
 # --- skip and dead letters
@@ -275,74 +229,52 @@ def test_sys_exit_in_a_processor_ends_nothing(
     ("bad", "first"), [({0, 3, 4, 11, 19}, None), ({0, 11}, 2), (set(range(20)), None)]
 )
 def test_only_the_bad_records_of_a_batch_are_given_up(
-    application: Make,
-    start: Start,
-    kinesis: Any,
-    stream: str,
-    journal: Journal,
-    *,
-    bad: set[int],
-    first: int | None,
+    scene: Scene, bad: set[int], first: int | None
 ) -> None:
     """At once, or after some tries; the others are delivered, in order, and exactly once."""
-    datas = put_all(kinesis, stream, 20)
+    datas = put_all(scene, 20)
     unwanted = [data for n, data in enumerate(datas) if n in bad]
     letters: list[FailedRecords] = []
     last_resort = DeadLetter(letters.append)
     policy = last_resort if first is None else Retry(first, 0.01, 0.01, then=last_resort)
-    start(
-        application(
-            processor=lambda: Journaling(journal, on_records=refuse(*unwanted)), on_error=policy
-        )
-    )
-    journal.wait(lambda: len(journal.calls("failed", "process_records")) > 1)
-    put_at(kinesis, stream, b"next")
-    journal.wait_for_data(b"next")
-    assert journal.data(FIRST) == [*(data for data in datas if data not in unwanted), b"next"]
+    scene.start(on_records=refuse(*unwanted), on_error=policy)
+    scene.journal.wait(lambda: len(scene.journal.calls("failed", "process_records")) > 1)
+    scene.put(b"next")
+    scene.journal.wait_for_data(b"next")
+    assert scene.journal.data(FIRST) == [*(data for data in datas if data not in unwanted), b"next"]
     dead = [record for letter in letters for record in letter.batch.records]
     assert [record.data for record in dead] == unwanted
-    assert {(letter.stream, letter.shard_id) for letter in letters} == {(stream, FIRST)}
+    assert {(letter.stream, letter.shard_id) for letter in letters} == {(scene.stream, FIRST)}
     assert all(isinstance(letter.error, TroubleError) for letter in letters)
-    assert attempts(journal).count(datas) == (first or 1), "as a whole, before it is cut"
+    assert attempts(scene.journal).count(datas) == (first or 1), "as a whole, before it is cut"
 
 
 # Pushed, an empty batch comes every five seconds only.
 @pytest.mark.parametrize("retrieval", ["polling"])
 def test_skipped_records_are_told_and_may_be_checkpointed(
-    application: Make,
-    start: Start,
-    kinesis: Any,
-    stream: str,
-    journal: Journal,
-    *,
-    caplog: pytest.LogCaptureFixture,
+    scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A skipped record at the batch's end does not come back after a restart."""
-    put_at(kinesis, stream, b"good")
-    bad = put_at(kinesis, stream, b"bad")
-    worker = start(
-        application(
-            processor=lambda: Journaling(
-                journal, on_records=refuse(b"bad"), on_shutdown=lambda c: c.checkpoint()
-            ),
-            options={"call_even_for_empty_batches": True},
-            on_error=Skip(),
-        )
+    scene.put(b"good")
+    bad = scene.put(b"bad")
+    worker = scene.start(
+        {"call_even_for_empty_batches": True},
+        on_records=refuse(b"bad"),
+        on_shutdown=lambda c: c.checkpoint(),
+        on_error=Skip(),
     )
-    journal.wait_for_data(b"good")
+    scene.journal.wait_for_data(b"good")
 
     def calls_of_first() -> list[str]:
-        calls = journal.calls("process_records", "failed")
+        calls = scene.journal.calls("process_records", "failed")
         return [call for shard, call in calls if shard == FIRST]
 
     # Skipped once the next batch comes: a shutdown before that would leave it to another worker.
-    journal.wait(lambda: attempts(journal)[-1:] == [[b"bad"]])
-    journal.wait(lambda: calls_of_first()[-2:] == ["process_records"] * 2)
+    scene.journal.wait(lambda: attempts(scene.journal)[-1:] == [[b"bad"]])
+    scene.journal.wait(lambda: calls_of_first()[-2:] == ["process_records"] * 2)
     assert worker.shutdown(PATIENCE)
     assert f"Skipped record {bad}:0 of shard {FIRST}" in caplog.text
-    row = application().table().get(FIRST)
-    assert row is not None
-    assert row.checkpoint == ExtendedSequenceNumber(bad)
+    assert scene.row().checkpoint == ExtendedSequenceNumber(bad)
 
 
 def records_of(kinesis: Any, stream: str) -> list[tuple[str, str, bytes]]:
@@ -356,47 +288,33 @@ def records_of(kinesis: Any, stream: str) -> list[tuple[str, str, bytes]]:
     return found
 
 
-def test_dead_letters_to_a_stream_keep_their_keys_and_data(
-    application: Make,
-    start: Start,
-    kinesis: Any,
-    server: LocalServer,
-    stream: str,
-    *,
-    journal: Journal,
-) -> None:
+def test_dead_letters_to_a_stream_keep_their_keys_and_data(scene: Scene) -> None:
     dead = f"dead-{uuid.uuid4().hex[:8]}"
-    kinesis.create_stream(StreamName=dead, ShardCount=2)
+    scene.kinesis.create_stream(StreamName=dead, ShardCount=2)
     key_of_first = "k"
     (packed,) = aggregate([("agg", None, b"fine"), ("agg", str(UPPER), b"bad \x00 2")])
-    put_at(kinesis, stream, b"bad 1", key=key_of_first)
-    put_at(kinesis, stream, packed.data)
-    target = DeadLetterStream(dead, "us-east-1", server.endpoint_url)
-    start(
-        application(
-            processor=lambda: Journaling(journal, on_records=refuse(b"bad 1", b"bad \x00 2")),
-            on_error=DeadLetter(target),
-        )
-    )
-    journal.wait_for_data(b"fine")
-    put_at(kinesis, stream, b"next")
-    journal.wait_for_data(b"next")
-    assert {(key, data) for _, key, data in records_of(kinesis, dead)} == {
+    scene.put(b"bad 1", key=key_of_first)
+    scene.put(packed.data)
+    target = DeadLetterStream(dead, "us-east-1", scene.server.endpoint_url)
+    scene.start(on_records=refuse(b"bad 1", b"bad \x00 2"), on_error=DeadLetter(target))
+    scene.journal.wait_for_data(b"fine")
+    scene.put(b"next")
+    scene.journal.wait_for_data(b"next")
+    assert {(key, data) for _, key, data in records_of(scene.kinesis, dead)} == {
         (key_of_first, b"bad 1"),
         ("agg", b"bad \x00 2"),
     }
     # The explicit hash key is what puts it into the second shard.
-    assert (SECOND, "agg", b"bad \x00 2") in records_of(kinesis, dead)
-    assert journal.data(FIRST) == [b"fine", b"next"]
+    assert (SECOND, "agg", b"bad \x00 2") in records_of(scene.kinesis, dead)
+    assert scene.journal.data(FIRST) == [b"fine", b"next"]
 
 
 def test_keys_that_no_producer_of_kinesis_makes_do_not_stop_dead_letters_to_a_stream(
-    application: Make, start: Start, kinesis: Any, server: LocalServer, stream: str, *,
-    journal: Journal,
-) -> None:  # fmt: skip
+    scene: Scene,
+) -> None:
     """Whoever packs an aggregate may write any keys into it; PutRecords refuses some."""
     dead = f"dead-{uuid.uuid4().hex[:8]}"
-    kinesis.create_stream(StreamName=dead, ShardCount=2)
+    scene.kinesis.create_stream(StreamName=dead, ShardCount=2)
     packed = AggregatedRecord(
         partition_key_table=["", "x" * 300, "k"],
         explicit_hash_key_table=["abc"],
@@ -406,33 +324,28 @@ def test_keys_that_no_producer_of_kinesis_makes_do_not_stop_dead_letters_to_a_st
             {"partition_key_index": 2, "explicit_hash_key_index": 0, "data": b"bad 3"},
         ],
     ).SerializeToString()
-    put_at(kinesis, stream, sealed(packed).data)
-    target = DeadLetterStream(dead, "us-east-1", server.endpoint_url)
-    processor = lambda: Journaling(journal, on_records=refuse(b"bad 1", b"bad 2", b"bad 3"))  # noqa: E731
-    start(application(processor=processor, on_error=DeadLetter(target)))
-    put_at(kinesis, stream, b"next")
-    journal.wait_for_data(b"next")
-    keys = {data: key for _, key, data in records_of(kinesis, dead)}
+    scene.put(sealed(packed).data)
+    target = DeadLetterStream(dead, "us-east-1", scene.server.endpoint_url)
+    scene.start(on_records=refuse(b"bad 1", b"bad 2", b"bad 3"), on_error=DeadLetter(target))
+    scene.put(b"next")
+    scene.journal.wait_for_data(b"next")
+    keys = {data: key for _, key, data in records_of(scene.kinesis, dead)}
     assert 1 <= len(keys.pop(b"bad 1")) <= 256, "a random one"
     assert keys == {b"bad 2": "x" * 256, b"bad 3": "k"}
 
 
-def test_dead_letters_to_a_directory_are_whole_and_there_once(
-    application: Make, start: Start, kinesis: Any, stream: str, tmp_path: Path
-) -> None:
+def test_dead_letters_to_a_directory_are_whole_and_there_once(scene: Scene, tmp_path: Path) -> None:
     """The worker dies without a checkpoint, and the next one gives up the same records again."""
     folder = tmp_path / "new" / "dead"
-    datas = put_all(kinesis, stream, 8)
+    datas = put_all(scene, 8)
     bad = [datas[2], datas[5]]
     for _ in range(2):
         journal = Journal()
-        processor = lambda: Journaling(journal, on_records=refuse(*bad))  # noqa: E731, B023
-        worker = start(
-            application(
-                worker_id="same",
-                processor=processor,
-                on_error=DeadLetter(DeadLetterDirectory(folder)),
-            )
+        worker = scene.start(
+            worker_id="same",
+            on_records=refuse(*bad),
+            journal=journal,
+            on_error=DeadLetter(DeadLetterDirectory(folder)),
         )
         journal.wait_for_data(*(data for data in datas if data not in bad))
         crash(worker)
@@ -442,29 +355,21 @@ def test_dead_letters_to_a_directory_are_whole_and_there_once(
     assert one == FIRST
     metadata = tables[0].schema.metadata
     assert b"TroubleError" in metadata[b"error"]
-    assert metadata[b"application"] == stream.encode()
+    assert metadata[b"application"] == scene.stream.encode()
 
 
-def test_a_shard_does_not_go_on_without_its_dead_letter_target(
-    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
-) -> None:
-    put_at(kinesis, stream, b"bad")
-    put_at(kinesis, stream, b"after")
+def test_a_shard_does_not_go_on_without_its_dead_letter_target(scene: Scene) -> None:
+    scene.put(b"bad")
+    scene.put(b"after")
 
     def target(failed: FailedRecords) -> None:
-        journal.write(FIRST, "target", [record.data for record in failed.batch.records])
-        if len(journal.calls("target")) < 4:
+        scene.journal.write(FIRST, "target", [record.data for record in failed.batch.records])
+        if len(scene.journal.calls("target")) < 4:
             raise OSError("the disk is full")
 
-    start(
-        application(
-            processor=lambda: Journaling(journal, on_records=refuse(b"bad")),
-            on_error=DeadLetter(target),
-            options={"task_backoff": 0.01},
-        )
-    )
-    journal.wait_for_data(b"after")
-    calls = [call for shard, call in journal.calls() if shard == FIRST]
+    scene.start({"task_backoff": 0.01}, on_records=refuse(b"bad"), on_error=DeadLetter(target))
+    scene.journal.wait_for_data(b"after")
+    calls = scene.calls_of()
     assert calls == [
         "initialize",
         "failed",  # both
@@ -475,33 +380,27 @@ def test_a_shard_does_not_go_on_without_its_dead_letter_target(
         "target",
         "process_records",
     ]
-    assert journal.data() == [b"after"]
+    assert scene.journal.data() == [b"after"]
 
 
 # --- stop
 
 
-def test_stop_leaves_the_shard_to_other_workers(
-    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
-) -> None:
-    put_at(kinesis, stream, b"bad")
-    a = start(
-        application(
-            worker_id="a",
-            processor=lambda: Journaling(journal, on_records=refuse(b"bad")),
-            on_error=Retry(2, 0.01, 0.01, then=Stop()),
-        )
+def test_stop_leaves_the_shard_to_other_workers(scene: Scene) -> None:
+    scene.put(b"bad")
+    a = scene.start(
+        worker_id="a", on_records=refuse(b"bad"), on_error=Retry(2, 0.01, 0.01, then=Stop())
     )
-    journal.wait(lambda: (FIRST, "lease_lost") in journal.calls())
-    assert attempts(journal) == [[b"bad"], [b"bad"]]
-    assert (FIRST, "shutdown_requested") not in journal.calls()
+    scene.journal.wait(lambda: (FIRST, "lease_lost") in scene.journal.calls())
+    assert attempts(scene.journal) == [[b"bad"], [b"bad"]]
+    assert (FIRST, "shutdown_requested") not in scene.journal.calls()
 
     other = Journal()
-    b = start(application(worker_id="b", processor=lambda: Journaling(other)))
+    b = scene.start(worker_id="b", journal=other)
     other.wait_for_data(b"bad")
     # With b gone there is nobody else to take it, and a still does not.
     assert b.shutdown(PATIENCE)
-    table = application().table()
+    table = scene.application().table()
     looks: set[float | None] = set()
 
     def has_looked_often() -> bool:
@@ -514,19 +413,17 @@ def test_stop_leaves_the_shard_to_other_workers(
     row = table.get(FIRST)
     assert row is not None
     assert row.owner is None
-    assert journal.calls("initialize").count((FIRST, "initialize")) == 1
-    put_at(kinesis, stream, b"elsewhere", UPPER)
-    journal.wait_for_data(b"elsewhere")
+    assert scene.journal.calls("initialize").count((FIRST, "initialize")) == 1
+    scene.put(b"elsewhere", UPPER)
+    scene.journal.wait_for_data(b"elsewhere")
     # Worker a, started again, may try anew.
     third = Journal()
-    start(application(worker_id="c", processor=lambda: Journaling(third)))
+    scene.start(worker_id="c", journal=third)
     third.wait_for_data(b"bad")
 
 
 @pytest.mark.parametrize("resort", ["stop", "dead letter"])
-def test_a_lost_lease_is_no_fault_of_the_records(
-    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal, *, resort: str
-) -> None:
+def test_a_lost_lease_is_no_fault_of_the_records(scene: Scene, resort: str) -> None:
     """Its checkpoint is refused: nothing is given up for that, and the shard may come back."""
     letters: list[FailedRecords] = []
     lost: list[None] = []
@@ -539,18 +436,15 @@ def test_a_lost_lease_is_no_fault_of_the_records(
             worker._coordinator.held()[FIRST].lose("the test says so")
         checkpointer.checkpoint()
 
-    put_at(kinesis, stream, b"x")
-    worker = start(
-        application(
-            processor=lambda: Journaling(journal, on_records=lose),
-            on_error=Stop() if resort == "stop" else DeadLetter(letters.append),
-        )
+    scene.put(b"x")
+    worker = scene.start(
+        on_records=lose, on_error=Stop() if resort == "stop" else DeadLetter(letters.append)
     )
     is_started.set()
-    journal.wait_for_data(b"x")
-    assert attempts(journal) == [[b"x"]]
+    scene.journal.wait_for_data(b"x")
+    assert attempts(scene.journal) == [[b"x"]]
     assert not letters
-    assert journal.data() == [b"x"]
+    assert scene.journal.data() == [b"x"]
 
 
 # --- the other calls
@@ -593,63 +487,43 @@ class Clumsy(Journaling):
 
 @pytest.mark.parametrize("error", [TroubleError, SystemExit])
 def test_an_exception_in_initialize_is_tried_again(
-    application: Make,
-    start: Start,
-    kinesis: Any,
-    stream: str,
-    journal: Journal,
-    *,
-    error: type[BaseException],
+    scene: Scene, error: type[BaseException]
 ) -> None:
-    put_at(kinesis, stream, b"x")
-    put_at(kinesis, stream, b"y", UPPER)
+    scene.put(b"x")
+    scene.put(b"y", UPPER)
     made: list[Clumsy] = []
 
     def make() -> Clumsy:
-        made.append(Clumsy(journal, "initialize", 3, error))
+        made.append(Clumsy(scene.journal, "initialize", 3, error))
         return made[-1]
 
-    worker = start(application(processor=make, options={"task_backoff": 0.01}))
-    journal.wait_for_data(b"x", b"y")
+    worker = scene.start({"task_backoff": 0.01}, processor=make)
+    scene.journal.wait_for_data(b"x", b"y")
     assert not worker.wait(0)
-    assert len(journal.calls("initialize raised")) == 3
+    assert len(scene.journal.calls("initialize raised")) == 3
     assert len(made) == 2, "one for each shard, however often it is tried"
 
 
 @pytest.mark.parametrize("error", [TroubleError, SystemExit])
 def test_an_exception_in_shard_ended_is_tried_again(
-    application: Make,
-    start: Start,
-    kinesis: Any,
-    stream: str,
-    journal: Journal,
-    *,
-    error: type[BaseException],
+    scene: Scene, error: type[BaseException]
 ) -> None:
-    put_at(kinesis, stream, b"parent")
-    start(
-        application(
-            processor=lambda: Clumsy(journal, "shard_ended", 2, error),
-            options={"task_backoff": 0.01, "parent_poll_interval": 0.1},
-        )
+    scene.put(b"parent")
+    scene.start(
+        {"task_backoff": 0.01, "parent_poll_interval": 0.1},
+        processor=lambda: Clumsy(scene.journal, "shard_ended", 2, error),
     )
-    journal.wait_for_data(b"parent")
-    kinesis.split_shard(StreamName=stream, ShardToSplit=FIRST, NewStartingHashKey=str(UPPER // 2))
-    put_at(kinesis, stream, b"child")
-    journal.wait_for_data(b"child")
-    calls = [call for shard, call in journal.calls() if shard == FIRST]
+    scene.journal.wait_for_data(b"parent")
+    scene.split()
+    scene.put(b"child")
+    scene.journal.wait_for_data(b"child")
+    calls = scene.calls_of()
     assert calls[-3:] == ["shard_ended raised", "shard_ended raised", "shard_ended"]
     assert calls.count("initialize") == 1
 
 
 def test_a_missing_checkpoint_at_a_shards_end_is_told_and_asked_for_again(
-    application: Make,
-    start: Start,
-    kinesis: Any,
-    stream: str,
-    journal: Journal,
-    *,
-    caplog: pytest.LogCaptureFixture,
+    scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Forgetful(Journaling):
         def shard_ended(self, checkpointer: Checkpointer) -> None:
@@ -657,16 +531,14 @@ def test_a_missing_checkpoint_at_a_shards_end_is_told_and_asked_for_again(
             if len(self.journal.calls("forgotten")) == 3:
                 super().shard_ended(checkpointer)
 
-    start(
-        application(
-            processor=lambda: Forgetful(journal),
-            options={"task_backoff": 0.01, "parent_poll_interval": 0.1},
-        )
+    scene.start(
+        {"task_backoff": 0.01, "parent_poll_interval": 0.1},
+        processor=lambda: Forgetful(scene.journal),
     )
-    kinesis.split_shard(StreamName=stream, ShardToSplit=FIRST, NewStartingHashKey=str(UPPER // 2))
-    put_at(kinesis, stream, b"child")
-    journal.wait_for_data(b"child")
-    calls = [call for shard, call in journal.calls() if shard == FIRST]
+    scene.split()
+    scene.put(b"child")
+    scene.journal.wait_for_data(b"child")
+    calls = scene.calls_of()
     assert calls == ["initialize", "forgotten", "forgotten", "forgotten", "shard_ended"]
     assert f"shard_ended returned without a checkpoint on shard {FIRST}" in caplog.text
     assert "Call checkpointer.checkpoint()" in caplog.text
@@ -675,24 +547,16 @@ def test_a_missing_checkpoint_at_a_shards_end_is_told_and_asked_for_again(
 @pytest.mark.parametrize("error", [TroubleError, SystemExit])
 @pytest.mark.parametrize("where", ["shutdown_requested", "lease_lost"])
 def test_an_exception_at_the_end_is_logged_and_holds_up_nothing(
-    application: Make,
-    start: Start,
-    kinesis: Any,
-    stream: str,
-    journal: Journal,
-    *,
-    caplog: pytest.LogCaptureFixture,
-    where: str,
-    error: type[BaseException],
+    scene: Scene, caplog: pytest.LogCaptureFixture, where: str, error: type[BaseException]
 ) -> None:
     for hash_key in (0, UPPER):
-        put_at(kinesis, stream, b"%d" % hash_key, hash_key)
-    worker = start(application(processor=lambda: Clumsy(journal, where, 2, error)))
-    journal.wait_for_data(b"0", b"%d" % UPPER)
+        scene.put(b"%d" % hash_key, hash_key)
+    worker = scene.start(processor=lambda: Clumsy(scene.journal, where, 2, error))
+    scene.journal.wait_for_data(b"0", b"%d" % UPPER)
     assert worker.shutdown(PATIENCE)
     for shard in (FIRST, SECOND):
         assert f"{where} raised on shard {shard}" in caplog.text
     assert f"trouble in {where}" in caplog.text
-    assert [row.owner for row in application().table().leases()] == [None, None]
+    assert [row.owner for row in scene.application().table().leases()] == [None, None]
     other = "lease_lost" if where == "shutdown_requested" else "shutdown_requested"
-    assert len(journal.calls(other)) == 2
+    assert len(scene.journal.calls(other)) == 2

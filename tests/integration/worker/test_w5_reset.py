@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -35,15 +34,13 @@ from sparkinesis.lease.table.write_conflict import LeaseChangedError
 from sparkinesis.monitor.target import parse_target
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.worker.lifecycle.worker import Worker
+from tests.integration.worker.scene import FIRST, SECOND, Scene, checkpoint
 from tests.journal import PATIENCE, Journal, Journaling
-from tests.streams import put, shard_ids, split
+from tests.streams import put, shard_ids
 
 RETRIEVALS = ("polling", "efo")
 
-Start = Callable[[Application], Worker]
-Make = Callable[..., Application]
 
-FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
 HASH_KEYS = {FIRST: "0", SECOND: str(2**128 - 1)}
 
 
@@ -58,24 +55,24 @@ def move(application: Application, to: str) -> list[LeaseReset]:
     return moves
 
 
-def put_in(kinesis: Any, stream: str, shard: str, *datas: bytes) -> list[str]:
+def put_in(scene: Scene, shard: str, *datas: bytes) -> list[str]:
     return [
-        kinesis.put_record(
-            StreamName=stream, Data=data, PartitionKey="k", ExplicitHashKey=HASH_KEYS[shard]
+        scene.kinesis.put_record(
+            StreamName=scene.stream, Data=data, PartitionKey="k", ExplicitHashKey=HASH_KEYS[shard]
         )["SequenceNumber"]
         for data in datas
     ]
 
 
-def two_workers(application: Make, start: Start, journal: Journal, **given: Any) -> list[Worker]:
+def two_workers(scene: Scene, **given: Any) -> list[Worker]:
     """Two workers that have one of the two shards each."""
-    workers = [start(application(worker_id=name, **given)) for name in ("a", "b")]
+    workers = [scene.start(worker_id=name, **given) for name in ("a", "b")]
 
     def readers() -> set[str]:
-        shards = [what for _, call, what in journal.entries if call == "initialize"]
+        shards = [what for _, call, what in scene.journal.entries if call == "initialize"]
         return set({shard.id: shard.worker_id for shard in shards}.values())
 
-    journal.wait(lambda: readers() == {"a", "b"})
+    scene.journal.wait(lambda: readers() == {"a", "b"})
     return workers
 
 
@@ -87,53 +84,49 @@ def wait_until_taken_up(journal: Journal, *shards: str, times: int = 2) -> None:
         )
 
 
-def test_to_latest_old_records_do_not_come_again_and_new_ones_do(
-    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
-) -> None:
+def test_to_latest_old_records_do_not_come_again_and_new_ones_do(scene: Scene) -> None:
     """Nothing was checkpointed: a shard that is merely lost would begin at its oldest record."""
-    workers = two_workers(application, start, journal)
+    workers = two_workers(scene)
     old = [b"old %d" % n for n in range(20)]
-    put(kinesis, stream, old)
-    journal.wait_for_data(*old)
-    before, entries = Counter(journal.data()), len(journal.entries)
+    put(scene.kinesis, scene.stream, old)
+    scene.journal.wait_for_data(*old)
+    before, entries = Counter(scene.journal.data()), len(scene.journal.entries)
 
-    moves = move(application(), "latest")
-    last = [(shard, journal.records(shard)[-1].sequence_number) for shard in (FIRST, SECOND)]
+    moves = move(scene.application(), "latest")
+    last = [(shard, scene.journal.records(shard)[-1].sequence_number) for shard in (FIRST, SECOND)]
     assert [(m.key, m.at.sequence_number) for m in moves] == last, "which Java understands, too"
-    journal.wait(
+    scene.journal.wait(
         lambda: (
-            {s for s, call, _ in journal.entries[entries:] if call == "initialize"}
+            {s for s, call, _ in scene.journal.entries[entries:] if call == "initialize"}
             == {FIRST, SECOND}
         )
     )
     new = [b"new %d" % n for n in range(20)]
-    put(kinesis, stream, new)
-    journal.wait_for_data(*new)
-    after = Counter(journal.data())
+    put(scene.kinesis, scene.stream, new)
+    scene.journal.wait_for_data(*new)
+    after = Counter(scene.journal.data())
     assert {data: after[data] for data in old} == before
     assert not any(worker.wait(0) for worker in workers)
 
 
-def test_to_trim_horizon_everything_again_parents_before_children(
-    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
-) -> None:
-    processor = lambda: Journaling(journal, on_records=lambda _, c: c.checkpoint())  # noqa: E731
-    two_workers(application, start, journal, processor=processor)
+def test_to_trim_horizon_everything_again_parents_before_children(scene: Scene) -> None:
+    processor = lambda: Journaling(scene.journal, on_records=checkpoint)  # noqa: E731
+    two_workers(scene, processor=processor)
     early = [b"early %d" % n for n in range(20)]
-    put(kinesis, stream, early)
-    journal.wait_for_data(*early)
-    parent = split(kinesis, stream)
+    put(scene.kinesis, scene.stream, early)
+    scene.journal.wait_for_data(*early)
+    parent = scene.split()
     late = [b"late %d" % n for n in range(20)]
-    put(kinesis, stream, late)
-    journal.wait_for_data(*late)
-    children = sorted(set(shard_ids(kinesis, stream)) - {FIRST, SECOND})
-    journal.wait(lambda: {s for s, _ in journal.calls("initialize")} >= set(children))
-    before = len(journal.entries)
+    put(scene.kinesis, scene.stream, late)
+    scene.journal.wait_for_data(*late)
+    children = sorted(set(shard_ids(scene.kinesis, scene.stream)) - {FIRST, SECOND})
+    scene.journal.wait(lambda: {s for s, _ in scene.journal.calls("initialize")} >= set(children))
+    before = len(scene.journal.entries)
 
-    move(application(), "trim_horizon")
+    move(scene.application(), "trim_horizon")
 
     def again() -> list[tuple[str, str, Any]]:
-        return journal.entries[before:]
+        return scene.journal.entries[before:]
 
     def data_again() -> list[bytes]:
         return [
@@ -143,7 +136,7 @@ def test_to_trim_horizon_everything_again_parents_before_children(
             for record in batch.records
         ]
 
-    journal.wait(lambda: set(data_again()) == {*early, *late})
+    scene.journal.wait(lambda: set(data_again()) == {*early, *late})
     calls = [(shard, call) for shard, call, _ in again()]
     ended = calls.index((parent, "shard_ended"))
     for child in children:
@@ -152,49 +145,47 @@ def test_to_trim_horizon_everything_again_parents_before_children(
         assert calls.index((child, "process_records")) > ended
 
 
-def test_to_an_instant(
-    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
-) -> None:
-    start(application(worker_id="a"))
-    put_in(kinesis, stream, FIRST, b"early 1")
-    put_in(kinesis, stream, SECOND, b"early 2")
-    journal.wait_for_data(b"early 1", b"early 2")
-    put_in(kinesis, stream, FIRST, b"late 1")
-    put_in(kinesis, stream, SECOND, b"late 2")
-    journal.wait_for_data(b"late 1", b"late 2")
-    before = Counter(journal.data())
-    arrivals = {record.data: record.approximate_arrival_timestamp for record in journal.records()}
+def test_to_an_instant(scene: Scene) -> None:
+    scene.start(worker_id="a")
+    put_in(scene, FIRST, b"early 1")
+    put_in(scene, SECOND, b"early 2")
+    scene.journal.wait_for_data(b"early 1", b"early 2")
+    put_in(scene, FIRST, b"late 1")
+    put_in(scene, SECOND, b"late 2")
+    scene.journal.wait_for_data(b"late 1", b"late 2")
+    before = Counter(scene.journal.data())
+    arrivals = {
+        record.data: record.approximate_arrival_timestamp for record in scene.journal.records()
+    }
     at = arrivals[b"late 1"]
     assert at is not None
     assert at > (arrivals[b"early 2"] or at)
 
-    move(application(), at.isoformat())
-    journal.wait(lambda: Counter(journal.data()) - before == Counter([b"late 1", b"late 2"]))
-    put_in(kinesis, stream, FIRST, b"new")
-    journal.wait_for_data(b"new")
-    assert Counter(journal.data()) - before == Counter([b"late 1", b"late 2", b"new"])
+    move(scene.application(), at.isoformat())
+    scene.journal.wait(
+        lambda: Counter(scene.journal.data()) - before == Counter([b"late 1", b"late 2"])
+    )
+    put_in(scene, FIRST, b"new")
+    scene.journal.wait_for_data(b"new")
+    assert Counter(scene.journal.data()) - before == Counter([b"late 1", b"late 2", b"new"])
 
 
-def test_to_a_place_in_one_shard_others_stay(
-    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
-) -> None:
-    start(application(worker_id="a"))
+def test_to_a_place_in_one_shard_others_stay(scene: Scene) -> None:
+    scene.start(worker_id="a")
     datas = [b"%d" % n for n in range(5)]
-    numbers = put_in(kinesis, stream, FIRST, *datas)
-    put_in(kinesis, stream, SECOND, b"other")
-    journal.wait_for_data(*datas, b"other")
+    numbers = put_in(scene, FIRST, *datas)
+    put_in(scene, SECOND, b"other")
+    scene.journal.wait_for_data(*datas, b"other")
 
-    (made,) = move(application(), f"{FIRST}={numbers[2]}")
+    (made,) = move(scene.application(), f"{FIRST}={numbers[2]}")
     assert (made.key, made.at.sequence_number) == (FIRST, numbers[2])
-    journal.wait(lambda: journal.data(FIRST).count(b"4") == 2)
-    assert journal.data(FIRST) == [*datas, b"3", b"4"]
-    assert journal.data(SECOND) == [b"other"]
-    assert journal.calls("lease_lost") == [(FIRST, "lease_lost")]
+    scene.journal.wait(lambda: scene.journal.data(FIRST).count(b"4") == 2)
+    assert scene.journal.data(FIRST) == [*datas, b"3", b"4"]
+    assert scene.journal.data(SECOND) == [b"other"]
+    assert scene.journal.calls("lease_lost") == [(FIRST, "lease_lost")]
 
 
-def test_a_checkpoint_of_before_is_refused_and_overwrites_nothing(
-    application: Make, start: Start, kinesis: Any, stream: str, journal: Journal
-) -> None:
+def test_a_checkpoint_of_before_is_refused_and_overwrites_nothing(scene: Scene) -> None:
     """The owner is in process_records when it is moved, and checkpoints right afterwards."""
     inside, moved = threading.Event(), threading.Event()
     refused: list[BaseException] = []
@@ -209,38 +200,36 @@ def test_a_checkpoint_of_before_is_refused_and_overwrites_nothing(
                 refused.append(error)
                 raise
 
-    (old,) = put_in(kinesis, stream, FIRST, b"old")
-    processor = lambda: Journaling(journal, on_records=checkpoint_late)  # noqa: E731
-    start(application(worker_id="a", processor=processor))
+    (old,) = put_in(scene, FIRST, b"old")
+    scene.start(worker_id="a", on_records=checkpoint_late)
     assert inside.wait(PATIENCE)
-    move(application(), "latest")
+    move(scene.application(), "latest")
     moved.set()
-    wait_until_taken_up(journal, FIRST)
-    row = application().table().get(FIRST)
-    assert row is not None
+    wait_until_taken_up(scene.journal, FIRST)
+    row = scene.row()
     assert (row.checkpoint, row.timestamp_ms) == (ExtendedSequenceNumber(old), None)
     (error,) = refused
     assert "was released or reset by somebody else" in str(error)
-    put_in(kinesis, stream, FIRST, b"new")
-    journal.wait_for_data(b"new")
-    assert journal.data() == [b"new"], "the old one failed, and does not come again"
+    put_in(scene, FIRST, b"new")
+    scene.journal.wait_for_data(b"new")
+    assert scene.journal.data() == [b"new"], "the old one failed, and does not come again"
 
 
-def test_rows_that_change_between_the_plan_and_the_writes(
-    application: Make, kinesis: Any, stream: str
-) -> None:
+def test_rows_that_change_between_the_plan_and_the_writes(scene: Scene) -> None:
     """One is renewed, one read to its end, one deleted, and one made by somebody else."""
-    kinesis.update_shard_count(StreamName=stream, TargetShardCount=4, ScalingType="UNIFORM_SCALING")
-    application(initial_position="latest").worker()._streams.all()[
+    scene.kinesis.update_shard_count(
+        StreamName=scene.stream, TargetShardCount=4, ScalingType="UNIFORM_SCALING"
+    )
+    scene.application(initial_position="latest").worker()._streams.all()[
         0
     ].syncer.sync()  # takes no lease
-    table = application().table()
+    table = scene.application().table()
     renewed, ended, deleted, made = (row.key for row in table.leases())
     rows = {row.key: row for row in table.leases()}
     for key in (made, ended):
         assert table.delete(rows[key])
     assert table.create(replace(rows[ended], owner="w"))
-    moves = plan(application(), "latest")
+    moves = plan(scene.application(), "latest")
     assert [move.create is not None for move in moves] == [False, False, False, True]
     owned = table.write(requests.renew(table.write(requests.take(rows[renewed], "w"))))
     table.write(
@@ -263,10 +252,10 @@ def test_rows_that_change_between_the_plan_and_the_writes(
         table.write(requests.renew(owned))
 
 
-def test_what_could_not_be_moved_is_told(application: Make, stream: str) -> None:
-    application().worker()._streams.all()[0].syncer.sync()
-    table = application().table()
-    moves = plan(application(), "latest")
+def test_what_could_not_be_moved_is_told(scene: Scene) -> None:
+    scene.application().worker()._streams.all()[0].syncer.sync()
+    table = scene.application().table()
+    moves = plan(scene.application(), "latest")
     known = moves[1].lease
     assert known is not None
     # DynamoDB takes no empty key.
@@ -293,26 +282,19 @@ def test_what_could_not_be_moved_is_told(application: Make, stream: str) -> None
     ],
 )
 def test_bad_input_is_told_and_nothing_is_written(
-    application: Make,
-    kinesis: Any,
-    stream: str,
-    *,
-    to: str,
-    given: dict[str, str],
-    kind: type[SparkinesisError],
-    text: str,
+    scene: Scene, to: str, given: dict[str, str], kind: type[SparkinesisError], text: str
 ) -> None:
-    application().worker()._streams.all()[0].syncer.sync()
-    before = application().table().leases()
+    scene.application().worker()._streams.all()[0].syncer.sync()
+    before = scene.application().table().leases()
     assert len(before) == 2
     if "{wider}" in given.values():
-        wider = f"{stream}-wider"
-        kinesis.create_stream(StreamName=wider, ShardCount=3)
+        wider = f"{scene.stream}-wider"
+        scene.kinesis.create_stream(StreamName=wider, ShardCount=3)
         given = {"stream": wider}
-    (number,) = put_in(kinesis, stream, SECOND, b"x")
+    (number,) = put_in(scene, SECOND, b"x")
     with pytest.raises(kind) as error:
-        move(application(**given), to.replace("{of the other}", number))
+        move(scene.application(**given), to.replace("{of the other}", number))
     assert type(error.value) is kind
     assert text in str(error.value)
-    assert application().table().leases() == before
+    assert scene.application().table().leases() == before
     assert before[0].checkpoint.sequence_number == TRIM_HORIZON

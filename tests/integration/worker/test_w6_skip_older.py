@@ -12,21 +12,17 @@ from typing import Any
 
 import pytest
 
-from sparkinesis.application import Application
 from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.local.clock import system_clock
-from sparkinesis.worker.lifecycle.worker import Worker
 from tests import pace
 from tests.integration.worker.conftest import AT_ONCE
-from tests.journal import PATIENCE, Journal, Journaling
-from tests.streams import merge_neighbours, put_at, split
+from tests.integration.worker.scene import FIRST, Scene, checkpoint
+from tests.journal import PATIENCE, Journal
+from tests.streams import merge_neighbours, split
 
 RETRIEVALS = ("polling", "efo")
 
-Start = Callable[[Application], Worker]
-Make = Callable[..., Application]
 
-FIRST = "shardId-000000000000"
 MINUTE = 60
 
 
@@ -63,111 +59,78 @@ def skipping(seconds: float) -> dict[str, Any]:
     return {"skip_older_than": seconds, "parent_poll_interval": 0.1}
 
 
-def checkpoint(batch: Any, checkpointer: Any) -> None:
-    checkpointer.checkpoint()
-
-
-def test_resuming_too_far_behind_goes_on_at_the_bound(
-    application: Make,
-    start: Start,
-    kinesis: Any,
-    stream: str,
-    clock: RunningClock,
-) -> None:
+def test_resuming_too_far_behind_goes_on_at_the_bound(scene: Scene, clock: RunningClock) -> None:
     """What is younger than the bound was not delivered yet, and is."""
     before = Journal()
-    put_at(kinesis, stream, b"done")
-    worker = start(application(processor=lambda: Journaling(before, on_records=checkpoint)))
+    scene.put(b"done")
+    worker = scene.start(on_records=checkpoint, journal=before)
     before.wait_for_data(b"done")
     assert worker.shutdown(PATIENCE)
     for n in range(5):
-        put_at(kinesis, stream, b"missed %d" % n)
+        scene.put(b"missed %d" % n)
     clock.advance(10 * MINUTE)
-    put_at(kinesis, stream, b"young")
+    scene.put(b"young")
     clock.advance(MINUTE)
-    put_at(kinesis, stream, b"new")
+    scene.put(b"new")
     after = Journal()
-    start(application(processor=lambda: Journaling(after), options=skipping(2 * MINUTE)))
+    scene.start(journal=after, options=skipping(2 * MINUTE))
     after.wait_for_data(b"new")
     assert after.data() == [b"young", b"new"]
 
 
-def test_a_short_stop_skips_nothing(
-    application: Make, start: Start, kinesis: Any, stream: str, clock: RunningClock
-) -> None:
+def test_a_short_stop_skips_nothing(scene: Scene, clock: RunningClock) -> None:
     before = Journal()
-    put_at(kinesis, stream, b"done")
-    worker = start(application(processor=lambda: Journaling(before, on_records=checkpoint)))
+    scene.put(b"done")
+    worker = scene.start(on_records=checkpoint, journal=before)
     before.wait_for_data(b"done")
     assert worker.shutdown(PATIENCE)
-    put_at(kinesis, stream, b"missed")
+    scene.put(b"missed")
     clock.advance(MINUTE)
     after = Journal()
-    start(application(processor=lambda: Journaling(after), options=skipping(2 * MINUTE)))
+    scene.start(journal=after, options=skipping(2 * MINUTE))
     after.wait_for_data(b"missed")
     assert after.data() == [b"missed"]
 
 
-def test_children_are_read_from_the_bound_on(
-    application: Make,
-    start: Start,
-    kinesis: Any,
-    stream: str,
-    clock: RunningClock,
-    *,
-    journal: Journal,
-) -> None:
+def test_children_are_read_from_the_bound_on(scene: Scene, clock: RunningClock) -> None:
     """Resharded twice while nobody read: hours of records in four generations, all skipped."""
     before = Journal()
-    put_at(kinesis, stream, b"done")
-    worker = start(application(processor=lambda: Journaling(before, on_records=checkpoint)))
+    scene.put(b"done")
+    worker = scene.start(on_records=checkpoint, journal=before)
     before.wait_for_data(b"done")
     assert worker.shutdown(PATIENCE)
     for turn, reshard in enumerate((split, merge_neighbours)):
-        put_at(kinesis, stream, b"old %d" % turn)
+        scene.put(b"old %d" % turn)
         clock.advance(60 * MINUTE)
-        reshard(kinesis, stream)
-        put_at(kinesis, stream, b"old child %d" % turn)
+        reshard(scene.kinesis, scene.stream)
+        scene.put(b"old child %d" % turn)
     clock.advance(60 * MINUTE)
-    put_at(kinesis, stream, b"young")
+    scene.put(b"young")
     clock.advance(MINUTE)
-    start(application(processor=lambda: Journaling(journal), options=skipping(2 * MINUTE)))
-    put_at(kinesis, stream, b"new")
-    journal.wait_for_data(b"new")
-    assert journal.data() == [b"young", b"new"]
+    scene.start(options=skipping(2 * MINUTE))
+    scene.put(b"new")
+    scene.journal.wait_for_data(b"new")
+    assert scene.journal.data() == [b"young", b"new"]
     # The parents came to their end all the same, first and by the book.
-    ended = [shard for shard, _ in journal.calls("shard_ended")]
+    ended = [shard for shard, _ in scene.journal.calls("shard_ended")]
     assert ended[0] == FIRST
     assert len(ended) == 3
 
 
-def test_resharding_while_running_loses_nothing(
-    application: Make,
-    start: Start,
-    kinesis: Any,
-    stream: str,
-    journal: Journal,
-) -> None:
-    start(application(processor=lambda: Journaling(journal), options=skipping(2 * MINUTE)))
+def test_resharding_while_running_loses_nothing(scene: Scene) -> None:
+    scene.start(options=skipping(2 * MINUTE))
     expected = []
     for turn in range(6):
         if turn % 2:
-            (split if turn % 4 == 1 else merge_neighbours)(kinesis, stream)
+            (split if turn % 4 == 1 else merge_neighbours)(scene.kinesis, scene.stream)
         expected.append(b"%d" % turn)
-        put_at(kinesis, stream, expected[-1])
-    journal.wait_for_data(*expected)
-    assert journal.data() == expected
+        scene.put(expected[-1])
+    scene.journal.wait_for_data(*expected)
+    assert scene.journal.data() == expected
 
 
 def test_falling_behind_while_running_goes_on_at_the_bound(
-    application: Make,
-    start: Start,
-    kinesis: Any,
-    server: LocalServer,
-    stream: str,
-    *,
-    clock: RunningClock,
-    journal: Journal,
+    scene: Scene, clock: RunningClock
 ) -> None:
     """The service refuses to read for a while, as it does with too many readers."""
     is_refused, refused = threading.Event(), threading.Event()
@@ -177,39 +140,31 @@ def test_falling_behind_while_running_goes_on_at_the_bound(
     }
 
     def refuse(call: Call) -> Fault | None:
-        if call.operation in refusals and is_refused.is_set() and call.stream == stream:
+        if call.operation in refusals and is_refused.is_set() and call.stream == scene.stream:
             refused.set()
             return Fault.error(refusals[call.operation])
         return None
 
-    start(application(processor=lambda: Journaling(journal), options=skipping(2 * MINUTE)))
-    put_at(kinesis, stream, b"in time")
-    journal.wait_for_data(b"in time")
-    server.kinesis.faults = refuse
+    scene.start(options=skipping(2 * MINUTE))
+    scene.put(b"in time")
+    scene.journal.wait_for_data(b"in time")
+    scene.server.kinesis.faults = refuse
     try:
         is_refused.set()
         clock.advance(6 * MINUTE)  # which is the end of a subscription, too
-        put_at(kinesis, stream, b"stale")
+        scene.put(b"stale")
         assert refused.wait(PATIENCE)
         clock.advance(60 * MINUTE)
-        put_at(kinesis, stream, b"young")
+        scene.put(b"young")
         clock.advance(MINUTE)
     finally:
-        server.kinesis.faults = None
-    put_at(kinesis, stream, b"new")
-    journal.wait_for_data(b"new")
-    assert journal.data() == [b"in time", b"young", b"new"]
+        scene.server.kinesis.faults = None
+    scene.put(b"new")
+    scene.journal.wait_for_data(b"new")
+    assert scene.journal.data() == [b"in time", b"young", b"new"]
 
 
-def test_what_was_fetched_ahead_of_a_slow_processor_gets_too_old(
-    application: Make,
-    start: Start,
-    kinesis: Any,
-    server: LocalServer,
-    stream: str,
-    *,
-    journal: Journal,
-) -> None:
+def test_what_was_fetched_ahead_of_a_slow_processor_gets_too_old(scene: Scene) -> None:
     """Fetched in time, and by the time that the processor gets to it, too old."""
     bound = pace.seconds(3.0)
     at_work, go_on = threading.Event(), threading.Event()
@@ -221,20 +176,16 @@ def test_what_was_fetched_ahead_of_a_slow_processor_gets_too_old(
 
     def fetched() -> int:
         calls = [
-            *server.kinesis.calls.select("GetRecords", stream=stream),
-            *server.kinesis.calls.select("SubscribeToShardEvent", stream=stream),
+            *scene.server.kinesis.calls.select("GetRecords", stream=scene.stream),
+            *scene.server.kinesis.calls.select("SubscribeToShardEvent", stream=scene.stream),
         ]
         return sum(call.records for call in calls)
 
-    start(
-        application(
-            processor=lambda: Journaling(journal, on_records=dawdle), options=skipping(bound)
-        )
-    )
-    journal.wait(lambda: (FIRST, "initialize") in journal.calls())
-    put_at(kinesis, stream, b"first")
+    scene.start(on_records=dawdle, options=skipping(bound))
+    scene.journal.wait(lambda: (FIRST, "initialize") in scene.journal.calls())
+    scene.put(b"first")
     assert at_work.wait(PATIENCE)
-    put_at(kinesis, stream, b"stale")
+    scene.put(b"stale")
     put_until = time.monotonic()
     while fetched() < 2:
         assert time.monotonic() - put_until < bound, "too late for what is tested here"
@@ -242,26 +193,23 @@ def test_what_was_fetched_ahead_of_a_slow_processor_gets_too_old(
     # The slow processor's time; the service tells its own in whole seconds.
     time.sleep(max(0.0, put_until + bound + 1.2 - time.monotonic()))
     go_on.set()
-    put_at(kinesis, stream, b"new")
-    journal.wait_for_data(b"new")
-    assert journal.data() == [b"first", b"new"]
+    scene.put(b"new")
+    scene.journal.wait_for_data(b"new")
+    assert scene.journal.data() == [b"first", b"new"]
 
 
-def test_0_means_from_the_workers_start_each_time(
-    application: Make, start: Start, kinesis: Any, stream: str, clock: RunningClock
-) -> None:
-    put_at(kinesis, stream, b"before")
+def test_0_means_from_the_workers_start_each_time(scene: Scene, clock: RunningClock) -> None:
+    scene.put(b"before")
     for turn in range(2):
         clock.advance(2)
         journal = Journal()
-        processor = lambda: Journaling(journal, on_records=checkpoint)  # noqa: E731, B023
-        worker = start(application(processor=processor, options=skipping(0)))
-        put_at(kinesis, stream, b"now %d" % turn)
+        worker = scene.start(on_records=checkpoint, journal=journal, options=skipping(0))
+        scene.put(b"now %d" % turn)
         journal.wait_for_data(b"now %d" % turn)
         # However long it runs: nothing is behind the worker's start any more.
         clock.advance(60 * MINUTE)
-        put_at(kinesis, stream, b"later %d" % turn)
+        scene.put(b"later %d" % turn)
         journal.wait_for_data(b"later %d" % turn)
         assert worker.shutdown(PATIENCE)
         assert journal.data() == [b"now %d" % turn, b"later %d" % turn]
-        put_at(kinesis, stream, b"while stopped")
+        scene.put(b"while stopped")

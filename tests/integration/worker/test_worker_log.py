@@ -12,19 +12,16 @@ import pytest
 
 from sparkinesis.application import Application
 from sparkinesis.events import LeaseEnd, LeaseEnded, LeaseTaken, ShardEvent
-from sparkinesis.local import Call, Fault, LocalServer
+from sparkinesis.local import Call, Fault
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.integration.worker.conftest import FAILOVER_TIME
-from tests.journal import PATIENCE, Journal, Journaling
+from tests.integration.worker.scene import FIRST, SECOND, UPPER, Scene
+from tests.journal import PATIENCE, Journal
 from tests.pace import eventually
-from tests.streams import put_at
 
 Start = Callable[[Application], Worker]
-Make = Callable[..., Application]
 
-FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
 LEFT, RIGHT = "shardId-000000000002", "shardId-000000000003"
-UPPER = 2**127
 LOGGER = logging.getLogger("sparkinesis.worker.reporting.event_log")
 
 
@@ -90,29 +87,20 @@ def found(pattern: str, lines: list[str]) -> list[str]:
     return [line for line in lines if re.fullmatch(pattern, line, re.DOTALL)]
 
 
-def test_the_life_of_two_workers(
-    *,
-    application: Make,
-    start: Start,
-    server: LocalServer,
-    kinesis: Any,
-    stream: str,
-    lines: Lines,
-) -> None:
+def test_the_life_of_two_workers(scene: Scene, lines: Lines) -> None:
     """Start, take, steal and handover, an outage of DynamoDB, the end of a shard, shutdown."""
 
     def worker(name: str) -> Worker:
         journal = Journal()
-        return start(
-            application(
-                worker_id=name,
-                processor=lambda: Journaling(journal, on_shutdown=lambda c: c.checkpoint()),
-                options={"handoff_timeout": 3600.0, "parent_poll_interval": 0.2},
-            )
+        return scene.start(
+            {"handoff_timeout": 3600.0, "parent_poll_interval": 0.2},
+            worker_id=name,
+            on_shutdown=lambda c: c.checkpoint(),
+            journal=journal,
         )
 
     places = {FIRST: 0, SECOND: UPPER}
-    last = {shard: put_at(kinesis, stream, b"1", place) for shard, place in places.items()}
+    last = {shard: scene.put(b"1", place) for shard, place in places.items()}
     first = worker("first")
     lines.wait(lambda: holders(lines.events()) == {FIRST, SECOND})
     told = lines.of("first")
@@ -120,9 +108,9 @@ def test_the_life_of_two_workers(
         f"INFO Created the lease {shard} at TRIM_HORIZON" for shard in (FIRST, SECOND)
     ]
     assert re.fullmatch(
-        rf"INFO Worker first has started: application '{stream}' reads stream '{stream}' in "
-        r"us-east-1 at http://\S+ \(polling\), from TRIM_HORIZON where a shard has no lease; "
-        rf"failover_time is {FAILOVER_TIME:g} s",
+        rf"INFO Worker first has started: application '{scene.stream}' reads stream "
+        rf"'{scene.stream}' in us-east-1 at http://\S+ \(polling\), from TRIM_HORIZON "
+        rf"where a shard has no lease; failover_time is {FAILOVER_TIME:g} s",
         told[2],
     )
     assert sorted(told[3:]) == [
@@ -154,10 +142,10 @@ def test_the_life_of_two_workers(
     ]
 
     began = len(lines.records)
-    server.kinesis.faults = outage
+    scene.server.kinesis.faults = outage
     ends = [LeaseEnd.EXPIRED] * 2
     lines.wait(lambda: [e.reason for e in lines.events(began) if isinstance(e, LeaseEnded)] == ends)
-    server.kinesis.faults = None
+    scene.server.kinesis.faults = None
     lost = [
         rf"WARNING Lost {shard} after \S+ s: it could not be renewed for {FAILOVER_TIME:g} s, and "
         r"another worker may own it; its checkpoint is \S+, and records after it are processed "
@@ -170,7 +158,7 @@ def test_the_life_of_two_workers(
     lines.wait(lambda: holders(lines.events()) == {FIRST, SECOND})
 
     began = len(lines.records)
-    kinesis.split_shard(StreamName=stream, ShardToSplit=FIRST, NewStartingHashKey=str(2**126))
+    scene.split()
     lines.wait(lambda: holders(lines.events()) == {LEFT, RIGHT, SECOND})
     during = [*lines.of("first", began), *lines.of("second", began)]
     ended = (
