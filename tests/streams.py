@@ -56,6 +56,19 @@ def create_auto(kinesis: Any, stream: str) -> str:
         StreamModeDetails={"StreamMode": "ON_DEMAND"},
         RecordDistributionStrategy="AUTO",
     )
+    return arn_of(kinesis, stream)
+
+
+def records_of(kinesis: Any, stream: str, shard: str) -> list[dict[str, Any]]:
+    """The first page of a shard, from its oldest record."""
+    iterator = kinesis.get_shard_iterator(
+        StreamName=stream, ShardId=shard, ShardIteratorType="TRIM_HORIZON"
+    )["ShardIterator"]
+    records: list[dict[str, Any]] = kinesis.get_records(ShardIterator=iterator)["Records"]
+    return records
+
+
+def arn_of(kinesis: Any, stream: str) -> str:
     summary = kinesis.describe_stream_summary(StreamName=stream)["StreamDescriptionSummary"]
     return str(summary["StreamARN"])
 

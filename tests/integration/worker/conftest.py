@@ -24,7 +24,7 @@ from tests.command import Command, place_of
 from tests.integration.worker.scene import Scene
 from tests.journal import Journal, Journaling
 from tests.pace import eventually
-from tests.streams import create_when_permitted
+from tests.streams import arn_of, create_when_permitted
 from tests.tallies import Tallied
 
 FAILOVER_TIME = pace.seconds(2.0)
@@ -166,8 +166,7 @@ def application(
     Its consumer is there already: to register one takes a worker a moment.
     """
     if retrieval == "efo":
-        arn = kinesis.describe_stream_summary(StreamName=stream)["StreamDescriptionSummary"]
-        kinesis.register_stream_consumer(StreamARN=arn["StreamARN"], ConsumerName=stream)
+        kinesis.register_stream_consumer(StreamARN=arn_of(kinesis, stream), ConsumerName=stream)
 
     def make(options: dict[str, Any] | None = None, **given: Any) -> Application:
         arguments: dict[str, Any] = {
@@ -222,8 +221,11 @@ def scene(
     journal: Journal,
     application: Callable[..., Application],
     start: Callable[[Application], Worker],
-) -> Scene:
-    return Scene(server, kinesis, stream, journal, application, start)
+) -> Iterator[Scene]:
+    """The server's faults are those of before when the test is over."""
+    before = server.kinesis.faults
+    yield Scene(server, kinesis, stream, journal, application, start)
+    server.kinesis.faults = before
 
 
 @pytest.fixture

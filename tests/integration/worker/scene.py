@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
+
 from sparkinesis.application import Application
 from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer
 from sparkinesis.worker.lifecycle.worker import Worker
-from tests.journal import Journal, Journaling
+from tests.journal import PATIENCE, Journal, Journaling
 from tests.streams import put_at, split
 
 FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
 UPPER = 2**127
 """The first hash key of the second of two shards."""
+ONCE = pytest.mark.parametrize("retrieval", ["polling"])
+"""Of a test in a module with RETRIEVALS that another retrieval would not change."""
 
 
 @dataclass
@@ -54,19 +60,37 @@ class Scene:
         """Split the first open shard in the middle; return its id."""
         return split(self.kinesis, self.stream)
 
+    @property
+    def table(self) -> LeaseTable:
+        return self.application().table()
+
     def row(self, key: str = FIRST) -> Lease:
         """Return a lease as the table has it."""
-        row = self.application().table().get(key)
+        row = self.table.get(key)
         assert row is not None
         return row
 
     def owners(self) -> dict[str, str | None]:
         """Return the owner of each lease, as the table has it."""
-        return {row.key: row.owner for row in self.application().table().leases()}
+        return {row.key: row.owner for row in self.table.leases()}
 
     def calls_of(self, shard: str = FIRST) -> list[str]:
         """Return the calls of a shard's processors, in order."""
         return [call for where, call in self.journal.calls() if where == shard]
+
+
+class Gate:
+    """What a processor does that is at work until the test lets it go on."""
+
+    def __init__(self) -> None:
+        self.at_work, self.go_on = threading.Event(), threading.Event()
+
+    def __call__(self, *_: object) -> None:
+        self.at_work.set()
+        assert self.go_on.wait(PATIENCE)
+
+    def wait_for_work(self) -> None:
+        assert self.at_work.wait(PATIENCE)
 
 
 def crash(worker: Worker) -> None:
@@ -74,6 +98,12 @@ def crash(worker: Worker) -> None:
     for held in worker._coordinator.held().values():
         held.lose("the test says so")
     worker.shutdown(10)
+
+
+def wait_for_look(worker: Worker, condition: Callable[[], bool]) -> None:
+    """Wait until ``condition``, looked at after each round of the worker's, holds."""
+    with worker._state.changed:
+        assert worker._state.changed.wait_for(condition, PATIENCE)
 
 
 def checkpoint(batch: Any, checkpointer: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from sparkinesis.worker.on_error import Retry, Stop
 from tests import pace
 from tests.integration.worker.scene import FIRST, Scene, crash
 from tests.journal import PATIENCE, Journal, Journaling
+from tests.pace import eventually
 
 RETRIEVALS = ("polling", "efo")
 
@@ -33,15 +33,8 @@ def put_numbers(scene: Scene, first: int, last: int) -> list[str]:
     return [scene.put(b"%d" % n) for n in range(first, last + 1)]
 
 
-def row_of(scene: Scene, shard: str = FIRST) -> Any:
-    return scene.application().table().get(shard, consistent=True)
-
-
 def wait_for_row(scene: Scene, sequence_number: str) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while row_of(scene).checkpoint.sequence_number != sequence_number:
-        assert time.monotonic() < deadline, row_of(scene)
-        time.sleep(0.05)
+    eventually(lambda: scene.row().checkpoint.sequence_number == sequence_number)
 
 
 def test_a_crash_repeats_no_more_than_the_interval(scene: Scene) -> None:
@@ -72,6 +65,7 @@ def test_a_batch_that_waits_to_be_tried_again_keeps_no_other_waiting(scene: Scen
             raise ValueError("bad")
 
     numbers = put_numbers(scene, 1, 4)
+    # Pages that are fetched ahead wake the shard, so they must have come before.
     scene.start(
         {
             "checkpoint_seconds": pace.seconds(2.0),
@@ -93,7 +87,7 @@ def test_a_shutdown_checkpoints_what_was_processed(scene: Scene, option: str | N
     )
     scene.journal.wait_for_data(b"3")
     assert worker.shutdown(PATIENCE)
-    assert row_of(scene).checkpoint.sequence_number == (numbers[-1] if option else "TRIM_HORIZON")
+    assert scene.row().checkpoint.sequence_number == (numbers[-1] if option else "TRIM_HORIZON")
 
 
 def test_a_shutdown_request_that_fails_leaves_the_checkpoint_where_it_was(scene: Scene) -> None:
@@ -108,7 +102,7 @@ def test_a_shutdown_request_that_fails_leaves_the_checkpoint_where_it_was(scene:
     )
     scene.journal.wait_for_data(b"3")
     assert worker.shutdown(PATIENCE)
-    assert row_of(scene).checkpoint == ExtendedSequenceNumber("TRIM_HORIZON")
+    assert scene.row().checkpoint == ExtendedSequenceNumber("TRIM_HORIZON")
 
 
 @pytest.mark.parametrize("policy", [Retry(base=NEVER, cap=NEVER), Stop()])
@@ -131,7 +125,7 @@ def test_a_failed_batch_is_never_covered_and_those_before_it_are_when_its_shard_
     if isinstance(policy, Stop):
         scene.journal.wait(lambda: (FIRST, "lease_lost") in scene.journal.calls())
     assert worker.shutdown(PATIENCE)
-    assert row_of(scene).checkpoint.sequence_number == numbers[-1]
+    assert scene.row().checkpoint.sequence_number == numbers[-1]
 
 
 def test_the_end_of_a_shard_is_checkpointed_and_its_children_follow(scene: Scene) -> None:
@@ -159,14 +153,11 @@ def test_an_end_that_cannot_be_checkpointed_is_not_told_again(scene: Scene) -> N
 
     parent = scene.split()
     scene.put(b"child")
-    try:
-        scene.start(
-            {"checkpoint_seconds": NEVER, "task_backoff": 0.05},
-            processor=lambda: AtTheEnd(scene.journal),
-        )
-        scene.journal.wait_for_data(b"child")
-    finally:
-        scene.server.kinesis.faults = None
+    scene.start(
+        {"checkpoint_seconds": NEVER, "task_backoff": 0.05},
+        processor=lambda: AtTheEnd(scene.journal),
+    )
+    scene.journal.wait_for_data(b"child")
     assert refused.is_set()
     assert scene.journal.calls("shard_ended").count((parent, "shard_ended")) == 1
 
@@ -185,19 +176,17 @@ def test_processing_waits_for_a_checkpoint_that_is_due(scene: Scene) -> None:
         scene.server.kinesis.faults = refuse
 
     numbers = put_numbers(scene, 1, 5)
-    try:
-        worker = scene.start(
-            {
-                "checkpoint_records": 2,
-                "task_backoff": 0.05,
-                "failover_time": pace.seconds(20.0),
-            },
-            processor=lambda: Silent(scene.journal, on_records=begin),
-        )
-        scene.journal.wait_for_data(b"5")
-    finally:
-        scene.server.kinesis.faults = None
+    worker = scene.start(
+        {
+            "checkpoint_records": 2,
+            "task_backoff": 0.05,
+            "failover_time": pace.seconds(20.0),
+        },
+        processor=lambda: Silent(scene.journal, on_records=begin),
+    )
+    scene.journal.wait_for_data(b"5")
+    scene.server.kinesis.faults = None
     assert refusals == ["2", "2", "2"]
     assert any("An automatic checkpoint failed on" in one.what for one in worker.failures())
     assert worker.shutdown(PATIENCE)
-    assert row_of(scene).checkpoint.sequence_number == numbers[-1]
+    assert scene.row().checkpoint.sequence_number == numbers[-1]

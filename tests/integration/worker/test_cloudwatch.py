@@ -168,7 +168,7 @@ def test_a_worker_processes_and_checkpoints_whatever_cloudwatch_does(
         scene.server.kinesis.faults = None
     worker.shutdown(PATIENCE)
     assert worker.wait(0)
-    leases = {lease.key: lease for lease in scene.application().table().scan().leases}
+    leases = {lease.key: lease for lease in scene.table.scan().leases}
     last = {record.sequence_number for record in scene.journal.records()}
     assert {lease.checkpoint.sequence_number for lease in leases.values()} <= last
     assert sorted(scene.journal.data()) == sorted(DATA), "each record once"

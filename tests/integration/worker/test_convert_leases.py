@@ -364,7 +364,7 @@ def test_one_of_several_streams_is_taken_out(scene: Scene, convert: Command) -> 
     assert convert("single", "--stream", scene.stream).returncode == 0
     scene.start()
     scene.journal.wait_for_data(b"x")
-    kinds = {row.stream and row.stream.name for row in scene.application().table().leases()}
+    kinds = {row.stream and row.stream.name for row in scene.table.leases()}
     assert kinds == {None, other}
 
 

@@ -27,7 +27,7 @@ from tests import command
 from tests.command import Result, asked, call, place_of
 from tests.integration.worker.scene import FIRST, SECOND, UPPER, Scene
 from tests.journal import PATIENCE
-from tests.streams import create_auto, shard_ids
+from tests.streams import create_auto, records_of, shard_ids
 
 Faults = Callable[..., None]
 NUMBER = 49590338271490256608559692538361571095921575989136588898
@@ -64,20 +64,12 @@ def write_letter(folder: Path, number: int = NUMBER, error: str = "no", **given:
     DeadLetterDirectory(folder, clock=lambda: 1795249800.5)(failed)
 
 
-def records_of(kinesis: Any, stream: str) -> Counter[tuple[str, str, bytes]]:
+def all_of(kinesis: Any, stream: str) -> Counter[tuple[str, str, bytes]]:
     return Counter(
         (shard, record["PartitionKey"], record["Data"])
         for shard in (FIRST, SECOND)
-        for record in read_shard(kinesis, stream, shard)
+        for record in records_of(kinesis, stream, shard)
     )
-
-
-def read_shard(kinesis: Any, stream: str, shard: str) -> list[dict[str, Any]]:
-    iterator = kinesis.get_shard_iterator(
-        StreamName=stream, ShardId=shard, ShardIteratorType="TRIM_HORIZON"
-    )["ShardIterator"]
-    records: list[dict[str, Any]] = kinesis.get_records(ShardIterator=iterator)["Records"]
-    return records
 
 
 @pytest.fixture
@@ -131,13 +123,13 @@ def test_from_a_processor_that_fails_to_a_bucket_and_back_into_the_stream(
     one_file = place.replace("dead?", f"dead/{listed[1]['file']}?")
     assert objects(one_file, "--show") == shown[1:2]
 
-    before = records_of(scene.kinesis, scene.stream)
+    before = all_of(scene.kinesis, scene.stream)
     said = run(place, *into, "--yes").stdout
     assert said.startswith(
         f"Put 3 records of 3 files into the stream '{scene.stream}' in us-east-1"
     )
     assert "s3://lake/dead/put-back" in said
-    again = records_of(scene.kinesis, scene.stream) - before
+    again = all_of(scene.kinesis, scene.stream) - before
     # What was put with an explicit hash key, and not in an aggregate, is known by its key only.
     assert {(key, data) for _, key, data in again} == {
         ("k", bad[0]),
@@ -153,7 +145,7 @@ def test_from_a_processor_that_fails_to_a_bucket_and_back_into_the_stream(
     )
     assert objects(place) == [], "nothing is put twice"
     assert "There are no dead letters in s3://lake/dead." in run(place, *into, "--yes").stdout
-    assert records_of(scene.kinesis, scene.stream) == before + again
+    assert all_of(scene.kinesis, scene.stream) == before + again
 
 
 def test_the_list_is_in_the_order_in_which_records_were_put(tmp_path: Path) -> None:
@@ -210,7 +202,7 @@ def test_what_is_no_dead_letter_is_told_and_does_not_hide_the_others(
         assert junk.startswith("junk.parquet was skipped: ArrowInvalid: ")
         assert other.startswith("other.parquet was skipped: it is not a dead letter")
         assert end.startswith("sparkinesis dead-letters: 2 files in ")
-    assert records_of(kinesis, stream).total() == 1
+    assert all_of(kinesis, stream).total() == 1
 
 
 def test_what_is_not_all_there_can_be_listed_and_is_neither_shown_nor_put(
@@ -224,7 +216,7 @@ def test_what_is_not_all_there_can_be_listed_and_is_neither_shown_nor_put(
         result = run(str(tmp_path), *arguments, code=1)
         assert "has no column 'data'" in result.stderr
     assert path.exists()
-    assert records_of(kinesis, stream).total() == 0
+    assert all_of(kinesis, stream).total() == 0
 
 
 def test_an_empty_directory_is_no_error_and_a_missing_one_is(tmp_path: Path) -> None:
@@ -284,7 +276,7 @@ def test_on_a_terminal_it_shows_what_it_will_do_and_asks(
     question = f"Put 1 record of 1 file, of stream fl\\x1b[2Jights, into the stream '{stream}'"
     assert question in result.stderr
     assert result.returncode == (0 if is_put else 1)
-    assert records_of(kinesis, stream).total() == is_put
+    assert all_of(kinesis, stream).total() == is_put
     assert file.exists() != is_put, "--delete"
     assert not (tmp_path / "put-back").exists()
 
@@ -313,7 +305,7 @@ def test_what_the_stream_does_not_take_is_left_and_nothing_is_put_twice(
     retry = Retry(base=0.01, cap=0.02, give_up_after=0.3)
     found = put_back(place, letters, address, delete=False, retry=retry)
     faults(None)
-    put = records_of(kinesis, stream)
+    put = all_of(kinesis, stream)
     assert len(found.done) == put.total() < 3
     assert len(found.left) == 3 - len(found.done)
     assert "ProvisionedThroughputExceededException" in str(found.error)
@@ -322,7 +314,7 @@ def test_what_the_stream_does_not_take_is_left_and_nothing_is_put_twice(
 
     rest = objects(str(tmp_path), *into, "--yes")
     assert [one["put_back"] for one in rest] == [True] * len(found.left)
-    assert {data: n for (_, _, data), n in records_of(kinesis, stream).items()} == {
+    assert {data: n for (_, _, data), n in all_of(kinesis, stream).items()} == {
         b"data-0": 1,
         b"data-1": 1,
         b"data-2": 1,
@@ -351,7 +343,7 @@ def test_records_of_a_key_go_back_in_order_though_the_stream_refuses_some_at_fir
         put = [
             record["Data"]
             for shard in (FIRST, SECOND)
-            for record in read_shard(kinesis, stream, shard)
+            for record in records_of(kinesis, stream, shard)
             if record["PartitionKey"] == key
         ]
         assert put == sorted(put), put
@@ -376,7 +368,7 @@ def test_a_record_that_kinesis_refuses_is_left_and_the_others_are_put(
         "its partition key has 257 characters",
     ]
     assert "3 files could not be put back" in end
-    assert {data for _, _, data in records_of(kinesis, stream)} == {b"data-0", b"data-4"}
+    assert {data for _, _, data in all_of(kinesis, stream)} == {b"data-0", b"data-4"}
     found = objects(str(tmp_path), *into, "--yes", code=1)
     assert [one["put_back"] for one in found] == [False] * 3
     assert "has 0 characters" in found[1]["why_not"]
@@ -392,7 +384,7 @@ def test_a_record_without_a_key_gets_one_where_the_stream_needs_it(
         assert objects(str(tmp_path), "--show")[0]["partition_key"] is None
         run(str(tmp_path), *(target if each == stream else each for each in into), "--yes")
         ids = shard_ids(kinesis, target)
-        (record,) = [record for shard in ids for record in read_shard(kinesis, target, shard)]
+        (record,) = [record for shard in ids for record in records_of(kinesis, target, shard)]
         assert ("PartitionKey" in record) == has_key
         assert record["Data"] == b"data-0"
 
@@ -404,4 +396,4 @@ def test_a_file_that_cannot_be_moved_away_says_that_its_records_are_in_the_strea
     (tmp_path / "put-back").write_text("a file where a directory has to be")
     result = run(str(tmp_path), *into, "--yes", code=1)
     assert "are in the stream, but the file" in result.stderr
-    assert records_of(kinesis, stream).total() == 1
+    assert all_of(kinesis, stream).total() == 1

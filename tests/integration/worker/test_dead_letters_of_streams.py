@@ -20,11 +20,10 @@ from tests.integration.worker.test_dead_letters_command import (
     NUMBER,
     TroubleError,
     objects,
-    read_shard,
     run,
 )
-from tests.journal import PATIENCE, Journaling
-from tests.streams import identifier, make_anew, put
+from tests.journal import PATIENCE
+from tests.streams import identifier, make_anew, put, records_of
 
 
 @pytest.fixture
@@ -52,7 +51,7 @@ def write_letter(folder: Path, stream: str, stream_id: str | None, number: int =
 
 
 def datas(kinesis: Any, stream: str) -> list[bytes]:
-    return [record["Data"] for record in read_shard(kinesis, stream, FIRST)]
+    return [record["Data"] for record in records_of(kinesis, stream, FIRST)]
 
 
 def test_records_that_failed_go_back_each_into_its_own_stream(
@@ -64,13 +63,12 @@ def test_records_that_failed_go_back_each_into_its_own_stream(
 
     for name in streams:
         put(scene.kinesis, name, [f"bad {name}".encode(), f"good {name}".encode()], key="k")
-    app = scene.application(
+    worker = scene.start(
         stream=None,
         streams=streams,
-        processor=lambda: Journaling(scene.journal, on_records=refuse),
+        on_records=refuse,
         on_error=DeadLetter(DeadLetterDirectory(tmp_path)),
     )
-    worker = scene.run(app)
     scene.journal.wait_for_data(*(f"good {name}".encode() for name in streams))
     assert worker.shutdown(PATIENCE)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,15 +11,9 @@ from sparkinesis.errors import LeaseTableError, LeaseTableNotFoundError
 from sparkinesis.lease.table.provisioning import creation, note_vanished
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import LeaseTableOptions
-from tests.integration.worker.scene import Scene, checkpoint
-from tests.journal import PATIENCE, Journaling
+from tests.integration.worker.scene import Scene, checkpoint, wait_for_look
+from tests.journal import Journaling
 from tests.kcl import put_rows, rows_of
-
-
-def wait_until(worker: Worker, condition: Callable[[], bool]) -> None:
-    """Wait for a condition that a worker's loops bring about: they notify after each round."""
-    with worker._state.changed:
-        assert worker._state.changed.wait_for(condition, PATIENCE)
 
 
 def problem_of(worker: Worker) -> str | None:
@@ -32,9 +25,9 @@ def create(dynamodb: Any, name: str, rows: list[dict[str, Any]]) -> None:
     put_rows(dynamodb, name, rows)
 
 
-def test_a_new_table_is_as_the_options_say(application: Make, dynamodb: Any, stream: str) -> None:
-    application({"table": LeaseTableOptions(tags=(("team", "web"),))}).worker()
-    arn = dynamodb.describe_table(TableName=stream)["Table"]["TableArn"]
+def test_a_new_table_is_as_the_options_say(scene: Scene, dynamodb: Any) -> None:
+    scene.application({"table": LeaseTableOptions(tags=(("team", "web"),))}).worker()
+    arn = dynamodb.describe_table(TableName=scene.stream)["Table"]["TableArn"]
     tags = dynamodb.list_tags_of_resource(ResourceArn=arn)["Tags"]
     assert tags == [{"Key": "team", "Value": "web"}]
 
@@ -50,14 +43,14 @@ def test_a_worker_says_so_once_and_resumes_when_the_table_is_restored(
     )
     worker = scene.run(app)
     scene.journal.wait_for_data(b"one")
-    wait_until(worker, lambda: len(worker.status()) == 2)
+    wait_for_look(worker, lambda: len(worker.status()) == 2)
     assert problem_of(worker) is None
     rows = list(rows_of(dynamodb, scene.stream).values())
     dynamodb.delete_table(TableName=scene.stream)
 
-    wait_until(worker, lambda: worker.problem is not None)
+    wait_for_look(worker, lambda: worker.problem is not None)
     assert problem_of(worker) == "the lease table was deleted"
-    wait_until(worker, lambda: not worker.status())
+    wait_for_look(worker, lambda: not worker.status())
     assert not worker.wait(0)
     (failure,) = (one for one in worker.failures() if "NotFound" in one.error)
     assert (failure.count, failure.shard_ids) == (1, ())
@@ -69,9 +62,9 @@ def test_a_worker_says_so_once_and_resumes_when_the_table_is_restored(
 
     # Somebody creates it without its rows: the worker leaves it alone.
     create(dynamodb, scene.stream, [])
-    wait_until(worker, lambda: not worker._coordinator.snapshot.leases)
+    wait_for_look(worker, lambda: not worker._coordinator.snapshot.leases)
     scanned = worker._coordinator.snapshot.at or 0.0
-    wait_until(worker, lambda: (worker._coordinator.snapshot.at or 0.0) > scanned)
+    wait_for_look(worker, lambda: (worker._coordinator.snapshot.at or 0.0) > scanned)
     assert problem_of(worker) == "the lease table was deleted"
     assert rows_of(dynamodb, scene.stream) == {}
 

@@ -16,7 +16,7 @@ from tests.command import Result, call, objects, place_of, run
 from tests.integration.worker.conftest import AT_ONCE
 from tests.integration.worker.scene import Scene
 from tests.kcl import create_table, put_lease
-from tests.streams import put
+from tests.streams import arn_of, put, records_of
 
 SHARD = "shardId-000000000000"
 
@@ -98,20 +98,15 @@ def test_nothing_is_written_and_no_record_is_put(
     before = dynamodb.scan(TableName=stream)["Items"]
     assert doctor("--writes", "--efo").exit_code == 0
     assert dynamodb.scan(TableName=stream)["Items"] == before
-    iterator = kinesis.get_shard_iterator(
-        StreamName=stream, ShardId=SHARD, ShardIteratorType="TRIM_HORIZON"
-    )["ShardIterator"]
-    assert kinesis.get_records(ShardIterator=iterator)["Records"] == []
-    arn = kinesis.describe_stream_summary(StreamName=stream)["StreamDescriptionSummary"]
-    assert kinesis.list_stream_consumers(StreamARN=arn["StreamARN"])["Consumers"] == []
+    assert records_of(kinesis, stream, SHARD) == []
+    assert kinesis.list_stream_consumers(StreamARN=arn_of(kinesis, stream))["Consumers"] == []
 
 
 def test_several_streams_are_examined_each_and_their_account_once(
     kinesis: Any, dynamodb: Any, streams: list[str], server: LocalServer
 ) -> None:
     create_table(dynamodb, streams[0])
-    arn = kinesis.describe_stream_summary(StreamName=streams[1])["StreamDescriptionSummary"]
-    others = ["--stream", arn["StreamARN"], "--stream", "no-such-stream", "--writes"]
+    others = ["--stream", arn_of(kinesis, streams[1]), "--stream", "no-such-stream", "--writes"]
     report = examine(server.endpoint_url, streams[0], *others, stream=streams[0])
     assert list(report.problems()) == ["stream no-such-stream"]
     for stream in streams[:2]:
@@ -271,8 +266,7 @@ def test_a_subscription_that_is_refused_is_told(
     refusing: Doctor, refused: dict[str, str], refusing_server: LocalServer
 ) -> None:
     kinesis = refusing_server.client("kinesis")
-    arn = kinesis.describe_stream_summary(StreamName="app")["StreamDescriptionSummary"]
-    kinesis.register_stream_consumer(StreamARN=arn["StreamARN"], ConsumerName="c")
+    kinesis.register_stream_consumer(StreamARN=arn_of(kinesis, "app"), ConsumerName="c")
     refused["SubscribeToShard"] = DENIED
     assert "SubscribeToShard" in refusing("--efo", "--consumer", "c").problems()["consumer"]
     polling = refusing("--consumer", "c")
@@ -284,8 +278,7 @@ def test_a_consumer_that_may_subscribe_is_well(
     kinesis: Any, dynamodb: Any, stream: str, doctor: Doctor
 ) -> None:
     create_table(dynamodb, stream)
-    arn = kinesis.describe_stream_summary(StreamName=stream)["StreamDescriptionSummary"]
-    kinesis.register_stream_consumer(StreamARN=arn["StreamARN"], ConsumerName=stream)
+    kinesis.register_stream_consumer(StreamARN=arn_of(kinesis, stream), ConsumerName=stream)
     report = doctor("--efo")
     assert report.exit_code == 0
     assert "SubscribeToShard may be called " in report.of("consumer", "ok")

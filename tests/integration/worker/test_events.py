@@ -23,7 +23,7 @@ from sparkinesis.events import (
     TroubleBegan,
     TroubleEnded,
 )
-from sparkinesis.local import Call, Fault, LocalServer
+from sparkinesis.local import Call, Fault
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import FanOutOptions
 from tests.heard import Heard
@@ -48,11 +48,12 @@ def heard() -> Heard:
 def make(application: Make, journal: Journal, heard: Heard) -> Make:
     """Makes applications that checkpoint each batch and tell ``heard``."""
 
-    def processor() -> Journaling:
-        return Journaling(journal, on_records=checkpoint)
-
     def make(options: dict[str, Any] | None = None, **given: Any) -> Application:
-        return application({"on_event": heard, **(options or {})}, processor=processor, **given)
+        return application(
+            {"on_event": heard, **(options or {})},
+            processor=lambda: Journaling(journal, checkpoint),
+            **given,
+        )
 
     return make
 
@@ -74,10 +75,8 @@ def test_leases_that_are_created_missing_and_deleted(
     scene.split()
     children = heard.wait_for(LeaseCreated, 5)[3:]
     assert sorted(one.shard_id for one in children) == [LEFT, RIGHT]
-    for child in ("0", str(2**126)):
-        scene.kinesis.put_record(
-            StreamName=scene.stream, Data=b"x", PartitionKey="k", ExplicitHashKey=child
-        )
+    for child in (0, 2**126):
+        scene.put(b"x", child)
     assert heard.wait_for(LeaseDeleted) == [LeaseDeleted(FIRST, FIRST)]
 
 
@@ -145,13 +144,7 @@ def test_a_stream_that_leaves_and_a_function_that_fails(
             raise OSError("nobody answers")
         return list(wanted)
 
-    start(
-        make(
-            stream=None,
-            streams=tracker,
-            former_streams=FormerStreams(delete_after=0),
-        )
-    )
+    start(make(stream=None, streams=tracker, former_streams=FormerStreams(delete_after=0)))
     heard.wait_for(LeaseCreated, 2)
     put(kinesis, streams[0], [b"1"])
     wanted.remove(streams[1])
@@ -164,9 +157,3 @@ def test_a_stream_that_leaves_and_a_function_that_fails(
     assert trouble.error == "OSError: nobody answers"
     wanted.append(streams[0])
     assert heard.wait_for(TroubleEnded) == [TroubleEnded(trouble.what)]
-
-
-@pytest.fixture(autouse=True)
-def faults_end(server: LocalServer) -> Any:
-    yield
-    server.kinesis.faults = None

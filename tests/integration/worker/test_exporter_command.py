@@ -18,7 +18,6 @@ from sparkinesis.local import LocalServer
 from sparkinesis.worker.options import LeaseTableOptions
 from tests.command import COMMAND, place_of
 from tests.integration.worker.scene import FIRST, SECOND, Scene, checkpoint
-from tests.journal import Journaling
 from tests.kcl import put_rows, rows_of
 from tests.moody_relay import moody_relay
 from tests.pace import eventually
@@ -79,8 +78,7 @@ def export(server: LocalServer, stream: str) -> Iterator[Callable[..., Running]]
 def test_lag_owner_and_age_are_told_beside_a_worker_and_after_its_death(
     scene: Scene, export: Callable[..., Running]
 ) -> None:
-    app = scene.application(processor=lambda: Journaling(scene.journal, checkpoint))
-    worker = scene.run(app)
+    worker = scene.start(on_records=checkpoint)
     scene.put(b"one")
     scene.put(b"two")
     scene.journal.wait_for_data(b"one", b"two")

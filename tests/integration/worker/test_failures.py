@@ -15,7 +15,7 @@ from sparkinesis.lease.table.client import dynamodb_client
 from sparkinesis.stream.calls.transport import call_client
 from sparkinesis.worker.lifecycle.signals import graceful_on_signals
 from sparkinesis.worker.on_error import Retry, Skip
-from tests.integration.worker.scene import FIRST, SECOND, UPPER, Scene
+from tests.integration.worker.scene import FIRST, SECOND, UPPER, Scene, wait_for_look
 from tests.journal import PATIENCE, Journaling
 from tests.pace import eventually
 
@@ -149,8 +149,7 @@ def test_records_are_counted_also_of_shards_that_are_gone(scene: Scene) -> None:
     scene.put(b"3", UPPER)
     worker = scene.start(on_records=refuse, on_error=Skip())
     scene.journal.wait_for_data(b"1", b"2", b"3")
-    with worker._state.changed:
-        assert worker._state.changed.wait_for(lambda: worker.records_total() == 3, PATIENCE)
+    wait_for_look(worker, lambda: worker.records_total() == 3)
     assert {each.shard_id: each.records for each in worker.status()} == {FIRST: 2, SECOND: 1}
     assert worker.shutdown(PATIENCE)
     assert worker.status() == []

@@ -7,6 +7,7 @@ import pickle
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,10 +18,18 @@ from sparkinesis.local import Fault, LocalServer
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import FanOutOptions
 from tests.integration.worker.conftest import refuse
-from tests.integration.worker.scene import FIRST, SECOND, UPPER, Scene, checkpoint
+from tests.integration.worker.scene import (
+    FIRST,
+    SECOND,
+    UPPER,
+    Gate,
+    Scene,
+    checkpoint,
+    wait_for_look,
+)
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.pace import eventually
-from tests.streams import put_at, shard_ids
+from tests.streams import arn_of, shard_ids
 
 Make = Callable[..., Application]
 
@@ -43,31 +52,19 @@ def make(application: Make) -> Make:
     return fan_out
 
 
-def stream_arn(kinesis: Any, stream: str) -> str:
-    summary = kinesis.describe_stream_summary(StreamName=stream)["StreamDescriptionSummary"]
-    return str(summary["StreamARN"])
-
-
-def register(kinesis: Any, stream: str, name: str) -> str:
-    answer = kinesis.register_stream_consumer(
-        StreamARN=stream_arn(kinesis, stream), ConsumerName=name
-    )
+def register(scene: Scene, name: str) -> str:
+    arn = arn_of(scene.kinesis, scene.stream)
+    answer = scene.kinesis.register_stream_consumer(StreamARN=arn, ConsumerName=name)
     return str(answer["Consumer"]["ConsumerARN"])
 
 
 def consumers(scene: Scene) -> list[str]:
-    answer = scene.kinesis.list_stream_consumers(StreamARN=stream_arn(scene.kinesis, scene.stream))
+    answer = scene.kinesis.list_stream_consumers(StreamARN=arn_of(scene.kinesis, scene.stream))
     return [consumer["ConsumerName"] for consumer in answer["Consumers"]]
 
 
 def operations(server: LocalServer, stream: str) -> set[str]:
     return {call.operation for call in server.kinesis.calls.select(stream=stream)}
-
-
-@pytest.fixture(autouse=True)
-def no_faults(server: LocalServer) -> Iterator[None]:
-    yield
-    server.kinesis.faults = None
 
 
 @pytest.mark.parametrize("name", [None, "my-consumer"])
@@ -84,7 +81,7 @@ def test_the_consumer_is_the_applications_or_the_one_named(
 
 
 def test_a_consumer_that_is_there_is_used(scene: Scene, make: Make) -> None:
-    register(scene.kinesis, scene.stream, scene.stream)
+    register(scene, scene.stream)
     scene.put(b"x")
     scene.run(make())
     scene.journal.wait_for_data(b"x")
@@ -92,15 +89,13 @@ def test_a_consumer_that_is_there_is_used(scene: Scene, make: Make) -> None:
 
 
 def test_nothing_is_registered_or_described_for_an_arn(scene: Scene, make: Make) -> None:
-    arn = register(scene.kinesis, scene.stream, "somebody")
+    arn = register(scene, "somebody")
     before = scene.server.kinesis.calls.count(stream=scene.stream)
     scene.put(b"x")
     scene.run(make(FanOutOptions(consumer_arn=arn)))
     scene.journal.wait_for_data(b"x")
-    called = {
-        call.operation
-        for call in list(scene.server.kinesis.calls.select(stream=scene.stream))[before:]
-    }
+    calls = list(scene.server.kinesis.calls.select(stream=scene.stream))[before:]
+    called = {call.operation for call in calls}
     assert "SubscribeToShard" in called
     assert not {name for name in called if "StreamConsumer" in name}
 
@@ -113,10 +108,7 @@ def test_a_shutdown_does_not_wait_for_a_consumer(
     worker = make().worker()
     starting = threading.Thread(target=worker.start)
     starting.start()
-    deadline = time.monotonic() + PATIENCE
-    while not server.kinesis.calls.count("RegisterStreamConsumer", stream=stream):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    eventually(lambda: server.kinesis.calls.count("RegisterStreamConsumer", stream=stream))
     assert worker.shutdown(PATIENCE)
     starting.join(PATIENCE)
     assert not starting.is_alive()
@@ -124,27 +116,31 @@ def test_a_shutdown_does_not_wait_for_a_consumer(
     assert {row.owner for row in make().table().leases()} == {None}
 
 
-def fill(server: LocalServer, stream: str) -> None:
+def fill(scene: Scene) -> None:
     """All the consumers that a stream may have, at a higher rate than the service allows."""
-    server.kinesis.limits = None
+    scene.server.kinesis.limits = None
     for n in range(20):
-        register(server.client("kinesis"), stream, f"other-{n}")
-    server.kinesis.limits = True
+        register(scene, f"other-{n}")
+    scene.server.kinesis.limits = True
 
 
-def test_too_many_consumers_are_told_before_a_lease_is_taken(scene: Scene, make: Make) -> None:
-    fill(scene.server, scene.stream)
-    with pytest.raises(ConsumerLimitError, match="other-19"):
-        scene.run(make())
-    assert {row.owner for row in make().table().leases()} == {None}
-
-
-def test_a_registration_that_is_denied_is_told_before_a_lease_is_taken(
-    scene: Scene, make: Make
-) -> None:
+def deny_registration(scene: Scene) -> None:
     denied = Fault.error("AccessDeniedException", "not authorized to perform")
     refuse(scene.server, scene.stream, "RegisterStreamConsumer", denied)
-    with pytest.raises(AccessDeniedError, match="kinesis:RegisterStreamConsumer"):
+
+
+@pytest.mark.parametrize(
+    ("prevent", "error", "text"),
+    [
+        (fill, ConsumerLimitError, "other-19"),
+        (deny_registration, AccessDeniedError, "kinesis:RegisterStreamConsumer"),
+    ],
+)
+def test_a_consumer_that_cannot_be_registered_is_told_before_a_lease_is_taken(
+    scene: Scene, make: Make, prevent: Any, error: type[Exception], text: str
+) -> None:
+    prevent(scene)
+    with pytest.raises(error, match=text):
         scene.run(make())
     assert {row.owner for row in make().table().leases()} == {None}
 
@@ -153,11 +149,7 @@ def test_a_registration_that_is_denied_is_told_before_a_lease_is_taken(
 def test_polling_takes_over_if_the_options_say_so(
     scene: Scene, make: Make, caplog: pytest.LogCaptureFixture, why: str
 ) -> None:
-    if why == "too many":
-        fill(scene.server, scene.stream)
-    else:
-        denied = Fault.error("AccessDeniedException", "not authorized to perform")
-        refuse(scene.server, scene.stream, "RegisterStreamConsumer", denied)
+    (fill if why == "too many" else deny_registration)(scene)
     scene.put(b"x")
     scene.run(make(FanOutOptions(fall_back_to_polling=True, deregister=True)))
     scene.journal.wait_for_data(b"x")
@@ -167,41 +159,36 @@ def test_polling_takes_over_if_the_options_say_so(
     assert ("other-19" if why == "too many" else "kinesis:RegisterStream") in warning.message
 
 
-def test_the_last_worker_deregisters_the_consumer(scene: Scene, make: Make, stream: str) -> None:
+def test_the_last_worker_deregisters_the_consumer(scene: Scene, make: Make) -> None:
     """The first one leaves the only shard to another, who has none of its own yet."""
-    stream = f"{stream}-narrow"
+    stream = f"{scene.stream}-narrow"
     scene.kinesis.create_stream(StreamName=stream, ShardCount=1)
     options = FanOutOptions(deregister=True)
+    narrow = replace(scene, stream=stream)
     a, b = (
         scene.run(make(options, stream=stream, name=stream, worker_id=name)) for name in ("a", "b")
     )
-    with b._state.changed:
-        assert b._state.changed.wait_for(lambda: bool(b._coordinator.snapshot.leases), PATIENCE)
+    wait_for_look(b, lambda: bool(b._coordinator.snapshot.leases))
     scene.journal.wait(lambda: scene.journal.calls("initialize") == [(FIRST, "initialize")])
     assert a.shutdown(PATIENCE)
-    assert consumers(scene) == [stream]
-    put_at(scene.kinesis, stream, b"x")
+    assert consumers(narrow) == [stream]
+    narrow.put(b"x")
     scene.journal.wait_for_data(b"x")
     assert b.shutdown(PATIENCE)
-    assert consumers(scene) == []
+    assert consumers(narrow) == []
 
 
 @pytest.mark.parametrize("how", ["not asked for", "forced"])
 def test_a_consumer_stays(scene: Scene, make: Make, how: str) -> None:
-    at_work, go_on = threading.Event(), threading.Event()
-
-    def hang(batch: Any, checkpointer: Any) -> None:
-        at_work.set()
-        assert go_on.wait(PATIENCE)
-
+    gate = Gate()
     scene.put(b"x")
-    processor = lambda: Journaling(scene.journal, on_records=hang)  # noqa: E731
+    processor = lambda: Journaling(scene.journal, on_records=gate)  # noqa: E731
     worker = scene.run(make(FanOutOptions(deregister=how == "forced"), processor=processor))
-    assert at_work.wait(PATIENCE)
+    gate.wait_for_work()
     if how == "not asked for":
-        go_on.set()
+        gate.go_on.set()
     assert worker.shutdown(0.2 if how == "forced" else PATIENCE) is (how != "forced")
-    go_on.set()
+    gate.go_on.set()
     assert consumers(scene) == [scene.stream]
 
 
@@ -219,12 +206,8 @@ def test_the_wait_for_other_workers_ends_with_the_time_for_the_shutdown(
 
 def test_a_service_that_fails_does_not_hold_up_the_end(scene: Scene, make: Make) -> None:
     worker = scene.run(make(FanOutOptions(deregister=True)))
-    refuse(
-        scene.server,
-        scene.stream,
-        "DeregisterStreamConsumer",
-        Fault.error("InternalFailure", status=500),
-    )
+    failure = Fault.error("InternalFailure", status=500)
+    refuse(scene.server, scene.stream, "DeregisterStreamConsumer", failure)
     assert worker.shutdown(PATIENCE)
     assert consumers(scene) == [scene.stream]
 
@@ -238,7 +221,7 @@ def test_a_consumer_that_somebody_deregisters_is_registered_again(scene: Scene, 
         scene.journal.wait_for_data(b"low %d" % turn, b"high %d" % turn)
         if turn < 2:
             scene.kinesis.deregister_stream_consumer(
-                StreamARN=stream_arn(scene.kinesis, scene.stream), ConsumerName=scene.stream
+                StreamARN=arn_of(scene.kinesis, scene.stream), ConsumerName=scene.stream
             )
             scene.put(b"between %d" % turn)
     assert sorted(scene.journal.data(SECOND)) == [b"high %d" % n for n in range(3)]
@@ -247,15 +230,12 @@ def test_a_consumer_that_somebody_deregisters_is_registered_again(scene: Scene, 
 
 
 def test_a_given_consumer_that_is_gone_is_told_and_not_made_anew(scene: Scene, make: Make) -> None:
-    arn = register(scene.kinesis, scene.stream, "somebody")
+    arn = register(scene, "somebody")
     worker = scene.run(make(FanOutOptions(consumer_arn=arn)))
     scene.put(b"x")
     scene.journal.wait_for_data(b"x")
     scene.kinesis.deregister_stream_consumer(ConsumerARN=arn)
-    deadline = time.monotonic() + PATIENCE
-    while not worker.failures():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    eventually(worker.failures)
     (failure,) = worker.failures()
     assert failure.error.startswith("ConsumerNotFoundError")
     assert scene.server.kinesis.calls.count("RegisterStreamConsumer", stream=scene.stream) == 1
@@ -296,24 +276,19 @@ def test_shards_that_move_between_workers_lose_nothing(scene: Scene, make: Make)
 
 def test_a_lost_shard_is_let_go_of_while_a_record_is_processed(scene: Scene, make: Make) -> None:
     """Or its subscription would stay open until the record is done, and fight the next owner's."""
-    at_work, go_on = threading.Event(), threading.Event()
-
-    def hang(batch: Any, checkpointer: Any) -> None:
-        at_work.set()
-        assert go_on.wait(PATIENCE)
-
+    gate = Gate()
     scene.put(b"long")
-    worker = scene.run(make(processor=lambda: Journaling(scene.journal, on_records=hang)))
+    worker = scene.run(make(processor=lambda: Journaling(scene.journal, gate)))
 
     def is_subscribed() -> bool:
         return FIRST in worker._state.consumers and worker._settings.fetchers.unfinished == shards
 
     shards = len(shard_ids(scene.kinesis, scene.stream))
-    assert at_work.wait(PATIENCE)
+    gate.wait_for_work()
     eventually(is_subscribed)
     worker._coordinator.held()[FIRST].lose("the test says so")
     eventually(lambda: not is_subscribed())
     assert FIRST in worker._state.consumers
     assert not scene.journal.calls("process_records", "lease_lost")
-    go_on.set()
+    gate.go_on.set()
     scene.journal.wait(lambda: (FIRST, "lease_lost") in scene.journal.calls())

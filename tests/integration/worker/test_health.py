@@ -26,8 +26,7 @@ from sparkinesis.stream.fan_out.socket_watch import SocketWatch
 from sparkinesis.worker.lifecycle.consumer_loop import ConsumerLoop
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.integration.worker.conftest import FAILOVER_TIME
-from tests.integration.worker.scene import Scene, checkpoint
-from tests.journal import Journaling
+from tests.integration.worker.scene import FIRST, SECOND, Gate, Scene, checkpoint
 from tests.moody_relay import MoodyRelay, moody_relay
 from tests.pace import Deadline, eventually
 from tests.streams import create_when_permitted
@@ -81,12 +80,6 @@ def relay(server: LocalServer) -> Iterator[MoodyRelay]:
         yield running
 
 
-@pytest.fixture
-def faults(server: LocalServer) -> Iterator[Any]:
-    yield server.kinesis
-    server.kinesis.faults = None
-
-
 def test_a_worker_is_live_ready_and_tells_what_it_processed(scene: Scene) -> None:
     worker = scene.start(HTTP)
     scene.put(b"one")
@@ -98,20 +91,14 @@ def test_a_worker_is_live_ready_and_tells_what_it_processed(scene: Scene) -> Non
     status = json.loads(ask(worker, "/status")[1])
     assert status["application"] == scene.stream
     assert status["records"] == 2
-    assert sorted(shard["shard_id"] for shard in status["shards"]) == [
-        "shardId-000000000000",
-        "shardId-000000000001",
-    ]
+    assert sorted(shard["shard_id"] for shard in status["shards"]) == [FIRST, SECOND]
     assert {shard["state"] for shard in status["shards"]} == {"processing"}
     assert (status["not_live"], status["not_ready"], status["failures"]) == ([], [], [])
     name = "sparkinesis_records_processed_total"
     eventually(lambda: [value for _, value in scraped(worker, name)] == [2])
     ((labels, _),) = scraped(worker, name)
-    assert labels == {
-        "application": scene.stream,
-        "worker": status["worker"],
-        "stream": scene.stream,
-    }
+    own = {"application": scene.stream, "stream": scene.stream}
+    assert labels == {**own, "worker": status["worker"]}
 
 
 def scraped(worker: Worker, name: str) -> list[tuple[dict[str, str], float]]:
@@ -171,11 +158,8 @@ def test_a_worker_without_leases_is_ready(scene: Scene) -> None:
 
 @pytest.mark.parametrize("retrieval", ["polling", "efo"])
 def test_both_are_true_through_a_reshard_and_on_an_idle_stream(scene: Scene) -> None:
-    app = scene.application(
-        {**HTTP, "audit_interval": 0.5, "cleanup_interval": 0.5},
-        processor=lambda: Journaling(scene.journal, checkpoint),
-    )
-    worker = scene.run(app)
+    options = {**HTTP, "audit_interval": 0.5, "cleanup_interval": 0.5}
+    worker = scene.start(options, on_records=checkpoint)
     eventually(lambda: ready(worker) == [] and len(worker.status()) == 2)
     waits = iter(range(10**6))
 
@@ -208,6 +192,7 @@ def test_both_are_true_through_a_reshard_and_on_an_idle_stream(scene: Scene) -> 
 def test_a_loop_that_died_is_told_within_fifteen_seconds(
     scene: Scene, loop: str, does: str
 ) -> None:
+    # A thread dies when its wait returns, so the intervals are short.
     worker = scene.start({**HTTP, "cleanup_interval": 0.5, "audit_interval": 0.5})
     eventually(lambda: ready(worker) == [])
     assert live(worker) == []
@@ -321,21 +306,13 @@ def test_refused_and_expired_credentials_are_no_reason_to_kill_a_worker(
     eventually(lambda: ready(worker) == [])
 
     def refuse(call: Call) -> Fault | None:
-        is_tables = call.operation in {"Scan", "UpdateItem", "BatchExecuteStatement"}
-        return (
-            Fault.error("ExpiredTokenException")
-            if is_tables
-            and call.stream
-            in {
-                scene.stream,
-                None,
-            }
-            else None
-        )
+        of_tables = call.operation in {"Scan", "UpdateItem", "BatchExecuteStatement"}
+        is_own = of_tables and call.stream in {scene.stream, None}
+        return Fault.error("ExpiredTokenException") if is_own else None
 
-    faults.faults = refuse
+    faults(refuse)
     stays_live_until(worker, lambda: any("AccessDeniedError" in why for why in ready(worker)))
-    faults.faults = None
+    faults(None)
     stays_live_until(worker, lambda: ready(worker) == [])
 
 
@@ -352,44 +329,34 @@ def test_a_deleted_table_is_no_reason_to_kill_a_worker(scene: Scene, dynamodb: A
     assert json.loads(ask(worker, "/status")[1])["problem"] == "the lease table was deleted"
 
 
-def until(go_on: threading.Event) -> Callable[[object, object], None]:
-    def wait(_: object, __: object) -> None:
-        go_on.wait()
-
-    return wait
-
-
 @pytest.mark.parametrize("is_asked", [False, True])
 def test_a_call_beyond_the_limit_makes_it_false_only_if_asked(
     scene: Scene, *, is_asked: bool
 ) -> None:
-    go_on = threading.Event()
-    app = scene.application(
-        {**HTTP, "processing_time_limit": 0.05, "unhealthy_after_limit": is_asked},
-        processor=lambda: Journaling(scene.journal, until(go_on)),
-    )
-    worker = scene.run(app)
+    gate = Gate()
+    options = {**HTTP, "processing_time_limit": 0.05, "unhealthy_after_limit": is_asked}
+    worker = scene.start(options, on_records=gate)
     scene.put(b"one")
     eventually(lambda: any((one.processing_for or 0) > 0.1 for one in worker.status()))
     if is_asked:
         (why,) = live(worker)
         assert "process_records has taken 0 s on shardId-" in why
-        go_on.set()
+        gate.go_on.set()
         eventually(lambda: live(worker) == [])
     else:
         assert live(worker) == []
-    go_on.set()
+    gate.go_on.set()
 
 
 def test_a_worker_that_shuts_down_is_not_ready(scene: Scene) -> None:
-    go_on = threading.Event()
-    worker = scene.start(HTTP, on_records=until(go_on))
+    gate = Gate()
+    worker = scene.start(HTTP, on_records=gate)
     scene.put(b"one")
     eventually(lambda: any(one.processing_for is not None for one in worker.status()))
     worker.request_shutdown()
     assert ready(worker) == ["the worker is shutting down"]
     assert live(worker) == []
-    go_on.set()
+    gate.go_on.set()
     assert worker.wait(60)
 
 

@@ -14,6 +14,7 @@ from tests.integration.worker.conftest import FAILOVER_TIME
 from tests.integration.worker.scene import UPPER, Scene, checkpoint
 from tests.journal import PATIENCE, Journal
 from tests.kcl import COORDINATION, KCL_2, KCL_3, create_table, java_refuses, put_rows, rows_of
+from tests.streams import records_of
 
 FIRST, SECOND, LEFT, RIGHT = (f"shardId-{n:012}" for n in range(4))
 FOREIGN = {"team": {"S": "flights"}, "notes": {"L": [{"N": "1"}, {"NULL": True}]}}
@@ -110,11 +111,7 @@ def test_a_table_of_a_kcl_3_is_taken_over(scene: Scene, dynamodb: Any) -> None:
     """The handoff that both dead workers had begun is over; an instant is the configuration's."""
     scene.put(b"before LATEST")
     scene.put(b"early", UPPER)
-    (early,) = scene.kinesis.get_records(
-        ShardIterator=scene.kinesis.get_shard_iterator(
-            StreamName=scene.stream, ShardId=SECOND, ShardIteratorType="TRIM_HORIZON"
-        )["ShardIterator"]
-    )["Records"]
+    (early,) = records_of(scene.kinesis, scene.stream, SECOND)
     scene.put(b"late", UPPER)
     put_table(dynamodb, scene.stream, KCL_3)
     moment = early["ApproximateArrivalTimestamp"] + timedelta(milliseconds=1)

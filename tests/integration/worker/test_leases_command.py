@@ -134,7 +134,7 @@ def test_finished_shards_and_those_that_wait_for_their_parents(scene: Scene, cal
 
     result = call("reset", "--stream", scene.stream, "--to", "trim_horizon", "--yes")
     assert result.stdout.splitlines()[-1] == f"Moved 4 leases of {scene.stream}."
-    table = scene.application().table()
+    table = scene.table
     child = table.get(children[0])
     assert child is not None
     table.write(requests.take(child, "b"))

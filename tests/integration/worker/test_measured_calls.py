@@ -30,12 +30,6 @@ from tests.tallies import Tallied, counted
 RETRIEVALS = ("polling", "efo")
 
 
-@pytest.fixture(autouse=True)
-def faults_end(server: LocalServer) -> Any:
-    yield
-    server.kinesis.faults = None
-
-
 def fetched_of(server: LocalServer, stream: str) -> tuple[int, int]:
     """The records and bytes that the server has handed out to readers of the stream."""
     calls = [
@@ -49,10 +43,8 @@ def fetched_of(server: LocalServer, stream: str) -> tuple[int, int]:
 def put_over_shards(scene: Scene, datas: list[bytes]) -> None:
     """Put records with keys of one length, by which the size of a page is estimated."""
     entries = [{"Data": data, "PartitionKey": data[:3].decode()} for data in datas]
-    assert (
-        scene.kinesis.put_records(StreamName=scene.stream, Records=entries)["FailedRecordCount"]
-        == 0
-    )
+    answer = scene.kinesis.put_records(StreamName=scene.stream, Records=entries)
+    assert answer["FailedRecordCount"] == 0
 
 
 def by_operation(tally: Tally, metric: Any, place: int) -> Counter[str]:

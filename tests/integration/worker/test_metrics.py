@@ -20,7 +20,7 @@ from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.on_error import DeadLetter, Retry, Skip
 from tests import pace
 from tests.heard import Heard
-from tests.integration.worker.scene import FIRST, SECOND, UPPER, Scene
+from tests.integration.worker.scene import FIRST, ONCE, SECOND, UPPER, Scene, wait_for_look
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.tallies import Raising
 
@@ -186,8 +186,7 @@ def test_a_steal_and_a_shutdown_in_the_middle_of_a_batch(scene: Scene, kept: Kep
     kept.wait_for(events.HandoffRequested)
     first.request_shutdown()
     consumer = first._state.running_consumers()[FIRST]
-    with first._state.changed:  # which each renewal notifies
-        assert first._state.changed.wait_for(consumer._is_ending, PATIENCE)
+    wait_for_look(first, consumer._is_ending)
     go_on.set()
     scene.journal.wait_for_data(b"slow")
     assert first.wait(PATIENCE)
@@ -224,8 +223,7 @@ def test_gauges_follow_the_worker(scene: Scene, kept: Kept) -> None:
         is_started = ("checkpoint.age", scene.stream, SECOND) in found
         return is_started and found.get(("workers",)) == 1 and ("leases.unread",) in found
 
-    with worker._state.changed:  # which each look at the lease table notifies
-        assert worker._state.changed.wait_for(is_settled, PATIENCE), kept.gauges()
+    wait_for_look(worker, is_settled)
     status = {one.shard_id: one for one in worker.status()}
     gauges = kept.gauges()
     processing_for, age = status[FIRST].processing_for, status[FIRST].checkpoint_age
@@ -268,8 +266,7 @@ def test_a_callback_that_raises_or_blocks_harms_nothing(scene: Scene) -> None:
 
 def test_metrics_that_always_raise_harm_nothing(scene: Scene, kept: Kept) -> None:
     scene.put(b"1")
-    both = scene.application(kept.options(metrics=(Raising(), kept)))
-    worker = scene.run(both)
+    worker = scene.start(kept.options(metrics=(Raising(), kept)))
     scene.journal.wait_for_data(b"1")
     kept.wait(lambda: kept.count("records.processed") == 1)
     assert worker.shutdown(PATIENCE)
@@ -295,18 +292,16 @@ def test_checkpoints_that_fail_are_measured_as_such(
         checkpointer.checkpoint()
 
     scene.server.kinesis.faults = refuse
-    try:
-        scene.put(b"1")
-        worker = scene.start(kept.options(), on_records=process)
-        scene.journal.wait_for_data(b"1")
-        assert worker.shutdown(PATIENCE)
-    finally:
-        scene.server.kinesis.faults = None
+    scene.put(b"1")
+    worker = scene.start(kept.options(), on_records=process)
+    scene.journal.wait_for_data(b"1")
+    assert worker.shutdown(PATIENCE)
     assert kept.count("checkpoint.duration", "failed") == len(refused)
     assert kept.count("batches.failed", "wait") == len(refused)
     assert kept.count("checkpoint.duration", "ok") >= 1
 
 
+@ONCE
 def test_a_worker_that_cannot_start_publishes_nothing_more(scene: Scene, kept: Kept) -> None:
     closed: list[str] = []
 

@@ -17,10 +17,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from sparkinesis.metrics import OpenTelemetryMetrics, opentelemetry
 from sparkinesis.worker.batches.batch import RecordBatch
-from sparkinesis.worker.checkpointer import Checkpointer
 from tests import pace
-from tests.integration.worker.scene import Scene
-from tests.journal import Journal, Journaling
+from tests.integration.worker.scene import FIRST, SECOND, Scene, checkpoint
 from tests.otlp import Receiver, attributes_of
 
 JAVA = "aws.kinesis.client."
@@ -30,13 +28,6 @@ DATA = [f"record {number}".encode() for number in range(40)]
 def put_all(scene: Scene) -> None:
     for number, data in enumerate(DATA):
         scene.put(data, hash_key=number % 2 * 2**127)
-
-
-def checkpointing(journal: Journal) -> Journaling:
-    def checkpoint(batch: RecordBatch, checkpointer: Checkpointer) -> None:
-        checkpointer.checkpoint()
-
-    return Journaling(journal, on_records=checkpoint)
 
 
 def points(reader: InMemoryMetricReader) -> dict[str, list[Any]]:
@@ -58,16 +49,13 @@ def test_a_worker_is_seen_under_javas_names(scene: Scene) -> None:
     put_all(scene)
     worker = scene.start(
         {"metrics": (OpenTelemetryMetrics(meters, tracers),)},
-        processor=lambda: checkpointing(scene.journal),
+        on_records=checkpoint,
         worker_id="w",
     )
     scene.journal.wait_for_data(*DATA)
     running = points(reader)
     lags = running[JAVA + "consumer.lag.duration"]
-    assert {point.attributes["aws.kinesis.shard.id"] for point in lags} == {
-        "shardId-000000000000",
-        "shardId-000000000001",
-    }
+    assert {point.attributes["aws.kinesis.shard.id"] for point in lags} == {FIRST, SECOND}
     assert [point.value for point in running[JAVA + "current_leases"]] == [2]
     assert worker.shutdown(pace.seconds(30))
 

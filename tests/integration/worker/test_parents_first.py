@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 
 from tests.integration.worker.scene import Scene
 from tests.journal import PATIENCE, Journal, Journaling
-from tests.pace import Deadline
+from tests.pace import eventually
 from tests.streams import active_shards, merge_neighbours
 
 RETRIEVALS = ("polling", "efo")
@@ -67,12 +66,7 @@ def test_children_begin_while_their_parent_is_read(
     assert sorted(scene.journal.data()) == [b"child", b"grandchild", b"slow"]
     # Cleanup is as before: in the end, only the open shards have leases.
     open_shards = {shard["ShardId"] for shard in active_shards(scene.kinesis, scene.stream)}
-    deadline = Deadline(60)
-    while {
-        row.shard_id for row in scene.application().table().leases(consistent=True)
-    } != open_shards:
-        assert not deadline.has_passed()
-        time.sleep(0.05)
+    eventually(lambda: scene.owners().keys() == open_shards)
     assert worker.shutdown(PATIENCE)
 
 

@@ -28,6 +28,7 @@ from tests.integration.worker.scene import FIRST, SECOND, UPPER, Scene
 from tests.integration.worker.sink_process import SCHEMA, Storing
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.lake import rows_of, visible_files, visible_rows
+from tests.pace import eventually
 from tests.streams import put_at
 
 
@@ -143,11 +144,10 @@ class Journaled(Storing):
 
 
 def test_a_checkpoint_is_never_ahead_of_the_files(scene: Scene, folder: Path) -> None:
-    made = scene.application(
-        processor=functools.partial(Storing, folder, 1000, 0.5), options={"max_records": 10}
+    worker = scene.start(
+        {"max_records": 10}, processor=functools.partial(Storing, folder, 1000, 0.5)
     )
-    worker = scene.run(made)
-    with Lake(folder, made.table()) as lake:
+    with Lake(folder, scene.table) as lake:
         for n in range(300):
             lake.add(scene.kinesis, scene.stream, b"%d" % n, UPPER * (n % 2))
         lake.wait_for_all()
@@ -159,7 +159,7 @@ def test_a_checkpoint_is_never_ahead_of_the_files(scene: Scene, folder: Path) ->
     assert all(sorted(numbers) == numbers for numbers in stored.values())
     assert all(
         lease.checkpoint.sequence_number == str(lake.put[lease.shard_id][-1][0])
-        for lease in made.table().leases()
+        for lease in scene.table.leases()
     )
 
 
@@ -184,7 +184,7 @@ def run(server: LocalServer, stream: str, folder: Path) -> Iterator[Callable[[],
 def test_a_killed_worker_leaves_no_part_of_a_file_and_loses_nothing(
     scene: Scene, folder: Path, run: Callable[[], Any], kills: int
 ) -> None:
-    table = scene.application().table()
+    table = scene.table
     process = run()
     lake = Lake(folder, table)
     lake.add(scene.kinesis, scene.stream, b"before", 0)
@@ -215,17 +215,16 @@ def test_storage_that_fails_holds_up_the_checkpoint_and_asks_no_policy(
     filesystem, faults = flaky()
     faults.fail("open")
     letters: list[FailedRecords] = []
-    made = scene.application(
+    scene.start(
+        {"task_backoff": 0.05},
         processor=lambda: Journaled(scene.journal, folder, 1, filesystem=filesystem),
         on_error=DeadLetter(letters.append),
-        options={"task_backoff": 0.05},
     )
-    scene.run(made)
-    with Lake(folder, made.table()) as lake:
+    with Lake(folder, scene.table) as lake:
         lake.add(scene.kinesis, scene.stream, b"x", 0)
         lake.add(scene.kinesis, scene.stream, b"y", UPPER)
         scene.journal.wait(lambda: len(scene.journal.calls("failed")) > 5)
-        assert {lease.checkpoint.sequence_number for lease in made.table().leases()} == {
+        assert {lease.checkpoint.sequence_number for lease in scene.table.leases()} == {
             TRIM_HORIZON
         }
         assert not visible_files(folder)
@@ -237,9 +236,8 @@ def test_storage_that_fails_holds_up_the_checkpoint_and_asks_no_policy(
 
 
 def test_files_appear_by_their_age_while_no_record_comes(scene: Scene, folder: Path) -> None:
-    made = scene.application(processor=lambda: Journaled(scene.journal, folder, 2**20, 1.0))
-    scene.run(made)
-    with Lake(folder, made.table()) as lake:
+    scene.start(processor=lambda: Journaled(scene.journal, folder, 2**20, 1.0))
+    with Lake(folder, scene.table) as lake:
         lake.add(scene.kinesis, scene.stream, b"the only one", 0)
         lake.wait_for_all()
         lake.wait(lambda _, checkpoints: checkpoints == 1)
@@ -253,12 +251,11 @@ def test_files_appear_by_their_age_while_no_record_comes(scene: Scene, folder: P
 def test_an_age_limit_holds_while_storage_fails_too(scene: Scene, folder: Path) -> None:
     filesystem, faults = flaky()
     faults.fail("move", times=3)
-    made = scene.application(
+    scene.start(
+        {"task_backoff": 0.05},
         processor=lambda: Journaled(scene.journal, folder, 2**20, 0.2, filesystem=filesystem),
-        options={"task_backoff": 0.05},
     )
-    scene.run(made)
-    with Lake(folder, made.table()) as lake:
+    with Lake(folder, scene.table) as lake:
         lake.add(scene.kinesis, scene.stream, b"x", 0)
         lake.wait_for_all()
         lake.wait(lambda _, checkpoints: checkpoints == 1)
@@ -280,11 +277,9 @@ def test_a_shard_that_ends_is_stored_before_its_children_begin(scene: Scene, fol
         scene.put(b"parent %d" % n)
     scene.split()
     scene.put(b"child")
-    made = scene.application(
-        processor=lambda: Looking(scene.journal, folder, 2**20),
-        options={"parent_poll_interval": 0.1},
+    worker = scene.start(
+        {"parent_poll_interval": 0.1}, processor=lambda: Looking(scene.journal, folder, 2**20)
     )
-    worker = scene.run(made)
     scene.journal.wait_for_data(b"child")
     parents = {b"parent %d" % n for n in range(20)}
     assert parents <= seen["shardId-000000000002"]
@@ -311,22 +306,15 @@ def test_what_shard_ended_writes_behind_its_checkpoint_is_stored_too(
     scene.put(b"parent")
     scene.split()
     scene.put(b"child")
-    made = scene.application(
+    scene.start(
+        {"parent_poll_interval": 0.1, "task_backoff": 0.05},
         processor=lambda: Late(scene.journal, folder, 2**20, filesystem=filesystem),
-        options={"parent_poll_interval": 0.1, "task_backoff": 0.05},
     )
-    scene.run(made)
     scene.journal.wait_for_data(b"child")
-    table = made.table()
-    deadline = time.monotonic() + PATIENCE
-    while any(one.shard_id == FIRST and one.owner is not None for one in table.leases()):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    eventually(lambda: scene.row().owner is None)
     assert faults.failed == 2
-    assert [row["data"] for row in visible_rows(folder) if row["shardId"] == FIRST] == [
-        b"parent",
-        b"late",
-    ]
+    rows = [row["data"] for row in visible_rows(folder) if row["shardId"] == FIRST]
+    assert rows == [b"parent", b"late"]
     ((sink, row),) = ended
     with pytest.raises(LeaseLostError, match="were refused"):
         sink.write([row])
@@ -375,8 +363,7 @@ def test_a_bad_argument_is_logged_with_the_reason(scene: Scene, folder: Path, ca
 
 def test_an_object_store(scene: Scene, s3: str) -> None:
     lake = f"s3://lake/records?region=us-east-1&endpoint_override={s3}"
-    made = scene.application(processor=lambda: AtOnce(scene.journal, lake))
-    worker = scene.run(made)
+    worker = scene.start(processor=lambda: AtOnce(scene.journal, lake))
     scene.put(b"x")
     scene.put(b"y", UPPER)
     scene.journal.wait_for_data(b"x", b"y")
@@ -392,7 +379,7 @@ def test_an_object_store(scene: Scene, s3: str) -> None:
         if info.is_file
     ]
     assert sorted(stored) == [[b"x"], [b"y"]]
-    assert all(lease.checkpoint.sequence_number.isdecimal() for lease in made.table().leases())
+    assert all(lease.checkpoint.sequence_number.isdecimal() for lease in scene.table.leases())
 
 
 class AtOnce(Journaling):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from sparkinesis.errors import LeaseLostError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.worker.lifecycle.worker import Worker
-from tests.integration.worker.scene import FIRST, Scene
+from tests.integration.worker.scene import FIRST, Scene, wait_for_look
 from tests.journal import PATIENCE, Journal
 
 LIMIT = 0.3
@@ -39,12 +38,6 @@ class Stuck:
                 raise
 
 
-def wait_for(worker: Worker, condition: Callable[[], bool]) -> None:
-    """Wait until ``condition``, looked at after each round of the worker's, holds."""
-    with worker._state.changed:
-        assert worker._state.changed.wait_for(condition, PATIENCE)
-
-
 def processing_for(worker: Worker) -> float:
     return max((status.processing_for or 0.0 for status in worker.status()), default=0.0)
 
@@ -66,7 +59,7 @@ def test_a_slow_call_is_reported_once(scene: Scene, caplog: pytest.LogCaptureFix
     scene.put(b"stuck")
     assert stuck.is_there.wait(PATIENCE)
     # Several looks later, there is one report still.
-    wait_for(worker, lambda: processing_for(worker) > 6 * LIMIT)
+    wait_for_look(worker, lambda: processing_for(worker) > 6 * LIMIT)
     (report,) = reports(caplog)
     assert f"shard {FIRST}" in report
     assert "0.3 s" in report
@@ -87,7 +80,7 @@ def test_each_slow_call_is_reported(scene: Scene, caplog: pytest.LogCaptureFixtu
     for n, each in enumerate(stuck):
         scene.put(b"stuck")
         assert each.is_there.wait(PATIENCE)
-        wait_for(worker, lambda: len(reports(caplog)) == n + 1)  # noqa: B023
+        wait_for_look(worker, lambda: len(reports(caplog)) == n + 1)  # noqa: B023
         each.go_on.set()
         scene.journal.wait(lambda: len(scene.journal.data()) == n + 1)  # noqa: B023
 
@@ -138,7 +131,7 @@ def test_no_second_processor_runs_beside_one_that_is_stuck(scene: Scene) -> None
             looks.add(snapshot.at)
         return len(looks) > 5
 
-    wait_for(worker, has_looked_often)
+    wait_for_look(worker, has_looked_often)
     assert scene.calls_of() == ["initialize"]
     stuck.go_on.set()
     scene.journal.wait_for_data(b"stuck")

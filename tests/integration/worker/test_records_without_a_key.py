@@ -19,7 +19,7 @@ from sparkinesis.worker.on_error import DeadLetter
 from sparkinesis.worker.processor import RecordProcessor
 from tests.integration.worker.scene import Scene
 from tests.lake import visible_files, visible_rows
-from tests.streams import create_auto, shard_ids
+from tests.streams import create_auto, records_of, shard_ids
 
 RETRIEVALS = ("polling", "efo")
 
@@ -90,12 +90,8 @@ def test_dead_letters_of_them_are_stored(scene: Scene, tmp_path: Path) -> None:
     put_without(scene, *datas)
     scene.start(on_records=fail, on_error=DeadLetter(both))
     scene.journal.wait(lambda: len(scene.journal.calls("dead")) == len(datas))
-    stored = []
-    for shard in shard_ids(scene.kinesis, dead):
-        iterator = scene.kinesis.get_shard_iterator(
-            StreamName=dead, ShardId=shard, ShardIteratorType="TRIM_HORIZON"
-        )["ShardIterator"]
-        stored.append(scene.kinesis.get_records(ShardIterator=iterator)["Records"])
+    shards = shard_ids(scene.kinesis, dead)
+    stored = [records_of(scene.kinesis, dead, shard) for shard in shards]
     assert sorted(r["Data"] for records in stored for r in records) == sorted(datas)
     assert len({r["PartitionKey"] for records in stored for r in records}) == len(datas)
     assert all(stored), "random keys lead to both shards"

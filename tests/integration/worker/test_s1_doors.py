@@ -85,8 +85,7 @@ def test_a_query_goes_on_in_each_stream_where_the_workers_stood_inside_an_aggreg
         users = [("k", None, f"{name} {n}".encode()) for n in range(5)]
         (blob,) = aggregate(users)
         scene.kinesis.put_record(StreamName=name, Data=blob.data, PartitionKey="k")
-    app = scene.application(stream=None, streams=streams, processor=Each)
-    worker = scene.run(app)
+    worker = scene.start(stream=None, streams=streams, processor=Each)
     scene.journal.wait(lambda: len(scene.journal.data()) == 10)
     worker.shutdown(10)
     for name in streams:
@@ -99,9 +98,9 @@ def test_a_query_goes_on_in_each_stream_where_the_workers_stood_inside_an_aggreg
         ]
         for name in streams
     }
-    running = query(app.name, streams)
+    running = query(scene.stream, streams)
     assert data_of(running) == left
-    running = query(app.name, streams[1:])
+    running = query(scene.stream, streams[1:])
     assert data_of(running) == {streams[1]: left[streams[1]]}
 
 
@@ -200,13 +199,12 @@ def test_a_record_that_fails_is_told_and_kept_with_its_stream(
             checkpointer.checkpoint()
 
     caplog.set_level(logging.INFO, "sparkinesis")
-    app = scene.application(
+    worker = scene.start(
         stream=None,
         streams=streams,
         processor=Failing,
         on_error=DeadLetter(DeadLetterDirectory(tmp_path)),
     )
-    worker = scene.run(app)
     for name in streams:
         put(scene.kinesis, name, [b"bad"], key="k")
     eventually(lambda: len(visible_files(tmp_path)) == 2)
@@ -237,8 +235,7 @@ def test_errors_of_a_checkpointer_name_the_stream(scene: Scene, streams: list[st
             kept[self.shard.stream_id or ""] = checkpointer
             super().process_records(batch, checkpointer)
 
-    app = scene.application(stream=None, streams=streams, processor=lambda: Keeping(scene.journal))
-    worker = scene.run(app)
+    worker = scene.start(stream=None, streams=streams, processor=lambda: Keeping(scene.journal))
     for name in streams:
         put(scene.kinesis, name, [name.encode()], key="k")
     scene.journal.wait_for_data(*(name.encode() for name in streams))

@@ -21,7 +21,7 @@ from tests.integration.worker.scene import Scene, checkpoint
 from tests.journal import Journal, Journaling
 from tests.kcl import rows_of
 from tests.pace import eventually
-from tests.streams import identifier, make_anew, put, split
+from tests.streams import identifier, put, split
 from tests.tallies import Tallied, counted
 
 pytestmark = pytest.mark.usefixtures("often")
@@ -40,10 +40,8 @@ class ByStream(Journaling):
 def several(application: Make, journal: Journal) -> Make:
     """Makes an application of several streams that checkpoints each batch."""
 
-    def processor() -> Journaling:
-        return ByStream(journal, on_records=checkpoint)
-
     def make(streams: object, **given: Any) -> Application:
+        processor = lambda: ByStream(journal, checkpoint)  # noqa: E731
         return application(stream=None, streams=streams, processor=processor, **given)
 
     return make
@@ -89,10 +87,7 @@ def test_children_wait_for_the_parents_of_their_own_stream(
     split(scene.kinesis, one)
     put(scene.kinesis, one, [b"after"], key="k")
     put(scene.kinesis, other, [b"other"], key="k")
-    app = several(
-        [one, other],
-        options={"parent_poll_interval": 0.2},
-    )
+    app = several([one, other], options={"parent_poll_interval": 0.2})
     scene.run(app)
     scene.journal.wait_for_data(b"after", b"other")
     assert by_stream(scene.journal)[one] == [b"before", b"after"]
@@ -127,10 +122,7 @@ def test_the_leases_of_a_stream_that_has_left_stay_or_go(
     scene: Scene, several: Make, dynamodb: Any, streams: list[str], after: float | None
 ) -> None:
     wanted = streams[:2]
-    app = several(
-        lambda: list(wanted),
-        former_streams=FormerStreams(delete_after=after),
-    )
+    app = several(lambda: list(wanted), former_streams=FormerStreams(delete_after=after))
     scene.run(app)
     left = f"{identifier(scene.kinesis, streams[1])}:shardId-000000000000"
     scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 2)
@@ -143,40 +135,6 @@ def test_the_leases_of_a_stream_that_has_left_stay_or_go(
     else:
         eventually(lambda: left not in rows_of(dynamodb, app.name))
         assert len(rows_of(dynamodb, app.name)) == 1
-
-
-def test_a_stream_made_anew_has_leases_of_its_own(
-    scene: Scene, several: Make, dynamodb: Any, streams: list[str]
-) -> None:
-    app = several(streams[:2])
-    scene.run(app)
-    put(scene.kinesis, streams[0], [b"old"], key="k")
-    scene.journal.wait_for_data(b"old")
-    before, after = make_anew(scene.kinesis, streams[0])
-    put(scene.kinesis, streams[0], [b"new"], key="k")
-    scene.journal.wait_for_data(b"new")
-    assert before != after
-    found = {key.rpartition(":")[0] for key in rows_of(dynamodb, app.name)}
-    assert {before, after} <= found
-
-
-def test_a_stream_that_cannot_be_read_stops_none_of_the_others(
-    scene: Scene, several: Make, streams: list[str]
-) -> None:
-    late = f"s-late-{uuid.uuid4().hex[:6]}"
-    app = several([late, streams[0]])
-    worker = scene.run(app)
-    put(scene.kinesis, streams[0], [b"read"], key="k")
-    scene.journal.wait_for_data(b"read")
-    (missing, fine) = worker.streams()
-    assert missing.problem is not None
-    assert late in missing.problem
-    assert missing.identifier is None
-    assert fine.problem is None
-    scene.kinesis.create_stream(StreamName=late, ShardCount=1)
-    put(scene.kinesis, late, [b"late"], key="k")
-    scene.journal.wait_for_data(b"late")
-    eventually(lambda: all(one.problem is None for one in worker.streams()))
 
 
 def test_metrics_tell_the_streams_that_cannot_be_read_and_those_that_have_left(

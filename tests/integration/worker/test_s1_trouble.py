@@ -25,7 +25,7 @@ from tests.integration.worker.scene import Scene, checkpoint
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.kcl import rows_of
 from tests.pace import eventually
-from tests.streams import identifier, make_anew, put
+from tests.streams import arn_of, identifier, make_anew, put
 from tests.unit.lease.rules.several import lease_of
 
 pytestmark = pytest.mark.usefixtures("often")
@@ -130,12 +130,19 @@ def test_a_reader_that_begins_too_late_reads_no_record_of_the_next_stream(
 def test_records_put_before_a_missing_stream_is_found_are_read_from_latest_too(
     scene: Scene, several: Make, streams: list[str]
 ) -> None:
+    """While it is missing, it stops none of the others."""
     late = f"s-late-{uuid.uuid4().hex[:6]}"
     worker = scene.run(several([late, streams[0]], initial_position="latest"))
-    assert "StreamNotFoundError" in str(problem(worker, late))
+    missing, fine = worker.streams()
+    assert f"'{late}'" in str(missing.problem)
+    assert "StreamNotFoundError" in str(missing.problem)
+    assert missing.identifier is fine.problem is None
+    put(scene.kinesis, streams[0], [b"read"], key="k")
+    scene.journal.wait_for_data(b"read")
     scene.kinesis.create_stream(StreamName=late, ShardCount=1)
     put(scene.kinesis, late, [b"first"], key="k")
     scene.journal.wait_for_data(b"first")
+    eventually(lambda: all(one.problem is None for one in worker.streams()))
 
 
 def test_an_application_that_was_away_reads_a_stream_made_anew_from_its_first_record(
@@ -368,10 +375,7 @@ def test_streams_of_two_servers_are_read_by_one_application(
 def test_one_stream_by_name_and_by_arn_is_read_once_and_said(
     scene: Scene, several: Make, streams: list[str]
 ) -> None:
-    summary = scene.kinesis.describe_stream_summary(StreamName=streams[0])[
-        "StreamDescriptionSummary"
-    ]
-    worker = scene.run(several([streams[0], str(summary["StreamARN"])]))
+    worker = scene.run(several([streams[0], arn_of(scene.kinesis, streams[0])]))
     put(scene.kinesis, streams[0], [b"once"], key="k")
     scene.journal.wait_for_data(b"once")
     first, second = worker.streams()
@@ -458,8 +462,7 @@ def test_shards_of_a_stream_that_cannot_be_read_are_unread(
 
 
 def consumers(kinesis: Any, stream: str) -> list[str]:
-    arn = kinesis.describe_stream_summary(StreamName=stream)["StreamDescriptionSummary"]
-    found = kinesis.list_stream_consumers(StreamARN=arn["StreamARN"])["Consumers"]
+    found = kinesis.list_stream_consumers(StreamARN=arn_of(kinesis, stream))["Consumers"]
     return [one["ConsumerName"] for one in found if one["ConsumerStatus"] == "ACTIVE"]
 
 

@@ -87,31 +87,6 @@ def test_a_page_that_could_not_be_unpacked_is_fetched_again(
 
 
 @pytest.mark.parametrize("policy", ["stop", "dead letter"])
-def test_a_lease_that_was_lost_while_processing_is_no_failure_of_its_records(
-    scene: Scene, policy: str
-) -> None:
-    dead: list[Any] = []
-    on_error = Stop() if policy == "stop" else DeadLetter(dead.append)
-    workers: list[Worker] = []
-    started = threading.Event()
-
-    def lose_it_once(_: Any, checkpointer: Any) -> None:
-        assert started.wait(PATIENCE)
-        if not scene.journal.calls("failed"):
-            workers[0]._coordinator.held()[SHARD].lose("the test says so")
-        checkpointer.checkpoint()
-
-    put(scene, b"1")
-    workers.append(scene.start(on_records=lose_it_once, on_error=on_error))
-    started.set()
-    scene.journal.wait_for_data(b"1")
-    assert scene.journal.calls()[:3] == [
-        (SHARD, call) for call in ("initialize", "failed", "lease_lost")
-    ]
-    assert not dead
-
-
-@pytest.mark.parametrize("policy", ["stop", "dead letter"])
 def test_a_lease_table_that_is_away_is_no_failure_of_the_records(
     scene: Scene, faults: Callable[[Callable[[Call], Fault | None]], None], policy: str
 ) -> None:

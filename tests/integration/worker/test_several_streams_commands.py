@@ -25,7 +25,7 @@ from tests.integration.worker.scene import FIRST, Scene
 from tests.integration.worker.test_s1_several_streams import ByStream
 from tests.journal import PATIENCE
 from tests.pace import eventually
-from tests.streams import create_anew, identifier, make_anew, put, split
+from tests.streams import arn_of, create_anew, identifier, make_anew, put, split
 
 Faults = Callable[..., None]
 DENIED = Fault.error("AccessDeniedException", "not you")
@@ -71,8 +71,7 @@ def test_each_stream_has_its_own_lags_though_the_shards_have_the_same_ids(
 
 def test_some_of_the_streams(scene: Scene, streams: list[str], call: Command) -> None:
     create_leases(scene.application(stream=None, streams=streams))
-    arn = scene.kinesis.describe_stream_summary(StreamName=streams[1])["StreamDescriptionSummary"]
-    names = (streams[0], arn["StreamARN"], identifier(scene.kinesis, streams[2]))
+    names = (streams[0], arn_of(scene.kinesis, streams[1]), identifier(scene.kinesis, streams[2]))
     for stream, name in zip(streams, names, strict=True):
         before = scene.server.kinesis.calls.count("GetRecords", stream=stream)
         (one,) = objects(call("leases", "--watch-for", "0", "--json", "--stream", name))
@@ -102,7 +101,7 @@ def test_several_names_for_a_table_of_one_stream_are_an_error(scene: Scene, call
             assert why in result.stderr
     result = call("reset", "--to", "latest", "--yes")
     assert "Name it by --stream." in result.stderr
-    assert [row.counter for row in scene.application().table().leases()] == [0, 0]
+    assert [row.counter for row in scene.table.leases()] == [0, 0]
 
 
 def test_a_stream_that_cannot_be_read_says_so_and_the_others_have_their_lags(
@@ -247,8 +246,7 @@ def checkpoints(application: Application) -> dict[str, str]:
 def test_reset_moves_a_running_application_in_all_of_its_streams(
     scene: Scene, streams: list[str], call: Command
 ) -> None:
-    app = scene.application(stream=None, streams=streams, processor=lambda: ByStream(scene.journal))
-    scene.run(app)
+    scene.start(stream=None, streams=streams, processor=lambda: ByStream(scene.journal))
     for name in streams:
         put(scene.kinesis, name, [f"{name}-old".encode()], key="k")
     scene.journal.wait(lambda: len(scene.journal.data()) == 3)
@@ -347,12 +345,12 @@ def test_reset_of_rows_of_both_kinds_is_refused(
     scene: Scene, streams: list[str], call: Command
 ) -> None:
     create_leases(scene.application(stream=None, streams=streams))
-    rows = scene.application().table().leases()
-    scene.application().table().create(rows[0].in_stream(None))
+    rows = scene.table.leases()
+    scene.table.create(rows[0].in_stream(None))
     result = call("reset", "--to", "latest", "--yes")
     assert result.returncode == 1
     assert "1 that name none, such as shardId-000000000000" in result.stderr
-    assert {row.counter for row in scene.application().table().leases()} == {0}
+    assert {row.counter for row in scene.table.leases()} == {0}
 
 
 def test_a_table_of_several_streams_is_not_reset_as_one_of_a_single_stream(

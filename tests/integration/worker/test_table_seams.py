@@ -13,18 +13,14 @@ from sparkinesis.lease.extended_sequence_number import (
 from sparkinesis.lease.lease import Lease, encode_lease
 from sparkinesis.lease.rules.leader import leader
 from sparkinesis.lease.table.table import LeaseTable
-from tests.integration.worker.scene import Scene
+from tests.integration.worker.scene import FIRST, SECOND, Scene
 from tests.journal import PATIENCE
 from tests.kcl import create_table, put_lease, rows_of
 from tests.pace import eventually
+from tests.streams import put
 
-SHARDS = ("shardId-000000000000", "shardId-000000000001")
+SHARDS = (FIRST, SECOND)
 TRIM, END = ExtendedSequenceNumber(TRIM_HORIZON), ExtendedSequenceNumber(SHARD_END)
-
-
-def put(scene: Scene, *datas: bytes) -> None:
-    for data in datas:
-        scene.kinesis.put_record(StreamName=scene.stream, Data=data, PartitionKey=data.decode())
 
 
 def test_leases_of_an_application_of_several_streams_are_left_alone(scene: Scene) -> None:
@@ -38,27 +34,23 @@ def test_leases_of_an_application_of_several_streams_are_left_alone(scene: Scene
     assert own == set(SHARDS)
     for i, shard in enumerate(SHARDS):
         half, key = 2**127, f"123456789012:other:1700000000:{shard}"
-        put_lease(
-            dynamodb,
-            scene.stream,
-            key,
-            "TRIM_HORIZON",
-            attributes={
-                "streamName": {"S": "123456789012:other:1700000000"},
-                "shardId": {"S": shard},
-                "startingHashKey": {"S": str(i * half)},
-                "endingHashKey": {"S": str((i + 1) * half - 1)},
-            },
-        )
+        attributes = {
+            "streamName": {"S": "123456789012:other:1700000000"},
+            "shardId": {"S": shard},
+            "startingHashKey": {"S": str(i * half)},
+            "endingHashKey": {"S": str((i + 1) * half - 1)},
+        }
+        put_lease(dynamodb, scene.stream, key, "TRIM_HORIZON", attributes=attributes)
         dynamodb.update_item(
             TableName=scene.stream,
             Key={"leaseKey": {"S": key}},
             UpdateExpression="REMOVE leaseOwner",
         )
     before = {key: row for key, row in rows_of(dynamodb, scene.stream).items() if key not in own}
-    put(scene, b"a", b"b", b"c", b"d")
+    datas = [b"a", b"b", b"c", b"d"]
+    put(scene.kinesis, scene.stream, datas)
     scene.start()
-    scene.journal.wait_for_data(b"a", b"b", b"c", b"d")
+    scene.journal.wait_for_data(*datas)
     after = rows_of(dynamodb, scene.stream)
     assert set(after) == {*before, *own}
     assert {key: after[key] for key in before} == before
@@ -71,7 +63,7 @@ def test_a_table_that_was_emptied_by_hand_is_filled_anew(scene: Scene) -> None:
     for key in rows_of(dynamodb, scene.stream):
         dynamodb.delete_item(TableName=scene.stream, Key={"leaseKey": {"S": key}})
     scene.journal.wait(lambda: len(scene.journal.calls("lease_lost")) >= len(SHARDS))
-    put(scene, b"b")
+    scene.put(b"b")
     scene.journal.wait_for_data(b"b")
     assert set(rows_of(dynamodb, scene.stream)) == set(SHARDS)
 

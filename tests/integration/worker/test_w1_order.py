@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.integration.worker.scene import Scene
 from tests.journal import PATIENCE, Journal
+from tests.pace import eventually
 from tests.streams import merge_neighbours, put
 
 RETRIEVALS = ("polling", "efo")
@@ -91,9 +92,7 @@ def test_a_merged_shard_waits_for_the_slower_of_its_parents(scene: Scene) -> Non
     scene.put(b"slow", 2**127)
     worker = scene.start({"parent_poll_interval": 0.05}, on_records=linger)
     scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 2)
-    scene.kinesis.merge_shards(
-        StreamName=scene.stream, ShardToMerge=first, AdjacentShardToMerge=second
-    )
+    merge_neighbours(scene.kinesis, scene.stream)
     scene.put(b"merged")
     scene.journal.wait(lambda: (first, "shard_ended") in scene.journal.calls())
     looks = [0]
@@ -103,10 +102,7 @@ def test_a_merged_shard_waits_for_the_slower_of_its_parents(scene: Scene) -> Non
         looks[0] += child in states
         return looks[0] > 20
 
-    deadline = time.monotonic() + PATIENCE
-    while not has_looked_often():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    eventually(has_looked_often)
     assert (child, "initialize") not in scene.journal.calls()
     go_on.set()
     scene.journal.wait_for_data(b"slow", b"merged")

@@ -277,7 +277,7 @@ def test_beside_java_workers_a_moved_shard_is_checkpointed_at_a_record(scene: Sc
         if len(rows) < 2 and batch.records[-1].data == b"second":
             to = "LATEST" if rows else batch.records[-1].approximate_arrival_timestamp
             checkpointer.reset(to)
-            rows.append(scene.application().table().get("shardId-000000000000"))
+            rows.append(scene.table.get("shardId-000000000000"))
 
     scene.start(on_records=go_back)
     scene.journal.wait_for_data(b"first")

@@ -22,11 +22,11 @@ from sparkinesis.worker.dead_letters.targets import (
     DeadLetterStream,
     FailedRecords,
 )
-from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.on_error import DeadLetter, Retry, Skip, Stop
 from tests import pace
-from tests.integration.worker.scene import FIRST, SECOND, UPPER, Scene, crash
+from tests.integration.worker.scene import FIRST, SECOND, UPPER, Scene, crash, wait_for_look
 from tests.journal import PATIENCE, Journal, Journaling
+from tests.streams import records_of
 from tests.unit.stream.kpl.aggregates import sealed
 
 RETRIEVALS = ("polling", "efo")
@@ -65,12 +65,6 @@ def attempts(journal: Journal, shard: str = FIRST) -> list[list[bytes]]:
         for where, call, what in list(journal.entries)
         if (where, call) == (shard, "failed")
     ]
-
-
-def wait_for_looks(worker: Worker, condition: Callable[[], bool]) -> None:
-    """Wait until ``condition``, looked at after each of the worker's looks at the table, holds."""
-    with worker._state.changed:
-        assert worker._state.changed.wait_for(condition, PATIENCE)
 
 
 # --- retry
@@ -168,13 +162,8 @@ def test_what_a_failed_call_was_given_cannot_be_checkpointed(scene: Scene) -> No
     scene.put(b"bad")
     scene.journal.wait(lambda: bool(attempts(scene.journal)))
     assert worker.shutdown(PATIENCE)
-    refused = CheckpointError
-    assert tried == [
-        ("thread", refused),
-        ("prepared", refused),
-        ("prepare", refused),
-        ("all", None),
-    ]
+    refused = dict.fromkeys(("thread", "prepared", "prepare"), CheckpointError)
+    assert dict(tried) == {**refused, "all": None}
     assert scene.row().checkpoint == ExtendedSequenceNumber(good)
 
 
@@ -185,12 +174,7 @@ def test_a_retry_sees_a_shutdown_at_once(scene: Scene) -> None:
     asked = time.monotonic()
     assert worker.shutdown(PATIENCE)
     assert time.monotonic() - asked < pace.seconds(10)
-    assert scene.calls_of() == [
-        "initialize",
-        "failed",
-        "shutdown_requested",
-        "lease_lost",
-    ]
+    assert scene.calls_of() == ["initialize", "failed", "shutdown_requested", "lease_lost"]
 
 
 def test_other_shards_are_not_disturbed(scene: Scene) -> None:
@@ -277,15 +261,12 @@ def test_skipped_records_are_told_and_may_be_checkpointed(
     assert scene.row().checkpoint == ExtendedSequenceNumber(bad)
 
 
-def records_of(kinesis: Any, stream: str) -> list[tuple[str, str, bytes]]:
-    found = []
-    for shard in (FIRST, SECOND):
-        iterator = kinesis.get_shard_iterator(
-            StreamName=stream, ShardId=shard, ShardIteratorType="TRIM_HORIZON"
-        )["ShardIterator"]
-        page = kinesis.get_records(ShardIterator=iterator)["Records"]
-        found += [(shard, record["PartitionKey"], record["Data"]) for record in page]
-    return found
+def all_of(kinesis: Any, stream: str) -> list[tuple[str, str, bytes]]:
+    return [
+        (shard, record["PartitionKey"], record["Data"])
+        for shard in (FIRST, SECOND)
+        for record in records_of(kinesis, stream, shard)
+    ]
 
 
 def test_dead_letters_to_a_stream_keep_their_keys_and_data(scene: Scene) -> None:
@@ -300,12 +281,12 @@ def test_dead_letters_to_a_stream_keep_their_keys_and_data(scene: Scene) -> None
     scene.journal.wait_for_data(b"fine")
     scene.put(b"next")
     scene.journal.wait_for_data(b"next")
-    assert {(key, data) for _, key, data in records_of(scene.kinesis, dead)} == {
+    assert {(key, data) for _, key, data in all_of(scene.kinesis, dead)} == {
         (key_of_first, b"bad 1"),
         ("agg", b"bad \x00 2"),
     }
     # The explicit hash key is what puts it into the second shard.
-    assert (SECOND, "agg", b"bad \x00 2") in records_of(scene.kinesis, dead)
+    assert (SECOND, "agg", b"bad \x00 2") in all_of(scene.kinesis, dead)
     assert scene.journal.data(FIRST) == [b"fine", b"next"]
 
 
@@ -329,7 +310,7 @@ def test_keys_that_no_producer_of_kinesis_makes_do_not_stop_dead_letters_to_a_st
     scene.start(on_records=refuse(b"bad 1", b"bad 2", b"bad 3"), on_error=DeadLetter(target))
     scene.put(b"next")
     scene.journal.wait_for_data(b"next")
-    keys = {data: key for _, key, data in records_of(scene.kinesis, dead)}
+    keys = {data: key for _, key, data in all_of(scene.kinesis, dead)}
     assert 1 <= len(keys.pop(b"bad 1")) <= 256, "a random one"
     assert keys == {b"bad 2": "x" * 256, b"bad 3": "k"}
 
@@ -369,17 +350,9 @@ def test_a_shard_does_not_go_on_without_its_dead_letter_target(scene: Scene) -> 
 
     scene.start({"task_backoff": 0.01}, on_records=refuse(b"bad"), on_error=DeadLetter(target))
     scene.journal.wait_for_data(b"after")
-    calls = scene.calls_of()
-    assert calls == [
-        "initialize",
-        "failed",  # both
-        "failed",  # the bad one alone; it is not delivered again after this
-        "target",
-        "target",
-        "target",
-        "target",
-        "process_records",
-    ]
+    # Both records failed, then the bad one alone, which is not delivered again after this.
+    calls = ["initialize", *["failed"] * 2, *["target"] * 4, "process_records"]
+    assert scene.calls_of() == calls
     assert scene.journal.data() == [b"after"]
 
 
@@ -400,7 +373,6 @@ def test_stop_leaves_the_shard_to_other_workers(scene: Scene) -> None:
     other.wait_for_data(b"bad")
     # With b gone there is nobody else to take it, and a still does not.
     assert b.shutdown(PATIENCE)
-    table = scene.application().table()
     looks: set[float | None] = set()
 
     def has_looked_often() -> bool:
@@ -409,10 +381,8 @@ def test_stop_leaves_the_shard_to_other_workers(scene: Scene) -> None:
             looks.add(snapshot.at)
         return len(looks) > 4
 
-    wait_for_looks(a, has_looked_often)
-    row = table.get(FIRST)
-    assert row is not None
-    assert row.owner is None
+    wait_for_look(a, has_looked_often)
+    assert scene.row().owner is None
     assert scene.journal.calls("initialize").count((FIRST, "initialize")) == 1
     scene.put(b"elsewhere", UPPER)
     scene.journal.wait_for_data(b"elsewhere")
@@ -426,13 +396,11 @@ def test_stop_leaves_the_shard_to_other_workers(scene: Scene) -> None:
 def test_a_lost_lease_is_no_fault_of_the_records(scene: Scene, resort: str) -> None:
     """Its checkpoint is refused: nothing is given up for that, and the shard may come back."""
     letters: list[FailedRecords] = []
-    lost: list[None] = []
     is_started = threading.Event()
 
     def lose(batch: Any, checkpointer: Any) -> None:
         assert is_started.wait(PATIENCE)
-        if not lost:
-            lost.append(None)
+        if not attempts(scene.journal):
             worker._coordinator.held()[FIRST].lose("the test says so")
         checkpointer.checkpoint()
 
@@ -442,6 +410,7 @@ def test_a_lost_lease_is_no_fault_of_the_records(scene: Scene, resort: str) -> N
     )
     is_started.set()
     scene.journal.wait_for_data(b"x")
+    assert scene.calls_of()[:3] == ["initialize", "failed", "lease_lost"]
     assert attempts(scene.journal) == [[b"x"]]
     assert not letters
     assert scene.journal.data() == [b"x"]
@@ -557,6 +526,6 @@ def test_an_exception_at_the_end_is_logged_and_holds_up_nothing(
     for shard in (FIRST, SECOND):
         assert f"{where} raised on shard {shard}" in caplog.text
     assert f"trouble in {where}" in caplog.text
-    assert [row.owner for row in scene.application().table().leases()] == [None, None]
+    assert [row.owner for row in scene.table.leases()] == [None, None]
     other = "lease_lost" if where == "shutdown_requested" else "shutdown_requested"
     assert len(scene.journal.calls(other)) == 2

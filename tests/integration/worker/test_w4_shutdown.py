@@ -23,40 +23,33 @@ from sparkinesis.worker.lifecycle.signals import graceful_on_signals
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import WorkerOptions
 from tests import pace
-from tests.integration.worker.scene import FIRST, SECOND, UPPER, Scene
+from tests.integration.worker.scene import FIRST, ONCE, SECOND, UPPER, Gate, Scene, wait_for_look
 from tests.journal import PATIENCE, Journal, Journaling
+from tests.streams import merge_neighbours
 
 RETRIEVALS = ("polling", "efo")
 REPOSITORY = Path(__file__).parents[3]
+MODULE = "tests.integration.worker.run_process"
 
 
 def test_the_batch_at_hand_finishes_and_may_be_checkpointed(scene: Scene) -> None:
     """The lease is nobody's in the table by then, and `lease_lost` comes last."""
-    at_work, go_on = threading.Event(), threading.Event()
-
-    def work(batch: Any, checkpointer: Any) -> None:
-        at_work.set()
-        assert go_on.wait(PATIENCE)
-
+    gate = Gate()
     scene.put(b"1")
     last = scene.put(b"2")
-    worker = scene.start(on_records=work, on_shutdown=lambda c: c.checkpoint())
-    assert at_work.wait(PATIENCE)
+    worker = scene.start(on_records=gate, on_shutdown=lambda c: c.checkpoint())
+    gate.wait_for_work()
     scene.journal.wait(lambda: (SECOND, "initialize") in scene.journal.calls())
     worker.request_shutdown()
     # The other shard has nothing at hand, and goes first.
     scene.journal.wait(lambda: (SECOND, "lease_lost") in scene.journal.calls())
     assert not worker.wait(0)
     assert scene.calls_of() == ["initialize"]
-    go_on.set()
+    gate.go_on.set()
     assert worker.shutdown(PATIENCE)
     assert worker.wait(0)
-    assert scene.calls_of() == [
-        "initialize",
-        "process_records",
-        "shutdown_requested",
-        "lease_lost",
-    ]
+    calls = ["initialize", "process_records", "shutdown_requested", "lease_lost"]
+    assert scene.calls_of() == calls
     assert scene.owners() == {FIRST: None, SECOND: None}
     assert scene.row().checkpoint == ExtendedSequenceNumber(last)
     assert worker.shutdown(0), "again: it has ended, and well"
@@ -96,18 +89,11 @@ def test_another_worker_takes_over_before_a_lease_would_expire(scene: Scene) -> 
 
 def test_a_shard_that_waits_for_its_parents_hears_nothing(scene: Scene) -> None:
     """A merge, of which one parent has ended and the other is being processed."""
-    at_work, go_on = threading.Event(), threading.Event()
-
-    def work(batch: Any, checkpointer: Any) -> None:
-        at_work.set()
-        assert go_on.wait(PATIENCE)
-
+    gate = Gate()
     scene.put(b"slow", UPPER)
-    worker = scene.start(on_records=work)
-    assert at_work.wait(PATIENCE)
-    scene.kinesis.merge_shards(
-        StreamName=scene.stream, ShardToMerge=FIRST, AdjacentShardToMerge=SECOND
-    )
+    worker = scene.start(on_records=gate)
+    gate.wait_for_work()
+    merge_neighbours(scene.kinesis, scene.stream)
     child = "shardId-000000000002"
 
     def is_waiting() -> bool:
@@ -115,12 +101,10 @@ def test_a_shard_that_waits_for_its_parents_hears_nothing(scene: Scene) -> None:
             (status.shard_id, status.state) for status in worker.status()
         }
 
-    with worker._state.changed:
-        assert worker._state.changed.wait_for(is_waiting, PATIENCE)
+    wait_for_look(worker, is_waiting)
     worker.request_shutdown()
-    with worker._state.changed:
-        assert worker._state.changed.wait_for(lambda: len(worker.status()) == 1, PATIENCE)
-    go_on.set()
+    wait_for_look(worker, lambda: len(worker.status()) == 1)
+    gate.go_on.set()
     assert worker.shutdown(PATIENCE)
     assert scene.calls_of(child) == []
     assert scene.calls_of(SECOND)[-2:] == ["shutdown_requested", "lease_lost"]
@@ -202,6 +186,7 @@ def _bad_answer(_: Journaling) -> Any:
     return answer
 
 
+@ONCE
 @pytest.mark.parametrize("ending", ["request", "failure"])
 def test_a_processor_that_hangs_does_not_hold_up_another_processors_shutdown(
     scene: Scene, caplog: pytest.LogCaptureFixture, ending: str
@@ -211,9 +196,7 @@ def test_a_processor_that_hangs_does_not_hold_up_another_processors_shutdown(
     scene.put(b"stuck")
     scene.put(b"asks", UPPER)
     processor = one_asks_while_another_hangs(scene.journal, go_on, ask)
-    worker = (
-        scene.application(processor=processor, options={"shutdown_timeout": 0.5}).worker().start()
-    )
+    worker = scene.application({"shutdown_timeout": 0.5}, processor=processor).worker().start()
     with contextlib.suppress(ProcessorError):
         assert worker.wait(PATIENCE)
     assert not worker.was_graceful
@@ -227,15 +210,10 @@ def test_a_processor_that_hangs_does_not_hold_up_another_processors_shutdown(
 
 
 def test_the_earliest_end_of_several_requests_counts(scene: Scene) -> None:
-    at_work, go_on = threading.Event(), threading.Event()
-
-    def hang(batch: Any, checkpointer: Any) -> None:
-        at_work.set()
-        go_on.wait()
-
+    gate = Gate()
     scene.put(b"x")
-    worker = scene.start(on_records=hang)
-    assert at_work.wait(PATIENCE)
+    worker = scene.start(on_records=gate)
+    gate.wait_for_work()
     worker.request_shutdown(100 * PATIENCE)
     assert not worker.wait(0)
     worker.request_shutdown(0.5)
@@ -243,9 +221,10 @@ def test_the_earliest_end_of_several_requests_counts(scene: Scene) -> None:
     assert worker.wait(PATIENCE)
     assert not worker.was_graceful
     assert scene.owners() == {FIRST: None, SECOND: None}
-    go_on.set()
+    gate.go_on.set()
 
 
+@ONCE
 def test_a_worker_that_was_never_started_ends_at_once(scene: Scene) -> None:
     worker = scene.application().worker()
     began = time.monotonic()
@@ -261,14 +240,7 @@ class Program:
 
     def __init__(self, server: LocalServer, stream: str, manner: str) -> None:
         self._process = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "tests.integration.worker.run_process",
-                server.endpoint_url,
-                stream,
-                manner,
-            ],
+            [sys.executable, "-m", MODULE, server.endpoint_url, stream, manner],
             cwd=REPOSITORY,
             stdout=subprocess.PIPE,
             text=True,
@@ -292,6 +264,7 @@ class Program:
         self._process.communicate()
 
 
+@ONCE
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_shuts_a_process_down(scene: Scene, number: signal.Signals) -> None:
     last = scene.put(b"x")
@@ -304,6 +277,7 @@ def test_a_signal_shuts_a_process_down(scene: Scene, number: signal.Signals) -> 
     assert scene.row().checkpoint == ExtendedSequenceNumber(last)
 
 
+@ONCE
 def test_a_process_ends_although_a_processor_that_did_not_ask_hangs(scene: Scene) -> None:
     scene.put(b"stuck")
     scene.put(b"last", UPPER)
@@ -315,6 +289,7 @@ def test_a_process_ends_although_a_processor_that_did_not_ask_hangs(scene: Scene
     assert scene.owners() == {FIRST: None, SECOND: None}
 
 
+@ONCE
 def test_a_second_signal_forces_it(scene: Scene) -> None:
     scene.put(b"x")
     with Program(scene.server, scene.stream, "stuck") as program:
@@ -330,6 +305,7 @@ def test_a_second_signal_forces_it(scene: Scene) -> None:
     assert scene.row().checkpoint == ExtendedSequenceNumber("TRIM_HORIZON")
 
 
+@ONCE
 def test_signal_handlers_are_put_back(scene: Scene) -> None:
     before = signal.getsignal(signal.SIGTERM)
     with graceful_on_signals(scene.application().worker()):

@@ -34,7 +34,7 @@ from sparkinesis.lease.table.write_conflict import LeaseChangedError
 from sparkinesis.monitor.target import parse_target
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.worker.lifecycle.worker import Worker
-from tests.integration.worker.scene import FIRST, SECOND, Scene, checkpoint
+from tests.integration.worker.scene import FIRST, ONCE, SECOND, Scene, checkpoint
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.streams import put, shard_ids
 
@@ -215,6 +215,7 @@ def test_a_checkpoint_of_before_is_refused_and_overwrites_nothing(scene: Scene) 
     assert scene.journal.data() == [b"new"], "the old one failed, and does not come again"
 
 
+@ONCE
 def test_rows_that_change_between_the_plan_and_the_writes(scene: Scene) -> None:
     """One is renewed, one read to its end, one deleted, and one made by somebody else."""
     scene.kinesis.update_shard_count(
@@ -223,7 +224,7 @@ def test_rows_that_change_between_the_plan_and_the_writes(scene: Scene) -> None:
     scene.application(initial_position="latest").worker()._streams.all()[
         0
     ].syncer.sync()  # takes no lease
-    table = scene.application().table()
+    table = scene.table
     renewed, ended, deleted, made = (row.key for row in table.leases())
     rows = {row.key: row for row in table.leases()}
     for key in (made, ended):
@@ -252,9 +253,10 @@ def test_rows_that_change_between_the_plan_and_the_writes(scene: Scene) -> None:
         table.write(requests.renew(owned))
 
 
+@ONCE
 def test_what_could_not_be_moved_is_told(scene: Scene) -> None:
     scene.application().worker()._streams.all()[0].syncer.sync()
-    table = scene.application().table()
+    table = scene.table
     moves = plan(scene.application(), "latest")
     known = moves[1].lease
     assert known is not None
@@ -266,6 +268,7 @@ def test_what_could_not_be_moved_is_told(scene: Scene) -> None:
     assert error.value.left == (refused,)
 
 
+@ONCE
 @pytest.mark.parametrize(
     ("to", "given", "kind", "text"),
     [
@@ -285,7 +288,7 @@ def test_bad_input_is_told_and_nothing_is_written(
     scene: Scene, to: str, given: dict[str, str], kind: type[SparkinesisError], text: str
 ) -> None:
     scene.application().worker()._streams.all()[0].syncer.sync()
-    before = scene.application().table().leases()
+    before = scene.table.leases()
     assert len(before) == 2
     if "{wider}" in given.values():
         wider = f"{scene.stream}-wider"
@@ -296,5 +299,5 @@ def test_bad_input_is_told_and_nothing_is_written(
         move(scene.application(**given), to.replace("{of the other}", number))
     assert type(error.value) is kind
     assert text in str(error.value)
-    assert scene.application().table().leases() == before
+    assert scene.table.leases() == before
     assert before[0].checkpoint.sequence_number == TRIM_HORIZON

@@ -149,16 +149,14 @@ def test_falling_behind_while_running_goes_on_at_the_bound(
     scene.put(b"in time")
     scene.journal.wait_for_data(b"in time")
     scene.server.kinesis.faults = refuse
-    try:
-        is_refused.set()
-        clock.advance(6 * MINUTE)  # which is the end of a subscription, too
-        scene.put(b"stale")
-        assert refused.wait(PATIENCE)
-        clock.advance(60 * MINUTE)
-        scene.put(b"young")
-        clock.advance(MINUTE)
-    finally:
-        scene.server.kinesis.faults = None
+    is_refused.set()
+    clock.advance(6 * MINUTE)  # which is the end of a subscription, too
+    scene.put(b"stale")
+    assert refused.wait(PATIENCE)
+    clock.advance(60 * MINUTE)
+    scene.put(b"young")
+    clock.advance(MINUTE)
+    scene.server.kinesis.faults = None
     scene.put(b"new")
     scene.journal.wait_for_data(b"new")
     assert scene.journal.data() == [b"in time", b"young", b"new"]
