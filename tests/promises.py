@@ -242,8 +242,7 @@ WorkerOptions.audit_interval: integration/worker/test_events.py::test_leases_tha
 WorkerOptions.audit_confidence:
     unit/worker/test_options.py::test_fetching_ahead_and_the_care_for_leases_have_the_limits_of_their_options
     integration/lease/test_shard_syncer.py::test_a_lease_that_tells_when_the_application_began_stays_until_an_audit_has_read_it
-WorkerOptions.cleanup_interval: integration/worker/test_events.py::test_leases_that_are_created_missing_and_deleted
-WorkerOptions.cleanup_leases:
+WorkerOptions.cleanup_interval, WorkerOptions.cleanup_leases:
     unit/worker/test_options.py::test_fetching_ahead_and_the_care_for_leases_have_the_limits_of_their_options
     integration/lease/test_many_streams.py::test_a_cleanup_reads_the_leases_of_its_stream_only
 WorkerOptions.metrics: integration/worker/test_metrics.py::test_failures_splits_retries_skips_and_a_reshard

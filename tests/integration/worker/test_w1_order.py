@@ -5,8 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
+from sparkinesis.lease.coordinator import LeaseCoordinator
 from tests.integration.worker.scene import Scene
 from tests.journal import PATIENCE, Journal
 from tests.pace import eventually
@@ -80,29 +84,32 @@ def test_shards_run_concurrently(scene: Scene) -> None:
     assert not scene.journal.calls("failed")
 
 
-def test_a_merged_shard_waits_for_the_slower_of_its_parents(scene: Scene) -> None:
+def test_a_merged_shard_waits_for_the_slower_of_its_parents(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its lease is there, and held, as soon as the first parent has ended."""
     first, second, child = (f"shardId-{n:012d}" for n in range(3))
     go_on = threading.Event()
+    looks: list[tuple[str, ...]] = []
+    look = LeaseCoordinator.are_finished
+
+    def noted(self: LeaseCoordinator, parents: Sequence[str]) -> bool:
+        looks.append(tuple(parents))
+        return look(self, parents)
+
+    monkeypatch.setattr(LeaseCoordinator, "are_finished", noted)
 
     def linger(batch: Any, checkpointer: Any) -> None:
         if batch.records[0].data == b"slow":
             assert go_on.wait(PATIENCE)
 
     scene.put(b"slow", 2**127)
-    worker = scene.start({"parent_poll_interval": 0.05}, on_records=linger)
+    scene.start({"parent_poll_interval": 0.05}, on_records=linger)
     scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 2)
     merge_neighbours(scene.kinesis, scene.stream)
     scene.put(b"merged")
     scene.journal.wait(lambda: (first, "shard_ended") in scene.journal.calls())
-    looks = [0]
-
-    def has_looked_often() -> bool:
-        states = {status.shard_id: status.state for status in worker.status()}
-        looks[0] += child in states
-        return looks[0] > 20
-
-    eventually(has_looked_often)
+    eventually(lambda: looks.count((first, second)) > 20)
     assert (child, "initialize") not in scene.journal.calls()
     go_on.set()
     scene.journal.wait_for_data(b"slow", b"merged")
