@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 
 import pytest
 
-from sparkinesis.errors import OptionError
+from sparkinesis import OptionError
 from sparkinesis.metrics.catalogue import PROCESS_DURATION, RECORDS_PROCESSED
 from sparkinesis.metrics.metric import Measured, Scope
 from sparkinesis.metrics.metrics import OFF, AllMetrics, Metrics, metrics_of
 from sparkinesis.metrics.tally import Tally
 from tests.tallies import Raising
+
+
+class Closing(Tally):
+    """An exporter of metrics that note in which thread they are closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.closed: list[str] = []
+
+    def open(self, measured: Measured) -> Metrics:
+        del measured
+        return self
+
+    def close(self) -> None:
+        self.closed.append(threading.current_thread().name)
 
 
 def test_a_broken_system_harms_nothing_and_is_logged_once(
@@ -60,42 +77,33 @@ def test_an_exporter_is_told_what_is_measured() -> None:
 def test_a_system_that_does_not_close_holds_up_the_end_for_a_few_seconds_only(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    hang = threading.Event()
-    closed: list[str] = []
+    hang, closing = threading.Event(), Closing()
 
     class Hanging(Tally):
         def close(self) -> None:
             hang.wait()
 
-    class Closing(Tally):
-        def close(self) -> None:
-            closed.append("closed")
-
     times = iter([0.0, 0.0, 5.0])
-    metrics = AllMetrics([Closing(), Hanging()], clock=lambda: next(times))
+    metrics = AllMetrics([closing, Hanging()], clock=lambda: next(times))
     metrics.close()
     hang.set()
     assert "Hanging has not published its last metrics within 5 s" in caplog.text
-    assert closed == ["closed"]
+    assert len(closing.closed) == 1
 
 
 def test_a_system_is_closed_even_when_no_thread_begins_any_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """At the end of the interpreter, as a fleet meets it."""
-    closed: list[str] = []
-
-    class Closing(Tally):
-        def close(self) -> None:
-            closed.append(threading.current_thread().name)
 
     def start(_: threading.Thread) -> None:
         raise RuntimeError("can't create new thread at interpreter shutdown")
 
-    both = AllMetrics([Raising(), Closing()])
+    closing = Closing()
+    both = AllMetrics([Raising(), closing])
     monkeypatch.setattr(threading.Thread, "start", start)
     both.close()
-    assert closed == [threading.current_thread().name]
+    assert closing.closed == [threading.current_thread().name]
 
 
 def test_an_exporter_that_returns_no_metrics_is_an_error_that_names_it() -> None:
@@ -108,24 +116,35 @@ def test_an_exporter_that_returns_no_metrics_is_an_error_that_names_it() -> None
 
 
 def test_an_exporter_that_cannot_be_opened_leaves_none_open() -> None:
-    closed: list[str] = []
-
-    class Closing(Tally):
-        def open(self, measured: Measured) -> Metrics:
-            del measured
-            return self
-
-        def close(self) -> None:
-            closed.append("exporter")
-
-    class Own(Closing):
-        def close(self) -> None:
-            closed.append("own")
-
     class Refusing:
         def open(self, measured: Measured) -> Metrics:
             raise OSError(f"no connection for {measured.labels}")
 
+    opened, own = Closing(), Closing()
     with pytest.raises(OSError, match="no connection"):
-        metrics_of([Closing(), Refusing()], Measured.worker("app", "w"), Own())
-    assert closed == ["exporter"]
+        metrics_of([opened, Refusing()], Measured.worker("app", "w"), own)
+    assert (len(opened.closed), own.closed) == (1, [])
+
+
+WITHOUT = """
+import sys
+sys.modules[sys.argv[1]] = None
+from sparkinesis import OptionError
+from sparkinesis.metrics import OpenTelemetryMetrics, prometheus
+from sparkinesis.metrics.metric import Measured
+try:
+    prometheus.exposition([], "")
+    OpenTelemetryMetrics().open(Measured.worker("app", "w"))
+except OptionError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("library", "extra"), [("prometheus_client", "prometheus"), ("opentelemetry", "otel")]
+)
+def test_without_its_extra_a_system_names_it(library: str, extra: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT, library], capture_output=True, text=True, check=True
+    )
+    assert f'pip install "sparkinesis[{extra}]"' in done.stdout

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterable
 
 import pytest
@@ -152,16 +150,3 @@ def test_every_metric_can_be_told(metric: Metric) -> None:
     assert told == {
         label: f"its {label}" for label in (*metric.scope.labels, *metric.series_labels)
     }
-
-
-def test_without_the_extra_the_error_names_it() -> None:
-    code = (
-        "import sys\n"
-        "sys.modules['prometheus_client'] = None\n"
-        "from sparkinesis import OptionError\n"
-        "from sparkinesis.metrics.prometheus import exposition\n"
-        "try:\n    exposition([], '')\n"
-        "except OptionError as error:\n    print(error)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert 'pip install "sparkinesis[prometheus]"' in done.stdout

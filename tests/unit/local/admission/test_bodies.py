@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from typing import Any, ParamSpec
 
 import pytest
 
@@ -18,10 +19,15 @@ from sparkinesis.local.admission.bodies import (
 )
 
 FOREVER = 1e6
+P = ParamSpec("P")
 
 
-def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(test())
+def asynchronous(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    @functools.wraps(test)
+    def run(*args: P.args, **given: P.kwargs) -> None:
+        asyncio.run(test(*args, **given))
+
+    return run
 
 
 async def turns() -> None:
@@ -43,181 +49,147 @@ def sent(*chunks: bytes) -> Callable[[], Awaitable[dict[str, Any]]]:
     return receive
 
 
-def test_room_is_taken_and_given_back_in_turn() -> None:
-    async def test() -> None:
-        room, order = Room(10), list[str]()
-
-        async def take(name: str, size: int) -> None:
-            await room.take(size, FOREVER)
-            order.append(name)
-
-        await room.take(6, FOREVER)
-        tasks = [asyncio.create_task(take(*each)) for each in (("big", 8), ("small", 2))]
-        await turns()
-        assert order == [], "the small one does not overtake, or the big one would wait for ever"
-        room.give_back(6)
-        await turns()
-        assert order == ["big", "small"]
-        late = asyncio.create_task(take("late", 1))
-        await turns()
-        assert len(order) == 2
-        room.give_back(2)
-        await asyncio.gather(*tasks, late)
-
-    run(test)
+async def refusal(
+    bodies: Bodies, length: int | None, receive: Callable[[], Awaitable[dict[str, Any]]]
+) -> BodyRefusedError:
+    """Why a body is not taken."""
+    with pytest.raises(BodyRefusedError) as refused:
+        async with bodies.whole(receive, length):
+            raise AssertionError
+    return refused.value
 
 
-def test_one_that_waits_too_long_leaves_the_line_to_others() -> None:
-    async def test() -> None:
-        room = Room(10)
-        await room.take(5, FOREVER)
-        big = asyncio.create_task(room.take(8, 0.01))
-        small = asyncio.create_task(room.take(5, FOREVER))
-        with pytest.raises(TimeoutError):
-            await big
-        await small
-        room.give_back(10)
-        await asyncio.wait_for(room.take(10, FOREVER), FOREVER)
+@asynchronous
+async def test_room_is_taken_and_given_back_in_turn() -> None:
+    room, order = Room(10), list[str]()
 
-    run(test)
+    async def take(name: str, size: int) -> None:
+        await room.take(size, FOREVER)
+        order.append(name)
+
+    await room.take(6, FOREVER)
+    tasks = [asyncio.create_task(take(*each)) for each in (("big", 8), ("small", 2))]
+    await turns()
+    assert order == [], "the small one does not overtake, or the big one would wait for ever"
+    room.give_back(6)
+    await turns()
+    assert order == ["big", "small"]
+    late = asyncio.create_task(take("late", 1))
+    await turns()
+    assert len(order) == 2
+    room.give_back(2)
+    await asyncio.gather(*tasks, late)
+
+
+@asynchronous
+async def test_one_that_waits_too_long_leaves_the_line_to_others() -> None:
+    room = Room(10)
+    await room.take(5, FOREVER)
+    big = asyncio.create_task(room.take(8, 0.01))
+    small = asyncio.create_task(room.take(5, FOREVER))
+    with pytest.raises(TimeoutError):
+        await big
+    await small
+    room.give_back(10)
+    await asyncio.wait_for(room.take(10, FOREVER), FOREVER)
 
 
 @pytest.mark.parametrize("is_served", [False, True])
-def test_one_that_is_cancelled_takes_nothing(is_served: bool) -> None:
-    async def test() -> None:
-        room = Room(10)
-        await room.take(5, FOREVER)
-        gone = asyncio.create_task(room.take(8, FOREVER))
-        await turns()
-        if is_served:
-            room.give_back(5)  # its turn has come, and it has not run since
-            await room.take(2, FOREVER)
-        gone.cancel()
-        other = asyncio.create_task(room.take(8 if is_served else 5, FOREVER))
-        with pytest.raises(asyncio.CancelledError):
-            await gone
-        await other
-        room.give_back(10)
-        await room.take(10, 0)
-
-    run(test)
+@asynchronous
+async def test_one_that_is_cancelled_takes_nothing(is_served: bool) -> None:
+    room = Room(10)
+    await room.take(5, FOREVER)
+    gone = asyncio.create_task(room.take(8, FOREVER))
+    await turns()
+    if is_served:
+        room.give_back(5)  # its turn has come, and it has not run since
+        await room.take(2, FOREVER)
+    gone.cancel()
+    other = asyncio.create_task(room.take(8 if is_served else 5, FOREVER))
+    with pytest.raises(asyncio.CancelledError):
+        await gone
+    await other
+    room.give_back(10)
+    await room.take(10, 0)
 
 
-def test_a_body_is_joined_and_holds_its_room_while_it_is_served() -> None:
-    async def test() -> None:
-        bodies = Bodies(large=200_000, wait_s=0.01)
-        async with bodies.whole(sent(b"a" * 99_999, b"b"), 100_000) as body:
-            assert body == b"a" * 99_999 + b"b"
-            with pytest.raises(BodyRefusedError) as refused:
-                async with bodies.whole(sent(b"c"), 100_001):
-                    raise AssertionError
-            assert refused.value.status == 503
-            async with bodies.whole(sent(b"c" * 100_000), 100_000):
-                pass
-        async with bodies.whole(sent(b"c"), 200_000):
+@asynchronous
+async def test_a_body_is_joined_and_holds_its_room_while_it_is_served() -> None:
+    bodies = Bodies(large=200_000, wait_s=0.01)
+    async with bodies.whole(sent(b"a" * 99_999, b"b"), 100_000) as body:
+        assert body == b"a" * 99_999 + b"b"
+        assert (await refusal(bodies, 100_001, sent(b"c"))).status == 503
+        async with bodies.whole(sent(b"c" * 100_000), 100_000):
             pass
-
-    run(test)
-
-
-def test_small_bodies_do_not_wait_for_large_ones() -> None:
-    async def test() -> None:
-        bodies = Bodies(small=SMALL_BODY, large=100_000, wait_s=0.01)
-        async with bodies.whole(sent(b"a"), 100_000):
-            async with bodies.whole(sent(b"b"), SMALL_BODY):
-                with pytest.raises(BodyRefusedError):
-                    async with bodies.whole(sent(b"c"), 1):
-                        raise AssertionError
-            with pytest.raises(BodyRefusedError):
-                async with bodies.whole(sent(b"c"), SMALL_BODY + 1):
-                    raise AssertionError
-
-    run(test)
+    async with bodies.whole(sent(b"c"), 200_000):
+        pass
 
 
-def test_an_undeclared_length_is_small_until_it_is_not() -> None:
-    async def test() -> None:
-        bodies = Bodies(small=SMALL_BODY, large=MAX_BODY, wait_s=0.01)
-        async with bodies.whole(sent(bytes(SMALL_BODY), b"a"), None):
-            for length in (1, SMALL_BODY + 1):
-                with pytest.raises(BodyRefusedError):
-                    async with bodies.whole(sent(b"b"), length):
-                        raise AssertionError
-        async with bodies.whole(sent(b"a", bytes(SMALL_BODY - 1)), None):
-            with pytest.raises(BodyRefusedError):
-                async with bodies.whole(sent(b"b"), 1):
-                    raise AssertionError
-            async with bodies.whole(sent(b"b"), MAX_BODY):
-                with pytest.raises(BodyRefusedError):
-                    async with bodies.whole(sent(b"b"), None):
-                        raise AssertionError
-
-    run(test)
+@asynchronous
+async def test_small_bodies_do_not_wait_for_large_ones() -> None:
+    bodies = Bodies(small=SMALL_BODY, large=100_000, wait_s=0.01)
+    async with bodies.whole(sent(b"a"), 100_000):
+        async with bodies.whole(sent(b"b"), SMALL_BODY):
+            await refusal(bodies, 1, sent(b"c"))
+        await refusal(bodies, SMALL_BODY + 1, sent(b"c"))
 
 
-def test_a_body_that_does_not_arrive_is_given_up_and_its_room_is_free() -> None:
-    async def test() -> None:
-        bodies = Bodies(large=100_000, read_s=0.01, wait_s=0.01)
-        with pytest.raises(BodyRefusedError, match=r"within 0\.01 seconds") as refused:
-            async with bodies.whole(sent(b"a", b""), 100_000):
-                raise AssertionError
-        assert refused.value.status == 408
-        async with bodies.whole(sent(b"c"), 100_000):
-            await turns()
+@asynchronous
+async def test_an_undeclared_length_is_small_until_it_is_not() -> None:
+    bodies = Bodies(small=SMALL_BODY, large=MAX_BODY, wait_s=0.01)
+    async with bodies.whole(sent(bytes(SMALL_BODY), b"a"), None):
+        for length in (1, SMALL_BODY + 1):
+            await refusal(bodies, length, sent(b"b"))
+    async with bodies.whole(sent(b"a", bytes(SMALL_BODY - 1)), None):
+        await refusal(bodies, 1, sent(b"b"))
+        async with bodies.whole(sent(b"b"), MAX_BODY):
+            await refusal(bodies, None, sent(b"b"))
 
-    run(test)
 
-
-def test_a_server_that_stops_is_not_taken_for_a_slow_client() -> None:
-    async def test() -> None:
-        async def read() -> None:
-            async with Bodies(read_s=FOREVER).whole(sent(b"a", b""), 10):
-                raise AssertionError
-
-        task = asyncio.create_task(read())
+@asynchronous
+async def test_a_body_that_does_not_arrive_is_given_up_and_its_room_is_free() -> None:
+    bodies = Bodies(large=100_000, read_s=0.01, wait_s=0.01)
+    refused = await refusal(bodies, 100_000, sent(b"a", b""))
+    assert refused.status == 408
+    assert "within 0.01 seconds" in str(refused)
+    async with bodies.whole(sent(b"c"), 100_000):
         await turns()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    run(test)
 
 
-def test_a_declared_length_over_the_limit_is_refused_unread() -> None:
-    async def test() -> None:
-        async def receive() -> dict[str, Any]:
+@asynchronous
+async def test_a_server_that_stops_is_not_taken_for_a_slow_client() -> None:
+    async def read() -> None:
+        async with Bodies(read_s=FOREVER).whole(sent(b"a", b""), 10):
             raise AssertionError
 
-        with pytest.raises(BodyRefusedError, match="at most 32 MiB") as refused:
-            async with Bodies().whole(receive, MAX_BODY + 1):
+    task = asyncio.create_task(read())
+    await turns()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+@asynchronous
+async def test_a_body_over_the_limit_is_refused_and_unread_if_its_length_is_declared() -> None:
+    async def unread() -> dict[str, Any]:
+        raise AssertionError
+
+    half = bytes(MAX_BODY // 2)
+    async with Bodies().whole(sent(half, half), None) as body:
+        assert len(body) == MAX_BODY
+    for length, receive in ((MAX_BODY + 1, unread), (None, sent(half, half, b"x", b""))):
+        refused = await refusal(Bodies(), length, receive)
+        assert refused.status == 413
+        assert "at most 32 MiB" in str(refused)
+
+
+@asynchronous
+async def test_a_client_that_leaves_gives_its_room_back() -> None:
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.disconnect"}
+
+    bodies = Bodies(large=100_000, wait_s=0.01)
+    for _ in range(2):
+        with pytest.raises(ClientLeftError):
+            async with bodies.whole(receive, 100_000):
                 raise AssertionError
-        assert refused.value.status == 413
-
-    run(test)
-
-
-def test_an_undeclared_body_over_the_limit_is_refused() -> None:
-    async def test() -> None:
-        half = bytes(MAX_BODY // 2)
-        async with Bodies().whole(sent(half, half), None) as body:
-            assert len(body) == MAX_BODY
-        with pytest.raises(BodyRefusedError) as refused:
-            async with Bodies().whole(sent(half, half, b"x", b""), None):
-                raise AssertionError
-        assert refused.value.status == 413
-
-    run(test)
-
-
-def test_a_client_that_leaves_gives_its_room_back() -> None:
-    async def test() -> None:
-        async def receive() -> dict[str, Any]:
-            return {"type": "http.disconnect"}
-
-        bodies = Bodies(large=100_000, wait_s=0.01)
-        for _ in range(2):
-            with pytest.raises(ClientLeftError):
-                async with bodies.whole(receive, 100_000):
-                    raise AssertionError
-
-    run(test)

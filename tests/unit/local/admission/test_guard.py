@@ -62,23 +62,18 @@ def test_addresses_localhost_and_given_names_are_own(host: str) -> None:
     ],
 )
 def test_other_names_are_refused(host: str) -> None:
-    said = refusal(host=host)
-    assert said is not None
+    said = refusal(host=host) or ""
     assert repr(host) in said
     assert "--host-name" in said
 
 
 def test_a_long_name_is_cut_in_the_message() -> None:
-    said = refusal(host="a" * 50_000)
-    assert said is not None
-    assert len(said) < 600
+    assert 0 < len(refusal(host="a" * 50_000) or "") < 600
 
 
 @pytest.mark.parametrize("hosts", [[], [b"localhost", b"evil.example"], [b"localhost"] * 2])
 def test_a_request_has_one_host(hosts: list[bytes]) -> None:
-    said = GUARD.refusal([(b"host", host) for host in hosts])
-    assert said is not None
-    assert f"has {len(hosts)}" in said
+    assert f"has {len(hosts)}" in (GUARD.refusal([(b"host", host) for host in hosts]) or "")
 
 
 @pytest.mark.parametrize(
@@ -95,23 +90,26 @@ def test_a_request_has_one_host(hosts: list[bytes]) -> None:
     ],
 )
 def test_a_page_of_another_origin_is_refused(origin: str) -> None:
-    said = refusal(host="localhost:4566", origin=origin)
-    assert said is not None
+    said = refusal(host="localhost:4566", origin=origin) or ""
     assert "web page of another site" in said
 
 
-@pytest.mark.parametrize("site", ["cross-site", "same-site", ""])
-def test_a_browser_that_names_another_site_is_refused(site: str) -> None:
-    assert refusal(host="localhost:4566", sec_fetch_site=site) is not None
-    own = "http://localhost:4566"
-    assert refusal(host="localhost:4566", origin=own, sec_fetch_site=site) is not None
-
-
-@pytest.mark.parametrize("site", ["same-origin", "none"])
-def test_the_address_bar_and_the_own_origin_are_no_other_site(site: str) -> None:
-    own = "http://LOCALHOST:4566"
-    assert refusal(host="localhost:4566", origin=own, sec_fetch_site=site) is None
-    assert refusal(host="localhost:4566", sec_fetch_site=site) is None
+@pytest.mark.parametrize("origin", [{}, {"origin": "http://LOCALHOST:4566"}])
+@pytest.mark.parametrize(
+    ("site", "is_own"),
+    [
+        ("cross-site", False),
+        ("same-site", False),
+        ("", False),
+        ("same-origin", True),
+        ("none", True),
+    ],
+)
+def test_a_browser_says_whether_the_page_is_of_another_site(
+    site: str, is_own: bool, origin: dict[str, str]
+) -> None:
+    said = refusal(host="localhost:4566", sec_fetch_site=site, **origin)
+    assert (said is None) == is_own
 
 
 def test_one_foreign_origin_among_several_is_enough() -> None:

@@ -94,15 +94,11 @@ def test_all_metrics_make_valid_lines(tmp_path: Path) -> None:
     lines = path.read_bytes().splitlines(keepends=True)
     found = [checked(line) for line in lines]
     assert len(lines) > 5, "a line for each combination of dimensions"
-    by_operation = {root["Operation"]: root for _, root in found if "ShardId" in root}
-    assert by_operation["ProcessTask"]["RecordsProcessed"] == 5
-    assert sorted(by_operation["ProcessTask"]["RecordProcessor.processRecords.Time"]) == [
-        250,
-        500,
-        1500,
-    ]
-    assert by_operation["ProcessTask"]["Success"] == [1, 1, 1]
-    assert by_operation["ProcessTask"]["MillisBehindLatest"] == 4000
+    task = {root["Operation"]: root for _, root in found if "ShardId" in root}["ProcessTask"]
+    assert task["RecordsProcessed"] == 5
+    assert sorted(task["RecordProcessor.processRecords.Time"]) == [250, 500, 1500]
+    assert task["Success"] == [1, 1, 1]
+    assert task["MillisBehindLatest"] == 4000
     assert {directive.Namespace for directive, _ in found} == {"app"}
 
 

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import threading
 from collections.abc import Callable, Sequence
-from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkinesis.metrics.catalogue import (
-    LAG,
-    RECORDS_PROCESSED,
-    RENEWAL_DURATION,
-)
+from sparkinesis.metrics.catalogue import LAG, RECORDS_PROCESSED, RENEWAL_DURATION
 from sparkinesis.metrics.cloudwatch.names import Datum, Selection
 from sparkinesis.metrics.cloudwatch.pending import MOST_BYTES, MOST_DATA, Pending, Point, size_of
 from sparkinesis.metrics.cloudwatch.publisher import Fate, Intake, Publisher, Sent
@@ -24,6 +19,7 @@ from sparkinesis.metrics.cloudwatch.statistic_set import StatisticSet
 from sparkinesis.metrics.metric import Level
 from sparkinesis.metrics.metrics import Sample
 from tests.journal import PATIENCE
+from tests.unit.metrics.conftest import Clock
 
 SUMMARY = Selection(Level.SUMMARY, "w-1")
 PUBLISHED = Sent(Fate.PUBLISHED)
@@ -54,35 +50,17 @@ class Recorder:
         return sum(point.values.sum for point in self.taken if point.datum.name == name)
 
 
-def _always(sent: Sent, _: Sequence[Point]) -> Sent:
-    return sent
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 60_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def target() -> Recorder:
     return Recorder()
 
 
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
 def publisher(
-    target: Recorder, clock: Clock, selection: Selection = SUMMARY, most: int = 100
+    target: Recorder, clock: Clock, selection: Selection = SUMMARY, **given: Any
 ) -> Publisher:
     """A publisher that flushes when it is told."""
-    return Publisher(
-        target, selection, flush_every=3600, close_within=PATIENCE, most=most, wall_clock=clock
-    )
+    options = {"flush_every": 3600, "close_within": PATIENCE, "most": 100, **given}
+    return Publisher(target, selection, wall_clock=clock, **options)
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1), st.integers(0, 100))
@@ -184,8 +162,7 @@ def test_a_flush_makes_one_call_that_fails(target: Recorder, clock: Clock) -> No
     for fate in (Fate.KEPT, Fate.LOST):
         target.calls = 0
         made = publisher(target, clock, Selection(Level.SUMMARY, "w", by_shard=True), most=5000)
-        sent = Sent(fate, "x", "y")
-        target.answer = partial(_always, sent)
+        target.answer = lambda points, fate=fate: Sent(fate, "x", "y")  # type: ignore[misc]
         for shard in range(3 * MOST_DATA):
             made.add(RECORDS_PROCESSED, ("s", f"shard-{shard}"), 1)
         made.flush()
@@ -309,9 +286,7 @@ def test_closing_does_not_wait_for_a_target_that_hangs(
         return PUBLISHED
 
     target.answer = hang
-    made = Publisher(
-        target, SUMMARY, flush_every=0.001, close_within=0.05, most=10, wall_clock=clock
-    ).start()
+    made = publisher(target, clock, flush_every=0.001, close_within=0.05).start()
     made.add(RECORDS_PROCESSED, ("s", "a"), 5)
     assert hangs.wait(PATIENCE)
     made.add(RECORDS_PROCESSED, ("s", "a"), 1)  # is not blocked meanwhile
@@ -332,9 +307,7 @@ def test_an_error_of_ours_does_not_end_the_thread(
         raise KeyError("a bug")
 
     target.answer = fail
-    made = Publisher(
-        target, SUMMARY, flush_every=0.001, close_within=PATIENCE, most=10, wall_clock=clock
-    ).start()
+    made = publisher(target, clock, flush_every=0.001).start()
     made.add(RECORDS_PROCESSED, ("s", "a"), 5)
     assert failed.wait(PATIENCE)
     target.answer = lambda points: PUBLISHED
@@ -348,7 +321,6 @@ def test_an_error_of_ours_does_not_end_the_thread(
 def test_what_was_dropped_is_logged_at_the_end(
     target: Recorder, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.WARNING)
     target.answer = lambda points: Sent(Fate.KEPT, "x", "y")
     made = publisher(target, clock).start()
     made.add(RECORDS_PROCESSED, ("s", "a"), 5)

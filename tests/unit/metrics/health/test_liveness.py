@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from sparkinesis.lease.table.client import _READ_TIMEOUT
 from sparkinesis.metrics.health.liveness import CONFIRMED, Liveness, Part, after_look, problems
 from sparkinesis.metrics.health.signs import (
     PATIENCE,
@@ -15,19 +16,7 @@ from sparkinesis.metrics.health.signs import (
     helping,
     waiting,
 )
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
+from tests.unit.metrics.conftest import Clock
 
 
 def due_after(clock: Clock, run: Callable[[], object]) -> float:
@@ -37,39 +26,38 @@ def due_after(clock: Clock, run: Callable[[], object]) -> float:
     return sign.due - clock.now
 
 
-def test_a_loop_may_always_be_silent_for_a_while(clock: Clock) -> None:
-    assert due_after(clock, lambda: None) == PATIENCE
-    assert due_after(clock, lambda: expect(1.0)) == PATIENCE
+def in_another_thread() -> None:
+    other = threading.Thread(target=expect, args=(60.0,))
+    other.start()
+    other.join()
 
 
-def test_a_loop_may_be_silent_for_as_long_as_it_announces_and_a_margin(clock: Clock) -> None:
-    assert due_after(clock, lambda: expect(60.0)) == 65.0
+def detached() -> None:
+    """Work that a loop only starts."""
+    detach()
+    expect(60.0)
 
 
-def test_a_call_of_dynamodb_that_hangs_is_seen_within_fifteen_seconds() -> None:
+@pytest.mark.parametrize(
+    ("run", "due"),
+    [
+        (lambda: None, PATIENCE),
+        (lambda: expect(1.0), PATIENCE),
+        (lambda: expect(60.0), 65.0),
+        (in_another_thread, PATIENCE),
+        (detached, PATIENCE),
+    ],
+)
+def test_a_loop_may_be_silent_for_as_long_as_it_announces_and_a_margin(
+    clock: Clock, run: Callable[[], object], due: float
+) -> None:
+    assert due_after(clock, run) == due
+
+
+def test_a_call_of_dynamodb_that_hangs_is_seen_within_fifteen_seconds(clock: Clock) -> None:
     """Its timeout is 5 s; a look is made every half second."""
-    from sparkinesis.lease.table.client import _READ_TIMEOUT  # noqa: PLC0415
-
-    clock = Clock()
     seen = due_after(clock, lambda: expect(_READ_TIMEOUT)) + CONFIRMED + 1.0
     assert seen < 15.0
-
-
-def test_another_thread_gives_no_sign_of_the_loop(clock: Clock) -> None:
-    def run() -> None:
-        other = threading.Thread(target=expect, args=(60.0,))
-        other.start()
-        other.join()
-
-    assert due_after(clock, run) == PATIENCE
-
-
-def test_work_that_a_loop_only_starts_gives_no_sign_of_it(clock: Clock) -> None:
-    def run() -> None:
-        detach()
-        expect(60.0)
-
-    assert due_after(clock, run) == PATIENCE
 
 
 def test_a_wait_is_announced_and_its_end_is_a_sign(clock: Clock) -> None:
@@ -83,7 +71,7 @@ def test_a_wait_is_announced_and_its_end_is_a_sign(clock: Clock) -> None:
 
     sign.during(lambda: seen.append(len(waiting(wait)(30.0))))
     assert seen == [35.0, len("result")]
-    assert sign.due == 130.0 + PATIENCE
+    assert sign.due == clock.now + PATIENCE
 
 
 def test_a_loop_is_due_when_the_first_of_its_helpers_is(clock: Clock) -> None:
@@ -121,15 +109,15 @@ def test_without_a_sign_helpers_run_as_they_are() -> None:
 
 
 def test_a_queue_goes_on_while_its_work_is_taken(clock: Clock) -> None:
-    progress = Progress(clock)
-    assert progress.due(0) == 100 + PATIENCE
+    progress, begin = Progress(clock), clock.now
+    assert progress.due(0) == begin + PATIENCE
     clock.now += 8
-    assert progress.due(0) == 100 + PATIENCE
-    assert progress.due(1) == 108 + PATIENCE
+    assert progress.due(0) == begin + PATIENCE
+    assert progress.due(1) == begin + 8 + PATIENCE
     clock.now += 50
-    assert progress.due(None) == 158 + PATIENCE
+    assert progress.due(None) == begin + 58 + PATIENCE
     clock.now += 50
-    assert progress.due(1) == 208 + PATIENCE
+    assert progress.due(1) == begin + 108 + PATIENCE
 
 
 def test_a_part_stands_still_when_looks_confirm_it() -> None:
@@ -147,16 +135,13 @@ def test_a_part_that_gives_a_sign_begins_anew() -> None:
     assert problems([Part("the loop", due=20.0)], late, 21.0) == ()
 
 
-def test_a_dead_part_needs_no_confirmation() -> None:
+def test_a_part_that_died_or_is_fine_again_needs_no_further_look() -> None:
     assert problems([Part("the loop", is_dead=True)], {}, 0.0) == ("the loop has died",)
-
-
-def test_a_part_that_is_fine_again_is_no_problem_before_the_next_look() -> None:
     assert problems([Part("the loop", due=200.0)], {"the loop": 60.0}, 100.0) == ()
 
 
 def test_the_time_in_which_a_process_was_stopped_does_not_count(clock: Clock) -> None:
-    part = Part("the loop", due=105.0)
+    part = Part("the loop", due=clock.now + 5)
     live = Liveness(lambda: [part], clock)
     clock.now += 600  # stopped
     live.look()
@@ -172,7 +157,8 @@ def test_the_time_in_which_a_process_was_stopped_does_not_count(clock: Clock) ->
 
 
 def test_one_late_look_confirms_nothing(clock: Clock) -> None:
-    live = Liveness(lambda: [Part("the loop", due=105.0)], clock)
+    part = Part("the loop", due=clock.now + 5)
+    live = Liveness(lambda: [part], clock)
     for stopped in (600.0, 600.0):
         clock.now += stopped
         live.look()
