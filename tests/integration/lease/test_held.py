@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 from collections.abc import Callable
@@ -225,34 +226,6 @@ def test_an_outage_loses_nothing_until_time_runs_out(
     assert all(lease_of(table, one.key) == one.lease for one in held)
 
 
-@pytest.mark.parametrize("count", [1, 3])
-def test_renewals_whose_answers_never_came_are_recognised_later(
-    server: LocalServer, table: LeaseTable, renewer: LeaseRenewer, time: ManualTime, count: int
-) -> None:
-    held = acquire(renewer, table, *(f"s{i}" for i in range(count)))
-    renewer.renew_all()  # from now on in batches
-    operation = "UpdateItem" if count == 1 else "BatchExecuteStatement"
-    landed: list[str] = []
-
-    def first_lands(call: Call) -> Fault | None:
-        if call.operation != operation:
-            return None
-        landed.append(call.operation)
-        return Fault.dropped("after" if len(landed) == 1 else "before")
-
-    server.kinesis.faults = first_lands
-    renewer.renew_all()
-    assert [one.lease.counter for one in held] == [2] * count
-    assert [lease_of(table, one.key).counter for one in held] == [3] * count
-    server.kinesis.faults = None
-    time.now += 4
-    renewer.renew_all()
-    assert len(renewer.held()) == count
-    assert [one.lease.counter for one in held] == [4] * count
-    assert [lease_of(table, one.key) for one in held] == [one.lease for one in held]
-    assert renewer.duplicate_worker_leases == frozenset()
-
-
 def test_a_checkpoint_whose_answer_never_came_is_recognised_later(
     server: LocalServer, table: LeaseTable, renewer: LeaseRenewer
 ) -> None:
@@ -390,18 +363,20 @@ def test_a_handoff_between_a_lost_answer_and_the_next_try_is_no_impostor(
     assert len(renewer.held()) == count
 
 
+@pytest.mark.parametrize(
+    "then",
+    [Fault.dropped("before"), Fault.error("ExpiredTokenException")],
+    ids=["an outage", "the credentials run out between two tries"],
+)
 @pytest.mark.parametrize("by", ["renewal", "renewal of many", "checkpoint"])
 def test_a_lost_answer_before_another_error_is_remembered(
-    server: LocalServer, table: LeaseTable, renewer: LeaseRenewer, by: str
+    server: LocalServer, table: LeaseTable, renewer: LeaseRenewer, *, by: str, then: Fault
 ) -> None:
-    held = acquire(renewer, table, *(f"s{i}" for i in range(2 if by == "renewal of many" else 1)))
+    held = acquire(renewer, table, *(f"s{i}" for i in range(3 if by == "renewal of many" else 1)))
     renewer.renew_all()  # from now on in batches
-    # The credentials run out between two tries.
-    errors = [Fault.dropped("after"), *[Fault.error("ExpiredTokenException")] * 5]
-    operations = {"UpdateItem", "BatchExecuteStatement"}
-    server.kinesis.faults = lambda call: (
-        errors.pop(0) if call.operation in operations and errors else None
-    )
+    errors = itertools.chain([Fault.dropped("after")], itertools.repeat(then))
+    writes = {"UpdateItem", "BatchExecuteStatement"}
+    server.kinesis.faults = lambda call: next(errors) if call.operation in writes else None
     if by == "checkpoint":
         with pytest.raises(SparkinesisError):
             held[0].checkpoint(AT)
@@ -413,6 +388,8 @@ def test_a_lost_answer_before_another_error_is_remembered(
     renewer.renew_all()
     assert renewer.duplicate_worker_leases == frozenset()
     assert len(renewer.held()) == len(held)
+    assert [one.lease.counter for one in held] == [4] * len(held)
+    assert by_key(table) == [one.lease for one in held]
 
 
 def test_an_owner_that_knows_nothing_of_handoffs_is_no_impostor(

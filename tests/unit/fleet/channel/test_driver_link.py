@@ -150,24 +150,20 @@ def test_a_driver_that_comes_back_on_its_port_has_its_workers_again() -> None:
         again.control.close()
 
 
-def test_a_driver_that_never_comes_back_is_lost() -> None:
-    driver = Driver()
-    with joined(driver, 0.5) as worker:
-        driver.control.close()
-        eventually(lambda: worker.link.is_lost)
-        assert not worker.link.send(Report((), 1))
-        worker.link.send_last(lambda: Ended(True))  # returns: there is nobody to wait for
-
-
-def test_another_driver_on_the_port_is_not_ones_own() -> None:
-    driver = Driver()
+@pytest.mark.parametrize("is_replaced", [False, True], ids=["gone", "of another run"])
+def test_a_driver_that_never_comes_back_is_lost(
+    drivers: Callable[..., Driver], is_replaced: bool
+) -> None:
+    driver = drivers()
     port = driver.control.port
     with joined(driver, 0.5) as worker:
         driver.control.close()
-        other = Driver(port, OTHER_RUN)
+        driver.expect(Disconnected)
+        on_its_port = drivers(port=port, identity=OTHER_RUN) if is_replaced else driver
         eventually(lambda: worker.link.is_lost)
-        assert other.events.empty()
-        other.control.close()
+        assert on_its_port.events.empty()
+        assert not worker.link.send(Report((), 1))
+        worker.link.send_last(lambda: Ended(True))  # returns: there is nobody to wait for
 
 
 def test_the_last_word_waits_for_a_connection() -> None:
