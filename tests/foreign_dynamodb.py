@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, ClassVar
 
 import urllib3
 from moto.server import ThreadedMotoServer
+
+from tests.answering import answering
 
 _KEPT = {"content-type", "x-amz-target", "authorization", "x-amz-date", "host"}
 
@@ -51,7 +51,7 @@ class Lacking:
         """Begin anew, as a server that can do everything."""
         self.errors, self.before, self.tells_rows, self.calls = {}, {}, True, Counter()
 
-    def answer(self, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
+    def _answer(self, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes]:
         operation = headers.get("x-amz-target", "").rpartition(".")[2]
         self.before.pop(operation, lambda: None)()
         with self._turn:
@@ -70,32 +70,5 @@ class Lacking:
     @contextmanager
     def running(self) -> Iterator[str]:
         """Its URL."""
-        handler = type("Handler", (_Handler,), {"server_of": self})
-        server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            server.server_close()
-            thread.join()
-            self._pool.clear()
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server_of: ClassVar[Any]
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["content-length"]))
-        headers = {name.lower(): value for name, value in self.headers.items()}
-        status, answer = self.server_of.answer(headers, body)
-        self.send_response(status)
-        self.send_header("content-type", "application/x-amz-json-1.0")
-        self.send_header("content-length", str(len(answer)))
-        self.end_headers()
-        self.wfile.write(answer)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        pass
+        with self._pool, answering(self._answer, "application/x-amz-json-1.0") as url:
+            yield url

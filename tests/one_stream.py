@@ -34,7 +34,7 @@ from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.options import WorkerOptions
 from tests import pace
 from tests.engine import Query
-from tests.kcl import put_rows_of_coordination
+from tests.kcl import create_table, put_rows, put_rows_of_coordination
 
 Row = dict[str, Any]
 
@@ -94,16 +94,10 @@ class Services:
     def restore(self, table: str, rows: list[Row]) -> None:
         """Leave the table with these rows only."""
         if table not in self.dynamodb.list_tables()["TableNames"]:
-            self.dynamodb.create_table(
-                TableName=table,
-                KeySchema=[{"AttributeName": "leaseKey", "KeyType": "HASH"}],
-                AttributeDefinitions=[{"AttributeName": "leaseKey", "AttributeType": "S"}],
-                BillingMode="PAY_PER_REQUEST",
-            )
+            create_table(self.dynamodb, table)
         for row in self.rows(table):
             self.dynamodb.delete_item(TableName=table, Key={"leaseKey": row["leaseKey"]})
-        for row in rows:
-            self.dynamodb.put_item(TableName=table, Item=row)
+        put_rows(self.dynamodb, table, rows)
 
     def application(
         self, kind: str, worker_id: str, processor: Callable[[], RecordProcessor]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import ExitStack
 from typing import Any
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
     ExportMetricsServiceResponse,
 )
+
+from tests.answering import answering
 
 
 class Receiver:
@@ -20,37 +22,19 @@ class Receiver:
         self.asked = threading.Event()
         self.answers = threading.Event()
         self.answers.set()
-        receiver = self
+        self._serving = ExitStack()
+        url = self._serving.enter_context(answering(self._answer, "application/x-protobuf"))
+        self.endpoint = f"{url}/v1/metrics"
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                receiver.asked.set()
-                receiver.answers.wait()
-                receiver.got.append(ExportMetricsServiceRequest.FromString(body))
-                answer = ExportMetricsServiceResponse().SerializeToString()
-                self.send_response(200)
-                self.send_header("Content-Type", "application/x-protobuf")
-                self.send_header("Content-Length", str(len(answer)))
-                self.end_headers()
-                self.wfile.write(answer)
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.thread = threading.Thread(target=self.server.serve_forever)
-        self.thread.start()
-
-    @property
-    def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self.server.server_port}/v1/metrics"
+    def _answer(self, _: object, body: bytes) -> tuple[int, bytes]:
+        self.asked.set()
+        self.answers.wait()
+        self.got.append(ExportMetricsServiceRequest.FromString(body))
+        return 200, ExportMetricsServiceResponse().SerializeToString()
 
     def close(self) -> None:
         self.answers.set()
-        self.server.shutdown()
-        self.server.server_close()
-        self.thread.join()
+        self._serving.close()
 
     def last(self) -> dict[str, Any]:
         """Return the metrics of the last request, by name."""

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qsl
 
 import urllib3
+
+from tests.answering import answering
 
 DENIED = (
     "<ErrorResponse><Error><Code>AccessDenied</Code><Message>User: arn:aws:iam::123456789012:user/u"
@@ -64,48 +64,24 @@ def recorded_sts(server_url: str) -> Iterator[RecordedSts]:
     recorded = RecordedSts()
     pool = urllib3.PoolManager()
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def answer(headers: Mapping[str, str], body: bytes) -> tuple[int, bytes]:
+        request = dict(parse_qsl(body.decode()))
+        session = request["RoleSessionName"]
+        if len(recorded.select(session)) >= recorded.allowed.get(session, 1_000_000):
+            return 403, DENIED.encode()
+        passed = {name: value for name, value in headers.items() if name != "host"}
+        response = pool.request("POST", server_url, body=body, headers=passed)
+        text = response.data.decode()
+        if session in recorded.lifetimes:
+            expiry = datetime.now(timezone.utc) + timedelta(seconds=recorded.lifetimes[session])
+            text = text.replace(_text("Expiration", text), expiry.isoformat())
+        signed_by = re.search("Credential=([^/]+)/", headers["authorization"])
+        assert signed_by
+        names = ("AccessKeyId", "SecretAccessKey", "SessionToken")
+        recorded.assumed.append(
+            Assumed(request, signed_by[1], *(_text(name, text) for name in names))
+        )
+        return response.status, text.encode()
 
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            request = dict(parse_qsl(body.decode()))
-            session = request["RoleSessionName"]
-            if len(recorded.select(session)) >= recorded.allowed.get(session, 1_000_000):
-                self._answer(403, DENIED)
-                return
-            passed = {k: v for k, v in self.headers.items() if k.lower() != "host"}
-            answer = pool.request("POST", server_url, body=body, headers=passed)
-            text = answer.data.decode()
-            if session in recorded.lifetimes:
-                expiry = datetime.now(timezone.utc) + timedelta(seconds=recorded.lifetimes[session])
-                text = text.replace(_text("Expiration", text), expiry.isoformat())
-            signed_by = re.search("Credential=([^/]+)/", self.headers["Authorization"])
-            assert signed_by
-            names = ("AccessKeyId", "SecretAccessKey", "SessionToken")
-            recorded.assumed.append(
-                Assumed(request, signed_by[1], *(_text(name, text) for name in names))
-            )
-            self._answer(answer.status, text)
-
-        def _answer(self, status: int, text: str) -> None:
-            self.send_response(status)
-            self.send_header("Content-Type", "text/xml")
-            self.send_header("Content-Length", str(len(text.encode())))
-            self.end_headers()
-            self.wfile.write(text.encode())
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
-        http.daemon_threads = True
-        recorded.endpoint_url = f"http://127.0.0.1:{http.server_port}"
-        thread = threading.Thread(target=http.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield recorded
-        finally:
-            http.shutdown()
-            thread.join()
-            pool.clear()
+    with pool, answering(answer, "text/xml") as recorded.endpoint_url:
+        yield recorded

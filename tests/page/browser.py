@@ -60,6 +60,14 @@ class Browser:
         self._driver.quit()
 
     def open(self, url: str) -> None:
+        """Open an address, and wait until the page is there, with its map."""
+        self.leave_for(url)
+        self.until(
+            lambda: self.run("return window.Bokeh !== undefined && Bokeh.documents.length == 1")
+        )
+        self.until(lambda: self.run("return Bokeh.documents[0].is_idle"))
+
+    def leave_for(self, url: str) -> None:
         self._driver.get(url)
 
     def run(self, script: str, *given: Any) -> Any:
@@ -164,13 +172,6 @@ class Browser:
             if found:
                 return found
             assert not deadline.has_passed(), self.run("return document.body.innerText")
-
-    def await_page(self) -> None:
-        """Wait until the page is there, with its map."""
-        self.until(
-            lambda: self.run("return window.Bokeh !== undefined && Bokeh.documents.length == 1")
-        )
-        self.until(lambda: self.run("return Bokeh.documents[0].is_idle"))
 
     def errors(self) -> list[str]:
         """What the browser's console has as errors."""

@@ -104,7 +104,6 @@ def main() -> None:
         browser = Browser(1200, 1560)
         stack.callback(browser.close)
         browser.open(page.url)
-        browser.await_page()
         time.sleep(SECONDS)
         browser.save(Path(sys.argv[1]))
 

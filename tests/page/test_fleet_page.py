@@ -60,7 +60,6 @@ def test_a_fleet(browser: Browser, fleet: Fleet, server: LocalServer, stream_nam
     # At once, while no worker has made the lease table yet.
     with sparkinesis.ui.serve(fleet, port=0, interval=0.5) as page:
         browser.open(page.url)
-        browser.await_page()
         browser.until(lambda: "ValueError: an odd record" in browser.text("failures"))
         browser.until(lambda: len(browser.table("worker-table")) == 2)
         workers = {row[0]: row for row in browser.table("worker-table")}

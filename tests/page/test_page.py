@@ -84,7 +84,6 @@ def test_it_shows_what_table_and_stream_say(browser: Browser, scene: Scene) -> N
     put_at(scene.kinesis, scene.stream, b"late", 2**128 - 1)
     scene.journal.wait_for_data(b"done", b"late")
     browser.open(scene.serve().url)
-    browser.await_page()
     browser.until(lambda: shards(browser)[FIRST][CHECKPOINT].endswith(f"{done[-10:]}:0"))
     row = shards(browser)[SECOND]
     assert row[OWNER : STATE + 1] == ["w-1", "held"]
@@ -109,7 +108,6 @@ def test_a_shard_splits_and_shards_merge_while_it_is_open(browser: Browser, scen
 
     scene.start(checkpoint)
     browser.open(scene.serve().url)
-    browser.await_page()
     browser.until(lambda: len(browser.boxes()) == 2)
     split(scene.kinesis, scene.stream)
     browser.until(lambda: {FIRST, THIRD, FOURTH} <= browser.boxes().keys())
@@ -149,7 +147,6 @@ def test_a_person_chooses_the_stream_whose_shards_are_drawn(
     start(application(name=name, stream=None, streams=lambda: wanted, worker_id="w-1"))
     scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 1)
     browser.open(scene.serve(name, names=()).url)
-    browser.await_page()
     browser.until(lambda: list(shards(browser)) == [FIRST])
     wanted = streams
     scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 3)
@@ -175,7 +172,6 @@ def test_a_worker_that_ends_leaves_red_shards(browser: Browser, scene: Scene) ->
     worker = scene.start()
     scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 2)
     browser.open(scene.serve().url)
-    browser.await_page()
     browser.until(lambda: shards(browser)[FIRST][OWNER] == "w-1")
     worker.shutdown(seconds(20))
     browser.until(lambda: shards(browser)[FIRST][STATE] == "unowned")
@@ -196,7 +192,6 @@ def test_records_and_failures_of_a_worker(browser: Browser, scene: Scene) -> Non
         put_at(scene.kinesis, scene.stream, b"%d" % number, 2**128 - 1)
     page = scene.serve(report=WorkerUrls([str(worker.http_url)]).ask)
     browser.open(page.url)
-    browser.await_page()
     browser.until(lambda: "ValueError: <b>odd</b> record" in browser.text("failures"))
     assert "in fail_once" in browser.text("failures"), "the traceback"
     assert "failures" in browser.text("heading")
@@ -220,7 +215,6 @@ def test_a_filter_and_an_order_by_lag(browser: Browser, scene: Scene) -> None:
     put_at(scene.kinesis, scene.stream, b"late", 2**128 - 1)
     scene.journal.wait_for_data(b"late")
     browser.open(scene.serve().url)
-    browser.await_page()
     browser.until(lambda: shards(browser)[SECOND][BEHIND] not in {"-", "0.0 s"})
     browser.run("""Bokeh.documents[0].get_model_by_name("filter").value_input = "0001 held" """)
     browser.until(lambda: list(shards(browser)) == [SECOND])
@@ -247,7 +241,6 @@ def test_an_operator_moves_the_application_and_releases_a_lease(
     scene.start()
     scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 2)
     browser.open(scene.serve().url)
-    browser.await_page()
     browser.until(lambda: shards(browser)[SECOND][OWNER] == "w-1")
 
     # A click on a shard names its lease in the form. The dialog says what will be done.
@@ -288,13 +281,11 @@ def test_without_the_token_it_is_read_only_and_it_asks_nobody_else(
     page = scene.serve()
     plain = page.url.partition("#")[0]
     browser.open(plain)
-    browser.await_page()
     browser.until(lambda: shards(browser)[FIRST][OWNER] == "w-1")
     assert not browser.is_shown("operate")
     assert browser.is_shown("read-only")
-    browser.open("about:blank")
+    browser.leave_for("about:blank")
     browser.open(page.url)
-    browser.await_page()
     assert browser.is_shown("operate")
     assert not browser.is_shown("read-only")
     place = urlsplit(plain).netloc
@@ -307,7 +298,6 @@ def test_it_says_that_nobody_serves_it_any_more(browser: Browser, scene: Scene) 
     scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 2)
     page = scene.serve()
     browser.open(page.url)
-    browser.await_page()
     assert not browser.is_shown("gone")
     page.close()
     browser.until(lambda: browser.is_shown("gone"))

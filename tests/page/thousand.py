@@ -47,10 +47,9 @@ def thousand(stack: ExitStack, interval: float = 2.0) -> str:
 
 def measure(browser: Browser, url: str) -> tuple[float, float, float]:
     """Return seconds to the first paint of all parts, of an update's drawing, and between looks."""
-    browser.open("about:blank")  # the same address again would load nothing
+    browser.leave_for("about:blank")  # the same address again would load nothing
     began = time.monotonic()
     browser.open(url)
-    browser.await_page()
     browser.until(lambda: len(browser.table("shard-table")) > 5 and len(browser.boxes()) == SHARDS)
     painted = time.monotonic() - began
     # From the new data of the table to the frame in which they are drawn.

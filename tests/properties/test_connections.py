@@ -6,13 +6,13 @@ from typing import Any
 
 from sparkinesis.local import LocalServer
 from tests.engine import Query
-from tests.relay import relay
+from tests.relay import relaying
 from tests.sink import write
 from tests.streams import put
 
 
 def test_later_batches_open_no_connection(server: LocalServer, kinesis: Any) -> None:
-    with relay(server.endpoint_url) as relayed:
+    with relaying(server.endpoint_url) as relayed:
         query = Query(
             streamName="s",
             endpoint=relayed.endpoint,
@@ -31,7 +31,7 @@ def test_later_batches_open_no_connection(server: LocalServer, kinesis: Any) -> 
 
 
 def test_later_writes_open_no_connection(server: LocalServer, kinesis: Any) -> None:
-    with relay(server.endpoint_url) as relayed:
+    with relaying(server.endpoint_url) as relayed:
         opened = []
         for _ in range(4):
             write(relayed.endpoint, [[(f"key-{each}", None, b"data") for each in range(20)]])

@@ -239,11 +239,7 @@ BUGS: dict[str, Bug] = {
         client, "service_time", lambda _: lambda headers, local_ms, *_: local_ms, _READS, 4
     ),
     "shards are polled without a limit": instead(
-        WorkerOptions,
-        "pace",
-        lambda _: Pace(0.0, 0.0),
-        "shards_are_not_read_too_fast",
-        0,
+        WorkerOptions, "pace", lambda _: Pace(0.0, 0.0), "shards_are_not_read_too_fast", 0
     ),
     "every record is filtered by the hash range": instead(
         page_rows, "make_objects", filter_all, _READS, 1

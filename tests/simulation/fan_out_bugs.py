@@ -10,7 +10,7 @@ from sparkinesis.stream.fan_out.cursor import FanOutCursor
 from sparkinesis.stream.position import TRIM_HORIZON
 from sparkinesis.worker.lifecycle.consumer_loop import ConsumerLoop
 from sparkinesis.worker.retrieval.fan_out import FanOut, SubscribedShard
-from tests.simulation.patches import take_repeats
+from tests.simulation.patches import always, take_repeats
 from tests.simulation.subject import Bug, instead
 
 _IN_ORDER = "readers_resume_where_they_should"
@@ -90,47 +90,27 @@ FAN_OUT_BUGS: dict[str, Bug] = {
         FanOutCursor, "_accept", _only_over, "everything_is_processed", 0
     ),
     "a shard ends only if its children are named": instead(
-        FanOutCursor,
-        "_last_page",
-        lambda _: lambda self: None,
-        "everything_is_processed",
-        3,
+        FanOutCursor, "_last_page", always(None), "everything_is_processed", 3
     ),
     "a silent subscription is never closed": instead(
         FanOutCursor, "due_in", _until_an_event, "everything_is_processed", 7
     ),
     "a deregistered consumer is not registered again": instead(
-        FanOut, "_forget", lambda _: lambda self, arn: None, "everything_is_processed", 4
+        FanOut, "_forget", always(None), "everything_is_processed", 4
     ),
     "a refused subscription is retried at once": instead(
-        fan_out_cursor,
-        "pause_after",
-        lambda _: lambda *why: 0.0,
-        "subscribe_calls_stay_within_limits",
-        0,
+        fan_out_cursor, "pause_after", always(0.0), "subscribe_calls_stay_within_limits", 0
     ),
     "a lost lease's subscription stays open": instead(
-        SubscribedShard,
-        "stop",
-        lambda _: lambda self: None,
-        "subscriptions_end_with_their_leases",
-        0,
+        SubscribedShard, "stop", always(None), "subscriptions_end_with_their_leases", 0
     ),
     "subscriptions are renewed each minute": instead(
         fan_out_cursor, "RENEWAL", lambda _: (40.0, 60.0), "subscriptions_are_kept", 1
     ),
     "every worker that leaves deregisters the consumer": instead(
-        ConsumerLoop,
-        "_is_last_reader",
-        lambda _: lambda self, stream: True,
-        "the_last_worker_deregisters",
-        0,
+        ConsumerLoop, "_is_last_reader", always(True), "the_last_worker_deregisters", 0
     ),
     "the last worker does not deregister the consumer": instead(
-        ConsumerLoop,
-        "_is_last_reader",
-        lambda _: lambda self, stream: False,
-        "the_last_worker_deregisters",
-        0,
+        ConsumerLoop, "_is_last_reader", always(False), "the_last_worker_deregisters", 0
     ),
 }

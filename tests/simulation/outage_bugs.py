@@ -33,11 +33,7 @@ AWAY_BUGS: dict[str, Bug] = {
         children, "_unread_leases", always([]), "everything_is_processed", 1
     ),
     "records that expired before the first one are not checked for": instead(
-        starting,
-        "wanted_records",
-        always(WantedRecords()),
-        "readers_resume_where_they_should",
-        5,
+        starting, "wanted_records", always(WantedRecords()), "readers_resume_where_they_should", 5
     ),
     "finished leases are deleted before an audit has filled the holes": instead(
         shard_syncer, "audit_needs_them", always(False), "leases_are_deleted_in_time", 7

@@ -77,11 +77,7 @@ RELAXED_BUGS: dict[str, Bug] = {
         AutomaticCheckpoints, "processed", _begin_with_the_call, _TIME, 6
     ),
     "nothing is checkpointed automatically at a shutdown": instead(
-        LastCalls,
-        "checkpoint",
-        always(None),
-        "shutdowns_checkpoint_what_was_processed",
-        186,
+        LastCalls, "checkpoint", always(None), "shutdowns_checkpoint_what_was_processed", 186
     ),
     "the end of a shard is not checkpointed automatically": instead(
         AutomaticCheckpoints, "write", _not_at_the_end, "every_shard_is_read", 2

@@ -19,8 +19,8 @@ from sparkinesis.worker.options import LeaseTableOptions
 from tests.command import COMMAND, place_of
 from tests.integration.worker.scene import FIRST, SECOND, Scene, checkpoint
 from tests.kcl import put_rows, rows_of
-from tests.moody_relay import moody_relay
 from tests.pace import eventually
+from tests.relay import relaying
 
 
 class Running:
@@ -138,7 +138,7 @@ def test_it_goes_on_through_an_outage_of_dynamodb(
     scene: Scene, export: Callable[..., Running]
 ) -> None:
     scene.start().shutdown(10)
-    with moody_relay(scene.server.endpoint_url) as relay:
+    with relaying(scene.server.endpoint_url) as relay:
         exporter = export(
             scene.stream, "--stream", scene.stream, "--dynamodb-endpoint", relay.endpoint
         )

@@ -27,8 +27,8 @@ from sparkinesis.worker.lifecycle.consumer_loop import ConsumerLoop
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.integration.worker.conftest import FAILOVER_TIME
 from tests.integration.worker.scene import FIRST, SECOND, Gate, Scene, checkpoint
-from tests.moody_relay import MoodyRelay, moody_relay
 from tests.pace import Deadline, eventually
+from tests.relay import Relay, relaying
 from tests.streams import create_when_permitted
 
 HTTP = {"http": "127.0.0.1:0"}
@@ -75,8 +75,8 @@ def stays_live_until(worker: Worker, condition: Callable[[], object]) -> None:
 
 
 @pytest.fixture
-def relay(server: LocalServer) -> Iterator[MoodyRelay]:
-    with moody_relay(server.endpoint_url) as running:
+def relay(server: LocalServer) -> Iterator[Relay]:
+    with relaying(server.endpoint_url) as running:
         yield running
 
 
@@ -255,7 +255,7 @@ def test_a_thread_that_watches_no_more_subscriptions_is_told(
 
 
 def test_a_renewal_that_hangs_beyond_its_timeouts_is_told_within_fifteen_seconds(
-    scene: Scene, relay: MoodyRelay
+    scene: Scene, relay: Relay
 ) -> None:
     """The table answers byte by byte, for ever: no timeout of a socket ends such a call."""
     worker = scene.start(HTTP, dynamodb_endpoint=relay.endpoint)
@@ -277,7 +277,7 @@ def test_a_renewal_that_hangs_beyond_its_timeouts_is_told_within_fifteen_seconds
 
 @pytest.mark.parametrize("mood", ["silent", pytest.param("hangs up", marks=pytest.mark.long)])
 def test_a_long_outage_of_dynamodb_is_no_loop_that_stands_still(
-    scene: Scene, relay: MoodyRelay, mood: Any
+    scene: Scene, relay: Relay, mood: Any
 ) -> None:
     """Longer than the time after which a loop without a sign of life stands still."""
     worker = scene.start(HTTP, dynamodb_endpoint=relay.endpoint)

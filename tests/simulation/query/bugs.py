@@ -153,18 +153,10 @@ BUGS: Mapping[str, Bug] = {
         StreamPlanner, "finish", _children_at_once, "parents_come_first", rough=4
     ),
     "children enter before other shards have reached the reshard": instead(
-        StreamPlan,
-        "_successions",
-        lambda _: lambda self: (),
-        "batches_advance_together",
-        rough=12,
+        StreamPlan, "_successions", lambda _: lambda self: (), "batches_advance_together", rough=12
     ),
     "the end of a shard is expected with its last records": instead(
-        ShardProber,
-        "meet_end",
-        lambda _: lambda self: None,
-        "batches_advance_together",
-        rough=12,
+        ShardProber, "meet_end", always(None), "batches_advance_together", rough=12
     ),
     "the limit is met by shares of shards": instead(
         aligned_batch, "choose", _by_shares, "batches_advance_together", rough=2
@@ -180,27 +172,19 @@ BUGS: Mapping[str, Bug] = {
         shard_front, "CLOCK_MARGIN_MS", lambda _: -30_000, "everything_arrives", rough=0
     ),
     "a merge waits for one parent only": instead(
-        Lineage,
-        "listed_parents",
-        lambda _: lambda self, shard_id: (),
-        "parents_come_first",
-        rough=0,
+        Lineage, "listed_parents", always(()), "parents_come_first", rough=0
     ),
     "a replay is planned anew": instead(
         KinesisStreamReader, "partitions", _planned_anew, "batches_are_the_same_each_time", rough=1
     ),
     "a stale ListShards is trusted": instead(
-        ShardListing,
-        "renew_until_complete",
-        lambda _: lambda self, left_out: None,
-        "loss_is_reported",
-        rough=0,
+        ShardListing, "renew_until_complete", always(None), "loss_is_reported", rough=0
     ),
     "an empty page is the tip": instead(
         shard_front.ShardFront, "open", _no_empty_pages, "everything_arrives", rough=3
     ),
     "a gap in retention is skipped silently": instead(
-        retention, "may_have_lost", lambda _: lambda *of: False, "everything_arrives", rough=16
+        retention, "may_have_lost", always(False), "everything_arrives", rough=16
     ),
     "a replay does not check for the records of its plan": instead(
         RetentionCheck, "check_planned_first", always(True), "everything_arrives", rough=23
@@ -234,20 +218,12 @@ BUGS: Mapping[str, Bug] = {
         StreamPlanner, "begin", _skip_again, "everything_arrives", rough=1
     ),
     "available now has no end": instead(
-        StreamPlanner,
-        "stop_at",
-        lambda _: lambda self, ms: None,
-        "available_now_ends_where_it_should",
-        rough=24,
+        StreamPlanner, "stop_at", always(None), "available_now_ends_where_it_should", rough=24
     ),
     "an idle stream makes batches": instead(
-        batch_end,
-        "FRESH_FOR_MS",
-        lambda _: -1,
-        "idle_streams_make_no_batches",
-        rough=0,
+        batch_end, "FRESH_FOR_MS", lambda _: -1, "idle_streams_make_no_batches", rough=0
     ),
     "calls are not spaced": instead(
-        CallBudget, "__enter__", lambda _: lambda self: None, "calls_stay_within_budgets", rough=1
+        CallBudget, "__enter__", always(None), "calls_stay_within_budgets", rough=1
     ),
 }

@@ -10,7 +10,7 @@ from sparkinesis.source.reading import subscribed_cursor as subscribed
 from sparkinesis.source.reading.subscribed_cursor import SubscribedCursor, SubscribeLimiter
 from sparkinesis.stream.position import TRIM_HORIZON
 from tests.simulation.logs import quiet_logging
-from tests.simulation.patches import take_repeats
+from tests.simulation.patches import always, take_repeats
 from tests.simulation.ranges.invariants import check
 from tests.simulation.ranges.world import DURATION, Ranges
 from tests.simulation.subject import Bug, Outcome, Subject, instead
@@ -73,7 +73,7 @@ BUGS: dict[str, Bug] = {
         0,
     ),
     "each range asks for a subscription": instead(
-        SubscribeLimiter, "try_acquire", lambda _: lambda self: True, "machines_take_turns", 0
+        SubscribeLimiter, "try_acquire", always(True), "machines_take_turns", 0
     ),
     "a machine asks again too soon": instead(
         subscribed, "BETWEEN_SUBSCRIPTIONS", lambda _: 4.0, "machines_take_turns", 0
