@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from datetime import datetime, timezone
 
@@ -10,7 +9,7 @@ import pytest
 
 from tests.aws.findings import Answer, Finding, Question, Verdict, findings, judge
 from tests.aws.probes import arrival_order, at_timestamp, lease_table, positions, reshard, tip
-from tests.aws.report import Report, as_json, markdown, summary
+from tests.aws.report import Report, markdown, summary
 from tests.aws.resources import Resource
 from tests.aws.run import QUESTIONS
 from tests.aws.spending import Use
@@ -341,10 +340,3 @@ def test_what_was_not_measured_is_no_failure_and_what_is_left_behind_is_one() ->
     assert not left.is_good
     assert "NOT REMOVED" in markdown(left)
     assert "stream s: denied" in markdown(left)
-
-
-def test_the_json_has_each_answer_and_the_verdict() -> None:
-    (one, other) = json.loads(as_json(report(Answer("yes"), Answer(None, "why"))))["findings"]
-    assert (one["answer"]["value"], one["verdict"], one["local"]) == ("yes", "as assumed", None)
-    assert (other["verdict"], other["answer"]["note"]) == ("not measured", "why")
-    assert other["modules"] == ["src/y.py"]

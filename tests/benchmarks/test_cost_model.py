@@ -28,12 +28,6 @@ def application(shards: int = 1_000, workers: int = 10) -> Application:
     return Application(shards, workers, AT_12, measured=SIMPLE)
 
 
-def test_calls_of_kinesis_grow_with_the_shards_alone() -> None:
-    assert application().get_records == application(workers=500).get_records == 500.0
-    assert application().subscribe == pytest.approx(1_000 / 300)
-    assert application(3_000).listings == 3.0, "a call for each 1,000 shards, once an hour"
-
-
 def test_a_renewal_is_a_write_unit_and_25_share_a_call() -> None:
     assert application().renewal_calls == pytest.approx(10 * 4 / 3.975)
     assert application(26, 1).renewal_calls == pytest.approx(2 / 3.975)
@@ -42,21 +36,6 @@ def test_a_renewal_is_a_write_unit_and_25_share_a_call() -> None:
     assert larger.write_units == pytest.approx(2 * 1_000 / 3.975)
     with_checkpoints = replace(application(), checkpoints=0.5)
     assert with_checkpoints.write_units == pytest.approx(1_000 / 3.975 + 500)
-
-
-def test_the_readings_of_the_table_grow_with_shards_and_workers() -> None:
-    assert application().read_units == pytest.approx(10 * 250 / 2 / 1.9875)
-    assert application(workers=20).read_units == pytest.approx(2 * application().read_units)
-    assert application(2_000).read_units == pytest.approx(2 * application().read_units)
-    assert application().scan_calls == pytest.approx(10 / 1.9875)
-    assert application(1_025).scan_calls == pytest.approx(20 / 1.9875), "a page holds 1 MB"
-
-
-def test_the_cpu_of_a_worker_is_that_of_its_shards_and_of_the_whole_table() -> None:
-    renewals, calls = 100 / 3.975 * 0.002, 100 / 2 * 0.01
-    assert application().table_cpu == pytest.approx(1_000 * 0.001 / 1.9875)
-    assert application().worker_cpu == pytest.approx(renewals + calls + application().table_cpu)
-    assert application(1_001).shards_of_a_worker == 101
 
 
 def test_a_longer_failover_time_keeps_the_readings_within_a_quota() -> None:
@@ -84,14 +63,6 @@ def test_a_plan_takes_the_time_of_its_calls_or_that_of_one_core() -> None:
     assert query.cpu == pytest.approx(6.4)
     assert query.seconds == pytest.approx(10.0), "64 threads, 100 calls each"
     assert replace(query, latency=0.001).seconds == pytest.approx(6.4)
-
-
-def test_an_offset_is_stored_for_each_batch_and_kept_in_progress_objects() -> None:
-    query = Query(1_000, measured=replace(MEASURED, offset_bytes=100, planner_bytes=5_000))
-    assert query.offset == 100_000
-    assert query.checkpoint == 100 * query.offset
-    assert query.progress == 300 * query.offset
-    assert query.memory == 5_000_000
 
 
 def test_the_page_holds_the_models_tables() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.peers.arguments import ALL, parsed
-from benchmarks.peers.competitors import PEERS, SPARKINESIS, before, unusable
+from benchmarks.peers.competitors import PEERS, unusable
 from benchmarks.peers.environments import project
 
 
@@ -59,7 +59,3 @@ def test_whoever_cannot_run_is_left_out_with_a_reason(monkeypatch: pytest.Monkey
     assert unusable(replace(kcl_rs, needs_java=True), (3, 11)) == (
         "kcl-rs is left out: it needs Java, and there is no command java."
     )
-
-
-def test_an_older_revision_is_sparkinesis_with_another_name() -> None:
-    assert before("v0.1") == replace(SPARKINESIS, name="sparkinesis v0.1", revision="v0.1")

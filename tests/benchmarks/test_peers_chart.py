@@ -29,14 +29,6 @@ def test_bars_are_as_long_as_their_medians_within_a_group() -> None:
     assert float(spread["x2"]) - float(spread["x1"]) == 1.5 * widths[0]
 
 
-def test_all_lies_within_the_drawing() -> None:
-    groups = [Group(f"group {n}", (Bar("x", n, 0, n, f"{n} s", False),)) for n in range(9)]
-    drawing = ET.fromstring(svg("title", "subtitle", groups))
-    height = float(drawing.attrib["height"])
-    lowest = max(float(each.attrib["y"]) for each in drawing.iter(f"{SVG}text"))
-    assert height - 40 < lowest < height
-
-
 def test_names_are_text_and_no_markup() -> None:
     drawing = svg("<b>", "&", [Group("<g>", (Bar("a<b", 1, 1, 1, '"', False),))])
     texts = [each.text for each in ET.fromstring(drawing).iter(f"{SVG}text")]

@@ -2,10 +2,8 @@ from __future__ import annotations
 
 import sys
 
-import pytest
-
-from benchmarks.peers.backlog import STOCKS, Reading, Run, can_read, in_turn
-from benchmarks.peers.competitors import PEERS, SPARKINESIS, Competitor
+from benchmarks.peers.backlog import STOCKS, Run, in_turn
+from benchmarks.peers.competitors import PEERS, SPARKINESIS
 from benchmarks.peers.records import Backlog
 
 BY_NAME = {each.name: each for each in (SPARKINESIS, *PEERS)}
@@ -25,27 +23,6 @@ def test_each_record_has_a_number_of_its_own_and_the_size() -> None:
     assert sorted(numbers) == list(range(30))
 
 
-@pytest.mark.parametrize(
-    ("name", "cases"),
-    [
-        ("sparkinesis", 7),
-        ("kcl-rs", 6),
-        ("native-aws-kcl-py", 3),
-        ("async-kinesis", 4),
-        ("kclpy-ext", 6),
-        ("boto3", 4),
-    ],
-)
-def test_a_competitor_reads_what_it_can(name: str, cases: int) -> None:
-    found = [
-        reading
-        for stock in STOCKS
-        for reading in stock.readings
-        if can_read(BY_NAME[name], stock, reading)
-    ]
-    assert len(found) == cases
-
-
 def test_each_run_has_a_lease_table_of_its_own() -> None:
     runs = [
         Run(each, stock, reading)
@@ -54,14 +31,6 @@ def test_each_run_has_a_lease_table_of_its_own() -> None:
         for reading in stock.readings
     ]
     assert len({run.application for run in runs}) == len(runs)
-
-
-def test_only_a_peer_that_pauses_in_a_backlog_is_told_to_pause_less() -> None:
-    def pause(competitor: Competitor) -> object:
-        return Run(competitor, STOCKS[0], Reading("case")).task("http://x")["idle_seconds"]
-
-    assert pause(BY_NAME["kcl-rs"]) == 0.2
-    assert pause(BY_NAME["sparkinesis"]) is None
 
 
 def test_rounds_go_through_the_competitors_from_either_end() -> None:

@@ -80,12 +80,3 @@ def test_the_keys_of_a_shard_lead_to_it(server: LocalServer, shard: int) -> None
     for key in keys_of_shard(shard, 3, 5):
         answer = client.put_record(StreamName=stream, PartitionKey=key, Data=b"x")
         assert answer["ShardId"].endswith(str(shard))
-
-
-def test_ours_may_read_each_fifth_of_a_second(server: LocalServer) -> None:
-    put(server, "often", Backlog(1, 10, 100))
-    task = {"endpoint": server.endpoint_url, "stream": "often", "application": "often"}
-    with consumer(
-        Path(sys.executable), SPARKINESIS.consumer, worker="w", idle_seconds=0.2, **task
-    ) as running:
-        assert running.wait_for(10, PATIENCE, PATIENCE), running.log()

@@ -21,7 +21,7 @@ from benchmarks.peers.spark import command, live, producer
 from benchmarks.peers.spark.competitors import JSON, Competitor, by_default, of_backlog
 from benchmarks.peers.spark.processes import Cpu, Meter
 from benchmarks.peers.spark.query import Task
-from benchmarks.peers.spark.records import BACKLOGS, SHARDS, Backlog, fill, hash_key_of
+from benchmarks.peers.spark.records import BACKLOGS, SHARDS, Backlog, fill
 from benchmarks.peers.spark.rounds import Runs, alternating, ratio, results, spread
 from benchmarks.peers.spark.running import ROOT, Query, QueryFailedError, environment, running
 from benchmarks.peers.spark.server import serving
@@ -35,13 +35,8 @@ JAR = Path("connector.jar")
 
 
 def test_lost_and_repeated_records_are_counted_apart() -> None:
-    found = losses(6, [0, 1, 1, 4, 4, 4])
+    found = losses(6, [4, 0, 1, 4, 1, 4])
     assert (found.seen, found.lost, found.repeated) == (3, 3, 3)
-
-
-def test_nothing_is_lost_of_a_stream_whose_rows_came_in_another_order() -> None:
-    found = losses(3, [2, 0, 1])
-    assert (found.lost, found.repeated) == (0, 0)
 
 
 @pytest.mark.parametrize("strange", [-1, 3])
@@ -260,11 +255,6 @@ def test_a_client_connects_again_after_a_pause(monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setattr("benchmarks.peers.spark.server.IDLE", -1.0)
         server.client.call("ListStreams")
         assert connection.sock.getsockname() != before
-
-
-def test_the_hash_keys_belong_to_different_shards() -> None:
-    keys = [int(hash_key_of(shard)) for shard in range(SHARDS)]
-    assert [key * SHARDS // 2**128 for key in keys] == list(range(SHARDS))
 
 
 def test_all_parts_are_measured_unless_some_are_named() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import random
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -32,7 +31,7 @@ from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import WorkerOptions
 from tests import pace
 from tests.examples import examples
-from tests.journal import PATIENCE, Journal, Journaling
+from tests.journal import Journal, Journaling
 from tests.kcl import create_table, rows_of
 from tests.streams import put_at
 
@@ -209,11 +208,7 @@ def journal() -> Journal:
 
 
 @pytest.fixture
-def start(
-    server: LocalServer, stream: str, journal: Journal, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[[], Worker]]:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+def start(server: LocalServer, stream: str, journal: Journal) -> Iterator[Callable[[], Worker]]:
     workers: list[Worker] = []
 
     def run() -> Worker:
@@ -302,7 +297,7 @@ def test_a_worker_on_a_broken_table_reads_what_is_sound_and_the_rest_once_mended
         journal.wait_for_data(b"0", b"5")
         looks = worker._coordinator.snapshot.at
         for _ in range(4):  # looks at the table
-            wait_until(lambda: worker._coordinator.snapshot.at != looks)  # noqa: B023
+            pace.eventually(lambda: worker._coordinator.snapshot.at != looks)  # noqa: B023
             looks = worker._coordinator.snapshot.at
         assert set(journal.data()) == {b"0", b"5"}
         told = [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR]
@@ -339,7 +334,7 @@ def test_a_row_that_is_edited_under_its_owner_stops_only_its_own_shard(
         for n in range(SHARDS):
             put_into(kinesis, stream, n, b"%d" % n)
         journal.wait_for_data(*(b"%d" % n for n in range(SHARDS) if n != 2))
-        wait_until(lambda: any(f"{IDS[2]} in the" in r.getMessage() for r in caplog.records))
+        pace.eventually(lambda: any(f"{IDS[2]} in the" in r.getMessage() for r in caplog.records))
         assert b"2" not in journal.data()
         edit(dynamodb, stream, {**item, "leaseCounter": {"N": "1000"}})
         journal.wait_for_data(b"2")
@@ -374,10 +369,8 @@ def test_children_wait_for_a_parent_whose_row_is_broken(
 
 
 def test_who_must_know_where_all_shards_stand_is_told_what_is_broken(
-    server: LocalServer, stream: str, monkeypatch: pytest.MonkeyPatch
+    server: LocalServer, stream: str
 ) -> None:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
     dynamodb = server.client("dynamodb")
     create_table(dynamodb, stream)
     for shard in IDS[1:]:
@@ -390,10 +383,3 @@ def test_who_must_know_where_all_shards_stand_is_told_what_is_broken(
         with pytest.raises(LeaseTableError, match=says):
             look()
     assert len(table.scan().leases) == SHARDS - 1
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)

@@ -93,9 +93,7 @@ def server() -> Iterator[LocalServer]:
 
 
 @pytest.fixture
-def query(server: LocalServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Query]:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+def query(server: LocalServer) -> Iterator[Query]:
     kinesis = server.client("kinesis")
     if not kinesis.list_streams()["StreamNames"]:
         kinesis.create_stream(StreamName="s", ShardCount=2)

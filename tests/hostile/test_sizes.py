@@ -20,9 +20,7 @@ MIB = 1 << 20
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalServer]:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+def server() -> Iterator[LocalServer]:
     with LocalServer(port=0, limits=False, clock=ManualClock(1_790_000_000_000)) as running:
         yield running
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import random
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -23,6 +24,7 @@ from tests.examples import examples
 from tests.foreign_dynamodb import plain_moto
 from tests.kcl import create_table
 from tests.simulation.dynamodb import LeaseTableModel
+from tests.simulation.history import TableServer
 
 _AT = ExtendedSequenceNumber("500", 3)
 _names = itertools.count()
@@ -75,8 +77,7 @@ _steps = st.lists(
 def test_the_model_answers_as_moto_does(dynamodb: Any, steps: list[tuple[str, str, int]]) -> None:
     table = f"model-{next(_names)}"
     create_table(dynamodb, table)
-    model = LeaseTableModel(table, lambda: 0.0, random.Random(0))
-    model.serve("CreateTable", {})
+    model = _model(table)
     known: dict[str, list[Lease]] = {"one": [], "two": []}
     for what, key, which in steps:
         seen = known[key]
@@ -99,9 +100,7 @@ def test_the_model_of_a_moto_without_our_mending_answers_batches_as_moto_does() 
         keys = {"aws_access_key_id": "x", "aws_secret_access_key": "x"}
         client = boto3.client("dynamodb", region_name="us-east-1", endpoint_url=url, **keys)
         create_table(client, "model")
-        model = LeaseTableModel("model", lambda: 0.0, random.Random(0))
-        model.server = "moto"
-        model.serve("CreateTable", {})
+        model = _model("model", "moto")
         renewal = requests.renew(_new("one")).statement("model")
         refused = requests.renew(replace(_new("one"), counter=99)).statement("model")
         missing = requests.renew(_new("two")).statement("model")
@@ -118,8 +117,7 @@ def test_the_model_of_a_moto_without_our_mending_answers_batches_as_moto_does() 
 
 
 def test_statements_of_the_model_fail_each_on_its_own() -> None:
-    model = LeaseTableModel("model", lambda: 0.0, random.Random(0))
-    model.serve("CreateTable", {})
+    model = _model("model")
     for key in "abc":
         model.put(key, encode_lease(_new(key)))
     statements = [requests.renew(_new(key)).statement("model") for key in "abc"]
@@ -133,9 +131,7 @@ def test_statements_of_the_model_fail_each_on_its_own() -> None:
 
 @pytest.mark.parametrize("server", ["dynalite", "older"])
 def test_the_models_of_lesser_servers_do_not_tell_the_row_that_refuses(server: Any) -> None:
-    model = LeaseTableModel("model", lambda: 0.0, random.Random(0))
-    model.server = server
-    model.serve("CreateTable", {})
+    model = _model("model", server)
     model.put("a", encode_lease(_new("a")))
     update = requests.renew(replace(_new("a"), counter=9))
     with pytest.raises(ClientError) as caught:
@@ -149,6 +145,13 @@ def test_the_models_of_lesser_servers_do_not_tell_the_row_that_refuses(server: A
         (answer,) = model.serve("BatchExecuteStatement", request)["Responses"]
         assert answer["Error"]["Code"] == "ConditionalCheckFailed"
         assert "Item" not in answer["Error"]
+
+
+def _model(name: str, server: TableServer = "DynamoDB") -> LeaseTableModel:
+    model = LeaseTableModel(name, lambda: 0.0, random.Random(0))
+    model.server = server
+    model.serve("CreateTable", {})
+    return model
 
 
 def _new(key: str) -> Lease:
@@ -180,14 +183,7 @@ def _request(table: str, what: str, lease: Lease) -> tuple[str, dict[str, Any]]:
 
 
 def _by_boto(dynamodb: Any, operation: str, request: dict[str, Any]) -> Any:
-    methods = {
-        "PutItem": dynamodb.put_item,
-        "DeleteItem": dynamodb.delete_item,
-        "GetItem": dynamodb.get_item,
-        "UpdateItem": dynamodb.update_item,
-        "BatchExecuteStatement": dynamodb.batch_execute_statement,
-    }
-    return methods[operation](**request)
+    return getattr(dynamodb, re.sub("(?<!^)(?=[A-Z])", "_", operation).lower())(**request)
 
 
 def _answer(call: Callable[[], Any]) -> Any:

@@ -34,12 +34,20 @@ from tests.simulation.several.rough import rough_several
 from tests.simulation.several.subject import SEVERAL
 from tests.simulation.workers import WORKERS
 
+_OFTEN = {"idle_time": 2.0, "audit_interval": 20.0, "cleanup_interval": 15.0}
+_SELDOM = {
+    "idle_time": 20.0,
+    "failover_time": 40.0,
+    "audit_interval": 120.0,
+    "cleanup_interval": 120.0,
+}
+_EVEN: dict[str, Any] = {"preempt": 0.0, "staleness": 0.0}
+"""Threads in a fixed order, and no stale reads."""
 _BEFORE_ITS_FIRST_LEASE = History(
     seed=3,
     shards=1,
     events=((0.0, Start(0)), (0.0, Put(0, 8)), (0.0, Split(0.0)), (0.2, Reset("LATEST"))),
-    preempt=0.0,
-    staleness=0.0,
+    **_EVEN,
 )
 
 KEPT = {
@@ -57,9 +65,8 @@ KEPT = {
             (4.8, Put(1)),
         ),
         behaviour=Behaviour(slow=0.1, slowest=15.0),
-        options={"idle_time": 2.0, "audit_interval": 20.0, "cleanup_interval": 15.0},
-        preempt=0.0,
-        staleness=0.0,
+        options=_OFTEN,
+        **_EVEN,
         duration=120.0,
     ),
     # A merged child whose other parent a listing did not know yet was read before it.
@@ -74,8 +81,7 @@ KEPT = {
             (0.4, Merge(0.5)),
         ),
         behaviour=Behaviour(slow=1.0, slowest=5.0),
-        preempt=0.0,
-        staleness=0.0,
+        **_EVEN,
     ),
     # The simulation's own rule was wrong: the time for the shutdown of a worker that failed was up
     # while another processor hung.
@@ -98,26 +104,9 @@ KEPT = {
             (28.3, Put(0)),
             (34.3, Put(0)),
         ),
-        behaviour=Behaviour(
-            checkpoint=0.0,
-            odd_checkpoint=0.0,
-            prepare=0.0,
-            fail=0.1,
-            slow=0.0,
-            slowest=2.0,
-            hang=0.02,
-            defers=0.02,
-            checkpoint_at_shutdown=True,
-        ),
-        options={
-            "idle_time": 2.0,
-            "audit_interval": 20.0,
-            "cleanup_interval": 15.0,
-            "max_records": 2,
-            "hash_range_filter": True,
-        },
-        preempt=0.0,
-        staleness=0.0,
+        behaviour=Behaviour(checkpoint=0.0, fail=0.1, slowest=2.0, hang=0.02, defers=0.02),
+        options={**_OFTEN, "max_records": 2, "hash_range_filter": True},
+        **_EVEN,
         names_children=False,
         table_server="dynalite",
         memory=4000,
@@ -248,12 +237,7 @@ KEPT = {
             (93_600.0, Put(0, 2)),
             (93_700.0, Put(1, 2)),
         ),
-        options={
-            "idle_time": 20.0,
-            "failover_time": 40.0,
-            "audit_interval": 120.0,
-            "cleanup_interval": 120.0,
-        },
+        options=_SELDOM,
         duration=93_800.0,
         patience=1600.0,
     ),
@@ -274,7 +258,7 @@ KEPT = {
                 *((80_000.0 + key, Put(key, 2)) for key in range(8)),
                 (97_200.0, Start(0)),
             ),
-            options={"idle_time": 2.0, "audit_interval": 20.0, "cleanup_interval": 15.0},
+            options=_OFTEN,
             initial_position=position,
             duration=97_300.0,
         )
@@ -294,7 +278,7 @@ KEPT = {
             *((80_000.0 + key, Put(key, 2)) for key in range(8)),
             (97_200.0, Start(0)),
         ),
-        options={"idle_time": 2.0, "audit_interval": 20.0, "cleanup_interval": 15.0},
+        options=_OFTEN,
         initial_position="trim_horizon",
         duration=97_300.0,
     ),
@@ -330,12 +314,7 @@ KEPT = {
             (99_999.0, Start(0)),
             (100_020.0, Merge(0.4)),
         ),
-        options={
-            "idle_time": 20.0,
-            "failover_time": 40.0,
-            "audit_interval": 120.0,
-            "cleanup_interval": 120.0,
-        },
+        options=_SELDOM,
         duration=100_100.0,
         patience=1600.0,
     ),
@@ -349,12 +328,7 @@ KEPT = {
             (99_940.0, Start(0)),
             (99_990.0, Merge(0.6)),
         ),
-        options={
-            "idle_time": 20.0,
-            "failover_time": 40.0,
-            "audit_interval": 120.0,
-            "cleanup_interval": 120.0,
-        },
+        options=_SELDOM,
         duration=100_100.0,
         patience=1600.0,
     ),
@@ -450,8 +424,7 @@ KEPT = {
             (54.6, Storm(20, 60.0)),
         ),
         options={"idle_time": 2.0, "audit_interval": 20.0, "max_leases": 3},
-        preempt=0.0,
-        staleness=0.0,
+        **_EVEN,
         duration=240.0,
     ),
     # A subscription whose last event had only records that were read before began again for ever.
@@ -478,8 +451,7 @@ KEPT = {
         ),
         behaviour=Behaviour(checkpoint=0.0, checkpoint_at_shutdown=False),
         options={"max_records": 2, "checkpoint_seconds": 5.0},
-        preempt=0.0,
-        staleness=0.0,
+        **_EVEN,
     ),
     # Right: who takes a shard from a worker that was started later may be given older records.
     "each worker skips what is older than itself": History(
