@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, TypeAlias
 
 from hypothesis import strategies as st
 
@@ -12,8 +12,7 @@ from sparkinesis.worker.options import DEFAULT_HELD_BYTES
 from tests.simulation import history as h
 from tests.simulation.network import FAULTS
 
-_T = TypeVar("_T")
-_Draw = Callable[[st.SearchStrategy[_T]], _T]
+Draw: TypeAlias = Callable[[st.SearchStrategy[Any]], Any]
 
 WORKERS = 4
 
@@ -23,7 +22,7 @@ QUICK: dict[str, Any] = {"idle_time": 2.0, "audit_interval": 20.0, "cleanup_inte
 LITTLE = (4_000, 20_000)
 """Bytes of memory for a process's records: a few of them at a time, and one of each shard."""
 
-_CALM = {
+CALM = {
     "failover_time": 40.0,
     "idle_time": 20.0,
     "audit_interval": 120.0,
@@ -116,7 +115,7 @@ _policies: st.SearchStrategy[h.Policy] = st.sampled_from(
 
 
 @st.composite
-def histories(draw: _Draw[Any]) -> h.History:
+def histories(draw: Draw) -> h.History:
     """Draws histories of one to five minutes, or of hours, with up to four workers and twins."""
     duration: int = draw(st.sampled_from((60, 120, 240)))
     times = st.integers(0, duration * 10 - 1).map(lambda tenth: tenth / 10)
@@ -196,8 +195,8 @@ def quiet(history: h.History, cut: float, seconds: float) -> h.History:
     events = tuple(each for each in history.events if not isinstance(each[1], h.Storm))
     history = replace(history, events=events)
     # With so much idle time, everything would be too old for a skip_older_than of seconds.
-    hurried = {*_CALM, *QUICK, "skip_older_than", "parent_poll_interval"}
-    calm = {**_CALM, **{k: v for k, v in history.options.items() if k not in hurried}}
+    hurried = {*CALM, *QUICK, "skip_older_than", "parent_poll_interval"}
+    calm = {**CALM, **{k: v for k, v in history.options.items() if k not in hurried}}
     return replace(_with_pause(history, cut, seconds, []), options=calm, patience=1600.0)
 
 

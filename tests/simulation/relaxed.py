@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from hypothesis import strategies as st
 
 from tests.simulation import history as h
-from tests.simulation.histories import QUICK, histories, in_order
+from tests.simulation.histories import QUICK, Draw, histories, in_order
 from tests.simulation.rough import plain_history
-
-_T = TypeVar("_T")
-_Draw = Callable[[st.SearchStrategy[_T]], _T]
 
 _AUTOMATIC: tuple[dict[str, Any], ...] = (
     {"checkpoint_seconds": 5.0},
@@ -35,7 +31,7 @@ _OPTIONS = (*_AUTOMATIC, _UNORDERED, {**_UNORDERED, "checkpoint_seconds": 5.0})
 
 
 @st.composite
-def relaxed_histories(draw: _Draw[Any]) -> h.History:
+def relaxed_histories(draw: Draw) -> h.History:
     """The others, with these options and with processors that checkpoint seldom or never."""
     base: h.History = draw(histories())
     options = draw(st.sampled_from(_OPTIONS))

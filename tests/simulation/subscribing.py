@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 
 from sparkinesis.local.operations.context import ACCOUNT
 from sparkinesis.worker.options import FanOutOptions
 from tests.simulation import history as h
-from tests.simulation.histories import histories
+from tests.simulation.histories import Draw, histories
 from tests.simulation.journal import EPOCH_MS
 from tests.simulation.kinesis import REGION
 from tests.simulation.network import FAULTS
 from tests.simulation.producer import STREAM
 from tests.simulation.rough import plain_history
-
-_T = TypeVar("_T")
-_Draw = Callable[[st.SearchStrategy[_T]], _T]
 
 _STREAM_ARN = f"arn:aws:kinesis:{REGION}:{ACCOUNT}:stream/{STREAM}"
 _FAN_OUT = (
@@ -38,7 +33,7 @@ _events = st.just(h.Deregister()) | st.builds(h.Crowd, st.integers(5, 60).map(fl
 
 
 @st.composite
-def subscribing_histories(draw: _Draw[Any]) -> h.History:
+def subscribing_histories(draw: Draw) -> h.History:
     """The others, by enhanced fan-out."""
     history = draw(histories())
     times = st.integers(0, int(history.duration) * 10 - 1).map(lambda tenth: tenth / 10)

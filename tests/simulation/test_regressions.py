@@ -13,6 +13,7 @@ from sparkinesis.lease.rules.reset import LeaseReset, plan_reset
 from sparkinesis.stream.shard import Shard
 from sparkinesis.worker.options import FanOutOptions
 from tests.simulation import history as h
+from tests.simulation.histories import CALM, QUICK
 from tests.simulation.history import (
     Behaviour,
     Crash,
@@ -34,13 +35,6 @@ from tests.simulation.several.rough import rough_several
 from tests.simulation.several.subject import SEVERAL
 from tests.simulation.workers import WORKERS
 
-_OFTEN = {"idle_time": 2.0, "audit_interval": 20.0, "cleanup_interval": 15.0}
-_SELDOM = {
-    "idle_time": 20.0,
-    "failover_time": 40.0,
-    "audit_interval": 120.0,
-    "cleanup_interval": 120.0,
-}
 _EVEN: dict[str, Any] = {"preempt": 0.0, "staleness": 0.0}
 """Threads in a fixed order, and no stale reads."""
 _BEFORE_ITS_FIRST_LEASE = History(
@@ -65,7 +59,7 @@ KEPT = {
             (4.8, Put(1)),
         ),
         behaviour=Behaviour(slow=0.1, slowest=15.0),
-        options=_OFTEN,
+        options=QUICK,
         **_EVEN,
         duration=120.0,
     ),
@@ -105,7 +99,7 @@ KEPT = {
             (34.3, Put(0)),
         ),
         behaviour=Behaviour(checkpoint=0.0, fail=0.1, slowest=2.0, hang=0.02, defers=0.02),
-        options={**_OFTEN, "max_records": 2, "hash_range_filter": True},
+        options={**QUICK, "max_records": 2, "hash_range_filter": True},
         **_EVEN,
         names_children=False,
         table_server="dynalite",
@@ -237,7 +231,7 @@ KEPT = {
             (93_600.0, Put(0, 2)),
             (93_700.0, Put(1, 2)),
         ),
-        options=_SELDOM,
+        options=CALM,
         duration=93_800.0,
         patience=1600.0,
     ),
@@ -258,7 +252,7 @@ KEPT = {
                 *((80_000.0 + key, Put(key, 2)) for key in range(8)),
                 (97_200.0, Start(0)),
             ),
-            options=_OFTEN,
+            options=QUICK,
             initial_position=position,
             duration=97_300.0,
         )
@@ -278,7 +272,7 @@ KEPT = {
             *((80_000.0 + key, Put(key, 2)) for key in range(8)),
             (97_200.0, Start(0)),
         ),
-        options=_OFTEN,
+        options=QUICK,
         initial_position="trim_horizon",
         duration=97_300.0,
     ),
@@ -314,7 +308,7 @@ KEPT = {
             (99_999.0, Start(0)),
             (100_020.0, Merge(0.4)),
         ),
-        options=_SELDOM,
+        options=CALM,
         duration=100_100.0,
         patience=1600.0,
     ),
@@ -328,7 +322,7 @@ KEPT = {
             (99_940.0, Start(0)),
             (99_990.0, Merge(0.6)),
         ),
-        options=_SELDOM,
+        options=CALM,
         duration=100_100.0,
         patience=1600.0,
     ),

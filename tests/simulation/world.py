@@ -282,14 +282,17 @@ class World:
         for slot in self.fleet.wanted():
             if slot.worker is not None:
                 for status in slot.worker.status():
-                    holders.setdefault(status.shard_id, []).append(slot.worker_id)
+                    holders.setdefault(status.lease, []).append(slot.worker_id)
         wrong = []
-        for shard in self.producer.stream.open_shards:
-            row = self.table.rows.get(shard.id)
-            owner = None if row is None else row.get("leaseOwner", {}).get("S")
-            if owner is None or holders.get(shard.id) != [owner]:
-                wrong.append(f"{shard.id}: owner {owner}, read by {holders.get(shard.id)}")
+        for key in self._open_keys():
+            owner = self.table.rows.get(key, {}).get("leaseOwner", {}).get("S")
+            if owner is None or holders.get(key) != [owner]:
+                wrong.append(f"{key}: owner {owner}, read by {holders.get(key)}")
         return wrong
+
+    def _open_keys(self) -> list[str]:
+        """The keys of the leases of open shards that are to be read."""
+        return [shard.id for shard in self.producer.stream.open_shards]
 
     def _happen(self, event: Event) -> None:
         self.journal.write("", "event", event)

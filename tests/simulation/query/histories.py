@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import functools
 import random
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from hypothesis import strategies as st
 
+from tests.simulation.histories import Draw
 from tests.simulation.network import FAULTS
 from tests.simulation.query import history as h
-
-_T = TypeVar("_T")
-_Draw = Callable[[st.SearchStrategy[_T]], _T]
 
 HOUR = 3600.0
 _EPOCH = "2023-11-14T22:13:%02dZ"
@@ -114,7 +111,7 @@ _triggers = st.builds(
 
 
 @st.composite
-def histories(draw: _Draw[Any]) -> h.History:
+def histories(draw: Draw) -> h.History:
     """Draws one to three minutes with many events, and maybe hours with few."""
     active: int = draw(st.sampled_from((60, 120)))
     tenths = st.integers(0, active * 10 - 1).map(lambda tenth: tenth / 10)

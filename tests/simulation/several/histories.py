@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 
 from tests.simulation import history as h
-from tests.simulation.histories import histories, in_order
+from tests.simulation.histories import Draw, histories, in_order
 
-_T = TypeVar("_T")
-_Draw = Callable[[st.SearchStrategy[_T]], _T]
 _MOST, _LONGEST = 4, 240.0
 _PATIENCE = 700.0
 
@@ -26,7 +22,7 @@ _formers = st.builds(
 
 
 @st.composite
-def several_histories(draw: _Draw[Any]) -> h.History:
+def several_histories(draw: Draw) -> h.History:
     """The histories of one stream, whose events happen to two to four streams.
 
     Their tracker changes its mind, streams fail, and are made anew. Without operators, enhanced

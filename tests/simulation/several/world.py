@@ -175,12 +175,15 @@ class SeveralWorld(World):
             self._mark(unmarked)
 
     def _unmarked(self) -> list[str]:
-        open_ = {
+        marks, processed = self.marks, self.journal.processed
+        return [key for key in sorted(self._open_keys()) if marks.get(key) not in processed]
+
+    def _open_keys(self) -> list[str]:
+        return [
             life.prefix + shard.id
             for life in self.owed_lives()
             for shard in life.producer.stream.open_shards
-        }
-        return [key for key in sorted(open_) if self.marks.get(key) not in self.journal.processed]
+        ]
 
     def disorder(self) -> list[str]:
         if unread := [f"{key} is not read" for key in self._unmarked()[:3]] or self.unread():
@@ -188,21 +191,6 @@ class SeveralWorld(World):
         if left := self._left():
             return left
         return [text for part in current_parts(self) for text in owed(part)][:3]
-
-    def unread(self) -> list[str]:
-        holders: dict[str, list[str]] = {}
-        for slot in self.fleet.wanted():
-            if slot.worker is not None:
-                for status in slot.worker.status():
-                    holders.setdefault(status.lease, []).append(slot.worker_id)
-        wrong = []
-        for life in self.owed_lives():
-            for shard in life.producer.stream.open_shards:
-                key = life.prefix + shard.id
-                owner = self.table.rows.get(key, {}).get("leaseOwner", {}).get("S")
-                if owner is None or holders.get(key) != [owner]:
-                    wrong.append(f"{key}: owner {owner}, read by {holders.get(key)}")
-        return wrong
 
     def _left(self) -> list[str]:
         """Leases of former streams that are to be deleted, or that somebody still reads."""
