@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from sparkinesis.source.offsets import Positions, start_of
 from sparkinesis.source.options.option_table import Options
 from sparkinesis.source.options.read_options import StreamReadOptions, stream_read_options
-from sparkinesis.source.planning.batch_end import Finding, Finished, Plan, assemble, walk
+from sparkinesis.source.planning.aligned_batch import plan_batch
+from sparkinesis.source.planning.batch_end import AssembledEnd, Finding, Finished, assemble, walk
 from sparkinesis.source.planning.source_planner import SourcePlanner
 from sparkinesis.source.planning.stream_planner import StreamPlanner
 from sparkinesis.stream.calls.client import StreamClient
@@ -79,7 +80,7 @@ def to_probe(
     }
 
 
-def plan(start: Positions, lineage: Lineage, findings: Mapping[str, Finding]) -> Plan:
+def plan(start: Positions, lineage: Lineage, findings: Mapping[str, Finding]) -> AssembledEnd:
     """The plan of these findings, which are complete."""
     done = {shard for shard, found in findings.items() if isinstance(found, Finished)}
     return assemble(start, lineage, walk(start, lineage, done), findings)
@@ -93,3 +94,8 @@ def probed(
     while shards := to_probe(start, lineage, findings):
         findings.update({shard: probe(shard, at) for shard, at in shards.items()})
     return findings
+
+
+def next_end(planner: StreamPlanner, start: Positions) -> Positions:
+    """The end of the next batch of a single stream; ``start`` itself if there is none."""
+    return plan_batch({"": planner}, {"": start}).end[""]

@@ -10,13 +10,12 @@ import pytest
 
 from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.source.offsets import ANY_SHARD
-from sparkinesis.source.planning.aligned_batch import next_offset
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import TRIM_HORIZON
 from sparkinesis.stream.timing import Timing
 from tests.engine import Query
-from tests.planners import stream_planner
+from tests.planners import next_end, stream_planner
 from tests.streams import merge_neighbours, put, split
 
 
@@ -74,8 +73,8 @@ def test_records_that_are_left_to_the_next_query_are_no_shard_that_does_not_end(
     put(kinesis, "s", [b"later %d" % n for n in range(20)])
     split(kinesis, "s")
     clock.advance(1_000)
-    at = next_offset(planner, {ANY_SHARD: TRIM_HORIZON})
+    at = next_end(planner, {ANY_SHARD: TRIM_HORIZON})
     for _ in range(5):
         clock.advance(30_000)
-        at = next_offset(planner, at)
+        at = next_end(planner, at)
     assert "does not end" not in caplog.text

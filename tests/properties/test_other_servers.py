@@ -17,7 +17,6 @@ import pytest
 from sparkinesis.errors import ServiceError
 from sparkinesis.local import Fault, LocalServer, ManualClock
 from sparkinesis.source.offsets import ANY_SHARD, Positions
-from sparkinesis.source.planning.aligned_batch import next_offset
 from sparkinesis.source.planning.stream_planner import StreamPlanner
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import Fetched, StreamClient
@@ -25,7 +24,7 @@ from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord
 from sparkinesis.stream.reading.missing_end import WARN_AFTER
 from sparkinesis.stream.shard import Shard
 from tests.engine import MODES, Query
-from tests.planners import Time, stream_planner
+from tests.planners import Time, next_end, stream_planner
 from tests.streams import merge_neighbours, put, put_at, split
 
 ODD = Fault(omit=frozenset({"ChildShards"}), begins_early=3)
@@ -100,7 +99,7 @@ def ended_without_children(
 def ends_of(planner: StreamPlanner, at: Positions) -> list[str]:
     """The sequence numbers at which the planner's batches end, until there is none any more."""
     ends: list[str] = []
-    while (following := next_offset(planner, at)) is not at:
+    while (following := next_end(planner, at)) is not at:
         at = following
         ends += [one.sequence_number for one in at.values() if isinstance(one, AfterRecord)]
     return ends
@@ -153,9 +152,9 @@ def test_a_query_warns_once_of_a_closed_shard_that_never_ends(
     time = Time()
     client = Endless(StreamAddress("s", None, "us-east-1", server.endpoint_url))
     planner = stream_planner(client, timing=time.timing)
-    at = next_offset(planner, {ANY_SHARD: TRIM_HORIZON})
+    at = next_end(planner, {ANY_SHARD: TRIM_HORIZON})
     for _ in range(5):
-        at = next_offset(planner, at)
+        at = next_end(planner, at)
         time.sleep(WARN_AFTER / 2)
     warnings = [text for text in caplog.messages if "Its child shards are not read" in text]
     assert len(warnings) == 1

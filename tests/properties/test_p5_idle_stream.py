@@ -10,14 +10,13 @@ import pytest
 
 from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.source.offsets import ANY_SHARD, Positions
-from sparkinesis.source.planning.aligned_batch import next_offset
 from sparkinesis.source.planning.stream_planner import StreamPlanner
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import TRIM_HORIZON
 from sparkinesis.stream.timing import Timing
 from tests.engine import MODES, Query
-from tests.planners import stream_planner
+from tests.planners import next_end, stream_planner
 from tests.streams import put, shard_ids, split
 
 
@@ -43,14 +42,14 @@ def test_p5_an_idle_stream_of_8_shards_costs_60_calls_per_shard_and_minute(
     kinesis.create_stream(StreamName="idle", ShardCount=8)
     planner = virtual_planner(server, clock, "idle", period)
     initial: Positions = {ANY_SHARD: TRIM_HORIZON}
-    start = next_offset(planner, initial)  # Spark makes a batch of the first offset anyway
+    start = next_end(planner, initial)  # Spark makes a batch of the first offset anyway
     shards = shard_ids(kinesis, "idle")
     assert set(start) == set(shards)
-    assert next_offset(planner, start) is start
+    assert next_end(planner, start) is start
     server.kinesis.calls.clear()
     begin = clock()
     while clock() < begin + 60_000:
-        assert next_offset(planner, start) is start
+        assert next_end(planner, start) is start
     calls = Counter((call.operation, call.shard) for call in server.kinesis.calls)
     assert set(calls) == {("GetRecords", shard) for shard in shards}, "nothing but GetRecords"
     assert all(most - 5 <= count <= most + 1 for count in calls.values()), calls

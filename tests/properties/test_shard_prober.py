@@ -86,9 +86,9 @@ def test_reading_on_passes_samples(
     found = prober(100)
     found.sample(at(50), 0.01)
     found.read_on(0.1)
-    reach = found.survey.reach
-    assert reach > at(100)
-    assert all(window.end > reach for window in found.survey.windows)
+    in_hand_until = found.survey.in_hand_until
+    assert in_hand_until > at(100)
+    assert all(window.end > in_hand_until for window in found.survey.windows)
     found.sample(at(60), 0.01)  # all of its records are in hand
     assert rows(found, 99.5) == pytest.approx(1000)
 
@@ -133,7 +133,7 @@ def test_the_end_of_a_shards_records_costs_few_calls(
     found = prober(100)
     found.sample(at(290), 0.02)
     before = len(list(server.kinesis.calls.select("GetShardIterator")))
-    end = found.end(at(3899))
+    end = found.find_end(at(3899)).end
     after = len(list(server.kinesis.calls.select("GetShardIterator")))
     assert after - before <= 1
     last = all_records(kinesis)[-1]
@@ -150,7 +150,7 @@ def test_the_end_is_after_the_last_record_of_an_extended_sample(
     clock.advance(600_000)
     found = prober(100)
     found.sample(at(300), 0.01)  # a hundred records of the burst, and then the rest
-    end = found.end(at(899)).finding
+    end = found.find_end(at(899)).end.finding
     assert isinstance(end, Records)
     assert end.end == all_records(kinesis)[-1]["SequenceNumber"]
 
@@ -179,7 +179,7 @@ def test_a_record_of_the_instant_itself_is_in_the_batch(
     put_every_second(kinesis, clock, 300, 10)
     found = prober(100)
     found.sample(at(150), 0.02)
-    end = found.end(at(155)).finding
+    end = found.find_end(at(155)).end.finding
     assert isinstance(end, Records)
     records = all_records(kinesis)
     assert (end.end, end.is_before) == (records[1560]["SequenceNumber"], True)

@@ -162,7 +162,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @told_by_its_message()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Plan as if nothing arrived after this instant; the query ends when it has read all."""
-        self._plan().stop_at_present()
+        self._the_planner().stop_at_present()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Return the options' limit; of two limits only rows, as Spark's type holds just one."""
@@ -182,7 +182,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         offset = self._without_removed(self._offsets.read(start))
         unlimited = isinstance(limit, ReadAllAvailable)
         allowance = NO_LIMIT if unlimited else self._options.allowance
-        end = self._plan().next_offset(offset, allowance)
+        end = self._the_planner().next_offset(offset, allowance)
         return start if end is offset else self._offsets.write(end)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
@@ -206,7 +206,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for stream in set(until).difference(since, self._streams):
             # Only the first batch starts without its streams: by the options, which have changed.
             since[stream] = dict(self._options.initial_positions)
-        planner = self._plan()
+        planner = self._the_planner()
         expected, consumers = planner.expected(until), planner.consumers()
         tasks = []
         for stream in sorted(since):
@@ -263,7 +263,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         found = self._streams.get(stream)
         return found or removed_stream(stream, self._options.reading.addresses)
 
-    def _plan(self) -> SourcePlanner:
+    def _the_planner(self) -> SourcePlanner:
         from sparkinesis.source.planning.source_planner import SourcePlanner  # noqa: PLC0415 - see above
 
         if self._planner is None:

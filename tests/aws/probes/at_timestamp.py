@@ -13,7 +13,7 @@ from sparkinesis.stream.position import AtTimestamp
 from tests.aws.bench import Bench, Stored
 from tests.aws.findings import Answer, Question
 
-_PLANNING = "src/sparkinesis/source/planning/probing/shard_end.py"
+_PLANNING = "src/sparkinesis/source/planning/probing/end_in_shard.py"
 _EARLY = "src/sparkinesis/stream/reading/early_records.py"
 _POSITION = "src/sparkinesis/stream/position.py"
 

@@ -13,7 +13,6 @@ from moto.server import ThreadedMotoServer
 
 from sparkinesis.errors import ServiceError
 from sparkinesis.source.offsets import ANY_SHARD
-from sparkinesis.source.planning.aligned_batch import next_offset
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import SHARD_END, TRIM_HORIZON, ShardRange
@@ -25,7 +24,7 @@ from sparkinesis.stream.timing import Timing
 from sparkinesis.worker.retrieval.closed_shards import ClosedShards
 from tests.integration.worker.scene import Scene
 from tests.journal import PATIENCE, Journaling
-from tests.planners import stream_planner
+from tests.planners import next_end, stream_planner
 from tests.streams import put, split
 
 SHARD = "shardId-000000000000"
@@ -130,9 +129,9 @@ def test_a_query_tells_of_a_shard_that_does_not_end(
     closed = split(moto, "s")
     time = Time(0.0)
     planner = stream_planner(client, timing=Timing(clock=time, sleep=lambda _: None))
-    at = next_offset(planner, {ANY_SHARD: TRIM_HORIZON})
+    at = next_end(planner, {ANY_SHARD: TRIM_HORIZON})
     for time.now in range(0, 600, 20):
-        at = next_offset(planner, at)
+        at = next_end(planner, at)
         assert len(warnings(caplog)) == (time.now >= 60)
     assert closed in warnings(caplog)[0]
 

@@ -52,7 +52,7 @@ def _children_at_once(finish: Any) -> Any:
         for shard, looked in plan.active.items():
             if looked.front.is_ended and isinstance(end.get(shard), AfterRecord):
                 for child in self._kept.listing.lineage.children_of_ended(shard) or ():
-                    found = plan.children[child].end(END_OF_TIME_MS).finding
+                    found = plan.children[child].find_end(END_OF_TIME_MS).end.finding
                     if isinstance(found, Records):
                         added[child] = AfterRecord(found.end)
         return {**end, **added}
@@ -117,8 +117,8 @@ def _weighed_less(weigh: Any) -> Any:
 
 
 def _by_shares(choose: Any) -> Any:
-    def apart(surveys: Any, reach: Any, held: Any = None) -> Any:
-        return choose(surveys, replace(reach, drift=math.inf), held)
+    def apart(surveys: Any, bounds: Any, previous: Any = None) -> Any:
+        return choose(surveys, replace(bounds, drift=math.inf), previous)
 
     return apart
 

@@ -8,13 +8,12 @@ import pytest
 
 from sparkinesis.errors import ServiceError
 from sparkinesis.source.offsets import ANY_SHARD, Positions
-from sparkinesis.source.planning.aligned_batch import next_offset
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord
 from sparkinesis.stream.timing import Timing
-from tests.planners import stream_planner
+from tests.planners import next_end, stream_planner
 
 HERE = "sparkinesis.source.planning.stream_planner.STARTUP_RETRY"
 
@@ -42,5 +41,5 @@ def test_a_stream_that_cannot_be_reached_is_told_soon(
         client = StreamClient(StreamAddress("s", None, "us-east-1", endpoint), retry(300.0))
         planner = stream_planner(client, timing=Timing(sleep=sleep))
         with pytest.raises(ServiceError):
-            next_offset(planner, start)
+            next_end(planner, start)
     assert now <= 10.0

@@ -19,7 +19,7 @@ from sparkinesis.source.batch.shard_reads import (
 from sparkinesis.source.offsets import Positions, ranges
 from sparkinesis.source.options.batch_read_options import BatchReadOptions
 from sparkinesis.source.options.read_options import ReadOptions, StreamReadOptions
-from sparkinesis.source.planning.aligned_batch import next_offset
+from sparkinesis.source.planning.aligned_batch import plan_batch
 from sparkinesis.source.planning.stream_planner import STARTUP_RETRY, StreamPlanner
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import LATEST, ShardRange
@@ -79,7 +79,7 @@ def _with_ends(members: list[ShardRead], planner: StreamPlanner) -> list[ShardRa
     found: dict[str, ShardRange] = {}
     initial = {shard_read.shard_id: shard_read.is_initial for shard_read in members}
     at: Positions = {shard_read.shard_id: shard_read.start for shard_read in members}
-    while (following := next_offset(planner, at, drift=math.inf)) is not at:
+    while (following := _next_end(planner, at)) is not at:
         for more in ranges(at, following):
             shard = more.shard_id
             begun = found.get(shard, more)
@@ -88,6 +88,11 @@ def _with_ends(members: list[ShardRead], planner: StreamPlanner) -> list[ShardRa
             )
         at = following
     return list(found.values())
+
+
+def _next_end(planner: StreamPlanner, start: Positions) -> Positions:
+    """Return the end of the planner's next batch; ``start`` itself if no record follows."""
+    return plan_batch({"": planner}, {"": start}, drift=math.inf).end[""]
 
 
 def _check_shards(

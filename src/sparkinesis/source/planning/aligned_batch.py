@@ -1,8 +1,10 @@
 """Plans one batch over all streams of a query, so that its shards advance in time together (P10).
 
 `plan_batch` is the course of a plan: look at the shards of each stream, choose the instant at which
-the batch ends, find each shard's end at that instant, and assemble the offset. What becomes known
-on the way may move the instant, so choosing and finding take turns.
+the batch ends, find where it ends in each shard, and assemble the offset. What becomes known on the
+way may move the instant, so choosing and finding take turns.
+
+A record's weight is its share of the batch's limit; 1.0 is a full batch.
 """
 
 from __future__ import annotations
@@ -14,9 +16,9 @@ from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
 from sparkinesis.errors import SparkinesisError
-from sparkinesis.source.offsets import Offset, Positions, start_of
+from sparkinesis.source.offsets import Offset, start_of
 from sparkinesis.source.options.allowance import NO_LIMIT, Allowance
-from sparkinesis.source.planning.batch_instant import Choice, Reach, choose
+from sparkinesis.source.planning.batch_instant import Bounds, Choice, choose
 from sparkinesis.source.planning.probing.survey import Survey
 from sparkinesis.source.planning.stream_plan import StreamPlan
 from sparkinesis.source.planning.stream_planner import StreamPlanner
@@ -84,12 +86,12 @@ def plan_batch(
 
 
 def _choose_and_find(plans: Mapping[str, StreamPlan], drift: float) -> tuple[Choice[_Shard], float]:
-    """Return the choice at whose instant each shard's end was found, and its weight."""
+    """Return the choice whose ends were found in all shards, and its weight."""
     choice: Choice[_Shard] | None = None
     rounds = most = 0
     while rounds < MAX_ROUNDS:
-        surveys, reach = _surveys(plans), _reach(plans, drift)
-        choice = choose(surveys, reach, choice)
+        surveys = _surveys(plans)
+        choice = choose(surveys, _bounds(plans, drift), choice)
         of_stream = _by_stream(choice, plans)
         if choice.wanted:
             looks = [name for name in plans if of_stream[name].wanted]
@@ -112,8 +114,8 @@ def _surveys(plans: Mapping[str, StreamPlan]) -> dict[_Shard, Survey]:
     }
 
 
-def _reach(plans: Mapping[str, StreamPlan], drift: float) -> Reach[_Shard]:
-    return Reach(
+def _bounds(plans: Mapping[str, StreamPlan], drift: float) -> Bounds[_Shard]:
+    return Bounds(
         min(plan.bound_ms for plan in plans.values()),
         {
             (name, shard_id): ms
@@ -194,11 +196,3 @@ def for_each(names: Iterable[str], call: Callable[[str], _T]) -> dict[str, _T]:
         return {name: call(name) for name in todo}
     with ThreadPoolExecutor(len(todo)) as pool:
         return dict(zip(todo, pool.map(call, todo), strict=True))
-
-
-def next_offset(planner: StreamPlanner, start: Positions, drift: float = 0.0) -> Positions:
-    """Return the end of the batch from ``start`` of a single stream, or ``start`` itself.
-
-    drift: as for `plan_batch`.
-    """
-    return plan_batch({"": planner}, {"": start}, drift=drift).end[""]

@@ -1,11 +1,10 @@
-"""Decides where the next batch ends, from the last offset and the findings of the probes.
+"""Walks to the shards that a batch may read, and assembles the offset at which the batch ends.
 
-Pure, no I/O: this module walks to the shards to probe and assembles the offset;
-`sparkinesis.source.planning.stream_plan` runs the probes. A shard's children enter a batch only
-when every parent is finished and has no row in that same batch, so a parent's rows are always in an
-earlier batch than its children's. Until then an offset holds the position of the parent's last
-record, which has a time, so that a loss can be detected. SHARD_END has no time, and neither has the
-TRIM_HORIZON of a child.
+Pure: `sparkinesis.source.planning.stream_plan` probes the shards. A shard's children enter a batch
+only when every parent is finished and has no row in that same batch, so a parent's rows are always
+in an earlier batch than its children's. Until then an offset holds the position of the parent's
+last record, which has a time, so that a loss can be detected. SHARD_END has no time, and neither
+has the TRIM_HORIZON of a child.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ Finding: TypeAlias = Quiet | Records | Finished
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class AssembledEnd:
     """The offset that ends a batch."""
 
     end: Positions
@@ -122,7 +121,7 @@ def walk(start: Positions, lineage: Lineage, finished: Container[str]) -> Walk:
 
 def assemble(
     start: Positions, lineage: Lineage, walked: Walk, findings: Mapping[str, Finding]
-) -> Plan:
+) -> AssembledEnd:
     """Assemble the end of the batch that begins at ``start``.
 
     ``findings`` holds the finding after each shard's position in ``start`` (after TRIM_HORIZON
@@ -153,7 +152,7 @@ def assemble(
         children = _children(shard_id, lineage)
         if children and walked.past >= set(children):
             del end[shard_id]
-    return Plan(end, has_rows, walked.childless)
+    return AssembledEnd(end, has_rows, walked.childless)
 
 
 def is_worth_storing(start: Positions, end: Positions) -> bool:

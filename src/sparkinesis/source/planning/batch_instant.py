@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeAlias, TypeVar
 
 from sparkinesis.source.planning.probing.arrival_density import Gap
@@ -75,69 +75,92 @@ class Choice(Generic[K]):
 
 
 @dataclass(frozen=True, slots=True)
-class Reach(Generic[K]):
+class Bounds(Generic[K]):
     """How far a batch may go."""
 
-    instant: int
+    bound_ms: int
     """The latest instant (epoch ms) at which the batch may end."""
-    shards: Mapping[K, int]
-    """The latest instant up to which each shard may be read."""
+    latest_ms: Mapping[K, int]
+    """The latest instant (epoch ms) up to which the batch may read each shard."""
     drift: float = 0.0
     """The time (ms) by which shards may go on after the batch's instant; may be infinity."""
     quiet: int = 0
     """The number of shards that have no records, and so no survey."""
 
-    def of(self, key: K, instant: int) -> int:
+    def latest_end(self, key: K, instant: int) -> int:
         """Return the latest end of a shard in a batch that ends at ``instant``."""
-        return max(instant, math.floor(min(self.shards[key], instant + self.drift)))
+        return max(instant, math.floor(min(self.latest_ms[key], instant + self.drift)))
 
 
 def choose(
-    surveys: Mapping[K, Survey], reach: Reach[K], held: Choice[K] | None = None
+    surveys: Mapping[K, Survey], bounds: Bounds[K], previous: Choice[K] | None = None
 ) -> Choice[K]:
     """Choose the latest instant within the limit.
 
-    held: the choice for which the last looks were taken; if weights are estimated and its batch is
-    about full, it is kept, because its ends are known.
+    previous: the choice for which the last looks were taken.
     """
+    everything = _everything(surveys, bounds)
+    if _weight_up_to(surveys, everything.ends) <= 1.0 + ROUNDING:
+        chosen = everything
+    elif previous is not None and _is_still_good(surveys, bounds, previous):
+        chosen = Choice(previous.instant, dict(previous.ends))
+    else:
+        chosen = _latest_within_limit(surveys, bounds)
+    share = 1.0 / max(1, len(surveys) + bounds.quiet)
+    total = _weight_up_to(surveys, chosen.ends)
+    wanted = dict(_looks(surveys, chosen.ends, total, share))
+    if wanted or chosen.ends == everything.ends:
+        return replace(chosen, wanted=wanted)
+    return _divide(surveys, chosen)
+
+
+def _weight_up_to(surveys: Mapping[K, Survey], ends: Mapping[K, int]) -> float:
+    return sum(survey.weight(ends[key]) for key, survey in surveys.items())
+
+
+def _everything(surveys: Mapping[K, Survey], bounds: Bounds[K]) -> Choice[K]:
+    """Return the choice of all that the batch may read, whatever it weighs."""
+    instant = bounds.bound_ms
+    return Choice(instant, {key: bounds.latest_end(key, instant) for key in surveys})
+
+
+def _is_still_good(surveys: Mapping[K, Survey], bounds: Bounds[K], previous: Choice[K]) -> bool:
+    """Return True if a choice stands after the looks that were taken for it.
+
+    So it does if weights are estimated and its batch is about full: its ends are known, and those
+    of a slightly better instant are not.
+    """
+    ends = previous.ends
+    return (
+        previous.instant <= bounds.bound_ms
+        and ends.keys() == surveys.keys()
+        and any(survey.in_hand_until < ends[key] for key, survey in surveys.items())
+        and FILLED <= _weight_up_to(surveys, ends) <= 1.0 + TOLERANCE
+    )
+
+
+def _latest_within_limit(surveys: Mapping[K, Survey], bounds: Bounds[K]) -> Choice[K]:
+    """Return the choice of the latest instant up to which all shards weigh 1.0 at most."""
 
     def total(instant: int) -> float:
-        if not reach.drift:
+        if not bounds.drift:
             return sum(survey.weight(instant) for survey in surveys.values())
         most = max((survey.weight(instant) for survey in surveys.values()), default=0.0)
         return sum(
-            min(survey.weight(reach.of(key, instant)), most) for key, survey in surveys.items()
+            min(survey.weight(bounds.latest_end(key, instant)), most)
+            for key, survey in surveys.items()
         )
 
-    def weight_of(ends: Mapping[K, int]) -> float:
-        return sum(survey.weight(ends[key]) for key, survey in surveys.items())
-
-    furthest = {key: reach.of(key, reach.instant) for key in surveys}
-    if weight_of(furthest) <= 1.0 + ROUNDING:
-        instant, ends = reach.instant, furthest
-    elif (
-        held is not None
-        and held.instant <= reach.instant
-        and held.ends.keys() == surveys.keys()
-        and any(survey.reach < held.ends[key] for key, survey in surveys.items())
-        and FILLED <= weight_of(held.ends) <= 1.0 + TOLERANCE
-    ):
-        instant, ends = held.instant, dict(held.ends)
-    else:
-        firsts = [survey.arrivals[0] for survey in surveys.values() if survey.arrivals]
-        before = min(reach.instant, min(firsts, default=reach.instant) - 1)
-        instant = _last(before, reach.instant, lambda at: total(at) <= 1.0 + ROUNDING)
-        ends = dict.fromkeys(surveys, instant)
-        if reach.drift:
-            most = max(survey.weight(instant) for survey in surveys.values())
-            for key, survey in surveys.items():
-                latest = reach.of(key, instant)
-                ends[key] = _last(instant, latest, lambda at: survey.weight(at) <= most)  # noqa: B023
-    share = 1.0 / max(1, len(surveys) + reach.quiet)
-    wanted = dict(_looks(surveys, ends, weight_of(ends), share))
-    if wanted or ends == furthest:
-        return Choice(instant, ends, wanted)
-    return _divide(surveys, Choice(instant, ends))
+    firsts = [survey.arrivals[0] for survey in surveys.values() if survey.arrivals]
+    before = min(bounds.bound_ms, min(firsts, default=bounds.bound_ms) - 1)
+    instant = _last(before, bounds.bound_ms, lambda at: total(at) <= 1.0 + ROUNDING)
+    ends = dict.fromkeys(surveys, instant)
+    if bounds.drift:
+        most = max(survey.weight(instant) for survey in surveys.values())
+        for key, survey in surveys.items():
+            latest = bounds.latest_end(key, instant)
+            ends[key] = _last(instant, latest, lambda at: survey.weight(at) <= most)  # noqa: B023
+    return Choice(instant, ends)
 
 
 def _last(low: int, high: int, holds: Callable[[int], bool]) -> int:
@@ -163,7 +186,7 @@ def _looks(
     gaps: list[tuple[K, Gap]] = []
     open_ended: list[tuple[K, Gap]] = []
     for key, survey in surveys.items():
-        if ends[key] <= survey.reach or not (survey.weights and survey.weights[-1]):
+        if ends[key] <= survey.in_hand_until or not (survey.weights and survey.weights[-1]):
             continue
         if not survey.windows:
             yield key, ReadOn(max(1.0 - total, survey.weights[-1]))
@@ -228,11 +251,14 @@ def _is_cheap(survey: Survey, gap: Gap) -> bool:
 
 
 def _divide(surveys: Mapping[K, Survey], chosen: Choice[K]) -> Choice[K]:
-    """Add as many of the records that arrived one ms after the instant as the limit leaves."""
+    """Add as many of the records that arrived one ms after the instant as the limit leaves.
+
+    A shard of whose burst too little is in hand to fill the batch wants a look first.
+    """
     instant, ends = chosen.instant, chosen.ends
-    if any(survey.reach < ends[key] for key, survey in surveys.items()):
+    if any(survey.in_hand_until < ends[key] for key, survey in surveys.items()):
         return chosen
-    left = 1.0 + ROUNDING - sum(survey.weight(ends[key]) for key, survey in surveys.items())
+    left = 1.0 + ROUNDING - _weight_up_to(surveys, ends)
     has_rows = any(survey.count(ends[key]) for key, survey in surveys.items())
     counts: dict[K, int] = {}
     for key in sorted(surveys, key=str):
@@ -249,9 +275,9 @@ def _divide(surveys: Mapping[K, Survey], chosen: Choice[K]) -> Choice[K]:
             left -= survey.weights[taken - 1] - before
         if taken < burst:
             break
-        if survey.reach <= instant:
+        if survey.in_hand_until <= instant:
             # More records of the burst follow in this shard; they come first.
             if left > 1.0 - FILLED:
-                return Choice(instant, ends, {key: ReadOn(left)})
+                return replace(chosen, wanted={key: ReadOn(left)})
             break
-    return Choice(instant, ends, counts=counts)
+    return replace(chosen, counts=counts)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from sparkinesis.source.planning.planned_stream import PlannedStream
 from sparkinesis.source.planning.probe_threads import those
+from sparkinesis.source.planning.stream_tools import StreamTools
 from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.shard import Lineage, Shard
 
@@ -19,7 +19,7 @@ LIST_SHARDS_INTERVAL = 5.0
 class ShardListing:
     """The known shards of a stream, listed again where they are not enough. Owned by one thread."""
 
-    def __init__(self, stream: PlannedStream, retry: Retry | None) -> None:
+    def __init__(self, stream: StreamTools, retry: Retry | None) -> None:
         """``retry``: the retries of calls up to the first listing."""
         self._stream = stream
         self.retry = retry

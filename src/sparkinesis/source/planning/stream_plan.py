@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from sparkinesis.source.offsets import ANY_SHARD, Positions, start_of
 from sparkinesis.source.options.allowance import Allowance
-from sparkinesis.source.planning.batch_end import Finding, Plan, Quiet, Walk, assemble
+from sparkinesis.source.planning.batch_end import AssembledEnd, Finding, Quiet, Walk, assemble
 from sparkinesis.source.planning.batch_instant import Choice, ReadOn, SampleAt, Wanted
 from sparkinesis.source.planning.kept import Kept
-from sparkinesis.source.planning.planned_stream import PlannedStream
 from sparkinesis.source.planning.probe_threads import for_all
+from sparkinesis.source.planning.probing.end_in_shard import EndInShard, Resumption
 from sparkinesis.source.planning.probing.records_in_hand import Scale
-from sparkinesis.source.planning.probing.shard_end import ShardEnd
 from sparkinesis.source.planning.probing.shard_prober import FIRST_LIMIT, ShardProber
 from sparkinesis.source.planning.probing.survey import Survey
+from sparkinesis.source.planning.stream_tools import StreamTools
 from sparkinesis.stream.position import END_OF_TIME_MS, TRIM_HORIZON, Position
 
 SMALLEST_LOOK = 50
@@ -38,7 +38,7 @@ class StreamPlan:
 
     def __init__(
         self,
-        stream: PlannedStream,
+        stream: StreamTools,
         kept: Kept,
         start: Positions,
         allowance: Allowance,
@@ -177,7 +177,7 @@ class StreamPlan:
         self.look()
 
     def find_ends(self, choice: Choice[str]) -> None:
-        """Find the batch's end in each shard.
+        """Find where the batch ends in each shard.
 
         A closed shard may turn out to end before the instant, which lowers `bound_ms`.
         """
@@ -186,27 +186,27 @@ class StreamPlan:
         def find(shards: Iterable[str]) -> None:
             probers = {shard_id: self.active[shard_id] for shard_id in shards}
             if probers:
-                self._for_each(probers, lambda shard_id: self._end_of(shard_id, choice))
+                self._for_each(probers, lambda shard_id: self._find_end(shard_id, choice))
                 self.look()
 
         # Closed shards first: their children may lower the instant.
-        far = [s for s, survey in self.surveys.items() if survey.reach < choice.ends[s]]
+        far = [s for s, survey in self.surveys.items() if survey.in_hand_until < choice.ends[s]]
         closed = [s for s in far if s in lineage.shards and not lineage.shards[s].is_open]
         find(closed)
         if self.bound_ms >= choice.instant:
             find(s for s in far if s not in set(closed))
         if self.bound_ms >= choice.instant:
-            self.ends(choice)  # also of shards that these looks have reached
+            self.find_all_ends(choice)  # also in shards that these looks have reached
 
-    def ends(self, choice: Choice[str]) -> dict[str, ShardEnd]:
-        """Return the batch's end in each shard that is not quiet."""
-        return {shard_id: self._end_of(shard_id, choice) for shard_id in self.active}
+    def find_all_ends(self, choice: Choice[str]) -> dict[str, Resumption]:
+        """Find the batch's end in each shard that is not quiet; those found before cost no call."""
+        return {shard_id: self._find_end(shard_id, choice) for shard_id in self.active}
 
-    def _end_of(self, shard_id: str, choice: Choice[str]) -> ShardEnd:
+    def _find_end(self, shard_id: str, choice: Choice[str]) -> Resumption:
         instant = choice.ends.get(shard_id, choice.instant)
-        return self.active[shard_id].end(instant, choice.counts.get(shard_id))
+        return self.active[shard_id].find_end(instant, choice.counts.get(shard_id))
 
-    def assemble(self, ends: Mapping[str, ShardEnd]) -> Plan:
+    def assemble(self, ends: Mapping[str, EndInShard]) -> AssembledEnd:
         """Return the offset that ends the batch."""
         findings: dict[str, Finding] = {
             shard_id: Quiet(prober.front.silent_until) for shard_id, prober in self.quiet.items()

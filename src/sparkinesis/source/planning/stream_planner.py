@@ -1,7 +1,7 @@
 """Plans the batches of one stream: where each begins, and where it ends.
 
 `sparkinesis.source.planning.aligned_batch` takes the plans of all streams of a query through the
-same steps: begin, look, choose an instant, find each shard's end, finish.
+same steps: begin, look, choose an instant, find where the batch ends in each shard, finish.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from sparkinesis.source.options.read_options import StreamReadOptions
 from sparkinesis.source.planning.batch_end import Quiet, Records, is_fresh, is_worth_storing
 from sparkinesis.source.planning.batch_instant import Choice
 from sparkinesis.source.planning.kept import Kept
-from sparkinesis.source.planning.planned_stream import PlannedStream
-from sparkinesis.source.planning.probing.shard_end import ShardEnd
+from sparkinesis.source.planning.probing.end_in_shard import EndInShard, Resumption
 from sparkinesis.source.planning.shard_listing import LIST_SHARDS_INTERVAL
 from sparkinesis.source.planning.start.batch_start import (
     application_start,
@@ -29,6 +28,7 @@ from sparkinesis.source.planning.start.batch_start import (
 )
 from sparkinesis.source.planning.start.skip_older_than import skip_older
 from sparkinesis.source.planning.stream_plan import MAX_LISTINGS, StreamPlan
+from sparkinesis.source.planning.stream_tools import StreamTools
 from sparkinesis.source.stream_report import SampleReport
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Retry
@@ -75,7 +75,7 @@ class StreamPlanner:
         is_batch_read: shards missing from the start are left out on purpose, and no later read
         catches up.
         """
-        self._stream = PlannedStream(client, options, is_batch_read, timing)
+        self._stream = StreamTools(client, options, is_batch_read, timing)
         self._kept = Kept(self._stream, STARTUP_RETRY)
         self._skip_older_than = options.skip_older_than
         self._until_ms: int | None = None
@@ -165,34 +165,28 @@ class StreamPlanner:
         Findings without rows (a shard closed, nothing arrived) are stored with the next row, or
         after six hours of silence: otherwise the stored position would look expired.
         """
-        ends = plan.ends(choice)
-        lags = dict.fromkeys(plan.quiet, 0)
-        lags.update({shard_id: end.lag_ms for shard_id, end in ends.items()})
-        self.outcome = Outcome(lags_ms=lags, sample=_looked_at(plan, ends))
-        self._warn_of_missing_ends(plan, ends)
+        found = plan.find_all_ends(choice)
+        ends = {shard_id: resumption.end for shard_id, resumption in found.items()}
+        self._warn_of_shards_without_end(plan, ends)
+        self.outcome = _outcome(plan, ends)
         if self._has_nothing_to_store(plan, start, ends):
             for shard_id, prober in plan.active.items():
                 begun = start_of(start, shard_id)
-                prober.keep(begun, begun)
+                prober.keep(found[shard_id], begun, begun)
             return start
-        planned = plan.assemble(ends)
-        if planned.childless and self._until_ms is not None:
-            self._end_without_children(", ".join(planned.childless[:10]))
-        for shard_id, prober in plan.quiet.items():
-            prober.rest(start_of(plan.start, shard_id), planned.end.get(shard_id, SHARD_END))
-        for shard_id, prober in plan.active.items():
-            prober.keep(start_of(plan.start, shard_id), planned.end.get(shard_id, SHARD_END))
-        is_new = plan.start is not start or is_worth_storing(start, planned.end)
-        if not planned.has_rows and not is_new:
+        assembled = plan.assemble(ends)
+        if assembled.childless and self._until_ms is not None:
+            self._end_without_children(", ".join(assembled.childless[:10]))
+        _settle_probers(plan, found, assembled.end)
+        is_new = plan.start is not start or is_worth_storing(start, assembled.end)
+        if not assembled.has_rows and not is_new:
             return start
-        self._keep_only(planned.end, plan)
-        expected = {s: end.records for s, end in ends.items() if isinstance(end.finding, Records)}
-        left = {s: lag for s, lag in lags.items() if planned.end.get(s, SHARD_END) != SHARD_END}
-        self.outcome = replace(self.outcome, expected=expected, lags_ms=left)
-        return planned.end
+        self._keep_only(assembled.end, plan)
+        self.outcome = _stored(self.outcome, ends, assembled.end)
+        return assembled.end
 
     def _has_nothing_to_store(
-        self, plan: StreamPlan, start: Positions, ends: Mapping[str, ShardEnd]
+        self, plan: StreamPlan, start: Positions, ends: Mapping[str, EndInShard]
     ) -> bool:
         """Return True if no shard has a row or has ended, and the start is fresh.
 
@@ -240,7 +234,7 @@ class StreamPlanner:
             shards,
         )
 
-    def _warn_of_missing_ends(self, plan: StreamPlan, ends: Mapping[str, ShardEnd]) -> None:
+    def _warn_of_shards_without_end(self, plan: StreamPlan, ends: Mapping[str, EndInShard]) -> None:
         """Warn of closed shards that return neither records nor their end.
 
         A query that stops at an instant does not wait for the ends of shards. It does not warn
@@ -261,7 +255,31 @@ class StreamPlanner:
         self._endless.observe(endless, self._stream.timing.clock())
 
 
-def _looked_at(plan: StreamPlan, ends: Mapping[str, ShardEnd]) -> SampleReport | None:
+def _outcome(plan: StreamPlan, ends: Mapping[str, EndInShard]) -> Outcome:
+    """Return what a plan found, as if its batch had no rows."""
+    lags = dict.fromkeys(plan.quiet, 0)
+    lags.update({shard_id: end.lag_ms for shard_id, end in ends.items()})
+    return Outcome(lags_ms=lags, sample=_looked_at(plan, ends))
+
+
+def _stored(outcome: Outcome, ends: Mapping[str, EndInShard], end: Positions) -> Outcome:
+    """Return the outcome of a plan whose ``end`` is stored: shards at SHARD_END lag no more."""
+    expected = {s: found.records for s, found in ends.items() if isinstance(found.finding, Records)}
+    lags = outcome.lags_ms.items()
+    left = {s: lag for s, lag in lags if end.get(s, SHARD_END) != SHARD_END}
+    return replace(outcome, expected=expected, lags_ms=left)
+
+
+def _settle_probers(plan: StreamPlan, found: Mapping[str, Resumption], end: Positions) -> None:
+    """Prepare all probers for the next plan, which resumes at the start or the end of this one."""
+    for shard_id, prober in plan.quiet.items():
+        prober.keep_quiet(start_of(plan.start, shard_id), end.get(shard_id, SHARD_END))
+    for shard_id, prober in plan.active.items():
+        begun = start_of(plan.start, shard_id)
+        prober.keep(found[shard_id], begun, end.get(shard_id, SHARD_END))
+
+
+def _looked_at(plan: StreamPlan, ends: Mapping[str, EndInShard]) -> SampleReport | None:
     """Return how many rows and bytes are in hand of the shards that the batch reads."""
     hands = [
         plan.active[shard_id].front.hand

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkinesis.source.planning.batch_instant import Choice, Reach, ReadOn, SampleAt, choose
+from sparkinesis.source.planning.batch_instant import Bounds, Choice, ReadOn, SampleAt, choose
 from sparkinesis.source.planning.probing.arrival_density import Window, add_sample, add_window
 from sparkinesis.source.planning.probing.survey import (
     SAMPLE_LIMITS,
@@ -27,10 +27,10 @@ FIRST = 1_000
 END = START + 10**9
 
 
-def known(arrivals: Sequence[int], weight: float, reach: float = math.inf) -> Survey:
+def known(arrivals: Sequence[int], weight: float, in_hand_until: float = math.inf) -> Survey:
     """A shard whose records are all in hand."""
     latest = list(itertools.accumulate(arrivals, max))
-    return Survey(latest, [weight * (n + 1) for n in range(len(arrivals))], reach)
+    return Survey(latest, [weight * (n + 1) for n in range(len(arrivals))], in_hand_until)
 
 
 def given_by(choice: Choice[str], surveys: Mapping[str, Survey]) -> dict[str, int]:
@@ -42,8 +42,8 @@ def given_by(choice: Choice[str], surveys: Mapping[str, Survey]) -> dict[str, in
     }
 
 
-def reach(surveys: Mapping[str, Survey], bound: int = END, drift: float = 0.0) -> Reach[str]:
-    return Reach(bound, dict.fromkeys(surveys, bound), drift)
+def bounds(surveys: Mapping[str, Survey], bound: int = END, drift: float = 0.0) -> Bounds[str]:
+    return Bounds(bound, dict.fromkeys(surveys, bound), drift)
 
 
 _arrivals = st.lists(st.integers(0, 50), max_size=30).map(sorted)
@@ -54,7 +54,7 @@ def test_p10_what_is_left_arrived_no_earlier_than_what_is_taken(
     shards: dict[str, list[int]], limit: int
 ) -> None:
     surveys = {shard: known(arrivals, 1 / limit) for shard, arrivals in shards.items()}
-    counts = given_by(choose(surveys, reach(surveys, 45)), surveys)
+    counts = given_by(choose(surveys, bounds(surveys, 45)), surveys)
     taken = [at for shard, count in counts.items() for at in shards[shard][:count]]
     left = [at for shard, count in counts.items() for at in shards[shard][count:]]
     assert max(taken, default=0) <= min(left, default=99)
@@ -65,17 +65,17 @@ def test_p10_what_is_left_arrived_no_earlier_than_what_is_taken(
 
 def test_p6_one_record_at_least_is_taken_however_small_the_limit() -> None:
     surveys = {"a": known([7, 9], 50.0), "b": known([7, 8], 50.0)}
-    assert given_by(choose(surveys, reach(surveys)), surveys) == {"a": 1, "b": 0}
+    assert given_by(choose(surveys, bounds(surveys)), surveys) == {"a": 1, "b": 0}
 
 
 def test_a_burst_is_divided_by_shard_and_order() -> None:
     surveys = {"a": known([1, 5, 5, 5], 0.2), "b": known([5, 5, 5], 0.2)}
-    assert given_by(choose(surveys, reach(surveys)), surveys) == {"a": 4, "b": 1}
+    assert given_by(choose(surveys, bounds(surveys)), surveys) == {"a": 4, "b": 1}
 
 
 def test_more_of_a_burst_is_read_before_it_is_divided() -> None:
-    surveys = {"a": known([5, 5], 0.1, reach=4), "b": known([5] * 20, 0.1)}
-    choice = choose(surveys, reach(surveys))
+    surveys = {"a": known([5, 5], 0.1, in_hand_until=4), "b": known([5] * 20, 0.1)}
+    choice = choose(surveys, bounds(surveys))
     wanted = choice.wanted["a"]
     assert isinstance(wanted, ReadOn)
     assert wanted.weight == pytest.approx(0.8)
@@ -86,16 +86,16 @@ def test_drift_lets_light_shards_go_on() -> None:
         "busy": known(range(1000), 0.01),
         "light": known(range(0, 1000, 100), 0.01),
     }
-    assert given_by(choose(surveys, reach(surveys, 999)), surveys) == {"busy": 99, "light": 1}
-    apart = given_by(choose(surveys, reach(surveys, 999, drift=300.0)), surveys)
+    assert given_by(choose(surveys, bounds(surveys, 999)), surveys) == {"busy": 99, "light": 1}
+    apart = given_by(choose(surveys, bounds(surveys, 999, drift=300.0)), surveys)
     assert apart == {"busy": 96, "light": 4}
-    unbounded = given_by(choose(surveys, reach(surveys, 999, drift=math.inf)), surveys)
+    unbounded = given_by(choose(surveys, bounds(surveys, 999, drift=math.inf)), surveys)
     assert unbounded == {"busy": 90, "light": 10}
 
 
 def test_drift_takes_no_shard_further_than_it_may_be_read() -> None:
     surveys = {"a": known(range(1000), 0.001), "b": known(range(1000), 0.001)}
-    furthest = Reach(500, {"a": 550, "b": 900}, 300.0)
+    furthest = Bounds(500, {"a": 550, "b": 900}, 300.0)
     choice = choose({"a": surveys["a"]}, furthest)
     assert choice.ends == {"a": 550}
     assert choose({"b": surveys["b"]}, furthest).ends == {"b": 800}
@@ -104,12 +104,12 @@ def test_drift_takes_no_shard_further_than_it_may_be_read() -> None:
 def test_records_behind_a_sample_are_not_found_by_reading_on_from_the_start() -> None:
     windows = [Window(0, 10, 0.1, 0.01), Window(1000, 1010, 0.1, 0.0001)]
     survey = Survey(list(range(10)), [0.01 * (n + 1) for n in range(10)], 9, windows, cheap=0.9)
-    wanted = choose({"a": survey}, Reach(2000, {"a": 2000})).wanted
+    wanted = choose({"a": survey}, Bounds(2000, {"a": 2000})).wanted
     assert isinstance(wanted["a"], ReadOn), "the gap behind the records in hand"
     behind = Survey(
         survey.arrivals, survey.weights, 9, [windows[0], Window(11, 1010, 0.2, 0.0004)], cheap=0.9
     )
-    wanted = choose({"a": behind}, Reach(2000, {"a": 2000})).wanted
+    wanted = choose({"a": behind}, Bounds(2000, {"a": 2000})).wanted
     assert isinstance(wanted["a"], SampleAt)
 
 
@@ -120,14 +120,14 @@ def test_after_twenty_samples_the_records_are_counted() -> None:
         Survey(hand, [0.01 * (n + 1) for n in hand], 9, windows, samples=samples)
         for samples in (19, 20)
     )
-    limits = Reach(2000, {"a": 2000})
+    limits = Bounds(2000, {"a": 2000})
     assert isinstance(choose({"a": few}, limits).wanted["a"], SampleAt)
     assert isinstance(choose({"a": many}, limits).wanted["a"], ReadOn)
 
 
 def test_without_a_limit_all_is_taken_by_the_bound() -> None:
-    surveys = {"a": Survey([5, 7], [0.0, 0.0], reach=6), "b": Survey()}
-    choice = choose(surveys, reach(surveys, 1000))
+    surveys = {"a": Survey([5, 7], [0.0, 0.0], in_hand_until=6), "b": Survey()}
+    choice = choose(surveys, bounds(surveys, 1000))
     assert (choice.instant, choice.wanted) == (1000, {})
 
 
@@ -190,7 +190,7 @@ def plan(shards: Mapping[str, Backlog], bound: int) -> Choice[str]:
     choice: Choice[str] | None = None
     for _ in range(100):
         surveys = {shard: backlog.survey for shard, backlog in shards.items()}
-        choice = choose(surveys, reach(surveys, bound), choice)
+        choice = choose(surveys, bounds(surveys, bound), choice)
         if not choice.wanted:
             return choice
         for shard, wanted in choice.wanted.items():

@@ -102,7 +102,7 @@ class ShardFront:
         self.scale, self._check = scale, check
         try:
             if not (self.at_end or self._reaches(until_ms)):
-                self._look_from_kept(position, limit, until_ms)
+                self._look_or_accept_loss(position, limit, until_ms)
         except ExpiredIteratorError:
             # The last look was minutes or days ago: check again that the start is kept.
             self.cursor = None
@@ -163,7 +163,7 @@ class ShardFront:
         """Return True if a record in hand arrived after ``instant``."""
         return bool(self.hand) and self.hand.arrivals[-1] > instant
 
-    def _look_from_kept(self, position: Position, limit: int, until_ms: float) -> None:
+    def _look_or_accept_loss(self, position: Position, limit: int, until_ms: float) -> None:
         try:
             self._approach_tip(limit, until_ms)
         except PositionNotFoundError as error:

@@ -7,8 +7,8 @@ A plan asks a prober three things, in this order:
 - `ShardProber.sample` and `ShardProber.read_on`: more records, from which the plan estimates how
   many there are (`sparkinesis.source.planning.probing.survey`) and chooses the instant at which the
   batch ends, the same for all shards (`sparkinesis.source.planning.batch_instant`);
-- `ShardProber.end`: the end of the batch in this shard
-  (`sparkinesis.source.planning.probing.shard_end`).
+- `ShardProber.find_end`: where the batch ends in this shard
+  (`sparkinesis.source.planning.probing.end_in_shard`).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import math
 
 from sparkinesis.source.planning.batch_end import Records
 from sparkinesis.source.planning.probing.arrival_density import Window, add_window
+from sparkinesis.source.planning.probing.end_in_shard import EndSearch, Resumption
 from sparkinesis.source.planning.probing.records_in_hand import UNLIMITED, Scale
 from sparkinesis.source.planning.probing.samples import Samples
-from sparkinesis.source.planning.probing.shard_end import EndSearch, Resumption, ShardEnd
 from sparkinesis.source.planning.probing.shard_front import ShardFront
 from sparkinesis.source.planning.probing.survey import SAMPLE_LIMITS, Survey
 from sparkinesis.stream.calls.client import StreamClient
@@ -53,7 +53,6 @@ class ShardProber:
         self._limit = FIRST_LIMIT
         self._samples = Samples(self.front)
         self._ends: dict[tuple[int, int | None], Resumption] = {}
-        self._chosen: Resumption | None = None
         self.survey = _NOTHING
         """What is known of the records after the position."""
 
@@ -99,12 +98,13 @@ class ShardProber:
         self._samples.take(instant, weight, self.survey.windows)
         self._update()
 
-    def end(self, instant: int, count: int | None = None) -> ShardEnd:
-        """Return the end of a batch of all records that arrived by ``instant`` (epoch ms).
+    def find_end(self, instant: int, count: int | None = None) -> Resumption:
+        """Find where a batch ends that has all records that arrived by ``instant`` (epoch ms).
+
+        Calls Kinesis, unless that is known. The search may find the shard's end
+        (`ShardFront.is_ended`): its children then decide if the instant stays.
 
         count: the number of records in hand that the batch has, if the instant does not decide it.
-        The call may find the shard's end (`ShardFront.is_ended`): its children then decide if the
-        instant stays.
         """
         if (instant, count) not in self._ends:
             in_hand = len(self.front.hand)
@@ -112,17 +112,15 @@ class ShardProber:
             if len(self.front.hand) > in_hand:
                 self._update()
             self._ends[instant, count] = found
-        self._chosen = self._ends[instant, count]
-        return self._chosen.end
+        return self._ends[instant, count]
 
-    def keep(self, start: Position, end: Position) -> None:
+    def keep(self, chosen: Resumption, start: Position, end: Position) -> None:
         """Prepare for the next plan, which resumes at ``end``, or at ``start`` without a batch.
 
         Records that were fetched behind the batch's end stay in hand.
+
+        chosen: the end of the batch in this shard, as it was found.
         """
-        chosen, self._chosen = self._chosen, None
-        if chosen is None:
-            return
         self._forget_samples()
         self._limit = chosen.limit
         if isinstance(chosen.end.finding, Records):
@@ -131,7 +129,7 @@ class ShardProber:
             self.front.stand_at(start, end)
         self.front.drop_surplus()
 
-    def rest(self, start: Position, end: Position) -> None:
+    def keep_quiet(self, start: Position, end: Position) -> None:
         """Prepare a quiet shard for the next plan, which resumes at ``start`` or ``end``."""
         self.front.stand_at(start, end)
 
@@ -151,7 +149,9 @@ class ShardProber:
         if hand:
             # Reading on may have passed samples.
             samples.windows = [one for one in samples.windows if one.start > hand.arrivals[-1]]
-        reach = math.inf if front.at_tip else (hand.arrivals[-1] - 1 if hand else -math.inf)
+        in_hand_until = math.inf
+        if not front.at_tip:
+            in_hand_until = hand.arrivals[-1] - 1 if hand else -math.inf
         windows: list[Window] = []
         total = hand.weights[-1] if hand else 0.0
         first = None if front.at_tip or samples.is_bursty or not total else hand.window()
@@ -164,7 +164,7 @@ class ShardProber:
         self.survey = Survey(
             list(hand.arrivals),  # copies, as the lists grow
             list(hand.weights),
-            reach,
+            in_hand_until,
             windows,
             cheap,
             len(samples.taken),

@@ -37,7 +37,7 @@ class Survey:
     """For each record in hand, the latest arrival time up to it (epoch ms), so in order."""
     weights: Sequence[float] = ()
     """For each record in hand, the weight of all records up to it."""
-    reach: float = math.inf
+    in_hand_until: float = math.inf
     """All records that arrived by this instant are in hand; infinity at the shard's tip or end."""
     windows: Sequence[Window] = ()
     """The records in hand, and samples of later ones; none if too few to tell a density."""
@@ -53,15 +53,18 @@ class Survey:
         return bisect.bisect_right(self.arrivals, instant)
 
     def weight(self, instant: float) -> float:
-        """Return the weight of the records that arrived by ``instant``, estimated after `reach`."""
-        if instant > self.reach and self.windows:
+        """Return the weight of the records that arrived by ``instant``.
+
+        It is estimated after `in_hand_until`.
+        """
+        if instant > self.in_hand_until and self.windows:
             return max(self.weights[-1], weight_until(self.windows, instant))
         count = self.count(instant)
         return self.weights[count - 1] if count else 0.0
 
     def gaps(self, instant: float) -> Iterator[Gap]:
         """Yield the times up to ``instant`` in which the weight is estimated."""
-        if instant > self.reach:
+        if instant > self.in_hand_until:
             yield from gaps_until(self.windows, instant)
 
 

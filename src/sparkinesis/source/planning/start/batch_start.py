@@ -13,13 +13,13 @@ from sparkinesis.errors import DataLossError
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.source.offsets import ANY_SHARD, Positions
 from sparkinesis.source.planning.batch_end import missing, without_missing
-from sparkinesis.source.planning.planned_stream import PlannedStream
 from sparkinesis.source.planning.shard_listing import ShardListing
 from sparkinesis.source.planning.start.application_position import (
     former_stream,
     leases_of_stream,
     resume,
 )
+from sparkinesis.source.planning.stream_tools import StreamTools
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.calls.client import StreamSummary
 from sparkinesis.stream.calls.retry import Retry
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 def present_start(
-    stream: PlannedStream, listing: ShardListing, start: Positions, skip_older_than: float | None
+    stream: StreamTools, listing: ShardListing, start: Positions, skip_older_than: float | None
 ) -> tuple[Positions, int]:
     """Return ``start``, or the present stream's start if ``start`` is of a deleted stream.
 
@@ -57,7 +57,7 @@ def latest_start(listing: ShardListing) -> tuple[Positions, int | None]:
 
 
 def application_start(
-    stream: PlannedStream, listing: ShardListing, name: str
+    stream: StreamTools, listing: ShardListing, name: str
 ) -> tuple[Positions, int | None]:
     """Return a KCL application's checkpoints as fixed positions.
 
@@ -108,9 +108,7 @@ def _whole_stream(listing: ShardListing, summary: StreamSummary) -> Positions:
     return dict.fromkeys(without_missing({}, listing.lineage), AtTimestamp(oldest_ms))
 
 
-def without_lost_shards(
-    stream: PlannedStream, listing: ShardListing, start: Positions
-) -> Positions:
+def without_lost_shards(stream: StreamTools, listing: ShardListing, start: Positions) -> Positions:
     """Return ``start`` without the shards that are gone. Raises `DataLossError`."""
     listing.renew_until_complete(partial(missing, start))
     gone = missing(start, listing.lineage)
@@ -133,7 +131,7 @@ def without_lost_shards(
 
 
 def with_forgotten_shards(
-    stream: PlannedStream, listing: ShardListing, start: Positions
+    stream: StreamTools, listing: ShardListing, start: Positions
 ) -> Positions:
     """Return ``start`` with shards that are missing in an offset that was edited by hand."""
     whole = without_missing(start, listing.lineage)

@@ -15,9 +15,9 @@ from functools import partial
 from sparkinesis.errors import PositionNotFoundError, ShardNotFoundError
 from sparkinesis.source.offsets import ANY_SHARD, Positions
 from sparkinesis.source.planning.batch_end import missing, without_missing
-from sparkinesis.source.planning.planned_stream import PlannedStream
 from sparkinesis.source.planning.probe_threads import those
 from sparkinesis.source.planning.shard_listing import ShardListing
+from sparkinesis.source.planning.stream_tools import StreamTools
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.position import (
     SHARD_END,
@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 
 def skip_older(
-    stream: PlannedStream,
+    stream: StreamTools,
     listing: ShardListing,
     start: Positions,
     seconds: float,
@@ -105,7 +105,7 @@ def moved_to(
 
 
 def _next_record_is_older(
-    stream: PlannedStream, shard_id: str, position: AfterRecord, bound_ms: int
+    stream: StreamTools, shard_id: str, position: AfterRecord, bound_ms: int
 ) -> bool:
     """Return True if the record after ``position`` arrived before ``bound_ms`` (epoch ms).
 

@@ -1,4 +1,4 @@
-"""A stream whose batches are planned: its client, its options, and the losses found in it."""
+"""The tools for planning a stream's batches: client, options, checks and budgets of calls."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Losses:
 
 
 @dataclass(frozen=True)
-class PlannedStream:
-    """What every step of every plan of one stream needs."""
+class StreamTools:
+    """The tools of every plan of one stream, and the losses that plans found in it."""
 
     client: StreamClient
     options: StreamReadOptions

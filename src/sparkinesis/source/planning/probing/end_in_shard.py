@@ -1,4 +1,4 @@
-"""Finds the end of a batch in one shard: the last record that arrived by the batch's instant.
+"""Finds where a batch ends in one shard: the last record that arrived by the batch's instant.
 
 Kinesis finds records by time, so one call gives the first record that arrived after the instant,
 and the batch ends before that record. Where no record arrived after the instant (a burst, then
@@ -27,7 +27,7 @@ CLOSE_MS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class ShardEnd:
+class EndInShard:
     """The end of a batch in one shard."""
 
     finding: Finding
@@ -41,7 +41,7 @@ class ShardEnd:
 class Resumption:
     """An end, and what the next plan begins with if the batch ends there."""
 
-    end: ShardEnd
+    end: EndInShard
     cursor: ShardCursor | None
     rest: RecordsInHand
     limit: int
@@ -59,7 +59,7 @@ class EndSearch:
         """Return the end at ``instant``, or after ``count`` records in hand."""
         if count is not None:
             return self._in_hand(count)
-        if instant <= self.survey.reach:
+        if instant <= self.survey.in_hand_until:
             return self._in_hand(self.survey.count(instant))
         for sample in self.samples.taken:
             place = sample.first_after(instant)
@@ -84,13 +84,13 @@ class EndSearch:
         if not count:
             finding: Finding = Finished() if front.is_finished else Quiet(silent_until)
             lag = max(0, front.tip_ms - rest.arrivals[0]) if rest and rest.arrivals[0] else 0
-            return Resumption(ShardEnd(finding, lag, 0), front.cursor, rest, limit)
+            return Resumption(EndInShard(finding, lag, 0), front.cursor, rest, limit)
         arrived = hand.times[count - 1]
         if silent_until is None and arrived is not None:
             silent_until = all_arrived_before(arrived)
         found = Records(hand.numbers[count - 1], silent_until, arrived, hand.numbers[0])
         lag = 0 if front.at_tip and not rest else max(0, front.tip_ms - (arrived or front.tip_ms))
-        return Resumption(ShardEnd(found, lag, count), front.cursor, rest, limit)
+        return Resumption(EndInShard(found, lag, count), front.cursor, rest, limit)
 
     def _in_sample(self, sample: Sample, place: int, *, is_kept: bool) -> Resumption:
         """Return the end before a record of a sample: the first one that arrived too late."""
@@ -105,7 +105,7 @@ class EndSearch:
             is_before=True,
         )
         lag = max(0, self.front.tip_ms - arrived)
-        end = ShardEnd(found, lag, self._estimated(rest.arrivals[0] - 1))
+        end = EndInShard(found, lag, self._estimated(rest.arrivals[0] - 1))
         return Resumption(end, sample.cursor if is_kept else None, rest, 1)
 
     def _estimated(self, instant: float) -> int | None:
@@ -158,7 +158,7 @@ class EndSearch:
         first = self.front.hand.numbers[0]
         end = Records(last.sequence_number, silent_until, last.arrived_ms, first)
         count = self._estimated(arrival_ms(last))
-        return Resumption(ShardEnd(end, 0, count), cursor, RecordsInHand(), MAX_RECORDS_PER_CALL)
+        return Resumption(EndInShard(end, 0, count), cursor, RecordsInHand(), MAX_RECORDS_PER_CALL)
 
     def _by_reading_on(self, instant: int) -> Resumption:
         hand = self.front.hand
