@@ -102,18 +102,9 @@ def test_the_end_of_a_shard_is_checkpointed_at_its_end_only() -> None:
 
 
 class Held:
-    """A lease at its start, which takes every checkpoint."""
+    """A lease whose owner before may have prepared a checkpoint; notes what is written."""
 
-    lease = Lease("s", "s", at("TRIM_HORIZON"))
-
-    def checkpoint(self, place: Any, timestamp_ms: int | None = None, **more: Any) -> None:
-        """It is written."""
-
-
-class Prepared:
-    """A lease whose owner before has prepared a checkpoint; notes what is written."""
-
-    def __init__(self, last: str, pending: str | None) -> None:
+    def __init__(self, last: str = "TRIM_HORIZON", pending: str | None = None) -> None:
         prepared = None if pending is None else PendingCheckpoint(at(pending))
         self.lease = Lease("s", "s", at(last), pending=prepared)
         self.shard_id = "s"
@@ -132,8 +123,8 @@ class Prepared:
         self.lease = replace(self.lease, pending=None)
 
 
-def prepared(last: str, pending: str | None) -> tuple[Prepared, Checkpointer]:
-    held = Prepared(last, pending)
+def prepared(last: str, pending: str | None) -> tuple[Held, Checkpointer]:
+    held = Held(last, pending)
     return held, Checkpointer(cast(HeldLease, held), lambda: 0)
 
 

@@ -17,7 +17,6 @@ from sparkinesis.worker.dead_letters.targets import (
 from sparkinesis.worker.on_error import (
     RETRY,
     DeadLetter,
-    OnError,
     Retry,
     Skip,
     Stop,
@@ -124,9 +123,3 @@ def test_whatever_takes_failed_records_is_a_target() -> None:
 def test_what_comes_after_the_last_retry_is_a_policy(then: Any) -> None:
     with pytest.raises(OptionError, match=r"then of Retry is .* must be Skip\(\)"):
         Retry(3, then=then)
-
-
-def test_policies_are_accepted() -> None:
-    policies: list[OnError] = [RETRY, Skip(), Stop(), DeadLetter(print)]
-    for policy in policies:
-        check_policy(policy)

@@ -218,11 +218,3 @@ def test_a_call_may_return_anything_else(value: object) -> None:
 
     call(process_records, 1, 2)
     assert given == [1, 2]
-
-
-def test_what_a_call_raises_is_raised() -> None:
-    def process_records() -> None:
-        raise ValueError("x")
-
-    with pytest.raises(ValueError, match="x"):
-        call(process_records)

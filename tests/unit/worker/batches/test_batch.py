@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import weakref
+from collections.abc import Sequence
 from datetime import datetime, timezone
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -22,30 +24,28 @@ from tests.examples import examples
 SHARD = "shardId-000000000007"
 
 
-def batch_of(*records: Record, hash_range: tuple[int, int] | None = None) -> RecordBatch:
-    return make_batch(
-        records, stream="s", shard_id=SHARD, millis_behind_latest=5, hash_range=hash_range
-    )[0]
+def made(records: Sequence[Record], **more: Any) -> tuple[RecordBatch, int]:
+    return make_batch(records, stream="s", shard_id=SHARD, millis_behind_latest=5, **more)
+
+
+def batch_of(*records: Record, **more: Any) -> RecordBatch:
+    return made(records, **more)[0]
+
+
+def plain(number: str, data: bytes = b"x", at: float | None = None) -> Record:
+    return Record(
+        data=data, partition_key="k", sequence_number=number, approximate_arrival_timestamp=at
+    )
 
 
 def aggregated(sequence_number: str, *datas: bytes) -> Record:
     (packed,) = aggregate([(data.decode(), None, data) for data in datas])
-    return Record(
-        data=packed.data,
-        partition_key="a",
-        sequence_number=sequence_number,
-        approximate_arrival_timestamp=1_790_000_000.123,
-    )
+    return plain(sequence_number, packed.data, 1_790_000_000.123)
 
 
 def test_objects_and_columns_say_the_same() -> None:
     batch = batch_of(
-        Record(
-            data=b"x",
-            partition_key="k",
-            sequence_number="100",
-            approximate_arrival_timestamp=1_790_000_000.123,
-        ),
+        plain("100", at=1_790_000_000.123),
         aggregated("200", b"0", b"1"),
     )
     assert [(r.data, r.sequence_number, r.sub_sequence_number) for r in batch.records] == [
@@ -62,15 +62,6 @@ def test_objects_and_columns_say_the_same() -> None:
     assert batch.millis_behind_latest == 5
 
 
-def test_a_record_without_an_arrival_time_has_none() -> None:
-    assert (
-        batch_of(Record(data=b"x", partition_key="k", sequence_number="1"))
-        .records[0]
-        .approximate_arrival_timestamp
-        is None
-    )
-
-
 @pytest.mark.parametrize(
     ("done", "left"),
     [
@@ -85,19 +76,17 @@ def test_what_is_left_after_a_place_inside_of_a_record(
     done: ExtendedSequenceNumber, left: list[bytes]
 ) -> None:
     batch = batch_of(
-        Record(data=b"x", partition_key="k", sequence_number="100"),
+        plain("100"),
         aggregated("200", b"0", b"1", b"2"),
-        Record(data=b"y", partition_key="k", sequence_number="1000"),
+        plain("1000", b"y"),
     )
     assert [record.data for record in batch.after(done).records] == left
 
 
 def test_the_hash_range_filter_drops_user_records_and_not_the_aggregate() -> None:
     (packed,) = aggregate([("k", "5", b"mine"), ("k", "50", b"not mine"), ("k", "9", b"mine too")])
-    records = [Record(data=packed.data, partition_key="a", sequence_number="200")]
-    batch, dropped = make_batch(
-        records, stream="s", shard_id=SHARD, millis_behind_latest=0, hash_range=(0, 10)
-    )
+    records = [plain("200", packed.data)]
+    batch, dropped = made(records, hash_range=(0, 10))
     assert [record.data for record in batch.records] == [b"mine", b"mine too"]
     assert [record.sub_sequence_number for record in batch.records] == [0, 2]
     assert dropped == 1
@@ -105,9 +94,7 @@ def test_the_hash_range_filter_drops_user_records_and_not_the_aggregate() -> Non
 
 
 def test_halves_are_the_whole() -> None:
-    batch = batch_of(
-        *(Record(data=b"%d" % n, partition_key="k", sequence_number=str(n + 1)) for n in range(5))
-    )
+    batch = batch_of(*(plain(str(n + 1), b"%d" % n) for n in range(5)))
     first, second = batch.halves()
     assert [r.data for r in first.records + second.records] == [b"0", b"1", b"2", b"3", b"4"]
     assert len(first) == 2
@@ -117,21 +104,11 @@ def page() -> list[Record]:
     """Plain records, sound aggregates and a malformed one at the end."""
     broken = aggregated("600", b"6", b"7")
     return [
-        Record(
-            data=b"x",
-            partition_key="k",
-            sequence_number="100",
-            approximate_arrival_timestamp=1_790_000_000.007,
-        ),
+        plain("100", at=1_790_000_000.007),
         aggregated("200", b"0", b"1", b"2"),
         Record(data=b"y", partition_key=None, sequence_number="300"),
         aggregated("400", b"3"),
-        Record(
-            data=broken.data + b"?",
-            partition_key="k",
-            sequence_number="600",
-            approximate_arrival_timestamp=1_790_000_000.009,
-        ),
+        plain("600", broken.data + b"?", 1_790_000_000.009),
     ]
 
 
@@ -199,17 +176,11 @@ def test_a_length_unpacks_into_the_form_that_was_asked_for_before(
     asks_for_objects: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     habit = Habit()
-
-    def batch() -> RecordBatch:
-        return make_batch(page(), stream="s", shard_id=SHARD, millis_behind_latest=5, habit=habit)[
-            0
-        ]
-
-    first = batch()
+    first = batch_of(*page(), habit=habit)
     _ = first.records if asks_for_objects else first.to_arrow()
     unwanted = (arrow, "to_arrow_within") if asks_for_objects else (page_rows, "make_objects")
     monkeypatch.setattr(*unwanted, refuse)
-    second = batch()
+    second = batch_of(*page(), habit=habit)
     assert (second.last, len(second)) == (ExtendedSequenceNumber("600"), 7)
 
 
@@ -222,12 +193,12 @@ def test_a_list_of_records_that_is_changed_changes_no_batch() -> None:
 
 def test_a_batch_of_columns_gives_objects() -> None:
     """As a test of a record processor makes it."""
-    made = batch_of(*page())
-    batch = RecordBatch(made.to_arrow(), 3)
-    assert batch.records == made.records
+    packed = batch_of(*page())
+    batch = RecordBatch(packed.to_arrow(), 3)
+    assert batch.records == packed.records
     assert len({id(record.sequence_number) for record in batch.records[1:4]}) == 1
     assert (batch.millis_behind_latest, batch.fetched_at) == (3, None)
-    assert batch.after(ExtendedSequenceNumber("200", 1)).records == made.records[3:]
+    assert batch.after(ExtendedSequenceNumber("200", 1)).records == packed.records[3:]
 
 
 def test_a_slice_beyond_the_end_is_shorter() -> None:
@@ -283,17 +254,10 @@ def test_a_batch_says_the_same_in_every_form(
     records: list[Record], hash_range: tuple[int, int] | None, deaggregate: bool
 ) -> None:
     def batch(*forms: str) -> RecordBatch:
-        made, _ = make_batch(
-            records,
-            stream="s",
-            shard_id=SHARD,
-            millis_behind_latest=5,
-            hash_range=hash_range,
-            deaggregate=deaggregate,
-        )
+        one = batch_of(*records, hash_range=hash_range, deaggregate=deaggregate)
         for form in forms:
-            _ = made.to_arrow() if form == "columns" else made.records
-        return made
+            _ = one.to_arrow() if form == "columns" else one.records
+        return one
 
     columns = batch().to_arrow()
     expected = RecordBatch(columns, 5)
@@ -303,13 +267,13 @@ def test_a_batch_says_the_same_in_every_form(
         return
     assert batch().last == expected.last
     for forms in ((), ("columns",), ("objects",), ("objects", "columns"), ("columns", "objects")):
-        made = batch(*forms)
-        assert seen(made) == seen(expected)
-        assert made.records == expected.records
-        assert made.data_bytes() == sum(len(record.data) for record in made.records)
-        assert made.to_arrow().equals(columns)
-        assert made.halves()[1].records == expected.halves()[1].records
-        assert made.halves()[1].to_arrow().equals(expected.halves()[1].to_arrow())
+        one = batch(*forms)
+        assert seen(one) == seen(expected)
+        assert one.records == expected.records
+        assert one.data_bytes() == sum(len(record.data) for record in one.records)
+        assert one.to_arrow().equals(columns)
+        assert one.halves()[1].records == expected.halves()[1].records
+        assert one.halves()[1].to_arrow().equals(expected.halves()[1].to_arrow())
 
 
 class Page(list[Record]):
@@ -322,7 +286,7 @@ class Page(list[Record]):
 def test_packed_records_are_let_go_of_when_both_forms_are_there(forms: str, is_kept: bool) -> None:
     records = Page([aggregated("200", b"0", b"1")])
     watched = weakref.ref(records)
-    batch, _ = make_batch(records, stream="s", shard_id=SHARD, millis_behind_latest=0)
+    batch, _ = made(records)
     del records
     for form in forms:
         _ = batch.records if form == "o" else batch.to_arrow()

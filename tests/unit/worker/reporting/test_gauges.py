@@ -55,14 +55,6 @@ def test_each_shard_has_its_own_and_unknown_values_are_left_out() -> None:
     }
 
 
-def test_a_worker_without_shards_and_without_a_table_says_what_it_knows() -> None:
-    assert values(Look([], 0, 0, None, None, 9.0)) == {
-        ("bytes.held",): 0,
-        ("leases.held",): 0,
-        ("table.unseen",): 9.0,
-    }
-
-
 def test_the_streams_of_an_application_of_several_are_counted() -> None:
     streams = StreamCounts(active=3, former=1, unreadable={"trains": 61.5})
     assert values(Look([], 0, 0, None, None, 5.0, streams)) == {

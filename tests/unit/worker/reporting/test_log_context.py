@@ -7,7 +7,6 @@ import contextlib
 import logging
 import queue
 import threading
-import time
 from collections.abc import Iterator
 from contextvars import copy_context
 from logging.handlers import QueueHandler
@@ -15,12 +14,7 @@ from typing import Any
 
 import pytest
 
-from sparkinesis.stream.position import TRIM_HORIZON
-from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.reporting.log_context import LogContext, LogPlace, log_to_stderr
-from sparkinesis.worker.retrieval.ahead import FetchAhead, FetchRequest
-from sparkinesis.worker.retrieval.memory import MemoryBudget
-from sparkinesis.worker.retrieval.step_pool import StepPool
 
 PLACE = LogPlace("app", "w1")
 SHARD = LogPlace("app", "w1", "shardId-000000000007")
@@ -87,29 +81,6 @@ def test_a_coroutine_and_a_thread_with_the_context_are_of_the_same_place(lines: 
 
     SHARD.run(process)
     assert lines == [f"app|w1|{SHARD.shard}|{who}" for who in ("to_thread", "coroutine", "thread")]
-
-
-def test_fetching_is_of_the_place_that_began_it(lines: list[str]) -> None:
-    done = threading.Event()
-
-    def open_source() -> Any:
-        say("fetching")
-        raise ValueError("no cursor")
-
-    def begin() -> None:
-        request = FetchRequest(
-            "shardId-000000000000",
-            TRIM_HORIZON,
-            inclusive=False,
-            memory=MemoryBudget(2**20).account(),
-            on_page=done.set,
-            pool=StepPool("test"),
-        )
-        FetchAhead(request, open_source, WorkerOptions().ahead, time.monotonic).start()
-
-    SHARD.run(begin)
-    assert done.wait(60)
-    assert lines == [f"app|w1|{SHARD.shard}|fetching"]
 
 
 def test_what_a_line_has_of_its_own_stays(lines: list[str]) -> None:

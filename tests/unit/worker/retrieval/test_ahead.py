@@ -102,15 +102,13 @@ class Reader:
         cursor: Any,
         idle_time: float = 3600.0,
         clock: Callable[[], float] = time.monotonic,
-        memory: Account | None = None,
         max_records: int = 7,
+        **of: Any,
     ) -> None:
         self._announced = threading.Semaphore(0)
         self.fetching = ahead(
             lambda: PolledShard(cursor, max_records=max_records, idle_time=idle_time, clock=clock),
-            on_page=self._announced.release,
-            memory=memory,
-            clock=clock,
+            **{"on_page": self._announced.release, "clock": clock, **of},
         ).start()
 
     def wait(self, pages: int) -> None:
@@ -157,10 +155,14 @@ def test_no_more_is_fetched_ahead_than_the_limits_say(
 
 
 def test_the_end_of_a_shard_comes_with_its_last_page(read: Callable[..., Reader]) -> None:
-    reader = read(Script(page(), page(), ends=True))
+    reader = read(Script(page(), page(), ends=True), clock=lambda: 77.0)
     reader.wait(3)
     taken = [reader.fetching.take() for _ in range(3)]
-    assert [each and each.at_shard_end for each in taken] == [False, True, None]
+    assert [each and (each.at_shard_end, each.fetched_at) for each in taken] == [
+        (False, 77.0),
+        (True, 77.0),
+        None,
+    ]
 
 
 def test_an_error_is_raised_behind_the_pages_that_came_before(read: Callable[..., Reader]) -> None:
@@ -174,23 +176,18 @@ def test_an_error_is_raised_behind_the_pages_that_came_before(read: Callable[...
         assert raised.value is error
 
 
-def test_an_error_that_nobody_expects_is_raised_too(read: Callable[..., Reader]) -> None:
-    """A shard must not stand still without a word."""
-    reader = read(Script(RuntimeError("a bug")))
-    reader.wait(1)
-    with pytest.raises(RuntimeError, match="a bug"):
-        reader.fetching.take()
+@pytest.mark.parametrize("error", [ServiceError("no iterator"), SystemExit("a bug")], ids=str)
+def test_what_opening_raises_is_raised_too(error: BaseException) -> None:
+    """Also what nobody expects: a shard must not stand still without a word."""
 
-
-def test_what_opening_raises_is_raised_too() -> None:
     def refuse() -> Any:
-        raise ServiceError("no iterator")
+        raise error
 
     announced = threading.Event()
     fetching = ahead(refuse, announced.set)
     fetching.start()
     assert announced.wait(PATIENCE)
-    with pytest.raises(ServiceError, match="no iterator"):
+    with pytest.raises(type(error), match=str(error)):
         fetching.take()
 
 
@@ -207,14 +204,6 @@ def test_stopping_ends_an_idle_time_at_once(read: Callable[..., Reader]) -> None
     reader.fetching.stop()
     reader.wait(1)  # the last word of its thread
     assert reader.fetching.take() is None
-
-
-def test_pages_know_when_they_were_fetched(read: Callable[..., Reader]) -> None:
-    reader = read(Script(page(), ends=True), clock=lambda: 77.0)
-    reader.wait(1)
-    taken = reader.fetching.take()
-    assert taken is not None
-    assert taken.fetched_at == 77.0
 
 
 class Pushed:
@@ -409,20 +398,13 @@ def test_a_page_that_turns_out_too_large_is_kept_in_part(read: Callable[..., Rea
     assert second.hold.size <= MIB
 
 
-def test_stopping_ends_a_wait_for_memory_and_gives_all_back() -> None:
+def test_stopping_ends_a_wait_for_memory_and_gives_all_back(read: Callable[..., Reader]) -> None:
     budget, others = crowded()
-    announced = threading.Semaphore(0)
-    cursor = Divisible(1_000)
-    fetching = ahead(
-        lambda: PolledShard(cast(Any, cursor), max_records=7, idle_time=0.0, clock=lambda: 0.0),
-        on_page=announced.release,
-        memory=budget.account(),
-        clock=lambda: 0.0,
-    ).start()
-    assert announced.acquire(timeout=PATIENCE)
+    reader = read(Divisible(1_000), memory=budget.account(), idle_time=0.0)
+    reader.wait(1)
     assert budget.held > others.size
-    fetching.stop()
-    assert announced.acquire(timeout=PATIENCE), "the last word of its thread"
+    reader.fetching.stop()
+    reader.wait(1)  # the last word of its thread
     assert budget.held == others.size
 
 
@@ -502,7 +484,9 @@ def silence(at: int) -> Fetched:
 
 
 @pytest.mark.parametrize("all_count", [False, True])
-def test_of_a_silence_the_first_page_is_announced_and_the_latest_is_kept(all_count: bool) -> None:
+def test_of_a_silence_the_first_page_is_announced_and_the_latest_is_kept(
+    read: Callable[..., Reader], all_count: bool
+) -> None:
     """A thousand idle shards would wake their consumers a thousand times a second for nothing."""
     announced: list[int] = []
     cursor = Script(page(), silence(1), silence(2), silence(3), page(), silence(4), ends=True)
@@ -512,13 +496,10 @@ def test_of_a_silence_the_first_page_is_announced_and_the_latest_is_kept(all_cou
         announced.append(len(cursor.limits))
         has_ended.release()
 
-    fetching = ahead(
-        lambda: PolledShard(cast(Any, cursor), max_records=7, idle_time=0.0, clock=lambda: 0.0),
-        on_page=note,
-        limits=replace(LIMITS, pages=6),
-        clock=lambda: 0.0,
-        announce_silence=all_count,
-    ).start()
+    limits = replace(LIMITS, pages=6)
+    fetching = read(
+        cursor, idle_time=0.0, on_page=note, limits=limits, announce_silence=all_count
+    ).fetching
     for _ in range(7 if all_count else 5):
         assert has_ended.acquire(timeout=PATIENCE)
     # The last one is that of the end.
@@ -528,39 +509,26 @@ def test_of_a_silence_the_first_page_is_announced_and_the_latest_is_kept(all_cou
 
 
 @pytest.mark.parametrize("all_count", [False, True])
-def test_a_silence_that_nobody_takes_keeps_no_record_from_being_fetched(all_count: bool) -> None:
+def test_a_silence_that_nobody_takes_keeps_no_record_from_being_fetched(
+    read: Callable[..., Reader], all_count: bool
+) -> None:
     """Unless the processor gets each page, and so must keep up with them."""
     cursor = Script(silence(1), silence(2), silence(3), page(), page())
-    announced = threading.Semaphore(0)
-    fetching = ahead(
-        lambda: PolledShard(cast(Any, cursor), max_records=7, idle_time=0.0, clock=lambda: 0.0),
-        on_page=announced.release,
-        limits=replace(LIMITS, pages=1),
-        clock=lambda: 0.0,
-        announce_silence=all_count,
-    ).start()
-    for _ in range(1 if all_count else 2):
-        assert announced.acquire(timeout=PATIENCE)
+    limits = replace(LIMITS, pages=1)
+    reader = read(cursor, idle_time=0.0, limits=limits, announce_silence=all_count)
+    reader.wait(1 if all_count else 2)
     assert len(cursor.limits) == (1 if all_count else 4)
-    taken = fetching.take()
+    taken = reader.fetching.take()
     assert taken is not None
     assert taken.service_time_ms == (1 if all_count else 3)
-    fetching.stop()
 
 
-def test_the_pages_of_a_silence_take_the_memory_of_one() -> None:
+def test_the_pages_of_a_silence_take_the_memory_of_one(read: Callable[..., Reader]) -> None:
     budget = MemoryBudget(64 * MIB)
     cursor = Script(*map(silence, range(50)), ends=True)
-    done = threading.Semaphore(0)
-    fetching = ahead(
-        lambda: PolledShard(cast(Any, cursor), max_records=7, idle_time=0.0, clock=lambda: 0.0),
-        on_page=done.release,
-        memory=budget.account(),
-        clock=lambda: 0.0,
-    ).start()
-    for _ in range(3):  # the first, the last, and the end
-        assert done.acquire(timeout=PATIENCE)
-    for held in iter(fetching.take, None):
+    reader = read(cursor, idle_time=0.0, memory=budget.account())
+    reader.wait(3)  # the first, the last, and the end
+    for held in iter(reader.fetching.take, None):
         held.release()
     assert not budget.held
 

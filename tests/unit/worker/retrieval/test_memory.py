@@ -23,6 +23,14 @@ MIB = 1_048_576
 PATIENCE = 30.0
 
 
+def crowded(mib: int = 64) -> tuple[MemoryBudget, Hold]:
+    """A budget of 64 MiB, of which another account holds so many."""
+    budget = MemoryBudget(64 * MIB)
+    others = budget.account().ask(1)
+    others.force(mib * MIB)
+    return budget, others
+
+
 def test_an_account_may_hold_half_of_what_the_others_leave() -> None:
     budget = MemoryBudget(900)
     holds = [budget.account().ask(10_000) for _ in range(3)]
@@ -57,9 +65,7 @@ def test_who_holds_nothing_gets_a_floor_though_all_is_taken() -> None:
 
 
 def test_who_waits_is_granted_what_becomes_free_and_who_holds_least_is_first() -> None:
-    budget = MemoryBudget(64 * MIB)
-    sleeper = budget.account().ask(1)
-    sleeper.force(64 * MIB)
+    budget, sleeper = crowded()
     much, little = budget.account(), budget.account()
     much.ask(1).force(4 * MIB)
     little.ask(1).force(MIB)
@@ -73,8 +79,7 @@ def test_who_waits_is_granted_what_becomes_free_and_who_holds_least_is_first() -
 
 def test_who_gives_back_all_that_it_holds_waits_no_more() -> None:
     """Even if nothing else becomes free."""
-    budget = MemoryBudget(64 * MIB)
-    budget.account().ask(1).force(64 * MIB)
+    budget, _ = crowded()
     account = budget.account()
     held, waiting = account.ask(MIB), account.ask(MIB)
     assert not waiting.size
@@ -83,9 +88,7 @@ def test_who_gives_back_all_that_it_holds_waits_no_more() -> None:
 
 
 def test_what_cannot_be_divided_waits_until_all_of_it_fits() -> None:
-    budget = MemoryBudget(64 * MIB)
-    other = budget.account().ask(1)
-    other.force(40 * MIB)
+    budget, other = crowded(40)
     account = budget.account()
     account.ask(1).force(6 * MIB)
     event = account.ask(7 * MIB, 7 * MIB)
@@ -114,20 +117,6 @@ def test_waiting_ends_with_the_account() -> None:
     after = account.ask(MIB)
     assert (after.is_decided, after.size) == (True, 0)
     assert budget.held == 64 * MIB, "until it is given back"
-
-
-def test_who_waits_is_told_of_what_another_gives_back() -> None:
-    budget = MemoryBudget(64 * MIB)
-    sleeper = budget.account().ask(1)
-    sleeper.force(64 * MIB)
-    account = budget.account()
-    account.ask(1).force(MIB)
-    told = threading.Event()
-    waiting = account.ask(MIB, on_decided=told.set)
-    assert not waiting.is_decided
-    sleeper.release()
-    assert told.is_set()
-    assert waiting.size == MIB
 
 
 def test_many_threads_leave_nothing_behind() -> None:
@@ -261,14 +250,3 @@ Shards.TestCase.settings = settings(
     max_examples=examples(60), stateful_step_count=40, deadline=None, derandomize=True
 )
 TestShards = Shards.TestCase
-
-
-def test_all_that_is_held_comes_back() -> None:
-    budget = MemoryBudget(MIB)
-    accounts = [budget.account() for _ in range(5)]
-    holds = [account.ask(MIB) for account in accounts for _ in range(3)]
-    for account in accounts:
-        account.close()
-    for hold in holds:
-        hold.release()
-    assert (budget.held, budget.accounts) == (0, 0)

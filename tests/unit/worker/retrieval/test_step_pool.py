@@ -26,6 +26,13 @@ def pool() -> Iterator[StepPool]:
     made.close()
 
 
+def finish(*steps: Step) -> None:
+    """Start work, and wait until all of it has ended."""
+    for step in steps:
+        step.start()
+    eventually(lambda: all(step.has_ended for step in steps))
+
+
 class Work:
     """Work that returns the given pauses, one for each step, and counts its steps."""
 
@@ -79,8 +86,7 @@ def test_a_wake_during_a_step_leads_to_another_step(pool: StepPool) -> None:
         return math.inf if runs < 2 else None
 
     step = pool.step(run)
-    step.start()
-    eventually(lambda: step.has_ended)
+    finish(step)
     assert runs == 2
 
 
@@ -88,13 +94,11 @@ def test_a_wake_before_the_start_and_after_the_end_does_nothing(pool: StepPool) 
     work = Work(pool)
     work.step.wake()
     assert not work.times
-    work.step.start()
-    work.wait_for_end()
+    finish(work.step)
     work.step.wake()
     work.step.start()
     other = Work(pool)
-    other.step.start()
-    other.wait_for_end()
+    finish(other.step)
     assert len(work.times) == 1
 
 
@@ -130,14 +134,7 @@ def test_steps_of_one_work_never_overlap(pool: StepPool) -> None:
 def block_each_other(pool: StepPool, count: int) -> None:
     """Take steps that block until the last of them runs."""
     barrier = threading.Barrier(count)
-
-    def block() -> None:
-        barrier.wait(PATIENCE)
-
-    steps = [pool.step(block) for _ in range(count)]
-    for step in steps:
-        step.start()
-    eventually(lambda: all(step.has_ended for step in steps))
+    finish(*(pool.step(lambda: _meet(barrier)) for _ in range(count)))
 
 
 def test_no_step_waits_for_another_that_blocks(pool: StepPool) -> None:
@@ -148,10 +145,7 @@ def test_no_step_waits_for_another_that_blocks(pool: StepPool) -> None:
 def test_short_steps_share_a_few_threads(pool: StepPool) -> None:
     """A thousand shards that have something to do now and then."""
     works = [Work(pool, *([0.001] * 5), None) for _ in range(200)]
-    for work in works:
-        work.step.start()
-    for work in works:
-        work.wait_for_end()
+    finish(*(work.step for work in works))
     assert all(len(work.times) == 6 for work in works)
     assert pool.threads <= 20
 
@@ -189,12 +183,10 @@ def test_an_error_ends_its_work_and_no_other(
 
     with caplog.at_level(logging.ERROR):
         failing = pool.step(fail)
-        failing.start()
-        eventually(lambda: failing.has_ended)
+        finish(failing)
     assert "A step of test ended with an error" in caplog.text
     work = Work(pool, 0.0, None)
-    work.step.start()
-    work.wait_for_end()
+    finish(work.step)
 
 
 def test_steps_run_in_the_context_in_which_the_work_was_made(pool: StepPool) -> None:
@@ -207,8 +199,7 @@ def test_steps_run_in_the_context_in_which_the_work_was_made(pool: StepPool) -> 
         return 0.0 if len(seen) < 2 else None
 
     step = pool.step(look, lambda: place.set("prepared"))
-    step.start()
-    eventually(lambda: step.has_ended)
+    finish(step)
     assert seen == ["prepared", "kept from step to step"]
     assert place.get() == "nowhere"
 
@@ -220,8 +211,7 @@ def test_a_pool_knows_its_own_threads(pool: StepPool) -> None:
         seen.append(pool.runs_here())
 
     step: Step = pool.step(look)
-    step.start()
-    eventually(lambda: step.has_ended)
+    finish(step)
     assert seen == [True]
     assert not pool.runs_here()
 
@@ -231,8 +221,7 @@ def test_work_whose_time_has_come_does_not_wait_for_a_later_one(pool: StepPool) 
     late, soon = Work(pool, 3600.0), Work(pool, 0.02, None)
     late.step.start()
     late.wait_for(1)
-    soon.step.start()
-    soon.wait_for_end()
+    finish(soon.step)
     assert len(late.times) == 1
     late.step.wake()
 
@@ -243,8 +232,7 @@ def test_work_goes_on_where_no_thread_can_be_added(
     """The machine's limit is reached: those that are there serve all, and more come later."""
     go_on, refused = threading.Event(), threading.Event()
     first = Work(pool, None)
-    first.step.start()
-    first.wait_for_end()
+    finish(first.step)
     start = threading.Thread.start
 
     def refuse(thread: threading.Thread) -> None:
@@ -333,8 +321,7 @@ def test_a_step_gives_no_sign_of_life_of_the_loop_that_started_it(pool: StepPool
         return expect(1000.0)
 
     sign.during(lambda: work.append(pool.step(run)))
-    work[0].start()
-    eventually(lambda: work[0].has_ended)
+    finish(work[0])
     assert sign.due < time.monotonic() + 500
 
 

@@ -7,7 +7,7 @@ import os
 import threading
 from datetime import date
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,26 +22,17 @@ from sparkinesis.errors import (
     SinkUnavailableError,
 )
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
-from sparkinesis.lease.held import HeldLease
-from sparkinesis.lease.lease import Lease
 from sparkinesis.metrics.tally import Distribution, Tally
-from sparkinesis.stream.page import Record
-from sparkinesis.worker.batches.batch import RecordBatch, make_batch
+from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
-from sparkinesis.worker.lifecycle.shard.delivery import Deliverer
 from sparkinesis.worker.on_error import Skip
-from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.processor import ProcessorShard, RecordProcessor
-from sparkinesis.worker.reporting.failures import Failures
-from sparkinesis.worker.reporting.measures import ShardMeasures, unmeasured
-from sparkinesis.worker.reporting.shard_reporter import ShardPlace, ShardReporter
-from sparkinesis.worker.reporting.teller import TELL_NOBODY
 from sparkinesis.worker.sink.sink import ParquetSink, ShardSinks
 from sparkinesis.worker.sink.storage import open_storage
 from tests.flaky import flaky
 from tests.lake import visible_files, visible_rows
+from tests.unit.worker.delivering import SHARD, Held, Shard
 
-SHARD = "shardId-000000000000"
 N = pa.schema([("n", pa.int64())])
 ALL = ExtendedSequenceNumber("9")
 
@@ -92,22 +83,6 @@ def of_stream(stream_id: str | None, unique: str = "u", shard_id: str = SHARD) -
 def store(shard: ProcessorShard, folder: Path, number: int) -> None:
     shard.sink(folder, N).write([{"n": number}])
     flush(shard.sinks)
-
-
-def test_the_files_of_an_application_of_one_stream_are_named_and_labelled_as_ever(
-    tmp_path: Path,
-) -> None:
-    store(of_stream(None), tmp_path, 7)
-    (file,) = visible_files(tmp_path)
-    assert file == f"part-{SHARD}-00001-u.parquet"
-    assert pq.read_schema(tmp_path / file).metadata == {
-        b"sparkinesis.application": b"app",
-        b"sparkinesis.stream": b"flights",
-        b"sparkinesis.shard": SHARD.encode(),
-        b"sparkinesis.worker": b"w",
-        b"sparkinesis.after": b"1:0",
-        b"sparkinesis.until": b"9:0",
-    }
 
 
 def test_the_files_of_one_of_several_streams_name_it_as_a_whole(tmp_path: Path) -> None:
@@ -427,17 +402,8 @@ def test_all_files_of_all_sinks_are_written_before_any_is_shown(tmp_path: Path) 
     assert [call for call, _ in faults.calls[-6:]] == ["open"] * 3 + ["move"] * 3
     moved = [path for call, path in faults.calls if call == "move"]
     assert len(set(moved)) == len(moved), "no name is used twice"
-
-
-def test_a_hidden_name_is_one_that_spark_ignores(tmp_path: Path) -> None:
-    filesystem, faults = flaky()
-    sinks = ShardSinks()
-    sink = shard(sinks).sink(str(tmp_path), N, filesystem=filesystem)
-    sink.write([{"n": 1}])
-    flush(sinks)
     written = [Path(path).name for call, path in faults.calls if call == "open"]
-    assert written
-    assert all(name.startswith(".") for name in written)
+    assert all(name.startswith(".") for name in written), "Spark ignores these"
 
 
 @pytest.mark.parametrize("kind", ["mock", "subtree", "file URI", "fsspec"])
@@ -506,63 +472,25 @@ def test_files_are_synced_before_they_are_shown_and_directories_behind(
 # --- with checkpoints
 
 
-class Held:
+class Seeing(Held):
     """A lease at its start, which notes what can be seen at each checkpoint."""
 
-    lease = Lease(SHARD, SHARD, ExtendedSequenceNumber("TRIM_HORIZON"))
-    shard_id = SHARD
-
     def __init__(self, folder: Path) -> None:
+        super().__init__()
         self.folder = folder
-        self.held = True
         self.is_down = False
         self.seen: list[tuple[str, list[int]]] = []
 
-    def is_held(self) -> bool:
-        return self.held
-
-    def require_held(self, doing: str) -> None:
-        if not self.held:
-            raise LeaseLostError(doing)
-
     def prepare(self, pending: Any) -> None:
+        super().prepare(pending)
         place = f"{pending.at.sequence_number}, prepared"
         self.seen.append((place, sorted(numbers(self.folder))))
 
     def checkpoint(self, at: Any, timestamp_ms: int | None = None, **more: Any) -> None:
         if self.is_down:
             raise LeaseTableUnavailableError("no answer")
+        super().checkpoint(at, timestamp_ms, **more)
         self.seen.append((at.sequence_number, sorted(numbers(self.folder))))
-
-
-class Setting:
-    """As much of `ConsumerSettings` as delivering needs."""
-
-    on_error = Skip()
-    options = WorkerOptions(task_backoff=1.0)
-    now = 0.0
-
-    def __init__(self) -> None:
-        self.failures = Failures()
-
-    def clock(self) -> float:
-        return self.now
-
-    def uniform(self, low: float, high: float) -> float:
-        return high
-
-    def reporter(self, shard_id: str) -> ShardReporter:
-        at = ShardPlace(shard_id, shard_id, "s", shard_id)
-        return ShardReporter(at, self.failures, TELL_NOBODY)
-
-    def measures(self, shard_id: str) -> ShardMeasures:
-        return unmeasured(self.clock)
-
-    def lease_key(self, shard_id: str) -> str:
-        return shard_id
-
-    def describe_shard(self, shard_id: str) -> str:
-        return shard_id
 
 
 class Storing(RecordProcessor):
@@ -582,31 +510,27 @@ class Storing(RecordProcessor):
                 raise ValueError("bad")
 
 
-class Case:
+class Case(Shard):
     """A shard from its deliverer to its files."""
+
+    held: Seeing
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         filesystem, self.faults = flaky()
         self.sinks = ShardSinks()
-        self.held = Held(folder)
-        self.setting = Setting()
         self.sink = shard(self.sinks).sink(str(folder), N, filesystem=filesystem)
-        self.processor = Storing(self.sink)
-        self.checkpointer = Checkpointer(cast(HeldLease, self.held), lambda: 0, self.sinks)
-        self.deliverer = Deliverer(
-            cast(HeldLease, self.held),
-            cast(Any, None),
-            self.processor,
-            self.checkpointer,
-            cast(Any, self.setting),
-            is_ending=lambda: False,
+        self.storing = Storing(self.sink)
+        super().__init__(
+            Skip(),
+            held=Seeing(folder),
+            sinks=self.sinks,
+            processor=self.storing,
+            task_backoff=1.0,
         )
 
     def deliver(self, *records: int) -> None:
-        made = [Record(data=b"", partition_key="k", sequence_number=str(n)) for n in records]
-        batch, _ = make_batch(made, stream="s", shard_id=SHARD, millis_behind_latest=0)
-        self.deliverer.add(batch)
+        self.add(*records)
         while self.deliverer:
             self.setting.now += self.deliverer.step()
 
@@ -647,7 +571,7 @@ def test_rows_without_records_are_stored_by_a_checkpoint_too(case: Case) -> None
 
 def test_what_a_failed_call_wrote_is_taken_back(case: Case) -> None:
     case.deliver(1, 2)
-    case.processor.fail_on = {"4"}
+    case.storing.fail_on = {"4"}
     case.deliver(3, 4, 5)
     assert case.sink.buffered_rows == 4
     case.checkpointer.checkpoint()
@@ -661,10 +585,10 @@ def test_what_another_thread_wrote_meanwhile_is_not_taken_back(case: Case) -> No
         aside = threading.Thread(target=case.sink.write, args=([{"n": 1}],))
         aside.start()
         aside.join()
-        Storing.process_records(case.processor, batch, checkpointer)
+        Storing.process_records(case.storing, batch, checkpointer)
 
-    case.processor.process_records = write_aside  # type: ignore[method-assign]
-    case.processor.fail_on = {"2"}
+    case.storing.process_records = write_aside  # type: ignore[method-assign]
+    case.storing.fail_on = {"2"}
     case.deliver(2)
     case.checkpointer.checkpoint()
     assert case.held.seen == [("2", [1])]
@@ -672,8 +596,8 @@ def test_what_another_thread_wrote_meanwhile_is_not_taken_back(case: Case) -> No
 
 def test_what_a_checkpoint_inside_the_call_has_stored_stays(case: Case) -> None:
     case.deliver(1)
-    case.processor.checkpoint_after = {"3"}
-    case.processor.fail_on = {"4"}
+    case.storing.checkpoint_after = {"3"}
+    case.storing.fail_on = {"4"}
     case.deliver(2, 3, 4, 5)
     case.checkpointer.checkpoint()
     assert case.held.seen == [("3", [1, 2, 3]), ("5", [1, 2, 3, 5])]
@@ -682,11 +606,11 @@ def test_what_a_checkpoint_inside_the_call_has_stored_stays(case: Case) -> None:
 def test_storage_that_fails_gives_no_record_up(case: Case) -> None:
     """The policy says to skip, and is not asked."""
     case.deliver(1)
-    case.processor.checkpoint_after = {"3"}
+    case.storing.checkpoint_after = {"3"}
     case.faults.fail("open", times=3)
     case.deliver(2, 3, 4)
     assert case.held.seen == [("3", [1, 2, 3])]
-    assert case.setting.now == 3.0, "three waits of task_backoff"
+    assert case.setting.now == 1003.0, "three waits of task_backoff"
     case.checkpointer.checkpoint()
     assert case.held.seen[-1] == ("4", [1, 2, 3, 4])
 

@@ -2,50 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
-from sparkinesis.lease.held import HeldLease
-from sparkinesis.lease.lease import Lease, PendingCheckpoint
-from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.on_error import OnError, Retry, Skip
 from sparkinesis.worker.processor import ProcessorShard
-from tests.unit.worker.lifecycle.shard.test_delivery import SHARD, Shard
+from tests.unit.worker.delivering import SHARD, Shard
 
 SLOW = 3.0
 """Seconds that a call takes, in tests of time."""
-
-
-class Written:
-    """A lease that takes every checkpoint and remembers it."""
-
-    shard_id = SHARD
-
-    def __init__(self) -> None:
-        self.lease = Lease(SHARD, SHARD, ExtendedSequenceNumber("TRIM_HORIZON"))
-        self.places: list[str] = []
-
-    def is_held(self) -> bool:
-        return True
-
-    def require_held(self, doing: str) -> None:
-        """It is held."""
-
-    def checkpoint(self, at: Any, timestamp_ms: int | None = None, **more: Any) -> None:
-        self.places.append(at.sequence_number)
-        self.lease = replace(self.lease, checkpoint=at)
-
-    def prepare(self, pending: PendingCheckpoint) -> None:
-        self.lease = replace(self.lease, pending=pending)
-
-    def drop_pending(self) -> None:
-        self.lease = replace(self.lease, pending=None)
 
 
 class Automatic(Shard):
@@ -53,23 +23,11 @@ class Automatic(Shard):
 
     def __init__(self, on_error: OnError, *bad: str, takes: float = 0.0, **options: Any) -> None:
         super().__init__(on_error, *bad, **options)
-        self.written = Written()
-        self.checkpointer = Checkpointer(cast(HeldLease, self.written), lambda: 0)
-        self.deliverer = type(self.deliverer)(
-            cast(HeldLease, self.written),
-            cast(Any, None),
-            self.processor,
-            self.checkpointer,
-            cast(Any, self.setting),
-            is_ending=lambda: False,
-        )
-        process = self.processor.process_records
 
-        def take_time(batch: RecordBatch, checkpointer: Checkpointer) -> None:
+        def take_time(*_: object) -> None:
             self.setting.now += takes
-            process(batch, checkpointer)
 
-        self.processor.process_records = take_time  # type: ignore[method-assign]
+        self.processor.then = take_time
 
     def step(self) -> float:
         """As the consumer of a shard does: a checkpoint that is due comes first."""
@@ -94,7 +52,7 @@ def test_without_an_option_there_are_none() -> None:
     shard.add(*range(1, 1000))
     shard.step_all()
     shard.deliverer.automatic.write()
-    assert shard.written.places == []
+    assert shard.held.places == []
     assert shard.due_in() is None
     assert shard.sizes == [999]
 
@@ -105,7 +63,7 @@ def test_each_so_many_records_are_checkpointed_however_large_the_batches() -> No
     shard.add(*range(4, 12))
     shard.step_all()
     assert shard.sizes == [3, 1, 4, 3]
-    assert shard.written.places == ["4", "8"]
+    assert shard.held.places == ["4", "8"]
     assert shard.due_in() is None, "three records are left, and no time says when"
 
 
@@ -115,14 +73,14 @@ def test_what_is_processed_waits_no_longer_than_it_may_also_without_more_records
         shard.add(n)
     shard.step_all()
     # Calls began at 0, 3, 6, 9 and 12 s: the one at 12 s was the first after 10 s.
-    assert shard.written.places == ["4"]
+    assert shard.held.places == ["4"]
     assert shard.due_in() == 7.0, "10 s from the beginning of the last call, which took 3"
     shard.setting.now += 6.5
     shard.deliverer.automatic.write_if_due()
-    assert shard.written.places == ["4"]
+    assert shard.held.places == ["4"]
     shard.setting.now += 0.5
     shard.deliverer.automatic.write_if_due()
-    assert shard.written.places == ["4", "5"]
+    assert shard.held.places == ["4", "5"]
 
 
 def test_a_wait_that_no_clock_shows_is_none() -> None:
@@ -138,7 +96,7 @@ def test_0_seconds_means_after_each_batch() -> None:
     for n in (1, 3):
         shard.add(n, n + 1)
     shard.step_all()
-    assert shard.written.places == ["2", "4"]
+    assert shard.held.places == ["2", "4"]
 
 
 def test_whichever_is_reached_first_counts() -> None:
@@ -146,7 +104,7 @@ def test_whichever_is_reached_first_counts() -> None:
     for n in range(1, 4):
         shard.add(n)
     shard.step_all()
-    assert shard.written.places == ["2"]
+    assert shard.held.places == ["2"]
 
 
 def test_a_failed_batch_is_never_covered_and_does_not_keep_those_before_it_waiting() -> None:
@@ -158,18 +116,18 @@ def test_a_failed_batch_is_never_covered_and_does_not_keep_those_before_it_waiti
     assert shard.due_in() == 5.0
     shard.setting.now += 5.0
     assert shard.step() == 95.0
-    assert shard.written.places == ["2"]
+    assert shard.held.places == ["2"]
     shard.setting.now += 95.0
     assert shard.step() == 100.0
     assert shard.due_in() is None
-    assert shard.written.places == ["2"]
+    assert shard.held.places == ["2"]
 
 
 def test_what_on_error_gives_up_is_covered_with_what_was_processed() -> None:
     shard = Automatic(Skip(), "3", checkpoint_records=2)
     shard.add(1, 2, 3, 4)
     shard.step_all()
-    assert shard.written.places == ["2", "4"]
+    assert shard.held.places == ["2", "4"]
     assert ["3"] in shard.given
 
 
@@ -190,11 +148,11 @@ def test_the_count_begins_anew_with_a_checkpoint_of_the_processors_own() -> None
     shard.add(4, 5, 6)
     shard.step_all()
     assert shard.sizes == [3, 3]
-    assert shard.written.places == ["3"], "which left none behind it"
+    assert shard.held.places == ["3"], "which left none behind it"
     shard.processor.checkpoint_at = "8"
     shard.add(7, 8, 9)
     shard.step_all()
-    assert shard.written.places == ["3", "7", "8"]
+    assert shard.held.places == ["3", "7", "8"]
     assert shard.sizes == [3, 3, 1, 2]
 
 
@@ -204,7 +162,7 @@ def test_a_checkpoint_within_a_batch_leaves_the_rest_to_count() -> None:
     shard.add(1, 2)
     shard.add(3, 4, 5)
     shard.step_all()
-    assert shard.written.places == ["1", "4"]
+    assert shard.held.places == ["1", "4"]
 
 
 def test_a_checkpoint_within_a_later_batch_covers_those_before_it() -> None:
@@ -217,7 +175,7 @@ def test_a_checkpoint_within_a_later_batch_covers_those_before_it() -> None:
     shard.add(*range(5, 10))
     shard.step_all()
     assert shard.sizes == [2, 2, 3, 2]
-    assert shard.written.places == ["3", "7"]
+    assert shard.held.places == ["3", "7"]
 
 
 def test_a_sink_that_is_due_is_a_reason(tmp_path: Path) -> None:
@@ -225,59 +183,45 @@ def test_a_sink_that_is_due_is_a_reason(tmp_path: Path) -> None:
     start = ExtendedSequenceNumber("TRIM_HORIZON")
     place = ProcessorShard(SHARD, "app", "s", "w", start, sinks=shard.checkpointer.sinks)
     sink = place.sink(tmp_path, pa.schema([("n", pa.int64())]), max_bytes=24)
-    process = shard.processor.process_records
-
-    def write(batch: RecordBatch, checkpointer: Checkpointer) -> None:
-        process(batch, checkpointer)
-        sink.write([{"n": n} for n in range(len(batch))])
-
-    shard.processor.process_records = write  # type: ignore[method-assign]
+    shard.processor.then = lambda batch, _: sink.write([{"n": n} for n in range(len(batch))])
     shard.add(1, 2)
     shard.step_all()
-    assert shard.written.places == []
+    assert shard.held.places == []
     shard.add(3, 4)
     shard.step_all()
-    assert shard.written.places == ["4"]
+    assert shard.held.places == ["4"]
     assert sink.buffered_rows == 0
 
 
 def test_a_reset_removes_what_was_prepared() -> None:
     shard = Automatic(Retry(), checkpoint_records=2)
-    process = shard.processor.process_records
 
-    def move(batch: RecordBatch, checkpointer: Checkpointer) -> None:
-        process(batch, checkpointer)
+    def move(_: object, checkpointer: Checkpointer) -> None:
         checkpointer.prepare()
         checkpointer.reset("TRIM_HORIZON")
 
-    shard.processor.process_records = move  # type: ignore[method-assign]
+    shard.processor.then = move
     shard.add(1)
     shard.step()
     assert shard.checkpointer.take_reset() is not None
     shard.deliverer.clear()
-    shard.processor.process_records = process  # type: ignore[method-assign]
+    shard.processor.then = lambda *_: None
     shard.add(1, 2)
     shard.step_all()
-    assert shard.written.places == ["TRIM_HORIZON", "2"]
+    assert shard.held.places == ["TRIM_HORIZON", "2"]
 
 
 @pytest.mark.parametrize("end", ["checkpoint", "drop"])
 def test_a_prepared_checkpoint_is_not_removed(end: str) -> None:
     shard = Automatic(Retry(), checkpoint_records=1)
-    process = shard.processor.process_records
-
-    def prepare(batch: RecordBatch, checkpointer: Checkpointer) -> None:
-        process(batch, checkpointer)
-        checkpointer.prepare(state=b"x")
-
-    shard.processor.process_records = prepare  # type: ignore[method-assign]
+    shard.processor.then = lambda _, checkpointer: checkpointer.prepare(state=b"x")
     shard.add(1, 2)
     shard.step_all()
-    shard.processor.process_records = process  # type: ignore[method-assign]
+    shard.processor.then = lambda *_: None
     shard.add(3, 4)
     shard.step_all()
     shard.deliverer.automatic.write()
-    assert shard.written.places == []
+    assert shard.held.places == []
     assert shard.sizes == [1, 1, 2]
     if end == "drop":
         shard.checkpointer.drop_pending()
@@ -285,19 +229,17 @@ def test_a_prepared_checkpoint_is_not_removed(end: str) -> None:
         shard.checkpointer.commit_pending()
     shard.add(5)
     shard.step_all()
-    assert shard.written.places == {"drop": ["4", "5"], "checkpoint": ["2", "4", "5"]}[end]
+    assert shard.held.places == {"drop": ["4", "5"], "checkpoint": ["2", "4", "5"]}[end]
 
 
 def test_a_reset_forgets_what_was_counted() -> None:
     shard = Automatic(Retry(), checkpoint_records=3)
-    process = shard.processor.process_records
 
-    def reset(batch: RecordBatch, checkpointer: Checkpointer) -> None:
-        process(batch, checkpointer)
+    def reset(_: object, checkpointer: Checkpointer) -> None:
         if len(shard.given) == 2:
             checkpointer.reset("TRIM_HORIZON")
 
-    shard.processor.process_records = reset  # type: ignore[method-assign]
+    shard.processor.then = reset
     shard.add(1)
     shard.add(2, 3)
     shard.step()
@@ -306,7 +248,7 @@ def test_a_reset_forgets_what_was_counted() -> None:
     shard.deliverer.clear()
     shard.add(1, 2)
     shard.step_all()
-    assert shard.written.places == ["TRIM_HORIZON"]
+    assert shard.held.places == ["TRIM_HORIZON"]
     shard.add(3)
     shard.step_all()
-    assert shard.written.places == ["TRIM_HORIZON", "3"]
+    assert shard.held.places == ["TRIM_HORIZON", "3"]

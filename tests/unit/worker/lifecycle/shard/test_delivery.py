@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -17,140 +16,12 @@ from sparkinesis.errors import (
     ProcessorError,
     SparkinesisError,
 )
-from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
-from sparkinesis.lease.held import HeldLease
-from sparkinesis.lease.lease import Lease, lease_key
-from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.metrics.tally import Distribution, Tally
-from sparkinesis.stream.address import StreamIdentifier
-from sparkinesis.stream.page import Record
-from sparkinesis.worker.batches.batch import RecordBatch, make_batch
+from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
-from sparkinesis.worker.lifecycle.shard.delivery import Deliverer
 from sparkinesis.worker.lifecycle.shard.reaction import LONGEST_BACKOFF, backoff
 from sparkinesis.worker.on_error import DeadLetter, OnError, Retry, Skip, Stop
-from sparkinesis.worker.options import WorkerOptions
-from sparkinesis.worker.processor import RecordProcessor
-from sparkinesis.worker.reporting.failures import Failures
-from sparkinesis.worker.reporting.measures import ShardMeasures
-from sparkinesis.worker.reporting.shard_reporter import ShardPlace, ShardReporter
-from sparkinesis.worker.reporting.teller import TELL_NOBODY, Teller
-
-SHARD = "shardId-000000000000"
-
-
-class Held:
-    """A lease at its start, which takes every checkpoint while it is held."""
-
-    lease = Lease(SHARD, SHARD, ExtendedSequenceNumber("TRIM_HORIZON"))
-    shard_id = SHARD
-    held = True
-
-    def is_held(self) -> bool:
-        return self.held
-
-    def checkpoint(self, at: Any, timestamp_ms: int | None = None, **more: Any) -> None:
-        """It is written."""
-
-
-@dataclass
-class Setting:
-    """As much of `ConsumerSettings` as delivering needs."""
-
-    on_error: OnError
-    options: WorkerOptions = field(default_factory=WorkerOptions)
-    now: float = 1000.0
-    failures: Failures = field(default_factory=Failures)
-    metrics: Metrics = OFF
-    tell: Teller = TELL_NOBODY
-    application = "app"
-
-    @property
-    def client(self) -> Any:
-        return self
-
-    @property
-    def address(self) -> Any:
-        return self
-
-    name = "s"
-
-    def clock(self) -> float:
-        return self.now
-
-    def uniform(self, low: float, high: float) -> float:
-        return high
-
-    stream: StreamIdentifier | None = None
-
-    def reporter(self, shard_id: str) -> ShardReporter:
-        at = ShardPlace(self.lease_key(shard_id), shard_id, "s", self.describe_shard(shard_id))
-        return ShardReporter(at, self.failures, self.tell)
-
-    def measures(self, shard_id: str) -> ShardMeasures:
-        return ShardMeasures(self.metrics, "s", shard_id, self.clock)
-
-    def lease_key(self, shard_id: str) -> str:
-        return lease_key(self.stream, shard_id)
-
-    def describe_shard(self, shard_id: str) -> str:
-        return f"shard {shard_id}"
-
-
-class Picky(RecordProcessor):
-    """Refuses a batch with a bad record in it; checkpoints up to a record before, if told to."""
-
-    def __init__(self, *bad: str) -> None:
-        self.bad = set(bad)
-        self.given: list[list[str]] = []
-        self.checkpoint_at: str | None = None
-
-    def process_records(self, batch: RecordBatch, checkpointer: Checkpointer) -> None:
-        self.given.append([record.sequence_number for record in batch.records])
-        if self.checkpoint_at in self.given[-1]:
-            checkpointer.checkpoint(self.checkpoint_at)
-        if not len(batch) and "empty" in self.bad:
-            raise ValueError("empty")
-        if self.bad & set(self.given[-1]):
-            raise ValueError("bad")
-
-
-class Shard:
-    """A deliverer and what it works with."""
-
-    def __init__(
-        self, on_error: OnError, *bad: str, metrics: Metrics = OFF, **options: Any
-    ) -> None:
-        self.held = Held()
-        self.setting = Setting(on_error, WorkerOptions(**options), metrics=metrics)
-        self.processor = Picky(*bad)
-        self.checkpointer = Checkpointer(cast(HeldLease, self.held), lambda: 0)
-        self.deliverer = Deliverer(
-            cast(HeldLease, self.held),
-            cast(Any, None),
-            self.processor,
-            self.checkpointer,
-            cast(Any, self.setting),
-            is_ending=lambda: not self.held.is_held(),
-        )
-
-    def add(self, *numbers: int) -> None:
-        records = [
-            Record(data=b"%d" % n, partition_key="k", sequence_number=str(n)) for n in numbers
-        ]
-        batch, _ = make_batch(records, stream="s", shard_id=SHARD, millis_behind_latest=0)
-        self.deliverer.add(batch)
-
-    def step_all(self) -> None:
-        while self.deliverer:
-            assert self.deliverer.step() == 0.0
-
-    @property
-    def given(self) -> list[list[str]]:
-        return self.processor.given
-
-    def may_checkpoint(self) -> str:
-        return str(self.checkpointer._permitted.largest)
+from tests.unit.worker.delivering import SHARD, Shard
 
 
 def test_a_retry_waits_its_time_and_no_less() -> None:
@@ -337,16 +208,9 @@ def test_a_checkpoint_that_is_refused_is_no_fault_of_the_records(
 
 def test_a_reset_drops_what_is_left_even_if_the_call_fails() -> None:
     shard = Shard(Stop(), "1")
-    shard.processor.checkpoint_at = None
     shard.add(1)
     shard.add(2)
-    reset = shard.checkpointer.reset
-
-    def process(batch: RecordBatch, checkpointer: Checkpointer) -> None:
-        reset("TRIM_HORIZON")
-        raise ValueError("after the reset")
-
-    shard.processor.process_records = process  # type: ignore[method-assign]
+    shard.processor.then = lambda _, checkpointer: checkpointer.reset("TRIM_HORIZON")
     assert shard.deliverer.step() == 0.0
     assert shard.deliverer.stopped_by is None
     assert shard.checkpointer.take_reset() is not None
@@ -370,39 +234,12 @@ def test_what_fails_while_the_shard_goes_is_counted_but_a_lost_lease_is_no_failu
     assert "while the shard was being released" in failure.what
     assert failure.shard_ids == (SHARD,)
 
-    def lose(batch: RecordBatch, checkpointer: Checkpointer) -> None:
+    def lose(*_: object) -> None:
         raise LeaseLostError("another worker has it")
 
-    shard.processor.process_records = lose  # type: ignore[method-assign]
+    shard.processor.then = lose
     shard.deliverer.step()
     assert shard.setting.failures.snapshot() == (failure,)
-
-
-def test_records_of_successful_calls_are_counted() -> None:
-    shard = Shard(Skip(), "2")
-    shard.add(1, 2, 3)
-    shard.step_all()
-    assert shard.given == [["1", "2", "3"], ["1"], ["2", "3"], ["2"], ["3"]]
-    assert shard.deliverer.records == 2
-    shard.add()
-    shard.add(4, 5)
-    shard.step_all()
-    assert shard.deliverer.records == 4
-
-
-def test_a_dead_letter_target_that_only_promises_to_store_has_refused() -> None:
-    taken: list[Any] = []
-
-    async def store(failed: Any) -> None:
-        taken.append(failed)
-
-    shard = Shard(DeadLetter(lambda failed: cast(None, store(failed))), "1")
-    shard.add(1)
-    assert shard.deliverer.step() > 0.0, "it is given to the target again, and not passed"
-    assert shard.deliverer
-    assert not taken
-    (failure,) = [f for f in shard.setting.failures.snapshot() if "dead-letter" in f.what]
-    assert "returned coroutine" in failure.error
 
 
 async def _later() -> None: ...
@@ -413,7 +250,8 @@ async def _later() -> None: ...
 )
 def test_a_call_that_returns_a_coroutine_is_asked_of_no_policy(policy: OnError) -> None:
     """Its records are neither checkpointed nor skipped: they come again."""
-    shard = Shard(policy)
+    tally = Tally()
+    shard = Shard(policy, metrics=tally)
     shard.add(1, 2)
     shard.deliverer.step()
     process = shard.processor.process_records
@@ -432,6 +270,7 @@ def test_a_call_that_returns_a_coroutine_is_asked_of_no_policy(policy: OnError) 
     assert shard.deliverer.processing_since is None
     assert shard.deliverer.records == 2
     assert shard.deliverer.stopped_by is None
+    assert measured(tally)["process.records.duration", "failed"] == 3
     shard.step_all()
     assert shard.given == [["1", "2"], *[["3", "4"]] * 4]
     assert shard.may_checkpoint() == "4:0"
@@ -453,12 +292,14 @@ def test_records_and_bytes_count_once_they_are_processed_and_only_then() -> None
     shard = Shard(Skip(), "12", metrics=tally)
     shard.processor.checkpoint_at = "11"
     shard.add(10, 11, 12, 13)
+    shard.add()
     shard.step_all()
-    assert shard.given == [["10", "11", "12", "13"], ["12"], ["13"]]
+    assert shard.given == [["10", "11", "12", "13"], ["12"], ["13"], []]
+    assert shard.deliverer.records == 1
     assert measured(tally) == {
         ("records.processed",): 1,
         ("bytes.processed",): 2,
-        ("process.records.duration", "ok"): 1,
+        ("process.records.duration", "ok"): 2,
         ("process.records.duration", "failed"): 2,
     }
 
@@ -466,13 +307,11 @@ def test_records_and_bytes_count_once_they_are_processed_and_only_then() -> None
 def test_calls_last_as_long_as_the_clock_says() -> None:
     tally = Tally()
     shard = Shard(Retry(base=0.0), "1", metrics=tally)
-    given = shard.processor.process_records
 
-    def process(batch: RecordBatch, checkpointer: Checkpointer) -> None:
+    def take_time(*_: object) -> None:
         shard.setting.now += 4.0 if shard.processor.bad else 3.0
-        given(batch, checkpointer)
 
-    shard.processor.process_records = process  # type: ignore[method-assign]
+    shard.processor.then = take_time
     shard.add(1)
     shard.deliverer.step()
     shard.processor.bad.clear()
@@ -483,24 +322,3 @@ def test_calls_last_as_long_as_the_clock_says() -> None:
         if isinstance(one.value, Distribution)
     }
     assert sums == {"failed": 4.0, "ok": 3.0}
-
-
-def test_an_empty_batch_is_a_call_without_records() -> None:
-    tally = Tally()
-    shard = Shard(Skip(), metrics=tally)
-    shard.add()
-    shard.step_all()
-    assert measured(tally) == {("process.records.duration", "ok"): 1}
-
-
-def test_a_call_that_only_promises_to_process_counts_as_failed() -> None:
-    tally = Tally()
-    shard = Shard(Skip(), metrics=tally)
-
-    async def later() -> None: ...
-
-    shard.processor.process_records = lambda *_: later()  # type: ignore[assignment,method-assign]
-    shard.add(1)
-    with pytest.raises(ProcessorError):
-        shard.deliverer.step()
-    assert measured(tally) == {("process.records.duration", "failed"): 1}

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from sparkinesis.errors import PositionNotFoundError, ServiceError, ShardNotFoundError
@@ -78,6 +79,11 @@ def record(number: int, age_s: float = 0.0) -> Record:
     )
 
 
+def aggregated(number: int, count: int) -> Record:
+    (packed,) = aggregate([("k", None, b"%d" % n) for n in range(count)])
+    return msgspec.structs.replace(record(number), data=packed.data)
+
+
 def page(*records: Record, end: bool = False, waited: float = 0.0) -> FetchedPage:
     children = None
     if end:
@@ -96,8 +102,11 @@ def intake(
     service: Service,
     started_ms: int = NOW_MS,
     memory: MemoryBudget | None = None,
+    start: Position = TRIM_HORIZON,
+    checkpoint: ExtendedSequenceNumber | None = None,
     **options: Any,
 ) -> Intake:
+    """A shard's intake, which begins to read at ``start``."""
     settings = ConsumerSettings(
         application="app",
         worker_id="w",
@@ -113,7 +122,9 @@ def intake(
         tell=EventTeller(LogPlace("app", "w"), "s"),
         memory=memory or MemoryBudget(DEFAULT_HELD_BYTES),
     )
-    return Intake(SHARD, None, settings, service.open, lambda: None)
+    made = Intake(SHARD, None, settings, service.open, lambda: None)
+    made.begin(start, checkpoint)
+    return made
 
 
 def take(reading: Intake) -> list[bytes] | None:
@@ -124,38 +135,29 @@ def take(reading: Intake) -> list[bytes] | None:
 def test_a_checkpoints_own_record_is_read_to_see_that_it_is_kept_and_dropped(
     service: Service,
 ) -> None:
-    reading = intake(service)
-    reading.begin(AfterRecord("1", sub_sequence_number=0), ExtendedSequenceNumber("1"))
+    reading = intake(
+        service,
+        start=AfterRecord("1", sub_sequence_number=0),
+        checkpoint=ExtendedSequenceNumber("1"),
+    )
     service.pages = [page(), page(record(1), record(2)), page(record(3))]
     assert [take(reading) for _ in range(4)] == [[], [b"2"], [b"3"], None]
     assert service.opened == [(AfterRecord("1", sub_sequence_number=0), True)]
 
 
 def test_user_records_that_are_done_are_dropped(service: Service) -> None:
-    (packed,) = aggregate([("k", None, b"%d" % n) for n in range(4)])
-    reading = intake(service)
-    done = ExtendedSequenceNumber("7", 1)
-    reading.begin(AfterRecord("7", sub_sequence_number=1), done)
-    service.pages = [
-        page(
-            Record(
-                data=packed.data,
-                partition_key="a",
-                sequence_number="7",
-                approximate_arrival_timestamp=NOW_MS / 1000,
-            ),
-            record(8),
-        )
-    ]
+    start, done = AfterRecord("7", sub_sequence_number=1), ExtendedSequenceNumber("7", 1)
+    reading = intake(service, start=start, checkpoint=done)
+    service.pages = [page(aggregated(7, 4), record(8))]
     assert take(reading) == [b"2", b"3", b"8"]
 
 
-def test_a_failure_goes_on_behind_what_was_taken(service: Service) -> None:
+@pytest.mark.parametrize("error", [ServiceError("throttled"), RuntimeError("a bug")], ids=str)
+def test_a_failure_goes_on_behind_what_was_taken(service: Service, error: Exception) -> None:
     reading = intake(service)
-    reading.begin(TRIM_HORIZON)
-    service.pages = [page(record(1), record(2)), ServiceError("throttled"), page(record(3))]
+    service.pages = [page(record(1), record(2)), error, page(record(3))]
     assert take(reading) == [b"1", b"2"]
-    with pytest.raises(ServiceError):
+    with pytest.raises(type(error)):
         reading.take()
     assert take(reading) == [b"3"]
     # With what is known of the time: nothing that followed had arrived by then.
@@ -164,20 +166,9 @@ def test_a_failure_goes_on_behind_what_was_taken(service: Service) -> None:
     assert service.stopped == 1
 
 
-def test_a_failure_that_nobody_expects_opens_anew_too(service: Service) -> None:
-    reading = intake(service)
-    reading.begin(TRIM_HORIZON)
-    service.pages = [RuntimeError("a bug"), page(record(1))]
-    with pytest.raises(RuntimeError):
-        reading.take()
-    assert take(reading) == [b"1"]
-    assert len(service.opened) == 2
-
-
 def test_a_failure_before_the_checkpoints_record_was_seen_reads_it_again(service: Service) -> None:
-    reading = intake(service)
     start = AfterRecord("1", sub_sequence_number=0)
-    reading.begin(start, ExtendedSequenceNumber("1"))
+    reading = intake(service, start=start, checkpoint=ExtendedSequenceNumber("1"))
     service.pages = [ServiceError("throttled"), page(record(1), record(2))]
     with pytest.raises(ServiceError):
         reading.take()
@@ -188,8 +179,11 @@ def test_a_failure_before_the_checkpoints_record_was_seen_reads_it_again(service
 def test_a_position_that_is_gone_goes_on_with_what_is_kept(
     service: Service, caplog: pytest.LogCaptureFixture
 ) -> None:
-    reading = intake(service)
-    reading.begin(AfterRecord("1", sub_sequence_number=3), ExtendedSequenceNumber("1", 3))
+    reading = intake(
+        service,
+        start=AfterRecord("1", sub_sequence_number=3),
+        checkpoint=ExtendedSequenceNumber("1", 3),
+    )
     service.pages = [PositionNotFoundError("1 is gone."), page(record(5))]
     assert take(reading) is None
     assert take(reading) == [b"5"]
@@ -200,7 +194,6 @@ def test_a_position_that_is_gone_goes_on_with_what_is_kept(
 
 def test_a_shard_that_is_gone_has_ended(service: Service, caplog: pytest.LogCaptureFixture) -> None:
     reading = intake(service)
-    reading.begin(TRIM_HORIZON)
     service.pages = [ShardNotFoundError("It is gone.")]
     assert take(reading) is None
     assert reading.at_end
@@ -212,7 +205,6 @@ def test_a_shard_that_is_gone_has_ended(service: Service, caplog: pytest.LogCapt
 
 def test_the_end_comes_with_the_last_records_and_tells_the_children(service: Service) -> None:
     reading = intake(service)
-    reading.begin(TRIM_HORIZON)
     service.pages = [page(record(1), end=True)]
     assert take(reading) == [b"1"]
     assert reading.at_end
@@ -226,7 +218,6 @@ def test_the_end_comes_with_the_last_records_and_tells_the_children(service: Ser
 def test_what_follows_a_shard_is_no_older_than_its_last_record(service: Service) -> None:
     """That the end is seen late, and that silence came before it, say nothing of the children."""
     reading = intake(service)
-    reading.begin(TRIM_HORIZON)
     assert reading.shard_end == ShardEnd(None, None)
     service.pages = [page(record(1, age_s=9000), record(2, age_s=7200)), page(), page(end=True)]
     assert [take(reading) for _ in range(3)] == [[b"1", b"2"], [], []]
@@ -236,9 +227,8 @@ def test_what_follows_a_shard_is_no_older_than_its_last_record(service: Service)
 def test_what_follows_a_shard_is_no_older_than_the_checkpoint_behind_which_nothing_came(
     service: Service,
 ) -> None:
-    reading = intake(service)
     start = AfterRecord("1", sub_sequence_number=0, arrived_ms=NOW_MS - 5000)
-    reading.begin(start, ExtendedSequenceNumber("1"))
+    reading = intake(service, start=start, checkpoint=ExtendedSequenceNumber("1"))
     service.pages = [page(record(1, age_s=5), end=True)]
     assert take(reading) == []
     assert reading.shard_end == ShardEnd(NOW_MS, NOW_MS - 5000 - CLOCK_MARGIN_MS)
@@ -246,7 +236,6 @@ def test_what_follows_a_shard_is_no_older_than_the_checkpoint_behind_which_nothi
 
 def test_a_page_that_is_too_old_is_left_for_the_bound(service: Service) -> None:
     reading = intake(service, skip_older_than=60.0)
-    reading.begin(TRIM_HORIZON)
     service.pages = [page(record(1, age_s=100), record(2, age_s=60.001))]
     assert take(reading) is None
     service.pages = [page(record(3, age_s=61), record(4, age_s=60), record(5))]
@@ -256,15 +245,13 @@ def test_a_page_that_is_too_old_is_left_for_the_bound(service: Service) -> None:
 
 def test_a_jump_does_not_go_back(service: Service) -> None:
     """Arrival times are approximate: an instant may begin before what was taken already."""
-    (packed,) = aggregate([("k", None, b"%d" % n) for n in range(3)])
-    half_done = Record(
-        data=packed.data,
-        partition_key="a",
-        sequence_number="1",
-        approximate_arrival_timestamp=NOW_MS / 1000,
+    half_done = aggregated(1, 3)
+    reading = intake(
+        service,
+        start=AfterRecord("1", sub_sequence_number=1),
+        checkpoint=ExtendedSequenceNumber("1", 1),
+        skip_older_than=60,
     )
-    reading = intake(service, skip_older_than=60)
-    reading.begin(AfterRecord("1", sub_sequence_number=1), ExtendedSequenceNumber("1", 1))
     service.pages = [page(half_done, record(2, 70)), page(half_done, record(2, 70), record(3))]
     assert [take(reading) for _ in range(2)] == [None, [b"2", b"3"]]
     service.pages += [page(record(9), record(10, 70)), page(half_done, record(3))]
@@ -277,7 +264,6 @@ def test_a_jump_does_not_go_back(service: Service) -> None:
 def test_while_a_jump_would_have_to_wait_what_is_too_old_is_dropped(service: Service) -> None:
     """A subscription that would be refused brings the bound no nearer."""
     reading = intake(service, skip_older_than=60.0)
-    reading.begin(TRIM_HORIZON)
     service.next_from = WORKER_CLOCK + 0.1
     service.pages = [page(record(1, age_s=100)), page(record(2, age_s=99))]
     assert take(reading) == []
@@ -290,7 +276,6 @@ def test_while_a_jump_would_have_to_wait_what_is_too_old_is_dropped(service: Ser
 
 def test_once_ended_nothing_is_taken_and_nothing_opened(service: Service) -> None:
     reading = intake(service)
-    reading.begin(TRIM_HORIZON)
     service.pages = [page(record(1))]
     assert take(reading) == [b"1"]
     reading.end()
@@ -303,7 +288,6 @@ def test_once_ended_nothing_is_taken_and_nothing_opened(service: Service) -> Non
 
 def test_a_page_grows_old_while_it_waits(service: Service) -> None:
     reading = intake(service, skip_older_than=60.0)
-    reading.begin(TRIM_HORIZON)
     service.pages = [page(record(1, age_s=50), record(2, age_s=40), waited=15.0)]
     assert take(reading) == [b"2"]
     service.pages = [page(record(3, age_s=50), waited=15.0)]
@@ -313,32 +297,26 @@ def test_a_page_grows_old_while_it_waits(service: Service) -> None:
     assert service.opened[-1] == (AtTimestamp(NOW_MS + 15_000 - 60_000), False)
 
 
-def test_the_last_page_of_an_ended_shard_is_not_left(service: Service) -> None:
-    """There is nothing behind it, and the end must be seen."""
-    reading = intake(service, skip_older_than=60.0)
-    reading.begin(TRIM_HORIZON)
-    service.pages = [page(record(1, age_s=100), end=True)]
-    assert take(reading) == []
-    assert reading.at_end
-
-
-def test_0_is_the_workers_start(service: Service) -> None:
-    reading = intake(service, started_ms=NOW_MS - 5000, skip_older_than=0)
-    reading.begin(TRIM_HORIZON)
-    service.pages = [page(record(1, age_s=5.001), record(2, age_s=5), waited=1e6)]
-    assert take(reading) == [b"2"]
-
-
-def test_a_record_without_an_arrival_time_is_never_too_old(service: Service) -> None:
-    reading = intake(service, skip_older_than=60.0)
-    reading.begin(TRIM_HORIZON)
-    service.pages = [page(Record(data=b"x", partition_key="k", sequence_number="1"))]
-    assert take(reading) == [b"x"]
+@pytest.mark.parametrize(
+    ("skip", "fetched", "taken"),
+    [
+        (0, page(record(1, age_s=5.001), record(2, age_s=5), waited=1e6), [b"2"]),
+        (60, page(Record(data=b"x", partition_key="k", sequence_number="1")), [b"x"]),
+        (60, page(record(1, age_s=100), end=True), []),
+    ],
+    ids=["0 is the worker's start", "without an arrival time", "the end must be seen"],
+)
+def test_what_skipping_leaves_of_a_page(
+    service: Service, skip: float, fetched: FetchedPage, taken: list[bytes]
+) -> None:
+    reading = intake(service, started_ms=NOW_MS - 5000, skip_older_than=skip)
+    service.pages = [fetched]
+    assert take(reading) == taken
+    assert reading.at_end == fetched.at_shard_end
 
 
 def test_bytes_are_counted_once(service: Service) -> None:
     reading = intake(service)
-    reading.begin(TRIM_HORIZON)
     service.pages = [page(record(1)), page(record(2))]
     take(reading)
     take(reading)
@@ -361,7 +339,6 @@ def test_a_page_that_is_too_large_for_a_batch_comes_in_parts(service: Service) -
     budget = crowded()
     others = budget.held
     reading = intake(service, memory=budget)
-    reading.begin(TRIM_HORIZON)
     service.pages = [held_page(budget, *map(record, range(1, 14)), end=True)]
     parts: list[list[bytes]] = []
     while not reading.at_end:
@@ -383,7 +360,6 @@ def test_a_failure_in_the_midst_of_a_page_goes_on_behind_the_parts_that_were_tak
     budget = crowded()
     others = budget.held
     reading = intake(service, memory=budget)
-    reading.begin(TRIM_HORIZON)
     service.pages = [held_page(budget, *map(record, range(1, 11)))]
     first = take(reading)
     assert first
@@ -422,7 +398,6 @@ def test_however_reading_ends_its_memory_comes_back(service: Service, way: str) 
     budget = crowded()
     others = budget.held
     reading = intake(service, memory=budget, skip_older_than=60.0)
-    reading.begin(TRIM_HORIZON)
     age = 3600.0 if way == "jump" else 0.0
     service.pages = [
         held_page(budget, *[record(number, age_s=age) for number in range(1, 11)]),
@@ -453,7 +428,6 @@ def test_aggregates_are_taken_a_few_at_a_time_until_their_expansion_is_known(
     budget.account().ask(1).force(64 * 20_000)
     others = budget.held
     reading = intake(service, memory=budget)
-    reading.begin(TRIM_HORIZON)
     blobs = [
         blob.data for blob in aggregate([("k", None, bytes(40)) for _ in range(400)], max_size=500)
     ]

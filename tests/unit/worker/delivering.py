@@ -1,0 +1,166 @@
+"""The delivery of records to a shard's processor, without a stream or a lease table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+from sparkinesis.errors import LeaseLostError
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.lease.held import HeldLease
+from sparkinesis.lease.lease import Lease, PendingCheckpoint, lease_key
+from sparkinesis.metrics.metrics import OFF, Metrics
+from sparkinesis.stream.address import StreamIdentifier
+from sparkinesis.stream.page import Record
+from sparkinesis.worker.batches.batch import RecordBatch, make_batch
+from sparkinesis.worker.checkpointer import Checkpointer
+from sparkinesis.worker.lifecycle.shard.delivery import Deliverer
+from sparkinesis.worker.on_error import OnError
+from sparkinesis.worker.options import WorkerOptions
+from sparkinesis.worker.processor import RecordProcessor
+from sparkinesis.worker.reporting.failures import Failures
+from sparkinesis.worker.reporting.measures import ShardMeasures
+from sparkinesis.worker.reporting.shard_reporter import ShardPlace, ShardReporter
+from sparkinesis.worker.reporting.teller import TELL_NOBODY, Teller
+from sparkinesis.worker.sink.sink import ShardSinks
+
+SHARD = "shardId-000000000000"
+
+
+class Held:
+    """A lease at its start, which takes every checkpoint and remembers it."""
+
+    shard_id = SHARD
+
+    def __init__(self) -> None:
+        self.lease = Lease(SHARD, SHARD, ExtendedSequenceNumber("TRIM_HORIZON"))
+        self.held = True
+        self.places: list[str] = []
+
+    def is_held(self) -> bool:
+        return self.held
+
+    def require_held(self, doing: str) -> None:
+        if not self.held:
+            raise LeaseLostError(doing)
+
+    def checkpoint(self, at: Any, timestamp_ms: int | None = None, **more: Any) -> None:
+        self.places.append(at.sequence_number)
+        self.lease = replace(self.lease, checkpoint=at)
+
+    def prepare(self, pending: PendingCheckpoint) -> None:
+        self.lease = replace(self.lease, pending=pending)
+
+    def drop_pending(self) -> None:
+        self.lease = replace(self.lease, pending=None)
+
+
+@dataclass
+class Setting:
+    """As much of `ConsumerSettings` as delivering needs."""
+
+    on_error: OnError
+    options: WorkerOptions = field(default_factory=WorkerOptions)
+    now: float = 1000.0
+    failures: Failures = field(default_factory=Failures)
+    metrics: Metrics = OFF
+    tell: Teller = TELL_NOBODY
+    application = "app"
+
+    @property
+    def client(self) -> Any:
+        return self
+
+    @property
+    def address(self) -> Any:
+        return self
+
+    name = "s"
+
+    def clock(self) -> float:
+        return self.now
+
+    def uniform(self, low: float, high: float) -> float:
+        return high
+
+    stream: StreamIdentifier | None = None
+
+    def reporter(self, shard_id: str) -> ShardReporter:
+        at = ShardPlace(self.lease_key(shard_id), shard_id, "s", self.describe_shard(shard_id))
+        return ShardReporter(at, self.failures, self.tell)
+
+    def measures(self, shard_id: str) -> ShardMeasures:
+        return ShardMeasures(self.metrics, "s", shard_id, self.clock)
+
+    def lease_key(self, shard_id: str) -> str:
+        return lease_key(self.stream, shard_id)
+
+    def describe_shard(self, shard_id: str) -> str:
+        return f"shard {shard_id}"
+
+
+class Picky(RecordProcessor):
+    """Refuses a batch with a bad record in it; checkpoints up to a record before, if told to."""
+
+    def __init__(self, *bad: str) -> None:
+        self.bad = set(bad)
+        self.given: list[list[str]] = []
+        self.checkpoint_at: str | None = None
+        self.then: Callable[[RecordBatch, Checkpointer], object] = lambda *_: None
+        """What it does besides in each call, before it fails."""
+
+    def process_records(self, batch: RecordBatch, checkpointer: Checkpointer) -> None:
+        self.given.append([record.sequence_number for record in batch.records])
+        if self.checkpoint_at in self.given[-1]:
+            checkpointer.checkpoint(self.checkpoint_at)
+        self.then(batch, checkpointer)
+        if not len(batch) and "empty" in self.bad:
+            raise ValueError("empty")
+        if self.bad & set(self.given[-1]):
+            raise ValueError("bad")
+
+
+class Shard:
+    """A deliverer and what it works with."""
+
+    def __init__(
+        self,
+        on_error: OnError,
+        *bad: str,
+        metrics: Metrics = OFF,
+        held: Held | None = None,
+        sinks: ShardSinks | None = None,
+        processor: RecordProcessor | None = None,
+        **options: Any,
+    ) -> None:
+        self.held = held or Held()
+        self.setting = Setting(on_error, WorkerOptions(**options), metrics=metrics)
+        self.processor = Picky(*bad)
+        self.checkpointer = Checkpointer(cast(HeldLease, self.held), lambda: 0, sinks)
+        self.deliverer = Deliverer(
+            cast(HeldLease, self.held),
+            cast(Any, None),
+            processor or self.processor,
+            self.checkpointer,
+            cast(Any, self.setting),
+            is_ending=lambda: not self.held.is_held(),
+        )
+
+    def add(self, *numbers: int) -> None:
+        records = [
+            Record(data=b"%d" % n, partition_key="k", sequence_number=str(n)) for n in numbers
+        ]
+        batch, _ = make_batch(records, stream="s", shard_id=SHARD, millis_behind_latest=0)
+        self.deliverer.add(batch)
+
+    def step_all(self) -> None:
+        while self.deliverer:
+            assert self.deliverer.step() == 0.0
+
+    @property
+    def given(self) -> list[list[str]]:
+        return self.processor.given
+
+    def may_checkpoint(self) -> str:
+        return str(self.checkpointer._permitted.largest)
