@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from sparkinesis.fleet.knowledge.restarts import Restarts
 from sparkinesis.fleet.knowledge.roster import Roster, backoff
 from tests.unit.fleet.knowledge.test_roster import (
     OPTIONS,
+    Fact,
     Play,
     breaks,
     ends,
@@ -18,8 +17,6 @@ from tests.unit.fleet.knowledge.test_roster import (
     reports,
     scales,
 )
-
-Fact = Callable[[Roster, float], Roster]
 
 
 class Counting(Play):
@@ -73,19 +70,11 @@ def test_a_second_copy_of_a_task_is_none_until_it_takes_over() -> None:
     assert play.count == 1
 
 
-def test_a_worker_that_comes_again_is_the_same_one() -> None:
+@pytest.mark.parametrize("is_running", [True, False], ids=["at work", "to be started again"])
+def test_a_worker_that_comes_again_is_the_same_one(is_running: bool) -> None:
     play = started()
     play.then(breaks("0"))
-    play.then(joins("0", is_running=True))
-    assert play.count == 0
-
-
-def test_a_start_that_is_said_again_is_none() -> None:
-    play = Counting()
-    play.then()
-    play.then(joins())
-    play.then(breaks())
-    play.then(joins(is_running=False))
+    play.then(joins("0", is_running=is_running))
     assert play.count == 0
 
 

@@ -34,6 +34,7 @@ from tests.examples import examples
 OPTIONS = FleetOptions(
     heartbeat_interval=1.0, lost_after=3.0, first_backoff=1.0, longest_backoff=8.0
 )
+Fact = Callable[[Roster, float], Roster]
 AT_WORK = {WorkerState.STARTING, WorkerState.RUNNING}
 OVER = {FleetState.ENDED, FleetState.FAILED}
 
@@ -45,7 +46,7 @@ class Play:
     roster: Roster = field(default_factory=lambda: Roster(OPTIONS).scaled(1))
     now: float = 100.0
 
-    def then(self, fact: Callable[[Roster, float], Roster] | None = None) -> tuple[Action, ...]:
+    def then(self, fact: Fact | None = None) -> tuple[Action, ...]:
         if fact is not None:
             self.roster = fact(self.roster, self.now)
         self.roster, actions = reconcile(self.roster, self.now)
@@ -63,29 +64,27 @@ class Play:
         return self.roster.members[worker].state
 
 
-def joins(
-    worker: str = "a", slot: int = 0, job: int = 1, **said: Any
-) -> Callable[[Roster, float], Roster]:
+def joins(worker: str = "a", slot: int = 0, job: int = 1, **said: Any) -> Fact:
     return lambda roster, now: roster.joined(worker, slot, job, now, **said)
 
 
-def reports(worker: str = "a", *, runs: bool = True) -> Callable[[Roster, float], Roster]:
+def reports(worker: str = "a", *, runs: bool = True) -> Fact:
     return lambda roster, now: roster.heard(worker, now, is_running=runs)
 
 
-def breaks(worker: str = "a") -> Callable[[Roster, float], Roster]:
+def breaks(worker: str = "a") -> Fact:
     return lambda roster, now: roster.disconnected(worker, now)
 
 
-def ends(worker: str = "a", error: str | None = None) -> Callable[[Roster, float], Roster]:
-    return lambda roster, now: roster.ended(worker, error, now)
+def ends(worker: str = "a", error: str | None = None, *, is_transient: bool = False) -> Fact:
+    return lambda roster, now: roster.ended(worker, error, now, is_transient=is_transient)
 
 
-def job_ends(error: str | None = None, job: int = 1) -> Callable[[Roster, float], Roster]:
+def job_ends(error: str | None = None, job: int = 1) -> Fact:
     return lambda roster, now: roster.job_ended(job, error, now)
 
 
-def leaves(worker: str = "a", *, for_all: bool = False) -> Callable[[Roster, float], Roster]:
+def leaves(worker: str = "a", *, for_all: bool = False) -> Fact:
     return lambda roster, now: roster.leaving(worker, is_for_all=for_all)
 
 
@@ -93,11 +92,11 @@ def shuts_down(roster: Roster, now: float) -> Roster:
     return roster.shut_down()
 
 
-def scales(workers: int) -> Callable[[Roster, float], Roster]:
+def scales(workers: int) -> Fact:
     return lambda roster, now: roster.scaled(workers)
 
 
-def after(*facts: Callable[[Roster, float], Roster], workers: int = 1) -> Play:
+def after(*facts: Fact, workers: int = 1) -> Play:
     """A fleet whose first job has been submitted, and to which this has happened."""
     play = Play(Roster(OPTIONS).scaled(workers))
     assert play.then() == (Submit(1, tuple(range(workers))),)
@@ -106,7 +105,7 @@ def after(*facts: Callable[[Roster, float], Roster], workers: int = 1) -> Play:
     return play
 
 
-def at_work(*facts: Callable[[Roster, float], Roster]) -> Play:
+def at_work(*facts: Fact) -> Play:
     """A fleet of one running worker, to which this has happened since."""
     play = after()
     assert play.then(joins()) == (SendStart("a"),)
@@ -148,7 +147,7 @@ def worker_that_spark_has_lost() -> Play:
 
 @pytest.mark.parametrize("fact", [ends(), breaks(), lambda roster, now: roster.abandoned()])
 def test_a_shutdown_waits_for_a_worker_that_spark_has_lost(
-    fact: Callable[[Roster, float], Roster],
+    fact: Fact,
 ) -> None:
     play = worker_that_spark_has_lost()
     play.then(fact)
@@ -212,19 +211,14 @@ def test_a_start_that_was_lost_is_said_again_and_no_other(
     assert play.state() in AT_WORK
 
 
-def test_a_shutdown_that_was_lost_is_said_again() -> None:
-    play = at_work()
-    assert play.then(shuts_down) == (SendShutDown("a"),)
+@pytest.mark.parametrize("is_cut_off", [False, True])
+def test_a_shutdown_that_did_not_arrive_is_said_on_the_next_connection(is_cut_off: bool) -> None:
+    play = at_work(breaks()) if is_cut_off else at_work()
+    assert play.then(shuts_down) == (() if is_cut_off else (SendShutDown("a"),))
     assert play.then(breaks()) == ()
     assert play.then(joins(is_running=True)) == (SendShutDown("a"),)
     assert play.then(reports()) == ()
     assert play.state() is WorkerState.LEAVING, "a report of one that leaves does not bring it back"
-
-
-def test_a_shutdown_reaches_a_worker_that_was_cut_off_when_it_began() -> None:
-    play = at_work(breaks())
-    assert play.then(shuts_down) == ()
-    assert play.then(joins(is_running=True)) == (SendShutDown("a"),)
 
 
 def test_a_worker_without_a_slot_is_told_to_leave_on_each_connection() -> None:
@@ -344,27 +338,29 @@ def test_news_of_an_earlier_job_is_none() -> None:
 
 
 @pytest.mark.parametrize("fact", [job_ends("no executor"), ends(error="no such stream")])
-def test_a_fleet_that_cannot_even_start_fails(fact: Callable[[Roster, float], Roster]) -> None:
+def test_a_fleet_that_cannot_even_start_fails(fact: Fact) -> None:
     play = after(joins(), fact)
-    assert play.roster.state is not FleetState.RUNNING
+    assert play.fleet() is not FleetState.RUNNING
     play.then(breaks())
     play.then(job_ends())
-    assert play.roster.state is FleetState.FAILED
+    assert play.fleet() is FleetState.FAILED
     assert play.roster.error in {"no executor", "no such stream"}
 
 
-@pytest.mark.parametrize("fact", [job_ends("no executor"), ends(error="throttled")])
-def test_a_fleet_that_has_started_tries_again(fact: Callable[[Roster, float], Roster]) -> None:
-    play = at_work(fact)
-    assert play.roster.state is FleetState.RUNNING
-    assert Submit(2, (0,)) in play.after(OPTIONS.first_backoff)
-
-
-def test_what_may_pass_does_not_end_a_fleet_that_has_not_started() -> None:
-    play = after(joins())
-    play.then(lambda roster, now: roster.ended("a", "throttled", now, is_transient=True))
-    assert play.roster.state is FleetState.RUNNING
-    assert Submit(2, (0,)) in play.after(OPTIONS.first_backoff)
+@pytest.mark.parametrize(
+    ("play", "fact"),
+    [
+        (at_work, job_ends("no executor")),
+        (at_work, ends(error="throttled")),
+        (lambda: after(joins()), ends(error="throttled", is_transient=True)),
+    ],
+    ids=["a job has failed", "a worker has failed", "what may pass, before anything has started"],
+)
+def test_a_fleet_tries_again(play: Callable[[], Play], fact: Fact) -> None:
+    trying = play()
+    trying.then(fact)
+    assert trying.fleet() is FleetState.RUNNING
+    assert Submit(2, (0,)) in trying.after(OPTIONS.first_backoff)
 
 
 def test_a_record_processor_may_end_the_fleet() -> None:
@@ -373,7 +369,7 @@ def test_a_record_processor_may_end_the_fleet() -> None:
     play.then(ends("a"))
     play.then(ends("b"))
     play.then(job_ends())
-    assert play.roster.state is FleetState.ENDED
+    assert play.fleet() is FleetState.ENDED
 
 
 # --- scaling
