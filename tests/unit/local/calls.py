@@ -11,6 +11,8 @@ SHARD_0 = "shardId-000000000000"
 SHARD_1 = "shardId-000000000001"
 SHARD_2 = "shardId-000000000002"
 SHARD_3 = "shardId-000000000003"
+ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/s"
+SCALING = "UNIFORM_SCALING"
 HOUR = 3_600_000
 DAY = 24 * HOUR
 TOP = 2**128 - 1
@@ -45,6 +47,9 @@ class Stream:
 
     def split(self, shard: str = SHARD_0, at: int = 2**127) -> None:
         self("SplitShard", ShardToSplit=shard, NewStartingHashKey=str(at))
+
+    def rescale(self, count: int) -> None:
+        self("UpdateShardCount", TargetShardCount=count, ScalingType=SCALING)
 
     def merge(self, first: str, second: str) -> None:
         self("MergeShards", ShardToMerge=first, AdjacentShardToMerge=second)

@@ -9,15 +9,13 @@ import msgspec
 from sparkinesis.local import LocalKinesis
 from sparkinesis.local.encoding.codec import JsonCodec
 from sparkinesis.local.model.subscription import End, Event, Failure, Step, Subscription, Wait
-from tests.unit.local.calls import SHARD_0, Stream, data
+from tests.unit.local.calls import ARN, SHARD_0, Stream, data
 
 
-def register(stream: Stream, name: str = "app") -> str:
+def register(stream: Stream, name: str = "app", **request: Any) -> str:
     """Register a consumer and return its ARN."""
-    summary = stream("DescribeStreamSummary")["StreamDescriptionSummary"]
-    made = stream.kinesis.call(
-        "RegisterStreamConsumer", StreamARN=summary["StreamARN"], ConsumerName=name
-    )
+    request |= {"StreamARN": ARN.replace("/s", f"/{stream.name}"), "ConsumerName": name}
+    made = stream.kinesis.call("RegisterStreamConsumer", **request)
     arn: str = made["Consumer"]["ConsumerARN"]
     return arn
 

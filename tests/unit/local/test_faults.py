@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sparkinesis.local import (
-    Call,
-    Fault,
-    KinesisError,
-    LocalKinesis,
-    ManualClock,
-)
-from tests.unit.local.calls import SHARD_0, SHARD_1, TOP, Stream, data
+from sparkinesis.local import Call, Fault, KinesisError, LocalKinesis, ManualClock
+from tests.unit.local.calls import ARN, SHARD_0, SHARD_1, TOP, Stream, data
+from tests.unit.local.subscribing import register
 
 
 def test_a_plan_sees_operation_stream_shard_ordinal_and_time(
@@ -36,27 +31,26 @@ def test_a_plan_sees_operation_stream_shard_ordinal_and_time(
 
 
 def test_a_plan_sees_the_stream_of_a_resource(kinesis: LocalKinesis, stream: Stream) -> None:
-    arn = "arn:aws:kinesis:us-east-1:123456789012:stream/s"
-    made = kinesis.call("RegisterStreamConsumer", StreamARN=arn, ConsumerName="app")
+    consumer = register(stream)
     seen: list[Call] = []
     kinesis.faults = seen.append
-    for resource in (arn, made["Consumer"]["ConsumerARN"]):
+    for resource in (ARN, consumer):
         kinesis.call("ListTagsForResource", ResourceARN=resource)
     assert [call.stream for call in seen] == ["s", "s"]
 
 
-def test_an_injected_error_has_no_effect_on_the_stream(
-    kinesis: LocalKinesis, stream: Stream
+@pytest.mark.parametrize(("takes_effect", "left"), [(False, ["b"]), (True, ["a", "b"])])
+def test_an_injected_error_has_an_effect_on_the_stream_only_if_it_says_so(
+    kinesis: LocalKinesis, stream: Stream, left: list[str], *, takes_effect: bool
 ) -> None:
-    kinesis.faults = lambda call: (
-        Fault.error("InternalFailure", "boom", 500) if call.ordinal == 1 else None
-    )
+    fault = Fault("InternalFailure", "boom", 500, takes_effect=takes_effect)
+    kinesis.faults = lambda call: fault if call.ordinal == 1 else None
     with pytest.raises(KinesisError, match="InternalFailure: boom") as caught:
         stream.put("a")
     assert caught.value.status == 500
     stream.put("b")
     kinesis.faults = None
-    assert stream.read() == ["b"]
+    assert stream.read() == left
 
 
 @pytest.mark.parametrize(("takes_effect", "left"), [(False, ["b"]), (True, ["a", "b", "c"])])
@@ -67,27 +61,10 @@ def test_put_records_fails_for_the_entries_that_a_fault_names(
     kinesis.faults = lambda call: fault if call.operation == "PutRecords" else None
     entries = [{"Data": name.encode(), "PartitionKey": "k"} for name in "abc"]
     answer = stream("PutRecords", Records=entries)
-    assert [entry.get("ErrorCode") for entry in answer["Records"]] == [
-        "InternalFailure",
-        None,
-        "InternalFailure",
-    ]
+    errors = [entry.get("ErrorCode") for entry in answer["Records"]]
+    assert errors == ["InternalFailure", None, "InternalFailure"]
     assert answer["FailedRecordCount"] == 2
     assert data(stream.get(stream.iterator())) == left
-
-
-def test_a_call_that_takes_effect_is_answered_with_an_error_all_the_same(
-    kinesis: LocalKinesis, stream: Stream
-) -> None:
-    kinesis.faults = lambda call: (
-        Fault(code="InternalFailure", status=500, takes_effect=True)
-        if call.operation == "PutRecord"
-        else None
-    )
-    with pytest.raises(KinesisError, match="InternalFailure") as caught:
-        stream.put("a")
-    assert caught.value.status == 500
-    assert stream.read() == ["a"]
 
 
 def test_the_log_says_what_each_call_did(

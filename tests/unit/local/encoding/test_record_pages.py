@@ -18,7 +18,7 @@ from sparkinesis.local.encoding.cbor import CborCodec
 from sparkinesis.local.encoding.codec import Codec, JsonCodec
 from sparkinesis.local.model.record_log import buffers
 from tests.examples import examples
-from tests.unit.local.calls import DAY, Stream
+from tests.unit.local.calls import ARN, DAY, Stream
 from tests.unit.local.subscribing import Listener, register
 
 START = 1_800_000_000_123
@@ -110,10 +110,9 @@ def test_a_page_is_the_same_in_both(
         faults=lambda _: Fault(arrival_skew_ms=skew_ms, omit=omit),
     )
     mode: Any = {"StreamModeDetails": {"StreamMode": "ON_DEMAND"}}
-    arn = "arn:aws:kinesis:us-east-1:123456789012:stream/s"
     kinesis.call("CreateStream", StreamName="s", **mode)
     strategy = {"RecordDistributionStrategy": "AUTO"}  # takes records without keys
-    kinesis.call("UpdateStreamRecordDistributionStrategy", StreamARN=arn, **strategy)
+    kinesis.call("UpdateStreamRecordDistributionStrategy", StreamARN=ARN, **strategy)
     if encrypted:
         key = {"EncryptionType": "KMS", "KeyId": "alias/aws/kinesis"}
         kinesis.call("StartStreamEncryption", StreamName="s", **key)
@@ -195,11 +194,8 @@ def test_an_event_is_the_same_in_both(kinesis: LocalKinesis, stream: Stream) -> 
     put(kinesis, "s", Put(b"later" * 200_000, "k", JsonCodec()))
     as_json = json.loads(JsonCodec().encode(step.page))
     assert in_json(CborCodec().encode(step.page)) == as_json
-    assert [len(base64.b64decode(record["Data"])) for record in as_json["Records"]] == [
-        0,
-        30_000,
-        1,
-    ]
+    sizes = [len(base64.b64decode(record["Data"])) for record in as_json["Records"]]
+    assert sizes == [0, 30_000, 1]
     assert "ContinuationSequenceNumber" in as_json
 
 
@@ -213,10 +209,7 @@ def test_others_put_while_a_page_is_encoded(kinesis: LocalKinesis, stream: Strea
     as_json, as_cbor = (b"".join(parts) for parts in held)
     assert as_json[:-1] in JsonCodec().encode(step.page)
     assert as_cbor in CborCodec().encode(step.page)
-    assert [base64.b64decode(record["Data"])[:1] for record in _all(kinesis, stream)] == [
-        b"x",
-        b"y",
-    ]
+    assert [base64.b64decode(each["Data"])[:1] for each in _all(kinesis, stream)] == [b"x", b"y"]
 
 
 def test_trimmed_records_take_no_memory(

@@ -136,5 +136,5 @@ def test_control_calls_are_limited_per_account_and_region(clock: ManualClock) ->
 def test_update_shard_count_at_most_doubles_or_halves(limited: Stream) -> None:
     for target in (5, 0):
         with pytest.raises(KinesisError):
-            limited("UpdateShardCount", TargetShardCount=target, ScalingType="UNIFORM_SCALING")
-    limited("UpdateShardCount", TargetShardCount=4, ScalingType="UNIFORM_SCALING")
+            limited.rescale(target)
+    limited.rescale(4)

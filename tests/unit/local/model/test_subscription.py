@@ -19,6 +19,7 @@ from tests.unit.local.subscribing import Listener, register
 SECOND = 1000
 LIFE = 300 * SECOND
 MIB = 1 << 20
+INVALID = "InvalidArgumentException"
 
 
 @pytest.fixture
@@ -68,24 +69,16 @@ def test_it_begins_where_it_is_told_to(
 @pytest.mark.parametrize(
     ("start", "code", "words"),
     [
-        ({"Type": "AT_SEQUENCE_NUMBER"}, "InvalidArgumentException", "no StartingSequenceNumber"),
-        (
-            {"Type": "LATEST", "SequenceNumber": "1"},
-            "InvalidArgumentException",
-            "also a StartingSequenceNumber",
-        ),
+        ({"Type": "AT_SEQUENCE_NUMBER"}, INVALID, "no StartingSequenceNumber"),
+        ({"Type": "LATEST", "SequenceNumber": "1"}, INVALID, "also a StartingSequenceNumber"),
         (
             {"Type": "AFTER_SEQUENCE_NUMBER", "SequenceNumber": "1"},
-            "InvalidArgumentException",
+            INVALID,
             "used in SubscribeToShard on shard shardId-000000000000",
         ),
-        ({"Type": "AT_TIMESTAMP"}, "InvalidArgumentException", "timestampInMillis"),
-        (
-            {"Type": "AT_TIMESTAMP", "Timestamp": 1_900_000_000},
-            "InvalidArgumentException",
-            "cannot be greater",
-        ),
-        ({"Type": "AT_TIMESTAMP", "Timestamp": 1e308}, "InvalidArgumentException", "cannot be g"),
+        ({"Type": "AT_TIMESTAMP"}, INVALID, "timestampInMillis"),
+        ({"Type": "AT_TIMESTAMP", "Timestamp": 1_900_000_000}, INVALID, "cannot be greater"),
+        ({"Type": "AT_TIMESTAMP", "Timestamp": 1e308}, INVALID, "cannot be greater"),
         ({"Type": "SHARD_END"}, "ValidationException", "'startingPosition.type'"),
         ({}, "ValidationException", "'startingPosition.type'"),
         ({"Type": "LATEST", "Timestamp": "x"}, "SerializationException", "timestamp"),
@@ -116,13 +109,9 @@ def test_what_is_not_there_is_not_found(kinesis: LocalKinesis, app: str) -> None
 
 
 def test_it_has_no_one_answer(kinesis: LocalKinesis, app: str) -> None:
+    latest: dict[str, Any] = {"ShardId": SHARD_0, "StartingPosition": {"Type": "LATEST"}}
     with pytest.raises(TypeError, match=r"use subscribe\(\)"):
-        kinesis.call(
-            "SubscribeToShard",
-            ConsumerARN=app,
-            ShardId=SHARD_0,
-            StartingPosition={"Type": "LATEST"},
-        )
+        kinesis.call("SubscribeToShard", ConsumerARN=app, **latest)
 
 
 # Going on
@@ -330,19 +319,6 @@ def test_the_last_event_of_a_closed_shard_names_its_children(
     assert listener.has_ended()
 
 
-def test_a_reshard_reaches_a_waiting_subscription(
-    kinesis: LocalKinesis, stream: Stream, app: str
-) -> None:
-    listener = Listener(kinesis, app)
-    listener.event()
-    listener.waits_until()
-    stream.split()
-    assert listener.woken == 1
-    event = listener.event()
-    assert (event["Records"], numbers(event["ChildShards"])) == ([], [1, 2])
-    assert listener.has_ended()
-
-
 def test_a_subscription_to_a_shard_that_was_read_to_its_end_ends_at_once(
     kinesis: LocalKinesis, stream: Stream, app: str
 ) -> None:
@@ -360,18 +336,22 @@ def test_a_subscription_to_a_shard_that_was_read_to_its_end_ends_at_once(
         assert listener.has_ended()
 
 
-def test_a_delayed_reshard_is_waited_for(clock: ManualClock) -> None:
-    kinesis = LocalKinesis(clock=clock, limits=False, reshard_delay_ms=2000)
+@pytest.mark.parametrize("delay_ms", [0, 2000])
+def test_a_reshard_reaches_a_waiting_subscription(clock: ManualClock, delay_ms: int) -> None:
+    kinesis = LocalKinesis(clock=clock, limits=False, reshard_delay_ms=delay_ms)
     stream = Stream(kinesis, shards=1)
     listener = Listener(kinesis, register(stream))
     listener.event()
     listener.waits_until()
     stream.split()
     assert listener.woken == 1
-    assert listener.waits_until() == clock() + 2000
-    clock.advance(2000)
-    assert listener.woken == 2
-    assert numbers(listener.event()["ChildShards"]) == [1, 2]
+    if delay_ms:
+        assert listener.waits_until() == clock() + delay_ms
+        clock.advance(delay_ms)
+        assert listener.woken == 2
+    event = listener.event()
+    assert (event["Records"], numbers(event["ChildShards"])) == ([], [1, 2])
+    assert listener.has_ended()
 
 
 def test_deregistering_ends_the_subscriptions(

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from sparkinesis.local import KinesisError, Limits, LocalKinesis, ManualClock
-from tests.unit.local.calls import DAY, SHARD_0, Stream
+from tests.unit.local.calls import ARN, DAY, SHARD_0, Stream
 
-ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/s"
 ON_DEMAND: dict[str, Any] = {"StreamModeDetails": {"StreamMode": "ON_DEMAND"}}
 START_S = 1_800_000_000
 
@@ -50,24 +49,20 @@ def test_the_open_shards_of_all_provisioned_streams_are_limited(limited: LocalKi
     with too_many_shards(4, 1):
         stream.split("shardId-000000000001", at=2**127 + 2**126)
     with too_many_shards(4, 1):
-        update(stream, 4)
+        stream.rescale(4)
     stream.merge("shardId-000000000002", "shardId-000000000003")
-    update(stream, 3)
+    stream.rescale(3)
     limited.call("DeleteStream", StreamName="t")
-    update(stream, 4)
+    stream.rescale(4)
     with limit_exceeded("cannot be greater than 4. Current open shard count: 4, Target .*: 5"):
-        update(stream, 5)
-
-
-def update(stream: Stream, count: int) -> None:
-    stream("UpdateShardCount", TargetShardCount=count, ScalingType="UNIFORM_SCALING")
+        stream.rescale(5)
 
 
 def test_a_stream_comes_to_10_000_shards_whatever_the_account_may_have(clock: ManualClock) -> None:
     limits = Limits(account_shards=1_000_000)
     stream = Stream(LocalKinesis(clock=clock, limits=limits), shards=1)
     with limit_exceeded("greater than 10000"):
-        update(stream, 10_001)
+        stream.rescale(10_001)
 
 
 @pytest.mark.parametrize(

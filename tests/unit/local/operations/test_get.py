@@ -35,10 +35,9 @@ def test_the_range_of_a_shard_can_be_started_from(stream: Stream, kind: str) -> 
 def test_a_number_between_two_records_begins_at_the_later_one(stream: Stream) -> None:
     first, _ = stream.put("a"), stream.put("b")
     between = str(int(first) + (1 << 36))  # the same counter, one second on
-    for kind in ("AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER"):
-        assert stream.read(kind, StartingSequenceNumber=between) == ["b"]
     before = str(int(first) - (1 << 36))
     for kind in ("AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER"):
+        assert stream.read(kind, StartingSequenceNumber=between) == ["b"]
         assert stream.read(kind, StartingSequenceNumber=before) == ["a", "b"]
 
 
@@ -51,9 +50,10 @@ def test_at_timestamp_begins_at_the_first_record_not_older(
         stream.put(name.upper())
         clock.advance(10)
 
-    def read(ms: int) -> str:
+    def read(ms: float) -> str:
         return "".join(stream.read("AT_TIMESTAMP", Timestamp=(start + ms) / 1000))
 
+    assert read(-1e308) == "aAbBcC"
     assert read(-5000) == "aAbBcC"
     assert read(0) == "aAbBcC"
     assert read(1) == "bBcC"
@@ -79,11 +79,6 @@ def test_at_timestamp_of_arrival_times_out_of_order_is_the_first_such_record(
     assert arrivals == [0, -30, 110, 60]
     assert stream.read("AT_TIMESTAMP", Timestamp=(start + 1) / 1000) == ["early", "d"]
     assert stream.read("AT_TIMESTAMP", Timestamp=(start + 111) / 1000) == []
-
-
-def test_at_timestamp_of_the_farthest_past_is_the_oldest_record(stream: Stream) -> None:
-    stream.put("a")
-    assert stream.read("AT_TIMESTAMP", Timestamp=-1e308) == ["a"]
 
 
 def test_a_sequence_number_of_another_shard_or_stream_is_refused(
@@ -146,17 +141,14 @@ def test_an_iterator_expires_after_5_minutes(stream: Stream, clock: ManualClock)
     stream.get(following)
 
 
-@pytest.mark.parametrize("token", ["AAAAAAAAAAE=", "nonsense", "x" * 300])
-def test_an_invented_iterator_is_invalid(stream: Stream, token: str) -> None:
-    with pytest.raises(KinesisError, match=r"InvalidArgumentException: Invalid ShardIterator"):
-        stream.get(token)
-
-
-def test_a_mangled_iterator_is_invalid_and_one_of_another_region_too(stream: Stream) -> None:
+def test_an_invented_iterator_is_invalid_and_a_mangled_one_and_that_of_another_region(
+    stream: Stream,
+) -> None:
     token = stream.iterator()
-    changed = token[:40] + ("A" if token[40] != "A" else "B") + token[41:]
-    with pytest.raises(KinesisError, match="Invalid ShardIterator"):
-        stream.get(changed)
+    mangled = token[:40] + ("A" if token[40] != "A" else "B") + token[41:]
+    for invalid in ("AAAAAAAAAAE=", "nonsense", "x" * 300, mangled):
+        with pytest.raises(KinesisError, match="InvalidArgumentException: Invalid ShardIterator"):
+            stream.get(invalid)
     with pytest.raises(KinesisError, match="Invalid ShardIterator"):
         stream.kinesis.call("GetRecords", region="eu-west-1", ShardIterator=token)
 

@@ -119,7 +119,7 @@ def test_pages_keep_the_filter(history: Stream, clock: ManualClock) -> None:
 
 
 def test_pages_keep_a_filter_of_the_farthest_future(stream: Stream) -> None:
-    stream("UpdateShardCount", TargetShardCount=2, ScalingType="UNIFORM_SCALING")
+    stream.rescale(2)
     assert pages(stream, 1, ShardFilter={"Type": "AT_TIMESTAMP", "Timestamp": 1e308}) == [[1], [2]]
 
 

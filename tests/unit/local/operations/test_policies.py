@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from sparkinesis.local import KinesisError, LocalKinesis
-from tests.unit.local.calls import Stream
+from tests.unit.local.calls import ARN, Stream
+from tests.unit.local.subscribing import register
 
-ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/s"
 POLICY = '{"Version": "2012-10-17", "Statement": []}'
 
 
@@ -19,8 +19,7 @@ def test_a_policy_is_returned_as_it_was_put(stream: Stream, kinesis: LocalKinesi
     assert policy(kinesis) == "{}"
     kinesis.call("PutResourcePolicy", ResourceARN=ARN, Policy="{ }")
     kinesis.call("PutResourcePolicy", ResourceARN=ARN, Policy=POLICY)
-    made = kinesis.call("RegisterStreamConsumer", StreamARN=ARN, ConsumerName="app")
-    consumer = made["Consumer"]["ConsumerARN"]
+    consumer = register(stream)
     assert (policy(kinesis), policy(kinesis, consumer)) == (POLICY, "{}")
     kinesis.call("PutResourcePolicy", ResourceARN=consumer, Policy=POLICY)
     kinesis.call("DeleteResourcePolicy", ResourceARN=ARN)

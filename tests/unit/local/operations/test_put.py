@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import base64
-import json
 from collections import Counter
 from typing import Any
 
 import pytest
 
 from sparkinesis.local import KinesisError, LocalKinesis
-from sparkinesis.local.encoding.codec import JsonCodec
 from tests.unit.local.calls import TOP, Stream, data
+from tests.unit.local.subscribing import Listener
 
 ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/"
 
@@ -45,12 +43,8 @@ def change(kinesis: LocalKinesis, name: str, to: str) -> None:
 def stored(kinesis: LocalKinesis, name: str) -> list[dict[str, Any]]:
     found = []
     for shard in kinesis.call("ListShards", StreamName=name)["Shards"]:
-        iterator = kinesis.call(
-            "GetShardIterator",
-            StreamName=name,
-            ShardId=shard["ShardId"],
-            ShardIteratorType="TRIM_HORIZON",
-        )["ShardIterator"]
+        begin = {"ShardId": shard["ShardId"], "ShardIteratorType": "TRIM_HORIZON"}
+        iterator = kinesis.call("GetShardIterator", StreamName=name, **begin)["ShardIterator"]
         found += kinesis.call("GetRecords", ShardIterator=iterator)["Records"]
     return found
 
@@ -133,16 +127,9 @@ def test_streams_with_provisioned_shards_cannot_have_it(
 
 
 def test_a_subscription_gives_the_record_without_the_member(auto: LocalKinesis) -> None:
-    arn = auto.call("RegisterStreamConsumer", StreamARN=ARN + "auto", ConsumerName="app")
+    made = auto.call("RegisterStreamConsumer", StreamARN=ARN + "auto", ConsumerName="app")
     put = auto.call("PutRecord", StreamName="auto", Data=b"x")
-    subscription = auto.subscribe(
-        ConsumerARN=arn["Consumer"]["ConsumerARN"],
-        ShardId=put["ShardId"],
-        StartingPosition={"Type": "TRIM_HORIZON"},
-    )
-    step: Any = auto.next_step(subscription)
-    auto.release(subscription)
-    (record,) = json.loads(JsonCodec().encode(step.page))["Records"]
+    listener = Listener(auto, made["Consumer"]["ConsumerARN"], shard=put["ShardId"])
+    (record,) = listener.event()["Records"]
     assert "PartitionKey" not in record
-    assert record["Data"] == base64.b64encode(b"x").decode()
-    assert data({"Records": stored(auto, "auto")}) == ["x"]
+    assert data({"Records": [record]}) == ["x"]

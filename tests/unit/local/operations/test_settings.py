@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
 from sparkinesis.local import KinesisError, Limits, LocalKinesis, ManualClock
-from tests.unit.local.calls import SHARD_0, Stream, numbers
+from tests.unit.local.calls import ARN, SHARD_0, SHARD_1, Stream, numbers
+from tests.unit.local.subscribing import register
 
-ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/s"
 MIB = 1 << 20
 METRICS = [
     "IncomingBytes",
@@ -100,9 +102,9 @@ def test_a_stream_keeps_its_shards_when_its_mode_changes(
     assert summary(stream)["StreamModeDetails"] == {"StreamMode": "ON_DEMAND"}
     assert numbers(stream.shards()) == [0, 1, 2]
     with refused("ValidationException.* is in On-Demand mode"):
-        stream.split("shardId-000000000001", 2**126)
+        stream.split(SHARD_1, 2**126)
     set_mode(kinesis, "PROVISIONED")
-    stream.split("shardId-000000000001", 2**126)
+    stream.split(SHARD_1, 2**126)
 
 
 def test_a_provisioned_stream_has_nothing_that_only_on_demand_streams_have(
@@ -196,11 +198,8 @@ def test_warm_throughput_is_set_with_the_stream_or_with_its_mode(
     stream: Stream, kinesis: LocalKinesis
 ) -> None:
     commit(kinesis)
-    mode: dict[str, Any] = {
-        "StreamModeDetails": {"StreamMode": "ON_DEMAND"},
-        "WarmThroughputMiBps": 7,
-    }
-    kinesis.call("CreateStream", StreamName="t", **mode)
+    mode: dict[str, Any] = {"StreamModeDetails": {"StreamMode": "ON_DEMAND"}}
+    kinesis.call("CreateStream", StreamName="t", WarmThroughputMiBps=7, **mode)
     set_mode(kinesis, "ON_DEMAND", WarmThroughputMiBps=7)
     for name in ("s", "t"):
         answer = kinesis.call("DescribeStreamSummary", StreamName=name)["StreamDescriptionSummary"]
@@ -230,25 +229,20 @@ def test_warm_throughput_needs_an_on_demand_stream_and_the_commitment(
 
 
 def test_a_dry_run_checks_the_call_and_has_no_effect(stream: Stream, kinesis: LocalKinesis) -> None:
-    consumer = kinesis.call("RegisterStreamConsumer", StreamARN=ARN, ConsumerName="app")
-    entry = {"Data": b"x", "PartitionKey": "k"}
+    entry: dict[str, Any] = {"Data": b"x", "PartitionKey": "k"}
     begin = {"ShardId": SHARD_0, "ShardIteratorType": "LATEST"}
-    rejected = "DryRunOperationException"
-    with refused(rejected):
-        stream("PutRecord", **entry, DryRun=True)
-    with refused(rejected):
-        stream("PutRecords", Records=[entry], DryRun=True)
-    with refused(rejected):
-        stream("GetShardIterator", **begin, DryRun=True)
-    with refused(rejected):
-        stream.get(stream.iterator(), DryRun=True)
-    with refused(rejected):
-        kinesis.subscribe(
-            ConsumerARN=consumer["Consumer"]["ConsumerARN"],
-            ShardId=SHARD_0,
-            StartingPosition={"Type": "LATEST"},
-            DryRun=True,
-        )
+    at: dict[str, Any] = {"ShardId": SHARD_0, "StartingPosition": {"Type": "LATEST"}}
+    consumer, iterator = register(stream), stream.iterator()
+    calls: list[Callable[..., object]] = [
+        partial(stream, "PutRecord", **entry),
+        partial(stream, "PutRecords", Records=[entry]),
+        partial(stream, "GetShardIterator", **begin),
+        partial(stream.get, iterator),
+        partial(kinesis.subscribe, ConsumerARN=consumer, **at),
+    ]
+    for call in calls:
+        with refused("DryRunOperationException"):
+            call(DryRun=True)
     assert stream.read() == []
     with refused("ValidationException"):
         stream("PutRecord", Data=b"x", PartitionKey="", DryRun=True)

@@ -40,7 +40,7 @@ def act(stream: Stream, clock: ManualClock, step: tuple[str, int, int]) -> None:
     if kind == "put":
         stream.put(str(pick), ExplicitHashKey=str(pick * (2**128 // 101)))
     elif kind == "rescale":
-        stream("UpdateShardCount", TargetShardCount=1 + pick % 7, ScalingType="UNIFORM_SCALING")
+        stream.rescale(1 + pick % 7)
     elif kind == "split" and high - low > 4:
         stream.split(found[at]["ShardId"], low + 2 + (high - low - 3) * pick // 101)
     elif kind == "merge" and at + 1 < len(found):
@@ -97,7 +97,7 @@ def test_any_history_keeps_the_tiling_and_the_lineage(history: list[tuple[str, i
 def test_update_shard_count_ends_with_equal_shards(before: int, after: int) -> None:
     kinesis = LocalKinesis(clock=ManualClock(), limits=False)
     scaled = Stream(kinesis, shards=before, name="scaled")
-    scaled("UpdateShardCount", TargetShardCount=after, ScalingType="UNIFORM_SCALING")
+    scaled.rescale(after)
     created = Stream(kinesis, shards=after, name="created")
     open_now = scaled.shards(ShardFilter={"Type": "AT_LATEST"})
     assert sorted(map(hash_range, open_now)) == sorted(map(hash_range, created.shards()))
@@ -105,7 +105,7 @@ def test_update_shard_count_ends_with_equal_shards(before: int, after: int) -> N
 
 def test_update_shard_count_closes_no_shard_that_can_stay(kinesis: LocalKinesis) -> None:
     stream = Stream(kinesis, shards=4)
-    stream("UpdateShardCount", TargetShardCount=5, ScalingType="UNIFORM_SCALING")
+    stream.rescale(5)
     # Four splits (8 more), three merges: as the service does it (15 in all).
     assert len(stream.shards()) == 15
 

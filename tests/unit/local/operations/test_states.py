@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from sparkinesis.local import KinesisError, Limits, LocalKinesis, ManualClock
-from tests.unit.local.calls import SHARD_0, SHARD_1, Stream, data, numbers
+from tests.unit.local.calls import ARN, SCALING, SHARD_0, SHARD_1, Stream, data, numbers
 
-ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/s"
 KEY = {"EncryptionType": "KMS", "KeyId": "k"}
 PUT: dict[str, Any] = {"Data": b"x", "PartitionKey": "k"}
 
@@ -24,28 +23,16 @@ CHANGES: dict[str, dict[str, Any]] = {
     "DisableEnhancedMonitoring": {"StreamName": "s", "ShardLevelMetrics": ["ALL"]},
     "EnableEnhancedMonitoring": {"StreamName": "s", "ShardLevelMetrics": ["ALL"]},
     "IncreaseStreamRetentionPeriod": {"StreamName": "s", "RetentionPeriodHours": 48},
-    "MergeShards": {
-        "StreamName": "s",
-        "ShardToMerge": SHARD_0,
-        "AdjacentShardToMerge": SHARD_1,
-    },
+    "MergeShards": {"StreamName": "s", "ShardToMerge": SHARD_0, "AdjacentShardToMerge": SHARD_1},
     "PutResourcePolicy": {"ResourceARN": ARN, "Policy": "{}"},
     "RemoveTagsFromStream": {"StreamName": "s", "TagKeys": ["a"]},
-    "SplitShard": {
-        "StreamName": "s",
-        "ShardToSplit": SHARD_0,
-        "NewStartingHashKey": str(2**126),
-    },
+    "SplitShard": {"StreamName": "s", "ShardToSplit": SHARD_0, "NewStartingHashKey": str(2**126)},
     "StartStreamEncryption": {"StreamName": "s", **KEY},
     "StopStreamEncryption": {"StreamName": "s", **KEY},
     "TagResource": {"ResourceARN": ARN, "Tags": {"a": "1"}},
     "UntagResource": {"ResourceARN": ARN, "TagKeys": ["a"]},
     "UpdateMaxRecordSize": {"StreamARN": ARN, "MaxRecordSizeInKiB": 2048},
-    "UpdateShardCount": {
-        "StreamName": "s",
-        "TargetShardCount": 4,
-        "ScalingType": "UNIFORM_SCALING",
-    },
+    "UpdateShardCount": {"StreamName": "s", "TargetShardCount": 4, "ScalingType": SCALING},
     "UpdateStreamMode": {"StreamARN": ARN, "StreamModeDetails": {"StreamMode": "ON_DEMAND"}},
     "UpdateStreamRecordDistributionStrategy": {
         "StreamARN": ARN,

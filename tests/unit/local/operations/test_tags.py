@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from sparkinesis.local import KinesisError, LocalKinesis, ManualClock
-from tests.unit.local.calls import Stream
+from tests.unit.local.calls import ARN, Stream
+from tests.unit.local.subscribing import register
 
-ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/s"
 CHARACTERS = (
     "Some tags contain invalid characters. Valid characters: "
     "Unicode letters, digits, white space, _ . / = + - % @ :."
@@ -36,28 +36,24 @@ def test_both_ways_of_tagging_a_stream_are_one(stream: Stream, kinesis: LocalKin
     stream("RemoveTagsFromStream", TagKeys=["/=+-@:"])
     listed = stream("ListTagsForStream")["Tags"]
     assert {tag["Key"] for tag in listed} == {"b", "ü0 _."} == {*tags(kinesis)}
+    first = {"Tags": [{"Key": "b", "Value": "3"}], "HasMoreTags": True}
+    assert stream("ListTagsForStream", Limit=1) == first
 
 
 def test_a_consumer_has_tags_of_its_own(stream: Stream, kinesis: LocalKinesis) -> None:
-    made = kinesis.call(
-        "RegisterStreamConsumer", StreamARN=ARN, ConsumerName="app", Tags={"a": "1"}
-    )
-    arn = made["Consumer"]["ConsumerARN"]
+    arn = register(stream, Tags={"a": "1"})
     kinesis.call("TagResource", ResourceARN=arn, Tags={"b": "2"})
     assert (tags(kinesis, arn), tags(kinesis)) == ({"a": "1", "b": "2"}, {})
     kinesis.call("UntagResource", ResourceARN=arn, TagKeys=["a"])
     assert tags(kinesis, arn) == {"b": "2"}
-    bad: dict[str, Any] = {"ConsumerName": "other", "Tags": {"a;b": ""}}
     with pytest.raises(KinesisError, match="invalid characters"):
-        kinesis.call("RegisterStreamConsumer", StreamARN=ARN, **bad)
+        register(stream, "other", Tags={"a;b": ""})
     assert len(kinesis.call("ListStreamConsumers", StreamARN=ARN)["Consumers"]) == 1
 
 
 def test_a_consumer_that_is_not_active_refuses_tags_and_policies(clock: ManualClock) -> None:
     kinesis = LocalKinesis(clock=clock, limits=False, consumer_delay_ms=1000)
-    Stream(kinesis, shards=1)
-    made = kinesis.call("RegisterStreamConsumer", StreamARN=ARN, ConsumerName="app")
-    arn = made["Consumer"]["ConsumerARN"]
+    arn = register(Stream(kinesis, shards=1))
     changes: list[tuple[str, dict[str, Any]]] = [
         ("TagResource", {"Tags": {"b": "2"}}),
         ("PutResourcePolicy", {"Policy": "{}"}),
