@@ -42,6 +42,13 @@ class Answer:
     note: str = ""
 
 
+def all_of(results: Sequence[bool], what: str) -> Answer:
+    """Return whether all ``what`` (several) are so; nothing was measured if there are none."""
+    if not results:
+        return Answer(None, f"no {what} were seen")
+    return Answer(all(results), f"{results.count(True)} of {len(results)} {what}")
+
+
 class Verdict(Enum):
     """What an answer means for the library."""
 

@@ -10,9 +10,9 @@ import logging
 import os
 import random
 import sys
-import threading
 import time
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from sparkinesis.ui.worker_urls import WorkerUrls
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.processor import RecordProcessor
 from tests.page.browser import Browser
+from tests.repeating import repeating
 from tests.streams import merge_neighbours, split
 
 SECONDS = 60
@@ -62,23 +63,21 @@ def reshard(kinesis: Any, clock: Clock) -> None:
     clock.go_on(20)
 
 
-def put(kinesis: Any, is_over: threading.Event) -> None:
-    rng = random.Random(3)
-    while not is_over.wait(0.3):
-        records = [
-            {
-                "Data": rng.choice((b"landed", b"landed", b"cancelled")) + b" " * 800,
-                "PartitionKey": f"UA {rng.randrange(2000)}",
-            }
-            for _ in range(rng.randrange(40, 90))
-        ]
-        kinesis.put_records(StreamName="flights", Records=records)
+def put(kinesis: Any, rng: random.Random) -> None:
+    records = [
+        {
+            "Data": rng.choice((b"landed", b"landed", b"cancelled")) + b" " * 800,
+            "PartitionKey": f"UA {rng.randrange(2000)}",
+        }
+        for _ in range(rng.randrange(40, 90))
+    ]
+    kinesis.put_records(StreamName="flights", Records=records)
 
 
 def main() -> None:
     os.environ.update(AWS_ACCESS_KEY_ID="test", AWS_SECRET_ACCESS_KEY="test")
     logging.disable(logging.ERROR)
-    clock, is_over = Clock(60), threading.Event()
+    clock = Clock(60)
     with ExitStack() as stack:
         server = stack.enter_context(LocalServer(port=0, dynamodb=True, clock=clock))
         kinesis = server.client("kinesis")
@@ -93,8 +92,7 @@ def main() -> None:
             )  # fmt: skip
             workers.append(application.worker().start())
             stack.callback(workers[-1].shutdown, 10)
-        threading.Thread(target=put, args=(kinesis, is_over), daemon=True).start()
-        stack.callback(is_over.set)
+        stack.enter_context(repeating(partial(put, kinesis, random.Random(3)), 0.3))
         streams = ChosenStreams.of(
             ("flights",), "us-east-1", server.endpoint_url, CredentialSource()
         )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -28,6 +28,7 @@ from tests.prometheus.setting import (
     environment,
 )
 from tests.prometheus.verdict import Fate, wrong_counts, wrong_lag
+from tests.repeating import repeating
 from tests.streams import active_shards, merge_neighbours, put, split
 
 LAGS = f'sparkinesis_lag_seconds{{application="{APPLICATION}"}}'
@@ -59,28 +60,19 @@ class Producer:
     def __init__(self, kinesis: Any) -> None:
         self.count = 0
         self._kinesis = kinesis
-        self._stopping = threading.Event()
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="producer")
-        self._thread.start()
+        self._running = ExitStack()
+        self._running.enter_context(repeating(self._put, TICK))
 
     def stop(self) -> int:
         """Return how many have been put."""
-        self._stopping.set()
-        self._thread.join()
-        if self._error is not None:
-            raise self._error
+        self._running.close()
         return self.count
 
-    def _run(self) -> None:
-        try:
-            while not self._stopping.wait(TICK):
-                end = self.count + int(RATE * TICK)
-                for stream in STREAMS:
-                    put(self._kinesis, stream, [b"%d" % n for n in range(self.count, end)])
-                self.count = end
-        except BaseException as error:  # noqa: BLE001 - whoever stops it is told
-            self._error = error
+    def _put(self) -> None:
+        end = self.count + int(RATE * TICK)
+        for stream in STREAMS:
+            put(self._kinesis, stream, [b"%d" % n for n in range(self.count, end)])
+        self.count = end
 
 
 @dataclass

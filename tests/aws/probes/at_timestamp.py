@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from sparkinesis.errors import SparkinesisError
 from sparkinesis.stream.position import AtTimestamp
 from tests.aws.bench import Bench, Stored
-from tests.aws.findings import Answer, Question
+from tests.aws.findings import Answer, Question, all_of
 
 _PLANNING = "src/sparkinesis/source/planning/probing/end_in_shard.py"
 _EARLY = "src/sparkinesis/stream/reading/early_records.py"
@@ -140,11 +140,12 @@ def answers(seen: Observed) -> dict[str, Answer]:
             "neither", f"{exact.count(True)} of {len(exact)} instants begin where they should"
         )
     found["at_timestamp.precision"] = precision
-    found["at_timestamp.inclusive"] = _all(
-        [look.first is not None and seen.arrivals[look.first] <= look.at_ms for look in at]
+    found["at_timestamp.inclusive"] = all_of(
+        [look.first is not None and seen.arrivals[look.first] <= look.at_ms for look in at],
+        "instants",
     )
-    found["at_timestamp.between"] = _all(
-        [look.first == expected(seen.arrivals, look.at_ms) for look in between]
+    found["at_timestamp.between"] = all_of(
+        [look.first == expected(seen.arrivals, look.at_ms) for look in between], "instants"
     )
     found["at_timestamp.before_all"] = Answer(
         OLDEST if seen.before_all == 0 else f"record {seen.before_all}"
@@ -158,9 +159,3 @@ def answers(seen: Observed) -> dict[str, Answer]:
 def _separates(arrivals: Sequence[int], at_ms: int) -> bool:
     """Return True if an exact read from ``at_ms`` begins elsewhere than one to the second."""
     return expected(arrivals, at_ms) != expected(arrivals, at_ms // 1000 * 1000)
-
-
-def _all(results: Sequence[bool]) -> Answer:
-    if not results:
-        return Answer(None, "no such instant")
-    return Answer(all(results), f"{results.count(True)} of {len(results)} instants")

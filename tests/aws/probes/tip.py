@@ -7,16 +7,15 @@ be in that page or in earlier ones.
 from __future__ import annotations
 
 import statistics
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sparkinesis.source.planning.stream_plan import SHORT_OF_TIP_MS
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON
 from sparkinesis.stream.shard import Shard
 from tests.aws.bench import Bench, BenchStream
-from tests.aws.findings import Answer, Question
+from tests.aws.findings import Answer, Question, all_of
+from tests.repeating import repeating
 
 _PLANNER = "src/sparkinesis/source/planning/stream_plan.py"
 _RETENTION = "src/sparkinesis/stream/reading/retention.py"
@@ -162,7 +161,7 @@ def _busy(bench: Bench, reader: BenchStream, shard: Shard, seconds: float) -> li
     """Read at the tip while records arrive, until three pages after the last one are empty."""
     pages: list[Seen] = []
     iterator: str | None = reader.iterator(shard.id, LATEST)
-    with _producing(bench, reader, shard):
+    with repeating(lambda: reader.put(shard, b"busy"), _EVERY):
         until = bench.limit.spent + seconds
         while iterator is not None and bench.limit.spent < until:
             seen, iterator = _page(reader, shard, iterator)
@@ -173,30 +172,6 @@ def _busy(bench: Bench, reader: BenchStream, shard: Shard, seconds: float) -> li
         pages.append(seen)
         empty = 0 if seen.arrivals else empty + 1
     return pages
-
-
-@contextmanager
-def _producing(bench: Bench, reader: BenchStream, shard: Shard) -> Iterator[None]:
-    """Put a record every 50 ms in another thread. Raises the thread's error at the end."""
-    stopping = threading.Event()
-    errors: list[Exception] = []
-
-    def produce() -> None:
-        try:
-            while not stopping.wait(_EVERY):
-                reader.put(shard, b"busy")
-        except Exception as error:  # noqa: BLE001 - raised below
-            errors.append(error)
-
-    thread = threading.Thread(target=produce, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stopping.set()
-        thread.join()
-    for error in errors:
-        raise error
 
 
 def lateness_ms(pages: Sequence[Seen], *, at_tip: bool) -> int | None:
@@ -232,21 +207,17 @@ def answers(seen: Observed) -> dict[str, Answer]:
         "tip.late_behind_ms": Answer(
             lateness_ms(seen.busy, at_tip=False), f"{len(seen.busy) - tips} pages; {clock}"
         ),
-        "tip.empty_is_at_tip": _all([page.behind_ms == 0 for page in empty]),
-        "tip.goes_on": _all([page.goes_on for page in empty]),
-        "tip.behind_says_so": _all(
-            [(page.behind_ms or 0) > 0 for page in seen.from_oldest if page.arrivals]
+        "tip.empty_is_at_tip": all_of([page.behind_ms == 0 for page in empty], "pages"),
+        "tip.goes_on": all_of([page.goes_on for page in empty], "pages"),
+        "tip.behind_says_so": all_of(
+            [(page.behind_ms or 0) > 0 for page in seen.from_oldest if page.arrivals], "pages"
         ),
         "tip.empty_pages": Answer(first, "" if first is not None else "no record was found"),
     }
     if leading:
-        found["tip.empty_pages_say_behind"] = _all([(page.behind_ms or 0) > 0 for page in leading])
+        found["tip.empty_pages_say_behind"] = all_of(
+            [(page.behind_ms or 0) > 0 for page in leading], "pages"
+        )
     else:
         found["tip.empty_pages_say_behind"] = Answer("no empty page")
     return found
-
-
-def _all(results: Sequence[bool]) -> Answer:
-    if not results:
-        return Answer(None, "no such page was seen")
-    return Answer(all(results), f"{results.count(True)} of {len(results)} pages")

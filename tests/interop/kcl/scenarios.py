@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
+import itertools
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from tests.interop.judge import Verdict
 from tests.interop.kcl.rows import Comparison, compare, leases_of, row_problems, state_of
 from tests.interop.kcl.stage import Stage, Stop, remake
 from tests.interop.kcl.tenures import place
+from tests.repeating import repeating
 from tests.streams import merge_neighbours, split
 
 APPLICATION = "interop"
@@ -132,34 +133,19 @@ def _unfinished(on: Stage) -> list[str]:
     return found
 
 
-@contextmanager
-def _producing(on: Stage, keys: list[str]) -> Iterator[None]:
+def _producing(on: Stage, keys: list[str]) -> AbstractContextManager[None]:
     """Puts turn after turn, in a thread: aggregates of one key each, and plain records."""
-    is_over = threading.Event()
-    failures: list[BaseException] = []
+    turns = itertools.count(1)
 
-    def run() -> None:
-        turn = 0
-        try:
-            while not is_over.wait(TURN):
-                turn += 1
-                for number, key in enumerate(keys):
-                    if (turn + number) % 2:
-                        on.put_packed(key, 4)
-                    else:
-                        on.put_plain(key)
-        except BaseException as error:  # noqa: BLE001 - raised again below
-            failures.append(error)
+    def put() -> None:
+        turn = next(turns)
+        for number, key in enumerate(keys):
+            if (turn + number) % 2:
+                on.put_packed(key, 4)
+            else:
+                on.put_plain(key)
 
-    thread = threading.Thread(target=run, name="producer", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        is_over.set()
-        thread.join()
-    if failures:
-        raise failures[0]
+    return repeating(put, TURN)
 
 
 def rows(on: Stage) -> Outcome:
