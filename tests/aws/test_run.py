@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,14 @@ def server(faults: list[Any]) -> Iterator[LocalServer]:
         yield running
 
 
+def on(operation: str, fault: Fault) -> Callable[[Call], Fault | None]:
+    """A plan: each call of an operation meets the fault."""
+    return lambda call: fault if call.operation == operation else None
+
+
+NOT_YOU = Fault.error("AccessDeniedException", "not you")
+
+
 def check(server: LocalServer, *names: str, seconds_: float = 600.0) -> Outcome:
     return run(
         Target(REGION, server.endpoint_url),
@@ -89,11 +97,7 @@ def test_the_local_server_answers_as_the_code_assumes(
 
 
 def test_a_server_that_names_no_children_is_found(server: LocalServer, faults: list[Any]) -> None:
-    faults.append(
-        lambda call: (
-            Fault(omit=frozenset({"ChildShards"})) if call.operation == "GetRecords" else None
-        )
-    )
+    faults.append(on("GetRecords", Fault(omit=frozenset({"ChildShards"}))))
     found = verdicts(check(server, "reshard"))
     for key in ("child_shards", "children_complete", "merged_child", "ends_again"):
         assert found[f"reshard.{key}"] is Verdict.OTHERWISE, key
@@ -101,9 +105,7 @@ def test_a_server_that_names_no_children_is_found(server: LocalServer, faults: l
 
 
 def test_a_server_that_begins_early_is_found(server: LocalServer, faults: list[Any]) -> None:
-    faults.append(
-        lambda call: Fault(begins_early=1) if call.operation == "GetShardIterator" else None
-    )
+    faults.append(on("GetShardIterator", Fault(begins_early=1)))
     found = verdicts(check(server, "position", "at_timestamp"))
     assert found["position.at"] is found["position.after"] is Verdict.OTHERWISE
     assert found["at_timestamp.precision"] is Verdict.OTHERWISE
@@ -135,13 +137,7 @@ def test_a_slow_reshard_is_measured() -> None:
 def test_a_probe_that_fails_ends_neither_the_others_nor_the_removal(
     server: LocalServer, faults: list[Any]
 ) -> None:
-    faults.append(
-        lambda call: (
-            Fault.error("AccessDeniedException", "not you")
-            if call.operation == "SplitShard"
-            else None
-        )
-    )
+    faults.append(on("SplitShard", NOT_YOU))
     outcome = check(server, "reshard", "table")
     assert "not you" in outcome.answers["reshard.last_page"].note
     assert outcome.answers["reshard.last_page"].value is None
@@ -152,13 +148,8 @@ def test_a_probe_that_fails_ends_neither_the_others_nor_the_removal(
 def test_a_stream_that_was_made_although_the_call_failed_is_removed(
     server: LocalServer, faults: list[Any]
 ) -> None:
-    faults.append(
-        lambda call: (
-            Fault(code="InternalFailure", status=500, takes_effect=True)
-            if call.operation == "CreateStream"
-            else None
-        )
-    )
+    failed = Fault(code="InternalFailure", status=500, takes_effect=True)
+    faults.append(on("CreateStream", failed))
     outcome = check(server, "table")
     assert "no stream could be made" in outcome.answers["table.one_wins"].note
     assert left_on(server) == []
@@ -172,13 +163,7 @@ def test_the_time_limit_ends_the_probes_and_all_is_removed(server: LocalServer) 
 
 
 def test_what_cannot_be_removed_is_said(server: LocalServer, faults: list[Any]) -> None:
-    faults.append(
-        lambda call: (
-            Fault.error("AccessDeniedException", "not you")
-            if call.operation == "DeleteStream"
-            else None
-        )
-    )
+    faults.append(on("DeleteStream", NOT_YOU))
     outcome = check(server, "table")
     ((resource, why),) = outcome.not_removed.items()
     assert resource.name in left_on(server)
@@ -228,7 +213,7 @@ def test_ctrl_c_removes_what_was_made(server: LocalServer) -> None:
 
 
 def test_a_second_ctrl_c_does_not_stop_the_removal(server: LocalServer, faults: list[Any]) -> None:
-    faults.append(lambda call: Fault(delay_ms=1500) if call.operation == "DeleteStream" else None)
+    faults.append(on("DeleteStream", Fault(delay_ms=1500)))
     one = Check(server, "--probe", "position")
     one.wait_for("s  stream me-")
     one.process.send_signal(signal.SIGINT)

@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
 from sparkinesis.worker.options import FanOutOptions
-from tests.simulation.history import Behaviour, Crash, Crowd, History, Put, Start, Trouble
+from tests.simulation.history import Crash, Crowd, Event, History, Put, Start, Trouble
 from tests.simulation.invariants import check
 from tests.simulation.subscribing import rough_subscribing
 from tests.simulation.world import World
 
-_EFO = {"retrieval": "efo"}
+
+def _played(*events: tuple[float, Event], puts: int = 50, **more: Any) -> World:
+    """A world of one subscribed shard, into which a record is put each second; in order."""
+    history = History(
+        shards=1,
+        events=(*events, *((5.0 + n, Put(0)) for n in range(puts))),
+        options={"retrieval": "efo"},
+    )
+    world = World(replace(history, **more)).run()
+    assert check(world) == []
+    return world
 
 
 @pytest.mark.parametrize(
@@ -50,15 +62,8 @@ def test_rough_histories_break_subscriptions_in_every_way_and_no_invariant(
 
 
 def test_an_undisturbed_subscription_is_renewed_after_four_minutes_and_before_five() -> None:
-    history = History(
-        shards=2,
-        events=((0.0, Start(0)), *((float(n), Put(n % 4)) for n in range(10, 1500, 20))),
-        options=_EFO,
-        preempt=0.0,
-        duration=1500.0,
-    )
-    world = World(history).run()
-    assert check(world) == []
+    puts = ((float(n), Put(n % 4)) for n in range(10, 1500, 20))
+    world = _played((0.0, Start(0)), *puts, puts=0, shards=2, preempt=0.0, duration=1500.0)
     assert "GetRecords" not in {operation for _, operation in world.calls}
     for shard in world.producer.stream.shards:
         times = [call.at for call in world.subscriptions.calls if call.shard_id == shard.id]
@@ -68,42 +73,20 @@ def test_an_undisturbed_subscription_is_renewed_after_four_minutes_and_before_fi
 
 
 def test_a_shard_is_read_on_at_once_when_the_service_ends_its_subscription() -> None:
-    puts = [(5.0 + n, Put(0)) for n in range(110)]
-    history = History(
-        shards=1,
-        events=((0.0, Start(0)), *puts),
-        behaviour=Behaviour(),
-        options=_EFO,
-        preempt=0.0,
-        staleness=0.0,
-        duration=120.0,
-        subscription_life=20.0,
-    )
-    world = World(history).run()
-    assert check(world) == []
+    even: dict[str, Any] = {"preempt": 0.0, "staleness": 0.0, "duration": 120.0}
+    world = _played((0.0, Start(0)), puts=110, subscription_life=20.0, **even)
     assert len(world.subscriptions.calls) >= 6
     (handed,) = world.journal.handed.values()
-    delays = [at - (5.0 + n) for n, at in enumerate(sorted(handed.values())[: len(puts)])]
+    delays = [at - (5.0 + n) for n, at in enumerate(sorted(handed.values())[:110])]
     # But for those that were put before the worker had its first lease.
     assert max(delays[20:]) < 1.5
 
 
 def test_who_takes_a_dead_workers_shard_waits_for_nobody_to_let_go_of_it() -> None:
     """The service goes on to push to a dead reader, and gives a new one the shard all the same."""
-    history = History(
-        seed=8,  # the dead one's connection has room for all that is pushed until then
-        shards=1,
-        events=(
-            (0.0, Start(0)),
-            (60.0, Crash(0)),
-            (60.5, Start(1)),
-            *((5.0 + n, Put(0)) for n in range(110)),
-        ),
-        options=_EFO,
-        duration=120.0,
-    )
-    world = World(history).run()
-    assert check(world) == []
+    # By its seed, the dead one's connection has room for all that is pushed until then.
+    lives = ((0.0, Start(0)), (60.0, Crash(0)), (60.5, Start(1)))
+    world = _played(*lives, puts=110, seed=8, duration=120.0)
     dead, *_ = [one for one in world.subscriptions.connections if one.process.is_killed]
     assert dead.met == "ResourceInUseException"
     assert dead.closed is None
@@ -113,27 +96,13 @@ def test_who_takes_a_dead_workers_shard_waits_for_nobody_to_let_go_of_it() -> No
 
 
 def test_who_may_not_register_a_consumer_polls() -> None:
-    history = History(
-        events=((0.0, Crowd(40.0)), (1.0, Start(0)), *((5.0 + n, Put(n % 4)) for n in range(50))),
-        options={**_EFO, "fan_out": FanOutOptions(fall_back_to_polling=True)},
-    )
-    world = World(history).run()
-    assert check(world) == []
+    options = {"retrieval": "efo", "fan_out": FanOutOptions(fall_back_to_polling=True)}
+    world = _played((0.0, Crowd(40.0)), (1.0, Start(0)), options=options)
     assert not world.subscriptions.calls
 
 
 def test_silence_on_a_connection_that_is_not_broken_is_noticed() -> None:
-    history = History(
-        shards=1,
-        events=(
-            (0.0, Start(0)),
-            (20.0, Trouble("timeout", 1.0, 3.0, "kinesis")),
-            *((5.0 + n, Put(0)) for n in range(50)),
-        ),
-        options=_EFO,
-    )
-    world = World(history).run()
-    assert check(world) == []
+    world = _played((0.0, Start(0)), (20.0, Trouble("timeout", 1.0, 3.0, "kinesis")))
     silent, *_ = [one for one in world.subscriptions.connections if one.met == "timeout"]
     assert silent.closed is not None
     assert silent.closed < 20.0 + 3.0 + 31.0
