@@ -19,7 +19,6 @@ from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.batching import BATCHES_AGAIN
 from sparkinesis.lease.table.table import LeaseTable
-from sparkinesis.lease.table.write_conflict import LeaseChangedError
 from tests.foreign_dynamodb import Lacking, plain_moto
 from tests.integration.lease.conftest import ManualTime, acquire, by_key, lease, table_at, take
 from tests.kcl import create_table
@@ -226,22 +225,6 @@ def test_a_deleted_row_is_recognised_by_a_refusal_without_a_row(
     assert "its row was deleted" in (deleted.lost_because or "")
     assert "worker other has taken it" in (taken.lost_because or "")
     assert by_key(table) == [others]
-
-
-def test_a_refusal_without_a_row_tells_the_row_that_refuses(
-    server: Lacking, table: LeaseTable
-) -> None:
-    server.tells_rows = False
-    table.create(lease("s", "me"))
-    (old,) = table.leases()
-    new = table.write(requests.renew(old))
-    with pytest.raises(LeaseChangedError, match=r"'s'.*its counter is 1, owner me") as caught:
-        table.write(requests.renew(old))
-    assert caught.value.row == new
-    table.delete(new)
-    with pytest.raises(LeaseChangedError, match="it was deleted") as caught:
-        table.write(requests.renew(new))
-    assert caught.value.row is None
 
 
 def test_a_refusal_without_a_row_that_cannot_be_read_either_is_no_loss(

@@ -140,21 +140,6 @@ def test_a_lease_made_anew_is_not_its_old_owners_though_the_counter_be(
     assert lease_of(table, "a") == others
 
 
-def test_a_renewal_finds_out_what_is_lost(table: LeaseTable, renewer: LeaseRenewer) -> None:
-    held = acquire(renewer, table, "taken", "evicted", "reset", "deleted", "kept")
-    table.write(requests.take(held[0].lease, "other"))
-    table.write(requests.evict(held[1].lease))
-    table.write(requests.reset(held[2].lease, AT))
-    table.delete(held[3].lease)
-    renewer.renew_all()
-    assert renewer.held() == {"kept": held[4]}
-    words = ["worker other", "released or reset", "released or reset", "deleted"]
-    for one, why in zip(held, words, strict=False):
-        assert why in (one.lost_because or "")
-    assert held[4].lost_because is None
-    assert renewer.duplicate_worker_leases == frozenset()
-
-
 @pytest.mark.parametrize("alone", [True, False])
 def test_a_lease_not_renewed_in_time_is_lost_though_the_table_would_accept(
     table: LeaseTable, renewer: LeaseRenewer, time: ManualTime, alone: bool
