@@ -183,7 +183,7 @@ BUGS: dict[str, Bug] = {
     ),
     # checkpoints
     "a batch is checkpointed before it is processed": instead(
-        Deliverer, "step", checkpoint_first, "checkpoints_are_requested", 0
+        Deliverer, "deliver_next", checkpoint_first, "checkpoints_are_requested", 0
     ),
     "failed records may be checkpointed": instead(
         Checkpointer, "take_back", always(None), _READS, 14

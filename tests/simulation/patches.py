@@ -80,12 +80,12 @@ def skip_failed(failed: Any) -> Any:
     return skip
 
 
-def checkpoint_first(step: Any) -> Any:
+def checkpoint_first(deliver_next: Any) -> Any:
     def first(self: Any) -> float:
         if self._queue and len(self._queue[0].batch):
-            self._checkpointer.deliver(self._queue[0].batch.last)
+            self._checkpointer.permit(self._queue[0].batch.last)
             self._checkpointer.checkpoint()
-        return float(step(self))
+        return float(deliver_next(self))
 
     return first
 

@@ -29,7 +29,8 @@ class Permitted:
     last: ExtendedSequenceNumber
     """The last checkpoint."""
     largest: ExtendedSequenceNumber
-    """The last user record that was delivered, and did not fail."""
+    """The last user record that was handed to ``process_records`` and has not failed so far, or was
+    given up."""
     end: ExtendedSequenceNumber | None = None
     """The shard's last user record, once the shard has ended; None before."""
     pending: ExtendedSequenceNumber | None = None

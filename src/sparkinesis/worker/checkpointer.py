@@ -295,8 +295,8 @@ class Checkpointer:
             permitted = self._permitted
             self.sinks.flush(permitted.last, permitted.end or permitted.largest)
 
-    def deliver(self, until: ExtendedSequenceNumber, batch: RecordBatch | None = None) -> None:
-        """Permit checkpoints up to ``until``: these user records are about to be delivered.
+    def permit(self, until: ExtendedSequenceNumber, batch: RecordBatch | None = None) -> None:
+        """Permit checkpoints up to ``until``: up to there, user records are delivered or given up.
 
         batch: the batch of these records, for their arrival times.
         """

@@ -37,7 +37,7 @@ class Shard:
             self.table.write(requests.take(lease, "me"))
         )
         inner = WorkerCheckpointer(held, never_reset)
-        inner.deliver(ExtendedSequenceNumber("20", 3))
+        inner.permit(ExtendedSequenceNumber("20", 3))
         self.inner = inner
         self.checkpointer = Checkpointer(inner)
 

@@ -156,7 +156,7 @@ class Shard:
 
     def step_all(self) -> None:
         while self.deliverer:
-            assert self.deliverer.step() == 0.0
+            assert self.deliverer.deliver_next() == 0.0
 
     @property
     def given(self) -> list[list[str]]:

@@ -133,7 +133,7 @@ def test_what_was_committed_at_once_counts_as_delivered() -> None:
     checkpointer.commit_pending()
     assert held.written == ["20:3"]
     assert checkpointer.settled == at("20:3")
-    checkpointer.deliver(at("15"))  # from before, fetched already
+    checkpointer.permit(at("15"))  # from before, fetched already
     assert checkpointer.settled == at("20:3")
     checkpointer.checkpoint()
     assert held.written == ["20:3"]
@@ -144,7 +144,7 @@ def test_what_was_committed_at_once_counts_as_delivered() -> None:
 @pytest.mark.parametrize("undo", ["dropped", "prepared 12:0", "12:0"])
 def test_what_is_dropped_or_replaced_is_not_permitted_any_more(undo: str) -> None:
     held, checkpointer = prepared("10", "20:3")
-    checkpointer.deliver(at("12"))
+    checkpointer.permit(at("12"))
     if undo == "dropped":
         checkpointer.drop_pending()
     elif undo == "12:0":
@@ -166,7 +166,7 @@ def test_a_pending_end_of_the_shard_waits_for_its_end() -> None:
     held, checkpointer = prepared("10", "SHARD_END")
     with pytest.raises(CheckpointError, match=r"shard_ended\(\)"):
         checkpointer.commit_pending()
-    checkpointer.deliver(at("12"))
+    checkpointer.permit(at("12"))
     checkpointer.end()
     checkpointer.commit_pending()
     assert held.written == ["SHARD_END"]
@@ -185,7 +185,7 @@ def test_a_state_that_cannot_be_stored_is_refused_before_anything_is_written(
     state: Any, why: str
 ) -> None:
     held, checkpointer = prepared("10", None)
-    checkpointer.deliver(at("12"))
+    checkpointer.permit(at("12"))
     with pytest.raises(CheckpointError, match=why):
         checkpointer.prepare(state=state)
     assert held.written == []
@@ -203,7 +203,7 @@ def test_a_checkpoint_is_settled_once_nothing_that_was_delivered_lies_behind_it(
 ) -> None:
     """Silence behind it may be noted then: of an aggregate, all user records are done."""
     settled = [checkpointer.settled]
-    checkpointer.deliver(at("20:3"))
+    checkpointer.permit(at("20:3"))
     settled.append(checkpointer.settled)
     checkpointer.checkpoint("20", 1)  # two more user records of the same record are left
     settled.append(checkpointer.settled)
@@ -235,23 +235,23 @@ def test_the_age_counts_from_the_first_delivery_that_no_checkpoint_covers() -> N
     checkpointer = Checkpointer(cast(HeldLease, Held()), lambda: 0, clock=lambda: now)
     ages = [checkpointer.age]
     for until in ("20", "30"):
-        checkpointer.deliver(at(until))
+        checkpointer.permit(at(until))
         now += 5.0
         ages.append(checkpointer.age)
     assert ages == [0.0, 5.0, 10.0]
     checkpointer.take_back(at("20"))
     assert checkpointer.age == 10.0, "what failed is not done"
-    checkpointer.deliver(at("30"))
+    checkpointer.permit(at("30"))
     checkpointer.checkpoint("20", 0)
     now += 2.0
     assert checkpointer.age == 2.0, "since the last checkpoint, as something is left behind it"
     checkpointer.checkpoint()
     now += 60.0
     assert checkpointer.age == 0.0, "silence makes no checkpoint old"
-    checkpointer.deliver(at("30"))
+    checkpointer.permit(at("30"))
     now += 1.0
     assert checkpointer.age == 0.0, "nothing new"
-    checkpointer.deliver(at("40"))
+    checkpointer.permit(at("40"))
     now += 1.0
     assert checkpointer.age == 1.0
     checkpointer.reset("TRIM_HORIZON")
@@ -272,7 +272,7 @@ def test_checkpoints_are_measured_with_their_results() -> None:
 
     measures = ShardMeasures(tally, "s", "shard", lambda: now)
     checkpointer = Checkpointer(cast(HeldLease, Refusing()), lambda: 0, measures=measures)
-    checkpointer.deliver(at("20"))
+    checkpointer.permit(at("20"))
     for kind in (LeaseTableUnavailableError, LeaseLostError):
         with pytest.raises(kind):
             checkpointer.checkpoint()

@@ -199,10 +199,10 @@ class FetchAhead:
         self._is_silent = False
         """True if the last page was empty, at the tip."""
         # The log lines of the steps name the same worker and shard as those of their creator.
-        self._steps = request.pool.step(self._run)
+        self._work = request.pool.new_work(self._run)
 
     def start(self) -> FetchAhead:
-        self._steps.start()
+        self._work.start()
         return self
 
     def take(self) -> FetchedPage | None:
@@ -213,7 +213,7 @@ class FetchAhead:
         if error is not None:
             raise error
         if waited:
-            self._steps.wake()
+            self._work.wake()
         return page
 
     def stop(self) -> None:
@@ -228,12 +228,12 @@ class FetchAhead:
             page.release()
         if source is not None:
             source.stop()
-        self._steps.wake()
+        self._work.wake()
 
     def _run(self) -> float | None:
         """Take one step; return the seconds until the next, or None after the last."""
         try:
-            pause = self._step()
+            pause = self._fetch_if_due()
         except BaseException as error:  # noqa: BLE001 - else the shard would wait for ever
             with self._lock:
                 self._error = error
@@ -246,7 +246,8 @@ class FetchAhead:
             self._request.on_page()
         return pause
 
-    def _step(self) -> float | None:
+    def _fetch_if_due(self) -> float | None:
+        """Fetch a page if one is due and has room; return the pause as `_run` does."""
         if self._source is None:
             source = self._open_source()
             with self._lock:
@@ -258,7 +259,7 @@ class FetchAhead:
             self._waits_for_room = not self._has_room()
             if self._waits_for_room:
                 return math.inf  # `take` wakes it
-        pause = source.due_in(self._steps.wake)
+        pause = source.due_in(self._work.wake)
         if pause > 0:
             return pause
         hold = self._hold(source)
@@ -295,7 +296,7 @@ class FetchAhead:
             return self._asked
         wanted = source.wanted
         hold = self._request.memory.ask(
-            wanted, None if source.is_divisible else wanted, self._steps.wake
+            wanted, None if source.is_divisible else wanted, self._work.wake
         )
         with self._lock:
             self._asked = hold
@@ -324,21 +325,21 @@ class FetchAhead:
         was_silent = self._is_silent
         self._is_silent = is_empty_at_tip(page.fetched.page) and not page.at_shard_end
         is_news = self._request.announce_silence or not (was_silent and self._is_silent)
-        dropped: FetchedPage | None = page
         with self._lock:
-            is_put = not self._stopped
-            if is_put:
-                if self._is_first:
-                    # The first request may have been refused for a while, because the subscription
-                    # before it was young.
-                    self.next_from = page.fetched_at + self._next_after
-                    self._is_first = False
-                # Of a silence, the latest page says everything.
-                dropped = self._pages.pop() if self._pages and not is_news else None
-                self._pages.append(page)
-        if dropped is not None:
-            dropped.release()
-        return is_put and is_news
+            if self._stopped:
+                page.release()
+                return False
+            if self._is_first:
+                # The first request may have been refused for a while, because the subscription
+                # before it was young.
+                self.next_from = page.fetched_at + self._next_after
+                self._is_first = False
+            # Of a silence, the latest page says everything.
+            replaced = self._pages.pop() if self._pages and not is_news else None
+            self._pages.append(page)
+        if replaced is not None:
+            replaced.release()
+        return is_news
 
 
 def _cut_to_memory(fetched: Fetched, source: PageSource, hold: Hold) -> Fetched:

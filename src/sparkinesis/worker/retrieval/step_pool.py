@@ -36,7 +36,7 @@ class _State(Enum):
     ENDED = auto()
 
 
-class Step:
+class Work:
     """One piece of work in a `StepPool`, whose steps never overlap. For any thread.
 
     run: takes one step; returns the seconds until the next one (0: at once; infinite: when it is
@@ -86,9 +86,9 @@ class StepPool:
         self._name = name
         self._clock = clock
         self._lock = threading.Lock()
-        self._ready: deque[Step] = deque()
-        self._timers: list[tuple[float, int, Step]] = []
-        """A heap. An entry counts only while the step's ``_due`` is this instant."""
+        self._ready: deque[Work] = deque()
+        self._timers: list[tuple[float, int, Work]] = []
+        """A heap. An entry counts only while the work's ``_due`` is this instant."""
         self._pushed = 0
         self._idle: list[_Bell] = []
         """Threads without work; the last one had work last."""
@@ -113,9 +113,9 @@ class StepPool:
         self._progress = Progress(clock)
         self._is_closed = False
 
-    def step(
+    def new_work(
         self, run: Callable[[], float | None], prepare: Callable[[], object] | None = None
-    ) -> Step:
+    ) -> Work:
         """Return work that is to be started. Each step runs in a copy of the present context.
 
         prepare: called once within this copy, for example to name the work in log lines.
@@ -124,7 +124,7 @@ class StepPool:
         context.run(detach)
         if prepare is not None:
             context.run(prepare)
-        return Step(self, run, context)
+        return Work(self, run, context)
 
     def runs_here(self) -> bool:
         """Return True in a thread of this pool."""
@@ -152,28 +152,28 @@ class StepPool:
 
     # --- the states of work
 
-    def _start(self, step: Step) -> None:
+    def _start(self, work: Work) -> None:
         with self._lock:
-            if step._is_started:
+            if work._is_started:
                 return
             if self._dispatching is None:
                 self._dispatching = self._spawn(self._dispatch, "watch")
-            step._is_started = True
+            work._is_started = True
             self.unfinished += 1
-            self._make_ready(step)
+            self._make_ready(work)
 
-    def _wake(self, step: Step) -> None:
+    def _wake(self, work: Work) -> None:
         with self._lock:
-            if step._state is _State.RUNNING:
-                step._is_woken = True
-            elif step._state is _State.WAITING and step._is_started:
-                self._make_ready(step)
+            if work._state is _State.RUNNING:
+                work._is_woken = True
+            elif work._state is _State.WAITING and work._is_started:
+                self._make_ready(work)
 
-    def _make_ready(self, step: Step) -> None:
-        step._state = _State.READY
-        step._due = math.inf
-        step._ready_at = self._clock()
-        self._ready.append(step)
+    def _make_ready(self, work: Work) -> None:
+        work._state = _State.READY
+        work._due = math.inf
+        work._ready_at = self._clock()
+        self._ready.append(work)
         self._summon()
 
     def _summon(self) -> None:
@@ -188,24 +188,24 @@ class StepPool:
         else:
             self._look_at(self._clock() + TICK)
 
-    def _finished(self, step: Step, pause: float | None) -> None:
+    def _finished(self, work: Work, pause: float | None) -> None:
         """Note that a step was taken; within the lock."""
         if pause is None:
-            step._state = _State.ENDED
+            work._state = _State.ENDED
             self.unfinished -= 1
             self._end_if_over()
-        elif step._is_woken or pause <= 0:
-            step._is_woken = False
-            step._state = _State.READY
-            step._ready_at = self._clock()
-            self._ready.append(step)
+        elif work._is_woken or pause <= 0:
+            work._is_woken = False
+            work._state = _State.READY
+            work._ready_at = self._clock()
+            self._ready.append(work)
         else:
-            step._state = _State.WAITING
+            work._state = _State.WAITING
             if pause < math.inf:
-                step._due = self._clock() + pause
+                work._due = self._clock() + pause
                 self._pushed += 1
-                heapq.heappush(self._timers, (step._due, self._pushed, step))
-                self._look_at(step._due)
+                heapq.heappush(self._timers, (work._due, self._pushed, work))
+                self._look_at(work._due)
 
     def _end_if_over(self) -> None:
         if self._is_closed and not self.unfinished:
@@ -218,7 +218,7 @@ class StepPool:
 
     def _add_thread(self) -> None:
         try:
-            self._spawn(self._work, str(self._made + 1))
+            self._spawn(self._run_thread, str(self._made + 1))
         except RuntimeError as error:
             # The limit of the machine or the container. The dispatcher tries again.
             _log.warning(
@@ -237,30 +237,30 @@ class StepPool:
         thread.start()
         return thread
 
-    def _work(self) -> None:
+    def _run_thread(self) -> None:
         bell = _Bell()
         me = threading.get_ident()
         self._idents.add(me)
-        step: Step | None = None
+        work: Work | None = None
         pause: float | None = None
         while True:
             with self._lock:
-                if step is None:
+                if work is None:
                     self._summoned -= 1
                 else:
-                    self._finished(step, pause)
-                    step = None
+                    self._finished(work, pause)
+                    work = None
                 if self._ready:
-                    step = self._ready.popleft()
-                    step._state = _State.RUNNING
+                    work = self._ready.popleft()
+                    work._state = _State.RUNNING
                     self._taken += 1
                     self._summon()
                 elif self._is_closed and not self.unfinished:
                     break
                 else:
                     self._idle.append(bell)
-            if step is not None:
-                pause = self._take(step)
+            if work is not None:
+                pause = self._take(work)
             elif not bell.wait(_KEEP):
                 with self._lock:
                     if bell in self._idle:
@@ -271,9 +271,9 @@ class StepPool:
             self.threads -= 1
             self._idents.discard(me)
 
-    def _take(self, step: Step) -> float | None:
+    def _take(self, work: Work) -> float | None:
         try:
-            return step._context.run(step._run)
+            return work._context.run(work._run)
         except BaseException as error:  # noqa: BLE001 - or the thread would be lost to the others
             self._failed(error)
             return None
@@ -307,9 +307,9 @@ class StepPool:
     def _begin_due(self, now: float) -> None:
         timers = self._timers
         while timers and timers[0][0] <= now:
-            due, _, step = heapq.heappop(timers)
-            if step._due == due:
-                self._make_ready(step)
+            due, _, work = heapq.heappop(timers)
+            if work._due == due:
+                self._make_ready(work)
 
     def _next_look(self, now: float) -> float:
         timers = self._timers
@@ -324,7 +324,7 @@ class StepPool:
             return
         count = threads_to_add(
             self.threads,
-            (now - step._ready_at for step in self._ready),
+            (now - work._ready_at for work in self._ready),
             added_ago=now - self._added_at,
             is_on_time=is_on_time,
         )

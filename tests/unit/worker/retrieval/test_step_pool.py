@@ -13,7 +13,7 @@ import pytest
 
 from sparkinesis.metrics.health.signs import SignOfLife, expect
 from sparkinesis.worker.retrieval import step_pool
-from sparkinesis.worker.retrieval.step_pool import Step, StepPool
+from sparkinesis.worker.retrieval.step_pool import StepPool, Work
 from tests.pace import eventually
 
 PATIENCE = 30.0
@@ -26,21 +26,21 @@ def pool() -> Iterator[StepPool]:
     made.close()
 
 
-def finish(*steps: Step) -> None:
+def finish(*steps: Work) -> None:
     """Start work, and wait until all of it has ended."""
     for step in steps:
         step.start()
     eventually(lambda: all(step.has_ended for step in steps))
 
 
-class Work:
+class Counted:
     """Work that returns the given pauses, one for each step, and counts its steps."""
 
     def __init__(self, pool: StepPool, *pauses: float | None) -> None:
         self.times: list[float] = []
         self._pauses = list(pauses)
         self._changed = threading.Condition()
-        self.step = pool.step(self._run)
+        self.step = pool.new_work(self._run)
 
     def _run(self) -> float | None:
         with self._changed:
@@ -57,7 +57,7 @@ class Work:
 
 
 def test_work_says_when_it_goes_on(pool: StepPool) -> None:
-    work = Work(pool, 0.0, 0.05, None)
+    work = Counted(pool, 0.0, 0.05, None)
     work.step.start()
     work.wait_for(3)
     work.wait_for_end()
@@ -66,7 +66,7 @@ def test_work_says_when_it_goes_on(pool: StepPool) -> None:
 
 
 def test_a_wake_ends_a_pause_of_any_length(pool: StepPool) -> None:
-    work = Work(pool, math.inf, 3600.0, None)
+    work = Counted(pool, math.inf, 3600.0, None)
     work.step.start()
     for steps in (1, 2):
         work.wait_for(steps)
@@ -85,19 +85,19 @@ def test_a_wake_during_a_step_leads_to_another_step(pool: StepPool) -> None:
             step.wake()
         return math.inf if runs < 2 else None
 
-    step = pool.step(run)
+    step = pool.new_work(run)
     finish(step)
     assert runs == 2
 
 
 def test_a_wake_before_the_start_and_after_the_end_does_nothing(pool: StepPool) -> None:
-    work = Work(pool)
+    work = Counted(pool)
     work.step.wake()
     assert not work.times
     finish(work.step)
     work.step.wake()
     work.step.start()
-    other = Work(pool)
+    other = Counted(pool)
     finish(other.step)
     assert len(work.times) == 1
 
@@ -115,7 +115,7 @@ def test_steps_of_one_work_never_overlap(pool: StepPool) -> None:
         inside -= 1
         return math.inf if runs < 50 else None
 
-    step = pool.step(run)
+    step = pool.new_work(run)
     step.start()
 
     def wake() -> None:
@@ -134,7 +134,7 @@ def test_steps_of_one_work_never_overlap(pool: StepPool) -> None:
 def block_each_other(pool: StepPool, count: int) -> None:
     """Take steps that block until the last of them runs."""
     barrier = threading.Barrier(count)
-    finish(*(pool.step(lambda: _meet(barrier)) for _ in range(count)))
+    finish(*(pool.new_work(lambda: _meet(barrier)) for _ in range(count)))
 
 
 def test_no_step_waits_for_another_that_blocks(pool: StepPool) -> None:
@@ -144,7 +144,7 @@ def test_no_step_waits_for_another_that_blocks(pool: StepPool) -> None:
 
 def test_short_steps_share_a_few_threads(pool: StepPool) -> None:
     """A thousand shards that have something to do now and then."""
-    works = [Work(pool, *([0.001] * 5), None) for _ in range(200)]
+    works = [Counted(pool, *([0.001] * 5), None) for _ in range(200)]
     finish(*(work.step for work in works))
     assert all(len(work.times) == 6 for work in works)
     assert pool.threads <= 20
@@ -154,14 +154,14 @@ def test_threads_without_work_end(pool: StepPool, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(step_pool, "_KEEP", 0.05)
     block_each_other(pool, 40)
     eventually(lambda: pool.threads == 0)
-    work = Work(pool)
+    work = Counted(pool)
     work.step.start()  # a new one is made
     work.wait_for_end()
 
 
 def test_a_closed_pool_ends_with_its_work(pool: StepPool) -> None:
     before = set(threading.enumerate())
-    work = Work(pool, math.inf)
+    work = Counted(pool, math.inf)
     work.step.start()
     work.wait_for(1)
     pool.close()
@@ -182,10 +182,10 @@ def test_an_error_ends_its_work_and_no_other(
         raise SystemExit("a bug")
 
     with caplog.at_level(logging.ERROR):
-        failing = pool.step(fail)
+        failing = pool.new_work(fail)
         finish(failing)
     assert "A step of test ended with an error" in caplog.text
-    work = Work(pool, 0.0, None)
+    work = Counted(pool, 0.0, None)
     finish(work.step)
 
 
@@ -198,7 +198,7 @@ def test_steps_run_in_the_context_in_which_the_work_was_made(pool: StepPool) -> 
         place.set("kept from step to step")
         return 0.0 if len(seen) < 2 else None
 
-    step = pool.step(look, lambda: place.set("prepared"))
+    step = pool.new_work(look, lambda: place.set("prepared"))
     finish(step)
     assert seen == ["prepared", "kept from step to step"]
     assert place.get() == "nowhere"
@@ -210,7 +210,7 @@ def test_a_pool_knows_its_own_threads(pool: StepPool) -> None:
     def look() -> None:
         seen.append(pool.runs_here())
 
-    step: Step = pool.step(look)
+    step: Work = pool.new_work(look)
     finish(step)
     assert seen == [True]
     assert not pool.runs_here()
@@ -218,7 +218,7 @@ def test_a_pool_knows_its_own_threads(pool: StepPool) -> None:
 
 def test_work_whose_time_has_come_does_not_wait_for_a_later_one(pool: StepPool) -> None:
     """The watch sleeps until the hour of the first; the second is due long before."""
-    late, soon = Work(pool, 3600.0), Work(pool, 0.02, None)
+    late, soon = Counted(pool, 3600.0), Counted(pool, 0.02, None)
     late.step.start()
     late.wait_for(1)
     finish(soon.step)
@@ -231,7 +231,7 @@ def test_work_goes_on_where_no_thread_can_be_added(
 ) -> None:
     """The machine's limit is reached: those that are there serve all, and more come later."""
     go_on, refused = threading.Event(), threading.Event()
-    first = Work(pool, None)
+    first = Counted(pool, None)
     finish(first.step)
     start = threading.Thread.start
 
@@ -243,7 +243,7 @@ def test_work_goes_on_where_no_thread_can_be_added(
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
     barrier = threading.Barrier(3)
-    steps = [pool.step(lambda: _meet(barrier)) for _ in range(3)]
+    steps = [pool.new_work(lambda: _meet(barrier)) for _ in range(3)]
     for step in steps:
         step.start()
     assert refused.wait(PATIENCE)
@@ -277,7 +277,7 @@ def test_beyond_twenty_threads_a_step_waits_longer_for_one_of_its_own() -> None:
 
     pool = StepPool("test", clock)
     go_on = threading.Event()
-    steps = [pool.step(lambda: go_on.wait(PATIENCE) and None) for _ in range(30)]
+    steps = [pool.new_work(lambda: go_on.wait(PATIENCE) and None) for _ in range(30)]
     for step in steps:
         step.start()
     while pool.threads < 20:
@@ -303,7 +303,7 @@ def test_a_pool_that_lacks_cpu_time_is_given_few_threads() -> None:
 
     pool = StepPool("test", clock)
     go_on = threading.Event()
-    steps = [pool.step(lambda: go_on.wait(PATIENCE) and None) for _ in range(12)]
+    steps = [pool.new_work(lambda: go_on.wait(PATIENCE) and None) for _ in range(12)]
     for step in steps:
         step.start()
     eventually(lambda: pool.threads == 12)
@@ -315,12 +315,12 @@ def test_a_pool_that_lacks_cpu_time_is_given_few_threads() -> None:
 
 def test_a_step_gives_no_sign_of_life_of_the_loop_that_started_it(pool: StepPool) -> None:
     sign = SignOfLife(time.monotonic)
-    work: list[Step] = []
+    work: list[Work] = []
 
     def run() -> None:
         return expect(1000.0)
 
-    sign.during(lambda: work.append(pool.step(run)))
+    sign.during(lambda: work.append(pool.new_work(run)))
     finish(work[0])
     assert sign.due < time.monotonic() + 500
 
@@ -331,14 +331,14 @@ def test_a_pool_stands_still_if_steps_are_due_and_none_begins() -> None:
     idle = pool.part("it")
     assert idle.due > now
     blocked = threading.Event()
-    steps = [pool.step(lambda: blocked.wait() and None) for _ in range(2)]
+    steps = [pool.new_work(lambda: blocked.wait() and None) for _ in range(2)]
     for step in steps:
         step.start()
     eventually(lambda: pool._taken == 2)
     now += 1000.0
     assert pool.part("it").due > now, "steps that block are no matter of the pool"
     pool._summoned = 1  # as if a thread that was rung for had died
-    pool.step(lambda: None).start()
+    pool.new_work(lambda: None).start()
     pool._wakes_at = now + 2000.0
     assert pool.part("it").due > now
     now += 11.0

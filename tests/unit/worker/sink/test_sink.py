@@ -532,7 +532,7 @@ class Case(Shard):
     def deliver(self, *records: int) -> None:
         self.add(*records)
         while self.deliverer:
-            self.setting.now += self.deliverer.step()
+            self.setting.now += self.deliverer.deliver_next()
 
 
 @pytest.fixture

@@ -73,7 +73,7 @@ class WorkerHooks:
 
 
 class ShardConsumer:
-    """Consumes one shard. `step` is for one thread at a time; the methods above are for any."""
+    """Consumes one shard. `run_task` is for one thread at a time; the methods above are for any."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class ShardConsumer:
         self._options = settings.options
         self._worker = worker
         self._measures = settings.measures(held.shard_id)
-        self._steps = settings.consumers.step(self._run_step, log_place.enter)
+        self._work = settings.consumers.new_work(self._run, log_place.enter)
         self._lock = threading.Lock()
         self._ending = Ending()
         """Replaced within the lock."""
@@ -123,21 +123,21 @@ class ShardConsumer:
             self._ending = self._ending.asked(reason)
         if reason is ShutdownReason.LEASE_LOST:
             # Stop at once, even during a call: an open subscription would disturb the next owner's.
-            self.intake.end()
+            self.intake.end_reading()
         self.wake()
 
     def start(self) -> None:
         """Begin to take steps, in a thread of the pool."""
-        self._steps.start()
+        self._work.start()
 
     def wake(self) -> None:
         """Run the next step now, without waiting for its time."""
-        self._steps.wake()
+        self._work.wake()
 
     @property
     def has_ended(self) -> bool:
         """True once it is complete, or has died of an error in its own code."""
-        return self.is_complete or self._steps.has_ended
+        return self.is_complete or self._work.has_ended
 
     @property
     def is_complete(self) -> bool:
@@ -174,11 +174,11 @@ class ShardConsumer:
         """The error for which ``on_error`` stopped the shard; None if it did not."""
         return self._deliverer.stopped_by if self._deliverer is not None else None
 
-    def _run_step(self) -> float | None:
+    def _run(self) -> float | None:
         """Take a step; return the seconds until the next one, or None after the last."""
         has_ended = True
         try:
-            pause = self.step()
+            pause = self.run_task()
             has_ended = self.is_complete
         finally:
             if has_ended:
@@ -186,7 +186,7 @@ class ShardConsumer:
                 self._worker.note_end()
         return None if has_ended else pause
 
-    def step(self) -> float:
+    def run_task(self) -> float:
         """Run the task of the current state once; return the seconds until the next step."""
         self.state = before_task(self.state, self._ending.reason)
         task = TABLE[self.state].task

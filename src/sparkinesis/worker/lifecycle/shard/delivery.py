@@ -32,7 +32,7 @@ thread may have reset the position."""
 
 
 class Next(NamedTuple):
-    """What follows a step of delivery."""
+    """The time at which `Deliverer.process` is to be called again, or the end."""
 
     pause: float | None = None
     """The seconds until the next step; None: at once."""
@@ -98,7 +98,7 @@ class Deliverer:
     def process(self) -> Next:
         """Take the next batch if none is left, and deliver it.
 
-        Raises the errors of `Intake.take` and `step`, and `LeaseLostError`.
+        Raises the errors of `Intake.take` and `deliver_next`, and `LeaseLostError`.
         """
         checkpointer, intake, options = self._checkpointer, self._intake, self._settings.options
         reset_to = checkpointer.take_reset()
@@ -121,7 +121,7 @@ class Deliverer:
             return Next(end=ShutdownReason.LEASE_LOST)
         if not self._queue:
             self._note_silence()
-        pause = self.step()
+        pause = self.deliver_next()
         is_over = intake.at_end and not self._queue and not checkpointer.is_reset
         return Next(
             self._soonest(pause) if pause > 0 else None,
@@ -166,7 +166,7 @@ class Deliverer:
         elif isinstance(reached, AtTimestamp) and at.is_sentinel:
             self._held.known = at, reached
 
-    def step(self) -> float:
+    def deliver_next(self) -> float:
         """Deliver the next batch, if one is due; return the seconds until the next try, or 0.
 
         Raises `ProcessorError` for a mistake in the processor's class; the batch is kept.
@@ -191,7 +191,7 @@ class Deliverer:
             batch = batch.slice(0, room)
             attempt = self._queue[0] = replace(attempt, batch=batch)
         if batch:
-            self._checkpointer.deliver(batch.last, batch)
+            self._checkpointer.permit(batch.last, batch)
         self._checkpointer.sinks.begin_call()
         began = self.processing_since = self._settings.clock()
         try:
@@ -290,7 +290,7 @@ class Deliverer:
         else:
             self._report.skipped(_span(batch))
         if batch:
-            self._checkpointer.deliver(batch.last, batch)
+            self._checkpointer.permit(batch.last, batch)
             self._checkpointer.end_call()
         self._pass(batch)
         return 0.0

@@ -1,7 +1,8 @@
 """Intake: makes batches of a shard's pages, the only way of records to a record processor.
 
-A batch is made in three steps: take the next page, as much of it as there is memory for; select
-the records that are to be delivered; unpack them. `Intake.take` is these three steps.
+`Intake.take` makes a batch: it takes the next page, as much of it as there is memory for, selects
+the records that are to be delivered, and makes a batch of them, which unpacks aggregates when it is
+asked for their user records.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 class Intake:
-    """The batches of one shard. For the thread of the shard's consumer only, except `end`."""
+    """The batches of one shard. For the thread of the shard's consumer, except `end_reading`."""
 
     def __init__(
         self,
@@ -99,7 +100,7 @@ class Intake:
     @property
     def reached(self) -> Position:
         """The position up to which all records were taken, with the known arrival times."""
-        return self._progress.reached.position
+        return self._progress.read_up_to.position
 
     @property
     def shard_end(self) -> ShardEnd:
@@ -122,11 +123,11 @@ class Intake:
 
     def close(self) -> None:
         """Stop fetching permanently and release all memory. The last batch must not be in use."""
-        self.end()
+        self.end_reading()
         self.stop()
         self._accounts.close()
 
-    def end(self) -> None:
+    def end_reading(self) -> None:
         """Stop fetching permanently and release the shard at once. For any thread.
 
         The shard's next reader may have to wait until this connection is closed.
@@ -153,9 +154,9 @@ class Intake:
     def take(self) -> RecordBatch | None:
         """Return the next batch, which may be empty.
 
-        Returns None if no page is ready, `at_end`, and after `end`. The previous batch must not be
-        in use any more. Raises the errors of fetching and unpacking; the next call resumes after
-        the last batch.
+        Returns None if no page is ready, `at_end`, and after `end_reading`. The previous batch must
+        not be in use any more. Raises the errors of fetching and of making a batch; the next call
+        resumes after the last batch.
         """
         self._accounts.release_batch()
         retrieval = None if self.at_end else self._running_retrieval()
@@ -171,7 +172,7 @@ class Intake:
                 self._require_same_stream(page)
                 records = self._select(page, retrieval.next_from)
                 if records is not None:
-                    batch = self._unpack(page, records, before.position)
+                    batch = self._make_batch(page, records, before.deliver_after)
             finally:
                 if self._rest is None:
                     page.release()
@@ -209,6 +210,26 @@ class Intake:
             self.at_end = False
             raise
 
+    def _running_retrieval(self) -> Retrieval | None:
+        """Return the retrieval; open one if necessary. Return None after `end_reading`."""
+        with self._lock:
+            if self._has_ended:
+                return None
+            if self._retrieval is None:
+                self._is_confirmed = False
+                self._retrieval = self._open_retrieval(
+                    FetchRequest(
+                        self._shard_id,
+                        self._progress.read_up_to.position,
+                        inclusive=self._progress.start_check is not None,
+                        memory=self._accounts.pages,
+                        on_page=self._on_page,
+                        pool=self._settings.fetchers,
+                        announce_silence=self._settings.options.call_even_for_empty_batches,
+                    )
+                )
+            return self._retrieval
+
     def _require_same_stream(self, page: FetchedPage) -> None:
         """Raise `StreamNotFoundError` if the first records are those of a later stream of the name.
 
@@ -219,27 +240,7 @@ class Intake:
             self._settings.require_same_stream(page.fetched_at)
             self._is_confirmed = True
 
-    # --- the three steps
-
-    def _running_retrieval(self) -> Retrieval | None:
-        """Return the retrieval; open one if necessary. Return None after `end`."""
-        with self._lock:
-            if self._has_ended:
-                return None
-            if self._retrieval is None:
-                self._is_confirmed = False
-                self._retrieval = self._open_retrieval(
-                    FetchRequest(
-                        self._shard_id,
-                        self._progress.reached.position,
-                        inclusive=self._progress.start_check is not None,
-                        memory=self._accounts.pages,
-                        on_page=self._on_page,
-                        pool=self._settings.fetchers,
-                        announce_silence=self._settings.options.call_even_for_empty_batches,
-                    )
-                )
-            return self._retrieval
+    # --- the making of a batch, in this order
 
     def _next_page(self, retrieval: Retrieval) -> FetchedPage | None:
         """Return as much of the next page as a batch has memory for; None if no page is ready."""
@@ -257,9 +258,9 @@ class Intake:
         """
         settings, progress = self._settings, self._progress
         check, records = progress.start_check, page.records
-        if check is None and progress.reached.may_have_missed(page.fetched):
+        if check is None and progress.read_up_to.may_have_missed(page.fetched):
             self.stop()
-            doubt = StartCheck(self._shard_id, progress.reached.position, settings)
+            doubt = StartCheck(self._shard_id, progress.read_up_to.position, settings)
             self._progress = replace(progress, start_check=doubt)
             return None
         found = records if check is None else check.records_after(page.fetched)
@@ -288,7 +289,7 @@ class Intake:
             self.children = tuple(shard_of(child) for child in page.child_shards)
         return selection.records
 
-    def _unpack(
+    def _make_batch(
         self, page: FetchedPage, records: Sequence[Record], position: Position
     ) -> RecordBatch:
         """Return the batch of the records, without user records that are done at ``position``."""

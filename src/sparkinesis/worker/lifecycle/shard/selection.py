@@ -21,7 +21,7 @@ from sparkinesis.worker.lifecycle.shard.starting import StartCheck
 class ShardProgress:
     """A position up to which a shard was read. Replaced by each page; restored after an error."""
 
-    reached: ReadProgress
+    read_up_to: ReadProgress
     """The position at which retrieval began, or resumes after an error."""
     start_check: StartCheck | None = None
     """Checks the first page after a checkpoint or a long pause; None once that page was seen."""
@@ -33,9 +33,9 @@ class ShardProgress:
     ms)."""
 
     @property
-    def position(self) -> Position:
+    def deliver_after(self) -> Position:
         """The position after which records are to be delivered."""
-        return self.before_jump or self.reached.position
+        return self.before_jump or self.read_up_to.position
 
 
 class Selection(NamedTuple):
@@ -65,7 +65,7 @@ def select(
     if progress.before_jump is not None:
         records = _drop_up_to(progress.before_jump, records)
     after = ShardProgress(
-        progress.reached.after(fetched),
+        progress.read_up_to.after(fetched),
         progress.start_check if found is None else None,
         None if records else progress.before_jump,
         records[-1].arrived_ms if records else progress.last_arrival_ms,
@@ -73,7 +73,7 @@ def select(
     if bound_ms is None:
         return Selection(records, after)
     if may_jump and records and _is_older(records[-1], bound_ms):
-        last = _farther(progress.before_jump, progress.reached.position)
+        last = _farther(progress.before_jump, progress.read_up_to.position)
         start = ReadProgress(AtTimestamp(bound_ms))
         jumped = ShardProgress(start, None, last, after.last_arrival_ms)
         return Selection((), jumped, jump_to_ms=bound_ms)

@@ -27,15 +27,15 @@ from tests.unit.worker.delivering import SHARD, Shard
 def test_a_retry_waits_its_time_and_no_less() -> None:
     shard = Shard(Retry(base=1.0), "2")
     shard.add(1, 2)
-    assert shard.deliverer.step() == 1.0
+    assert shard.deliverer.deliver_next() == 1.0
     shard.setting.now += 0.75
-    assert shard.deliverer.step() == 0.25
+    assert shard.deliverer.deliver_next() == 0.25
     assert len(shard.given) == 1, "too early"
     shard.setting.now += 0.25
-    assert shard.deliverer.step() == 2.0
+    assert shard.deliverer.deliver_next() == 2.0
     shard.processor.bad.clear()
     shard.setting.now += 2.0
-    assert shard.deliverer.step() == 0.0
+    assert shard.deliverer.deliver_next() == 0.0
     assert shard.given == [["1", "2"]] * 3
     assert not shard.deliverer
     assert shard.may_checkpoint() == "2:0"
@@ -45,27 +45,27 @@ def test_the_count_of_failures_begins_anew_with_each_batch() -> None:
     shard = Shard(Retry(base=1.0), "1", "2")
     for n in (1, 2):
         shard.add(n)
-    assert shard.deliverer.step() == 1.0
+    assert shard.deliverer.deliver_next() == 1.0
     shard.processor.bad.remove("1")
     shard.setting.now += 1.0
-    assert shard.deliverer.step() == 0.0
-    assert shard.deliverer.step() == 1.0
+    assert shard.deliverer.deliver_next() == 0.0
+    assert shard.deliverer.deliver_next() == 1.0
 
 
 def test_what_failed_may_not_be_checkpointed_but_what_came_before() -> None:
     shard = Shard(Retry(base=1.0), "4")
     shard.add(1, 2)
     shard.add(3, 4)
-    shard.deliverer.step()
-    shard.deliverer.step()
+    shard.deliverer.deliver_next()
+    shard.deliverer.deliver_next()
     assert shard.may_checkpoint() == "2:0"
     shard.checkpointer.checkpoint()
     shard.processor.checkpoint_at = "3"
     shard.setting.now += 1.0
-    shard.deliverer.step()
+    shard.deliverer.deliver_next()
     assert shard.may_checkpoint() == "3:0", "its own checkpoint, made before it failed"
     shard.setting.now += 100.0
-    shard.deliverer.step()
+    shard.deliverer.deliver_next()
     assert shard.given[-1] == ["4"]
 
 
@@ -109,7 +109,7 @@ def test_halves_are_not_tried_as_often_as_the_whole() -> None:
     shard.add(1, 2)
     waits = []
     while shard.deliverer:
-        waits.append(shard.deliverer.step())
+        waits.append(shard.deliverer.deliver_next())
         shard.setting.now += waits[-1]
     assert shard.given == [["1", "2"]] * 3 + [["1"], ["2"]]
 
@@ -117,7 +117,7 @@ def test_halves_are_not_tried_as_often_as_the_whole() -> None:
 def test_stop_says_why_and_keeps_the_records() -> None:
     shard = Shard(Stop(), "1")
     shard.add(1, 2)
-    shard.deliverer.step()
+    shard.deliverer.deliver_next()
     assert isinstance(shard.deliverer.stopped_by, ValueError)
     assert shard.deliverer
     assert shard.may_checkpoint() == "TRIM_HORIZON"
@@ -144,7 +144,7 @@ def test_a_refusing_target_is_asked_again_ever_more_slowly_and_the_processor_is_
     shard.add(1)
     waits = []
     while shard.deliverer:
-        waits.append(shard.deliverer.step())
+        waits.append(shard.deliverer.deliver_next())
         if shard.deliverer:
             assert shard.may_checkpoint() == "TRIM_HORIZON", "not before the letter is delivered"
         shard.setting.now += waits[-1]
@@ -166,7 +166,7 @@ def test_a_refusing_target_is_not_waited_for_on_account_of_the_processor() -> No
     shard.add(*range(100))
     waits = []
     while shard.deliverer:
-        waits.append(shard.deliverer.step())
+        waits.append(shard.deliverer.deliver_next())
         shard.setting.now += waits[-1]
     assert [wait for wait in waits if wait] == [1.0, 1.0]
     assert asked == ["50", "50", "51", "51"]
@@ -176,7 +176,7 @@ def test_a_lost_lease_asks_nobody() -> None:
     shard = Shard(Stop(), "1")
     shard.held.held = False
     shard.add(1)
-    assert shard.deliverer.step() == 0.0
+    assert shard.deliverer.deliver_next() == 0.0
     assert shard.deliverer.stopped_by is None
     assert shard.may_checkpoint() == "TRIM_HORIZON"
 
@@ -198,9 +198,9 @@ def test_a_checkpoint_that_is_refused_is_no_fault_of_the_records(
     shard.add(1, 2)
     # What is denied is so at once, and maybe for hours; an outage has taken its time.
     for pause in (2.0, 2.0 if kind is LeaseTableUnavailableError else 4.0):
-        assert shard.deliverer.step() == pause
+        assert shard.deliverer.deliver_next() == pause
         shard.setting.now += pause
-    assert shard.deliverer.step() == 0.0
+    assert shard.deliverer.deliver_next() == 0.0
     assert shard.given == [["1", "2"]] * 3
     assert shard.deliverer.stopped_by is None
     assert not shard.deliverer
@@ -211,7 +211,7 @@ def test_a_reset_drops_what_is_left_even_if_the_call_fails() -> None:
     shard.add(1)
     shard.add(2)
     shard.processor.then = lambda _, checkpointer: checkpointer.reset("TRIM_HORIZON")
-    assert shard.deliverer.step() == 0.0
+    assert shard.deliverer.deliver_next() == 0.0
     assert shard.deliverer.stopped_by is None
     assert shard.checkpointer.take_reset() is not None
     shard.deliverer.clear()
@@ -228,7 +228,7 @@ def test_what_fails_while_the_shard_goes_is_counted_but_a_lost_lease_is_no_failu
     shard = Shard(Stop(), "1")
     shard.held.held = False
     shard.add(1)
-    shard.deliverer.step()
+    shard.deliverer.deliver_next()
     (failure,) = shard.setting.failures.snapshot()
     assert failure.error == "ValueError: bad"
     assert "while the shard was being released" in failure.what
@@ -238,7 +238,7 @@ def test_what_fails_while_the_shard_goes_is_counted_but_a_lost_lease_is_no_failu
         raise LeaseLostError("another worker has it")
 
     shard.processor.then = lose
-    shard.deliverer.step()
+    shard.deliverer.deliver_next()
     assert shard.setting.failures.snapshot() == (failure,)
 
 
@@ -253,7 +253,7 @@ def test_a_call_that_returns_a_coroutine_is_asked_of_no_policy(policy: OnError) 
     tally = Tally()
     shard = Shard(policy, metrics=tally)
     shard.add(1, 2)
-    shard.deliverer.step()
+    shard.deliverer.deliver_next()
     process = shard.processor.process_records
 
     def forget(batch: RecordBatch, checkpointer: Checkpointer) -> Any:
@@ -265,7 +265,7 @@ def test_a_call_that_returns_a_coroutine_is_asked_of_no_policy(policy: OnError) 
         warnings.simplefilter("error")
         for _ in range(3):
             with pytest.raises(ProcessorError, match=r"forget returned a coroutine"):
-                shard.deliverer.step()
+                shard.deliverer.deliver_next()
             assert shard.may_checkpoint() == "2:0"
     assert shard.deliverer.processing_since is None
     assert shard.deliverer.records == 2
@@ -313,9 +313,9 @@ def test_calls_last_as_long_as_the_clock_says() -> None:
 
     shard.processor.then = take_time
     shard.add(1)
-    shard.deliverer.step()
+    shard.deliverer.deliver_next()
     shard.processor.bad.clear()
-    shard.deliverer.step()
+    shard.deliverer.deliver_next()
     sums = {
         one.labels[1]: one.value.sum
         for one in tally.series()

@@ -278,7 +278,7 @@ def test_once_ended_nothing_is_taken_and_nothing_opened(service: Service) -> Non
     reading = intake(service)
     service.pages = [page(record(1))]
     assert take(reading) == [b"1"]
-    reading.end()
+    reading.end_reading()
     assert service.stopped == 1
     service.pages = [page(record(2))]
     reading.begin(TRIM_HORIZON)
