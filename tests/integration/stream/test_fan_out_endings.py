@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -35,6 +36,7 @@ from tests.fetching import FetchingCursor
 from tests.scripted import DATE_MS, Answer, Script, Scripted, answer, refusal, serving
 
 STREAM_ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/s"
+SHARD = "shardId-000000000000"
 CONSUMER_ARN = f"{STREAM_ARN}/consumer/c:1790000000"
 
 
@@ -74,22 +76,36 @@ def client(script: Script) -> StreamClient:
     return StreamClient(address, Retry(give_up_after=0))
 
 
-def cursor(
-    script: Script,
-    clock: Turned,
-    position: Position = TRIM_HORIZON,
-    inclusive: bool = False,
-) -> FetchingCursor:
-    """Its jitter is as large as it may be."""
-    return FetchingCursor(
-        client(script),
-        CONSUMER_ARN,
-        "shardId-000000000000",
-        position,
-        inclusive=inclusive,
-        retry=replace(RETRY, clock=clock, uniform=lambda _, most: most),
-        wait=clock.wait,
-    )
+Subscribe = Callable[..., FetchingCursor]
+
+
+@pytest.fixture
+def subscribe(script: Script, clock: Turned) -> Iterator[Subscribe]:
+    """Cursors whose subscriptions get these answers. The jitter is as large as it may be."""
+    opened: list[FetchingCursor] = []
+
+    def open_one(
+        *answers: Answer, position: Position = TRIM_HORIZON, inclusive: bool = False
+    ) -> FetchingCursor:
+        script.on("SubscribeToShard", *answers)
+        retry = replace(RETRY, clock=clock, uniform=lambda _, most: most)
+        options: dict[str, Any] = {"inclusive": inclusive, "retry": retry, "wait": clock.wait}
+        cursor = FetchingCursor(client(script), CONSUMER_ARN, SHARD, position, **options)
+        opened.append(cursor)
+        return cursor
+
+    yield open_one
+    for cursor in opened:
+        cursor.stop()
+
+
+def begun(*events: bytes, ends: str = "end") -> Answer:
+    """A subscription with these events."""
+    return Answer([INITIAL_RESPONSE, *events], ends)
+
+
+def held(*events: bytes) -> Answer:
+    return begun(*events, ends="hold")
 
 
 def numbers(cursor: FetchingCursor) -> list[int]:
@@ -106,59 +122,51 @@ def after(number: int) -> dict[str, str]:
     return {"Type": "AFTER_SEQUENCE_NUMBER", "SequenceNumber": str(number)}
 
 
-def test_events_are_pages(script: Script, clock: Turned) -> None:
-    script.on("SubscribeToShard", Answer([INITIAL_RESPONSE, records_event([1, 2], 2)], ends="hold"))
-    fan_out = cursor(script, clock)
+AT_5 = {"Type": "AT_SEQUENCE_NUMBER", "SequenceNumber": "5"}
+
+
+def test_events_are_pages(subscribe: Subscribe, script: Script) -> None:
+    fan_out = subscribe(held(records_event([1, 2], 2)))
     fetched = fan_out.fetch()
-    fan_out.stop()
     assert fetched is not None
     assert [r.sequence_number for r in fetched.page.records] == ["1", "2"]
     assert fetched.page.millis_behind_latest == 0
     assert fetched.service_time_ms == DATE_MS
     assert not fan_out.at_end
-    assert script.of("SubscribeToShard") == [
-        {
-            "ConsumerARN": CONSUMER_ARN,
-            "ShardId": "shardId-000000000000",
-            "StartingPosition": {"Type": "TRIM_HORIZON"},
-        }
-    ]
+    start = {"Type": "TRIM_HORIZON"}
+    asked = {"ConsumerARN": CONSUMER_ARN, "ShardId": SHARD, "StartingPosition": start}
+    assert script.of("SubscribeToShard") == [asked]
 
 
 @pytest.mark.parametrize("ends", ["reset", "close", "end"])
 def test_an_interruption_goes_on_behind_the_last_event(
-    script: Script, clock: Turned, ends: str
+    subscribe: Subscribe, script: Script, clock: Turned, ends: str
 ) -> None:
-    script.on(
-        "SubscribeToShard",
-        Answer([INITIAL_RESPONSE, records_event([1, 2], 2), records_event([], 7)], ends),
-        Answer([INITIAL_RESPONSE, records_event([8], 8)], "hold"),
+    fan_out = subscribe(
+        begun(records_event([1, 2], 2), records_event([], 7), ends=ends),
+        held(records_event([8], 8)),
     )
-    fan_out = cursor(script, clock)
     assert [numbers(fan_out) for _ in range(3)] == [[1, 2], [], [8]]
     assert starts(script)[1:] == [after(7)]
     assert clock.waits == [5.5]  # the rest of five seconds, and the first backoff
-    fan_out.stop()
 
 
 def test_what_broke_before_its_first_event_begins_again_where_it_began(
-    script: Script, clock: Turned
+    subscribe: Subscribe, script: Script, clock: Turned
 ) -> None:
-    start = {"Type": "AT_SEQUENCE_NUMBER", "SequenceNumber": "5"}
-    script.on(
-        "SubscribeToShard",
-        Answer([INITIAL_RESPONSE, records_event([5, 6], 6)[:-1]], "reset"),
-        Answer([INITIAL_RESPONSE], "reset"),
-        Answer([INITIAL_RESPONSE, records_event([5, 6], 6)], "reset"),
-        Answer([INITIAL_RESPONSE, records_event([7], 7)], "hold"),
+    fan_out = subscribe(
+        begun(records_event([5, 6], 6)[:-1], ends="reset"),
+        begun(ends="reset"),
+        begun(records_event([5, 6], 6), ends="reset"),
+        held(records_event([7], 7)),
+        position=AfterRecord("5"),
+        inclusive=True,
     )
-    fan_out = cursor(script, clock, AfterRecord("5"), inclusive=True)
     assert numbers(fan_out) == [5, 6]
     assert numbers(fan_out) == [7]
-    assert starts(script) == [start, start, start, after(6)]
+    assert starts(script) == [AT_5, AT_5, AT_5, after(6)]
     # The backoff grows until an event comes.
     assert clock.waits == [5.5, 6.0, 5.5]
-    fan_out.stop()
 
 
 @pytest.mark.parametrize(
@@ -167,22 +175,20 @@ def test_what_broke_before_its_first_event_begins_again_where_it_began(
         (TRIM_HORIZON, False, {"Type": "TRIM_HORIZON"}),
         (AtTimestamp(1_790_000_000_123), False, {"Type": "AT_TIMESTAMP", "Timestamp": 1.79e9}),
         (AfterRecord("5"), False, after(5)),
-        (AfterRecord("5"), True, {"Type": "AT_SEQUENCE_NUMBER", "SequenceNumber": "5"}),
+        (AfterRecord("5"), True, AT_5),
         # Inside of an aggregate: that record again.
-        (
-            AfterRecord("5", None, 3),
-            False,
-            {"Type": "AT_SEQUENCE_NUMBER", "SequenceNumber": "5"},
-        ),
+        (AfterRecord("5", None, 3), False, AT_5),
     ],
 )
 def test_where_it_begins(
-    script: Script, clock: Turned, position: Position, inclusive: bool, start: dict[str, object]
+    subscribe: Subscribe,
+    script: Script,
+    position: Position,
+    inclusive: bool,
+    start: dict[str, object],
 ) -> None:
-    script.on("SubscribeToShard", Answer([INITIAL_RESPONSE, records_event([6], 6)], "hold"))
-    fan_out = cursor(script, clock, position, inclusive)
+    fan_out = subscribe(held(records_event([6], 6)), position=position, inclusive=inclusive)
     assert numbers(fan_out) == [6]
-    fan_out.stop()
     (sent,) = script.of("SubscribeToShard")
     assert sent["StartingPosition"] == pytest.approx(start, abs=0.2)
 
@@ -193,30 +199,16 @@ def test_where_it_cannot_begin(script: Script, position: Position) -> None:
         FetchingCursor(client(script), CONSUMER_ARN, "shardId-0", position)
 
 
-def test_the_end_of_the_shard(script: Script, clock: Turned) -> None:
-    script.on(
-        "SubscribeToShard",
-        Answer([INITIAL_RESPONSE, records_event([1], None, ["shardId-1", "shardId-2"])], "hold"),
-    )
-    fan_out = cursor(script, clock)
+def test_the_end_of_the_shard(subscribe: Subscribe, script: Script) -> None:
+    fan_out = subscribe(held(records_event([1], None, ["shardId-1", "shardId-2"])))
     fetched = fan_out.fetch()
     assert fetched is not None
     assert fan_out.at_end
-    assert [child.shard_id for child in fetched.page.child_shards or ()] == [
-        "shardId-1",
-        "shardId-2",
-    ]
+    children = [child.shard_id for child in fetched.page.child_shards or ()]
+    assert children == ["shardId-1", "shardId-2"]
     assert [record.data for record in fetched.page.records] == [b"1"]
     # Nobody will ask for more, so the connection is closed without being asked to.
     assert script.gone.acquire(timeout=10)
-
-
-def test_events_of_other_kinds_are_passed_over(script: Script, clock: Turned) -> None:
-    other = event({"Anything": 1}, name="SomethingNewEvent")
-    script.on("SubscribeToShard", Answer([INITIAL_RESPONSE, other, records_event([1], 1)], "hold"))
-    fan_out = cursor(script, clock)
-    assert numbers(fan_out) == [1]
-    fan_out.stop()
 
 
 PASSING = [
@@ -229,42 +221,55 @@ PASSING = [
 
 
 @pytest.mark.parametrize("code", PASSING)
-def test_an_exception_that_passes_is_waited_for(script: Script, clock: Turned, code: str) -> None:
-    script.on(
-        "SubscribeToShard",
-        Answer([INITIAL_RESPONSE, records_event([1], 1), exception(code)]),
+def test_an_exception_that_passes_is_waited_for(
+    subscribe: Subscribe, clock: Turned, code: str
+) -> None:
+    fan_out = subscribe(
+        begun(records_event([1], 1), exception(code)),
         refusal(code),
         refusal(code),
-        Answer([INITIAL_RESPONSE, records_event([2], 2)], "hold"),
+        held(records_event([2], 2)),
     )
-    fan_out = cursor(script, clock)
     assert [numbers(fan_out), numbers(fan_out)] == [[1], [2]]
     assert clock.waits == [5.5, 1.0, 2.0]
-    fan_out.stop()
 
 
-def test_whoever_subscribed_a_moment_ago_is_waited_for(script: Script, clock: Turned) -> None:
-    script.on(
-        "SubscribeToShard",
-        *[refusal("ResourceInUseException")] * 4,
-        Answer([INITIAL_RESPONSE, records_event([1], 1)], "hold"),
-    )
-    fan_out = cursor(script, clock)
-    assert numbers(fan_out) == [1]
-    assert clock.waits == [1.5] * 4
-    fan_out.stop()
+IN_USE = "ResourceInUseException"
+OTHER_KIND = event({"Anything": 1}, name="SomethingNewEvent")
 
 
-def test_a_newer_subscription_is_left_alone_for_longer(script: Script, clock: Turned) -> None:
-    script.on(
-        "SubscribeToShard",
-        Answer([INITIAL_RESPONSE, records_event([1], 1), exception("ResourceInUseException")]),
-        Answer([INITIAL_RESPONSE, records_event([2], 2)], "hold"),
-    )
-    fan_out = cursor(script, clock)
-    assert [numbers(fan_out), numbers(fan_out)] == [[1], [2]]
-    assert clock.waits == [20.5]
-    fan_out.stop()
+@pytest.mark.parametrize(
+    ("answers", "pages", "waits"),
+    [
+        ([*[refusal(IN_USE)] * 4, held(records_event([1], 1))], [[1]], [1.5] * 4),
+        (
+            [begun(records_event([1], 1), exception(IN_USE)), held(records_event([2], 2))],
+            [[1], [2]],
+            [20.5],
+        ),
+        (
+            [begun(records_event([1, 2], 2)), held(records_event([1, 2, 3], 3))],
+            [[1, 2], [3]],
+            [5.5],
+        ),
+        (
+            [held(event({"Anything": 1}, name="SomethingNewEvent"), records_event([1], 1))],
+            [[1]],
+            [],
+        ),
+    ],
+    ids=["in use for a moment", "taken over", "begins anew", "an event of another kind"],
+)
+def test_it_goes_on_and_repeats_nothing(
+    subscribe: Subscribe,
+    clock: Turned,
+    answers: list[Answer],
+    pages: list[list[int]],
+    waits: list[float],
+) -> None:
+    fan_out = subscribe(*answers)
+    assert [numbers(fan_out) for _ in pages] == pages
+    assert clock.waits == waits
 
 
 DESCRIBED = {
@@ -308,7 +313,7 @@ def described_consumer(status: str) -> dict[str, object]:
     ],
 )
 def test_what_will_not_pass_is_raised(
-    script: Script,
+    subscribe: Subscribe,
     clock: Turned,
     *,
     code: str,
@@ -316,14 +321,13 @@ def test_what_will_not_pass_is_raised(
     says: str,
     is_event: bool,
 ) -> None:
-    refused = Answer([INITIAL_RESPONSE, exception(code)]) if is_event else refusal(code)
-    script.on("SubscribeToShard", refused)
-    fan_out = cursor(script, clock, AfterRecord("5"))
+    refused = begun(exception(code)) if is_event else refusal(code)
+    fan_out = subscribe(refused, position=AfterRecord("5"))
     with pytest.raises(raised) as told:
         fan_out.fetch()
     assert type(told.value) is raised
     text = str(told.value)
-    for part in (says, "shardId-000000000000", "stream 's'", "position 5", f"{code}: Said so."):
+    for part in (says, SHARD, "stream 's'", "position 5", f"{code}: Said so."):
         assert part in text
     assert clock.waits == []
 
@@ -354,8 +358,8 @@ def test_what_will_not_pass_is_raised(
     ],
 )
 def test_what_is_not_found(
+    subscribe: Subscribe,
     script: Script,
-    clock: Turned,
     *,
     stream: Answer,
     consumer: Answer,
@@ -364,12 +368,11 @@ def test_what_is_not_found(
     is_event: bool,
 ) -> None:
     code = "ResourceNotFoundException"
-    refused = Answer([INITIAL_RESPONSE, exception(code)]) if is_event else refusal(code)
-    script.on("SubscribeToShard", refused)
+    refused = begun(exception(code)) if is_event else refusal(code)
     script.on("DescribeStreamSummary", stream)
     script.on("DescribeStreamConsumer", consumer)
     with pytest.raises(raised, match=says) as told:
-        cursor(script, clock).fetch()
+        subscribe(refused).fetch()
     assert type(told.value) is raised
 
 
@@ -387,17 +390,15 @@ BROKEN[-6] ^= 1
         message(b"", {}),
     ],
 )
-def test_what_is_no_event_is_asked_for_again(script: Script, clock: Turned, chunk: bytes) -> None:
-    script.on(
-        "SubscribeToShard",
-        Answer([INITIAL_RESPONSE, records_event([1], 1), chunk, records_event([3], 3)], "hold"),
-        Answer([INITIAL_RESPONSE, records_event([2, 3], 3)], "hold"),
+def test_what_is_no_event_is_asked_for_again(
+    subscribe: Subscribe, script: Script, chunk: bytes
+) -> None:
+    fan_out = subscribe(
+        held(records_event([1], 1), chunk, records_event([3], 3)), held(records_event([2, 3], 3))
     )
-    fan_out = cursor(script, clock)
     assert [numbers(fan_out), numbers(fan_out)] == [[1], [2, 3]]
     assert starts(script)[1:] == [after(1)]
     assert script.gone.acquire(timeout=10)  # the broken one was closed, not kept
-    fan_out.stop()
 
 
 @pytest.mark.parametrize(
@@ -406,68 +407,59 @@ def test_what_is_no_event_is_asked_for_again(script: Script, clock: Turned, chun
         (refusal("LimitExceededException"), "Every retry was used up"),
         (refusal("ResourceInUseException"), "its own consumer"),
         (Answer([b"<html>"], status=502), "Every retry was used up"),
-        (Answer([INITIAL_RESPONSE, b"<html></html>"]), "checksum .*; expected"),
-        (Answer([INITIAL_RESPONSE, b"\x00"]), "in the middle of an event"),
+        (begun(b"<html></html>"), "checksum .*; expected"),
+        (begun(b"\x00"), "in the middle of an event"),
         # The service ends subscriptions that way, but not at once: that is no busy loop, either.
-        (Answer([INITIAL_RESPONSE]), "each subscription ended"),
+        (begun(), "each subscription ended"),
     ],
 )
 def test_five_minutes_without_an_event_are_too_many(
-    script: Script, clock: Turned, given: Answer, says: str
+    subscribe: Subscribe, clock: Turned, given: Answer, says: str
 ) -> None:
-    script.on("SubscribeToShard", *[given] * 100)
-    fan_out = cursor(script, clock)
+    fan_out = subscribe(*[given] * 100)
     with pytest.raises(ServiceError, match=says) as told:
         fan_out.fetch()
-    assert "shardId-000000000000" in str(told.value)
+    assert SHARD in str(told.value)
     assert "stream 's'" in str(told.value)
     assert 250 < sum(clock.waits) <= 300
     assert len(clock.waits) < 30
 
 
-def test_an_event_every_time_is_no_reason_to_give_up(script: Script, clock: Turned) -> None:
-    for number in range(1, 101):
-        script.on("SubscribeToShard", Answer([INITIAL_RESPONSE, records_event([number], number)]))
-    fan_out = cursor(script, clock)
+def test_an_event_every_time_is_no_reason_to_give_up(subscribe: Subscribe, clock: Turned) -> None:
+    fan_out = subscribe(*[begun(records_event([number], number)) for number in range(1, 101)])
     assert [numbers(fan_out) for _ in range(100)] == [[n] for n in range(1, 101)]
     assert clock.waits == [5.5] * 99
 
 
 @pytest.mark.parametrize("age", [239, 291])
 def test_a_subscription_is_renewed_before_its_time_is_over(
-    script: Script, clock: Turned, age: float
+    subscribe: Subscribe, script: Script, clock: Turned, age: float
 ) -> None:
-    first = Answer([INITIAL_RESPONSE, records_event([1], 1), records_event([2], 2)], "hold")
-    second = Answer([INITIAL_RESPONSE, records_event([2], 2)], "hold")
-    script.on("SubscribeToShard", first, second)
-    fan_out = cursor(script, clock)
+    first = held(records_event([1], 1), records_event([2], 2))
+    second = held(records_event([2], 2))
+    fan_out = subscribe(first, second)
     assert numbers(fan_out) == [1]
     clock.now += age
     assert numbers(fan_out) == [2]
-    fan_out.stop()
     assert len(starts(script)) == (2 if age > 290 else 1)
     assert clock.waits == []
 
 
 def test_the_age_of_an_event_is_added_to_the_clock_of_the_service(
-    script: Script, clock: Turned
+    subscribe: Subscribe, clock: Turned
 ) -> None:
-    script.on(
-        "SubscribeToShard",
-        Answer([INITIAL_RESPONSE, records_event([1], 1), records_event([2], 2)], "hold"),
-    )
-    fan_out = cursor(script, clock)
+    fan_out = subscribe(held(records_event([1], 1), records_event([2], 2)))
     numbers(fan_out)
     clock.now += 100.25
     fetched = fan_out.fetch()
-    fan_out.stop()
     assert fetched is not None
     assert fetched.service_time_ms == DATE_MS + 100_250
 
 
-def test_a_stop_ends_a_waiting_fetch_and_the_connection(script: Script, clock: Turned) -> None:
-    script.on("SubscribeToShard", Answer([INITIAL_RESPONSE, records_event([1], 1)], "hold"))
-    fan_out = cursor(script, clock)
+def test_a_stop_ends_a_waiting_fetch_and_the_connection(
+    subscribe: Subscribe, script: Script
+) -> None:
+    fan_out = subscribe(held(records_event([1], 1)))
     assert numbers(fan_out) == [1]
     answers: list[object] = []
     reader = threading.Thread(target=lambda: answers.append(fan_out.fetch()))
@@ -480,9 +472,8 @@ def test_a_stop_ends_a_waiting_fetch_and_the_connection(script: Script, clock: T
     assert len(script.calls) == 1
 
 
-def test_a_stop_closes_a_connection_that_nobody_reads(script: Script, clock: Turned) -> None:
-    script.on("SubscribeToShard", Answer([INITIAL_RESPONSE, records_event([1], 1)], "hold"))
-    fan_out = cursor(script, clock)
+def test_a_stop_closes_a_connection_that_nobody_reads(subscribe: Subscribe, script: Script) -> None:
+    fan_out = subscribe(held(records_event([1], 1)))
     numbers(fan_out)
     fan_out.stop()
     assert script.gone.acquire(timeout=10)
@@ -509,7 +500,6 @@ def test_a_stop_ends_a_wait_between_subscriptions(script: Script) -> None:
 def page_answer(
     numbers: Sequence[int] = (),
     following: str | None = None,
-    children: Sequence[str] = (),
     behind_ms: int = 0,
 ) -> Answer:
     """A page of GetRecords."""
@@ -522,13 +512,12 @@ def page_answer(
     return answer(body)
 
 
-def test_every_event_of_a_closed_shard_may_name_its_children(script: Script, clock: Turned) -> None:
+def test_every_event_of_a_closed_shard_may_name_its_children(subscribe: Subscribe) -> None:
     """As ferrokinesis does: the records of the events that follow are not lost."""
     children = ["shardId-1", "shardId-2"]
     events = [records_event([1], 2, children), records_event([2], 3, children)]
     last = records_event([], 3, children)
-    script.on("SubscribeToShard", Answer([INITIAL_RESPONSE, *events, last]))
-    fan_out = cursor(script, clock)
+    fan_out = subscribe(begun(*events, last))
     found = []
     while not fan_out.at_end:
         found.append(numbers(fan_out))
@@ -536,31 +525,24 @@ def test_every_event_of_a_closed_shard_may_name_its_children(script: Script, clo
 
 
 def test_a_last_event_without_children_is_confirmed_by_getrecords(
-    script: Script, clock: Turned
+    subscribe: Subscribe, script: Script
 ) -> None:
-    script.on(
-        "SubscribeToShard",
-        Answer([INITIAL_RESPONSE, records_event([1], 1), records_event([], None)]),
-    )
+    fan_out = subscribe(begun(records_event([1], 1), records_event([], None)))
     script.on("GetShardIterator", answer({"ShardIterator": "i"}))
     script.on("GetRecords", page_answer())
-    fan_out = cursor(script, clock)
     assert numbers(fan_out) == [1]
     assert numbers(fan_out) == []
     assert fan_out.at_end
 
 
-def test_an_empty_page_does_not_hide_the_end_of_the_shard(script: Script, clock: Turned) -> None:
+def test_an_empty_page_does_not_hide_the_end_of_the_shard(
+    subscribe: Subscribe, script: Script
+) -> None:
     """The server begins earlier than asked, and the first pages from there on are empty."""
-    script.on(
-        "SubscribeToShard",
-        Answer([INITIAL_RESPONSE, records_event([1, 2], 2)]),
-        Answer([INITIAL_RESPONSE, records_event([1, 2], None)]),
-    )
+    fan_out = subscribe(begun(records_event([1, 2], 2)), begun(records_event([1, 2], None)))
     script.on("GetShardIterator", answer({"ShardIterator": "i"}))
     empty = page_answer(following="more", behind_ms=5000)
     script.on("GetRecords", empty, empty, page_answer([1, 2]))
-    fan_out = cursor(script, clock)
     assert numbers(fan_out) == [1, 2]
     assert numbers(fan_out) == []
     assert fan_out.at_end
@@ -568,29 +550,12 @@ def test_an_empty_page_does_not_hide_the_end_of_the_shard(script: Script, clock:
 
 
 def test_an_event_without_a_number_ends_no_shard_that_goes_on(
-    script: Script, clock: Turned
+    subscribe: Subscribe, script: Script
 ) -> None:
     """A server may leave out the number always."""
-    script.on(
-        "SubscribeToShard",
-        Answer([INITIAL_RESPONSE, records_event([], None), records_event([7], None)], "hold"),
-    )
+    fan_out = subscribe(held(records_event([], None), records_event([7], None)))
     script.on("GetShardIterator", answer({"ShardIterator": "i"}))
     script.on("GetRecords", page_answer([7], "more"))
-    fan_out = cursor(script, clock)
     assert numbers(fan_out) == []
     assert not fan_out.at_end
     assert numbers(fan_out) == [7]
-    fan_out.stop()
-
-
-def test_a_subscription_that_begins_anew_repeats_nothing(script: Script, clock: Turned) -> None:
-    script.on(
-        "SubscribeToShard",
-        Answer([INITIAL_RESPONSE, records_event([1, 2], 2)]),
-        Answer([INITIAL_RESPONSE, records_event([1, 2, 3], 3)], "hold"),
-    )
-    fan_out = cursor(script, clock)
-    assert numbers(fan_out) == [1, 2]
-    assert numbers(fan_out) == [3]
-    fan_out.stop()

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
-import ssl
 import threading
 from collections.abc import Iterator
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 from botocore.exceptions import ReadTimeoutError, ResponseStreamingError
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
@@ -25,6 +18,7 @@ from sparkinesis.stream.calls.subscription import subscribe as calls_subscribe
 from sparkinesis.stream.credentials import CredentialSource
 from sparkinesis.stream.position import TRIM_HORIZON, starting_position
 from tests.event_stream import INITIAL_RESPONSE, records_event
+from tests.integration.stream.direct.certificates import self_signed, serving_context
 from tests.scripted import DATE_MS, Answer, Script, Scripted, serving
 
 STREAM_ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/s"
@@ -34,35 +28,12 @@ CONSUMER_ARN = f"{STREAM_ARN}/consumer/c:1790000000"
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file of a certificate for this machine, signed by itself, and its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    host = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-    now = datetime.now(timezone.utc)
-    signed = (
-        x509.CertificateBuilder(name, name, key.public_key(), 1)
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(host, critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    file = tmp_path_factory.mktemp("tls") / "certificate.pem"
-    file.write_bytes(
-        signed.public_bytes(serialization.Encoding.PEM)
-        + key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
-    return file
+    return self_signed(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture(scope="module")
 def service(certificate: Path) -> Iterator[Scripted]:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate)
-    with serving(context) as running:
+    with serving(serving_context(certificate)) as running:
         yield running
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
+from sparkinesis.stream.calls.direct.client import DirectClient
+from tests.integration.stream.direct.both import clients
 from tests.integration.stream.direct.raw_server import RawServer, serving
 
 
@@ -19,3 +22,11 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 def server() -> Iterator[RawServer]:
     with serving() as running:
         yield running
+
+
+@pytest.fixture
+def direct(server: RawServer, credentials: None) -> Iterator[DirectClient]:
+    """A client of Kinesis; `clients` makes others."""
+    _, client = clients(server.endpoint)
+    with closing(client):
+        yield client

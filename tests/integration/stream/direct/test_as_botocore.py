@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import socket
-import sys
 import threading
 import zlib
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +18,7 @@ from botocore.exceptions import ClientError, ConnectionClosedError
 
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import Fetched, StreamClient
+from sparkinesis.stream.calls.direct.client import DirectClient
 from tests.integration.stream.direct.both import BODY, FINE, SERVICES, clients, outcome
 from tests.integration.stream.direct.certificates import self_signed, serving_context
 from tests.integration.stream.direct.raw_server import (
@@ -105,13 +105,13 @@ CUT = {
 
 
 @pytest.mark.parametrize("cut", CUT)
-def test_an_answer_that_is_cut_short_is_no_answer(server: RawServer, cut: str) -> None:
+def test_an_answer_that_is_cut_short_is_no_answer(
+    server: RawServer, direct: DirectClient, cut: str
+) -> None:
     """botocore takes some of these for whole, and empty, answers."""
-    _, direct = clients(server.endpoint)
-    with closing(direct):
-        server.behaviours.extend([FINE, CUT[cut]])
-        outcome(direct, "kinesis")
-        assert outcome(direct, "kinesis") == ("ConnectionClosedError", True, True)
+    server.behaviours.extend([FINE, CUT[cut]])
+    outcome(direct, "kinesis")
+    assert outcome(direct, "kinesis") == ("ConnectionClosedError", True, True)
 
 
 def test_a_reset_before_the_request_is_read(server: RawServer) -> None:
@@ -139,16 +139,16 @@ def test_nobody_listens(server: RawServer) -> None:
     assert found[0] == found[1] == ("EndpointConnectionError", True, True)
 
 
-def test_a_connection_is_kept_and_left_when_the_server_has_closed_it(server: RawServer) -> None:
-    _, direct = clients(server.endpoint)
-    with closing(direct):
-        server.behaviours.extend([FINE, FINE, close(), FINE, FINE])
-        outcome(direct, "kinesis")
-        outcome(direct, "kinesis")
-        with pytest.raises(ConnectionClosedError):
-            direct.get_shard_iterator(**SERVICES["kinesis"][1])
-        outcome(direct, "kinesis")
-        outcome(direct, "kinesis")
+def test_a_connection_is_kept_and_left_when_the_server_has_closed_it(
+    server: RawServer, direct: DirectClient
+) -> None:
+    server.behaviours.extend([FINE, FINE, close(), FINE, FINE])
+    outcome(direct, "kinesis")
+    outcome(direct, "kinesis")
+    with pytest.raises(ConnectionClosedError):
+        direct.get_shard_iterator(**SERVICES["kinesis"][1])
+    outcome(direct, "kinesis")
+    outcome(direct, "kinesis")
     numbers = [request.connection for request in server.requests]
     assert numbers[0] == numbers[1] == numbers[2] != numbers[3] == numbers[4]
 
@@ -172,27 +172,24 @@ EXPIRED = http(
 )
 
 
-def test_a_wrong_clock_is_corrected_by_the_services(server: RawServer) -> None:
-    _, direct = clients(server.endpoint)
-    with closing(direct):
-        server.behaviours.extend([FINE, EXPIRED, FINE, FINE, FINE])
-        outcome(direct, "kinesis")
-        assert outcome(direct, "kinesis")[1] == 200
-        assert outcome(direct, "kinesis")[1] == 200
-        direct.list_streams()  # by botocore
-    assert [request.headers["x-amz-date"][:13] for request in server.requests[2:]] == [
-        "20200921T1413",
-        "20200921T1413",
-        "20200921T1413",
-    ]
+def test_a_wrong_clock_is_corrected_by_the_services(
+    server: RawServer, direct: DirectClient
+) -> None:
+    server.behaviours.extend([FINE, EXPIRED, FINE, FINE, FINE])
+    outcome(direct, "kinesis")
+    assert outcome(direct, "kinesis")[1] == 200
+    assert outcome(direct, "kinesis")[1] == 200
+    direct.list_streams()  # by botocore
+    dates = [request.headers["x-amz-date"][:13] for request in server.requests]
+    assert dates[2:] == ["20200921T1413"] * 3
 
 
-def test_a_call_by_botocore_corrects_a_wrong_clock_too(server: RawServer) -> None:
-    _, direct = clients(server.endpoint)
-    with closing(direct):
-        server.behaviours.extend([EXPIRED, FINE, FINE])
-        direct.describe_stream_summary(StreamName="s")
-        assert outcome(direct, "kinesis")[1] == 200
+def test_a_call_by_botocore_corrects_a_wrong_clock_too(
+    server: RawServer, direct: DirectClient
+) -> None:
+    server.behaviours.extend([EXPIRED, FINE, FINE])
+    direct.describe_stream_summary(StreamName="s")
+    assert outcome(direct, "kinesis")[1] == 200
     dates = [request.headers["x-amz-date"][:13] for request in server.requests]
     assert dates[1:] == ["20200921T1413"] * 2
     assert dates[0] != dates[1]
@@ -218,55 +215,17 @@ def test_threads_whose_calls_were_signed_before_the_correction_call_again(
     assert found == [200, 200]
 
 
-def test_a_wrong_secret_is_not_taken_for_a_wrong_clock(server: RawServer) -> None:
-    _, direct = clients(server.endpoint)
+def test_a_wrong_secret_is_not_taken_for_a_wrong_clock(
+    server: RawServer, direct: DirectClient
+) -> None:
     refused = http(
         b'{"__type":"InvalidSignatureException","message":"The signature does not match"}',
         "400 Bad Request",
     )
-    with closing(direct):
-        server.behaviours.extend([FINE, refused])
-        outcome(direct, "kinesis")
-        assert outcome(direct, "kinesis")[1] == "InvalidSignatureException"
+    server.behaviours.extend([FINE, refused])
+    outcome(direct, "kinesis")
+    assert outcome(direct, "kinesis")[1] == "InvalidSignatureException"
     assert len(server.requests) == 2
-
-
-def test_credentials_that_are_about_to_expire_are_renewed_by_botocore(
-    server: RawServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A program hands out credentials for five minutes, which botocore renews at each call."""
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.delenv(name)
-    soon = (datetime.now(timezone.utc) + timedelta(minutes=5)).isoformat()
-    program = tmp_path / "credentials"
-    program.write_text(
-        f"#!{sys.executable}\n"
-        "import json, pathlib\n"
-        f"counter = pathlib.Path({str(tmp_path / 'counter')!r})\n"
-        "number = len(counter.read_text()) if counter.exists() else 0\n"
-        "counter.write_text('x' * (number + 1))\n"
-        "print(json.dumps({'Version': 1, 'AccessKeyId': f'key{number}', 'SecretAccessKey': 's',"
-        f" 'SessionToken': f'token{{number}}', 'Expiration': {soon!r}}}))\n"
-    )
-    program.chmod(0o755)
-    (tmp_path / "config").write_text(f"[default]\ncredential_process = {program}\n")
-    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
-    _, direct = clients(server.endpoint)
-    with closing(direct):
-        server.behaviours.extend([FINE] * 4)
-        for _ in range(4):
-            assert outcome(direct, "kinesis")[1] == 200
-    sent = [
-        (
-            request.headers["authorization"].split("Credential=")[1].partition("/")[0],
-            request.headers["x-amz-security-token"],
-        )
-        for request in server.requests
-    ]
-    numbers = [int(key.removeprefix("key")) for key, _ in sent]
-    assert sent == [(f"key{number}", f"token{number}") for number in numbers]
-    assert len(set(numbers)) == 4
 
 
 OF_BOTOCORE = {"amz-sdk-invocation-id", "amz-sdk-request"}
@@ -338,19 +297,17 @@ def test_a_body_says_what_botocores_says(server: RawServer, operation: str) -> N
     assert directly == by_botocore
 
 
-def test_another_arn_may_have_another_endpoint(server: RawServer) -> None:
+def test_another_arn_may_have_another_endpoint(server: RawServer, direct: DirectClient) -> None:
     """botocore finds the endpoint of an account: it prepares the first call of each ARN."""
-    _, direct = clients(server.endpoint)
     prepared: list[str] = []
     direct.meta.events.register(
         "request-created.kinesis", lambda request, **_: prepared.append(request.data)
     )
     request = {"ShardId": "i", "ShardIteratorType": "LATEST"}
-    with closing(direct):
-        server.behaviours.extend([FINE] * 4)
-        for account in ("111111111111", "222222222222") * 2:
-            arn = f"arn:aws:kinesis:us-east-1:{account}:stream/s"
-            direct.get_shard_iterator(StreamARN=arn, **request)
+    server.behaviours.extend([FINE] * 4)
+    for account in ("111111111111", "222222222222") * 2:
+        arn = f"arn:aws:kinesis:us-east-1:{account}:stream/s"
+        direct.get_shard_iterator(StreamARN=arn, **request)
     assert len(server.requests) == 4
     assert ["111" in str(data) for data in prepared] == [True, False]
 

@@ -16,6 +16,7 @@ from botocore.credentials import ReadOnlyCredentials
 from botocore.exceptions import ClientError
 
 from sparkinesis.lease.table.client import dynamodb_client
+from sparkinesis.stream.calls.direct.client import DirectClient
 from sparkinesis.stream.credentials import CredentialSource
 from tests.integration.stream.direct.both import BODY, FINE, SERVICES, clients, outcome
 from tests.integration.stream.direct.raw_server import Behaviour, RawServer, http
@@ -45,91 +46,83 @@ def followed_by(answer: Behaviour, more: bytes, *, stays: bool = True) -> Behavi
     return send
 
 
-def test_a_connection_that_the_server_has_closed_while_idle_is_not_used(server: RawServer) -> None:
-    _, direct = clients(server.endpoint)
-    with closing(direct):
-        server.behaviours.extend([http(BODY, stays=False), FINE])
-        assert outcome(direct, "kinesis")[1] == 200
-        assert select.select(idle(direct), [], [], PATIENCE)[0], "the server has closed it"
-        assert outcome(direct, "kinesis")[1] == 200
+def test_a_connection_that_the_server_has_closed_while_idle_is_not_used(
+    server: RawServer, direct: DirectClient
+) -> None:
+    server.behaviours.extend([http(BODY, stays=False), FINE])
+    assert outcome(direct, "kinesis")[1] == 200
+    assert select.select(idle(direct), [], [], PATIENCE)[0], "the server has closed it"
+    assert outcome(direct, "kinesis")[1] == 200
     assert [request.connection for request in server.requests] == [1, 2]
 
 
 @pytest.mark.parametrize("chunked", [False, True])
 @pytest.mark.parametrize("more", [b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]", b"\0junk"])
 def test_bytes_behind_an_answer_are_no_answer_to_the_next_call(
-    server: RawServer, more: bytes, *, chunked: bool
+    server: RawServer, direct: DirectClient, more: bytes, *, chunked: bool
 ) -> None:
-    _, direct = clients(server.endpoint)
-    with closing(direct):
-        server.behaviours.extend([followed_by(http(BODY, chunked=chunked), more), FINE])
-        assert outcome(direct, "kinesis")[:2] == ("7", 200)
-        assert idle(direct) == []
-        assert outcome(direct, "kinesis")[:2] == ("7", 200)
+    server.behaviours.extend([followed_by(http(BODY, chunked=chunked), more), FINE])
+    assert outcome(direct, "kinesis")[:2] == ("7", 200)
+    assert idle(direct) == []
+    assert outcome(direct, "kinesis")[:2] == ("7", 200)
     assert [request.connection for request in server.requests] == [1, 2]
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-def test_long_answers_come_whole_over_one_connection(server: RawServer, *, chunked: bool) -> None:
-    _, direct = clients(server.endpoint)
+def test_long_answers_come_whole_over_one_connection(
+    server: RawServer, direct: DirectClient, *, chunked: bool
+) -> None:
     long = {"ShardIterator": "x" * 200_000}
-    with closing(direct):
-        server.behaviours.extend([http(json.dumps(long).encode(), chunked=chunked)] * 3)
-        for _ in range(3):
-            assert outcome(direct, "kinesis")[:2] == ("x" * 200_000, 200)
+    server.behaviours.extend([http(json.dumps(long).encode(), chunked=chunked)] * 3)
+    for _ in range(3):
+        assert outcome(direct, "kinesis")[:2] == ("x" * 200_000, 200)
     assert {request.connection for request in server.requests} == {1}
 
 
-def test_an_answer_without_a_body_may_not_say_so(server: RawServer) -> None:
+def test_an_answer_without_a_body_may_not_say_so(server: RawServer, direct: DirectClient) -> None:
     """Else its body would end with the connection, which the server keeps."""
-    _, direct = clients(server.endpoint)
 
     def answer(connection: socket.socket) -> bool:
         connection.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
         return True
 
-    with closing(direct):
-        server.behaviours.append(answer)
-        assert outcome(direct, "kinesis")[0] == "JSONDecodeError"
-        assert len(idle(direct)) == 1
+    server.behaviours.append(answer)
+    assert outcome(direct, "kinesis")[0] == "JSONDecodeError"
+    assert len(idle(direct)) == 1
 
 
 @pytest.mark.parametrize("chunked", [False, True])
 def test_a_connection_that_the_server_is_about_to_close_is_not_kept(
-    server: RawServer, *, chunked: bool
+    server: RawServer, direct: DirectClient, *, chunked: bool
 ) -> None:
-    _, direct = clients(server.endpoint)
-    with closing(direct):
-        server.behaviours.append(http(BODY, chunked=chunked, Connection="close"))
-        assert outcome(direct, "kinesis")[:2] == ("7", 200)
-        assert idle(direct) == []
+    server.behaviours.append(http(BODY, chunked=chunked, Connection="close"))
+    assert outcome(direct, "kinesis")[:2] == ("7", 200)
+    assert idle(direct) == []
 
 
-def test_an_interim_answer_is_not_the_answer(server: RawServer) -> None:
+def test_an_interim_answer_is_not_the_answer(server: RawServer, direct: DirectClient) -> None:
     interim = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"
-    _, direct = clients(server.endpoint)
 
     def answer(connection: socket.socket) -> bool:
         connection.sendall(interim)
         return FINE(connection)
 
-    with closing(direct):
-        server.behaviours.append(answer)
-        assert outcome(direct, "kinesis")[:2] == ("7", 200)
-        assert len(idle(direct)) == 1
+    server.behaviours.append(answer)
+    assert outcome(direct, "kinesis")[:2] == ("7", 200)
+    assert len(idle(direct)) == 1
 
 
-def test_an_interim_answer_is_not_the_begin_of_a_stream(server: RawServer) -> None:
-    _, direct = clients(server.endpoint)
-    with closing(direct):
-        direct._streamed = frozenset({"GetShardIterator"})
+def test_an_interim_answer_is_not_the_begin_of_a_stream(
+    server: RawServer, direct: DirectClient
+) -> None:
+    direct._streamed = frozenset({"GetShardIterator"})
 
-        def answer(connection: socket.socket) -> bool:
-            connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
-            return REFUSED(connection)
+    def answer(connection: socket.socket) -> bool:
+        connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+        return REFUSED(connection)
 
-        server.behaviours.append(answer)
-        assert outcome(direct, "kinesis")[1] == "ValidationException"
+    server.behaviours.append(answer)
+    assert outcome(direct, "kinesis")[1] == "ValidationException"
 
 
 def test_a_long_request_may_be_refused_before_its_end() -> None:
@@ -154,16 +147,16 @@ def test_a_long_request_may_be_refused_before_its_end() -> None:
     thread.join()
 
 
-def test_a_process_that_was_forked_has_connections_of_its_own(server: RawServer) -> None:
-    _, direct = clients(server.endpoint)
-    with closing(direct):
-        server.behaviours.extend([FINE] * 3)
-        assert outcome(direct, "kinesis")[1] == 200
-        child = os.fork()
-        if child == 0:
-            os._exit(0 if outcome(direct, "kinesis")[1] == 200 else 1)
-        assert os.waitpid(child, 0)[1] == 0
-        assert outcome(direct, "kinesis")[1] == 200
+def test_a_process_that_was_forked_has_connections_of_its_own(
+    server: RawServer, direct: DirectClient
+) -> None:
+    server.behaviours.extend([FINE] * 3)
+    assert outcome(direct, "kinesis")[1] == 200
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if outcome(direct, "kinesis")[1] == 200 else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert outcome(direct, "kinesis")[1] == 200
     assert [request.connection for request in server.requests] == [1, 2, 1]
 
 
