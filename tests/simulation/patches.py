@@ -83,8 +83,8 @@ def skip_failed(failed: Any) -> Any:
 def checkpoint_first(deliver_next: Any) -> Any:
     def first(self: Any) -> float:
         if self._queue and len(self._queue[0].batch):
-            self._checkpointer.permit(self._queue[0].batch.last)
-            self._checkpointer.checkpoint()
+            self.checkpointer.permit(self._queue[0].batch.last)
+            self.checkpointer.checkpoint()
         return float(deliver_next(self))
 
     return first

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from sparkinesis.metrics.catalogue import FLEET_RUNNING, FLEET_WAITING, FLEET_WANTED
-from sparkinesis.metrics.health.address import parse_address
 from sparkinesis.metrics.health.liveness import Liveness
 from sparkinesis.metrics.health.pages import ServedTally, pages
 from sparkinesis.metrics.metric import Measured
@@ -68,12 +67,8 @@ class ServedFleet:
         """
         self._labels = {"application": application.name}
         self._status = status
-        http, options = application.options.http, application.options
-        self._served = (
-            None
-            if http is None
-            else ServedTally.starting(parse_address("http", http), self._labels)
-        )
+        options = application.options
+        self._served = ServedTally.of_option(options.http, self._labels)
         try:
             own = () if self._served is None else (self._served,)
             measured = Measured.fleet(application.name, application.place())

@@ -13,7 +13,6 @@ from sparkinesis.lease.rules.taker import TakeSettings
 from sparkinesis.lease.rules.worker_ids import default_worker_id
 from sparkinesis.lease.table.provisioning import Patience
 from sparkinesis.lease.table.table import LeaseTable
-from sparkinesis.metrics.health.address import parse_address
 from sparkinesis.metrics.health.liveness import LOOK_EVERY
 from sparkinesis.metrics.health.pages import ServedTally
 from sparkinesis.metrics.metric import Measured
@@ -44,7 +43,8 @@ def new_worker(
     name, options = application.name, application.options
     rng = timing.new_rng()
     worker_id = application.worker_id or default_worker_id(socket.gethostname(), os.getpid(), rng)
-    served = _take_port(application, worker_id)
+    # The port first, before anything is called.
+    served = ServedTally.of_option(options.http, {"application": name, "worker": worker_id})
     own = [one for one in (tally, served) if one is not None]
     metrics: Metrics = AllMetrics(own)
     tell: Teller = TELL_NOBODY
@@ -74,15 +74,6 @@ def new_worker(
         tell.close()
         metrics.close()
         raise
-
-
-def _take_port(application: ApplicationSettings, worker_id: str) -> ServedTally | None:
-    """Take the port of the option ``http``, before anything is called. Raises `OptionError`."""
-    http = application.options.http
-    if http is None:
-        return None
-    labels = {"application": application.name, "worker": worker_id}
-    return ServedTally.starting(parse_address("http", http), labels)
 
 
 def _assemble(

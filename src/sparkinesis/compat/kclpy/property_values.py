@@ -17,10 +17,6 @@ _MAX_SECONDS = 10**11
 """The year 5138: a larger number is assumed to be in milliseconds."""
 
 
-def text(value: str) -> str:
-    return value
-
-
 def name(what: str, shortest: int, longest: int) -> Callable[[str], str]:
     """Return a parser of names of letters, digits, '_', '.' and '-', as AWS allows them."""
 

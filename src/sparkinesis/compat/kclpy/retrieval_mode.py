@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sparkinesis.compat.kclpy import property_values as values
 from sparkinesis.worker.options import FanOutOptions
 
-KEYS = {
+KEYS: Mapping[str, Callable[[str], Any]] = {
     "retrievalMode": values.choice("FANOUT", "POLLING", "DEFAULT"),
     "fanoutConfig.consumerName": values.name("a consumer name", 1, 128),
-    "fanoutConfig.consumerArn": values.text,
+    "fanoutConfig.consumerArn": str,
 }
 
 _POLLING_KEYS = frozenset({"maxRecords", "idleTimeBetweenReadsInMillis"})

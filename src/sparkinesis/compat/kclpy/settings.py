@@ -74,7 +74,7 @@ _OTHER_KEYS: Mapping[str, Parser] = {
     "regionName": values.region,
     "kinesisEndpoint": values.endpoint,
     "dynamoDBEndpoint": values.endpoint,
-    "workerId": values.text,
+    "workerId": str,
     "initialPositionInStream": values.position,
     "initialPositionInStreamExtended": values.instant,
     "isGracefulLeaseHandoffEnabled": values.boolean,
@@ -83,7 +83,7 @@ _OTHER_KEYS: Mapping[str, Parser] = {
     "AWSCredentialsProvider": credential_provider,
     "AwsCredentialsProviderDynamoDB": credential_provider,
     "AWSCredentialsProviderDynamoDB": credential_provider,
-    "executableName": values.text,
+    "executableName": str,
 }
 
 _PARSERS: Mapping[str, Parser] = {

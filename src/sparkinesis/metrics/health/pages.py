@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
 
 from sparkinesis.errors import OptionError
-from sparkinesis.metrics.health.address import Address
+from sparkinesis.metrics.health.address import Address, parse_address
 from sparkinesis.metrics.health.server import HealthServer, Page, Request, Response, as_json
 from sparkinesis.metrics.tally import Series, Tally
 
@@ -41,6 +41,11 @@ class ServedTally(Tally):
             )
         )
         return tally
+
+    @classmethod
+    def of_option(cls, http: str | None, labels: Mapping[str, str]) -> ServedTally | None:
+        """Take the port of the option ``http``, if it is set. Raises `OptionError`."""
+        return None if http is None else cls.starting(parse_address("http", http), labels)
 
     def close(self) -> None:
         self.server.close()

@@ -227,28 +227,26 @@ class _PendingRecords:
     """Letters whose records were given to a putter, and the records that are not stored yet."""
 
     def __init__(self) -> None:
-        self._letters: dict[str, Letter] = {}
-        self._open: dict[str, int] = {}
-        self._of: dict[int, tuple[OutgoingRecord, str]] = {}
-        """Record and file by the record's id; the record is kept, so that no other has its id."""
+        self._open: dict[Letter, int] = {}
+        self._of: dict[int, tuple[OutgoingRecord, Letter]] = {}
+        """Record and letter by the record's id; the record is kept, so that no other has its id."""
 
     def add(self, letter: Letter, records: Iterable[OutgoingRecord]) -> None:
-        given = {id(record): (record, letter.file) for record in records}
-        self._letters[letter.file] = letter
-        self._open[letter.file] = len(given)
+        given = {id(record): (record, letter) for record in records}
+        self._open[letter] = len(given)
         self._of.update(given)
 
     def mark_stored(self, records: Iterable[OutgoingRecord]) -> None:
         for record in records:
-            _, file = self._of.pop(id(record))
-            self._open[file] -= 1
+            _, letter = self._of.pop(id(record))
+            self._open[letter] -= 1
 
     def take_stored(self) -> list[Letter]:
         """Return the letters whose records are all stored; each letter is returned once."""
-        files = [file for file, count in self._open.items() if not count]
-        for file in files:
-            del self._open[file]
-        return [self._letters.pop(file) for file in files]
+        stored = [letter for letter, count in self._open.items() if not count]
+        for letter in stored:
+            del self._open[letter]
+        return stored
 
 
 @contextlib.contextmanager

@@ -167,7 +167,7 @@ class ShardConsumer:
     @property
     def checkpoint_age(self) -> float | None:
         """The age of the oldest delivery without a checkpoint; None before the first delivery."""
-        return self._deliverer.checkpoint_age if self._deliverer is not None else None
+        return self._deliverer.checkpointer.age if self._deliverer is not None else None
 
     @property
     def stopped_by(self) -> BaseException | None:
@@ -307,9 +307,7 @@ class ShardConsumer:
             settings,
             is_ending=self._is_ending,
         )
-        self._last_calls = LastCalls(
-            self._processor, checkpointer, self._deliverer, self.report, self._worker.fail
-        )
+        self._last_calls = LastCalls(self._deliverer, self.report, self._worker.fail)
         lease = self.held.lease  # the processor may have committed a pending checkpoint
         start, unread = start_of(
             lease, settings.initial, settings.started_ms, bound_ms, deaggregate=options.deaggregate

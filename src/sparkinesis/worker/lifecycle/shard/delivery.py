@@ -65,8 +65,8 @@ class Deliverer:
         self.automatic = AutomaticCheckpoints(checkpointer, settings.options, settings.clock)
         self.name = settings.describe_shard(held.shard_id)
         self.measures = settings.measures(held.shard_id)
-        self._processor = processor
-        self._checkpointer = checkpointer
+        self.processor = processor
+        self.checkpointer = checkpointer
         self._settings = settings
         self._is_ending = is_ending
         self._intake = intake
@@ -76,11 +76,6 @@ class Deliverer:
         self._refused_checkpoints = 0
         """Automatic checkpoints that have failed since the last success."""
         self._report = settings.reporter(held.shard_id)
-
-    @property
-    def checkpoint_age(self) -> float:
-        """The age of the oldest delivery without a checkpoint, in seconds. For any thread."""
-        return self._checkpointer.age
 
     def __bool__(self) -> bool:
         """True while a batch is left to deliver."""
@@ -92,7 +87,7 @@ class Deliverer:
     def clear(self) -> None:
         """Drop all batches: the processor has reset its shard."""
         self._queue.clear()
-        self._done = self._checkpointer.last
+        self._done = self.checkpointer.last
         self.automatic.clear()
 
     def process(self) -> Next:
@@ -100,7 +95,7 @@ class Deliverer:
 
         Raises the errors of `Intake.take` and `deliver_next`, and `LeaseLostError`.
         """
-        checkpointer, intake, options = self._checkpointer, self._intake, self._settings.options
+        checkpointer, intake, options = self.checkpointer, self._intake, self._settings.options
         reset_to = checkpointer.take_reset()
         if reset_to is not None:
             self.clear()
@@ -158,7 +153,7 @@ class Deliverer:
 
         A later reader of a quiet shard then does not mistake the silence for lost records.
         """
-        at, reached = self._checkpointer.settled, self._intake.reached
+        at, reached = self.checkpointer.settled, self._intake.reached
         if at is None or self._intake.at_end:
             return
         if isinstance(reached, AfterRecord) and reached.sequence_number == at.sequence_number:
@@ -191,12 +186,12 @@ class Deliverer:
             batch = batch.slice(0, room)
             attempt = self._queue[0] = replace(attempt, batch=batch)
         if batch:
-            self._checkpointer.permit(batch.last, batch)
-        self._checkpointer.sinks.begin_call()
+            self.checkpointer.permit(batch.last, batch)
+        self.checkpointer.sinks.begin_call()
         began = self.processing_since = self._settings.clock()
         try:
             with self.measures.processing(partial(_extent, batch)):
-                call(self._processor.process_records, batch, self._checkpointer)
+                call(self.processor.process_records, batch, self.checkpointer)
         except ProcessorError:
             # A mistake in the program, which every other batch would meet as well.
             self.measures.processing_failed(began)
@@ -207,7 +202,7 @@ class Deliverer:
             return self._failed(attempt, error)
         finally:
             self.processing_since = None
-            self._checkpointer.end_call()
+            self.checkpointer.end_call()
         self._report.forget_failure()
         self.records += len(batch)
         self.measures.processed(len(batch), batch.data_bytes, began)
@@ -216,7 +211,7 @@ class Deliverer:
 
     def _undone(self, batch: RecordBatch) -> RecordBatch:
         """Return the batch without what a pending checkpoint has covered since it was fetched."""
-        last = self._checkpointer.last
+        last = self.checkpointer.last
         if not batch or last.is_sentinel or last <= self._done:
             return batch
         return batch.after(last)
@@ -235,8 +230,8 @@ class Deliverer:
 
     def _take_back(self) -> None:
         """Forbid checkpoints of the current batch, and drop the rows that it wrote to sinks."""
-        self._checkpointer.take_back(self._done)
-        self._checkpointer.sinks.take_back()
+        self.checkpointer.take_back(self._done)
+        self.checkpointer.sinks.take_back()
 
     def _failed(self, attempt: Attempt, error: BaseException) -> float:
         """React to a call that raised; return the seconds until the next try, or 0."""
@@ -246,13 +241,13 @@ class Deliverer:
             attempt,
             error,
             self._settings,
-            self._checkpointer.last,
+            self.checkpointer.last,
             is_ending=self._is_ending(),
-            is_reset=self._checkpointer.is_reset,
+            is_reset=self.checkpointer.is_reset,
         )
         self._report.batch_failed(span, reaction.action, error)
         match reaction.action:
-            case BatchAction.NONE_LEFT if not self._checkpointer.is_reset:
+            case BatchAction.NONE_LEFT if not self.checkpointer.is_reset:
                 self._pass(attempt.batch)
             case BatchAction.WAIT | BatchAction.RETRY:
                 return self._put_off(reaction.rest, reaction.pause)
@@ -290,8 +285,8 @@ class Deliverer:
         else:
             self._report.skipped(_span(batch))
         if batch:
-            self._checkpointer.permit(batch.last, batch)
-            self._checkpointer.end_call()
+            self.checkpointer.permit(batch.last, batch)
+            self.checkpointer.end_call()
         self._pass(batch)
         return 0.0
 

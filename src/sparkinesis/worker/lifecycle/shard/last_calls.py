@@ -7,9 +7,7 @@ from functools import partial
 
 from sparkinesis.errors import LeaseLostError, ProcessorError, SparkinesisError
 from sparkinesis.metrics.catalogue import SHUTDOWN_DURATION
-from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.lifecycle.shard.delivery import Deliverer
-from sparkinesis.worker.processor import RecordProcessor
 from sparkinesis.worker.reporting.shard_reporter import ShardReporter
 from sparkinesis.worker.user_methods import call
 
@@ -19,8 +17,6 @@ class LastCalls:
 
     def __init__(
         self,
-        processor: RecordProcessor,
-        checkpointer: Checkpointer,
         deliverer: Deliverer,
         report: ShardReporter,
         fail: Callable[[BaseException], None],
@@ -30,8 +26,8 @@ class LastCalls:
         """True once ``shard_ended`` was called, which may checkpoint everything."""
         self._shard_ended_returned = False
         """True once ``shard_ended`` has returned, and only its automatic checkpoint is left."""
-        self._processor = processor
-        self._checkpointer = checkpointer
+        self._processor = deliverer.processor
+        self._checkpointer = deliverer.checkpointer
         self._automatic = deliverer.automatic
         self._name = deliverer.name
         self._measures = deliverer.measures
