@@ -207,6 +207,7 @@ maxRecordSize: properties/test_sink_delivery.py::test_a_row_that_cannot_be_a_rec
 
 # Options of workers and fleets
 WorkerOptions.failover_time:
+    integration/worker/test_l3_balance.py::test_leases_are_taken_by_the_options
     integration/worker/test_w4_shutdown.py::test_another_worker_takes_over_before_a_lease_would_expire
     unit/lease/rules/test_taker.py::test_liveness_is_a_counter_that_moves
 WorkerOptions.max_leases:
@@ -219,10 +220,12 @@ WorkerOptions.handoff_timeout:
     integration/worker/test_l3_balance.py::test_leases_are_taken_by_the_options
     unit/lease/rules/test_taker.py::test_a_handoff_whose_time_is_up
 WorkerOptions.retrieval, WorkerOptions.fan_out: integration/worker/test_fan_out.py::test_the_consumer_is_the_applications_or_the_one_named
-WorkerOptions.max_records: integration/worker/test_polling_pace.py::test_calls_on_a_shard_are_as_far_apart_as_the_option_says
+WorkerOptions.max_records: integration/worker/test_polling_pace.py::test_a_shard_is_polled_by_the_options
 WorkerOptions.max_held_bytes: integration/worker/test_memory.py::test_workers_of_a_process_share_its_memory
 WorkerOptions.max_pages_ahead, WorkerOptions.max_bytes_ahead, WorkerOptions.max_records_ahead: unit/worker/test_options.py::test_fetching_ahead_and_the_care_for_leases_have_the_limits_of_their_options
-WorkerOptions.idle_time: unit/worker/retrieval/test_ahead.py::test_idle_shards_are_polled_together
+WorkerOptions.idle_time:
+    integration/worker/test_polling_pace.py::test_a_shard_is_polled_by_the_options
+    unit/worker/retrieval/test_ahead.py::test_idle_shards_are_polled_together
 WorkerOptions.shard_calls_per_second:
     integration/worker/test_polling_pace.py::test_calls_on_a_shard_are_as_far_apart_as_the_option_says
     integration/worker/test_polling_pace.py::test_iterators_are_asked_for_at_the_same_pace
@@ -311,7 +314,9 @@ DeadLetter:
     integration/worker/test_w3_errors.py::test_a_shard_does_not_go_on_without_its_dead_letter_target
 Stop: integration/worker/test_w3_errors.py::test_stop_leaves_the_shard_to_other_workers
 FormerStreams, FormerStreams.delete_after: integration/worker/test_s1_several_streams.py::test_the_leases_of_a_stream_that_has_left_stay_or_go
-FormerStreams.only: unit/lease/rules/test_former_streams.py::test_only_those_that_the_user_names
+FormerStreams.only:
+    unit/lease/rules/test_former_streams.py::test_only_those_that_the_user_names
+    integration/worker/test_s1_trouble.py::test_a_function_for_former_streams_that_returns_rubbish_deletes_nothing
 """
 """Names, and behind or below them their tests: functions, files and folders."""
 

@@ -36,6 +36,11 @@ def test_the_owner_checkpoints_and_lets_go(scene: Scene) -> None:
 
 
 def test_leases_are_taken_by_the_options(scene: Scene) -> None:
-    options = {"max_leases": 7, "max_leases_to_steal": 3, "handoff_timeout": 11.0}
+    options = {
+        "failover_time": 12.0,
+        "max_leases": 7,
+        "max_leases_to_steal": 3,
+        "handoff_timeout": 11.0,
+    }
     settings = scene.application(options).worker()._coordinator._settings
     assert {name: getattr(settings, name) for name in options} == options

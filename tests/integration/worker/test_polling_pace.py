@@ -110,6 +110,12 @@ def test_calls_on_a_shard_are_as_far_apart_as_the_option_says(
         assert reader.gaps() == pytest.approx([gap] * (COUNT - 1), abs=1)
 
 
+def test_a_shard_is_polled_by_the_options() -> None:
+    with Reader({}) as reader:
+        shard = reader.shard()
+        assert (shard._idle_time, shard._most) == (0, 1)
+
+
 def test_a_local_kinesis_without_limits_is_called_without_a_pause() -> None:
     with Reader({"shard_calls_per_second": "unlimited"}, limits=False) as reader:
         assert len(reader.read()) == COUNT
