@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
+from sparkinesis.local import LocalServer
 from sparkinesis.source.datasource import KinesisDataSource, KinesisStreamReader
 from sparkinesis.stream.reading.arrow import USER_RECORD_SCHEMA
 
@@ -33,6 +34,10 @@ class Batch:
     end: Any
     rows: list[Row]
     """The rows in the order in which the tasks gave them."""
+
+    @property
+    def datas(self) -> list[bytes]:
+        return [row["data"] for row in self.rows]
 
 
 class Query:
@@ -80,11 +85,27 @@ class Query:
         self.checkpoint = end
         return batch
 
+    def batch(self) -> Batch:
+        """The next batch, planned, read and committed; there is one."""
+        batch = self.next_batch()
+        assert batch is not None
+        return batch
+
     def drain(self, between: Callable[[], None] = lambda: None) -> Iterator[Batch]:
         """Batches until there is none."""
         while (batch := self.next_batch()) is not None:
             yield batch
             between()
+
+    def rest(self) -> list[bytes]:
+        """The data of all rows that are there, in the order of their batches."""
+        return [data for batch in self.drain() for data in batch.datas]
+
+
+def query_of(server: LocalServer, stream: str = "s", **options: str) -> Query:
+    """A query of a local server's stream, from its oldest record on."""
+    where = {"streamName": stream, "endpoint": server.endpoint_url, "region": "us-east-1"}
+    return Query(**{**where, "initialPosition": "trim_horizon", **options})
 
 
 def _through_json(offset: Any) -> Any:

@@ -49,6 +49,11 @@ def put(kinesis: Any, stream: str, datas: list[bytes], key: str | None = None) -
         assert answer["FailedRecordCount"] == 0, answer
 
 
+def arn_of(kinesis: Any, stream: str) -> str:
+    summary = kinesis.describe_stream_summary(StreamName=stream)["StreamDescriptionSummary"]
+    return str(summary["StreamARN"])
+
+
 def create_auto(kinesis: Any, stream: str) -> str:
     """A stream that distributes records itself, over four shards; returns its ARN."""
     kinesis.create_stream(
@@ -66,11 +71,6 @@ def records_of(kinesis: Any, stream: str, shard: str) -> list[dict[str, Any]]:
     )["ShardIterator"]
     records: list[dict[str, Any]] = kinesis.get_records(ShardIterator=iterator)["Records"]
     return records
-
-
-def arn_of(kinesis: Any, stream: str) -> str:
-    summary = kinesis.describe_stream_summary(StreamName=stream)["StreamDescriptionSummary"]
-    return str(summary["StreamARN"])
 
 
 def shard_ids(kinesis: Any, stream: str) -> list[str]:

@@ -14,7 +14,7 @@ from sparkinesis.errors import DataLossError, OffsetError, SparkinesisError
 from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.source.offsets import from_json, to_json
 from sparkinesis.stream.position import AtTimestamp
-from tests.engine import Query
+from tests.engine import Query, query_of
 from tests.streams import put, shard_ids
 
 FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
@@ -98,34 +98,20 @@ def query(server: LocalServer) -> Iterator[Query]:
     if not kinesis.list_streams()["StreamNames"]:
         kinesis.create_stream(StreamName="s", ShardCount=2)
         put(kinesis, "s", [b"%d" % n for n in range(40)])
-    made = Query(
-        streamName="s",
-        endpoint=server.endpoint_url,
-        region="us-east-1",
-        initialPosition="trim_horizon",
-    )
+    made = query_of(server)
     yield made
     made.reader.stop()
 
 
-def drained(query: Query) -> list[bytes]:
-    return [row["data"] for batch in query.drain() for row in batch.rows]
-
-
 def test_a_shard_that_was_removed_by_hand_is_read_again_from_its_start(query: Query) -> None:
     """What it does not list is new to it: at least once, and never left out."""
-    assert len(drained(query)) == 40
-    of_first = sum(row["shardId"] == FIRST for row in all_rows(query))
+    assert len(query.rest()) == 40
+    other = Query(**query._options)
+    of_first = sum(row["shardId"] == FIRST for batch in other.drain() for row in batch.rows)
+    other.reader.stop()
     del query.checkpoint["s"][FIRST]
     query.restart()
-    assert len(drained(query)) == of_first > 0
-
-
-def all_rows(query: Query) -> list[dict[str, Any]]:
-    other = Query(**{**query._options, "initialPosition": "trim_horizon"})
-    rows = [row for batch in other.drain() for row in batch.rows]
-    other.reader.stop()
-    return rows
+    assert len(query.rest()) == of_first > 0
 
 
 EDITS: dict[str, Callable[[dict[str, str]], dict[str, str]]] = {
@@ -142,7 +128,7 @@ EDITS: dict[str, Callable[[dict[str, str]], dict[str, str]]] = {
 def test_an_edited_offset_is_an_error_that_names_the_shard_or_loses_nothing_else(
     query: Query, server: LocalServer, edit: str
 ) -> None:
-    drained(query)
+    query.rest()
     query.checkpoint["s"] = EDITS[edit](query.checkpoint["s"])
     query.restart()
     put(server.client("kinesis"), "s", [b"%d" % n for n in range(40)])

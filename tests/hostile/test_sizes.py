@@ -14,7 +14,7 @@ from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.kpl.pack import OutgoingRecord, aggregate
 from sparkinesis.stream.position import TRIM_HORIZON
 from sparkinesis.worker.batches.batch import make_batch
-from tests.engine import Query
+from tests.engine import query_of
 
 MIB = 1 << 20
 
@@ -33,12 +33,7 @@ def kinesis(server: LocalServer) -> Any:
 
 
 def by_the_source(server: LocalServer) -> list[tuple[str, bytes, int]]:
-    query = Query(
-        streamName="s",
-        endpoint=server.endpoint_url,
-        region="us-east-1",
-        initialPosition="trim_horizon",
-    )
+    query = query_of(server)
     rows = [row for batch in query.drain() for row in batch.rows]
     query.reader.stop()
     return [(row["partitionKey"], row["data"], row["subSequenceNumber"]) for row in rows]

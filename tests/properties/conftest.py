@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from sparkinesis.local import LocalServer, ManualClock
-from tests.engine import MODES, Query
+from tests.engine import MODES, Query, query_of
+from tests.streams import arn_of
 
 START_MS = 1_790_000_000_000
 
@@ -45,9 +47,8 @@ def mode() -> str:
 
 def register(kinesis: Any, stream: str) -> None:
     """Before a query does, which would look a second later whether the consumer is ACTIVE."""
-    summary = kinesis.describe_stream_summary(StreamName=stream)["StreamDescriptionSummary"]
     name = MODES["efo"]["consumerName"]
-    kinesis.register_stream_consumer(StreamARN=summary["StreamARN"], ConsumerName=name)
+    kinesis.register_stream_consumer(StreamARN=arn_of(kinesis, stream), ConsumerName=name)
 
 
 @pytest.fixture
@@ -57,17 +58,33 @@ def query(server: LocalServer, kinesis: Any, mode: str) -> Iterator[Callable[...
     registered: set[str] = set()
 
     def make(by: str = mode, **options: str) -> Query:
-        defaults = {"streamName": "s", "endpoint": server.endpoint_url, "region": "us-east-1"}
-        defaults |= {"initialPosition": "trim_horizon", **MODES[by]}
-        given = {**defaults, **options}
-        streams = set(given["streamName"].split(",")) if by == "efo" else set()
+        given = {**MODES[by], **options}
+        names = given.pop("streamName", "s")
+        streams = set(names.split(",")) if by == "efo" else set()
         for stream in streams - registered:
             register(kinesis, stream)
         registered.update(streams)
-        made[by].append(Query(**given))
+        made[by].append(query_of(server, names, **given))
         return made[by][-1]
 
     yield make
     pushed = any(c.records for c in server.kinesis.calls.select("SubscribeToShardEvent"))
     assert pushed or not any(query.rows_read for query in made["efo"])
     assert made["efo"] or not pushed
+
+
+@dataclass(frozen=True)
+class World:
+    """A local Kinesis with a stream ``s`` of two shards, its clock, and queries that read it."""
+
+    server: LocalServer
+    kinesis: Any
+    clock: ManualClock
+    query: Callable[..., Query]
+
+
+@pytest.fixture
+def world(
+    server: LocalServer, kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+) -> World:
+    return World(server, kinesis, clock, query)

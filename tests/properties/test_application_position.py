@@ -14,10 +14,10 @@ import pytest
 from sparkinesis.errors import AccessDeniedError, DataLossError, LeaseTableError
 from sparkinesis.local import Fault, LocalServer, ManualClock
 from sparkinesis.stream.kpl.pack import aggregate
-from tests.engine import Batch, Query, Row, late
+from tests.engine import Query, Row, late, query_of
 from tests.kcl import create_table, put_lease, put_rows_of_coordination
 from tests.properties.conftest import START_MS
-from tests.streams import active_shards, merge_neighbours, put, split
+from tests.streams import active_shards, identifier, merge_neighbours, put, split
 
 HOUR = 3_600_000
 SHARD = "shardId-000000000000"
@@ -64,9 +64,7 @@ class Application:
     @property
     def identifier(self) -> str:
         """The stream as it is now, as the keys of the leases of several streams name it."""
-        summary = self.kinesis.describe_stream_summary(StreamName=self.stream)
-        created = summary["StreamDescriptionSummary"]["StreamCreationTimestamp"]
-        return f"123456789012:{self.stream}:{int(created.timestamp())}"
+        return identifier(self.kinesis, self.stream)
 
     def make_anew(self) -> None:
         """Delete the stream, and create another one of its name."""
@@ -78,13 +76,8 @@ class Application:
         put_lease(self.dynamodb, self.table, key, checkpoint, sub)
 
     def query(self, **options: str) -> Query:
-        defaults = {
-            "streamName": self.stream,
-            "endpoint": self.server.endpoint_url,
-            "region": "us-east-1",
-            "initialPosition": f"application:{self.table}",
-        }
-        return Query(**{**defaults, **options})
+        given = {"initialPosition": f"application:{self.table}", **options}
+        return query_of(self.server, given.pop("streamName", self.stream), **given)
 
 
 @pytest.fixture
@@ -94,14 +87,9 @@ def app(shared: Services) -> Application:
 
 def begun(running: Query) -> Query:
     """The query behind its first batch, which has no rows and makes its place durable."""
-    first = running.next_batch()
-    assert first is not None
+    first = running.batch()
     assert first.rows == []
     return running
-
-
-def datas(batches: Iterator[Batch]) -> list[bytes]:
-    return [row["data"] for batch in batches for row in batch.rows]
 
 
 @pytest.mark.parametrize("restarts", [False, True])
@@ -117,10 +105,9 @@ def test_the_first_rows_are_those_behind_the_checkpoint_inside_an_aggregate(
     running = begun(app.query())
     if restarts:
         running.restart()
-    batch = running.next_batch()
-    assert batch is not None
+    batch = running.batch()
     left = [b"0", b"1", b"2", b"3"][done + 1 :]
-    assert [row["data"] for row in batch.rows] == [*left, b"4", b"5", b"after"]
+    assert batch.datas == [*left, b"4", b"5", b"after"]
     subs = [row["subSequenceNumber"] for row in batch.rows]
     assert subs == [*range(done + 1, 4), 0, 1, 0]
     assert running.read(batch.start, batch.end).rows == batch.rows
@@ -134,24 +121,22 @@ def test_the_rest_of_the_very_last_record_is_a_batch_of_its_own(
     app.checkpoint(app.put_aggregate(b"0", b"1", b"2", b"3"), done)
     running = begun(app.query())
     if done == 3:
-        assert datas(running.drain()) == []
+        assert running.rest() == []
     else:
         start, end = running.plan()
-        assert [row["data"] for row in running.read(start, end).rows] == [
-            b"%d" % n for n in range(done + 1, 4)
-        ]
+        assert running.read(start, end).datas == [b"%d" % n for n in range(done + 1, 4)]
         # The driver is asked again for the same start when a batch was not committed.
         assert running.plan() == (start, end)
         assert len(list(running.drain())) == 1
     app.put(b"new")
-    assert datas(running.drain()) == [b"new"]
+    assert running.rest() == [b"new"]
 
 
 def test_a_record_that_is_not_aggregated_is_done(app: Application) -> None:
     app.checkpoint(app.put(b"a"))
-    assert datas(begun(app.query()).drain()) == []
+    assert begun(app.query()).rest() == []
     app.put(b"b")
-    assert datas(begun(app.query()).drain()) == [b"b"]
+    assert begun(app.query()).rest() == [b"b"]
 
 
 @pytest.mark.parametrize(("done", "count"), [(2, 1), (3, 0)])
@@ -159,7 +144,7 @@ def test_records_as_stored_come_again_when_not_all_of_them_is_done(
     app: Application, done: int, count: int
 ) -> None:
     app.checkpoint(app.put_aggregate(b"0", b"1", b"2", b"3"), done)
-    rows = datas(begun(app.query(deaggregate="false")).drain())
+    rows = begun(app.query(deaggregate="false")).rest()
     assert [data[:4] for data in rows] == [b"\xf3\x89\x9a\xc2"] * count
 
 
@@ -169,14 +154,14 @@ def test_the_first_offset_holds_what_the_application_had_done_then(app: Applicat
     running = begun(app.query())
     app.checkpoint(last)  # the application goes on: too late
     running.restart()
-    assert datas(running.drain()) == [b"1", b"2"]
+    assert running.rest() == [b"1", b"2"]
 
 
 def test_the_table_is_only_read(app: Application) -> None:
     app.checkpoint(app.put(b"a"))
     app.server.kinesis.calls.clear()
     app.put(b"b")
-    assert datas(begun(app.query()).drain()) == [b"b"]
+    assert begun(app.query()).rest() == [b"b"]
     calls = app.server.kinesis.calls.select(stream=app.table)
     assert [call.operation for call in calls] == ["Scan"]
 
@@ -189,17 +174,8 @@ def test_a_table_of_many_pages_is_read_to_its_end(app: Application) -> None:
     for key in [*keys, f"{app.identifier}:{SHARD}"]:
         put_lease(app.dynamodb, app.table, key, "TRIM_HORIZON", attributes=ballast)
     app.server.kinesis.calls.clear()
-    assert datas(begun(app.query()).drain()) == [b"a"]
+    assert begun(app.query()).rest() == [b"a"]
     assert app.server.kinesis.calls.count("Scan", stream=app.table) >= 3
-
-
-def test_an_application_of_several_streams_is_taken_over_by_one_query(shared: Services) -> None:
-    one, two = Application(shared), Application(shared)
-    for app, name in ((one, b"one"), (two, b"two")):
-        key = f"{app.identifier}:{SHARD}"
-        put_lease(one.dynamodb, one.table, key, app.put_aggregate(name + b" 0", name + b" 1"), 0)
-    running = begun(one.query(streamName=f"{one.stream},{two.stream}"))
-    assert sorted(datas(running.drain())) == [b"one 1", b"two 1"]
 
 
 def test_each_stream_begins_at_its_own_checkpoint_though_their_shards_have_one_id(
@@ -230,14 +206,10 @@ def test_a_stream_of_that_name_in_another_account_is_another_stream(
     foreign = app.identifier.replace("123456789012", "999999999999")
     app.checkpoint("TRIM_HORIZON", key=f"{foreign}:{SHARD}")
     arn = f"arn:aws:kinesis:us-east-1:123456789012:stream/{app.stream}"
+    place = {"endpoint": app.server.endpoint_url, "region": "us-east-1"}
     name = {"streamName": app.stream, "streamARN": arn}[by]
-    running = Query(
-        **{by: name},
-        endpoint=app.server.endpoint_url,
-        region="us-east-1",
-        initialPosition=f"application:{app.table}",
-    )
-    assert datas(begun(running).drain()) == [b"left"]
+    running = Query(**{by: name}, **place, initialPosition=f"application:{app.table}")
+    assert begun(running).rest() == [b"left"]
 
 
 def test_leases_of_that_name_in_other_accounts_only_are_none(app: Application) -> None:
@@ -265,7 +237,7 @@ def test_leases_of_the_stream_as_it_is_now_count_whatever_other_epochs_the_table
     name, _, epoch = app.identifier.rpartition(":")
     later = f"{name}:{int(epoch) + 3600}"
     app.checkpoint("TRIM_HORIZON", key=f"{later}:{SHARD}")
-    assert datas(begun(app.query()).drain()) == [b"left"]
+    assert begun(app.query()).rest() == [b"left"]
 
 
 def test_leases_of_a_deleted_stream_are_not_taken_for_the_present_one(
@@ -287,7 +259,7 @@ def test_leases_of_a_deleted_stream_are_not_taken_for_the_present_one(
     assert "Set the option failOnDataLoss to false to begin with the oldest record" in text
     running = begun(app.query(failOnDataLoss="false"))
     running.restart()
-    assert datas(running.drain()) == [b"first"]
+    assert running.rest() == [b"first"]
     assert "The query begins with the oldest record of the stream." in caplog.text
 
 
@@ -297,7 +269,7 @@ def test_a_deleted_stream_that_was_finished_is_no_loss(
     app.checkpoint("SHARD_END", key=f"{app.identifier}:{SHARD}")
     app.make_anew()
     app.put(b"first")
-    assert datas(begun(app.query()).drain()) == [b"first"]
+    assert begun(app.query()).rest() == [b"first"]
     assert "was deleted and made anew" in caplog.text
     assert "are lost" not in caplog.text
 
@@ -320,7 +292,7 @@ def test_one_stream_made_anew_does_not_move_the_others_of_a_query(shared: Servic
     two.make_anew()
     two.put(b"new")
     running = begun(one.query(streamName=f"{one.stream},{two.stream}", failOnDataLoss="false"))
-    assert sorted(datas(running.drain())) == [b"left", b"new"]
+    assert sorted(running.rest()) == [b"left", b"new"]
 
 
 def test_a_table_of_one_stream_costs_no_call_for_its_creation_time(app: Application) -> None:
@@ -342,10 +314,10 @@ def test_latest_and_trim_horizon_mean_what_they_mean_to_a_kcl(shared: Services) 
     running = begun(app.query())
     of_second = [row["data"] for row in rows if row["shardId"] != SHARD]
     assert 0 < len(of_second) < 20
-    assert datas(running.drain()) == of_second
+    assert running.rest() == of_second
     app.clock.advance(2000)
     put(app.kinesis, app.stream, [b"%d" % n for n in range(20, 40)])
-    assert len(datas(running.drain())) == 20
+    assert len(running.rest()) == 20
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -420,7 +392,7 @@ def test_a_checkpoint_that_retention_has_trimmed_is_a_loss(app: Application) -> 
     with pytest.raises(DataLossError, match=f"in shard {SHARD}"):
         running.plan()
     running.restart(failOnDataLoss="false")
-    assert datas(running.drain()) == [b"2"]
+    assert running.rest() == [b"2"]
 
 
 def test_silence_after_taking_over_is_no_loss(app: Application) -> None:
@@ -429,10 +401,10 @@ def test_silence_after_taking_over_is_no_loss(app: Application) -> None:
     for _ in range(40):
         app.clock.advance(HOUR)
         running.restart()
-        assert datas(running.drain()) == []
+        assert running.rest() == []
     app.put(b"2")
     running.restart()
-    assert datas(running.drain()) == [b"2"]
+    assert running.rest() == [b"2"]
 
 
 def test_a_missing_table_is_explained(app: Application) -> None:
@@ -470,7 +442,7 @@ def test_throttling_is_waited_out(app: Application) -> None:
         else None
     )
     try:
-        assert datas(begun(app.query()).drain()) == [b"a"]
+        assert begun(app.query()).rest() == [b"a"]
     finally:
         app.server.kinesis.faults = None
 
@@ -481,7 +453,7 @@ def test_the_rest_of_an_aggregate_is_skipped_when_it_is_older_than_wanted(
     app.checkpoint(app.put_aggregate(b"0", b"1"), 0)
     app.clock.advance(HOUR)
     app.put(b"new")
-    assert datas(begun(app.query(skipOlderThan="2 minutes")).drain()) == [b"new"]
+    assert begun(app.query(skipOlderThan="2 minutes")).rest() == [b"new"]
 
 
 @pytest.mark.parametrize("limit", [{}, {"maxRecordsPerTrigger": "100"}])

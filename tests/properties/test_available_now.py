@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,8 +13,8 @@ from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import TRIM_HORIZON
 from sparkinesis.stream.timing import Timing
-from tests.engine import Query
 from tests.planners import next_end, stream_planner
+from tests.properties.conftest import World
 from tests.streams import merge_neighbours, put, split
 
 
@@ -23,41 +22,39 @@ def numbered(first: int, count: int) -> list[bytes]:
     return [b"%06d" % n for n in range(first, first + count)]
 
 
-def test_available_now_ends_at_what_was_there_through_splits_and_merges(
-    kinesis: Any, server: LocalServer, clock: ManualClock, query: Callable[..., Query]
-) -> None:
+def test_available_now_ends_at_what_was_there_through_splits_and_merges(world: World) -> None:
     rng = random.Random(3)
     there = 0
     for step in range(20):
         count = rng.choice([0, 1, 50, 2000])
-        put(kinesis, "s", numbered(there, count))
+        put(world.kinesis, "s", numbered(there, count))
         there += count
-        clock.advance(rng.randrange(1, 30_000))
+        world.clock.advance(rng.randrange(1, 30_000))
         if step % 3 == 0:
-            split(kinesis, "s", rng)
+            split(world.kinesis, "s", rng)
         elif step % 3 == 1:
-            merge_neighbours(kinesis, "s", rng)
-    clock.advance(10_000)
-    server.kinesis.empty_pages = 7
-    running = query()
+            merge_neighbours(world.kinesis, "s", rng)
+    world.clock.advance(10_000)
+    world.server.kinesis.empty_pages = 7
+    running = world.query()
     running.reader.prepareForTriggerAvailableNow()
-    clock.advance(5_000)
+    world.clock.advance(5_000)
     later = there
 
     def keep_writing() -> None:
         nonlocal later
-        put(kinesis, "s", numbered(later, 20))
+        put(world.kinesis, "s", numbered(later, 20))
         later += 20
-        clock.advance(1_000)
+        world.clock.advance(1_000)
         if later % 60 == 0:
-            split(kinesis, "s", rng)
+            split(world.kinesis, "s", rng)
 
     keep_writing()
     rows = [row["data"] for batch in running.drain(keep_writing) for row in batch.rows]
     assert sorted(rows) == numbered(0, there)
-    server.kinesis.empty_pages = 0
+    world.server.kinesis.empty_pages = 0
     running.restart()
-    rows = [row["data"] for batch in running.drain() for row in batch.rows]
+    rows = running.rest()
     assert sorted(rows) == numbered(there, later - there)
 
 

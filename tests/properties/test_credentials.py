@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import pickle
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
@@ -17,7 +17,7 @@ from sparkinesis.errors import AccessDeniedError
 from sparkinesis.local import Fault, LocalServer
 from sparkinesis.stream.calls.session import open_session
 from sparkinesis.stream.credentials import CredentialSource
-from tests.engine import Query
+from tests.engine import Query, query_of
 from tests.streams import put
 from tests.sts import RecordedSts, recorded_sts
 
@@ -47,103 +47,95 @@ def sts(shared: LocalServer) -> Iterator[RecordedSts]:
         yield recorded
 
 
-@pytest.fixture
-def stream(shared: LocalServer) -> str:
-    name = f"s-{uuid.uuid4().hex[:8]}"
-    kinesis = shared.client("kinesis")
-    kinesis.create_stream(StreamName=name, ShardCount=1)
-    put(kinesis, name, [b"0"])
-    shared.kinesis.calls.clear()
-    return name
+@dataclass(frozen=True)
+class Reading:
+    """A stream of its own, which a query reads by credentials of its own."""
+
+    server: LocalServer
+    sts: RecordedSts
+    stream: str
+
+    def put(self, data: bytes) -> None:
+        put(self.server.client("kinesis"), self.stream, [data])
+        self.server.kinesis.calls.clear()
+
+    def query(self, **options: str) -> Query:
+        return query_of(self.server, self.stream, **options)
+
+    def by_role(self, name: str, **options: str) -> Query:
+        """A query whose role is assumed at the recorded STS, in a session of this name."""
+        role = {"roleArn": ROLE, "roleSessionName": name, "stsEndpoint": self.sts.endpoint_url}
+        return self.query(**role, **options)
+
+    def signers(self) -> set[str | None]:
+        """Whose key signed the calls on the stream since the last look."""
+        calls = self.server.kinesis.calls
+        keys = {call.access_key for call in calls.select(stream=self.stream)}
+        calls.clear()
+        return keys
 
 
 @pytest.fixture
-def query(shared: LocalServer, stream: str) -> Callable[..., Query]:
-    def make(**options: str) -> Query:
-        where = {"streamName": stream, "endpoint": shared.endpoint_url, "region": "us-east-1"}
-        return Query(**{**where, "initialPosition": "trim_horizon", **options})
-
-    return make
-
-
-def signers(server: LocalServer, stream: str) -> set[str | None]:
-    """Whose key signed the calls on the stream since the last look."""
-    keys = {call.access_key for call in server.kinesis.calls.select(stream=stream)}
-    server.kinesis.calls.clear()
-    return keys
+def reading(shared: LocalServer, sts: RecordedSts) -> Reading:
+    made = Reading(shared, sts, f"s-{uuid.uuid4().hex[:8]}")
+    shared.client("kinesis").create_stream(StreamName=made.stream, ShardCount=1)
+    made.put(b"0")
+    return made
 
 
-def rows(query: Query) -> list[bytes]:
-    return [row["data"] for batch in query.drain() for row in batch.rows]
-
-
-def test_the_role_signs_and_is_assumed_once_in_a_process(
-    shared: LocalServer, sts: RecordedSts, stream: str, query: Callable[..., Query]
-) -> None:
-    q = query(
-        roleArn=ROLE,
-        roleExternalId=EXTERNAL_ID,
-        roleSessionName="once",
-        stsEndpoint=sts.endpoint_url,
-    )
-    assert rows(q) == [b"0"]
-    put(shared.client("kinesis"), stream, [b"1"])
-    shared.kinesis.calls.clear()
+def test_the_role_signs_and_is_assumed_once_in_a_process(reading: Reading) -> None:
+    q = reading.by_role("once", roleExternalId=EXTERNAL_ID)
+    assert q.rest() == [b"0"]
+    reading.put(b"1")
     q.restart()
-    assert rows(q) == [b"1"]
-    (assumed,) = sts.select("once")
+    assert q.rest() == [b"1"]
+    (assumed,) = reading.sts.select("once")
     assert assumed.request["RoleArn"] == ROLE
     assert assumed.request["ExternalId"] == EXTERNAL_ID
     assert assumed.signed_by == OWN_KEY
-    assert signers(shared, stream) == {assumed.access_key}
+    assert reading.signers() == {assumed.access_key}
 
 
-def test_a_local_kinesis_is_asked_for_the_role_too(
-    shared: LocalServer, stream: str, query: Callable[..., Query]
-) -> None:
-    assert rows(query(roleArn=ROLE)) == [b"0"]
-    (asked,) = shared.kinesis.calls.select("AssumeRole")
+def test_a_local_kinesis_is_asked_for_the_role_too(reading: Reading) -> None:
+    assert reading.query(roleArn=ROLE).rest() == [b"0"]
+    (asked,) = reading.server.kinesis.calls.select("AssumeRole")
     assert asked.access_key == OWN_KEY
-    assert OWN_KEY not in signers(shared, stream)
+    assert OWN_KEY not in reading.signers()
 
 
-def test_queries_with_other_roles_do_not_share_keys(
-    shared: LocalServer, stream: str, query: Callable[..., Query]
-) -> None:
+def test_queries_with_other_roles_do_not_share_keys(reading: Reading) -> None:
     seen = []
     for options in ({"roleArn": ROLE + "-a"}, {"roleArn": ROLE + "-b"}, {}):
-        assert rows(query(**options)) == [b"0"]
-        seen.append(signers(shared, stream))
+        assert reading.query(**options).rest() == [b"0"]
+        seen.append(reading.signers())
     assert seen[2] == {OWN_KEY}
     assert len(set().union(*seen)) == 3
 
 
-def test_credentials_of_a_role_are_renewed_before_they_expire(
-    shared: LocalServer, sts: RecordedSts, stream: str
-) -> None:
+def test_credentials_of_a_role_are_renewed_before_they_expire(reading: Reading) -> None:
     later = timedelta()
-    source = CredentialSource(None, ROLE, None, "clock", sts.endpoint_url)
+    source = CredentialSource(None, ROLE, None, "clock", reading.sts.endpoint_url)
     session = open_session(
-        source, "us-east-1", shared.endpoint_url, lambda: datetime.now(timezone.utc) + later
+        source, "us-east-1", reading.server.endpoint_url, lambda: datetime.now(timezone.utc) + later
     )
-    kinesis = session.create_client("kinesis", endpoint_url=shared.endpoint_url)
+    kinesis = session.create_client("kinesis", endpoint_url=reading.server.endpoint_url)
 
     def signer() -> str:
-        kinesis.list_shards(StreamName=stream)
-        (key,) = signers(shared, stream)
+        kinesis.list_shards(StreamName=reading.stream)
+        (key,) = reading.signers()
         assert key is not None
         return key
 
-    assert sts.access_keys("clock") == []
+    assert reading.sts.access_keys("clock") == []
     first = signer()
     later = timedelta(minutes=44)
     assert signer() == first
     later = timedelta(minutes=46)
-    sts.lifetimes["clock"] = 3600.0 + 46 * 60  # its clock is the real one
+    reading.sts.lifetimes["clock"] = 3600.0 + 46 * 60  # its clock is the real one
     second = signer()
-    assert sts.access_keys("clock") == [first, second]
+    assert reading.sts.access_keys("clock") == [first, second]
     # There are two windows: in the first a refusal is survived, as the key is valid still.
-    sts.allowed["clock"] = 2
+    reading.sts.allowed["clock"] = 2
     later = timedelta(minutes=46 + 46)
     assert signer() == second
     later = timedelta(minutes=46 + 51)
@@ -152,40 +144,34 @@ def test_credentials_of_a_role_are_renewed_before_they_expire(
     kinesis.close()
 
 
-def test_a_query_outlives_its_credentials(
-    shared: LocalServer, sts: RecordedSts, stream: str, query: Callable[..., Query]
-) -> None:
+def test_a_query_outlives_its_credentials(reading: Reading) -> None:
     # So near to their end that botocore renews them at every use.
-    sts.lifetimes["short"] = 60.0
-    q = query(roleArn=ROLE, roleSessionName="short", stsEndpoint=sts.endpoint_url)
+    reading.sts.lifetimes["short"] = 60.0
+    q = reading.by_role("short")
     used: set[str | None] = set()
     for number in range(3):
-        assert rows(q) == [str(number).encode()]
-        now = signers(shared, stream)
-        assert now <= set(sts.access_keys("short"))
+        assert q.rest() == [str(number).encode()]
+        now = reading.signers()
+        assert now <= set(reading.sts.access_keys("short"))
         assert not now & used
         used |= now
-        put(shared.client("kinesis"), stream, [str(number + 1).encode()])
-        shared.kinesis.calls.clear()
+        reading.put(str(number + 1).encode())
 
 
-def test_nothing_that_travels_holds_a_secret(sts: RecordedSts, query: Callable[..., Query]) -> None:
-    q = query(roleArn=ROLE, roleSessionName="travel", stsEndpoint=sts.endpoint_url)
+def test_nothing_that_travels_holds_a_secret(reading: Reading) -> None:
+    q = reading.by_role("travel")
     start, end = q.plan()
     assert q.read(start, end).rows
     travels = pickle.dumps([q.source, q.reader.partitions(start, end), start, end])
-    assert len(sts.select("travel")) == 1
-    for secret in (*sts.secrets, "own-secret-7d1e", OWN_KEY):
+    assert len(reading.sts.select("travel")) == 1
+    for secret in (*reading.sts.secrets, "own-secret-7d1e", OWN_KEY):
         assert secret.encode() not in travels
 
 
-def test_a_refused_role_says_what_its_policies_need(
-    sts: RecordedSts, query: Callable[..., Query]
-) -> None:
-    sts.allowed["refused"] = 0
-    where = {"roleArn": ROLE, "roleSessionName": "refused", "stsEndpoint": sts.endpoint_url}
+def test_a_refused_role_says_what_its_policies_need(reading: Reading) -> None:
+    reading.sts.allowed["refused"] = 0
     with pytest.raises(AccessDeniedError) as caught:
-        query(**where).plan()
+        reading.by_role("refused").plan()
     said = str(caught.value)
     assert f"Not allowed to assume the role {ROLE}" in said
     assert "trust policy must allow sts:AssumeRole" in said
@@ -193,12 +179,12 @@ def test_a_refused_role_says_what_its_policies_need(
     assert "is not authorized to perform: sts:AssumeRole" in said
     assert "\n" not in said
     with pytest.raises(AccessDeniedError, match="must equal the option roleExternalId") as caught:
-        query(**where, roleExternalId=EXTERNAL_ID).plan()
+        reading.by_role("refused", roleExternalId=EXTERNAL_ID).plan()
     assert EXTERNAL_ID not in str(caught.value)
 
 
 def test_a_refused_signature_does_not_bring_the_session_token_into_the_error(
-    shared: LocalServer, monkeypatch: pytest.MonkeyPatch, query: Callable[..., Query]
+    reading: Reading, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A service that refuses a signature answers with what it should have been made of."""
     fault = Fault.error(
@@ -208,26 +194,24 @@ def test_a_refused_signature_does_not_bring_the_session_token_into_the_error(
         "host:kinesis.eu-west-1.amazonaws.com\nx-amz-security-token:hunter2\n\nhost\n'\n\n"
         "The String-to-Sign should have been\n'AWS4-HMAC-SHA256'\n",
     )
-    monkeypatch.setattr(shared.kinesis, "faults", lambda call: fault)
+    monkeypatch.setattr(reading.server.kinesis, "faults", lambda call: fault)
     with pytest.raises(AccessDeniedError) as caught:
-        query().plan()
+        reading.query().plan()
     text = str(caught.value)
     assert "does not match the signature you provided." in text
     assert "hunter2" not in text
     assert "\n" not in text
 
 
-def test_a_busy_sts_is_asked_again(
-    shared: LocalServer, stream: str, query: Callable[..., Query], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_busy_sts_is_asked_again(reading: Reading, monkeypatch: pytest.MonkeyPatch) -> None:
     faults = iter([Fault(code="Throttling", status=400)])
     monkeypatch.setattr(
-        shared.kinesis,
+        reading.server.kinesis,
         "faults",
         lambda call: next(faults, None) if call.operation == "AssumeRole" else None,
     )
-    assert rows(query(roleArn=ROLE, roleSessionName="busy")) == [b"0"]
-    errors = [call.error for call in shared.kinesis.calls.select("AssumeRole")]
+    assert reading.query(roleArn=ROLE, roleSessionName="busy").rest() == [b"0"]
+    errors = [call.error for call in reading.server.kinesis.calls.select("AssumeRole")]
     assert errors == ["Throttling", None]
 
 
@@ -235,27 +219,24 @@ def profile(name: str, key: str, file: Path) -> None:
     file.write_text(f"[{name}]\naws_access_key_id = {key}\naws_secret_access_key = secret\n")
 
 
-def test_a_profile_is_what_signs(
-    shared: LocalServer, stream: str, query: Callable[..., Query], tmp_path: Path
-) -> None:
+def test_a_profile_is_what_signs(reading: Reading, tmp_path: Path) -> None:
     profile("analytics", "AKIAKEYOFTHEPROFILE1", tmp_path / "credentials")
-    assert rows(query(profile="analytics")) == [b"0"]
-    assert signers(shared, stream) == {"AKIAKEYOFTHEPROFILE1"}
+    assert reading.query(profile="analytics").rest() == [b"0"]
+    assert reading.signers() == {"AKIAKEYOFTHEPROFILE1"}
 
 
-def test_a_role_is_assumed_with_the_profile(
-    sts: RecordedSts, query: Callable[..., Query], tmp_path: Path
-) -> None:
+def test_a_role_is_assumed_with_the_profile(reading: Reading, tmp_path: Path) -> None:
     profile("base", "AKIAKEYOFTHEPROFILE2", tmp_path / "credentials")
-    role: dict[str, Any] = {"roleArn": ROLE, "roleSessionName": "based"}
-    assert rows(query(profile="base", stsEndpoint=sts.endpoint_url, **role)) == [b"0"]
-    assert [assumed.signed_by for assumed in sts.select("based")] == ["AKIAKEYOFTHEPROFILE2"]
+    assert reading.by_role("based", profile="base").rest() == [b"0"]
+    assert [assumed.signed_by for assumed in reading.sts.select("based")] == [
+        "AKIAKEYOFTHEPROFILE2"
+    ]
 
 
 def test_a_missing_profile_is_named_with_the_files_and_may_come_later(
-    query: Callable[..., Query], tmp_path: Path
+    reading: Reading, tmp_path: Path
 ) -> None:
-    q = query(profile="analitycs")
+    q = reading.query(profile="analitycs")
     with pytest.raises(AccessDeniedError) as caught:
         q.plan()
     q.restart()
@@ -264,4 +245,4 @@ def test_a_missing_profile_is_named_with_the_files_and_may_come_later(
     assert str(tmp_path / "config") in said
     assert str(tmp_path / "credentials") in said
     profile("analitycs", "AKIAKEYOFTHEPROFILE3", tmp_path / "credentials")
-    assert rows(q) == [b"0"]
+    assert q.rest() == [b"0"]

@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -17,8 +17,9 @@ from sparkinesis.errors import AccessDeniedError, ConsumerLimitError
 from sparkinesis.local import Call, Fault, LocalServer, ManualClock
 from sparkinesis.source.datasource import ShardPartition
 from sparkinesis.stream.position import AfterRecord
-from tests.engine import MODES, Query
-from tests.streams import put
+from tests.engine import MODES, Query, query_of
+from tests.properties.conftest import World
+from tests.streams import arn_of, put
 
 EFO = MODES["efo"]
 
@@ -29,10 +30,10 @@ def mode() -> str:
 
 
 @pytest.fixture
-def one(kinesis: Any) -> Any:
-    """A stream ``one`` of a single shard."""
-    kinesis.create_stream(StreamName="one", ShardCount=1)
-    return kinesis
+def one(world: World) -> World:
+    """With a stream ``one`` of a single shard."""
+    world.kinesis.create_stream(StreamName="one", ShardCount=1)
+    return world
 
 
 @pytest.fixture
@@ -44,20 +45,12 @@ def limited(clock: ManualClock) -> Iterator[LocalServer]:
 
 
 def paced(server: LocalServer) -> Query:
-    return Query(
-        streamName="one",
-        endpoint=server.endpoint_url,
-        region="us-east-1",
-        initialPosition="trim_horizon",
-        shardCallsPerSecond="5",
-        **EFO,
-    )
+    return query_of(server, "one", shardCallsPerSecond="5", **EFO)
 
 
 def subscribe(kinesis: Any, stream: str) -> Any:
     """As another machine does."""
-    summary = kinesis.describe_stream_summary(StreamName=stream)["StreamDescriptionSummary"]
-    (consumer,) = kinesis.list_stream_consumers(StreamARN=summary["StreamARN"])["Consumers"]
+    (consumer,) = kinesis.list_stream_consumers(StreamARN=arn_of(kinesis, stream))["Consumers"]
     return kinesis.subscribe_to_shard(
         ConsumerARN=consumer["ConsumerARN"],
         ShardId=kinesis.list_shards(StreamName=stream)["Shards"][0]["ShardId"],
@@ -70,9 +63,7 @@ def data(batches: Iterator[pa.RecordBatch]) -> list[bytes]:
 
 
 def rows(running: Query) -> list[bytes]:
-    batch = running.next_batch()
-    assert batch is not None
-    return sorted(row["data"] for row in batch.rows)
+    return sorted(running.batch().datas)
 
 
 def test_a_range_within_five_seconds_of_a_subscription_is_read_by_get_records(
@@ -83,10 +74,10 @@ def test_a_range_within_five_seconds_of_a_subscription_is_read_by_get_records(
     put(kinesis, "one", [b"a"])
     start, end = running.plan()
     calls.clear()
-    assert [row["data"] for row in running.read(start, end).rows] == [b"a"]
+    assert running.read(start, end).datas == [b"a"]
     assert calls.count("SubscribeToShard") == 1
     assert calls.count("GetRecords") == 0
-    assert [row["data"] for row in running.read(start, end).rows] == [b"a"]
+    assert running.read(start, end).datas == [b"a"]
     assert calls.count("SubscribeToShard") == 1, "it would have been refused"
     assert calls.count("GetRecords") == 1
 
@@ -99,7 +90,7 @@ def test_a_shard_that_another_machine_has_subscribed_to_is_read_by_get_records(
     put(kinesis, "one", [b"a"])
     start, end = running.plan()
     other = subscribe(kinesis, "one")
-    assert [row["data"] for row in running.read(start, end).rows] == [b"a"]
+    assert running.read(start, end).datas == [b"a"]
     assert [call.error for call in calls.select("SubscribeToShard")] == [
         None,
         "ResourceInUseException",
@@ -107,18 +98,16 @@ def test_a_shard_that_another_machine_has_subscribed_to_is_read_by_get_records(
     other["EventStream"].close()
 
 
-def test_a_subscription_that_breaks_anywhere_loses_and_repeats_nothing(
-    one: Any, server: LocalServer, query: Callable[..., Query]
-) -> None:
-    put(one, "one", [b"a", b"b", b"c"])
-    running = query(streamName="one")
+def test_a_subscription_that_breaks_anywhere_loses_and_repeats_nothing(one: World) -> None:
+    put(one.kinesis, "one", [b"a", b"b", b"c"])
+    running = one.query(streamName="one")
     start, end = running.plan()
-    calls = server.kinesis.calls
+    calls = one.server.kinesis.calls
     calls.clear()
     cuts = range(0, 1200, 13)
     for cut_after in cuts:
-        server.kinesis.faults = lambda _, n=cut_after: Fault(cut_after=n)
-        assert [row["data"] for row in running.read(start, end).rows] == [b"a", b"b", b"c"]
+        one.server.kinesis.faults = lambda _, n=cut_after: Fault(cut_after=n)
+        assert running.read(start, end).datas == [b"a", b"b", b"c"]
     assert calls.count("SubscribeToShard") == len(cuts)
     assert 0 < calls.count("GetRecords") < len(cuts), "some cuts are before the end, some behind"
 
@@ -132,14 +121,12 @@ def test_a_subscription_that_breaks_anywhere_loses_and_repeats_nothing(
     ],
     ids=["cut", "failure", "taken over"],
 )
-def test_a_range_of_many_events_goes_on_behind_the_last_that_came(
-    one: Any, server: LocalServer, query: Callable[..., Query], fault: Fault
-) -> None:
-    running = query(streamName="one")
-    task, expected = large_task(one, running)
-    calls = server.kinesis.calls
+def test_a_range_of_many_events_goes_on_behind_the_last_that_came(one: World, fault: Fault) -> None:
+    running = one.query(streamName="one")
+    task, expected = large_task(one.kinesis, running)
+    calls = one.server.kinesis.calls
     calls.clear()
-    server.kinesis.faults = lambda call: fault if call.operation == "SubscribeToShard" else None
+    one.server.kinesis.faults = lambda call: fault if call.operation == "SubscribeToShard" else None
     assert data(running.reader.read(task)) == expected
     by_events = sum(call.records for call in calls.select("SubscribeToShardEvent"))
     assert by_events > 0
@@ -154,18 +141,16 @@ def large_task(kinesis: Any, running: Query) -> tuple[ShardPartition, list[bytes
     return task, data(running.reader.read(replace(task, consumer_arn=None)))
 
 
-def test_a_copy_of_a_task_takes_the_subscription_and_both_give_all_rows(
-    one: Any, server: LocalServer, query: Callable[..., Query]
-) -> None:
+def test_a_copy_of_a_task_takes_the_subscription_and_both_give_all_rows(one: World) -> None:
     """As when Spark runs a task twice at the same time."""
-    running = query(streamName="one")
-    task, expected = large_task(one, running)
+    running = one.query(streamName="one")
+    task, expected = large_task(one.kinesis, running)
     first = running.reader.read(task)
     begun = [next(first)]
     assert data(running.reader.read(task)) == expected
     assert data(iter([*begun, *first])) == expected
     assert len(begun[0]) < len(expected)
-    assert server.kinesis.calls.count("SubscribeToShard") == 2
+    assert one.server.kinesis.calls.count("SubscribeToShard") == 2
 
 
 @pytest.fixture
@@ -182,12 +167,10 @@ def released(server: LocalServer, monkeypatch: pytest.MonkeyPatch) -> threading.
     return gone
 
 
-def test_no_subscription_outlives_its_range(
-    one: Any, released: threading.Semaphore, query: Callable[..., Query]
-) -> None:
+def test_no_subscription_outlives_its_range(one: World, released: threading.Semaphore) -> None:
     """Nor while Spark still works on its last rows: what comes meanwhile is paid for."""
-    put(one, "one", [b"a"])
-    running = query(streamName="one")
+    put(one.kinesis, "one", [b"a"])
+    running = one.query(streamName="one")
     (task,) = running.reader.partitions(*running.plan())
     reading = running.reader.read(task)
     running.rows_read = len(next(reading))
@@ -196,16 +179,16 @@ def test_no_subscription_outlives_its_range(
 
 
 def test_a_range_that_is_given_up_ends_its_subscription_at_once(
-    one: Any, server: LocalServer, released: threading.Semaphore, query: Callable[..., Query]
+    one: World, released: threading.Semaphore
 ) -> None:
-    put(one, "one", [b"a"])
-    running = query(streamName="one")
+    put(one.kinesis, "one", [b"a"])
+    running = one.query(streamName="one")
     (task,) = running.reader.partitions(*running.plan())
     (shard_range,) = task.shard_ranges
     assert isinstance(shard_range.end, AfterRecord)
     later = str(int(shard_range.end.sequence_number) + 1)
     unfinished = replace(task, shard_ranges=[replace(shard_range, end=AfterRecord(later))])
-    before = server.kinesis.calls.count("GetRecords")
+    before = one.server.kinesis.calls.count("GetRecords")
     reading = running.reader.read(unfinished)
     assert data(iter([next(reading)])) == [b"a"]
     # The next event is being waited for, and does not come: the server's clock stands still.
@@ -214,29 +197,21 @@ def test_a_range_that_is_given_up_ends_its_subscription_at_once(
     ending.join(10)
     assert not ending.is_alive()
     assert released.acquire(timeout=10)
-    assert server.kinesis.calls.count("GetRecords") == before
+    assert one.server.kinesis.calls.count("GetRecords") == before
 
 
-def test_the_consumer_is_registered_before_anything_is_read_and_kept(
-    one: Any, server: LocalServer, query: Callable[..., Query]
-) -> None:
-    put(one, "one", [b"a"])
-    start, end = query(streamName="one").plan()
-    calls = server.kinesis.calls
+def test_the_consumer_is_registered_before_anything_is_read_and_kept(one: World) -> None:
+    put(one.kinesis, "one", [b"a"])
+    start, end = one.query(streamName="one").plan()
+    calls = one.server.kinesis.calls
     calls.clear()
     for _ in range(2):  # a restart begins with the batch that was interrupted
-        running = Query(
-            streamName="one",
-            endpoint=server.endpoint_url,
-            region="us-east-1",
-            consumerMode="efo",
-            consumerName="new",
-        )
-        assert [row["data"] for row in running.read(start, end).rows] == [b"a"]
+        running = query_of(one.server, "one", **{**EFO, "consumerName": "new"})
+        assert running.read(start, end).datas == [b"a"]
         running.reader.stop()
     assert calls.count("RegisterStreamConsumer") == 1
     assert calls.count("SubscribeToShard") == 2
-    assert "new" in consumers(one, "one")
+    assert "new" in consumers(one.kinesis, "one")
 
 
 @pytest.fixture
@@ -248,16 +223,14 @@ def sigterm() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("sigterm")
-def test_the_consumer_of_every_stream_is_deregistered_if_asked_for(
-    one: Any, kinesis: Any, query: Callable[..., Query]
-) -> None:
-    put(one, "one", [b"a"])
-    put(kinesis, "s", [b"b"])
-    running = query(streamName="one,s", requireConsumerDeregistration="true")
+def test_the_consumer_of_every_stream_is_deregistered_if_asked_for(one: World) -> None:
+    put(one.kinesis, "one", [b"a"])
+    put(one.kinesis, "s", [b"b"])
+    running = one.query(streamName="one,s", requireConsumerDeregistration="true")
     assert rows(running) == [b"a", b"b"]
-    assert consumers(one, "one") == consumers(kinesis, "s") == [EFO["consumerName"]]
+    assert consumers(one.kinesis, "one") == consumers(one.kinesis, "s") == [EFO["consumerName"]]
     running.reader.stop()
-    assert consumers(one, "one") == consumers(kinesis, "s") == []
+    assert consumers(one.kinesis, "one") == consumers(one.kinesis, "s") == []
 
 
 @pytest.mark.usefixtures("sigterm")
@@ -286,59 +259,49 @@ def test_a_consumer_is_deregistered_if_the_query_is_stopped_while_it_is_being_cr
 
 
 @pytest.mark.usefixtures("sigterm")
-def test_consumers_are_deregistered_if_one_of_several_streams_takes_no_more(
-    one: Any, kinesis: Any, server: LocalServer
-) -> None:
-    arn = kinesis.describe_stream_summary(StreamName="s")["StreamDescriptionSummary"]["StreamARN"]
+def test_consumers_are_deregistered_if_one_of_several_streams_takes_no_more(one: World) -> None:
+    arn = arn_of(one.kinesis, "s")
     others = [f"other-{n:02}" for n in range(20)]
     for other in others:
-        kinesis.register_stream_consumer(StreamARN=arn, ConsumerName=other)
-    running = deregistering(server, "one,s")
+        one.kinesis.register_stream_consumer(StreamARN=arn, ConsumerName=other)
+    running = deregistering(one.server, "one,s")
     with pytest.raises(ConsumerLimitError, match="other-07"):
         running.plan()
-    assert consumers(one, "one") == [EFO["consumerName"]]
+    assert consumers(one.kinesis, "one") == [EFO["consumerName"]]
     running.reader.stop()
-    assert consumers(one, "one") == []
-    assert consumers(kinesis, "s") == others
+    assert consumers(one.kinesis, "one") == []
+    assert consumers(one.kinesis, "s") == others
 
 
 def deregistering(server: LocalServer, streams: str) -> Query:
-    asked = {"requireConsumerDeregistration": "true"}
-    place = {"endpoint": server.endpoint_url, "region": "us-east-1"}
-    return Query(streamName=streams, initialPosition="trim_horizon", **place, **EFO, **asked)
+    return query_of(server, streams, requireConsumerDeregistration="true", **EFO)
 
 
 def consumers(kinesis: Any, stream: str) -> list[str]:
-    summary = kinesis.describe_stream_summary(StreamName=stream)["StreamDescriptionSummary"]
-    found = kinesis.list_stream_consumers(StreamARN=summary["StreamARN"])["Consumers"]
+    found = kinesis.list_stream_consumers(StreamARN=arn_of(kinesis, stream))["Consumers"]
     return [consumer["ConsumerName"] for consumer in found]
 
 
 def test_a_query_whose_consumer_somebody_deregistered_goes_on_and_says_so(
-    one: Any,
-    server: LocalServer,
-    query: Callable[..., Query],
-    caplog: pytest.LogCaptureFixture,
+    one: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    put(one, "one", [b"a"])
-    running = query(streamName="one")
+    put(one.kinesis, "one", [b"a"])
+    running = one.query(streamName="one")
     assert rows(running) == [b"a"]
-    summary = one.describe_stream_summary(StreamName="one")["StreamDescriptionSummary"]
-    one.deregister_stream_consumer(StreamARN=summary["StreamARN"], ConsumerName=EFO["consumerName"])
-    put(one, "one", [b"b"])
+    arn = arn_of(one.kinesis, "one")
+    one.kinesis.deregister_stream_consumer(StreamARN=arn, ConsumerName=EFO["consumerName"])
+    put(one.kinesis, "one", [b"b"])
     with caplog.at_level(logging.WARNING):
         assert rows(running) == [b"b"]
     assert "restart the query to register it again" in caplog.text
-    assert server.kinesis.calls.count("SubscribeToShard") == 2
+    assert one.server.kinesis.calls.count("SubscribeToShard") == 2
 
 
-def test_a_permission_that_is_missing_is_named(
-    one: Any, server: LocalServer, query: Callable[..., Query]
-) -> None:
-    put(one, "one", [b"a"])
-    running = query(streamName="one")
+def test_a_permission_that_is_missing_is_named(one: World) -> None:
+    put(one.kinesis, "one", [b"a"])
+    running = one.query(streamName="one")
     start, end = running.plan()
-    server.kinesis.faults = lambda call: (
+    one.server.kinesis.faults = lambda call: (
         Fault.error("AccessDeniedException") if call.operation == "SubscribeToShard" else None
     )
     with pytest.raises(AccessDeniedError, match="kinesis:SubscribeToShard"):

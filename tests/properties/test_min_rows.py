@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from sparkinesis.source.options.read_options import stream_read_options
 from sparkinesis.stream.kpl.pack import aggregate
 from tests.engine import Query
 from tests.planners import Time, timed
+from tests.properties.conftest import World
 from tests.streams import put, split
 
 
@@ -21,90 +21,75 @@ def begun(kinesis: Any, clock: ManualClock, running: Query) -> Query:
     """After its first batch, which does not wait."""
     put(kinesis, "s", [b"first"])
     clock.advance(1000)
-    batch = running.next_batch()
-    assert batch is not None
+    batch = running.batch()
     assert len(batch.rows) == 1
     return running
 
 
-def test_the_first_batch_does_not_wait_after_latest_was_resolved(
-    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
-) -> None:
-    running = timed(query(minRowsPerTrigger="100", initialPosition="latest"), Time())
-    resolved = running.next_batch()
-    assert resolved is not None
+def test_the_first_batch_does_not_wait_after_latest_was_resolved(world: World) -> None:
+    running = timed(world.query(minRowsPerTrigger="100", initialPosition="latest"), Time())
+    resolved = running.batch()
     assert resolved.rows == []
-    put(kinesis, "s", [b"first"])
-    clock.advance(1000)
-    batch = running.next_batch()
-    assert batch is not None
+    put(world.kinesis, "s", [b"first"])
+    world.clock.advance(1000)
+    batch = running.batch()
     assert len(batch.rows) == 1
 
 
 @pytest.mark.parametrize(
     "limit", [{}, {"maxRecordsPerTrigger": "500"}, {"maxBytesPerTrigger": "1m"}]
 )
-def test_a_batch_waits_for_its_rows(
-    kinesis: Any, clock: ManualClock, query: Callable[..., Query], limit: dict[str, str]
-) -> None:
-    running = begun(kinesis, clock, timed(query(minRowsPerTrigger="100", **limit), Time()))
-    put(kinesis, "s", [b"%d" % n for n in range(60)])
-    clock.advance(1000)
+def test_a_batch_waits_for_its_rows(world: World, limit: dict[str, str]) -> None:
+    running = begun(
+        world.kinesis, world.clock, timed(world.query(minRowsPerTrigger="100", **limit), Time())
+    )
+    put(world.kinesis, "s", [b"%d" % n for n in range(60)])
+    world.clock.advance(1000)
     assert running.next_batch() is None
-    put(kinesis, "s", [b"%d" % n for n in range(60)])
-    clock.advance(1000)
-    batch = running.next_batch()
-    assert batch is not None
+    put(world.kinesis, "s", [b"%d" % n for n in range(60)])
+    world.clock.advance(1000)
+    batch = running.batch()
     assert len(batch.rows) == 120
 
 
-def test_user_records_count_as_rows(
-    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
-) -> None:
-    running = begun(kinesis, clock, timed(query(minRowsPerTrigger="100"), Time()))
+def test_user_records_count_as_rows(world: World) -> None:
+    running = begun(world.kinesis, world.clock, timed(world.query(minRowsPerTrigger="100"), Time()))
     (blob,) = aggregate((f"{n}", None, b"x") for n in range(120))
-    kinesis.put_record(StreamName="s", Data=blob.data, PartitionKey=blob.partition_key)
-    clock.advance(1000)
-    batch = running.next_batch()
-    assert batch is not None
+    world.kinesis.put_record(StreamName="s", Data=blob.data, PartitionKey=blob.partition_key)
+    world.clock.advance(1000)
+    batch = running.batch()
     assert len(batch.rows) == 120
 
 
-def test_a_batch_waits_for_the_delay_at_most(
-    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
-) -> None:
+def test_a_batch_waits_for_the_delay_at_most(world: World) -> None:
     time = Time()
     options = {"minRowsPerTrigger": "100", "maxTriggerDelay": "1 minute"}
-    running = begun(kinesis, clock, timed(query(**options), time))
-    put(kinesis, "s", [b"few"])
-    clock.advance(1000)
+    running = begun(world.kinesis, world.clock, timed(world.query(**options), time))
+    put(world.kinesis, "s", [b"few"])
+    world.clock.advance(1000)
     time.now = 58.0
     assert running.next_batch() is None
     time.now = 62.0
     assert running.next_batch() is not None
-    put(kinesis, "s", [b"few again"])
-    clock.advance(1000)
+    put(world.kinesis, "s", [b"few again"])
+    world.clock.advance(1000)
     assert running.next_batch() is None, "the delay begins anew"
 
 
-def test_rows_that_a_reshard_leaves_to_the_next_batch_are_not_waited_for(
-    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
-) -> None:
-    running = begun(kinesis, clock, timed(query(minRowsPerTrigger="100"), Time()))
-    put(kinesis, "s", [b"%d" % n for n in range(60)])
-    clock.advance(1000)
-    split(kinesis, "s")
-    put(kinesis, "s", [b"%d" % n for n in range(60)])
-    clock.advance(1000)
+def test_rows_that_a_reshard_leaves_to_the_next_batch_are_not_waited_for(world: World) -> None:
+    running = begun(world.kinesis, world.clock, timed(world.query(minRowsPerTrigger="100"), Time()))
+    put(world.kinesis, "s", [b"%d" % n for n in range(60)])
+    world.clock.advance(1000)
+    split(world.kinesis, "s")
+    put(world.kinesis, "s", [b"%d" % n for n in range(60)])
+    world.clock.advance(1000)
     assert running.next_batch() is not None
 
 
-def test_available_now_does_not_wait(
-    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
-) -> None:
-    running = timed(query(minRowsPerTrigger="100", maxRecordsPerTrigger="100"), Time())
-    put(kinesis, "s", [b"%d" % n for n in range(250)])
-    clock.advance(1000)
+def test_available_now_does_not_wait(world: World) -> None:
+    running = timed(world.query(minRowsPerTrigger="100", maxRecordsPerTrigger="100"), Time())
+    put(world.kinesis, "s", [b"%d" % n for n in range(250)])
+    world.clock.advance(1000)
     running.reader.prepareForTriggerAvailableNow()
     assert sum(len(batch.rows) for batch in running.drain()) == 250
 

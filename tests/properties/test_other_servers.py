@@ -6,7 +6,6 @@ The ends of shards name no children, and iterators and subscriptions begin too e
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
@@ -23,8 +22,9 @@ from sparkinesis.stream.calls.client import Fetched, StreamClient
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord
 from sparkinesis.stream.reading.missing_end import WARN_AFTER
 from sparkinesis.stream.shard import Shard
-from tests.engine import MODES, Query
+from tests.engine import MODES
 from tests.planners import Time, next_end, stream_planner
+from tests.properties.conftest import World
 from tests.streams import merge_neighbours, put, put_at, split
 
 ODD = Fault(omit=frozenset({"ChildShards"}), begins_early=3)
@@ -32,33 +32,27 @@ ODD = Fault(omit=frozenset({"ChildShards"}), begins_early=3)
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("begin", ["trim_horizon", "instant"])
-def test_each_row_is_read_once(
-    kinesis: Any,
-    server: LocalServer,
-    clock: ManualClock,
-    query: Callable[..., Query],
-    begin: str,
-) -> None:
+def test_each_row_is_read_once(world: World, begin: str) -> None:
     rng = random.Random(1)
-    put(kinesis, "s", [b"old %d" % n for n in range(20)])
-    clock.advance(60_000)
-    since = clock()
-    server.kinesis.faults = lambda call: ODD
+    put(world.kinesis, "s", [b"old %d" % n for n in range(20)])
+    world.clock.advance(60_000)
+    since = world.clock()
+    world.server.kinesis.faults = lambda call: ODD
     expected = [b"new %02d" % n for n in range(60)]
     if begin == "instant":
         begin = datetime.fromtimestamp(since / 1000, timezone.utc).isoformat()
     else:
         expected = [*(b"old %d" % n for n in range(20)), *expected]
-    running = query(initialPosition=begin)
+    running = world.query(initialPosition=begin)
     rows: list[bytes] = []
     for step in range(6):
-        put(kinesis, "s", [b"new %02d" % n for n in range(10 * step, 10 * step + 10)])
-        clock.advance(10_000)
-        rows += [row["data"] for batch in running.drain() for row in batch.rows]
-        (split, merge_neighbours)[step % 2](kinesis, "s", rng)
+        put(world.kinesis, "s", [b"new %02d" % n for n in range(10 * step, 10 * step + 10)])
+        world.clock.advance(10_000)
+        rows += running.rest()
+        (split, merge_neighbours)[step % 2](world.kinesis, "s", rng)
         # A listing is due: those of real time are five seconds apart.
         running.restart()
-    rows += [row["data"] for batch in running.drain() for row in batch.rows]
+    rows += running.rest()
     assert sorted(rows) == sorted(expected)
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from sparkinesis.local import Call, Fault, LocalServer, ManualClock
-from tests.engine import MODES, Batch, Query, late
+from sparkinesis.local import Call, Fault, ManualClock
+from tests.engine import MODES, Batch, late
 from tests.planners import Time, timed
+from tests.properties.conftest import World
 from tests.streams import active_shards, merge_neighbours, put_at, split
 
 BOTH_MODES = pytest.mark.parametrize("mode", MODES)
@@ -47,29 +48,25 @@ def rows(batches: Iterable[Batch]) -> int:
     "limit", [{"maxRecordsPerTrigger": "1000"}, {"maxBytesPerTrigger": "10k"}], ids=["rows", "size"]
 )
 def test_p10_a_light_shard_is_not_read_ahead_of_a_busy_one(
-    kinesis: Any, clock: ManualClock, query: Callable[..., Query], limit: dict[str, str]
+    world: World, limit: dict[str, str]
 ) -> None:
-    count = put_skewed(kinesis, clock, "s", 200)
-    batches = list(query(**limit).drain())
+    count = put_skewed(world.kinesis, world.clock, "s", 200)
+    batches = list(world.query(**limit).drain())
     assert rows(batches) == count
     assert late(batches) == []
     assert 10 <= len(batches) <= 13
 
 
-def test_p10_is_given_up_where_drift_is_unbounded(
-    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
-) -> None:
-    count = put_skewed(kinesis, clock, "s", 200)
-    batches = list(query(maxRecordsPerTrigger="1000", maxShardDrift="unbounded").drain())
+def test_p10_is_given_up_where_drift_is_unbounded(world: World) -> None:
+    count = put_skewed(world.kinesis, world.clock, "s", 200)
+    batches = list(world.query(maxRecordsPerTrigger="1000", maxShardDrift="unbounded").drain())
     assert rows(batches) == count
     assert late(batches)
 
 
-def test_p10_shards_are_apart_by_the_drift_at_most(
-    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
-) -> None:
-    count = put_skewed(kinesis, clock, "s", 200)
-    batches = list(query(maxRecordsPerTrigger="1000", maxShardDrift="20 seconds").drain())
+def test_p10_shards_are_apart_by_the_drift_at_most(world: World) -> None:
+    count = put_skewed(world.kinesis, world.clock, "s", 200)
+    batches = list(world.query(maxRecordsPerTrigger="1000", maxShardDrift="20 seconds").drain())
     assert rows(batches) == count
     assert late(batches)
     assert late(batches, timedelta(seconds=20)) == []
@@ -116,13 +113,13 @@ EACH_LIMIT = pytest.mark.parametrize(
 @pytest.mark.parametrize("mode", ["polling", "efo"])
 @pytest.mark.parametrize("seed", range(2))
 def test_p10_holds_in_a_backlog_of_two_streams_that_were_resharded(
-    kinesis: Any, clock: ManualClock, query: Callable[..., Query], limit: str, seed: int
+    world: World, limit: str, seed: int
 ) -> None:
     rng = random.Random(seed)
-    kinesis.create_stream(StreamName="t", ShardCount=3)
-    count = sum(put_history(kinesis, clock, ["s", "t"], rng, 40))
-    clock.advance(2000)
-    running = query(streamName="s,t", **LIMITS[limit])
+    world.kinesis.create_stream(StreamName="t", ShardCount=3)
+    count = sum(put_history(world.kinesis, world.clock, ["s", "t"], rng, 40))
+    world.clock.advance(2000)
+    running = world.query(streamName="s,t", **LIMITS[limit])
     batches = list(running.drain(lambda: running.restart() if rng.random() < 0.2 else None))
     assert rows(batches) == count
     assert late(batches) == []
@@ -131,19 +128,19 @@ def test_p10_holds_in_a_backlog_of_two_streams_that_were_resharded(
 @EACH_LIMIT
 @pytest.mark.parametrize("seed", range(3))
 def test_p10_holds_at_the_tip_while_streams_are_resharded(
-    kinesis: Any, clock: ManualClock, query: Callable[..., Query], limit: str, seed: int
+    world: World, limit: str, seed: int
 ) -> None:
     rng = random.Random(seed)
-    kinesis.create_stream(StreamName="t", ShardCount=3)
-    running = query(streamName="s,t", **LIMITS[limit])
+    world.kinesis.create_stream(StreamName="t", ShardCount=3)
+    running = world.query(streamName="s,t", **LIMITS[limit])
     batches: list[Batch] = []
     count = 0
-    for more in put_history(kinesis, clock, ["s", "t"], rng, 40):
+    for more in put_history(world.kinesis, world.clock, ["s", "t"], rng, 40):
         count += more
         for _ in range(rng.randrange(3)):
             batch = running.next_batch()
             batches += [batch] if batch else []
-    clock.advance(2000)
+    world.clock.advance(2000)
     batches += running.drain()
     assert rows(batches) == count
     assert late(batches) == []
@@ -151,40 +148,37 @@ def test_p10_holds_at_the_tip_while_streams_are_resharded(
 
 @BOTH_MODES
 def test_p10_a_replay_gives_the_same_rows_up_to_a_record_that_arrived_later(
-    kinesis: Any, clock: ManualClock, query: Callable[..., Query], mode: str
+    world: World, mode: str
 ) -> None:
     """The light shard's next record is half an hour younger than the end of the batch."""
-    put_at(kinesis, "s", b"first", LIGHT)
+    put_at(world.kinesis, "s", b"first", LIGHT)
     for _ in range(50):
-        put_many(kinesis, "s", 100, BUSY)
-        clock.advance(1000)
-        put_at(kinesis, "s", b"light", LIGHT)
-    clock.advance(1_800_000)
-    put_at(kinesis, "s", b"much later", LIGHT)
-    clock.advance(5000)
-    batches = list(query(maxRecordsPerTrigger="2000").drain())
+        put_many(world.kinesis, "s", 100, BUSY)
+        world.clock.advance(1000)
+        put_at(world.kinesis, "s", b"light", LIGHT)
+    world.clock.advance(1_800_000)
+    put_at(world.kinesis, "s", b"much later", LIGHT)
+    world.clock.advance(5000)
+    batches = list(world.query(maxRecordsPerTrigger="2000").drain())
     assert late(batches) == []
     assert rows(batches) == 5052
-    other = query(by=next(by for by in MODES if by != mode))
+    other = world.query(by=next(by for by in MODES if by != mode))
     for batch in batches:
         assert other.read(batch.start, batch.end).rows == batch.rows
 
 
-def test_p10_a_batch_ends_before_a_record_that_is_not_read(
-    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
-) -> None:
+def test_p10_a_batch_ends_before_a_record_that_is_not_read(world: World) -> None:
     """Where the planner knows the first later record only, the offset names that record."""
     for _ in range(500):
-        put_many(kinesis, "s", 10, LIGHT)
-        put_many(kinesis, "s", 10, BUSY)
-        clock.advance(1000)
-    clock.advance(1_800_000)
-    later = put_at(kinesis, "s", b"much later", LIGHT)
-    put_many(kinesis, "s", 20_000, BUSY)
-    clock.advance(5000)
-    running = query(maxRecordsPerTrigger="15000")
-    first = running.next_batch()
-    assert first is not None
+        put_many(world.kinesis, "s", 10, LIGHT)
+        put_many(world.kinesis, "s", 10, BUSY)
+        world.clock.advance(1000)
+    world.clock.advance(1_800_000)
+    later = put_at(world.kinesis, "s", b"much later", LIGHT)
+    put_many(world.kinesis, "s", 20_000, BUSY)
+    world.clock.advance(5000)
+    running = world.query(maxRecordsPerTrigger="15000")
+    first = running.batch()
     ends = {text.partition("@")[0] for text in first.end["s"].values()}
     assert f"{later}:-1" in ends
     batches = [first, *running.drain()]
@@ -194,11 +188,7 @@ def test_p10_a_batch_ends_before_a_record_that_is_not_read(
 
 @pytest.mark.parametrize("seconds", [0, 1, 10])
 def test_p10_rows_are_late_by_the_disorder_of_the_service_at_most(
-    kinesis: Any,
-    server: LocalServer,
-    clock: ManualClock,
-    query: Callable[..., Query],
-    seconds: int,
+    world: World, seconds: int
 ) -> None:
     """The API reference does not promise that arrival times are in order within a shard."""
     rng = random.Random(seconds)
@@ -207,22 +197,20 @@ def test_p10_rows_are_late_by_the_disorder_of_the_service_at_most(
         skew = -rng.randrange(seconds * 1000 + 1)
         return Fault(arrival_skew_ms=skew) if call.operation == "PutRecords" else None
 
-    server.kinesis.faults = early
-    count = sum(put_history(kinesis, clock, ["s"], rng, 60))
-    clock.advance(20_000)
-    batches = list(query(maxRecordsPerTrigger="500").drain())
+    world.server.kinesis.faults = early
+    count = sum(put_history(world.kinesis, world.clock, ["s"], rng, 60))
+    world.clock.advance(20_000)
+    batches = list(world.query(maxRecordsPerTrigger="500").drain())
     assert rows(batches) == count
     assert late(batches, timedelta(seconds=seconds)) == []
 
 
-def test_p10_available_now_ends_with_the_instant_at_which_it_started(
-    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
-) -> None:
-    count = put_skewed(kinesis, clock, "s", 100)
-    running = query(maxRecordsPerTrigger="1000")
+def test_p10_available_now_ends_with_the_instant_at_which_it_started(world: World) -> None:
+    count = put_skewed(world.kinesis, world.clock, "s", 100)
+    running = world.query(maxRecordsPerTrigger="1000")
     running.reader.prepareForTriggerAvailableNow()
-    clock.advance(1000)
-    more = put_skewed(kinesis, clock, "s", 30)
+    world.clock.advance(1000)
+    more = put_skewed(world.kinesis, world.clock, "s", 30)
     batches = list(running.drain())
     assert rows(batches) == count
     running.restart()
@@ -233,33 +221,29 @@ def test_p10_available_now_ends_with_the_instant_at_which_it_started(
 
 @BOTH_MODES
 @pytest.mark.parametrize("shards", [100, pytest.param(1000, marks=pytest.mark.long)])
-def test_p6_a_limit_below_the_number_of_shards_holds(
-    kinesis: Any, clock: ManualClock, query: Callable[..., Query], shards: int
-) -> None:
-    kinesis.create_stream(StreamName="wide", ShardCount=shards)
+def test_p6_a_limit_below_the_number_of_shards_holds(world: World, shards: int) -> None:
+    world.kinesis.create_stream(StreamName="wide", ShardCount=shards)
     for n in range(shards):
-        put_at(kinesis, "wide", b"%d" % n, HASH_KEYS // shards * n + 1)
-        put_at(kinesis, "wide", b"%d" % n, HASH_KEYS // shards * n + 1)
-    clock.advance(5000)
-    batches = list(query(streamName="wide", maxRecordsPerTrigger=f"{shards // 2}").drain())
+        put_at(world.kinesis, "wide", b"%d" % n, HASH_KEYS // shards * n + 1)
+        put_at(world.kinesis, "wide", b"%d" % n, HASH_KEYS // shards * n + 1)
+    world.clock.advance(5000)
+    batches = list(world.query(streamName="wide", maxRecordsPerTrigger=f"{shards // 2}").drain())
     assert [len(batch.rows) for batch in batches] == [shards // 2] * 4
     assert late(batches) == []
 
 
-def test_p10_ten_reshards_in_a_backlog_cost_a_batch_each(
-    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
-) -> None:
-    kinesis.create_stream(StreamName="calm", ShardCount=1)
+def test_p10_ten_reshards_in_a_backlog_cost_a_batch_each(world: World) -> None:
+    world.kinesis.create_stream(StreamName="calm", ShardCount=1)
     counts = {}
     for stream, reshards in (("calm", 0), ("s", 10)):
         rng = random.Random(10)
         for step in range(110):
-            put_many(kinesis, stream, 100, int(HASH_KEYS * rng.random()))
-            clock.advance(1000)
+            put_many(world.kinesis, stream, 100, int(HASH_KEYS * rng.random()))
+            world.clock.advance(1000)
             if reshards and step % 10 == 5 and step < 100:
-                reshard(kinesis, stream, rng)
-        clock.advance(2000)
-        batches = list(query(streamName=stream, maxRecordsPerTrigger="2000").drain())
+                reshard(world.kinesis, stream, rng)
+        world.clock.advance(2000)
+        batches = list(world.query(streamName=stream, maxRecordsPerTrigger="2000").drain())
         assert rows(batches) == 11_000
         assert late(batches) == []
         counts[stream] = len(batches)
@@ -267,70 +251,63 @@ def test_p10_ten_reshards_in_a_backlog_cost_a_batch_each(
     assert counts["s"] <= counts["calm"] + 10
 
 
-def test_p10_a_burst_within_one_millisecond_is_divided(
-    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
-) -> None:
-    put_many(kinesis, "s", 3000, LIGHT)
-    put_many(kinesis, "s", 3000, BUSY)
-    clock.advance(5000)
-    put_many(kinesis, "s", 10, LIGHT)
-    clock.advance(5000)
-    batches = list(query(maxRecordsPerTrigger="1000").drain())
+def test_p10_a_burst_within_one_millisecond_is_divided(world: World) -> None:
+    put_many(world.kinesis, "s", 3000, LIGHT)
+    put_many(world.kinesis, "s", 3000, BUSY)
+    world.clock.advance(5000)
+    put_many(world.kinesis, "s", 10, LIGHT)
+    world.clock.advance(5000)
+    batches = list(world.query(maxRecordsPerTrigger="1000").drain())
     assert [len(batch.rows) for batch in batches] == [1000] * 6 + [10]
     assert late(batches) == []
 
 
-def test_p10_a_record_that_arrives_while_a_silence_is_halved_waits(
-    kinesis: Any, server: LocalServer, clock: ManualClock, query: Callable[..., Query]
-) -> None:
+def test_p10_a_record_that_arrives_while_a_silence_is_halved_waits(world: World) -> None:
     """The planner looks for the end of a burst, and lands on a record that has just arrived."""
-    put_at(kinesis, "s", b"first", BUSY)
+    put_at(world.kinesis, "s", b"first", BUSY)
     for _ in range(30):
-        put_many(kinesis, "s", 500, LIGHT, size=1000)
-        clock.advance(100)
-    clock.advance(600_000)
+        put_many(world.kinesis, "s", 500, LIGHT, size=1000)
+        world.clock.advance(100)
+    world.clock.advance(600_000)
     ends: list[Call] = []
 
     def meanwhile(call: Call) -> None:
         if call.operation == "GetShardIterator" and call.shard == "shardId-000000000000":
             ends.append(call)
             if len(ends) == 3:  # after the start, and the instant after the batch's end
-                clock.advance(3000)
+                world.clock.advance(3000)
                 for data, key in ((b"before", BUSY), (b"after", LIGHT)):
-                    server.kinesis.call(
+                    world.server.kinesis.call(
                         "PutRecord",
                         StreamName="s",
                         Data=data,
                         PartitionKey="k",
                         ExplicitHashKey=str(key),
                     )
-                    clock.advance(2000)
+                    world.clock.advance(2000)
 
-    server.kinesis.faults = meanwhile
-    running = query()
-    first = running.next_batch()
-    assert first is not None
+    world.server.kinesis.faults = meanwhile
+    running = world.query()
+    first = running.batch()
     assert len(ends) >= 3
-    assert b"after" not in [row["data"] for row in first.rows]
-    clock.advance(5000)
+    assert b"after" not in first.datas
+    world.clock.advance(5000)
     batches = [first, *running.drain()]
     assert rows(batches) == 15_003
     assert late(batches) == []
 
 
-def test_p10_a_shard_may_end_on_the_page_after_its_last_records(
-    kinesis: Any, server: LocalServer, clock: ManualClock, query: Callable[..., Query]
-) -> None:
-    server.kinesis.empty_pages = 1
-    put_at(kinesis, "s", b"parent", LIGHT)
-    clock.advance(5000)
-    split(kinesis, "s")
-    clock.advance(5000)
-    put_at(kinesis, "s", b"child", LIGHT)
-    clock.advance(60_000)
-    put_at(kinesis, "s", b"other", BUSY)
-    clock.advance(5000)
-    batches = list(query().drain())
+def test_p10_a_shard_may_end_on_the_page_after_its_last_records(world: World) -> None:
+    world.server.kinesis.empty_pages = 1
+    put_at(world.kinesis, "s", b"parent", LIGHT)
+    world.clock.advance(5000)
+    split(world.kinesis, "s")
+    world.clock.advance(5000)
+    put_at(world.kinesis, "s", b"child", LIGHT)
+    world.clock.advance(60_000)
+    put_at(world.kinesis, "s", b"other", BUSY)
+    world.clock.advance(5000)
+    batches = list(world.query().drain())
     assert [{row["data"] for row in batch.rows} for batch in batches] == [
         {b"parent"},
         {b"child", b"other"},
@@ -339,20 +316,17 @@ def test_p10_a_shard_may_end_on_the_page_after_its_last_records(
 
 
 def test_p10_closed_shards_that_wait_lag_and_are_not_said_to_lack_an_end(
-    kinesis: Any,
-    clock: ManualClock,
-    query: Callable[..., Query],
-    caplog: pytest.LogCaptureFixture,
+    world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(60):
-        put_many(kinesis, "s", 100, BUSY)
-        clock.advance(1000)
-    put_at(kinesis, "s", b"later", LIGHT)
-    clock.advance(1000)
-    split(kinesis, "s")
-    clock.advance(7_200_000)
+        put_many(world.kinesis, "s", 100, BUSY)
+        world.clock.advance(1000)
+    put_at(world.kinesis, "s", b"later", LIGHT)
+    world.clock.advance(1000)
+    split(world.kinesis, "s")
+    world.clock.advance(7_200_000)
     time = Time()
-    running = timed(query(maxRecordsPerTrigger="500"), time)
+    running = timed(world.query(maxRecordsPerTrigger="500"), time)
     for _ in range(6):
         assert running.next_batch() is not None
         time.now += 30.0

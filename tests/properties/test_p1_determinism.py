@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
-from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.stream.kpl.pack import aggregate
-from tests.engine import MODES, Query
+from tests.engine import MODES
+from tests.properties.conftest import World
 from tests.streams import merge_neighbours, put, split
 
 pytestmark = pytest.mark.parametrize("mode", MODES)
@@ -20,84 +18,76 @@ def numbered(first: int, count: int) -> list[bytes]:
     return [b"%06d" % n for n in range(first, first + count)]
 
 
-def test_p1_every_batch_of_a_history_reads_again_as_it_was(
-    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
-) -> None:
+def test_p1_every_batch_of_a_history_reads_again_as_it_was(world: World) -> None:
     rng = random.Random(1)
-    running = query()
+    running = world.query()
     batches = []
     for step in range(12):
-        put(kinesis, "s", numbered(step * 1000, rng.randrange(1, 400)))
+        put(world.kinesis, "s", numbered(step * 1000, rng.randrange(1, 400)))
         for blob in aggregate([("k", None, data) for data in numbered(step * 1000 + 500, 30)]):
-            kinesis.put_record(StreamName="s", Data=blob.data, PartitionKey=blob.partition_key)
-        clock.advance(rng.randrange(1, 5000))
+            world.kinesis.put_record(
+                StreamName="s", Data=blob.data, PartitionKey=blob.partition_key
+            )
+        world.clock.advance(rng.randrange(1, 5000))
         if step % 4 == 1:
-            split(kinesis, "s", rng)
+            split(world.kinesis, "s", rng)
         if step % 4 == 3:
-            merge_neighbours(kinesis, "s", rng)
+            merge_neighbours(world.kinesis, "s", rng)
         if batch := running.next_batch():
             batches.append(batch)
     batches += running.drain()
-    put(kinesis, "s", numbered(900_000, 500))
-    clock.advance(20 * 3_600_000)
+    put(world.kinesis, "s", numbered(900_000, 500))
+    world.clock.advance(20 * 3_600_000)
     for batch in rng.sample(batches, len(batches)):
-        again = query(rng.choice(list(MODES))).read(batch.start, batch.end)
+        again = world.query(rng.choice(list(MODES))).read(batch.start, batch.end)
         assert again.rows == batch.rows
     assert len(batches) >= 8
 
 
 @pytest.mark.parametrize("limit", ["1", "7", "10000"])
-def test_p1_the_size_of_the_pages_does_not_matter(
-    kinesis: Any, server: LocalServer, query: Callable[..., Query], limit: str
-) -> None:
-    put(kinesis, "s", numbered(0, 60))
-    running = query()
+def test_p1_the_size_of_the_pages_does_not_matter(world: World, limit: str) -> None:
+    put(world.kinesis, "s", numbered(0, 60))
+    running = world.query()
     start, end = running.plan()
-    put(kinesis, "s", numbered(100, 60))
+    put(world.kinesis, "s", numbered(100, 60))
     expected = running.read(start, end)
     assert len(expected.rows) == 60
-    server.kinesis.calls.clear()
-    assert query(maxRecordsPerFetch=limit).read(start, end).rows == expected.rows
-    assert all(call.records <= int(limit) for call in server.kinesis.calls.select("GetRecords"))
+    calls = world.server.kinesis.calls
+    calls.clear()
+    assert world.query(maxRecordsPerFetch=limit).read(start, end).rows == expected.rows
+    assert all(call.records <= int(limit) for call in calls.select("GetRecords"))
 
 
-def test_p1_empty_pages_before_the_tip_change_nothing(
-    kinesis: Any, server: LocalServer, clock: ManualClock, query: Callable[..., Query]
-) -> None:
-    put(kinesis, "s", numbered(0, 50))
-    clock.advance(60_000)
-    start, end = query().plan()
-    expected = query().read(start, end)
+def test_p1_empty_pages_before_the_tip_change_nothing(world: World) -> None:
+    put(world.kinesis, "s", numbered(0, 50))
+    world.clock.advance(60_000)
+    start, end = world.query().plan()
+    expected = world.query().read(start, end)
     assert len(expected.rows) == 50
-    server.kinesis.empty_pages = 3
-    assert query().plan()[1] == end
-    assert query().read(start, end).rows == expected.rows
+    world.server.kinesis.empty_pages = 3
+    assert world.query().plan()[1] == end
+    assert world.query().read(start, end).rows == expected.rows
 
 
-def test_p1_a_crash_in_the_first_batch_replays_it_from_the_same_place(
-    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
-) -> None:
+def test_p1_a_crash_in_the_first_batch_replays_it_from_the_same_place(world: World) -> None:
     """Spark does not store the initial offset: it asks for it again after such a crash."""
-    put(kinesis, "s", numbered(0, 20))
+    put(world.kinesis, "s", numbered(0, 20))
     for position in ("trim_horizon", "latest", "2026-09-01T00:00:00Z"):
-        first, second = query(initialPosition=position), query(initialPosition=position)
+        first, second = world.query(initialPosition=position), world.query(initialPosition=position)
         start, end = first.plan()
-        clock.advance(5_000)
+        world.clock.advance(5_000)
         assert second.reader.initialOffset() == start
         assert second.read(start, end).rows == first.read(start, end).rows
 
 
-def test_p1_latest_is_an_instant_before_anything_else_happens(
-    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
-) -> None:
-    put(kinesis, "s", numbered(0, 20))
-    clock.advance(1_000)
-    running = query(initialPosition="latest")
-    first = running.next_batch()
-    assert first is not None
+def test_p1_latest_is_an_instant_before_anything_else_happens(world: World) -> None:
+    put(world.kinesis, "s", numbered(0, 20))
+    world.clock.advance(1_000)
+    running = world.query(initialPosition="latest")
+    first = running.batch()
     assert first.rows == []
-    put(kinesis, "s", numbered(100, 20))
-    clock.advance(60_000)
+    put(world.kinesis, "s", numbered(100, 20))
+    world.clock.advance(60_000)
     running.restart()
-    delivered = [row["data"] for batch in running.drain() for row in batch.rows]
+    delivered = running.rest()
     assert sorted(delivered) == numbered(100, 20)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
-from sparkinesis.local import Call, Fault, FaultPlan, LocalServer, ManualClock
-from tests.engine import Query
+from sparkinesis.local import Call, Fault, FaultPlan
+from tests.properties.conftest import World
 from tests.streams import active_shards, merge_neighbours, put, split
 
 READS = {"GetRecords", "GetShardIterator", "ListShards", "SubscribeToShard"}
@@ -57,24 +55,22 @@ EFO = ["throttled", "internal failure", "reset after", *list(FAULTS)[7:]]
 @pytest.mark.parametrize(
     ("mode", "kind"), [*(("polling", kind) for kind in POLLING), *(("efo", kind) for kind in EFO)]
 )
-def test_p2_every_record_once_while_calls_fail(
-    kinesis: Any, server: LocalServer, clock: ManualClock, query: Callable[..., Query], kind: str
-) -> None:
+def test_p2_every_record_once_while_calls_fail(world: World, kind: str) -> None:
     rng = random.Random(kind)
-    server.kinesis.faults = FAULTS[kind]
-    running = query(maxRecordsPerFetch="40")
+    world.server.kinesis.faults = FAULTS[kind]
+    running = world.query(maxRecordsPerFetch="40")
     put_so_far = 0
     batches = []
     for step in range(10):
         count = rng.choice([0, 1, 30, 300])
-        put(kinesis, "s", [b"%06d" % n for n in range(put_so_far, put_so_far + count)])
+        put(world.kinesis, "s", [b"%06d" % n for n in range(put_so_far, put_so_far + count)])
         put_so_far += count
-        clock.advance(rng.randrange(100, 20_000))
+        world.clock.advance(rng.randrange(100, 20_000))
         if step % 3 == 2:
-            server.kinesis.faults = None  # they are the query's, not the test's
-            few = len(active_shards(kinesis, "s")) < 3
-            (split if few else merge_neighbours)(kinesis, "s", rng)
-            server.kinesis.faults = FAULTS[kind]
+            world.server.kinesis.faults = None  # they are the query's, not the test's
+            few = len(active_shards(world.kinesis, "s")) < 3
+            (split if few else merge_neighbours)(world.kinesis, "s", rng)
+            world.server.kinesis.faults = FAULTS[kind]
         if step % 5 == 4:
             running.restart()
         if batch := running.next_batch():
@@ -83,7 +79,7 @@ def test_p2_every_record_once_while_calls_fail(
     delivered = [row["data"] for batch in batches for row in batch.rows]
     assert sorted(delivered) == [b"%06d" % n for n in range(put_so_far)]
     for batch in batches:
-        assert query().read(batch.start, batch.end).rows == batch.rows
+        assert world.query().read(batch.start, batch.end).rows == batch.rows
 
 
 @pytest.mark.parametrize("mode", ["polling", "efo"])
@@ -95,14 +91,14 @@ def test_p2_every_record_once_while_calls_fail(
     ],
 )
 def test_what_no_retry_mends_fails_at_once_and_says_where(
-    kinesis: Any, server: LocalServer, query: Callable[..., Query], code: str, error: str
+    world: World, code: str, error: str
 ) -> None:
-    put(kinesis, "s", [b"a"])
-    server.kinesis.faults = lambda call: (
+    put(world.kinesis, "s", [b"a"])
+    world.server.kinesis.faults = lambda call: (
         Fault.error(code, "the service's words") if call.operation == "GetRecords" else None
     )
-    server.kinesis.calls.clear()
+    world.server.kinesis.calls.clear()
     with pytest.raises(Exception, match="the service's words") as caught:
-        query().plan()
+        world.query().plan()
     assert f"{type(caught.value).__name__}: {caught.value}".startswith(error)
-    assert server.kinesis.calls.count("GetRecords") <= 2
+    assert world.server.kinesis.calls.count("GetRecords") <= 2

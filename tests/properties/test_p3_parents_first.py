@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
-from sparkinesis.local import ManualClock
-from tests.engine import MODES, Query
+from tests.engine import MODES
+from tests.properties.conftest import World
 from tests.streams import active_shards, merge_neighbours, put, put_at, split
 
 pytestmark = pytest.mark.parametrize("mode", MODES)
@@ -19,14 +17,12 @@ pytestmark = pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
     "seed", [0, 3, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2, 4))]
 )
-def test_p3_rows_of_a_key_come_in_order_through_splits_and_merges(
-    kinesis: Any, clock: ManualClock, query: Callable[..., Query], seed: int
-) -> None:
+def test_p3_rows_of_a_key_come_in_order_through_splits_and_merges(world: World, seed: int) -> None:
     rng = random.Random(seed)
     keys = [f"key-{n}" for n in range(20)]
     written: dict[str, list[bytes]] = defaultdict(list)
     read: dict[str, list[bytes]] = defaultdict(list)
-    running = query()
+    running = world.query()
 
     def collect(limit: int) -> None:
         for _ in range(limit):
@@ -43,60 +39,52 @@ def test_p3_rows_of_a_key_come_in_order_through_splits_and_merges(
         for _ in range(rng.randrange(0, 12)):
             key = rng.choice(keys)
             data = b"%06d" % sum(map(len, written.values()))
-            put(kinesis, "s", [data], key)
+            put(world.kinesis, "s", [data], key)
             written[key].append(data)
-        clock.advance(rng.randrange(1, 3000))
+        world.clock.advance(rng.randrange(1, 3000))
         if rng.random() < 0.5:
-            shards = len(active_shards(kinesis, "s"))
+            shards = len(active_shards(world.kinesis, "s"))
             reshard = split if shards == 1 or rng.random() < 0.5 else merge_neighbours
-            reshard(kinesis, "s", rng)
+            reshard(world.kinesis, "s", rng)
         if rng.random() < 0.5:
             collect(rng.randrange(1, 4))
-    clock.advance(1000)  # the service tells its time in whole seconds
+    world.clock.advance(1000)  # the service tells its time in whole seconds
     collect(1000)
     assert read == written
 
 
-def test_p3_a_merge_whose_parents_end_in_different_batches(
-    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
-) -> None:
-    first, second = (s["ShardId"] for s in kinesis.list_shards(StreamName="s")["Shards"])
-    kinesis.put_record(StreamName="s", Data=b"a", PartitionKey="x", ExplicitHashKey="0")
-    running = query()
-    assert [row["data"] for row in _rows(running)] == [b"a"]
+def test_p3_a_merge_whose_parents_end_in_different_batches(world: World) -> None:
+    first, second = (s["ShardId"] for s in world.kinesis.list_shards(StreamName="s")["Shards"])
+    world.kinesis.put_record(StreamName="s", Data=b"a", PartitionKey="x", ExplicitHashKey="0")
+    running = world.query()
+    assert running.batch().datas == [b"a"]
     high = str(2**128 - 1)
-    kinesis.put_record(StreamName="s", Data=b"b", PartitionKey="x", ExplicitHashKey=high)
-    clock.advance(1000)
-    merge_neighbours(kinesis, "s")
-    kinesis.put_record(StreamName="s", Data=b"c", PartitionKey="x", ExplicitHashKey=high)
+    world.kinesis.put_record(StreamName="s", Data=b"b", PartitionKey="x", ExplicitHashKey=high)
+    world.clock.advance(1000)
+    merge_neighbours(world.kinesis, "s")
+    world.kinesis.put_record(StreamName="s", Data=b"c", PartitionKey="x", ExplicitHashKey=high)
     batches = list(running.drain())
-    assert [[row["data"] for row in batch.rows] for batch in batches] == [[b"b"], [b"c"]]
+    assert [batch.datas for batch in batches] == [[b"b"], [b"c"]]
     assert batches[0].rows[0]["shardId"] == second
     assert first not in running.checkpoint["s"]
     assert list(running.checkpoint["s"]) == [batches[1].rows[0]["shardId"]]
 
 
-def _rows(running: Query) -> list[dict[str, Any]]:
-    batch = running.next_batch()
-    assert batch is not None
-    return batch.rows
-
-
 def test_p3_a_merged_child_waits_for_a_parent_that_came_after_the_last_listing(
-    kinesis: Any, query: Callable[..., Query]
+    world: World,
 ) -> None:
     """One side of the merge is read, and tells of the child; the other is a backlog and a split
     behind."""
     low, high = 2**126, 2**127 - 1
     for data in (b"1", b"2", b"3"):
-        put_at(kinesis, "s", data, high)
-    running = query(maxRecordsPerTrigger="1")
-    read = [row["data"] for row in _rows(running)]
-    split(kinesis, "s", index=0)
-    put_at(kinesis, "s", b"4", high)
-    merge_neighbours(kinesis, "s", index=1)
-    put_at(kinesis, "s", b"5", high)
-    put_at(kinesis, "s", b"other", low - 1)
-    read += [row["data"] for batch in running.drain() for row in batch.rows]
+        put_at(world.kinesis, "s", data, high)
+    running = world.query(maxRecordsPerTrigger="1")
+    read = running.batch().datas
+    split(world.kinesis, "s", index=0)
+    put_at(world.kinesis, "s", b"4", high)
+    merge_neighbours(world.kinesis, "s", index=1)
+    put_at(world.kinesis, "s", b"5", high)
+    put_at(world.kinesis, "s", b"other", low - 1)
+    read += running.rest()
     assert [data for data in read if data != b"other"] == [b"1", b"2", b"3", b"4", b"5"]
     assert b"other" in read

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,8 +14,9 @@ from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import TRIM_HORIZON
 from sparkinesis.stream.timing import Timing
-from tests.engine import MODES, Query
+from tests.engine import MODES
 from tests.planners import next_end, stream_planner
+from tests.properties.conftest import World
 from tests.streams import put, shard_ids, split
 
 
@@ -56,18 +56,16 @@ def test_p5_an_idle_stream_of_8_shards_costs_60_calls_per_shard_and_minute(
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_p5_a_reshard_without_records_runs_no_batch_and_loses_none(
-    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
-) -> None:
-    running = query()
-    put(kinesis, "s", [b"a"], "k")
+def test_p5_a_reshard_without_records_runs_no_batch_and_loses_none(world: World) -> None:
+    running = world.query()
+    put(world.kinesis, "s", [b"a"], "k")
     assert len(list(running.drain())) == 1
     for _ in range(3):
-        split(kinesis, "s")
-        clock.advance(2_000)
+        split(world.kinesis, "s")
+        world.clock.advance(2_000)
         assert running.next_batch() is None
-    put(kinesis, "s", [b"%d" % n for n in range(100)])
-    delivered = [row["data"] for batch in running.drain() for row in batch.rows]
+    put(world.kinesis, "s", [b"%d" % n for n in range(100)])
+    delivered = running.rest()
     assert sorted(delivered) == sorted(b"%d" % n for n in range(100))
     running.restart()
     assert running.next_batch() is None

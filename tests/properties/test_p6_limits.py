@@ -6,16 +6,17 @@ import itertools
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from sparkinesis.local import Call, Fault, LocalServer, ManualClock
+from sparkinesis.local import Call, Fault, ManualClock
 from sparkinesis.local.model import limits
 from sparkinesis.stream.kpl.pack import aggregate
 from tests.engine import MODES, Query
+from tests.properties.conftest import World
 from tests.streams import put, split
 
 BOTH_MODES = pytest.mark.parametrize("mode", MODES)
@@ -69,14 +70,14 @@ def put_a_day(kinesis: Any, clock: ManualClock, stream: str, users: int, rng: ra
 @pytest.mark.parametrize("mode", ["efo"])
 @pytest.mark.parametrize("count", [40_000, pytest.param(1_000_000, marks=pytest.mark.long)])
 def test_p6_a_days_records_come_in_batches_within_ten_percent_of_the_limit(
-    kinesis: Any, server: LocalServer, clock: ManualClock, query: Callable[..., Query], count: int
+    world: World, count: int
 ) -> None:
     """Measured: 999,254 records in batches of 206,362 200,594 206,567 203,353 182,378."""
-    kinesis.create_stream(StreamName="day", ShardCount=16)
-    kinesis.increase_stream_retention_period(StreamName="day", RetentionPeriodHours=48)
-    total = put_a_day(kinesis, clock, "day", count, random.Random(6))
+    world.kinesis.create_stream(StreamName="day", ShardCount=16)
+    world.kinesis.increase_stream_retention_period(StreamName="day", RetentionPeriodHours=48)
+    total = put_a_day(world.kinesis, world.clock, "day", count, random.Random(6))
     limit = count // 5
-    running = query(streamName="day", maxRecordsPerTrigger=str(limit))
+    running = world.query(streamName="day", maxRecordsPerTrigger=str(limit))
     batches = [sum(rows.values()) for rows in rows_per_batch(running, every_other_polls=True)]
     print(f"{total:,} records in batches of", *(f"{rows:,}" for rows in batches))
     assert sum(batches) == total
@@ -89,46 +90,48 @@ def within(rows: int, limit: int) -> bool:
 
 
 @pytest.mark.parametrize(("apart_ms", "mode"), [(0, "efo"), (1000, "polling")])
-def test_p6_bursts_are_counted(
-    kinesis: Any, clock: ManualClock, query: Callable[..., Query], apart_ms: int
-) -> None:
+def test_p6_bursts_are_counted(world: World, apart_ms: int) -> None:
     for _ in range(40):
-        put_all(kinesis, "s", [{"Data": b"x" * 400, "PartitionKey": f"{n}"} for n in range(500)])
-        clock.advance(apart_ms)
-    clock.advance(5000)
-    batches = [sum(r.values()) for r in rows_per_batch(query(maxRecordsPerTrigger="6000"))]
+        put_all(
+            world.kinesis, "s", [{"Data": b"x" * 400, "PartitionKey": f"{n}"} for n in range(500)]
+        )
+        world.clock.advance(apart_ms)
+    world.clock.advance(5000)
+    batches = [sum(r.values()) for r in rows_per_batch(world.query(maxRecordsPerTrigger="6000"))]
     assert sum(batches) == 20_000
     assert all(within(rows, 6000) for rows in batches[:3])
 
 
 @pytest.mark.parametrize("mode", ["efo"])
-def test_p6_bytes_are_limited_too_and_the_tighter_limit_counts(
-    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
-) -> None:
+def test_p6_bytes_are_limited_too_and_the_tighter_limit_counts(world: World) -> None:
     for _ in range(10):
-        put_all(kinesis, "s", [{"Data": bytes(2048), "PartitionKey": f"{n}"} for n in range(500)])
-        clock.advance(1000)
-    running = query(maxBytesPerTrigger="2m", maxRecordsPerTrigger="1000000")
+        put_all(
+            world.kinesis, "s", [{"Data": bytes(2048), "PartitionKey": f"{n}"} for n in range(500)]
+        )
+        world.clock.advance(1000)
+    running = world.query(maxBytesPerTrigger="2m", maxRecordsPerTrigger="1000000")
     batches = [sum(rows.values()) for rows in rows_per_batch(running)]
     assert sum(batches) == 5000
     assert all(within(rows, 1024) for rows in batches[:4])
-    running = query(maxBytesPerTrigger="1g", maxRecordsPerTrigger="1500")
+    running = world.query(maxBytesPerTrigger="1g", maxRecordsPerTrigger="1500")
     batches = [sum(rows.values()) for rows in itertools.islice(rows_per_batch(running), 3)]
     assert all(within(rows, 1500) for rows in batches)
 
 
 @BOTH_MODES
 def test_p6_shards_that_may_be_apart_share_fairly_and_what_one_leaves_goes_to_the_others(
-    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
+    world: World,
 ) -> None:
-    kinesis.create_stream(StreamName="skewed", ShardCount=4)
+    world.kinesis.create_stream(StreamName="skewed", ShardCount=4)
     for n in range(20):
-        put(kinesis, "skewed", [b"busy-%d" % n] * 500, "a")
-        put(kinesis, "skewed", [b"also-%d" % n] * 500, "c")
-        clock.advance(500)
-    put(kinesis, "skewed", [b"few"] * 100, "e")
-    clock.advance(5000)
-    reading = query(streamName="skewed", maxRecordsPerTrigger="4000", maxShardDrift="unbounded")
+        put(world.kinesis, "skewed", [b"busy-%d" % n] * 500, "a")
+        put(world.kinesis, "skewed", [b"also-%d" % n] * 500, "c")
+        world.clock.advance(500)
+    put(world.kinesis, "skewed", [b"few"] * 100, "e")
+    world.clock.advance(5000)
+    reading = world.query(
+        streamName="skewed", maxRecordsPerTrigger="4000", maxShardDrift="unbounded"
+    )
     first, second, *rest = rows_per_batch(reading)
     assert min(first.values()) == 100, "all of the shard that has little"
     assert within(sum(first.values()), 4000)
@@ -140,54 +143,46 @@ def test_p6_shards_that_may_be_apart_share_fairly_and_what_one_leaves_goes_to_th
 
 
 @BOTH_MODES
-def test_p6_a_record_at_least_is_read_however_small_the_limit(
-    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
-) -> None:
-    put(kinesis, "s", [b"%d" % n for n in range(7)])
-    clock.advance(5000)
-    batches = list(rows_per_batch(query(maxBytesPerTrigger="1")))
+def test_p6_a_record_at_least_is_read_however_small_the_limit(world: World) -> None:
+    put(world.kinesis, "s", [b"%d" % n for n in range(7)])
+    world.clock.advance(5000)
+    batches = list(rows_per_batch(world.query(maxBytesPerTrigger="1")))
     assert sum(sum(batch.values()) for batch in batches) == 7
     assert all(sum(batch.values()) <= 2 for batch in batches), "one of each shard"
 
 
 @BOTH_MODES
-def test_p6_available_now_ends_in_batches_within_the_limit_through_a_reshard(
-    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
-) -> None:
+def test_p6_available_now_ends_in_batches_within_the_limit_through_a_reshard(world: World) -> None:
     for step in range(4):
-        put(kinesis, "s", [b"%d-%d" % (step, n) for n in range(2000)])
-        clock.advance(60_000)
-        split(kinesis, "s")
-    clock.advance(60_000)
-    running = query(maxRecordsPerTrigger="1500")
+        put(world.kinesis, "s", [b"%d-%d" % (step, n) for n in range(2000)])
+        world.clock.advance(60_000)
+        split(world.kinesis, "s")
+    world.clock.advance(60_000)
+    running = world.query(maxRecordsPerTrigger="1500")
     running.reader.prepareForTriggerAvailableNow()
-    clock.advance(10_000)
-    put(kinesis, "s", [b"later"] * 500)
+    world.clock.advance(10_000)
+    put(world.kinesis, "s", [b"later"] * 500)
     batches = [sum(rows.values()) for rows in itertools.islice(rows_per_batch(running), 50)]
     assert sum(batches) == 8000
     assert max(batches) <= 1500 * (1 + TEN_PERCENT)
 
 
 @BOTH_MODES
-def test_p6_spark_may_ask_for_all_there_is(
-    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
-) -> None:
-    put(kinesis, "s", [b"%d" % n for n in range(5000)])
-    clock.advance(5000)
-    running = query(maxRecordsPerTrigger="100")
+def test_p6_spark_may_ask_for_all_there_is(world: World) -> None:
+    put(world.kinesis, "s", [b"%d" % n for n in range(5000)])
+    world.clock.advance(5000)
+    running = world.query(maxRecordsPerTrigger="100")
     end = running.reader.latestOffset(running.reader.initialOffset(), ReadAllAvailable())
     parts = running.reader.partitions(running.reader.initialOffset(), end)
     assert sum(b.num_rows for part in parts for b in running.reader.read(part)) == 5000
 
 
 @BOTH_MODES
-def test_p6_lag_is_reported_for_each_stream(
-    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
-) -> None:
+def test_p6_lag_is_reported_for_each_stream(world: World) -> None:
     for n in range(10):
-        put(kinesis, "s", [b"%d-%d" % (n, m) for m in range(500)])
-        clock.advance(1000)
-    running = query(maxRecordsPerTrigger="1000")
+        put(world.kinesis, "s", [b"%d-%d" % (n, m) for m in range(500)])
+        world.clock.advance(1000)
+    running = world.query(maxRecordsPerTrigger="1000")
     assert running.reader.reportLatestOffset() is None, "nothing is known yet"
     lags = []
     for _ in rows_per_batch(running):
@@ -201,16 +196,14 @@ def test_p6_lag_is_reported_for_each_stream(
 
 
 @BOTH_MODES
-def test_p6_several_streams_share_one_limit(
-    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
-) -> None:
-    kinesis.create_stream(StreamName="t", ShardCount=1)
+def test_p6_several_streams_share_one_limit(world: World) -> None:
+    world.kinesis.create_stream(StreamName="t", ShardCount=1)
     for n in range(12):
-        put(kinesis, "s", [b"%d-%d" % (n, m) for m in range(500)])
-        clock.advance(1000)
-    put(kinesis, "t", [b"few-%d" % n for n in range(100)])
-    clock.advance(5000)
-    batches = list(rows_per_batch(query(streamName="s,t", maxRecordsPerTrigger="1500")))
+        put(world.kinesis, "s", [b"%d-%d" % (n, m) for m in range(500)])
+        world.clock.advance(1000)
+    put(world.kinesis, "t", [b"few-%d" % n for n in range(100)])
+    world.clock.advance(5000)
+    batches = list(rows_per_batch(world.query(streamName="s,t", maxRecordsPerTrigger="1500")))
     sizes = [sum(rows.values()) for rows in batches]
     assert sum(sizes) == 6100
     assert max(sizes) <= 1500 * (1 + TEN_PERCENT)
@@ -218,53 +211,44 @@ def test_p6_several_streams_share_one_limit(
 
 
 @BOTH_MODES
-def test_p6_a_batch_that_was_planned_ahead_and_is_not_full_is_planned_anew(
-    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
-) -> None:
-    kinesis.create_stream(StreamName="one", ShardCount=1)
-    put(kinesis, "one", [b"%d" % n for n in range(1500)])
-    clock.advance(5000)
-    running = query(streamName="one", maxRecordsPerTrigger="1000")
-    first = running.next_batch()
-    assert first is not None
+def test_p6_a_batch_that_was_planned_ahead_and_is_not_full_is_planned_anew(world: World) -> None:
+    world.kinesis.create_stream(StreamName="one", ShardCount=1)
+    put(world.kinesis, "one", [b"%d" % n for n in range(1500)])
+    world.clock.advance(5000)
+    running = world.query(streamName="one", maxRecordsPerTrigger="1000")
+    first = running.batch()
     assert len(first.rows) == 1000
     assert running.reader._planner is not None
     ahead = running.reader._planner._ahead
     assert ahead is not None
     assert ahead.wait() is not None
-    put(kinesis, "one", [b"later-%d" % n for n in range(300)])
-    clock.advance(5000)
-    second = running.next_batch()
-    assert second is not None
+    put(world.kinesis, "one", [b"later-%d" % n for n in range(300)])
+    world.clock.advance(5000)
+    second = running.batch()
     assert len(second.rows) == 800
 
 
 @BOTH_MODES
 def test_p6_a_page_that_is_full_of_large_records_does_not_look_like_the_tip(
-    kinesis: Any,
-    clock: ManualClock,
-    query: Callable[..., Query],
-    monkeypatch: pytest.MonkeyPatch,
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "MAX_GET_BYTES", 200_000)  # 10 MB, and records as much larger
-    kinesis.create_stream(StreamName="large", ShardCount=1)
+    world.kinesis.create_stream(StreamName="large", ShardCount=1)
     for _ in range(300):
-        put_all(kinesis, "large", [{"Data": bytes(4000), "PartitionKey": "k"}] * 10)
-        clock.advance(100)
-    clock.advance(5000)
-    first = next(rows_per_batch(query(streamName="large", maxRecordsPerTrigger="1000")))
+        put_all(world.kinesis, "large", [{"Data": bytes(4000), "PartitionKey": "k"}] * 10)
+        world.clock.advance(100)
+    world.clock.advance(5000)
+    first = next(rows_per_batch(world.query(streamName="large", maxRecordsPerTrigger="1000")))
     assert within(sum(first.values()), 1000)
 
 
 @BOTH_MODES
-def test_p6_the_limit_holds_after_a_plan_made_ahead_has_failed_halfway(
-    kinesis: Any, server: LocalServer, clock: ManualClock, query: Callable[..., Query]
-) -> None:
-    kinesis.create_stream(StreamName="one", ShardCount=1)
+def test_p6_the_limit_holds_after_a_plan_made_ahead_has_failed_halfway(world: World) -> None:
+    world.kinesis.create_stream(StreamName="one", ShardCount=1)
     for n in range(12):
-        put(kinesis, "one", [b"%d-%d" % (n, m) for m in range(500)])
-        clock.advance(2000)
-    running = query(streamName="one", maxRecordsPerTrigger="2000")
+        put(world.kinesis, "one", [b"%d-%d" % (n, m) for m in range(500)])
+        world.clock.advance(2000)
+    running = world.query(streamName="one", maxRecordsPerTrigger="2000")
     start = running.reader.initialOffset()
     pages = 0
 
@@ -273,14 +257,13 @@ def test_p6_the_limit_holds_after_a_plan_made_ahead_has_failed_halfway(
         pages += call.operation == "GetRecords"
         return Fault.error("AccessDeniedException") if pages == 4 else None
 
-    server.kinesis.faults = refuses_the_second_page_of_the_second_plan
+    world.server.kinesis.faults = refuses_the_second_page_of_the_second_plan
     end = running.reader.latestOffset(start, running.reader.getDefaultReadLimit())
     assert running.reader._planner is not None
     ahead = running.reader._planner._ahead
     assert ahead is not None
     assert ahead.wait() is None
-    server.kinesis.faults = None
+    world.server.kinesis.faults = None
     running.checkpoint = end
-    second = running.next_batch()
-    assert second is not None
+    second = running.batch()
     assert len(second.rows) == 2000

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from sparkinesis.local import LocalServer
-from tests.engine import MODES, Query
+from tests.engine import MODES, query_of
 from tests.streams import put, split
 
 
@@ -40,16 +40,8 @@ def test_p7_planner_and_readers_together_stay_within_the_shards_limits(
     with server:
         kinesis = server.client("kinesis")
         kinesis.create_stream(StreamName="s", ShardCount=2)
-        query = Query(
-            streamName="s",
-            endpoint=server.endpoint_url,
-            region="us-east-1",
-            initialPosition="trim_horizon",
-            minFetchPeriod=period,
-            shardCallsPerSecond="5",
-            **MODES[mode],
-            **limits,
-        )
+        options = {"minFetchPeriod": period, "shardCallsPerSecond": "5", **MODES[mode], **limits}
+        query = query_of(server, **options)
         stopping = threading.Event()
         written = 0
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from sparkinesis.local import ManualClock
 from tests.engine import MODES, Query
+from tests.properties.conftest import World
 from tests.streams import active_shards, merge_neighbours, put, split
 
 pytestmark = pytest.mark.parametrize("mode", MODES)
@@ -46,113 +46,105 @@ def history(kinesis: Any, clock: ManualClock) -> History:
 
 
 def test_p9_always_from_latest_through_reshards_while_stopped_and_while_running(
-    kinesis: Any, clock: ManualClock, history: History, query: Callable[..., Query]
+    world: World, history: History
 ) -> None:
-    running = query(initialPosition="latest", skipOlderThan="0")
+    running = world.query(initialPosition="latest", skipOlderThan="0")
     assert numbers(running) == []
-    clock.advance(SECOND)
+    world.clock.advance(SECOND)
     history.put(50)
     assert numbers(running) == list(range(50))
     # Stopped for two hours, resharded twice meanwhile: children hold two hours of records.
     for _ in range(4):
-        clock.advance(30 * MINUTE)
+        world.clock.advance(30 * MINUTE)
         history.put(50)
-        split(kinesis, "s")
+        split(world.kinesis, "s")
     history.put(50)
-    clock.advance(SECOND)
-    started = clock()
+    world.clock.advance(SECOND)
+    started = world.clock()
     running.restart()
     assert numbers(running) == []
-    clock.advance(2 * SECOND)
+    world.clock.advance(2 * SECOND)
     # While it runs, resharding loses nothing.
     for _ in range(3):
         history.put(20)
-        merge_neighbours(kinesis, "s")
-        split(kinesis, "s")
-        clock.advance(SECOND)
+        merge_neighbours(world.kinesis, "s")
+        split(world.kinesis, "s")
+        world.clock.advance(SECOND)
     history.put(20)
     assert numbers(running) == history.since(started)
 
 
-def test_p9_a_short_stop_skips_and_repeats_nothing(
-    clock: ManualClock, history: History, query: Callable[..., Query]
-) -> None:
-    running = query(skipOlderThan="2 minutes")
+def test_p9_a_short_stop_skips_and_repeats_nothing(world: World, history: History) -> None:
+    running = world.query(skipOlderThan="2 minutes")
     history.put(30)
     assert numbers(running) == list(range(30))
     for seconds in (10, 70, 100):
         history.put(10)
         first = len(history.arrived) - 10
-        clock.advance(seconds * SECOND)
+        world.clock.advance(seconds * SECOND)
         running.restart()
         assert numbers(running) == history.since(0, first)
 
 
-def test_p9_an_old_checkpoint_goes_on_at_the_bound(
-    clock: ManualClock, history: History, query: Callable[..., Query]
-) -> None:
-    running = query(skipOlderThan="2 minutes")
+def test_p9_an_old_checkpoint_goes_on_at_the_bound(world: World, history: History) -> None:
+    running = world.query(skipOlderThan="2 minutes")
     history.put(30)
     assert numbers(running) == list(range(30))
     for _ in range(90):
         history.put(2)
-        clock.advance(MINUTE)
+        world.clock.advance(MINUTE)
     running.restart()
-    assert numbers(running) == history.since(clock() - 2 * MINUTE)
+    assert numbers(running) == history.since(world.clock() - 2 * MINUTE)
     running.restart()
     assert numbers(running) == [], "once is enough"
 
 
 @pytest.mark.parametrize("away", [SECOND, 2 * MINUTE], ids=["at once", "later"])
 def test_p9_a_stream_created_anew_begins_at_the_bound_in_all_shards(
-    kinesis: Any, clock: ManualClock, history: History, query: Callable[..., Query], away: int
+    world: World, history: History, away: int
 ) -> None:
     """The new stream has more shards; from one made at once, no time tells the old one apart."""
-    running = query(skipOlderThan="1 hour")
+    running = world.query(skipOlderThan="1 hour")
     history.put(30)
     assert numbers(running) == list(range(30))
-    kinesis.delete_stream(StreamName="s", EnforceConsumerDeletion=True)
-    clock.advance(away)
-    kinesis.create_stream(StreamName="s", ShardCount=4)
+    world.kinesis.delete_stream(StreamName="s", EnforceConsumerDeletion=True)
+    world.clock.advance(away)
+    world.kinesis.create_stream(StreamName="s", ShardCount=4)
     history.put(30)
-    clock.advance(5 * HOUR)
+    world.clock.advance(5 * HOUR)
     history.put(30)
-    clock.advance(MINUTE)
+    world.clock.advance(MINUTE)
     running.restart()
     assert numbers(running) == list(range(60, 90))
 
 
-def test_p9_a_first_start_skips_too(
-    clock: ManualClock, history: History, query: Callable[..., Query]
-) -> None:
+def test_p9_a_first_start_skips_too(world: World, history: History) -> None:
     for _ in range(10):
         history.put(5)
-        clock.advance(MINUTE)
-    assert numbers(query(skipOlderThan="150s")) == history.since(clock() - 150 * SECOND)
+        world.clock.advance(MINUTE)
+    assert numbers(world.query(skipOlderThan="150s")) == history.since(world.clock() - 150 * SECOND)
 
 
 def test_p9_a_query_that_is_behind_while_it_runs_skips_nothing(
-    clock: ManualClock, history: History, query: Callable[..., Query]
+    world: World, history: History
 ) -> None:
-    running = query(skipOlderThan="2 minutes")
+    running = world.query(skipOlderThan="2 minutes")
     history.put(5)
     assert numbers(running) == list(range(5))
     history.put(5)
-    clock.advance(3 * HOUR)
+    world.clock.advance(3 * HOUR)
     history.put(5)
     assert numbers(running) == list(range(5, 15))
 
 
-def test_p9_what_retention_removed_is_not_missed(
-    kinesis: Any, clock: ManualClock, history: History, query: Callable[..., Query]
-) -> None:
-    running = query(skipOlderThan="1h")
+def test_p9_what_retention_removed_is_not_missed(world: World, history: History) -> None:
+    running = world.query(skipOlderThan="1h")
     history.put(30)
     assert numbers(running) == list(range(30))
     history.put(30)
-    clock.advance(HOUR)
-    split(kinesis, "s")
-    clock.advance(60 * HOUR)
+    world.clock.advance(HOUR)
+    split(world.kinesis, "s")
+    world.clock.advance(60 * HOUR)
     history.put(10)
     first = len(history.arrived) - 10
     running.restart()
@@ -160,18 +152,18 @@ def test_p9_what_retention_removed_is_not_missed(
 
 
 def test_p9_the_jump_is_in_the_checkpoint_before_anything_is_read(
-    clock: ManualClock, history: History, query: Callable[..., Query]
+    world: World, history: History
 ) -> None:
     history.put(5)
-    clock.advance(HOUR)
+    world.clock.advance(HOUR)
     history.put(5)
-    running = query(skipOlderThan="2 minutes")
+    running = world.query(skipOlderThan="2 minutes")
     start, end = running.plan()
     assert start != end
     assert running.read(start, end).rows == []
     running.checkpoint = end
     planned = running.plan()
-    clock.advance(HOUR)
+    world.clock.advance(HOUR)
     running.restart()
     # Spark reads a batch that it had planned before the crash, skipped or not.
     assert sorted(int(row["data"]) for row in running.read(*planned).rows) == list(range(5, 10))
@@ -180,21 +172,19 @@ def test_p9_the_jump_is_in_the_checkpoint_before_anything_is_read(
 @pytest.mark.parametrize(
     "seed", [0, 6, 7, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 6))]
 )
-def test_p9_nothing_older_and_all_that_is_not(
-    kinesis: Any, clock: ManualClock, history: History, query: Callable[..., Query], seed: int
-) -> None:
+def test_p9_nothing_older_and_all_that_is_not(world: World, history: History, seed: int) -> None:
     rng = random.Random(seed)
-    running = query(skipOlderThan="5m")
+    running = world.query(skipOlderThan="5m")
 
     def live(steps: int) -> None:
         for _ in range(steps):
             history.put(rng.randrange(4))
-            clock.advance(rng.choice([SECOND, 20 * SECOND, 3 * MINUTE]))
+            world.clock.advance(rng.choice([SECOND, 20 * SECOND, 3 * MINUTE]))
             if rng.random() < 0.3:
-                if len(active_shards(kinesis, "s")) < 5:
-                    split(kinesis, "s", rng)
+                if len(active_shards(world.kinesis, "s")) < 5:
+                    split(world.kinesis, "s", rng)
                 else:
-                    merge_neighbours(kinesis, "s", rng)
+                    merge_neighbours(world.kinesis, "s", rng)
 
     delivered: list[int] = []
     for _ in range(4):
@@ -202,7 +192,7 @@ def test_p9_nothing_older_and_all_that_is_not(
         before = len(delivered)
         first = len(history.arrived)
         running.restart()
-        bound = clock() - 5 * MINUTE
+        bound = world.clock() - 5 * MINUTE
         delivered += numbers(running)
         live(rng.randrange(3))
         delivered += numbers(running)
@@ -214,15 +204,15 @@ def test_p9_nothing_older_and_all_that_is_not(
 
 
 def test_p9_children_of_a_shard_that_closed_behind_its_last_row_begin_at_the_bound(
-    kinesis: Any, clock: ManualClock, history: History, query: Callable[..., Query]
+    world: World, history: History
 ) -> None:
-    running = query(skipOlderThan="2 minutes")
+    running = world.query(skipOlderThan="2 minutes")
     history.put(30)
     assert numbers(running) == list(range(30))
-    split(kinesis, "s", index=0)
-    split(kinesis, "s", index=2)
+    split(world.kinesis, "s", index=0)
+    split(world.kinesis, "s", index=2)
     history.put(50)
-    clock.advance(HOUR)
+    world.clock.advance(HOUR)
     history.put(20)
     running.restart()
     assert numbers(running) == list(range(80, 100))

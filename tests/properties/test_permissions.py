@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,10 +10,11 @@ from deploy.iam import POLICIES
 from sparkinesis.errors import ConsumerLimitError
 from sparkinesis.local import LocalServer, ManualClock
 from tests.deploy.calls import Used
-from tests.engine import Query
+from tests.engine import query_of
 from tests.kcl import create_table, put_lease
+from tests.properties.conftest import World
 from tests.sink import write
-from tests.streams import put, split
+from tests.streams import arn_of, put, split
 
 ALLOWED = {policy.name: policy.actions for policy in POLICIES}
 HOUR = 3_600_000
@@ -23,17 +23,15 @@ HOUR = 3_600_000
 @pytest.mark.parametrize(
     ("mode", "name"), [("polling", "spark-read"), ("efo", "spark-read-fan-out")]
 )
-def test_a_query_uses_its_permissions(
-    server: LocalServer, kinesis: Any, clock: ManualClock, query: Callable[..., Query], name: str
-) -> None:
-    used = Used(server)
+def test_a_query_uses_its_permissions(world: World, name: str) -> None:
+    used = Used(world.server)
     options = {"requireConsumerDeregistration": "true"} if "fan-out" in name else {}
-    put(kinesis, "s", [b"%d" % n for n in range(20)])
-    running = query(**options)
+    put(world.kinesis, "s", [b"%d" % n for n in range(20)])
+    running = world.query(**options)
     with used.watching():
         assert running.next_batch() is not None
-    split(kinesis, "s")
-    put(kinesis, "s", [b"%d" % n for n in range(20, 40)])
+    split(world.kinesis, "s")
+    put(world.kinesis, "s", [b"%d" % n for n in range(20, 40)])
     with used.watching():
         running.restart()  # reads on after a pause, and through a reshard
         while running.next_batch() is not None:
@@ -41,21 +39,21 @@ def test_a_query_uses_its_permissions(
         running.reader.stop()
     if "fan-out" in name:
         # `query` has registered the consumer: a query whose consumer is missing does it itself.
-        fresh = query(consumerName="fresh", **options)
+        fresh = world.query(consumerName="fresh", **options)
         with used.watching():
             assert fresh.next_batch() is not None
             fresh.reader.stop()
-        fill_with_consumers(kinesis)
+        fill_with_consumers(world.kinesis)
         with used.watching(), pytest.raises(ConsumerLimitError):
-            query(consumerName="one-more").plan()
+            world.query(consumerName="one-more").plan()
     assert used.actions == ALLOWED[name]
 
 
 def fill_with_consumers(kinesis: Any) -> None:
-    stream = kinesis.describe_stream_summary(StreamName="s")["StreamDescriptionSummary"]
-    present = kinesis.list_stream_consumers(StreamARN=stream["StreamARN"])["Consumers"]
+    arn = arn_of(kinesis, "s")
+    present = kinesis.list_stream_consumers(StreamARN=arn)["Consumers"]
     for n in range(20 - len(present)):
-        kinesis.register_stream_consumer(StreamARN=stream["StreamARN"], ConsumerName=f"other-{n}")
+        kinesis.register_stream_consumer(StreamARN=arn, ConsumerName=f"other-{n}")
 
 
 def test_a_batch_read_uses_no_other_permission(server: LocalServer, kinesis: Any) -> None:
@@ -87,12 +85,7 @@ def test_a_query_from_an_application_uses_its_permissions(clock: ManualClock) ->
         put_lease(dynamodb, "flights-app", "shardId-000000000000", "TRIM_HORIZON")
         put(kinesis, "s", [b"a"])
         used = Used(server)
-        running = Query(
-            streamName="s",
-            endpoint=server.endpoint_url,
-            region="us-east-1",
-            initialPosition="application:flights-app",
-        )
+        running = query_of(server, initialPosition="application:flights-app")
         with used.watching():
             while running.next_batch() is not None:
                 pass

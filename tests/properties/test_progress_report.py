@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from aws_kinesis_agg.aggregator import RecordAggregator
 
-from sparkinesis.local import Fault, LocalServer, ManualClock
+from sparkinesis.local import Fault
 from sparkinesis.source.stream_report import StreamReport, read_reports
 from tests.engine import Query
+from tests.properties.conftest import World
 from tests.streams import put, put_at, shard_ids
 
 HOUR = 3_600_000
@@ -24,44 +25,38 @@ def report(running: Query, stream: str = "s") -> StreamReport:
     return reports[stream]
 
 
-def test_each_shard_tells_its_own_lag(
-    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
-) -> None:
+def test_each_shard_tells_its_own_lag(world: World) -> None:
     for n in range(10):
-        put_at(kinesis, "s", b"busy-%d" % n, 0)
-        clock.advance(60_000)
-    running = query(maxRecordsPerTrigger="4")
+        put_at(world.kinesis, "s", b"busy-%d" % n, 0)
+        world.clock.advance(60_000)
+    running = world.query(maxRecordsPerTrigger="4")
     assert running.next_batch() is not None
     lag = report(running).millis_behind_latest
     assert lag is not None
-    busy, idle = shard_ids(kinesis, "s")
+    busy, idle = shard_ids(world.kinesis, "s")
     assert lag.shards[idle] == 0
     assert lag.shards[busy] == lag.max == pytest.approx(7 * 60_000, abs=1000)
     assert lag.mean == pytest.approx(lag.max / 2, abs=1)
 
 
-def test_of_thirty_shards_the_worst_twenty_are_told(
-    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
-) -> None:
-    kinesis.create_stream(StreamName="wide", ShardCount=30)
+def test_of_thirty_shards_the_worst_twenty_are_told(world: World) -> None:
+    world.kinesis.create_stream(StreamName="wide", ShardCount=30)
     step = 2**128 // 30
     for n in range(25):  # the shards from 5 on have a record; the later, the older
-        put_at(kinesis, "wide", b"old", (29 - n) * step + 1)
-        clock.advance(1000)
-    running = query(streamName="wide", maxRecordsPerTrigger="1")
+        put_at(world.kinesis, "wide", b"old", (29 - n) * step + 1)
+        world.clock.advance(1000)
+    running = world.query(streamName="wide", maxRecordsPerTrigger="1")
     assert running.next_batch() is not None
     lag = report(running, "wide").millis_behind_latest
     assert lag is not None
-    ids = shard_ids(kinesis, "wide")
+    ids = shard_ids(world.kinesis, "wide")
     assert set(lag.shards) == set(ids[9:29]), "the last one is read, the first 9 have the smallest"
     assert lag.max == max(lag.shards.values())
 
 
-def test_the_sample_has_the_size_of_rows(
-    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
-) -> None:
-    put(kinesis, "s", [b"%010d" % n for n in range(50)])
-    running = query()
+def test_the_sample_has_the_size_of_rows(world: World) -> None:
+    put(world.kinesis, "s", [b"%010d" % n for n in range(50)])
+    running = world.query()
     assert running.next_batch() is not None
     told = report(running)
     assert told.sample is not None
@@ -72,16 +67,14 @@ def test_the_sample_has_the_size_of_rows(
 
 
 @pytest.mark.parametrize("limit", [{}, {"maxRecordsPerTrigger": "100"}], ids=["all", "limited"])
-def test_rows_of_aggregates_are_user_records(
-    kinesis: Any, query: Callable[..., Query], limit: dict[str, str]
-) -> None:
+def test_rows_of_aggregates_are_user_records(world: World, limit: dict[str, str]) -> None:
     aggregator = RecordAggregator()
     for n in range(40):
         assert aggregator.add_user_record("k", b"%04d" % n) is None
     _, _, blob = aggregator.clear_and_get().get_contents()
     for _ in range(3):
-        put_at(kinesis, "s", blob)
-    running = query(**limit)
+        put_at(world.kinesis, "s", blob)
+    running = world.query(**limit)
     assert running.next_batch() is not None
     told = report(running)
     assert told.sample is not None
@@ -89,17 +82,15 @@ def test_rows_of_aggregates_are_user_records(
     assert told.sample.bytes == 3 * len(blob)
 
 
-def test_the_calls_of_plans_are_told_and_not_those_of_readers(
-    server: LocalServer, kinesis: Any, query: Callable[..., Query]
-) -> None:
+def test_the_calls_of_plans_are_told_and_not_those_of_readers(world: World) -> None:
     def looks() -> int:
-        return sum(call.operation == "GetRecords" for call in server.kinesis.calls)
+        return sum(call.operation == "GetRecords" for call in world.server.kinesis.calls)
 
-    put(kinesis, "s", [b"%d" % n for n in range(50)])
-    running = query()
+    put(world.kinesis, "s", [b"%d" % n for n in range(50)])
+    running = world.query()
     throttle = Fault.error("ProvisionedThroughputExceededException", "slow down")
     faults = [throttle, Fault.error("InternalFailure", "oops", status=500), throttle]
-    server.kinesis.faults = lambda call: (
+    world.server.kinesis.faults = lambda call: (
         faults.pop() if faults and call.operation == "GetRecords" else None
     )
     start, end = running.plan()
@@ -108,33 +99,29 @@ def test_the_calls_of_plans_are_told_and_not_those_of_readers(
     running.read(start, end)
     running.checkpoint = end
     read = looks()
-    put(kinesis, "s", [b"more"])
+    put(world.kinesis, "s", [b"more"])
     running.plan()
     assert report(running).probes == first + looks() - read
     assert report(running).throttled == 2
 
 
-def test_each_stream_tells_its_own_calls(
-    server: LocalServer, kinesis: Any, query: Callable[..., Query]
-) -> None:
-    kinesis.create_stream(StreamName="wide", ShardCount=5)
-    running = query(streamName="s,wide")
+def test_each_stream_tells_its_own_calls(world: World) -> None:
+    world.kinesis.create_stream(StreamName="wide", ShardCount=5)
+    running = world.query(streamName="s,wide")
     running.plan()
     assert running.next_batch() is not None  # the first one stores the start
     running.plan()
-    calls = [call.stream for call in server.kinesis.calls if call.operation == "GetRecords"]
+    calls = [call.stream for call in world.server.kinesis.calls if call.operation == "GetRecords"]
     for stream in ("s", "wide"):
         assert report(running, stream).probes == calls.count(stream) > 0
 
 
-def test_a_shard_that_waits_for_a_later_batch_is_no_range(
-    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
-) -> None:
+def test_a_shard_that_waits_for_a_later_batch_is_no_range(world: World) -> None:
     for hash_key in (0, 2**128 - 1):
         for n in range(10):
-            put_at(kinesis, "s", b"%d" % n, hash_key)
-        clock.advance(60_000)
-    running = query(maxRecordsPerTrigger="5")
+            put_at(world.kinesis, "s", b"%d" % n, hash_key)
+        world.clock.advance(60_000)
+    running = world.query(maxRecordsPerTrigger="5")
     told = []
     for batch in running.drain():
         tasks = running.reader.partitions(batch.start, batch.end)
@@ -143,28 +130,24 @@ def test_a_shard_that_waits_for_a_later_batch_is_no_range(
     assert [ranges for ranges in told if ranges] == [1, 1, 1, 1]
 
 
-def test_the_ranges_of_a_batch_are_its_shards_with_records(
-    kinesis: Any, query: Callable[..., Query]
-) -> None:
-    running = query()
-    put_at(kinesis, "s", b"1", 0)
+def test_the_ranges_of_a_batch_are_its_shards_with_records(world: World) -> None:
+    running = world.query()
+    put_at(world.kinesis, "s", b"1", 0)
     assert running.next_batch() is not None
     assert report(running).ranges == 1
     for hash_key in (0, 2**128 - 1):
-        put_at(kinesis, "s", b"2", hash_key)
+        put_at(world.kinesis, "s", b"2", hash_key)
     assert running.next_batch() is not None
     assert report(running).ranges == 2
     assert running.next_batch() is None
     assert report(running).ranges == 0
 
 
-def test_the_share_of_the_limit_that_a_batch_fills_is_told(
-    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
-) -> None:
+def test_the_share_of_the_limit_that_a_batch_fills_is_told(world: World) -> None:
     for n in range(10):
-        put(kinesis, "s", [b"%d-%d" % (n, m) for m in range(100)])
-        clock.advance(1000)
-    running = query(maxRecordsPerTrigger="400")
+        put(world.kinesis, "s", [b"%d-%d" % (n, m) for m in range(100)])
+        world.clock.advance(1000)
+    running = world.query(maxRecordsPerTrigger="400")
     filled = []
     while (batch := running.next_batch()) is not None:
         if batch.rows:  # the first one stores the start
@@ -176,59 +159,51 @@ def test_the_share_of_the_limit_that_a_batch_fills_is_told(
 
 
 @pytest.mark.parametrize("options", [{}, {"minRowsPerTrigger": "10"}], ids=["all", "fewest"])
-def test_without_a_limit_there_is_no_share(
-    kinesis: Any, query: Callable[..., Query], options: dict[str, str]
-) -> None:
-    put(kinesis, "s", [b"%04d" % n for n in range(100)])
-    running = query(**options)
+def test_without_a_limit_there_is_no_share(world: World, options: dict[str, str]) -> None:
+    put(world.kinesis, "s", [b"%04d" % n for n in range(100)])
+    running = world.query(**options)
     assert running.next_batch() is not None
     assert report(running).filled is None
 
 
 @pytest.mark.parametrize("mode", ["polling", "efo"])
-def test_the_loss_of_each_shard_is_counted_once_for_a_run(
-    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
-) -> None:
-    running = query(failOnDataLoss="false")
-    put(kinesis, "s", [b"a"], "k")
+def test_the_loss_of_each_shard_is_counted_once_for_a_run(world: World) -> None:
+    running = world.query(failOnDataLoss="false")
+    put(world.kinesis, "s", [b"a"], "k")
     assert running.next_batch() is not None
     assert report(running).data_losses == 0
-    clock.advance(1 * HOUR)
-    put(kinesis, "s", [b"lost"], "k")
-    clock.advance(25 * HOUR)
-    put(kinesis, "s", [b"b"], "k")
+    world.clock.advance(1 * HOUR)
+    put(world.kinesis, "s", [b"lost"], "k")
+    world.clock.advance(25 * HOUR)
+    put(world.kinesis, "s", [b"b"], "k")
     running.restart()
     assert running.next_batch() is not None
     assert report(running).data_losses == 2
     assert running.next_batch() is None
-    put(kinesis, "s", [b"c"], "k")
+    put(world.kinesis, "s", [b"c"], "k")
     assert running.next_batch() is not None
     assert report(running).data_losses == 2
 
 
-def test_a_stream_made_anew_is_a_loss(
-    server: LocalServer, kinesis: Any, clock: ManualClock, query: Callable[..., Query]
-) -> None:
-    put(kinesis, "s", [b"a"], "k")
-    running = query(failOnDataLoss="false")
+def test_a_stream_made_anew_is_a_loss(world: World) -> None:
+    put(world.kinesis, "s", [b"a"], "k")
+    running = world.query(failOnDataLoss="false")
     assert running.next_batch() is not None
-    kinesis.delete_stream(StreamName="s")
-    clock.advance(HOUR)
-    kinesis.create_stream(StreamName="s", ShardCount=2)
-    put(kinesis, "s", [b"b"], "k")
+    world.kinesis.delete_stream(StreamName="s")
+    world.clock.advance(HOUR)
+    world.kinesis.create_stream(StreamName="s", ShardCount=2)
+    put(world.kinesis, "s", [b"b"], "k")
     running.restart()
     while running.next_batch() is not None:
         pass
     assert report(running).data_losses == 1
 
 
-def test_a_start_before_the_oldest_record_is_no_loss(
-    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
-) -> None:
-    put(kinesis, "s", [b"a"], "k")
-    clock.advance(48 * HOUR)
-    put(kinesis, "s", [b"b"], "k")
-    running = query(initialPosition="2020-01-01T00:00:00Z")
+def test_a_start_before_the_oldest_record_is_no_loss(world: World) -> None:
+    put(world.kinesis, "s", [b"a"], "k")
+    world.clock.advance(48 * HOUR)
+    put(world.kinesis, "s", [b"b"], "k")
+    running = world.query(initialPosition="2020-01-01T00:00:00Z")
     assert running.next_batch() is not None
     assert report(running).data_losses == 0
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +13,8 @@ from pyspark.sql.types import StructType
 from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.source.datasource import KinesisDataSource
 from sparkinesis.stream.kpl.pack import aggregate
-from tests.engine import MODES, Query
+from tests.engine import MODES, query_of
+from tests.properties.conftest import World
 from tests.sink import Row, write
 from tests.streams import create_auto, shard_ids
 
@@ -41,11 +41,9 @@ EXPECTED = {
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_streaming_query_gives_null_for_the_key(
-    auto: Any, query: Callable[..., Query], clock: ManualClock
-) -> None:
-    clock.advance(60_000)
-    reading = query(streamName="auto", maxRecordsPerTrigger="7")
+def test_a_streaming_query_gives_null_for_the_key(world: World, auto: Any) -> None:
+    world.clock.advance(60_000)
+    reading = world.query(streamName="auto", maxRecordsPerTrigger="7")
     batches = list(reading.drain())
     assert len(batches) > 1
     rows = [row for batch in batches for row in batch.rows]
@@ -78,12 +76,7 @@ def test_aggregates_are_written_once_to_a_stream_that_distributes_records_itself
     rows: list[Row] = [(f"k{n % 30}", None, b"%05d" % n) for n in range(1000)]
     write(server.endpoint_url, [rows], streamName="copy", ordered=ordered, **AGGREGATED)
     clock.advance(60_000)
-    query = Query(
-        streamName="copy",
-        endpoint=server.endpoint_url,
-        region="us-east-1",
-        initialPosition="trim_horizon",
-    )
-    found = [(row["partitionKey"], row["data"]) for b in query.drain() for row in b.rows]
+    batches = query_of(server, "copy").drain()
+    found = [(row["partitionKey"], row["data"]) for batch in batches for row in batch.rows]
     assert Counter(found) == Counter((key, data) for key, _, data in rows)
     assert len([r for r in caplog.records if "distributes records itself" in r.message]) == 1

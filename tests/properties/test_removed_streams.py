@@ -11,7 +11,8 @@ import pytest
 
 from sparkinesis.errors import OffsetError
 from tests.engine import MODES, Query
-from tests.streams import put
+from tests.properties.conftest import World
+from tests.streams import arn_of, put
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def both(kinesis: Any, query: Callable[..., Query]) -> Query:
 
 
 def data(query: Query) -> list[bytes]:
-    return sorted(row["data"] for batch in query.drain() for row in batch.rows)
+    return sorted(query.rest())
 
 
 def test_a_removed_stream_is_refused_by_an_error_that_names_the_option(both: Query) -> None:
@@ -72,14 +73,12 @@ def test_p1_a_planned_batch_is_read_as_planned_after_its_stream_was_removed(both
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_p1_a_first_batch_is_read_as_planned_after_its_stream_was_removed(
-    kinesis: Any, query: Callable[..., Query]
-) -> None:
+def test_p1_a_first_batch_is_read_as_planned_after_its_stream_was_removed(world: World) -> None:
     """Spark does not store where a first batch begins: it asks the new reader."""
-    kinesis.create_stream(StreamName="t", ShardCount=2)
-    put(kinesis, "s", [b"%d" % n for n in range(9)])
-    put(kinesis, "t", [b"%d" % n for n in range(9, 20)])
-    running = query(streamName="s,t")
+    world.kinesis.create_stream(StreamName="t", ShardCount=2)
+    put(world.kinesis, "s", [b"%d" % n for n in range(9)])
+    put(world.kinesis, "t", [b"%d" % n for n in range(9, 20)])
+    running = world.query(streamName="s,t")
     start, end = running.plan()
     planned = running.read(start, end).rows
     assert len(planned) == 20
@@ -88,8 +87,8 @@ def test_p1_a_first_batch_is_read_as_planned_after_its_stream_was_removed(
     assert list(initial) == ["s"]
     assert running.read(initial, end).rows == planned
     running.checkpoint = end
-    put(kinesis, "s", [b"x"])
-    put(kinesis, "t", [b"y"])
+    put(world.kinesis, "s", [b"x"])
+    put(world.kinesis, "t", [b"y"])
     assert data(running) == [b"x"]
 
 
@@ -108,25 +107,24 @@ def test_a_stream_may_take_the_place_of_another(kinesis: Any, both: Query) -> No
     kinesis.create_stream(StreamName="u", ShardCount=1)
     put(kinesis, "u", [b"g"])
     both.restart(streamName="s,u", removedStreams="drop")
-    first = both.next_batch()
-    assert first is not None
+    first = both.batch()
     assert sorted(first.end) == ["s", "u"]
     assert data(both) == [b"c", b"d", b"g"]
 
 
 def test_a_stream_that_is_back_before_it_was_dropped_resumes(
-    kinesis: Any, query: Callable[..., Query], caplog: pytest.LogCaptureFixture
+    world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    kinesis.create_stream(StreamName="t", ShardCount=1)
-    put(kinesis, "s", [b"a"])
-    put(kinesis, "t", [b"b"])
-    running = query(streamName="s,t")
+    world.kinesis.create_stream(StreamName="t", ShardCount=1)
+    put(world.kinesis, "s", [b"a"])
+    put(world.kinesis, "t", [b"b"])
+    running = world.query(streamName="s,t")
     assert data(running) == [b"a", b"b"]
     running.restart(streamName="s", removedStreams="drop")
     for _ in range(3):
         assert running.next_batch() is None  # no row, so no batch, and nothing is dropped
     assert len([r for r in caplog.records if "no longer reads" in r.getMessage()]) == 1
-    put(kinesis, "t", [b"c"])
+    put(world.kinesis, "t", [b"c"])
     running.restart(streamName="s,t", removedStreams="fail")
     assert data(running) == [b"c"]
 
@@ -137,18 +135,13 @@ def test_a_checkpoint_of_other_streams_alone_is_never_dropped(both: Query) -> No
         both.plan()
 
 
-def test_a_planned_batch_is_read_by_the_arn_of_the_streams_that_are_left(
-    kinesis: Any, query: Callable[..., Query]
-) -> None:
-    kinesis.create_stream(StreamName="t", ShardCount=1)
-    arns = [
-        kinesis.describe_stream_summary(StreamName=name)["StreamDescriptionSummary"]["StreamARN"]
-        for name in ("s", "t")
-    ]
-    put(kinesis, "s", [b"a"])
-    put(kinesis, "t", [b"b"])
+def test_a_planned_batch_is_read_by_the_arn_of_the_streams_that_are_left(world: World) -> None:
+    world.kinesis.create_stream(StreamName="t", ShardCount=1)
+    arns = [arn_of(world.kinesis, name) for name in ("s", "t")]
+    put(world.kinesis, "s", [b"a"])
+    put(world.kinesis, "t", [b"b"])
     # The fixture's default is a name.
-    options = {**query()._options, "streamARN": ",".join(arns)}
+    options = {**world.query()._options, "streamARN": ",".join(arns)}
     del options["streamName"]
     running = Query(**options)
     start, end = running.plan()

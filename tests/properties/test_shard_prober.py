@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -18,46 +18,47 @@ from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord
 from sparkinesis.stream.reading.budget import Pace, ShardBudget
 from sparkinesis.stream.reading.retention import RetentionCheck
 from tests.properties.conftest import START_MS
-from tests.streams import put, split
+from tests.streams import put, records_of, split
 
 SHARD = "shardId-000000000000"
 LIMIT = Allowance(rows=10_000)
 
 
-@pytest.fixture
-def kinesis(server: LocalServer) -> Any:
-    client = server.client("kinesis")
-    client.create_stream(StreamName="s", ShardCount=1)
-    return client
+@dataclass(frozen=True)
+class Probed:
+    """A stream of one shard, and the probers that look into it."""
 
+    server: LocalServer
+    kinesis: Any
+    clock: ManualClock
 
-@pytest.fixture
-def prober(server: LocalServer) -> Callable[[int], ShardProber]:
-    """Makes a prober that has looked at the first records, so many of them."""
+    def put(self, count: int) -> None:
+        put(self.kinesis, "s", [b"x"] * count, key="k")
 
-    def make(limit: int) -> ShardProber:
-        address = StreamAddress("s", region="us-east-1", endpoint=server.endpoint_url)
+    def put_every_second(self, seconds: int, rate: int) -> None:
+        for _ in range(seconds):
+            self.put(rate)
+            self.clock.advance(1000)
+
+    def prober(self, limit: int) -> ShardProber:
+        """A prober that has looked at the first records, so many of them."""
+        address = StreamAddress("s", region="us-east-1", endpoint=self.server.endpoint_url)
         client = StreamClient(address)
         budget = ShardBudget(Pace(0, 0), lambda: 0.0, lambda seconds: None)
         made = ShardProber(client, SHARD, budget)
         made.look(TRIM_HORIZON, RetentionCheck(client), Scale(LIMIT), limit)
         return made
 
-    return make
+    def numbers(self) -> list[str]:
+        """The sequence numbers of all records."""
+        return [record["SequenceNumber"] for record in records_of(self.kinesis, "s", SHARD)]
 
 
-def put_every_second(kinesis: Any, clock: ManualClock, seconds: int, rate: int) -> None:
-    for _ in range(seconds):
-        put(kinesis, "s", [b"x"] * rate, key="k")
-        clock.advance(1000)
-
-
-def all_records(kinesis: Any) -> list[dict[str, Any]]:
-    begin = kinesis.get_shard_iterator(
-        StreamName="s", ShardId=SHARD, ShardIteratorType="TRIM_HORIZON"
-    )
-    page = kinesis.get_records(ShardIterator=begin["ShardIterator"])
-    return list(page["Records"])
+@pytest.fixture
+def shard(server: LocalServer, clock: ManualClock) -> Probed:
+    client = server.client("kinesis")
+    client.create_stream(StreamName="s", ShardCount=1)
+    return Probed(server, client, clock)
 
 
 def at(second: float) -> int:
@@ -69,21 +70,17 @@ def rows(prober: ShardProber, second: float) -> float:
     return prober.survey.weight(at(second)) * LIMIT.rows
 
 
-def test_samples_tell_how_many_records_there_are(
-    kinesis: Any, clock: ManualClock, prober: Callable[[int], ShardProber]
-) -> None:
+def test_samples_tell_how_many_records_there_are(shard: Probed) -> None:
     for rate in range(10, 40):
-        put_every_second(kinesis, clock, 20, rate)
-    found = prober(200)
+        shard.put_every_second(20, rate)
+    found = shard.prober(200)
     found.sample(at(590), 0.02)
     assert rows(found, 599) == pytest.approx(20 * sum(range(10, 40)), rel=0.1)
 
 
-def test_reading_on_passes_samples(
-    kinesis: Any, clock: ManualClock, prober: Callable[[int], ShardProber]
-) -> None:
-    put_every_second(kinesis, clock, 300, 10)
-    found = prober(100)
+def test_reading_on_passes_samples(shard: Probed) -> None:
+    shard.put_every_second(300, 10)
+    found = shard.prober(100)
     found.sample(at(50), 0.01)
     found.read_on(0.1)
     in_hand_until = found.survey.in_hand_until
@@ -93,93 +90,79 @@ def test_reading_on_passes_samples(
     assert rows(found, 99.5) == pytest.approx(1000)
 
 
-def test_a_sample_near_the_tip_is_large_enough(
-    kinesis: Any, clock: ManualClock, prober: Callable[[int], ShardProber]
-) -> None:
-    put_every_second(kinesis, clock, 300, 10)
-    found = prober(100)
+def test_a_sample_near_the_tip_is_large_enough(shard: Probed) -> None:
+    shard.put_every_second(300, 10)
+    found = shard.prober(100)
     found.sample(at(299.5), 0.02)
     assert rows(found, 300) == pytest.approx(3000, rel=0.1)
 
 
-def test_a_sample_is_never_in_the_services_future(
-    kinesis: Any, clock: ManualClock, prober: Callable[[int], ShardProber]
-) -> None:
-    put(kinesis, "s", [b"x"] * 300, key="k")
-    clock.advance(1000)
-    found = prober(100)
+def test_a_sample_is_never_in_the_services_future(shard: Probed) -> None:
+    shard.put(300)
+    shard.clock.advance(1000)
+    found = shard.prober(100)
     found.sample(at(3600), 0.02)
     assert found.survey.samples == 1
 
 
-def test_a_sample_of_few_bursts_is_extended(
-    kinesis: Any, clock: ManualClock, prober: Callable[[int], ShardProber]
-) -> None:
+def test_a_sample_of_few_bursts_is_extended(shard: Probed) -> None:
     for _ in range(60):
-        put(kinesis, "s", [b"x"] * 80, key="k")
-        clock.advance(60_000)
-    found = prober(1000)
+        shard.put(80)
+        shard.clock.advance(60_000)
+    found = shard.prober(1000)
     found.sample(at(30 * 60), 0.01)
     assert found.survey.windows
     assert rows(found, 59.5 * 60) == pytest.approx(4800, rel=0.1)
 
 
-def test_the_end_of_a_shards_records_costs_few_calls(
-    server: LocalServer, kinesis: Any, clock: ManualClock, prober: Callable[[int], ShardProber]
-) -> None:
+def test_the_end_of_a_shards_records_costs_few_calls(shard: Probed) -> None:
     """A sample that holds the last record shows where they end; a silence need not be halved."""
-    put_every_second(kinesis, clock, 300, 10)
-    clock.advance(3_600_000)
-    found = prober(100)
+    shard.put_every_second(300, 10)
+    shard.clock.advance(3_600_000)
+    found = shard.prober(100)
     found.sample(at(290), 0.02)
-    before = len(list(server.kinesis.calls.select("GetShardIterator")))
+    before = len(list(shard.server.kinesis.calls.select("GetShardIterator")))
     end = found.find_end(at(3899)).end
-    after = len(list(server.kinesis.calls.select("GetShardIterator")))
+    after = len(list(shard.server.kinesis.calls.select("GetShardIterator")))
     assert after - before <= 1
-    last = all_records(kinesis)[-1]
     assert isinstance(end.finding, Records)
-    assert end.finding.end == last["SequenceNumber"]
+    assert end.finding.end == shard.numbers()[-1]
     assert end.records == pytest.approx(3000, rel=0.1)
 
 
-def test_the_end_is_after_the_last_record_of_an_extended_sample(
-    kinesis: Any, clock: ManualClock, prober: Callable[[int], ShardProber]
-) -> None:
-    put_every_second(kinesis, clock, 300, 10)
-    put(kinesis, "s", [b"x"] * 150, key="k")
-    clock.advance(600_000)
-    found = prober(100)
+def test_the_end_is_after_the_last_record_of_an_extended_sample(shard: Probed) -> None:
+    shard.put_every_second(300, 10)
+    shard.put(150)
+    shard.clock.advance(600_000)
+    found = shard.prober(100)
     found.sample(at(300), 0.01)  # a hundred records of the burst, and then the rest
     end = found.find_end(at(899)).end.finding
     assert isinstance(end, Records)
-    assert end.end == all_records(kinesis)[-1]["SequenceNumber"]
+    assert end.end == shard.numbers()[-1]
 
 
 def test_a_closed_shards_end_is_met_after_a_pause_in_which_its_iterator_expires(
-    server: LocalServer, kinesis: Any, clock: ManualClock, prober: Callable[[int], ShardProber]
+    shard: Probed,
 ) -> None:
     """No record is in hand, and the end comes after an empty page."""
-    put(kinesis, "s", [b"x"], key="k")
-    end = AfterRecord(all_records(kinesis)[-1]["SequenceNumber"])
-    split(kinesis, "s")
-    clock.advance(1000)
-    server.kinesis.empty_pages = 1
-    found = prober(100)
+    shard.put(1)
+    end = AfterRecord(shard.numbers()[-1])
+    split(shard.kinesis, "s")
+    shard.clock.advance(1000)
+    shard.server.kinesis.empty_pages = 1
+    found = shard.prober(100)
     found.look(end, found.front._check, Scale(LIMIT))
     assert found.front.at_tip
-    clock.advance(3_600_000)
+    shard.clock.advance(3_600_000)
     found.meet_end()
     assert found.front.is_finished
     assert len(found.front.children) == 2
 
 
-def test_a_record_of_the_instant_itself_is_in_the_batch(
-    kinesis: Any, clock: ManualClock, prober: Callable[[int], ShardProber]
-) -> None:
-    put_every_second(kinesis, clock, 300, 10)
-    found = prober(100)
+def test_a_record_of_the_instant_itself_is_in_the_batch(shard: Probed) -> None:
+    shard.put_every_second(300, 10)
+    found = shard.prober(100)
     found.sample(at(150), 0.02)
     end = found.find_end(at(155)).end.finding
     assert isinstance(end, Records)
-    records = all_records(kinesis)
-    assert (end.end, end.is_before) == (records[1560]["SequenceNumber"], True)
+    assert (end.end, end.is_before) == (shard.numbers()[1560], True)

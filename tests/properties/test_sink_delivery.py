@@ -21,8 +21,9 @@ from sparkinesis.source.options.write_options import write_options
 from sparkinesis.source.writing.write_task import write_batches
 from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.routing import hash_key
-from tests.engine import Query
 from tests.engine import Row as ReadRow
+from tests.engine import query_of
+from tests.properties.conftest import World
 from tests.sink import Row, arrow, write
 from tests.streams import merge_neighbours, shard_ids, split
 
@@ -52,13 +53,7 @@ def in_parts(rows: list[Row], size: int) -> list[list[Row]]:
 
 def read_back(server: LocalServer) -> list[ReadRow]:
     """What our own source reads, in the order of each shard, parents first."""
-    query = Query(
-        streamName="s",
-        endpoint=server.endpoint_url,
-        region="us-east-1",
-        initialPosition="trim_horizon",
-        shardBytesPerSecond="unlimited",
-    )
+    query = query_of(server, shardBytesPerSecond="unlimited")
     return [row for batch in query.drain() for row in batch.rows]
 
 
@@ -101,57 +96,49 @@ def kept_by_a_kcl(kinesis: Any, rows: list[ReadRow]) -> set[tuple[str, bytes]]:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_every_row_is_stored_once_while_nothing_fails(
-    kinesis: Any, server: LocalServer, clock: ManualClock, mode: str
-) -> None:
+def test_every_row_is_stored_once_while_nothing_fails(world: World, mode: str) -> None:
     rows = numbered(5000, keys=300)
-    write(server.endpoint_url, in_parts(rows, 1700), **MODES[mode])
-    clock.advance(60_000)
-    found = read_back(server)
+    write(world.server.endpoint_url, in_parts(rows, 1700), **MODES[mode])
+    world.clock.advance(60_000)
+    found = read_back(world.server)
     assert Counter(keyed(found)) == Counter(written(rows))
-    assert kept_by_a_kcl(kinesis, found) == set(written(rows))
+    assert kept_by_a_kcl(world.kinesis, found) == set(written(rows))
     if "ordered" in mode:
         assert in_order(found)
     if "aggregated" in mode:
         assert len({row["sequenceNumber"] for row in found}) < len(rows) / 10
 
 
-def test_an_explicit_hash_key_leads_to_its_shard(
-    kinesis: Any, server: LocalServer, clock: ManualClock
-) -> None:
+def test_an_explicit_hash_key_leads_to_its_shard(world: World) -> None:
     first, last = "0", str(2**128 - 1)
     rows: list[Row] = [("k", first if n % 2 else last, b"%d" % n) for n in range(100)]
     for options in ({}, AGGREGATED):
-        write(server.endpoint_url, [rows], **options)
-    clock.advance(60_000)
-    shards = dict(zip(shard_ids(kinesis, "s"), (1, 0), strict=True))
-    assert {(row["shardId"], int(row["data"]) % 2) for row in read_back(server)} == set(
+        write(world.server.endpoint_url, [rows], **options)
+    world.clock.advance(60_000)
+    shards = dict(zip(shard_ids(world.kinesis, "s"), (1, 0), strict=True))
+    assert {(row["shardId"], int(row["data"]) % 2) for row in read_back(world.server)} == set(
         shards.items()
     )
 
 
-def test_without_a_partition_key_records_spread(
-    kinesis: Any, server: LocalServer, clock: ManualClock
-) -> None:
-    write(server.endpoint_url, [[(None, None, b"%d" % n) for n in range(400)]])
-    clock.advance(60_000)
-    found = read_back(server)
+def test_without_a_partition_key_records_spread(world: World) -> None:
+    write(world.server.endpoint_url, [[(None, None, b"%d" % n) for n in range(400)]])
+    world.clock.advance(60_000)
+    found = read_back(world.server)
     assert len({row["partitionKey"] for row in found}) == 400
     assert min(Counter(row["shardId"] for row in found).values()) > 100
 
 
 @pytest.mark.parametrize("mode", ["aggregated", "aggregated, ordered"])
-def test_the_public_deaggregator_reads_the_aggregates(
-    kinesis: Any, server: LocalServer, mode: str
-) -> None:
+def test_the_public_deaggregator_reads_the_aggregates(world: World, mode: str) -> None:
     rows = numbered(3000, keys=300)
-    write(server.endpoint_url, [rows], **MODES[mode])
+    write(world.server.endpoint_url, [rows], **MODES[mode])
     found = []
-    for shard in shard_ids(kinesis, "s"):
-        iterator = kinesis.get_shard_iterator(
+    for shard in shard_ids(world.kinesis, "s"):
+        iterator = world.kinesis.get_shard_iterator(
             StreamName="s", ShardId=shard, ShardIteratorType="TRIM_HORIZON"
         )["ShardIterator"]
-        records = kinesis.get_records(ShardIterator=iterator)["Records"]
+        records = world.kinesis.get_records(ShardIterator=iterator)["Records"]
         assert max(len(record["Data"]) for record in records) <= 2000
         for user in iter_deaggregate_records(records, "Boto3"):
             plain = user.get("kinesis") or {"partitionKey": user["PartitionKey"]}
@@ -177,18 +164,18 @@ def drop_some(call: Call) -> Fault | None:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("faults", [refuse_some, drop_some])
 def test_no_row_is_lost_and_order_is_kept_while_calls_fail(
-    kinesis: Any, server: LocalServer, clock: ManualClock, mode: str, faults: FaultPlan
+    world: World, mode: str, faults: FaultPlan
 ) -> None:
     rows = numbered(3000, keys=40)
-    server.kinesis.faults = faults
+    world.server.kinesis.faults = faults
     write_batches(
-        write_options(Options({**place(server), **MODES[mode]})),
+        write_options(Options({**place(world.server), **MODES[mode]})),
         [arrow(part) for part in in_parts(rows, 1000)],
         retry=Retry(base=0.001, cap=0.002),
     )
-    clock.advance(60_000)
-    server.kinesis.faults = None
-    found = read_back(server)
+    world.clock.advance(60_000)
+    world.server.kinesis.faults = None
+    found = read_back(world.server)
     assert set(keyed(found)) == set(written(rows))
     if faults is refuse_some:
         assert len(found) == len(rows), "only refused entries are put again"
@@ -232,15 +219,13 @@ def test_a_real_shards_limits_are_outlasted(mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["ordered", "aggregated", "aggregated, ordered"])
-def test_shards_that_split_and_merge_while_written(
-    kinesis: Any, server: LocalServer, clock: ManualClock, mode: str
-) -> None:
+def test_shards_that_split_and_merge_while_written(world: World, mode: str) -> None:
     """A KCL drops an aggregate with a user record out of its shard's range: it is put again."""
     rows = numbered(6000, keys=100)
     changes: dict[int, Callable[[], object]] = {
-        4: lambda: split(kinesis, "s"),
-        8: lambda: split(kinesis, "s", index=2),
-        12: lambda: merge_neighbours(kinesis, "s", index=1),
+        4: lambda: split(world.kinesis, "s"),
+        8: lambda: split(world.kinesis, "s", index=2),
+        12: lambda: merge_neighbours(world.kinesis, "s", index=1),
     }
 
     def batches() -> Iterator[list[Row]]:
@@ -250,25 +235,25 @@ def test_shards_that_split_and_merge_while_written(
                 changes[number]()
             yield part
 
-    write(server.endpoint_url, batches(), **MODES[mode])
-    clock.advance(60_000)
-    assert len(shard_ids(kinesis, "s")) == 7
-    found = read_back(server)
+    write(world.server.endpoint_url, batches(), **MODES[mode])
+    world.clock.advance(60_000)
+    assert len(shard_ids(world.kinesis, "s")) == 7
+    found = read_back(world.server)
     assert set(keyed(found)) == set(written(rows))
-    assert kept_by_a_kcl(kinesis, found) == set(written(rows))
+    assert kept_by_a_kcl(world.kinesis, found) == set(written(rows))
     if "ordered" in mode:
         assert in_order(found)
 
 
-def test_it_gives_up_when_nothing_is_taken_and_says_why(kinesis: Any, server: LocalServer) -> None:
-    server.kinesis.faults = lambda call: (
+def test_it_gives_up_when_nothing_is_taken_and_says_why(world: World) -> None:
+    world.server.kinesis.faults = lambda call: (
         Fault(code="ProvisionedThroughputExceededException", entries=frozenset(range(500)))
         if call.operation == "PutRecords"
         else None
     )
     with pytest.raises(ServiceError) as caught:
         write_batches(
-            write_options(Options(place(server))),
+            write_options(Options(place(world.server))),
             [arrow(numbered(700, keys=5))],
             retry=Retry(base=0.001, cap=0.002, give_up_after=0.2),
         )
@@ -280,9 +265,7 @@ def test_it_gives_up_when_nothing_is_taken_and_says_why(kinesis: Any, server: Lo
     assert "\n" not in said
 
 
-def test_the_time_that_spark_takes_for_more_rows_does_not_count_as_refused(
-    kinesis: Any, server: LocalServer, clock: ManualClock
-) -> None:
+def test_the_time_that_spark_takes_for_more_rows_does_not_count_as_refused(world: World) -> None:
     """The first call is refused, and the next Arrow batch takes ten minutes to compute."""
     waited = ManualClock(0)
     answered = threading.Event()
@@ -296,7 +279,7 @@ def test_the_time_that_spark_takes_for_more_rows_does_not_count_as_refused(
         answered.set()
         return Fault(code="ProvisionedThroughputExceededException", entries=frozenset(range(500)))
 
-    server.kinesis.faults = refuse_first
+    world.server.kinesis.faults = refuse_first
     rows = numbered(20, keys=5)
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -306,41 +289,39 @@ def test_the_time_that_spark_takes_for_more_rows_does_not_count_as_refused(
         yield arrow(rows[10:])
 
     write_batches(
-        write_options(Options(place(server))),
+        write_options(Options(place(world.server))),
         batches(),
         retry=Retry(clock=lambda: waited() / 1000, sleep=sleep),
     )
-    clock.advance(60_000)
-    assert Counter(keyed(read_back(server))) == Counter(written(rows))
+    world.clock.advance(60_000)
+    assert Counter(keyed(read_back(world.server))) == Counter(written(rows))
 
 
-def test_a_missing_permission_is_named_at_once(kinesis: Any, server: LocalServer) -> None:
-    server.kinesis.faults = lambda call: Fault.error("AccessDeniedException", "no")
+def test_a_missing_permission_is_named_at_once(world: World) -> None:
+    world.server.kinesis.faults = lambda call: Fault.error("AccessDeniedException", "no")
     with pytest.raises(AccessDeniedError, match="kinesis:PutRecords and kinesis:ListShards"):
-        write(server.endpoint_url, [numbered(10, keys=5)])
-    assert server.kinesis.calls.count("PutRecords") == 1
+        write(world.server.endpoint_url, [numbered(10, keys=5)])
+    assert world.server.kinesis.calls.count("PutRecords") == 1
 
 
 @pytest.mark.parametrize("most", [1 << 20, 2000])
 @pytest.mark.parametrize("mode", MODES)
 def test_a_row_that_cannot_be_a_record_stops_its_batch_before_anything_is_put(
-    kinesis: Any, server: LocalServer, mode: str, most: int
+    world: World, mode: str, most: int
 ) -> None:
     bad: Row = ("k" * 100, None, bytes(most - 99))
     rows, limit = [*numbered(600, keys=5), bad], {"maxRecordSize": str(most)}
     with pytest.raises(
         RecordRefusedError, match=f"have {most + 1:,} bytes, but the limit is {most:,}"
     ):
-        write(server.endpoint_url, [rows], **MODES[mode], **limit)
-    assert server.kinesis.calls.count("PutRecords") == 0
+        write(world.server.endpoint_url, [rows], **MODES[mode], **limit)
+    assert world.server.kinesis.calls.count("PutRecords") == 0
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_the_largest_records_pass(
-    kinesis: Any, server: LocalServer, clock: ManualClock, mode: str
-) -> None:
+def test_the_largest_records_pass(world: World, mode: str) -> None:
     rows: list[Row] = [("k", None, b"%08d" % n + bytes((1 << 20) - 9)) for n in range(8)]
     rows[1:1] = [("k", None, b"00000000" + bytes(5)), ("k", None, b"00000000" + bytes(6))]
-    write(server.endpoint_url, [rows], **MODES[mode])
-    clock.advance(60_000)
-    assert Counter(keyed(read_back(server))) == Counter(written(rows))
+    write(world.server.endpoint_url, [rows], **MODES[mode])
+    world.clock.advance(60_000)
+    assert Counter(keyed(read_back(world.server))) == Counter(written(rows))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 from unittest.mock import Mock, patch
 
@@ -12,7 +11,7 @@ from sparkinesis.errors import SparkinesisError
 from sparkinesis.local import ManualClock
 from sparkinesis.source.planning import aligned_batch
 from sparkinesis.source.planning.batch_instant import choose
-from tests.engine import Query
+from tests.properties.conftest import World
 from tests.properties.test_p10_time import put_skewed
 from tests.streams import put, split
 
@@ -29,12 +28,12 @@ def put_reshard_and_backlog(kinesis: Any, clock: ManualClock) -> None:
 
 
 def test_the_latest_of_the_streams_bounds_fails_by_name(
-    kinesis: Any, clock: ManualClock, query: Callable[..., Query], monkeypatch: pytest.MonkeyPatch
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put_reshard_and_backlog(kinesis, clock)
+    put_reshard_and_backlog(world.kinesis, world.clock)
     monkeypatch.setattr(aligned_batch, "min", max, raising=False)
     with pytest.raises(SparkinesisError) as error:
-        list(query(streamName="s,t").drain())
+        list(world.query(streamName="s,t").drain())
     text = str(error.value)
     assert "stream 's' could end at" in text
     assert "shard shardId-000000000000 of stream 's' from TRIM_HORIZON, known up to its end" in text
@@ -42,11 +41,9 @@ def test_the_latest_of_the_streams_bounds_fails_by_name(
     assert "restart the query" in text
 
 
-def test_ordinary_plans_take_few_rounds(
-    kinesis: Any, clock: ManualClock, query: Callable[..., Query]
-) -> None:
-    put_reshard_and_backlog(kinesis, clock)
+def test_ordinary_plans_take_few_rounds(world: World) -> None:
+    put_reshard_and_backlog(world.kinesis, world.clock)
     with patch.object(aligned_batch, "choose", Mock(side_effect=choose)) as choices:
-        batches = list(query(streamName="s,t", maxRecordsPerTrigger="500").drain())
+        batches = list(world.query(streamName="s,t", maxRecordsPerTrigger="500").drain())
     assert len(batches) > 3
     assert choices.call_count / len(batches) < aligned_batch.MAX_ROUNDS / 100

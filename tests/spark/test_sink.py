@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sparkinesis.local import LocalServer
-from tests.engine import Query
+from tests.engine import query_of
 from tests.spark.reading import REGION, read_stream
 from tests.spark.test_errors import paragraph
 
@@ -32,12 +32,7 @@ def flights(spark: SparkSession, count: int) -> DataFrame:
 def read_all(server: LocalServer) -> list[tuple[str, str]]:
     """All user records of the stream, by our source without Spark."""
     server.kinesis.limits = None
-    query = Query(
-        streamName="copy",
-        endpoint=server.endpoint_url,
-        region=REGION,
-        initialPosition="trim_horizon",
-    )
+    query = query_of(server, "copy")
     rows = [row for batch in query.drain() for row in batch.rows]
     return sorted((row["partitionKey"], row["data"].decode()) for row in rows)
 

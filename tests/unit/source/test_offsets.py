@@ -134,15 +134,19 @@ def test_making_latest_durable_reads_nothing() -> None:
     assert ranges({ANY_SHARD: LATEST}, {ANY_SHARD: LATEST}) == []
 
 
-def test_a_first_batch_with_rows_is_not_begun_where_an_application_stands_instead() -> None:
-    start = {ANY_SHARD: FromApplication("app")}
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [
+        (LATEST, AfterRecord("9")),
+        (LATEST, SHARD_END),
+        (FromApplication("app"), AfterRecord("9")),
+    ],
+)
+def test_a_first_batch_with_rows_is_not_begun_elsewhere(start: Position, end: Position) -> None:
     with pytest.raises(OffsetError, match=r"initialPosition was changed.* ends in shard a at"):
-        ranges(start, {"a": AfterRecord("9")})
-    # Where the application stands, its lease's sub-sequence number included.
-    assert ranges(start, {"a": AfterRecord("9", sub_sequence_number=0), "b": SHARD_END}) == []
+        ranges({ANY_SHARD: start}, {"a": end})
 
 
-@pytest.mark.parametrize("end", [AfterRecord("9"), SHARD_END])
-def test_a_first_batch_with_rows_is_not_begun_at_latest_instead(end: Position) -> None:
-    with pytest.raises(OffsetError, match=r"initialPosition was changed.* ends in shard a at"):
-        ranges({ANY_SHARD: LATEST}, {"a": end})
+def test_where_an_application_stands_its_leases_sub_sequence_number_is_no_row() -> None:
+    resolved: Positions = {"a": AfterRecord("9", sub_sequence_number=0), "b": SHARD_END}
+    assert ranges({ANY_SHARD: FromApplication("app")}, resolved) == []

@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from sparkinesis.local import LocalServer
 from tests.streams import put
 
@@ -62,12 +64,12 @@ print(json.dumps(exempt))
 """
 
 
-def exempt_after(program: str, records: int = 6, shards: int = 1) -> tuple[int, list[int]]:
+def exempt_after(program: str) -> tuple[int, list[int]]:
     """Return the number of rows, and the objects that are exempt after each task."""
     with LocalServer(port=0, limits=False) as server:
         kinesis = server.client("kinesis")
-        kinesis.create_stream(StreamName="s", ShardCount=shards)
-        put(kinesis, "s", [b"%d" % number for number in range(records)])
+        kinesis.create_stream(StreamName="s", ShardCount=1)
+        put(kinesis, "s", [b"%d" % number for number in range(6)])
         rows, *exempt = run(program, server.endpoint_url)
     return rows, exempt
 
@@ -84,30 +86,18 @@ def run(program: str, *arguments: str) -> list[int]:
     return found
 
 
-def test_collections_spare_what_the_first_task_of_a_query_has_loaded() -> None:
-    rows, (first, second, *later) = exempt_after(QUERY)
-    assert rows == 6
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [(QUERY, 6), (BATCH_READS, 18), (WRITES, 3)],
+    ids=["query", "read", "write"],
+)
+def test_collections_spare_what_the_first_task_has_loaded(program: str, expected: int) -> None:
+    rows, (first, second, *later) = exempt_after(program)
+    assert rows == expected
     assert first == 0, "the first task still loads"
     assert second > 50_000, "botocore, pyarrow and pyspark"
     assert later
     assert all(count <= second for count in later), "garbage of later tasks is collected"
-
-
-def test_collections_spare_what_the_first_task_of_a_batch_read_has_loaded() -> None:
-    rows, (first, second, *later) = exempt_after(BATCH_READS)
-    assert rows == 18
-    assert first == 0
-    assert second > 50_000
-    assert later
-    assert all(count <= second for count in later)
-
-
-def test_collections_spare_what_the_first_task_of_a_write_has_loaded() -> None:
-    _, (first, second, *later) = exempt_after(WRITES)
-    assert first == 0
-    assert second > 50_000
-    assert later
-    assert all(count <= second for count in later)
 
 
 def test_modules_that_a_later_task_loads_are_spared_from_the_next_task_on() -> None:

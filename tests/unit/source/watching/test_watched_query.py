@@ -31,13 +31,6 @@ from sparkinesis.source.watching.progress import SourceReading
 from sparkinesis.source.watching.watched_query import WatchedQuery
 
 
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def reading(
     rows: int = 0, lag_ms: int = 0, losses: int = 0, plan_ms: int | None = None, **given: Any
 ) -> list[SourceReading]:
@@ -51,179 +44,162 @@ def reading(
 REPLAY = [SourceReading(("s",), 4, {})]
 
 
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
+class Watched(WatchedQuery):
+    """A query with the clock and the metrics that it has."""
+
+    def __init__(self) -> None:
+        self.now, self.tally = 100.0, Tally()
+        super().__init__(self.tally, lambda: self.now)
+
+    def values(self, metric: Metric) -> dict[tuple[str, ...], float | Distribution]:
+        return {one.labels: one.value for one in self.tally.series() if one.metric == metric.name}
 
 
 @pytest.fixture
-def tally() -> Tally:
-    return Tally()
+def query() -> Watched:
+    return Watched()
 
 
-@pytest.fixture
-def query(tally: Tally, clock: Clock) -> WatchedQuery:
-    return WatchedQuery(tally, clock)
-
-
-def values(tally: Tally, metric: Metric) -> dict[tuple[str, ...], float | Distribution]:
-    return {one.labels: one.value for one in tally.series() if one.metric == metric.name}
-
-
-def test_batches_are_counted(query: WatchedQuery, tally: Tally) -> None:
+def test_batches_are_counted(query: Watched) -> None:
     query.count(reading(10, sample=SampleReport(2, 100), plan_ms=250), 1.5, 0)
     query.count(reading(5, sample=SampleReport(1, 10)), 0.5, 3)
-    assert values(tally, QUERY_ROWS) == {("s",): 15}
-    assert values(tally, QUERY_BYTES) == {("s",): 10 * 50 + 5 * 10}
-    assert values(tally, QUERY_LATE_ROWS) == {(): 3}
-    batches, plans = values(tally, QUERY_BATCH_DURATION), values(tally, QUERY_PLANNING_DURATION)
+    assert query.values(QUERY_ROWS) == {("s",): 15}
+    assert query.values(QUERY_BYTES) == {("s",): 10 * 50 + 5 * 10}
+    assert query.values(QUERY_LATE_ROWS) == {(): 3}
+    batches, plans = query.values(QUERY_BATCH_DURATION), query.values(QUERY_PLANNING_DURATION)
     assert isinstance(took := batches[()], Distribution)
     assert (took.count, took.sum) == (2, 2.0)
     assert isinstance(planned := plans["s",], Distribution)
     assert (planned.count, planned.sum) == (1, 0.25), "the other batch was not planned"
 
 
-def test_a_batch_that_runs_again_has_rows_of_the_size_of_those_before(
-    query: WatchedQuery, tally: Tally
-) -> None:
+def test_a_batch_that_runs_again_has_rows_of_the_size_of_those_before(query: Watched) -> None:
     query.count(REPLAY, 1.0, 0)
-    assert values(tally, QUERY_ROWS) == {("s",): 4}
-    assert values(tally, QUERY_BYTES) == {}, "not known"
+    assert query.values(QUERY_ROWS) == {("s",): 4}
+    assert query.values(QUERY_BYTES) == {}, "not known"
     query.count(reading(1, sample=SampleReport(1, 100)), 1.0, 0)
     query.count(REPLAY, 1.0, 0)
-    assert values(tally, QUERY_BYTES) == {("s",): 100 + 400}
+    assert query.values(QUERY_BYTES) == {("s",): 100 + 400}
 
 
-def test_losses_are_counted_once_whatever_progress_is_missed(
-    query: WatchedQuery, tally: Tally
-) -> None:
+def test_losses_are_counted_once_whatever_progress_is_missed(query: Watched) -> None:
     for losses in (1, 1, 1, 4, 4):
         query.look("run", reading(losses=losses))
-    assert values(tally, QUERY_DATA_LOSS) == {("s",): 4}
+    assert query.values(QUERY_DATA_LOSS) == {("s",): 4}
 
 
-def test_calls_of_plans_are_counted_once_whatever_progress_is_missed(
-    query: WatchedQuery, tally: Tally
-) -> None:
+def test_calls_of_plans_are_counted_once_whatever_progress_is_missed(query: Watched) -> None:
     for probes, throttled in ((3, 0), (3, 0), (10, 2)):
         query.look("one", reading(probes=probes, throttled=throttled))
     query.look("two", reading(probes=4, throttled=1))
-    assert values(tally, QUERY_PROBES) == {("s",): 14}
-    assert values(tally, QUERY_THROTTLED) == {("s",): 3}
+    assert query.values(QUERY_PROBES) == {("s",): 14}
+    assert query.values(QUERY_THROTTLED) == {("s",): 3}
 
 
-def test_ranges_are_those_of_batches(query: WatchedQuery, tally: Tally) -> None:
+def test_ranges_are_those_of_batches(query: Watched) -> None:
     query.look("run", reading(ranges=2))
-    assert values(tally, QUERY_RANGES) == {}, "Spark has not read the batch yet"
+    assert query.values(QUERY_RANGES) == {}, "Spark has not read the batch yet"
     query.count(reading(10, ranges=2), 1.0, 0)
     query.count(reading(), 1.0, 0)
     query.count(reading(10, ranges=3), 1.0, 0)
-    assert values(tally, QUERY_RANGES) == {("s",): 5}
+    assert query.values(QUERY_RANGES) == {("s",): 5}
 
 
-def test_the_share_of_the_limit_is_that_of_the_last_plan(query: WatchedQuery, tally: Tally) -> None:
+def test_the_share_of_the_limit_is_that_of_the_last_plan(query: Watched) -> None:
     query.look("run", reading())
-    assert values(tally, QUERY_LIMIT_FILLED) == {}, "there is no limit"
+    assert query.values(QUERY_LIMIT_FILLED) == {}, "there is no limit"
     query.look("run", reading(filled=0.97))
     query.look("run", REPLAY)
-    assert values(tally, QUERY_LIMIT_FILLED) == {("s",): 0.97}
+    assert query.values(QUERY_LIMIT_FILLED) == {("s",): 0.97}
     query.look("run", reading(filled=0.0))
-    assert values(tally, QUERY_LIMIT_FILLED) == {("s",): 0.0}
+    assert query.values(QUERY_LIMIT_FILLED) == {("s",): 0.0}
     query.end("run", None)
-    assert values(tally, QUERY_LIMIT_FILLED) == {}
+    assert query.values(QUERY_LIMIT_FILLED) == {}
 
 
-def test_a_restart_counts_its_own_losses(query: WatchedQuery, tally: Tally) -> None:
+def test_a_restart_counts_its_own_losses(query: Watched) -> None:
     query.look("one", reading(losses=3))
     query.end("one", "DataLossError")
     query.look("two", reading(losses=1))
     query.look("three", reading(losses=2))  # the end of "two" was missed
-    assert values(tally, QUERY_DATA_LOSS) == {("s",): 6}
+    assert query.values(QUERY_DATA_LOSS) == {("s",): 6}
 
 
-def test_two_sources_of_one_stream_count_their_losses_each(
-    query: WatchedQuery, tally: Tally
-) -> None:
+def test_two_sources_of_one_stream_count_their_losses_each(query: Watched) -> None:
     query.look("run", [*reading(losses=2), *reading(losses=1)])
     query.look("run", [*reading(losses=2), *reading(losses=2)])
-    assert values(tally, QUERY_DATA_LOSS) == {("s",): 4}
+    assert query.values(QUERY_DATA_LOSS) == {("s",): 4}
 
 
-def test_the_lag_is_that_of_the_last_look(query: WatchedQuery, tally: Tally) -> None:
-    assert not values(tally, QUERY_LAG)
+def test_the_lag_is_that_of_the_last_look(query: Watched) -> None:
+    assert not query.values(QUERY_LAG)
     query.look("run", reading(lag_ms=90_000))
     query.look("run", reading(lag_ms=3000))
-    assert values(tally, QUERY_LAG) == {("s", "shardId-0"): 3.0}
-    assert values(tally, QUERY_LAG_MAX) == {("s",): 3.0}
-    assert values(tally, QUERY_LAG_MEAN) == {("s",): 1.5}
+    assert query.values(QUERY_LAG) == {("s", "shardId-0"): 3.0}
+    assert query.values(QUERY_LAG_MAX) == {("s",): 3.0}
+    assert query.values(QUERY_LAG_MEAN) == {("s",): 1.5}
     query.look("run", REPLAY)
-    assert values(tally, QUERY_LAG_MAX) == {("s",): 3.0}, "a batch without a plan tells no lag"
+    assert query.values(QUERY_LAG_MAX) == {("s",): 3.0}, "a batch without a plan tells no lag"
 
 
-def test_an_ended_query_has_no_lag_and_keeps_its_counters(
-    query: WatchedQuery, tally: Tally
-) -> None:
+def test_an_ended_query_has_no_lag_and_keeps_its_counters(query: Watched) -> None:
     query.look("run", reading(lag_ms=9))
     query.count(reading(10), 1.0, 0)
-    assert values(tally, QUERY_RUNNING) == {(): 1.0}
+    assert query.values(QUERY_RUNNING) == {(): 1.0}
     query.end("run", None)
-    assert values(tally, QUERY_RUNNING) == {(): 0.0}
+    assert query.values(QUERY_RUNNING) == {(): 0.0}
     for metric in (QUERY_LAG, QUERY_LAG_MAX, QUERY_LAG_MEAN, QUERY_PROGRESS_AGE, QUERY_FAILURES):
-        assert values(tally, metric) == {}, metric.name
-    assert values(tally, QUERY_ROWS) == {("s",): 10}
+        assert query.values(metric) == {}, metric.name
+    assert query.values(QUERY_ROWS) == {("s",): 10}
 
 
-def test_a_query_runs_from_its_start_and_not_from_its_first_report(
-    query: WatchedQuery, tally: Tally, clock: Clock
-) -> None:
+def test_a_query_runs_from_its_start_and_not_from_its_first_report(query: Watched) -> None:
     query.start("one")
-    assert values(tally, QUERY_RUNNING) == {(): 1.0}
+    assert query.values(QUERY_RUNNING) == {(): 1.0}
     query.look("one", reading())
     query.end("one", None)
     assert not query.is_running
-    clock.now += 60.0
+    query.now += 60.0
     query.start("two")
-    assert values(tally, QUERY_RUNNING) == {(): 1.0}
-    assert values(tally, QUERY_PROGRESS_AGE) == {(): 0.0}
+    assert query.values(QUERY_RUNNING) == {(): 1.0}
+    assert query.values(QUERY_PROGRESS_AGE) == {(): 0.0}
     query.end("two", "OffsetError")
-    assert values(tally, QUERY_RUNNING) == {(): 0.0}
+    assert query.values(QUERY_RUNNING) == {(): 0.0}
 
 
 @pytest.mark.parametrize("is_seen", [False, True])
 def test_an_end_that_is_told_late_does_not_end_the_next_run(
-    query: WatchedQuery, tally: Tally, *, is_seen: bool
+    query: Watched, *, is_seen: bool
 ) -> None:
     query.look("one", reading(probes=5))
     query.start("two")
     if is_seen:
         query.look("two", reading(probes=3, lag_ms=2000))
     query.end("one", None)
-    assert values(tally, QUERY_RUNNING) == {(): 1.0}
+    assert query.values(QUERY_RUNNING) == {(): 1.0}
     query.look("two", reading(probes=4, lag_ms=2000))
-    assert values(tally, QUERY_PROBES) == {("s",): 9}, "nothing counts twice"
-    assert values(tally, QUERY_LAG_MAX) == {("s",): 2.0}
+    assert query.values(QUERY_PROBES) == {("s",): 9}, "nothing counts twice"
+    assert query.values(QUERY_LAG_MAX) == {("s",): 2.0}
     query.end("two", None)
-    assert values(tally, QUERY_RUNNING) == {(): 0.0}
+    assert query.values(QUERY_RUNNING) == {(): 0.0}
 
 
-def test_a_failure_is_counted_by_its_error(query: WatchedQuery, tally: Tally) -> None:
+def test_a_failure_is_counted_by_its_error(query: Watched) -> None:
     query.end("run", "DataLossError")
     query.look("run", reading())
     query.end("run", "DataLossError")
-    assert values(tally, QUERY_FAILURES) == {("DataLossError",): 2}
+    assert query.values(QUERY_FAILURES) == {("DataLossError",): 2}
 
 
-def test_a_query_that_stands_still_shows_its_age(
-    query: WatchedQuery, tally: Tally, clock: Clock
-) -> None:
+def test_a_query_that_stands_still_shows_its_age(query: Watched) -> None:
     query.look("run", reading())
-    clock.now += 40
-    assert values(tally, QUERY_PROGRESS_AGE) == {(): 40.0}
+    query.now += 40
+    assert query.values(QUERY_PROGRESS_AGE) == {(): 40.0}
     query.look("run", reading())
-    assert values(tally, QUERY_PROGRESS_AGE) == {(): 0.0}
+    assert query.values(QUERY_PROGRESS_AGE) == {(): 0.0}
 
 
-def test_a_closed_query_has_no_gauges(query: WatchedQuery, tally: Tally) -> None:
+def test_a_closed_query_has_no_gauges(query: Watched) -> None:
     query.look("run", reading(10))
     query.close()
-    assert values(tally, QUERY_RUNNING) == {}
+    assert query.values(QUERY_RUNNING) == {}

@@ -135,13 +135,6 @@ def test_a_stream_created_anew_has_the_newest_leases() -> None:
     assert leases_of_stream(ADDRESS, leases, TABLE) == {"a": leases[0]}
 
 
-def test_a_stream_as_it_is_now_has_the_leases_of_its_own_epoch() -> None:
-    """Where the service tells the creation time, the newest leases may be of another stream."""
-    others = [replace(FLIGHTS, creation_epoch=FLIGHTS.creation_epoch + n) for n in (-1, 1)]
-    leases = [lease("a", str(n), stream=one) for n, one in enumerate([FLIGHTS, *others])]
-    assert leases_of_stream(ADDRESS, leases, TABLE, present=FLIGHTS) == {"a": leases[0]}
-
-
 def test_a_table_with_leases_of_former_streams_only_has_none_of_the_present_one() -> None:
     older = [replace(FLIGHTS, creation_epoch=FLIGHTS.creation_epoch - n) for n in (20, 10)]
     leases = [
@@ -182,11 +175,6 @@ def test_leases_that_name_no_stream_are_not_given_to_two() -> None:
     assert set(leases_of_stream(ADDRESS, [lease("a", "1")], TABLE)) == {"a"}
     with pytest.raises(LeaseTableError, match="application that reads one stream"):
         leases_of_stream(ADDRESS, [lease("a", "1")], TABLE, alone=False)
-
-
-def test_a_table_without_leases_says_so() -> None:
-    with pytest.raises(LeaseTableError, match=r"lease table 'app' in eu-west-1 holds no leases"):
-        leases_of_stream(ADDRESS, [], TABLE)
 
 
 def test_resolving_reads_nothing_and_the_rest_of_a_record_is_a_range() -> None:
