@@ -35,6 +35,7 @@ from sparkinesis.worker.options import WorkerOptions
 from tests import pace
 from tests.engine import Query
 from tests.kcl import create_table, put_rows, put_rows_of_coordination
+from tests.streams import records_of
 
 Row = dict[str, Any]
 
@@ -256,7 +257,7 @@ def _give_to_java(at: Services, table: str, key: str) -> None:
     row = at.dynamodb.get_item(TableName=table, Key={"leaseKey": {"S": key}})["Item"]
     lease = decode_lease(row)
     assert lease is not None
-    done = _records(at, key)[0]
+    done = records_of(at.kinesis, STREAM, key)[0]["SequenceNumber"]
     item = {
         "leaseKey": {"S": key},
         "leaseOwner": {"S": "09f1d43d-cf6f-46f5-9430-8a9fdcca9baa"},
@@ -274,14 +275,6 @@ def _give_to_java(at: Services, table: str, key: str) -> None:
     }
     at.dynamodb.put_item(TableName=table, Item=item)
     put_rows_of_coordination(at.dynamodb, table)
-
-
-def _records(at: Services, shard: str) -> list[str]:
-    iterator = at.kinesis.get_shard_iterator(
-        StreamName=STREAM, ShardId=shard, ShardIteratorType="TRIM_HORIZON"
-    )["ShardIterator"]
-    found = at.kinesis.get_records(ShardIterator=iterator)["Records"]
-    return [record["SequenceNumber"] for record in found]
 
 
 # --- what a version makes of rows

@@ -30,6 +30,7 @@ from benchmarks.proc_stat import TICKS, Stat, cpu_of, parsed
 from sparkinesis import deaggregate
 from sparkinesis.local import LocalServer
 from sparkinesis.stream.page import Record
+from tests.streams import records_of, shard_ids
 
 JAR = Path("connector.jar")
 
@@ -192,11 +193,7 @@ def test_a_filled_stream_has_as_many_rows_in_each_shard(per_aggregate: int) -> N
         fill(client, "s", backlog)
         client.close()
         kinesis = server.client("kinesis")
-        for shard in kinesis.list_shards(StreamName="s")["Shards"]:
-            iterator = kinesis.get_shard_iterator(
-                StreamName="s", ShardId=shard["ShardId"], ShardIteratorType="TRIM_HORIZON"
-            )
-            page = kinesis.get_records(ShardIterator=iterator["ShardIterator"])["Records"]
+        for shard in shard_ids(kinesis, "s"):
             rows = deaggregate(
                 [
                     Record(
@@ -204,7 +201,7 @@ def test_a_filled_stream_has_as_many_rows_in_each_shard(per_aggregate: int) -> N
                         partition_key=each["PartitionKey"],
                         sequence_number=each["SequenceNumber"],
                     )
-                    for each in page
+                    for each in records_of(kinesis, "s", shard)
                 ]
             ).data.to_pylist()
             assert len(rows) == backlog.rows // SHARDS
@@ -259,20 +256,8 @@ def test_a_client_connects_again_after_a_pause(monkeypatch: pytest.MonkeyPatch) 
 
 def test_all_parts_are_measured_unless_some_are_named() -> None:
     assert tuple(command.arguments([]).only) == command.PARTS
-    chosen = command.arguments(
-        [
-            "--only",
-            "idle,twice",
-            "--rounds",
-            "2",
-            "--also",
-            "a",
-            "--also",
-            "b",
-            "--backlogs",
-            "1kb,kpl",
-        ]
-    )
+    words = "--only idle,twice --rounds 2 --also a --also b --backlogs 1kb,kpl"
+    chosen = command.arguments(words.split())
     assert (chosen.only, chosen.rounds, chosen.also) == (["idle", "twice"], 2, ["a", "b"])
     assert chosen.backlogs == ["1kb", "kpl"]
 
