@@ -39,20 +39,10 @@ class Fleet:
         retrieval = ("polling", "efo")[self.count % 2]
         self.count += 1
         with (self.folder / f"{worker}.err").open("wb") as errors:
-            self.running[worker] = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    MODULE,
-                    self.endpoint,
-                    self.stream,
-                    worker,
-                    str(self.folder / f"{worker}.log"),
-                    str(self.failover_time),
-                    retrieval,
-                ],
-                stderr=errors,
-            )
+            command = [sys.executable, "-m", MODULE, self.endpoint, self.stream, worker]
+            log = str(self.folder / f"{worker}.log")
+            command += [log, str(self.failover_time), retrieval]
+            self.running[worker] = subprocess.Popen(command, stderr=errors)
         while not any(event["event"] == "start" for event in self.events(worker)):
             assert self.running[worker].poll() is None, self.errors(worker)
             time.sleep(0.05)

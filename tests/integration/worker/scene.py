@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -104,6 +105,11 @@ def wait_for_look(worker: Worker, condition: Callable[[], bool]) -> None:
     """Wait until ``condition``, looked at after each round of the worker's, holds."""
     with worker._state.changed:
         assert worker._state.changed.wait_for(condition, PATIENCE)
+
+
+def told(caplog: pytest.LogCaptureFixture, text: str) -> list[str]:
+    """Return the messages of the log that have this text."""
+    return [line for line in map(logging.LogRecord.getMessage, caplog.records) if text in line]
 
 
 def checkpoint(batch: Any, checkpointer: Any) -> None:

@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 
 import pytest
 
-from examples.active_users.board import Board, Eviction, evicted_at
+from examples.active_users.board import Board, Eviction
 from examples.active_users.listening import ShardName
 from examples.active_users.processor import ActiveUsers
 from examples.active_users.users import MOBILE, STREAMS, WEB, Sent, stream_of, was_silent
@@ -68,13 +68,6 @@ def users(board: Board, time: Time) -> ActiveUsers:
     users.listen(A)
     users.listen(B)
     return users
-
-
-@pytest.mark.parametrize(
-    ("heard", "since", "at"), [(1000.0, 0.0, 1120.0), (1000.0, 1090.0, 1210.0)]
-)
-def test_silence_counts_only_while_somebody_listens(heard: float, since: float, at: float) -> None:
-    assert evicted_at(heard, since, SILENCE) == at
 
 
 def test_a_user_is_evicted_after_the_silence_though_no_records_come(

@@ -12,15 +12,12 @@ import pytest
 
 from sparkinesis.application import Application
 from sparkinesis.errors import (
-    AccessDeniedError,
     CheckpointError,
     DuplicateWorkerIdError,
-    LeaseTableError,
     ProcessorError,
     StreamNotFoundError,
 )
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
-from sparkinesis.local import Call, Fault
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.on_error import OnError, Retry, Skip
 from sparkinesis.worker.processor import RecordProcessor
@@ -71,20 +68,6 @@ def test_a_second_worker_of_the_same_id_is_refused_before_it_takes_anything(
     assert not twin.entries
     assert not scene.journal.calls("lease_lost")
     assert scene.owners() == {FIRST: "same", SECOND: "same"}
-
-
-def test_a_worker_may_come_back_under_its_id(scene: Scene) -> None:
-    """Its leases were never released: as after a crash."""
-    first = scene.start(worker_id="same")
-    scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 2)
-    for held in first._coordinator.held().values():
-        held.lose("the test says so")
-    first.shutdown(PATIENCE)
-    assert scene.owners() == {FIRST: "same", SECOND: "same"}
-    scene.put(b"x")
-    again = Journal()
-    scene.start(worker_id="same", journal=again)
-    again.wait_for_data(b"x")
 
 
 def test_of_twins_that_start_without_leases_one_gives_way(scene: Scene, launch: Start) -> None:
@@ -141,36 +124,6 @@ def test_a_stream_that_does_not_exist_leaves_no_table_behind(scene: Scene, dynam
     assert "typing-error" not in dynamodb.list_tables()["TableNames"]
 
 
-def test_a_table_that_is_no_lease_table_is_not_written_to(scene: Scene, dynamodb: Any) -> None:
-    scene.put(b"x")
-    name = f"orders-of-{scene.stream}"
-    dynamodb.create_table(
-        TableName=name,
-        KeySchema=[{"AttributeName": "orderId", "KeyType": "HASH"}],
-        AttributeDefinitions=[{"AttributeName": "orderId", "AttributeType": "N"}],
-        BillingMode="PAY_PER_REQUEST",
-    )
-    row = {"orderId": {"N": "1"}, "what": {"S": "tea"}}
-    dynamodb.put_item(TableName=name, Item=row)
-    with pytest.raises(LeaseTableError, match=r"orderId.*Give the application another name"):
-        scene.application(name=name).worker()
-    assert dynamodb.scan(TableName=name)["Items"] == [row]
-    assert process_all(scene, b"x") == [b"x", b"and on"]
-
-
-def test_a_table_that_may_not_be_written_to_is_told_before_anything_is_taken(
-    scene: Scene, launch: Start
-) -> None:
-    def deny(call: Call) -> Fault | None:
-        if call.operation == "CreateTable":
-            return Fault.error("AccessDeniedException", "not authorized: dynamodb:CreateTable")
-        return None
-
-    scene.server.kinesis.faults = deny
-    with pytest.raises(AccessDeniedError, match="CreateTable"):
-        launch(scene.application(name=f"denied-{scene.stream}"))
-
-
 # --- record processors
 
 
@@ -183,6 +136,14 @@ class OfAnotherLibrary:
     def process_records(self, records: Any) -> None: ...
 
 
+async def later(*_: Any) -> None: ...
+
+
+class Asynchronous(RecordProcessor):
+    async def process_records(self, batch: Any, checkpointer: Any) -> None:  # type: ignore[override]
+        checkpointer.checkpoint()
+
+
 @pytest.mark.parametrize(
     ("processor", "why"),
     [
@@ -190,6 +151,7 @@ class OfAnotherLibrary:
         (OfAnotherLibrary, "no initialize and no lease_lost"),
         (Journaling(Journal()), "an instance of Journaling"),
         (None, "cannot be called"),
+        (Asynchronous, r"process_records of .*Asynchronous is `async def`"),
     ],
 )
 def test_a_class_that_is_no_record_processor(
@@ -216,22 +178,6 @@ def test_a_function_that_makes_something_else_ends_the_worker(
     assert failure.shard_ids == (), "it concerns all of them"
     assert scene.owners() == {FIRST: None, SECOND: None}
     assert process_all(scene, b"x") == [b"x", b"and on"]
-
-
-async def later(*_: Any) -> None: ...
-
-
-class Asynchronous(RecordProcessor):
-    async def process_records(self, batch: Any, checkpointer: Any) -> None:  # type: ignore[override]
-        checkpointer.checkpoint()
-
-
-def test_an_asynchronous_processor_is_refused_and_leaves_no_table(
-    scene: Scene, dynamodb: Any
-) -> None:
-    with pytest.raises(ProcessorError, match=r"process_records of .*Asynchronous is `async def`"):
-        scene.application(processor=Asynchronous)
-    assert scene.stream not in dynamodb.list_tables()["TableNames"]
 
 
 @pytest.mark.parametrize("policy", [Retry(), Skip()], ids=str)
@@ -264,7 +210,7 @@ def test_records_of_a_processor_that_defers_its_work_are_not_lost(
     assert process_all(scene, b"x") == [b"x", b"and on"]
 
 
-@pytest.mark.parametrize("name", ["initialize", "shutdown_requested", "lease_lost"])
+@pytest.mark.parametrize("name", ["initialize", "shard_ended", "shutdown_requested", "lease_lost"])
 def test_a_call_of_the_life_cycle_that_returns_a_coroutine_fails_the_worker(
     scene: Scene, launch: Start, name: str
 ) -> None:
@@ -272,33 +218,18 @@ def test_a_call_of_the_life_cycle_that_returns_a_coroutine_fails_the_worker(
     worker = launch(scene.application(processor=lambda: made(scene.journal)))
     if name != "initialize":
         scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 2)
-        worker.request_shutdown()
+        scene.split() if name == "shard_ended" else worker.request_shutdown()
     with pytest.raises(ProcessorError, match="returned a coroutine"):
         worker.wait(PATIENCE)
-
-
-def test_a_shard_whose_end_returns_a_coroutine_has_not_ended(scene: Scene, launch: Start) -> None:
-    made = type("Forgetful", (Journaling,), {"shard_ended": lambda *_: later()})
-    worker = launch(scene.application(processor=lambda: made(scene.journal)))
-    scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 2)
-    scene.split()
-    with pytest.raises(ProcessorError, match="returned a coroutine"):
-        worker.wait(PATIENCE)
-    row = scene.row()
-    assert not row.is_finished
+    assert not scene.row().is_finished, "also if its end was what failed"
 
 
 _ELSEWHERE: list[tuple[Callable[[Any, Any], object], str]] = [
     (lambda c, r: c.checkpoint(str(int(r.sequence_number) + 1)), "beyond the last record"),
-    (lambda c, r: c.checkpoint(r.sequence_number, 1), "beyond the last record"),
-    (lambda c, r: c.checkpoint("LATEST"), r"reset\('LATEST'\)"),
-    (lambda c, r: c.checkpoint("SHARD_END"), "beyond the last record"),
-    (lambda c, r: c.checkpoint("soon"), "not a sequence number"),
     (lambda c, r: c.checkpoint(12), "not int"),
-    (lambda c, r: c.checkpoint(r.sequence_number, -1), "negative"),
-    (lambda c, r: c.checkpoint(None, 3), "without a sequence number"),
     (lambda c, r: c.prepare(str(int(r.sequence_number) + 1)), "beyond the last record"),
 ]
+"""Some of those that `tests/unit/worker/test_checkpointer.py` has."""
 
 
 def test_a_checkpoint_elsewhere_than_in_what_was_delivered(scene: Scene) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,8 +20,8 @@ from sparkinesis.stream.reading.range import read_range
 from sparkinesis.stream.reading.retention import RetentionCheck
 from sparkinesis.stream.timing import Timing
 from sparkinesis.worker.retrieval.closed_shards import ClosedShards
-from tests.integration.worker.scene import Scene
-from tests.journal import PATIENCE, Journaling
+from tests.integration.worker.scene import Scene, told
+from tests.pace import eventually
 from tests.planners import next_end, stream_planner
 from tests.streams import put, split
 
@@ -66,8 +64,7 @@ class Time:
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
-    messages = (record.getMessage() for record in caplog.records)
-    return [text for text in messages if "does not end" in text]
+    return told(caplog, "does not end")
 
 
 def test_a_read_to_the_end_of_a_shard_that_does_not_end_fails(
@@ -143,30 +140,14 @@ def test_where_kinesis_itself_answers_nothing_is_listed(client: StreamClient) ->
 
 
 def test_a_worker_tells_of_a_shard_that_does_not_end(
-    scene: Scene, endpoint: str, moto: Any, monkeypatch: pytest.MonkeyPatch
+    scene: Scene,
+    endpoint: str,
+    moto: Any,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The minute is shortened; all else is as it is."""
     monkeypatch.setattr("sparkinesis.worker.retrieval.closed_shards.WARN_AFTER", 0.5)
-    told = threading.Event()
-
-    class Told(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            if f"Shard {SHARD} of stream" in record.getMessage():
-                told.set()
-
-    handler = Told()
-    logging.getLogger("sparkinesis").addHandler(handler)
     moto.split_shard(StreamName="s", ShardToSplit=SHARD, NewStartingHashKey="7")
-    worker = scene.application(
-        name="closed",
-        stream="s",
-        endpoint=endpoint,
-        processor=lambda: Journaling(scene.journal),
-        options={"cleanup_interval": 0.2},
-    ).worker()
-    try:
-        worker.start()
-        assert told.wait(PATIENCE)
-    finally:
-        logging.getLogger("sparkinesis").removeHandler(handler)
-        worker.shutdown(10)
+    scene.start({"cleanup_interval": 0.2}, name="closed", stream="s", endpoint=endpoint)
+    eventually(lambda: any(f"Shard {SHARD} of stream" in text for text in warnings(caplog)))

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import pickle
 import threading
-import time
-import tracemalloc
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -22,8 +19,8 @@ from sparkinesis.metrics.metric import Measured, Place
 from sparkinesis.worker.reporting import cloudwatch
 from tests import pace
 from tests.integration.worker.conftest import AT_ONCE
-from tests.integration.worker.scene import Scene, checkpoint
-from tests.journal import PATIENCE, Journal, Journaling
+from tests.integration.worker.scene import Scene, checkpoint, told
+from tests.journal import PATIENCE
 from tests.streams import put
 
 
@@ -89,10 +86,6 @@ def metrics_of(watched: Any, namespace: str) -> dict[tuple[str, str], list[set[s
     return found
 
 
-def checkpointing(journal: Journal) -> Callable[[], Journaling]:
-    return lambda: Journaling(journal, checkpoint)
-
-
 DATA = [f"record {n}".encode() for n in range(400)]
 
 
@@ -100,7 +93,7 @@ DATA = [f"record {n}".encode() for n in range(400)]
 def test_cloudwatch_tells_what_was_processed(scene: Scene, watched: Any, retrieval: str) -> None:
     put(scene.kinesis, scene.stream, DATA)
     metrics = CloudWatchMetrics(level="detailed", shard_metrics=True, flush_every=1)
-    worker = scene.start({"metrics": (metrics,)}, processor=checkpointing(scene.journal))
+    worker = scene.start({"metrics": (metrics,)}, on_records=checkpoint)
     scene.journal.wait_for_data(*DATA)
     # Gauges are read while a worker runs.
     pace.eventually(lambda: ("TakeLeases", "NumWorkers") in metrics_of(watched, scene.stream))
@@ -157,11 +150,9 @@ def test_a_worker_processes_and_checkpoints_whatever_cloudwatch_does(
     scene.server.kinesis.faults = plan_of(FAULTS[name])
     put(scene.kinesis, scene.stream, DATA[:200])
     metrics = CloudWatchMetrics(flush_every=1)
-    worker = scene.start({"metrics": (metrics,)}, processor=checkpointing(scene.journal))
+    worker = scene.start({"metrics": (metrics,)}, on_records=checkpoint)
     scene.journal.wait_for_data(*DATA[:200])
-    pace.eventually(
-        lambda: any("does not take metrics" in one.getMessage() for one in caplog.records)
-    )
+    pace.eventually(lambda: told(caplog, "does not take metrics"))
     put(scene.kinesis, scene.stream, DATA[200:])
     scene.journal.wait_for_data(*DATA)
     if name in KEPT:
@@ -172,8 +163,7 @@ def test_a_worker_processes_and_checkpoints_whatever_cloudwatch_does(
     last = {record.sequence_number for record in scene.journal.records()}
     assert {lease.checkpoint.sequence_number for lease in leases.values()} <= last
     assert sorted(scene.journal.data()) == sorted(DATA), "each record once"
-    told = [one for one in caplog.records if "does not take metrics" in one.getMessage()]
-    assert len(told) == 1
+    assert len(told(caplog, "does not take metrics")) == 1
     total = processed(watched, scene.stream)["Sum"]
     if name in KEPT:
         assert total == len(DATA), "sent later"
@@ -183,64 +173,20 @@ def test_a_worker_processes_and_checkpoints_whatever_cloudwatch_does(
         assert any(text in caplog.text for text in ends)
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = (time.time() - 1800) // 60 * 60
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def publishers(server: LocalServer) -> Iterator[Callable[..., Publisher]]:
     """Makes publishers of the local server, which are not started."""
     made: list[Publisher] = []
 
-    def make(name: str, clock: Clock | None = None, **options: Any) -> Publisher:
+    def make(name: str, **options: Any) -> Publisher:
         place = Place(region="us-east-1", endpoint=server.endpoint_url)
         publisher = CloudWatchMetrics(**options).publisher(Measured.worker(name, "w", place))
-        if clock is not None:
-            publisher._wall_clock = clock
         made.append(publisher)
         return publisher
 
     yield make
     for publisher in made:
         publisher._target.close()
-
-
-def test_an_outage_of_twenty_minutes_takes_no_more_memory_than_it_may(
-    server: LocalServer, publishers: Callable[..., Publisher], watched: Any, stream: str
-) -> None:
-    """Shards have metrics of their own, so that there is much to keep."""
-    clock = Clock()
-    publisher = publishers(stream, clock, shard_metrics=True, max_series=150)
-    server.kinesis.faults = plan_of(FAULTS["throttled"])
-    shards = [f"shardId-{n:012}" for n in range(50)]
-
-    def flush() -> None:
-        for shard in shards:
-            publisher.add(RECORDS_PROCESSED, (stream, shard), 1)
-        publisher.flush()
-        clock.now += 30
-
-    for _ in range(10):  # five minutes, until everything is as large as it becomes
-        flush()
-    tracemalloc.start()
-    try:
-        for _ in range(30):
-            flush()
-        gc.collect()
-        grown, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert grown < 500_000
-    # 20 minutes; what is kept is one set a minute.
-    assert (publisher.held, publisher.dropped) == (150, 20 * 50 - 150)
-    server.kinesis.faults = None
-    publisher.flush()
-    assert publisher.held == 0
-    assert processed(watched, stream, ShardId=shards[-1])["Sum"] == 3 * 2, "the last three minutes"
 
 
 def test_measuring_never_waits_for_a_call(
@@ -269,19 +215,6 @@ def test_measuring_never_waits_for_a_call(
     assert flushing.is_alive(), "the call still hangs"
     flushing.join(PATIENCE)
     assert publisher.dropped == 1
-
-
-def test_many_metrics_take_several_calls(
-    server: LocalServer, publishers: Callable[..., Publisher], watched: Any, stream: str
-) -> None:
-    publisher = publishers(stream, shard_metrics=True)
-    for n in range(2300):
-        publisher.add(RECORDS_PROCESSED, (stream, f"shardId-{n:012}"), n)
-    publisher.flush()
-    calls = list(server.kinesis.calls.select("PutMetricData"))
-    assert [call.error for call in calls] == [None] * 3
-    assert publisher.held == publisher.dropped == 0
-    assert processed(watched, stream, ShardId=f"shardId-{2299:012}")["Sum"] == 2299
 
 
 def test_region_and_credentials_are_the_applications_unless_others_are_given(

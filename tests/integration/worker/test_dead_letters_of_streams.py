@@ -7,13 +7,10 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from sparkinesis.local import LocalServer
-from sparkinesis.stream.reading.arrow import USER_RECORD_SCHEMA
-from sparkinesis.worker.batches.batch import RecordBatch
-from sparkinesis.worker.dead_letters.targets import DeadLetterDirectory, FailedRecords
+from sparkinesis.worker.dead_letters.targets import DeadLetterDirectory
 from sparkinesis.worker.on_error import DeadLetter
 from tests.integration.worker.scene import FIRST, Scene
 from tests.integration.worker.test_dead_letters_command import (
@@ -22,6 +19,7 @@ from tests.integration.worker.test_dead_letters_command import (
     objects,
     run,
 )
+from tests.integration.worker.test_dead_letters_command import write_letter as write
 from tests.journal import PATIENCE
 from tests.streams import identifier, make_anew, put, records_of
 
@@ -37,17 +35,8 @@ def place(server: LocalServer) -> list[str]:
 
 
 def write_letter(folder: Path, stream: str, stream_id: str | None, number: int = NUMBER) -> None:
-    row = {
-        "partitionKey": "k",
-        "data": f"{stream_id or stream}-{number - NUMBER}".encode(),
-        "stream": stream,
-        "shardId": FIRST,
-        "sequenceNumber": str(number),
-        "subSequenceNumber": 0,
-    }
-    batch = RecordBatch(pa.RecordBatch.from_pylist([row], schema=USER_RECORD_SCHEMA), None)
-    error = TroubleError("no")
-    DeadLetterDirectory(folder)(FailedRecords(batch, error, "app", stream, FIRST, stream_id))
+    data = f"{stream_id or stream}-{number - NUMBER}".encode()
+    write(folder, number, stream_id=stream_id, partitionKey="k", data=data, stream=stream)
 
 
 def datas(kinesis: Any, stream: str) -> list[bytes]:

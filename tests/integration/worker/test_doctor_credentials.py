@@ -14,7 +14,6 @@ from sparkinesis.local import LocalServer
 from sparkinesis.monitor.doctor.credentials import credentials, region
 from sparkinesis.monitor.doctor.finding import State
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.credentials import CredentialSource
 
 ON_AWS = StreamAddress("s", None, "us-east-1")
 EXPIRED = (
@@ -100,11 +99,3 @@ def test_a_region_is_told_with_its_source(monkeypatch: pytest.MonkeyPatch) -> No
     assert region(nowhere).state is State.PROBLEM
     monkeypatch.setenv("AWS_REGION", "eu-west-1")
     assert region(nowhere).what == "eu-west-1, from the environment variable AWS_REGION"
-
-
-@pytest.mark.usefixtures("no_files")
-def test_a_profile_that_is_missing_is_told_once() -> None:
-    address = StreamAddress("s", None, "us-east-1", None, CredentialSource("nobody"))
-    (found,) = credentials(address)
-    assert found.state is State.PROBLEM
-    assert "'nobody'" in found.what

@@ -27,7 +27,7 @@ from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import WorkerOptions
 from tests import pace
-from tests.integration.worker.scene import checkpoint
+from tests.integration.worker.scene import checkpoint, told
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.streams import put
 from tests.tallies import Tallied, counted
@@ -54,6 +54,20 @@ def one(timed: LocalServer, clock: ManualClock) -> TimedStream:
     return TimedStream(timed, clock, 1)
 
 
+def application_on(
+    one: TimedStream, processor: Any, initial: Any = "trim_horizon", **options: Any
+) -> Application:
+    return Application(
+        one.name,
+        one.name,
+        processor,
+        region="us-east-1",
+        endpoint=one.table.endpoint,
+        initial_position=initial,
+        options=WorkerOptions(failover_time=pace.seconds(1.0), idle_time=0.25, **options),
+    )
+
+
 @pytest.fixture
 def run(
     one: TimedStream, start: Callable[[Application], Worker], tallied: Tallied
@@ -64,21 +78,9 @@ def run(
         *datas: bytes, initial: Any = "latest", skip_older_than: float | None = None
     ) -> tuple[Worker, Journal]:
         journal = Journal()
-        application = Application(
-            one.name,
-            one.name,
-            lambda: Journaling(journal, checkpoint),
-            region="us-east-1",
-            endpoint=one.table.endpoint,
-            initial_position=initial,
-            options=WorkerOptions(
-                failover_time=pace.seconds(1.0),
-                idle_time=0.25,
-                skip_older_than=skip_older_than,
-                metrics=(tallied,),
-            ),
-        )
-        worker = start(application)
+        options = {"skip_older_than": skip_older_than, "metrics": (tallied,)}
+        processor = lambda: Journaling(journal, checkpoint)  # noqa: E731
+        worker = start(application_on(one, processor, initial, **options))
         journal.wait_for_data(*datas)
         return worker, journal
 
@@ -88,10 +90,6 @@ def run(
 def initial_position(name: str, began: AtTimestamp) -> InitialPosition:
     named: dict[str, InitialPosition] = {"latest": LATEST, "trim_horizon": TRIM_HORIZON}
     return named.get(name, began)
-
-
-def losses(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage() for record in caplog.records if LOSS in record.getMessage()]
 
 
 def after_an_outage(one: TimedStream, hours: int = 30) -> None:
@@ -116,8 +114,8 @@ def test_a_lease_that_nobody_began_in_time(
     worker, journal = run(b"kept", initial=position)
     assert journal.data() == [b"kept"]
     place = "TRIM_HORIZON" if initial == "trim_horizon" else str(began)
-    (told,) = losses(caplog)
-    assert f"The position {place} in shard {SHARDS[0]}" in told
+    (loss,) = told(caplog, LOSS)
+    assert f"The position {place} in shard {SHARDS[0]}" in loss
     (failure,) = worker.failures()
     assert (failure.count, failure.shard_ids) == (1, (SHARDS[0],))
     assert failure.error.startswith("DataLossError: ")
@@ -136,7 +134,7 @@ def test_a_child_whose_parent_had_ended(
     worker, journal = run(b"kept")
     shard = journal.records()[0].shard_id
     assert shard == SHARDS[2]
-    assert any(f"The position TRIM_HORIZON in shard {shard}" in text for text in losses(caplog))
+    assert any(f"The position TRIM_HORIZON in shard {shard}" in text for text in told(caplog, LOSS))
     assert worker.failures()
 
 
@@ -150,30 +148,19 @@ def test_a_child_whose_parent_was_read_late(
             self.shard.request_shutdown()
             super().shard_ended(checkpointer)
 
-    def application(make: Callable[[], Journaling]) -> Application:
-        return Application(
-            one.name,
-            one.name,
-            make,
-            region="us-east-1",
-            endpoint=one.table.endpoint,
-            initial_position="trim_horizon",
-            options=WorkerOptions(failover_time=pace.seconds(1.0), idle_time=0.25),
-        )
-
     journal = Journal()
     put(one.kinesis, one.name, [b"first"], "k")
     one.split(0, at_64ths=1)
     put(one.kinesis, one.name, [b"lost"], "k")
     one.clock.advance(20 * HOUR)
-    assert start(application(lambda: Leaving(journal))).wait(PATIENCE)
+    assert start(application_on(one, lambda: Leaving(journal))).wait(PATIENCE)
     assert journal.data() == [b"first"]
     one.clock.advance(10 * HOUR)
     put(one.kinesis, one.name, [b"kept"], "k")
-    worker = start(application(lambda: Journaling(journal)))
+    worker = start(application_on(one, lambda: Journaling(journal)))
     journal.wait_for_data(b"kept")
     assert journal.data() == [b"first", b"kept"]
-    assert any(SHARDS[2] in text for text in losses(caplog))
+    assert any(SHARDS[2] in text for text in told(caplog, LOSS))
     assert worker.failures()
 
 
@@ -188,7 +175,7 @@ def test_what_had_expired_before_the_first_start_is_no_loss(
     after_an_outage(one)
     worker, journal = run(b"kept", initial="trim_horizon", skip_older_than=skip_older_than)
     assert journal.data() == [b"kept"]
-    assert not losses(caplog)
+    assert not told(caplog, LOSS)
     assert not worker.failures()
 
 
@@ -207,7 +194,7 @@ def test_what_would_be_passed_over_anyway_is_no_loss(
     after_an_outage(one)
     _, journal = run(b"kept", skip_older_than=skip_older_than)
     assert journal.data() == [b"kept"]
-    assert len(losses(caplog)) == count
+    assert len(told(caplog, LOSS)) == count
 
 
 def test_shards_that_came_a_moment_ago_have_lost_nothing(
@@ -221,7 +208,7 @@ def test_shards_that_came_a_moment_ago_have_lost_nothing(
     one.clock.advance(2 * HOUR)
     put(one.kinesis, one.name, [b"kept"], "k")
     run(b"kept")
-    assert not losses(caplog)
+    assert not told(caplog, LOSS)
 
 
 @pytest.mark.parametrize("begins", ["latest", "behind a record"])
@@ -248,7 +235,7 @@ def test_a_quiet_shard_that_somebody_reads_loses_nothing(
     one.clock.advance(20 * HOUR)
     put(one.kinesis, one.name, [b"kept"], "k")
     run(b"kept")
-    assert not losses(caplog)
+    assert not told(caplog, LOSS)
 
 
 def test_what_is_left_of_an_aggregate_is_not_taken_for_silence(
@@ -260,17 +247,7 @@ def test_what_is_left_of_an_aggregate_is_not_taken_for_silence(
     """Nothing came behind its record, of which a user record is not done."""
 
     def begin(on_records: Callable[[RecordBatch, Checkpointer], None]) -> Worker:
-        return start(
-            Application(
-                one.name,
-                one.name,
-                lambda: Journaling(journal, on_records),
-                region="us-east-1",
-                endpoint=one.table.endpoint,
-                initial_position="trim_horizon",
-                options=WorkerOptions(failover_time=pace.seconds(1.0), idle_time=0.25),
-            )
-        )
+        return start(application_on(one, lambda: Journaling(journal, on_records)))
 
     def looks() -> int:
         return len(list(timed.kinesis.calls.select("GetRecords")))
@@ -294,7 +271,7 @@ def test_what_is_left_of_an_aggregate_is_not_taken_for_silence(
     begin(checkpoint)
     journal.wait_for_data(b"kept")
     assert journal.data() == [b"kept"]
-    assert len(losses(caplog)) == 1
+    assert len(told(caplog, LOSS)) == 1
 
 
 def test_what_a_shorter_retention_has_removed_meanwhile_is_told(
@@ -317,10 +294,10 @@ def test_what_a_shorter_retention_has_removed_meanwhile_is_told(
     put(one.kinesis, one.name, [b"kept"], "k")
     worker, journal = run(b"kept")
     assert journal.data() == [b"kept"]
-    (told,) = losses(caplog)
-    assert f"The position {first.sequence_number}" in told
-    assert f"in shard {SHARDS[0]}" in told
-    assert "for a shorter time before" in told
+    (loss,) = told(caplog, LOSS)
+    assert f"The position {first.sequence_number}" in loss
+    assert f"in shard {SHARDS[0]}" in loss
+    assert "for a shorter time before" in loss
     assert worker.failures()
 
 

@@ -75,6 +75,11 @@ def export(server: LocalServer, stream: str) -> Iterator[Callable[..., Running]]
         one.process.communicate()
 
 
+def owners(exporter: Running) -> dict[str, str]:
+    found = exporter.values("shard_owner")
+    return {shard: labels["owner"] for shard, (labels, _) in found.items()}
+
+
 def test_lag_owner_and_age_are_told_beside_a_worker_and_after_its_death(
     scene: Scene, export: Callable[..., Running]
 ) -> None:
@@ -85,15 +90,7 @@ def test_lag_owner_and_age_are_told_beside_a_worker_and_after_its_death(
     eventually(lambda: len(worker.status()) == 2)
     exporter = export()
     owner = worker._settings.worker_id
-    eventually(
-        lambda: (
-            {
-                shard: labels["owner"]
-                for shard, (labels, _) in exporter.values("shard_owner").items()
-            }
-            == {FIRST: owner, SECOND: owner}
-        )
-    )
+    eventually(lambda: owners(exporter) == {FIRST: owner, SECOND: owner})
     eventually(lambda: exporter.value("shard_lag_seconds", FIRST) == 0)
     labels, _ = exporter.values("shard_lag_seconds")[FIRST]
     assert labels == {"application": scene.stream, "stream": scene.stream, "shard": FIRST}
@@ -108,11 +105,8 @@ def test_lag_owner_and_age_are_told_beside_a_worker_and_after_its_death(
     eventually(lambda: exporter.values("shard_owner") == {})
     eventually(lambda: (exporter.value("shard_unread_seconds", FIRST) or 0) > 2)
     eventually(lambda: max(value for _, value in exporter.values("shard_lag_seconds").values()) > 2)
-    eventually(
-        lambda: any(
-            value > 1 for _, value in exporter.values("shard_checkpoint_age_seconds").values()
-        )
-    )
+    age = "shard_checkpoint_age_seconds"
+    eventually(lambda: any(value > 1 for _, value in exporter.values(age).values()))
 
 
 def test_it_goes_on_through_a_table_that_is_deleted_and_restored(

@@ -112,15 +112,6 @@ def scraped(worker: Worker, name: str) -> list[tuple[dict[str, str], float]]:
     ]
 
 
-def test_the_port_is_free_again_once_the_worker_has_ended(scene: Scene) -> None:
-    first = scene.start(HTTP)
-    url = first.http_url
-    assert first.shutdown(60)
-    assert first.http_url is None
-    again = scene.start({"http": urlsplit(str(url)).netloc})
-    assert again.http_url == url
-
-
 def test_a_port_that_is_taken_is_an_error_before_anything_is_called(
     scene: Scene, dynamodb: Any
 ) -> None:
@@ -130,12 +121,13 @@ def test_a_port_that_is_taken_is_an_error_before_anything_is_called(
     assert scene.stream not in dynamodb.list_tables()["TableNames"]
 
 
-def test_a_worker_that_cannot_be_made_or_started_frees_its_port(
+def test_a_worker_that_has_ended_or_cannot_be_made_or_started_frees_its_port(
     scene: Scene, dynamodb: Any
 ) -> None:
     first = scene.start(HTTP)
     at = urlsplit(str(first.http_url)).netloc
-    first.shutdown(60)
+    assert first.shutdown(60)
+    assert first.http_url is None
     with pytest.raises(StreamNotFoundError):
         scene.application({"http": at}, stream="no-such-stream").worker()
     worker = scene.application({"http": at}).worker()

@@ -11,7 +11,6 @@ import pytest
 
 from sparkinesis import errors, events
 from sparkinesis.application import Application
-from sparkinesis.local import Call, Fault
 from sparkinesis.metrics.metric import Measured
 from sparkinesis.metrics.metrics import Metrics
 from sparkinesis.metrics.tally import Distribution, Tally
@@ -272,33 +271,6 @@ def test_metrics_that_always_raise_harm_nothing(scene: Scene, kept: Kept) -> Non
     assert worker.shutdown(PATIENCE)
     assert worker.failures() == ()
     agree(kept, scene.journal)
-
-
-@pytest.mark.parametrize("retrieval", ["polling"])
-def test_checkpoints_that_fail_are_measured_as_such(
-    scene: Scene, kept: Kept, retrieval: str
-) -> None:
-    """A checkpoint that DynamoDB refuses; the batch waits, and comes again."""
-    refused: list[str] = []
-
-    def refuse(call: Call) -> Fault | None:
-        if call.operation == "UpdateItem" and len(refused) < 1 and scene.journal.calls("trying"):
-            refused.append(call.operation)
-            return Fault.error("AccessDeniedException", status=400)
-        return None
-
-    def process(batch: RecordBatch, checkpointer: Checkpointer) -> None:
-        scene.journal.write(FIRST, "trying")
-        checkpointer.checkpoint()
-
-    scene.server.kinesis.faults = refuse
-    scene.put(b"1")
-    worker = scene.start(kept.options(), on_records=process)
-    scene.journal.wait_for_data(b"1")
-    assert worker.shutdown(PATIENCE)
-    assert kept.count("checkpoint.duration", "failed") == len(refused)
-    assert kept.count("batches.failed", "wait") == len(refused)
-    assert kept.count("checkpoint.duration", "ok") >= 1
 
 
 @ONCE

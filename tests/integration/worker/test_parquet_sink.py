@@ -345,22 +345,6 @@ def test_what_was_not_checkpointed_is_dropped_and_comes_again(scene: Scene, fold
     assert sorted(row["data"] for row in visible_rows(folder)) == [b"x", b"y"]
 
 
-def test_a_bad_argument_is_logged_with_the_reason(scene: Scene, folder: Path, caplog: Any) -> None:
-    tried = threading.Event()
-
-    def open_sink(shard: ProcessorShard) -> None:
-        try:
-            shard.sink(folder, SCHEMA, partition_by=["day"])
-        finally:
-            if len(scene.journal.calls("initialize")) > 2:
-                tried.set()
-
-    scene.start({"task_backoff": 0.05}, on_initialize=open_sink)
-    assert tried.wait(PATIENCE)
-    assert "partition_by names 'day', which is not in the schema" in caplog.text
-    assert not folder.exists()
-
-
 def test_an_object_store(scene: Scene, s3: str) -> None:
     lake = f"s3://lake/records?region=us-east-1&endpoint_override={s3}"
     worker = scene.start(processor=lambda: AtOnce(scene.journal, lake))

@@ -116,11 +116,22 @@ def test_a_shard_is_polled_by_the_options() -> None:
         assert (shard._idle_time, shard._most) == (0, 1)
 
 
-def test_a_local_kinesis_without_limits_is_called_without_a_pause() -> None:
-    with Reader({"shard_calls_per_second": "unlimited"}, limits=False) as reader:
-        assert len(reader.read()) == COUNT
+@pytest.mark.parametrize(
+    ("options", "size", "most"),
+    [
         # Five bytes use up microseconds of the budget of bytes, which no option has changed.
-        assert max(reader.gaps()) <= 1
+        ({}, 5, 1),
+        ({"shard_bytes_per_second": "unlimited"}, 900_000, 0),
+    ],
+    ids=["calls", "bytes"],
+)
+def test_a_local_kinesis_without_limits_is_called_without_a_pause(
+    options: dict[str, Any], size: int, most: int
+) -> None:
+    options = {**options, "shard_calls_per_second": "unlimited"}
+    with Reader(options, limits=False, size=size) as reader:
+        assert len(reader.read()) == COUNT
+        assert max(reader.gaps()) <= most
 
 
 def test_iterators_are_asked_for_at_the_same_pace() -> None:
@@ -138,13 +149,6 @@ def test_large_pages_are_as_far_apart_as_their_bytes(option: dict[str, Any], gap
     with Reader({**option, "shard_calls_per_second": 5}, size=900_000) as reader:
         reader.read()
         assert reader.gaps() == pytest.approx([gap] * (COUNT - 1), abs=2)
-
-
-def test_bytes_without_a_limit_delay_no_call() -> None:
-    options = {"shard_bytes_per_second": "unlimited", "shard_calls_per_second": "unlimited"}
-    with Reader(options, limits=False, size=900_000) as reader:
-        assert len(reader.read()) == COUNT
-        assert set(reader.gaps()) == {0}
 
 
 def test_a_worker_reads_each_shard_at_the_pace_of_its_options(scene: Scene) -> None:

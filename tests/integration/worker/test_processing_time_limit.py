@@ -10,7 +10,7 @@ import pytest
 from sparkinesis.errors import LeaseLostError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.worker.lifecycle.worker import Worker
-from tests.integration.worker.scene import FIRST, Scene, wait_for_look
+from tests.integration.worker.scene import FIRST, Scene, told, wait_for_look
 from tests.journal import PATIENCE, Journal
 
 LIMIT = 0.3
@@ -43,11 +43,7 @@ def processing_for(worker: Worker) -> float:
 
 
 def reports(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [
-        record.getMessage()
-        for record in caplog.records
-        if "processing_time_limit" in record.getMessage()
-    ]
+    return told(caplog, "processing_time_limit")
 
 
 def test_a_slow_call_is_reported_once(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:

@@ -129,13 +129,9 @@ class Setting:
     def start_worker(self) -> None:
         worker = f"worker-{next(self.numbers)}"
         with (self.folder / f"{worker}.err").open("wb") as errors:
-            self.running[worker] = subprocess.Popen(
-                [
-                    sys.executable, "-m", MODULE, self.server.endpoint_url, self.name, worker,
-                    str(self.folder), str(FAILOVER_TIME),
-                ],
-                stderr=errors,
-            )  # fmt: skip
+            command = [sys.executable, "-m", MODULE, self.server.endpoint_url, self.name, worker]
+            command += [str(self.folder), str(FAILOVER_TIME)]
+            self.running[worker] = subprocess.Popen(command, stderr=errors)
 
     def restart(self) -> None:
         """Start a worker for each that has ended by itself, as whoever runs workers does.

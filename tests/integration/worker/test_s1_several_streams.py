@@ -211,6 +211,10 @@ def test_a_table_of_one_stream_is_not_taken_for_one_of_several_nor_the_reverse(
     assert rows_of(dynamodb, other) == before
 
 
+async def asynchronous_streams() -> list[str]:
+    return ["a"]
+
+
 @pytest.mark.parametrize(
     ("given", "text"),
     [
@@ -221,6 +225,8 @@ def test_a_table_of_one_stream_is_not_taken_for_one_of_several_nor_the_reverse(
         ({"streams": ["a"], "stream": "b"}, "either stream or streams"),
         ({"streams": ["a"], "processor": None}, "no processor"),
         ({"stream": "a", "former_streams": FormerStreams(1.0)}, "only with streams"),
+        ({"streams": asynchronous_streams}, "is `async def`.*asyncio.run"),
+        ({"streams": lambda region: [region]}, "without arguments: missing.*'region'"),
     ],
 )
 def test_bad_streams_are_refused_before_any_call(
@@ -228,24 +234,6 @@ def test_bad_streams_are_refused_before_any_call(
 ) -> None:
     with pytest.raises(OptionError, match=text):
         scene.application(**{"stream": None, **given})
-
-
-async def asynchronous_streams() -> list[str]:
-    return ["a"]
-
-
-@pytest.mark.parametrize(
-    ("streams", "text"),
-    [
-        (asynchronous_streams, "is `async def`.*asyncio.run"),
-        (lambda region: [region], "without arguments: missing.*'region'"),
-    ],
-)
-def test_a_function_that_cannot_be_asked_is_refused_before_any_call(
-    scene: Scene, streams: Any, text: str
-) -> None:
-    with pytest.raises(OptionError, match=text):
-        scene.application(stream=None, streams=streams)
 
 
 @pytest.mark.parametrize("answer", ["flights", None, StreamConfig("flights"), 7])

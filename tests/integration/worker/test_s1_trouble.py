@@ -21,7 +21,7 @@ from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.worker.lifecycle.streams import several_streams
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.integration.worker.conftest import AT_ONCE, FAILOVER_TIME
-from tests.integration.worker.scene import Scene, checkpoint
+from tests.integration.worker.scene import Scene, checkpoint, told
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.kcl import rows_of
 from tests.pace import eventually
@@ -82,7 +82,7 @@ def problem(worker: Worker, stream: str) -> str | None:
 
 
 def said(caplog: pytest.LogCaptureFixture, text: str) -> int:
-    return sum(text in record.getMessage() for record in caplog.records)
+    return len(told(caplog, text))
 
 
 # --- epochs

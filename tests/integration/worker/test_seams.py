@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,13 +15,12 @@ from sparkinesis.compat.kclpy.v3 import processor as kclpy
 from sparkinesis.lease.extended_sequence_number import LATEST, ExtendedSequenceNumber
 from sparkinesis.lease.lease import PendingCheckpoint
 from sparkinesis.lease.table import requests
-from sparkinesis.local import LocalServer
-from sparkinesis.local.faults import Call, Fault
+from sparkinesis.local.faults import Call
 from sparkinesis.stream.calls.answers.decoding import decode_page
 from sparkinesis.stream.kpl.pack import aggregate
 from sparkinesis.worker.batches.batch import make_batch
 from sparkinesis.worker.lifecycle.worker import Worker
-from sparkinesis.worker.on_error import DeadLetter, Stop
+from sparkinesis.worker.on_error import DeadLetter
 from tests.integration.worker.scene import Scene
 from tests.journal import PATIENCE, Journal
 
@@ -34,20 +33,6 @@ def stream(kinesis: Any) -> str:
     name = f"s-{uuid.uuid4().hex[:8]}"
     kinesis.create_stream(StreamName=name, ShardCount=1)
     return name
-
-
-@pytest.fixture
-def faults(server: LocalServer) -> Iterator[Callable[[Callable[[Call], Fault | None]], None]]:
-    def use(plan: Callable[[Call], Fault | None]) -> None:
-        server.kinesis.faults = plan
-
-    yield use
-    server.kinesis.faults = None
-
-
-def put(scene: Scene, *datas: bytes) -> None:
-    for data in datas:
-        scene.kinesis.put_record(StreamName=scene.stream, Data=data, PartitionKey="k")
 
 
 def first_times(times: int, error: BaseException, then: Callable[..., Any]) -> Callable[..., Any]:
@@ -67,7 +52,8 @@ def test_an_answer_that_is_no_page_does_not_end_the_fetching(
     """As of a proxy that answers with a page of its own, and status 200."""
     broken = first_times(2, ValueError("JSON is malformed"), decode_page)
     monkeypatch.setattr("sparkinesis.stream.calls.transport.decode_page", broken)
-    put(scene, b"1", b"2")
+    scene.put(b"1")
+    scene.put(b"2")
     scene.start()
     scene.journal.wait_for_data(b"1", b"2")
     assert scene.journal.data() == [b"1", b"2"]
@@ -78,41 +64,13 @@ def test_a_page_that_could_not_be_unpacked_is_fetched_again(
 ) -> None:
     no_memory = first_times(2, MemoryError(), make_batch)
     monkeypatch.setattr("sparkinesis.worker.lifecycle.shard.intake.make_batch", no_memory)
-    put(scene, b"1")
+    scene.put(b"1")
     scene.start()
     scene.journal.wait(lambda: bool(scene.journal.calls("initialize")))
-    put(scene, b"2", b"3")
+    scene.put(b"2")
+    scene.put(b"3")
     scene.journal.wait_for_data(b"3")
     assert scene.journal.data() == [b"1", b"2", b"3"]
-
-
-@pytest.mark.parametrize("policy", ["stop", "dead letter"])
-def test_a_lease_table_that_is_away_is_no_failure_of_the_records(
-    scene: Scene, faults: Callable[[Callable[[Call], Fault | None]], None], policy: str
-) -> None:
-    dead: list[Any] = []
-    on_error = Stop() if policy == "stop" else DeadLetter(dead.append)
-
-    def throttle(call: Call) -> Fault | None:
-        writes = call.operation in {"UpdateItem", "BatchExecuteStatement"}
-        if writes and call.stream in {scene.stream, None} and not scene.journal.calls("failed"):
-            return Fault.error("ProvisionedThroughputExceededException")
-        return None
-
-    def checkpoint(_: Any, checkpointer: Any) -> None:
-        if not scene.journal.calls("failed"):
-            faults(throttle)
-        checkpointer.checkpoint()
-
-    put(scene, b"1")
-    scene.start({"failover_time": 6.0}, on_records=checkpoint, on_error=on_error)
-    scene.journal.wait_for_data(b"1")
-    assert [call for _, call in scene.journal.calls()] == [
-        "initialize",
-        "failed",
-        "process_records",
-    ]
-    assert not dead
 
 
 def test_a_thread_that_cannot_be_started_costs_its_shard_only_a_moment(
@@ -127,7 +85,7 @@ def test_a_thread_that_cannot_be_started_costs_its_shard_only_a_moment(
         begin(self)
 
     monkeypatch.setattr(threading.Thread, "start", scarce)
-    put(scene, b"1")
+    scene.put(b"1")
     worker = scene.start()
     scene.journal.wait_for_data(b"1")
     assert worker.shutdown(PATIENCE)
@@ -145,7 +103,8 @@ def test_what_ends_a_thread_does_not_end_the_consumer(scene: Scene) -> None:
         if len(scene.journal.calls("initialize")) == 1:
             raise SystemExit(1)
 
-    put(scene, b"bad", b"good")
+    scene.put(b"bad")
+    scene.put(b"good")
     worker = scene.start(on_records=fail, on_initialize=exit_once, on_error=DeadLetter(refuse))
     scene.journal.wait_for_data(b"good")
     assert [c for _, c in scene.journal.calls("initialize", "lease_lost")] == ["initialize"] * 2
@@ -155,7 +114,7 @@ def test_what_ends_a_thread_does_not_end_the_consumer(scene: Scene) -> None:
 
 @pytest.mark.parametrize("retrieval", ["polling", "efo"])
 def test_a_stream_that_was_deleted_and_made_anew_is_read(
-    scene: Scene, faults: Callable[[Callable[[Call], Fault | None]], None]
+    scene: Scene, faults: Callable[..., None]
 ) -> None:
     """Its shards have the ids of before: a lease that has ended would never be read again.
 
@@ -166,7 +125,7 @@ def test_a_stream_that_was_deleted_and_made_anew_is_read(
         if call.operation in {"ListShards", "SubscribeToShard"} and call.stream == scene.stream:
             scene.journal.write(SHARD, "looked for")
 
-    put(scene, b"old")
+    scene.put(b"old")
     scene.start()
     scene.journal.wait_for_data(b"old")
     scene.kinesis.delete_stream(StreamName=scene.stream, EnforceConsumerDeletion=True)
@@ -176,7 +135,7 @@ def test_a_stream_that_was_deleted_and_made_anew_is_read(
         StreamName=scene.stream, WaiterConfig={"Delay": 1, "MaxAttempts": 10}
     )
     scene.kinesis.create_stream(StreamName=scene.stream, ShardCount=1)
-    put(scene, b"new")
+    scene.put(b"new")
     scene.journal.wait_for_data(b"new")
     assert not scene.journal.calls("shard_ended", "lease_lost")
 
@@ -190,7 +149,7 @@ def test_a_processor_of_amazon_kclpy_that_exits_leaves_no_dead_letters(scene: Sc
             """Never called."""
 
     dead: list[Any] = []
-    put(scene, b"1")
+    scene.put(b"1")
     worker = scene.start(processor=make_factory(Exits), on_error=DeadLetter(dead.append))
     assert worker.wait(PATIENCE)
     assert not dead
@@ -233,7 +192,8 @@ def test_the_rest_of_an_aggregated_record_is_delivered_whole_to_who_does_not_unp
 ) -> None:
     """It was checkpointed in its middle by a worker that does."""
     (packed,) = aggregate([("k", None, data) for data in (b"1", b"2", b"3")])
-    put(scene, packed.data, b"after")
+    scene.put(packed.data)
+    scene.put(b"after")
 
     def checkpoint(batch: Any, checkpointer: Any) -> None:
         if batch.records[0].sub_sequence_number == 0:
@@ -257,7 +217,7 @@ def test_a_processor_that_shuts_its_worker_down_does_not_wait_for_itself(scene: 
         assert not workers[0].shutdown(PATIENCE)
         checkpointer.checkpoint()
 
-    put(scene, b"1")
+    scene.put(b"1")
     workers.append(scene.start(on_records=shut_down))
     started.set()
     assert workers[0].wait(PATIENCE / 2)
@@ -270,13 +230,3 @@ def test_a_worker_is_started_once(scene: Scene) -> None:
     worker = scene.start()
     with pytest.raises(RuntimeError, match="once"):
         worker.start()
-
-
-def test_a_checkpoint_before_anything_was_delivered_writes_nothing_and_is_no_error(
-    scene: Scene,
-) -> None:
-    """As in the KCL; shutdown_requested checkpoints whether or not anything came."""
-    worker = scene.start(on_shutdown=lambda given: given.checkpoint())
-    scene.journal.wait(lambda: bool(scene.journal.calls("initialize")))
-    assert worker.shutdown(PATIENCE)
-    assert scene.journal.calls("shutdown_requested") == [(SHARD, "shutdown_requested")]

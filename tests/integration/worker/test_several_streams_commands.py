@@ -9,10 +9,9 @@ import pytest
 
 from sparkinesis.application import Application
 from sparkinesis.errors import OptionError
-from sparkinesis.lease.extended_sequence_number import SHARD_END, TRIM_HORIZON
+from sparkinesis.lease.extended_sequence_number import TRIM_HORIZON
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.moving.application_reset import StreamToReset, plan_resets
-from sparkinesis.lease.table import requests
 from sparkinesis.local.faults import Fault
 from sparkinesis.monitor.lag_streams import LagStreams
 from sparkinesis.monitor.lag_watch import LagWatch
@@ -239,10 +238,6 @@ def test_a_stream_that_returns_has_a_lag_again(scene: Scene, streams: list[str])
 # --- reset
 
 
-def checkpoints(application: Application) -> dict[str, str]:
-    return {key: row.checkpoint.sequence_number for key, row in leases_of(application).items()}
-
-
 def test_reset_moves_a_running_application_in_all_of_its_streams(
     scene: Scene, streams: list[str], call: Command
 ) -> None:
@@ -362,17 +357,3 @@ def test_a_table_of_several_streams_is_not_reset_as_one_of_a_single_stream(
     with pytest.raises(OptionError, match=r"The leases of the .* name their streams"):
         plan_resets([StreamToReset(client)], app.table(), LATEST)
     assert leases_of(app) == before
-
-
-def test_a_finished_shard_of_one_stream_is_not_the_shard_of_another(
-    scene: Scene, streams: list[str], call: Command
-) -> None:
-    """To LATEST: the lease that is read to its end stays so, and the open one is moved."""
-    app = scene.application(stream=None, streams=streams[:2])
-    rows = create_leases(app)
-    ended = rows[f"{streams[0]}/{FIRST}"]
-    app.table().write(requests.evict(ended))
-    result = call("reset", "--to", "latest", "--yes", "--stream", streams[1])
-    assert result.returncode == 0
-    assert checkpoints(app)[f"{streams[0]}/{FIRST}"] != SHARD_END
-    assert [row.counter for row in leases_of(app).values()] == [1, 2]

@@ -14,17 +14,8 @@ from sparkinesis import aggregate
 from sparkinesis.local import LocalServer
 
 NEVER = {
-    *(
-        "asyncio",
-        "multiprocessing",
-        "boto3",
-        "moto",
-        "pyspark",
-        "pandas",
-        "rich",
-        "typer",
-        "opentelemetry",
-    ),
+    *("asyncio", "multiprocessing", "boto3", "moto", "pyspark", "pandas", "rich", "typer"),
+    "opentelemetry",
     *("sparkinesis.fleet", "sparkinesis.cli", "sparkinesis.source", "sparkinesis.local"),
     *("sparkinesis.metrics.cloudwatch", "sparkinesis.worker.reporting.cloudwatch"),
 }

@@ -56,18 +56,6 @@ def test_leases_of_an_application_of_several_streams_are_left_alone(scene: Scene
     assert {key: after[key] for key in before} == before
 
 
-def test_a_table_that_was_emptied_by_hand_is_filled_anew(scene: Scene) -> None:
-    dynamodb = scene.server.client("dynamodb")
-    scene.start({"audit_interval": 0.3})
-    scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == len(SHARDS))
-    for key in rows_of(dynamodb, scene.stream):
-        dynamodb.delete_item(TableName=scene.stream, Key={"leaseKey": {"S": key}})
-    scene.journal.wait(lambda: len(scene.journal.calls("lease_lost")) >= len(SHARDS))
-    scene.put(b"b")
-    scene.journal.wait_for_data(b"b")
-    assert set(rows_of(dynamodb, scene.stream)) == set(SHARDS)
-
-
 def test_an_error_that_nobody_foresaw_does_not_end_the_care_for_leases(
     scene: Scene, dynamodb: Any
 ) -> None:

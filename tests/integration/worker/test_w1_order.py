@@ -72,18 +72,6 @@ def in_order_of_first_sight(
     return by_key
 
 
-def test_shards_run_concurrently(scene: Scene) -> None:
-    both = threading.Barrier(2, timeout=30)
-
-    def meet(batch: Any, checkpointer: Any) -> None:
-        both.wait()
-
-    put(scene.kinesis, scene.stream, [b"%d" % n for n in range(50)])
-    scene.start(on_records=meet)
-    scene.journal.wait(lambda: len(set(scene.journal.calls("process_records"))) == 2)
-    assert not scene.journal.calls("failed")
-
-
 def test_a_merged_shard_waits_for_the_slower_of_its_parents(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,19 +70,24 @@ def attempts(journal: Journal, shard: str = FIRST) -> list[list[bytes]]:
 # --- retry
 
 
-def test_a_retry_delivers_the_same_records_until_they_succeed(scene: Scene) -> None:
+@pytest.mark.parametrize("error", [TroubleError, SystemExit])
+def test_a_retry_delivers_the_same_records_until_they_succeed(
+    scene: Scene, error: type[BaseException]
+) -> None:
     datas = put_all(scene, 5)
 
     def fail_thrice(batch: Any, checkpointer: Any) -> None:
         if len(attempts(scene.journal)) < 3:
-            raise TroubleError("not yet")
+            raise error("not yet")
 
-    scene.start(on_records=fail_thrice, on_error=SOON)
+    worker = scene.start(on_records=fail_thrice, on_error=SOON)
     scene.journal.wait_for_data(*datas)
     scene.put(b"next")
     scene.journal.wait_for_data(b"next")
     assert attempts(scene.journal) == [datas] * 3
     assert scene.journal.data(FIRST) == [*datas, b"next"]
+    assert not worker.wait(0)
+    assert scene.journal.calls("initialize").count((FIRST, "initialize")) == 1
 
 
 def test_a_checkpoint_made_before_the_exception_counts(scene: Scene) -> None:
@@ -191,19 +196,6 @@ def test_other_shards_are_not_disturbed(scene: Scene) -> None:
     assert not worker.wait(0)
     assert scene.journal.data() == [b"0", b"1", b"2"]
     assert not scene.journal.calls("lease_lost")
-
-
-def test_sys_exit_in_a_processor_ends_nothing(scene: Scene) -> None:
-    def leave(batch: Any, checkpointer: Any) -> None:
-        if not attempts(scene.journal):
-            raise SystemExit(1)
-
-    scene.put(b"x")
-    worker = scene.start(on_records=leave, on_error=SOON)
-    scene.journal.wait_for_data(b"x")
-    assert not worker.wait(0)
-    assert attempts(scene.journal) == [[b"x"]]
-    assert scene.journal.calls("initialize").count((FIRST, "initialize")) == 1
 
 
 # --- skip and dead letters

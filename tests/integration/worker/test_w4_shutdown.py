@@ -19,7 +19,6 @@ from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.local import LocalServer
 from sparkinesis.status import ShardState
 from sparkinesis.worker.checkpointer import Checkpointer
-from sparkinesis.worker.lifecycle.signals import graceful_on_signals
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import WorkerOptions
 from tests import pace
@@ -50,6 +49,9 @@ def test_the_batch_at_hand_finishes_and_may_be_checkpointed(scene: Scene) -> Non
     assert worker.wait(0)
     calls = ["initialize", "process_records", "shutdown_requested", "lease_lost"]
     assert scene.calls_of() == calls
+    # As in the KCL: to checkpoint before anything was delivered is no error, and writes nothing.
+    assert scene.calls_of(SECOND) == ["initialize", "shutdown_requested", "lease_lost"]
+    assert scene.row(SECOND).checkpoint == ExtendedSequenceNumber("TRIM_HORIZON")
     assert scene.owners() == {FIRST: None, SECOND: None}
     assert scene.row().checkpoint == ExtendedSequenceNumber(last)
     assert worker.shutdown(0), "again: it has ended, and well"
@@ -303,11 +305,3 @@ def test_a_second_signal_forces_it(scene: Scene) -> None:
     assert took < WorkerOptions().shutdown_timeout
     assert scene.owners() == {FIRST: None, SECOND: None}
     assert scene.row().checkpoint == ExtendedSequenceNumber("TRIM_HORIZON")
-
-
-@ONCE
-def test_signal_handlers_are_put_back(scene: Scene) -> None:
-    before = signal.getsignal(signal.SIGTERM)
-    with graceful_on_signals(scene.application().worker()):
-        assert signal.getsignal(signal.SIGTERM) is not before
-    assert signal.getsignal(signal.SIGTERM) is before

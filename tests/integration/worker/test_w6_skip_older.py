@@ -59,46 +59,41 @@ def skipping(seconds: float) -> dict[str, Any]:
     return {"skip_older_than": seconds, "parent_poll_interval": 0.1}
 
 
-def test_resuming_too_far_behind_goes_on_at_the_bound(scene: Scene, clock: RunningClock) -> None:
-    """What is younger than the bound was not delivered yet, and is."""
+def read_one(scene: Scene) -> None:
+    """A worker begins with the stream, and ends."""
     before = Journal()
     scene.put(b"done")
     worker = scene.start(on_records=checkpoint, journal=before)
     before.wait_for_data(b"done")
     assert worker.shutdown(PATIENCE)
+
+
+def test_resuming_too_far_behind_goes_on_at_the_bound(scene: Scene, clock: RunningClock) -> None:
+    """What is younger than the bound was not delivered yet, and is."""
+    read_one(scene)
     for n in range(5):
         scene.put(b"missed %d" % n)
     clock.advance(10 * MINUTE)
     scene.put(b"young")
     clock.advance(MINUTE)
     scene.put(b"new")
-    after = Journal()
-    scene.start(journal=after, options=skipping(2 * MINUTE))
-    after.wait_for_data(b"new")
-    assert after.data() == [b"young", b"new"]
+    scene.start(options=skipping(2 * MINUTE))
+    scene.journal.wait_for_data(b"new")
+    assert scene.journal.data() == [b"young", b"new"]
 
 
 def test_a_short_stop_skips_nothing(scene: Scene, clock: RunningClock) -> None:
-    before = Journal()
-    scene.put(b"done")
-    worker = scene.start(on_records=checkpoint, journal=before)
-    before.wait_for_data(b"done")
-    assert worker.shutdown(PATIENCE)
+    read_one(scene)
     scene.put(b"missed")
     clock.advance(MINUTE)
-    after = Journal()
-    scene.start(journal=after, options=skipping(2 * MINUTE))
-    after.wait_for_data(b"missed")
-    assert after.data() == [b"missed"]
+    scene.start(options=skipping(2 * MINUTE))
+    scene.journal.wait_for_data(b"missed")
+    assert scene.journal.data() == [b"missed"]
 
 
 def test_children_are_read_from_the_bound_on(scene: Scene, clock: RunningClock) -> None:
     """Resharded twice while nobody read: hours of records in four generations, all skipped."""
-    before = Journal()
-    scene.put(b"done")
-    worker = scene.start(on_records=checkpoint, journal=before)
-    before.wait_for_data(b"done")
-    assert worker.shutdown(PATIENCE)
+    read_one(scene)
     for turn, reshard in enumerate((split, merge_neighbours)):
         scene.put(b"old %d" % turn)
         clock.advance(60 * MINUTE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime, timezone
 from typing import Any, ClassVar, cast
 
 import pytest
@@ -216,6 +217,15 @@ def test_a_checkpoint_is_settled_once_nothing_that_was_delivered_lies_behind_it(
 def test_a_shard_is_moved_to_a_position_in_any_case(checkpointer: Checkpointer, text: str) -> None:
     checkpointer.reset(text)
     assert str(checkpointer.last) == text.upper()
+
+
+@pytest.mark.parametrize(
+    ("to", "why"), [(datetime(2026, 1, 1), "time zone"), ("SHARD_END", "latest, trim_horizon")]
+)
+def test_a_shard_is_moved_to_a_position_only(checkpointer: Checkpointer, to: Any, why: str) -> None:
+    with pytest.raises(CheckpointError, match=why):
+        checkpointer.reset(to)
+    checkpointer.reset(datetime.now(timezone.utc))
 
 
 def test_nothing_is_settled_while_a_shard_is_moved_or_has_ended(

@@ -16,11 +16,13 @@ from sparkinesis.errors import (
     ProcessorError,
     SparkinesisError,
 )
+from sparkinesis.events import BatchAction
 from sparkinesis.metrics.tally import Distribution, Tally
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.lifecycle.shard.reaction import LONGEST_BACKOFF, backoff
 from sparkinesis.worker.on_error import DeadLetter, OnError, Retry, Skip, Stop
+from sparkinesis.worker.reporting.shard_reporter import ShardReporter
 from tests.unit.worker.delivering import SHARD, Shard
 
 
@@ -184,8 +186,11 @@ def test_a_lost_lease_asks_nobody() -> None:
 @pytest.mark.parametrize("policy", [Retry(attempts=1, then=Skip()), Skip(), Stop()])
 @pytest.mark.parametrize("kind", [AccessDeniedError, LeaseTableError, LeaseTableUnavailableError])
 def test_a_checkpoint_that_is_refused_is_no_fault_of_the_records(
-    kind: type[SparkinesisError], policy: OnError
+    kind: type[SparkinesisError], policy: OnError, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    actions: list[BatchAction] = []
+    report = lambda _, span, action, error: actions.append(action)  # noqa: E731
+    monkeypatch.setattr(ShardReporter, "batch_failed", report)
     shard = Shard(policy, task_backoff=2.0)
     shard.processor.checkpoint_at = "1"
     refusals: list[SparkinesisError] = [kind("no"), kind("no")]
@@ -202,6 +207,7 @@ def test_a_checkpoint_that_is_refused_is_no_fault_of_the_records(
         shard.setting.now += pause
     assert shard.deliverer.deliver_next() == 0.0
     assert shard.given == [["1", "2"]] * 3
+    assert actions == [BatchAction.WAIT] * 2
     assert shard.deliverer.stopped_by is None
     assert not shard.deliverer
 
