@@ -251,8 +251,8 @@ def test_a_stream_that_is_not_there_is_told_before_anything_is_asked(
     tmp_path: Path, server: LocalServer
 ) -> None:
     write_letter(tmp_path)
-    place = ["--region", "us-east-1", "--endpoint", server.endpoint_url]
-    result = run(str(tmp_path), "--put-back", "--stream", "nope", *place, "--yes", code=1)
+    into = ("--put-back", "--stream", "nope", *place_of(server))
+    result = run(str(tmp_path), *into, "--yes", code=1)
     assert "There is no stream 'nope'" in result.stderr
     assert len(objects(str(tmp_path))) == 1
 

@@ -12,6 +12,7 @@ import pytest
 from sparkinesis.local import LocalServer
 from sparkinesis.worker.dead_letters.targets import DeadLetterDirectory
 from sparkinesis.worker.on_error import DeadLetter
+from tests.command import place_of
 from tests.integration.worker.scene import FIRST, Scene
 from tests.integration.worker.test_dead_letters_command import (
     NUMBER,
@@ -31,7 +32,7 @@ def streams(streams: list[str]) -> list[str]:
 
 @pytest.fixture
 def place(server: LocalServer) -> list[str]:
-    return ["--region", "us-east-1", "--endpoint", server.endpoint_url]
+    return place_of(server)
 
 
 def write_letter(folder: Path, stream: str, stream_id: str | None, number: int = NUMBER) -> None:

@@ -494,24 +494,19 @@ def test_each_stream_has_a_consumer_which_goes_with_it(
 
 
 ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/web"
+CONSUMER = f"{ARN}/consumer/a:1"
+EFO = {"retrieval": "efo"}
+DEREGISTER = {**EFO, "fan_out": FanOutOptions(deregister=True)}
 
 
 @pytest.mark.parametrize(
     ("config", "options", "text"),
     [
         ({"stream": ARN, "region": "us-east-1"}, {}, "ARN names 'eu-west-1'"),
-        ({"stream": "web", "consumer_arn": f"{ARN}/consumer/a:1"}, {}, "only retrieval='efo'"),
-        (
-            {"stream": "app", "consumer_arn": f"{ARN}/consumer/a:1"},
-            {"retrieval": "efo"},
-            "a consumer of the stream 'web'",
-        ),
-        ({"stream": "web", "consumer_arn": "a"}, {"retrieval": "efo"}, "must be the ARN"),
-        (
-            {"stream": "web", "consumer_arn": f"{ARN}/consumer/a:1"},
-            {"retrieval": "efo", "fan_out": FanOutOptions(deregister=True)},
-            "deregister is for",
-        ),
+        ({"stream": "web", "consumer_arn": CONSUMER}, {}, "only retrieval='efo'"),
+        ({"stream": "app", "consumer_arn": CONSUMER}, EFO, "a consumer of the stream 'web'"),
+        ({"stream": "web", "consumer_arn": "a"}, EFO, "must be the ARN"),
+        ({"stream": "web", "consumer_arn": CONSUMER}, DEREGISTER, "deregister is for"),
     ],
 )
 def test_settings_of_a_stream_that_do_not_fit_are_refused_before_any_call(

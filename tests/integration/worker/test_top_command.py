@@ -37,6 +37,7 @@ from sparkinesis.worker.lifecycle.worker import Worker
 from tests.command import COMMAND, Command, objects, place_of
 from tests.journal import PATIENCE, Journal
 from tests.pace import eventually
+from tests.streams import put_at
 
 Start = Callable[[Application], Worker]
 Make = Callable[..., Application]
@@ -85,15 +86,11 @@ def lag_streams(application: Make) -> LagStreams:
     return LagStreams(client, address_of, StreamClient)
 
 
-def put_one(kinesis: Any, stream: str, data: bytes) -> None:
-    kinesis.put_record(StreamName=stream, Data=data, PartitionKey="k", ExplicitHashKey="0")
-
-
 @pytest.fixture
 def behind(application: Make, start: Start, kinesis: Any, stream: str, journal: Journal) -> Worker:
     """A worker that has read a record of the first shard, and checkpoints none."""
     worker = start(application(worker_id="a"))
-    put_one(kinesis, stream, b"x")
+    put_at(kinesis, stream, b"x")
     journal.wait_for_data(b"x")
     journal.wait(lambda: len(journal.calls("initialize")) == 2)
     return worker
@@ -262,7 +259,7 @@ def test_each_shard_is_asked_about_at_its_pace_and_again_after_trouble(
     faults: Faults,
 ) -> None:  # fmt: skip
     """A lag stays as it was while asking fails; a slow shard keeps no other waiting."""
-    put_one(kinesis, stream, b"x")
+    put_at(kinesis, stream, b"x")
     leases = table.leases()
     every = 0.5
     faults(Fault(delay_ms=30_000), operation="GetRecords", stream=stream, shard=SECOND)
@@ -300,7 +297,7 @@ def test_lag_leaves_calls_to_the_consumers_of_a_shard(
     faults: Faults,
 ) -> None:  # fmt: skip
     """One of a kind for each shard; again after half a second, where the service throttles."""
-    put_one(kinesis, stream, b"x")
+    put_at(kinesis, stream, b"x")
 
     def throttle_twice(call: Call) -> Fault | None:
         throttled = call.operation in {"GetRecords", "GetShardIterator"} and call.shard == FIRST
@@ -349,7 +346,7 @@ def test_a_lease_that_is_gone_is_not_asked_about(
 def test_access_that_is_denied_ends_the_waiting_for_lags(
     lag_streams: LagStreams, table: LeaseTable, kinesis: Any, stream: str, faults: Faults
 ) -> None:
-    put_one(kinesis, stream, b"x")
+    put_at(kinesis, stream, b"x")
     leases = table.leases()
     faults(Fault.error("AccessDeniedException", "not you"), stream=stream)
     with LagWatch(lag_streams) as watch:
