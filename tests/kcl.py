@@ -20,12 +20,12 @@ def recorded(name: str) -> Any:
     return json.loads((_FIXTURES / name).read_text(), object_hook=with_bytes)
 
 
-def create_table(dynamodb: Any, name: str) -> None:
-    """An empty lease table, as a KCL 2.x creates it."""
+def create_table(dynamodb: Any, name: str, key: str = "leaseKey") -> None:
+    """An empty lease table, as a KCL 2.x creates it; with another key, any table."""
     dynamodb.create_table(
         TableName=name,
-        KeySchema=[{"AttributeName": "leaseKey", "KeyType": "HASH"}],
-        AttributeDefinitions=[{"AttributeName": "leaseKey", "AttributeType": "S"}],
+        KeySchema=[{"AttributeName": key, "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"}],
         BillingMode="PAY_PER_REQUEST",
     )
 

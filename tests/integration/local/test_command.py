@@ -146,16 +146,16 @@ def test_an_address_or_a_name_that_is_none_is_refused(option: str, value: str, s
     assert said in " ".join(result.stderr.replace("│", " ").split())
 
 
-def test_an_address_that_this_machine_has_not_is_one_line_and_exit_1() -> None:
-    result = subprocess.run(
-        [*COMMAND, "--port", "0", "--bind", "192.0.2.1"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert result.returncode == 1
+def failure(*options: str) -> str:
+    """The one line of a command that does not start."""
+    result = subprocess.run([*COMMAND, *options], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr.count("\n") == 1
-    assert "cannot listen on port 0 of 192.0.2.1" in result.stderr
+    return result.stderr
+
+
+def test_an_address_that_this_machine_has_not_is_one_line_and_exit_1() -> None:
+    assert "cannot listen on port 0 of 192.0.2.1" in failure("--port", "0", "--bind", "192.0.2.1")
 
 
 @pytest.mark.skipif(not socket.has_ipv6, reason="needs IPv6")
@@ -173,23 +173,11 @@ def test_a_server_may_listen_on_ipv6(bind: str, url: str) -> None:
 def test_a_port_in_use_is_one_line_and_exit_1() -> None:
     with LocalServer() as server:
         port = server.endpoint_url.rpartition(":")[2]
-        result = subprocess.run(
-            [*COMMAND, "--port", port], capture_output=True, text=True, check=False
-        )
-    assert result.returncode == 1
-    assert result.stdout == ""
-    assert result.stderr.count("\n") == 1
-    assert f"port {port}" in result.stderr
+        assert f"port {port}" in failure("--port", port)
 
 
 def test_a_stream_that_the_service_would_refuse_is_one_line_and_exit_1() -> None:
-    result = subprocess.run(
-        [*COMMAND, "--port", "0", "--streams", "a b:1"], capture_output=True, text=True, check=False
-    )
-    assert result.returncode == 1
-    assert result.stdout == ""
-    assert result.stderr.count("\n") == 1
-    assert "'a b' at 'streamName'" in result.stderr
+    assert "'a b' at 'streamName'" in failure("--port", "0", "--streams", "a b:1")
 
 
 def test_a_command_that_ends_leaves_the_signals_of_its_process_alone() -> None:

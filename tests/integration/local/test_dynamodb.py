@@ -29,6 +29,7 @@ from sparkinesis.local import LocalServer, LocalServerError
 from sparkinesis.local.wire.dynamodb import pass_values_on, stop_recording_models
 from tests.integration.local.conftest import once
 from tests.journal import PATIENCE
+from tests.kcl import create_table
 
 
 @pytest.fixture(scope="module")
@@ -41,12 +42,7 @@ def shared() -> Iterator[LocalServer]:
 @pytest.fixture
 def table(shared: LocalServer) -> Any:
     client = once(shared, "dynamodb")
-    client.create_table(
-        TableName="leases",
-        KeySchema=[{"AttributeName": "leaseKey", "KeyType": "HASH"}],
-        AttributeDefinitions=[{"AttributeName": "leaseKey", "AttributeType": "S"}],
-        BillingMode="PAY_PER_REQUEST",
-    )
+    create_table(client, "leases")
     yield client
     client.delete_table(TableName="leases")
 
@@ -173,12 +169,7 @@ def test_dynamodb_and_sts_need_nothing_of_the_other_services(
     with LocalServer() as server:
         assert once(server, "sts").get_caller_identity()["Account"]
         dynamodb = once(server, "dynamodb")
-        dynamodb.create_table(
-            TableName="leases",
-            KeySchema=[{"AttributeName": "leaseKey", "KeyType": "HASH"}],
-            AttributeDefinitions=[{"AttributeName": "leaseKey", "AttributeType": "S"}],
-            BillingMode="PAY_PER_REQUEST",
-        )
+        create_table(dynamodb, "leases")
         dynamodb.put_item(TableName="leases", Item={"leaseKey": {"S": "a"}, "owner": {"S": "one"}})
         # One statement for our own code, and one for moto's parser.
         dynamodb.batch_execute_statement(

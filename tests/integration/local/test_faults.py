@@ -10,14 +10,8 @@ from botocore.exceptions import ClientError, ConnectionClosedError, ReadTimeoutE
 
 from sparkinesis.local import Call, Fault, LocalServer
 from tests.http2 import connected
-from tests.integration.local.conftest import once
-
-
-def records(kinesis: Any) -> list[bytes]:
-    iterator = kinesis.get_shard_iterator(
-        StreamName="s", ShardId="shardId-000000000000", ShardIteratorType="TRIM_HORIZON"
-    )["ShardIterator"]
-    return [record["Data"] for record in kinesis.get_records(ShardIterator=iterator)["Records"]]
+from tests.integration.local.conftest import once, records
+from tests.kcl import create_table
 
 
 @pytest.mark.parametrize(("when", "left"), [("before", []), ("after", [b"a"])])
@@ -30,7 +24,7 @@ def test_a_dropped_connection(
         kinesis.put_record(StreamName="s", Data=b"a", PartitionKey="k")
     assert server.kinesis.calls.select("PutRecord")[0].error == "Dropped"
     server.kinesis.faults = None
-    assert records(kinesis) == left
+    assert records(server) == left
 
 
 def test_a_client_that_left_before_its_connection_was_to_be_dropped(
@@ -69,7 +63,7 @@ def test_a_slow_answer_holds_up_no_other_call(server: LocalServer, kinesis: Any)
     with pytest.raises(ReadTimeoutError):
         slow.put_record(StreamName="s", Data=b"a", PartitionKey="k")
     begin = time.monotonic()
-    assert records(kinesis) == [b"a"], "it took effect at once"
+    assert records(server) == [b"a"], "it took effect at once"
     server.stop()
     assert time.monotonic() - begin < 5, "stopping does not wait for delayed answers"
 
@@ -101,12 +95,7 @@ def test_dynamodb_calls_go_through_the_fault_plan_and_the_log(server: LocalServe
 
 def test_statements_of_a_batch_fail_each_on_its_own(server: LocalServer) -> None:
     client = once(server, "dynamodb")
-    client.create_table(
-        TableName="rows",
-        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
-        AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
-        BillingMode="PAY_PER_REQUEST",
-    )
+    create_table(client, "rows", "id")
     for name in "abc":
         client.put_item(TableName="rows", Item={"id": {"S": name}, "n": {"N": "1"}})
 
@@ -147,10 +136,5 @@ def test_a_call_to_dynamodb_takes_effect_and_fails_all_the_same(server: LocalSer
         else None
     )
     with pytest.raises(client.exceptions.InternalServerError):
-        client.create_table(
-            TableName="made",
-            KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
-            AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
-            BillingMode="PAY_PER_REQUEST",
-        )
+        create_table(client, "made", "id")
     assert client.list_tables()["TableNames"] == ["made"]

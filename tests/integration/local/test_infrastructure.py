@@ -191,15 +191,6 @@ def test_cloudformation_creates_a_stream_changes_it_and_deletes_it(tool: Applier
     tool.delete(EnforceConsumerDeletion=True)
 
 
-def test_a_tool_that_does_not_wait_is_refused(tool: Applier) -> None:
-    kinesis, in_use = tool.kinesis, tool.kinesis.exceptions.ResourceInUseException
-    kinesis.create_stream(StreamName="s", ShardCount=1)
-    with pytest.raises(in_use, match="not ACTIVE, instead in state CREATING"):
-        kinesis.increase_stream_retention_period(StreamName="s", RetentionPeriodHours=48)
-    with pytest.raises(kinesis.exceptions.ResourceNotFoundException):
-        kinesis.put_record(StreamName="s", Data=b"x", PartitionKey="k")
-
-
 def test_the_waiters_of_boto3_wait_for_the_states(server: LocalServer, tool: Applier) -> None:
     kinesis, clock = tool.kinesis, tool.clock
     fast = {"Delay": 0, "MaxAttempts": 10}

@@ -11,6 +11,7 @@ from botocore.exceptions import ClientError
 
 from sparkinesis.local import LocalServer
 from tests.integration.local.conftest import once
+from tests.kcl import create_table
 
 _numbers = itertools.count()
 ROW: dict[str, Any] = {"id": {"S": "x"}, "n": {"N": "1"}, "s": {"S": "kept"}}
@@ -25,12 +26,7 @@ def client() -> Iterator[Any]:
 @pytest.fixture
 def table(client: Any) -> str:
     name = f"my_table_{next(_numbers)}"
-    client.create_table(
-        TableName=name,
-        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
-        AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
-        BillingMode="PAY_PER_REQUEST",
-    )
+    create_table(client, name, "id")
     client.put_item(TableName=name, Item=ROW)
     return name
 
@@ -85,12 +81,7 @@ def test_a_condition_that_fails_says_so_and_changes_nothing(
 
 @pytest.mark.parametrize("name", ["2026-orders", "-a", ".b_c"])
 def test_a_table_may_have_any_name(client: Any, name: str) -> None:
-    client.create_table(
-        TableName=name,
-        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
-        AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
-        BillingMode="PAY_PER_REQUEST",
-    )
+    create_table(client, name, "id")
     client.put_item(TableName=name, Item=ROW)
     statement = f'UPDATE "{name}" SET n=? WHERE id=? AND n=?'
     (response,) = run(client, (statement, [{"N": "2"}, {"S": "x"}, {"N": "7"}]))

@@ -23,6 +23,7 @@ from tests.http2 import JSON, Http2Client, connected
 from tests.integration.local.conftest import once
 from tests.integration.local.test_http1 import answer, head
 from tests.journal import PATIENCE
+from tests.kcl import create_table
 
 MIB = 1 << 20
 SERVER = [sys.executable, "-m", "sparkinesis.local", "--port", "0", "--json"]
@@ -295,12 +296,7 @@ def test_dynamodb_refuses_what_it_cannot_parse(capfd: Any) -> None:
     # The last one is not too deep for the local server's own parser, but for moto's code.
     deep = b'{"L":[' * 300 + b"]}" * 300
     with LocalServer(dynamodb=True) as server:
-        once(server, "dynamodb").create_table(
-            TableName="t",
-            KeySchema=[{"AttributeName": "k", "KeyType": "HASH"}],
-            AttributeDefinitions=[{"AttributeName": "k", "AttributeType": "S"}],
-            BillingMode="PAY_PER_REQUEST",
-        )
+        create_table(once(server, "dynamodb"), "t", "k")
         for body in (
             b"[" * 5_000_000,
             b'{"a":' * 1_000_000,

@@ -14,6 +14,7 @@ from botocore.exceptions import ClientError
 from sparkinesis.local import LocalServer
 from tests.http2 import JSON, Http2Client
 from tests.integration.local.conftest import once
+from tests.kcl import create_table
 
 EVIL = "http://evil.example"
 DELETE = {
@@ -229,12 +230,7 @@ def test_no_other_service_of_moto_answers(
     ],
 )
 def test_no_other_page_of_moto_answers(shared: LocalServer, method: str, path: str) -> None:
-    once(shared, "dynamodb").create_table(
-        TableName="kept",
-        KeySchema=[{"AttributeName": "k", "KeyType": "HASH"}],
-        AttributeDefinitions=[{"AttributeName": "k", "AttributeType": "S"}],
-        BillingMode="PAY_PER_REQUEST",
-    )
+    create_table(once(shared, "dynamodb"), "kept", "k")
     status, _, said = send(shared, method, path)
     assert status == (400 if method == "POST" else 405)
     assert "Kinesis" in said
