@@ -21,7 +21,8 @@ reader = source.streamReader(StructType())
 before = set(sys.modules)
 end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
 assert len(reader.partitions(reader.initialOffset(), end)) == 1
-unneeded = {"pandas", "pyarrow.compute", "google.protobuf", "boto3", "sparkinesis.worker"}
+unneeded = {"pandas", "pyarrow.compute", "google.protobuf", "boto3"}
+unneeded |= {"sparkinesis.worker", "sparkinesis.lease", "sparkinesis.events"}
 print(*sorted(({"botocore"} | unneeded) & (set(sys.modules) - before)))
 """
 

@@ -10,15 +10,9 @@ import logging
 from functools import partial
 
 from sparkinesis.errors import DataLossError
-from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.source.offsets import ANY_SHARD, Positions
 from sparkinesis.source.planning.batch_end import missing, without_missing
 from sparkinesis.source.planning.shard_listing import ShardListing
-from sparkinesis.source.planning.start.application_position import (
-    former_stream,
-    leases_of_stream,
-    resume,
-)
 from sparkinesis.source.planning.stream_tools import StreamTools
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.calls.client import StreamSummary
@@ -64,6 +58,14 @@ def application_start(
     The positions are stored, because the application may move its checkpoints. Also returns the
     service's time (epoch ms) that stands for a checkpoint LATEST; None if there is none.
     """
+    # With the modules of lease tables, which no other start needs.
+    from sparkinesis.lease.table.table import LeaseTable  # noqa: PLC0415
+    from sparkinesis.source.planning.start.application_position import (  # noqa: PLC0415
+        former_stream,
+        leases_of_stream,
+        resume,
+    )
+
     address = stream.client.address
     table = LeaseTable(
         name,
