@@ -91,13 +91,6 @@ def test_clients_take_the_region_from_either_variable(
     assert address_of(stream).region == region
 
 
-def test_a_change_of_the_environment_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    for region in ("eu-west-1", "eu-west-2"):
-        monkeypatch.setenv("AWS_REGION", region)
-        assert f" in {region} " in str(StreamAddress("s"))
-        assert open_client("kinesis", FOUND_BY_BOTO, None, None).meta.region_name == region
-
-
 def test_an_error_without_a_region_names_the_variable() -> None:
     told = explain(NoRegionError(), "ListShards", StreamAddress("s"), None, None)
     assert "No region is set for stream 's'" in str(told)

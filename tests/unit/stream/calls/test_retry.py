@@ -26,40 +26,6 @@ def service_error(code: str, status: int = 400) -> ClientError:
     return ClientError(answer, "GetRecords")
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        service_error("ProvisionedThroughputExceededException"),
-        service_error("KMSThrottlingException"),
-        service_error("LimitExceededException"),
-        service_error("InternalFailure", 500),
-        service_error("SomethingNew", 503),
-        ReadTimeoutError(endpoint_url="http://x"),
-        ConnectTimeoutError(endpoint_url="http://x"),
-        EndpointConnectionError(endpoint_url="http://x"),
-    ],
-)
-def test_passing_troubles_are_retried(error: Exception) -> None:
-    assert is_retryable(error)
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        service_error("AccessDeniedException"),
-        service_error("ResourceNotFoundException"),
-        service_error("ValidationException"),
-        service_error("InvalidArgumentException"),
-        service_error("ExpiredIteratorException"),
-        service_error("KMSAccessDeniedException"),
-        NoCredentialsError(),
-        ValueError(),
-    ],
-)
-def test_what_no_retry_mends_is_not_retried(error: Exception) -> None:
-    assert not is_retryable(error)
-
-
 class Flaky:
     def __init__(self, failures: int) -> None:
         self.failures = failures
@@ -86,18 +52,6 @@ def test_waits_double_up_to_the_cap_with_full_jitter() -> None:
     assert slept == [high / 2 for _, high in drawn]
 
 
-def test_retries_end_with_the_last_error() -> None:
-    now = [0.0]
-
-    def sleep(seconds: float) -> None:
-        now[0] += seconds
-
-    retry = Retry(1.0, 10.0, 60.0, clock=lambda: now[0], sleep=sleep, uniform=lambda _, high: high)
-    with pytest.raises(ClientError):
-        retry.call(Flaky(1000))
-    assert 40 < now[0] <= 60
-
-
 @pytest.mark.parametrize(
     ("error", "result"),
     [
@@ -109,14 +63,23 @@ def test_retries_end_with_the_last_error() -> None:
         (service_error("InternalFailure", 500), "retryable"),
         (service_error("SomethingNew", 503), "retryable"),
         (ReadTimeoutError(endpoint_url="http://x"), "retryable"),
+        (ConnectTimeoutError(endpoint_url="http://x"), "retryable"),
+        (EndpointConnectionError(endpoint_url="http://x"), "retryable"),
         (service_error("AccessDeniedException"), "failed"),
+        (service_error("KMSAccessDeniedException"), "failed"),
+        (service_error("ResourceNotFoundException"), "failed"),
         (service_error("ResourceInUseException"), "failed"),
+        (service_error("ValidationException"), "failed"),
+        (service_error("InvalidArgumentException"), "failed"),
         (NoCredentialsError(), "failed"),
         (ValueError(), "failed"),
     ],
 )
-def test_the_result_of_a_failed_attempt(error: Exception, result: str) -> None:
+def test_passing_troubles_are_retried_and_what_no_retry_mends_is_not(
+    error: Exception, result: str
+) -> None:
     assert result_of(error) == result
+    assert is_retryable(error) is (result in {"throttled", "retryable"})
 
 
 def test_a_consumer_in_use_is_part_of_a_shards_change_of_reader() -> None:
@@ -125,13 +88,28 @@ def test_a_consumer_in_use_is_part_of_a_shards_change_of_reader() -> None:
     assert result_of(in_use, "RegisterStreamConsumer") == "failed"
 
 
+class Slept:
+    """A clock that goes on by what somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def retry(self, base: float, cap: float, give_up_after: float) -> Retry:
+        return Retry(base, cap, give_up_after, lambda: self.now, self.sleep, lambda _, high: high)
+
+
+def test_retries_end_with_the_last_error() -> None:
+    slept = Slept()
+    with pytest.raises(ClientError):
+        slept.retry(1.0, 10.0, 60.0).call(Flaky(1000))
+    assert 40 < slept.now <= 60
+
+
 def test_whoever_counts_retries_hears_of_those_that_are_made_and_of_no_other() -> None:
-    now = [0.0]
-
-    def sleep(seconds: float) -> None:
-        now[0] += seconds
-
-    retry = Retry(1.0, 1.0, 4.0, clock=lambda: now[0], sleep=sleep, uniform=lambda _, high: high)
+    retry = Slept().retry(1.0, 1.0, 4.0)
     told: list[Exception] = []
     assert retry.call(Flaky(3), told.append) == "done"
     assert [result_of(error) for error in told] == ["throttled"] * 3

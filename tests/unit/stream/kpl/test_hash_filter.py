@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from aws_kinesis_agg.aggregator import RecordAggregator
@@ -71,6 +73,21 @@ def expected_rows(
     return rows, dropped
 
 
+def filtered(
+    records: list[Record], hash_range: tuple[int, int], *, deaggregate: bool = True
+) -> tuple[Sequence[Any], int]:
+    """The user records of a batch, and the number of those that were dropped."""
+    batch, dropped = make_batch(
+        records,
+        stream="s",
+        shard_id="shard",
+        millis_behind_latest=0,
+        deaggregate=deaggregate,
+        hash_range=hash_range,
+    )
+    return batch.records, dropped
+
+
 hash_keys = st.integers(0, TOP) | st.sampled_from((0, 1, 2**127 - 1, 2**127, TOP))
 users = st.tuples(st.text("ab\u00e9", min_size=1, max_size=3), st.none() | hash_keys.map(str)).map(
     lambda keys: (*keys, b"data of " + keys[0].encode())
@@ -97,15 +114,8 @@ class TestTheFilter:
     ) -> None:
         first, last = min(bounds), max(bounds)
         records = [record_of(each, number) for number, each in enumerate(put, 1)]
-        batch, dropped = make_batch(
-            records,
-            stream="s",
-            shard_id="shard",
-            millis_behind_latest=0,
-            deaggregate=deaggregate,
-            hash_range=(first, last),
-        )
-        rows = [(r.sequence_number, r.sub_sequence_number) for r in batch.records]
+        found, dropped = filtered(records, (first, last), deaggregate=deaggregate)
+        rows = [(r.sequence_number, r.sub_sequence_number) for r in found]
         assert (rows, dropped) == expected_rows(put, first, last, deaggregate=deaggregate)
 
     @pytest.mark.parametrize("explicit", ["-5", "1" * 60, "five", "1e3"])
@@ -114,14 +124,9 @@ class TestTheFilter:
         blob = packed((("k", "7", b"x"), ("k", "1" * len(explicit), b"y")))
         message = blob[4:-16].replace(b"1" * len(explicit), explicit.encode())
         sealed = blob[:4] + message + hashlib.md5(message).digest()
-        batch, dropped = make_batch(
-            [Record(data=sealed, partition_key="k", sequence_number="1")],
-            stream="s",
-            shard_id="shard",
-            millis_behind_latest=0,
-            hash_range=(6, 9),
-        )
-        assert [record.data for record in batch.records] == [b"x", b"y"]
+        record = Record(data=sealed, partition_key="k", sequence_number="1")
+        found, dropped = filtered([record], (6, 9))
+        assert [one.data for one in found] == [b"x", b"y"]
         assert dropped == 0
 
     def test_looks_at_all_chunks_of_a_large_page(self) -> None:
@@ -133,10 +138,8 @@ class TestTheFilter:
             Record(data=blob.data, partition_key="k", sequence_number=str(number))
             for number, (blob,) in enumerate(blobs, 1)
         ]
-        batch, dropped = make_batch(
-            records, stream="s", shard_id="i", millis_behind_latest=0, hash_range=(4, 9)
-        )
-        assert [(r.sequence_number, r.sub_sequence_number) for r in batch.records] == [
+        found, dropped = filtered(records, (4, 9))
+        assert [(r.sequence_number, r.sub_sequence_number) for r in found] == [
             (str(number), sub) for number in range(1, 9) for sub in (0, 1) if sub or number > 4
         ]
         assert dropped == 4

@@ -6,6 +6,7 @@ import pytest
 from aws_kinesis_agg.aggregator import RecordAggregator
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from sparkinesis.stream.kpl import envelope, magic
 from sparkinesis.stream.kpl.objects import estimate_unpacked, make_objects
@@ -42,15 +43,7 @@ def made(*values: object) -> Made:
 
 def objects(records: list[Record]) -> list[Row]:
     """The rows of `rows`, from objects. The sequence numbers are the records' places."""
-    numbered = [
-        Record(
-            data=record.data,
-            partition_key=record.partition_key,
-            sequence_number=str(place),
-            approximate_arrival_timestamp=record.approximate_arrival_timestamp,
-        )
-        for place, record in enumerate(records)
-    ]
+    numbered = [replace(record, sequence_number=str(place)) for place, record in enumerate(records)]
     found, dropped = make_objects(numbered, made, SHARD)
     assert dropped == 0
     assert {shard for *_, shard in found} <= {SHARD}
@@ -190,19 +183,10 @@ def test_objects_and_columns_agree_with_any_hash_range(
         records, hash_range, stream="s", shard_id=SHARD, deaggregate=deaggregate
     )
     assert dropped == dropped_from_columns
-    assert [
-        (data, key, number, sub, hash_key, shard)
-        for data, key, number, sub, _, hash_key, shard in found
-    ] == [
-        (
-            row["data"],
-            row["partitionKey"],
-            row["sequenceNumber"],
-            row["subSequenceNumber"],
-            row["explicitHashKey"],
-            row["shardId"],
-        )
-        for row in columns.to_pylist()
+    names = ["data", "partitionKey", "sequenceNumber", "subSequenceNumber"]
+    names += ["explicitHashKey", "shardId"]
+    assert [(*row[:4], *row[5:]) for row in found] == [
+        tuple(row[name] for name in names) for row in columns.to_pylist()
     ]
 
 

@@ -32,25 +32,19 @@ def test_the_schema() -> None:
 
 def test_a_mixed_page_row_by_row() -> None:
     (blob,) = aggregate([("a", None, b"1"), ("b", "99", b"2")])
+    given = [
+        (b"first", "\u00e9", "100", 1763705123.456),
+        (blob.data, "outer", "200", 1763705124.0),
+        (b"", "last", "300", None),
+    ]
     records = [
         Record(
-            data=b"first",
-            partition_key="\u00e9",
-            sequence_number="100",
-            approximate_arrival_timestamp=1763705123.456,
-        ),
-        Record(
-            data=blob.data,
-            partition_key="outer",
-            sequence_number="200",
-            approximate_arrival_timestamp=1763705124.0,
-        ),
-        Record(
-            data=b"",
-            partition_key="last",
-            sequence_number="300",
-            approximate_arrival_timestamp=None,
-        ),
+            data=data,
+            partition_key=key,
+            sequence_number=number,
+            approximate_arrival_timestamp=arrival,
+        )
+        for data, key, number, arrival in given
     ]
     batch = to_arrow(records, stream="s", shard_id="shardId-000000000000")
     batch.validate(full=True)
@@ -83,26 +77,6 @@ def test_one_aggregate_anywhere_among_small_or_large_records(size: int, place: i
     stored.validate(full=True)
     assert stored.schema == unpacked.schema == USER_RECORD_SCHEMA
     assert stored.column("data").to_pylist() == data
-
-
-def test_without_de_aggregation_each_record_is_a_row() -> None:
-    (blob,) = aggregate([("a", "5", b"1"), ("b", "6", b"2")])
-    records = [
-        Record(
-            data=blob.data,
-            partition_key="outer",
-            sequence_number="200",
-            approximate_arrival_timestamp=1.5,
-        ),
-        Record(
-            data=b"x", partition_key="k", sequence_number="300", approximate_arrival_timestamp=2.5
-        ),
-    ]
-    batch = to_arrow(records, stream="s", shard_id="i", deaggregate=False)
-    assert batch.column("data").to_pylist() == [blob.data, b"x"]
-    assert batch.column("partitionKey").to_pylist() == ["outer", "k"]
-    assert batch.column("subSequenceNumber").to_pylist() == [0, 0]
-    assert batch.column("explicitHashKey").null_count == 2
 
 
 @pytest.mark.parametrize("deaggregate", [True, False])

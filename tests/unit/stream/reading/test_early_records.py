@@ -48,32 +48,29 @@ def given_by(early: EarlyRecordFilter, fetched: Fetched) -> list[int]:
     return [int(one.sequence_number) for one in early.apply(fetched).page.records]
 
 
-def test_what_lies_at_or_before_an_exclusive_start_is_dropped() -> None:
-    cut = begin(AfterRecord("100"))
-    assert given_by(cut, page(*map(record, (7, 8, 99)))) == []
-    assert given_by(cut, page(*map(record, (100, 101)))) == [101]
-
-
-def test_an_inclusive_start_keeps_its_own_record() -> None:
-    cut = begin(AfterRecord("100"), inclusive=True)
-    assert given_by(cut, page(*map(record, (7, 99)))) == []
-    assert given_by(cut, page(*map(record, (99, 100, 101)))) == [100, 101]
-
-
-def test_a_start_inside_a_record_keeps_that_record() -> None:
-    cut = begin(AfterRecord("100", sub_sequence_number=3))
-    assert given_by(cut, page(*map(record, (99, 100, 101)))) == [100, 101]
-
-
-def test_a_renewal_that_begins_anew_repeats_nothing() -> None:
-    cut = begin(TRIM_HORIZON)
-    assert given_by(cut, page(*map(record, (1, 2, 3)))) == [1, 2, 3]
-    assert given_by(cut, page(*map(record, (1, 2)))) == []
-    assert given_by(cut, page(*map(record, (3, 4)))) == [4]
-
-
-def test_a_gap_behind_the_start_is_left_to_the_retention_check() -> None:
-    assert given_by(begin(AfterRecord("100")), page(record(500))) == [500]
+@pytest.mark.parametrize(
+    ("position", "inclusive", "pages"),
+    [
+        (AfterRecord("100"), False, [((7, 8, 99), []), ((100, 101), [101])]),
+        (AfterRecord("100"), True, [((7, 99), []), ((99, 100, 101), [100, 101])]),
+        (AfterRecord("100", sub_sequence_number=3), False, [((99, 100, 101), [100, 101])]),
+        (TRIM_HORIZON, False, [((1, 2, 3), [1, 2, 3]), ((1, 2), []), ((3, 4), [4])]),
+        (AfterRecord("100"), False, [((500,), [500])]),
+    ],
+    ids=[
+        "what lies at or before an exclusive start is dropped",
+        "an inclusive start keeps its own record",
+        "a start inside a record keeps that record",
+        "a renewal that begins anew repeats nothing",
+        "a gap behind the start is left to the retention check",
+    ],
+)
+def test_what_is_given(
+    position: Position, inclusive: bool, pages: list[tuple[tuple[int, ...], list[int]]]
+) -> None:
+    cut = begin(position, inclusive=inclusive)
+    for sent, given_ in pages:
+        assert given_by(cut, page(*map(record, sent))) == given_
 
 
 def test_records_before_an_instant_are_dropped_up_to_the_first_since_then() -> None:

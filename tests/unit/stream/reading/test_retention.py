@@ -126,23 +126,17 @@ def test_a_service_that_does_not_tell_when_a_stream_was_created_has_one_stream()
     assert not is_of_another_stream(AtTimestamp(1), created_ms=0)
 
 
-def test_a_message_names_some_of_many_shards() -> None:
+@pytest.mark.parametrize(
+    ("shards", "created_ms", "skip_older_than"),
+    [(5_000, NOW, None), (1, NOW - 2 * HOUR_MS, 3600.0)],
+)
+def test_a_deleted_stream_is_told_with_some_of_many_shards_unless_what_is_as_old_is_skipped(
+    shards: int, created_ms: int, skip_older_than: float | None
+) -> None:
     told: list[str] = []
     check = RetentionCheck(StreamClient(StreamAddress("s", None, "us-east-1")), on_loss=told.append)
-    positions = {f"shardId-{n:012}": AtTimestamp(1) for n in range(5_000)}
-    stream = StreamSummary(retention_ms=24 * HOUR_MS, service_time_ms=NOW, created_ms=NOW)
-    assert check.report_other_stream(positions, stream) == positions.keys()
-    (text,) = told
-    assert text.count("shardId-") == 10
-    assert "and of 4990 other shards" in text
-
-
-def test_a_deleted_stream_is_recognized_though_its_loss_is_older_than_what_is_skipped() -> None:
-    told: list[str] = []
-    check = RetentionCheck(StreamClient(StreamAddress("s", None, "us-east-1")), on_loss=told.append)
-    positions = {"shardId-000000000000": AtTimestamp(1)}
-    stream = StreamSummary(
-        retention_ms=24 * HOUR_MS, service_time_ms=NOW, created_ms=NOW - 2 * HOUR_MS
-    )
-    assert check.report_other_stream(positions, stream, skip_older_than=3600.0) == positions.keys()
-    assert told == []
+    positions = {f"shardId-{n:012}": AtTimestamp(1) for n in range(shards)}
+    stream = StreamSummary(24 * HOUR_MS, NOW, created_ms=created_ms)
+    assert check.report_other_stream(positions, stream, skip_older_than) == positions.keys()
+    assert [text.count("shardId-") for text in told] == ([10] if skip_older_than is None else [])
+    assert ["and of 4990 other shards" in text for text in told] == [True] * len(told)
