@@ -187,8 +187,8 @@ def _fail_if_left(found: PutBack, *, as_json: bool) -> None:
 
 
 def _fail_if_unreadable(look: Contents, unread: Sequence[str], name: str) -> None:
-    for file in look.unreadable:
-        typer.echo(f"{_printable(file.file)} was skipped: {_printable(file.why)}", err=True)
+    for file, why in look.unreadable.items():
+        typer.echo(f"{_printable(file)} was skipped: {_printable(why)}", err=True)
     for why in unread:
         typer.echo(_printable(why), err=True)
     count = len(look.unreadable) + len(unread)

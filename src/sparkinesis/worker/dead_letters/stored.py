@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
@@ -53,20 +53,13 @@ class Letter:
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
-    """A file that is not a dead letter, or cannot be read."""
-
-    file: str
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
 class Contents:
     """The files of a dead-letter directory."""
 
     letters: Sequence[Letter] = ()
     """The letters, in the order in which their records were put."""
-    unreadable: Sequence[Unreadable] = ()
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    """Why each of the other files is not a dead letter, or cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -104,15 +97,17 @@ class DeadLetters:
         with _storage_errors(self.storage.name):
             files = self.storage.files() if self.only is None else [self.only]
         with ThreadPoolExecutor(_READERS, thread_name_prefix="dead-letters") as threads:
-            found = list(threads.map(self._read, files))
-        letters = sorted((f for f in found if isinstance(f, Letter)), key=lambda f: f.order)
-        return Contents(letters, [f for f in found if isinstance(f, Unreadable)])
+            found = dict(zip(files, threads.map(self._read, files), strict=True))
+        letters = [each for each in found.values() if isinstance(each, Letter)]
+        unreadable = {file: why for file, why in found.items() if isinstance(why, str)}
+        return Contents(sorted(letters, key=lambda letter: letter.order), unreadable)
 
-    def _read(self, file: str) -> Letter | Unreadable:
+    def _read(self, file: str) -> Letter | str:
+        """Return the letter in a file, or why there is none."""
         try:
             return Letter(file, summary(self.storage.read(file, SUMMARY_COLUMNS)))
         except Exception as error:  # noqa: BLE001 - whatever a file system or the file's bytes cause
-            return Unreadable(file, _why(error))
+            return _why(error)
 
     def rows(self, letter: Letter) -> pa.Table:
         """Read all columns of a letter's records. Raises `DeadLetterError`."""

@@ -272,9 +272,7 @@ def StrictMemory() -> Any:
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        ([""], "path is ''"),
         ([None], "path is None"),
-        ([7], "path is 7"),
         (["a\0b"], "path is 'a"),
         (["nosuch://bucket/x"], "nosuch://bucket/x cannot be used|Install fsspec"),
         (["s3://"], "s3:// has no bucket"),

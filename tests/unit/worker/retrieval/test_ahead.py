@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import pytest
 
@@ -95,7 +95,10 @@ class Script:
 
 
 class Reader:
-    """A fetching ahead by polling, and a count of what it announced."""
+    """A fetching ahead, and a count of what it announced.
+
+    cursor: polled; or a function that opens another source.
+    """
 
     def __init__(
         self,
@@ -106,14 +109,21 @@ class Reader:
         **of: Any,
     ) -> None:
         self._announced = threading.Semaphore(0)
+
+        def poll() -> PolledShard:
+            return PolledShard(cursor, max_records=max_records, idle_time=idle_time, clock=clock)
+
         self.fetching = ahead(
-            lambda: PolledShard(cursor, max_records=max_records, idle_time=idle_time, clock=clock),
+            cursor if callable(cursor) else poll,
             **{"on_page": self._announced.release, "clock": clock, **of},
         ).start()
 
     def wait(self, pages: int) -> None:
         for _ in range(pages):
             assert self._announced.acquire(timeout=PATIENCE)
+
+
+Read: TypeAlias = Callable[..., Reader]
 
 
 @pytest.fixture
@@ -140,7 +150,7 @@ def read() -> Any:
     ids=["pages", "bytes", "records", "one large page"],
 )
 def test_no_more_is_fetched_ahead_than_the_limits_say(
-    read: Callable[..., Reader], answers: list[Fetched], fetched: int
+    read: Read, answers: list[Fetched], fetched: int
 ) -> None:
     cursor = Script(*answers)
     reader = read(cursor)
@@ -154,7 +164,7 @@ def test_no_more_is_fetched_ahead_than_the_limits_say(
         assert len(cursor.limits) == fetched + n
 
 
-def test_the_end_of_a_shard_comes_with_its_last_page(read: Callable[..., Reader]) -> None:
+def test_the_end_of_a_shard_comes_with_its_last_page(read: Read) -> None:
     reader = read(Script(page(), page(), ends=True), clock=lambda: 77.0)
     reader.wait(3)
     taken = [reader.fetching.take() for _ in range(3)]
@@ -165,7 +175,7 @@ def test_the_end_of_a_shard_comes_with_its_last_page(read: Callable[..., Reader]
     ]
 
 
-def test_an_error_is_raised_behind_the_pages_that_came_before(read: Callable[..., Reader]) -> None:
+def test_an_error_is_raised_behind_the_pages_that_came_before(read: Read) -> None:
     error = ServiceError("no")
     reader = read(Script(page(), error))
     reader.wait(2)
@@ -177,28 +187,26 @@ def test_an_error_is_raised_behind_the_pages_that_came_before(read: Callable[...
 
 
 @pytest.mark.parametrize("error", [ServiceError("no iterator"), SystemExit("a bug")], ids=str)
-def test_what_opening_raises_is_raised_too(error: BaseException) -> None:
+def test_what_opening_raises_is_raised_too(read: Read, error: BaseException) -> None:
     """Also what nobody expects: a shard must not stand still without a word."""
 
     def refuse() -> Any:
         raise error
 
-    announced = threading.Event()
-    fetching = ahead(refuse, announced.set)
-    fetching.start()
-    assert announced.wait(PATIENCE)
+    reader = read(refuse)
+    reader.wait(1)
     with pytest.raises(type(error), match=str(error)):
-        fetching.take()
+        reader.fetching.take()
 
 
-def test_it_idles_at_the_tip_only(read: Callable[..., Reader]) -> None:
+def test_it_idles_at_the_tip_only(read: Read) -> None:
     """An empty page is no tip while the shard is behind, nor is one that is full."""
     cursor = Script(page(0, behind=9), page(7, behind=0), page(1, behind=0), page())
     read(cursor).wait(3)
     assert len(cursor.limits) == 3, "the fourth comes after the idle time, an hour"
 
 
-def test_stopping_ends_an_idle_time_at_once(read: Callable[..., Reader]) -> None:
+def test_stopping_ends_an_idle_time_at_once(read: Read) -> None:
     reader = read(Script(page(0, 0)))
     reader.wait(1)
     reader.fetching.stop()
@@ -234,41 +242,38 @@ class Pushed:
         self.stopped.set()
 
 
-def test_stopping_stops_a_source_that_waits() -> None:
-    source, announced = Pushed(), threading.Event()
-    fetching = ahead(lambda: source, announced.set)
-    fetching.start()
+def test_stopping_stops_a_source_that_waits(read: Read) -> None:
+    source = Pushed()
+    reader = read(lambda: source)
     assert source.is_waiting.wait(PATIENCE)
-    fetching.stop()
-    assert announced.wait(PATIENCE), "the last word of its thread"
-    assert fetching.take() is None
+    reader.fetching.stop()
+    reader.wait(1)  # the last word of its thread
+    assert reader.fetching.take() is None
 
 
-def test_a_source_that_is_opened_too_late_is_stopped_unread() -> None:
+def test_a_source_that_is_opened_too_late_is_stopped_unread(read: Read) -> None:
     """As when a lease is lost while the consumer is being registered."""
-    source, go_on, announced = Pushed(), threading.Event(), threading.Event()
+    source, go_on = Pushed(), threading.Event()
 
     def open_late() -> Pushed:
         assert go_on.wait(PATIENCE)
         return source
 
-    fetching = ahead(open_late, announced.set)
-    fetching.start()
-    fetching.stop()
+    reader = read(open_late)
+    reader.fetching.stop()
     go_on.set()
-    assert announced.wait(PATIENCE)
+    reader.wait(1)
     assert source.stopped.is_set()
     assert not source.is_waiting.is_set()
 
 
-def test_a_source_that_fails_is_let_go_of(read: Callable[..., Reader]) -> None:
+def test_a_source_that_fails_is_let_go_of(read: Read) -> None:
     class Failing(Pushed):
         def fetch(self, room: int) -> Fetched | None:
             raise ServiceError("no")
 
-    source, announced = Failing(), threading.Event()
-    ahead(lambda: source, announced.set).start()
-    assert announced.wait(PATIENCE)
+    source = Failing()
+    read(lambda: source).wait(1)
     assert source.stopped.is_set()
 
 
@@ -353,9 +358,7 @@ def test_at_the_tip_no_more_memory_is_asked_for_than_a_shard_takes_until_then() 
     assert source.wanted == WHOLE_PAGE
 
 
-def test_fetching_waits_for_memory_and_goes_on_as_it_becomes_free(
-    read: Callable[..., Reader],
-) -> None:
+def test_fetching_waits_for_memory_and_goes_on_as_it_becomes_free(read: Read) -> None:
     budget, others = crowded()
     cursor = Divisible(1_000)
     reader = read(cursor, memory=budget.account())
@@ -367,19 +370,18 @@ def test_fetching_waits_for_memory_and_goes_on_as_it_becomes_free(
     assert len(cursor.limits) > 1
 
 
-def test_a_shard_that_idles_holds_nothing_meanwhile(read: Callable[..., Reader]) -> None:
+def test_a_shard_that_idles_holds_nothing_meanwhile(read: Read) -> None:
     """A thousand of them would leave nothing for the busy ones."""
     budget = MemoryBudget(64 * MIB)
     reader = read(Script(page(1, 0)), memory=budget.account(), idle_time=3600.0)
     reader.wait(1)
     taken = reader.fetching.take()
     assert taken is not None
-    assert taken.hold is not None
-    taken.hold.release()
+    taken.release()
     assert not budget.held
 
 
-def test_a_page_that_turns_out_too_large_is_kept_in_part(read: Callable[..., Reader]) -> None:
+def test_a_page_that_turns_out_too_large_is_kept_in_part(read: Read) -> None:
     """The first record was small, and those behind it are not."""
     budget, _ = crowded()
     cursor = Divisible(10, 100_000)
@@ -387,8 +389,7 @@ def test_a_page_that_turns_out_too_large_is_kept_in_part(read: Callable[..., Rea
     reader.wait(1)
     first = reader.fetching.take()
     assert first is not None
-    assert first.hold is not None
-    first.hold.release()
+    first.release()
     reader.wait(1)
     second = reader.fetching.take()
     assert second is not None
@@ -398,7 +399,7 @@ def test_a_page_that_turns_out_too_large_is_kept_in_part(read: Callable[..., Rea
     assert second.hold.size <= MIB
 
 
-def test_stopping_ends_a_wait_for_memory_and_gives_all_back(read: Callable[..., Reader]) -> None:
+def test_stopping_ends_a_wait_for_memory_and_gives_all_back(read: Read) -> None:
     budget, others = crowded()
     reader = read(Divisible(1_000), memory=budget.account(), idle_time=0.0)
     reader.wait(1)
@@ -438,7 +439,7 @@ def test_memory_of_a_fetch_that_gives_nothing_comes_back(how: str) -> None:
     assert not budget.held
 
 
-def test_an_event_is_not_divided_and_the_next_one_waits_until_it_fits() -> None:
+def test_an_event_is_not_divided_and_the_next_one_waits_until_it_fits(read: Read) -> None:
     class Events:
         """A cursor of enhanced fan-out."""
 
@@ -460,22 +461,16 @@ def test_an_event_is_not_divided_and_the_next_one_waits_until_it_fits() -> None:
 
     budget, others = crowded()
     others.force(60 * MIB)
-    cursor, announced = Events(), threading.Semaphore(0)
-    fetching = ahead(
-        lambda: SubscribedShard(cast(Any, cursor), lambda: None),
-        on_page=announced.release,
-        memory=budget.account(),
-        clock=lambda: 0.0,
-    ).start()
-    assert announced.acquire(timeout=PATIENCE)
-    event = fetching.take()
+    cursor = Events()
+    reader = read(lambda: SubscribedShard(cast(Any, cursor), lambda: None), memory=budget.account())
+    reader.wait(1)
+    event = reader.fetching.take()
     assert event is not None
     assert event.hold is not None
     assert event.hold.size == page_memory(event.fetched) > budget.floor
     assert cursor.given == 1, "for the next one there is no memory"
     others.release()
-    assert announced.acquire(timeout=PATIENCE)
-    fetching.stop()
+    reader.wait(1)
 
 
 def silence(at: int) -> Fetched:
@@ -485,7 +480,7 @@ def silence(at: int) -> Fetched:
 
 @pytest.mark.parametrize("all_count", [False, True])
 def test_of_a_silence_the_first_page_is_announced_and_the_latest_is_kept(
-    read: Callable[..., Reader], all_count: bool
+    read: Read, all_count: bool
 ) -> None:
     """A thousand idle shards would wake their consumers a thousand times a second for nothing."""
     announced: list[int] = []
@@ -510,7 +505,7 @@ def test_of_a_silence_the_first_page_is_announced_and_the_latest_is_kept(
 
 @pytest.mark.parametrize("all_count", [False, True])
 def test_a_silence_that_nobody_takes_keeps_no_record_from_being_fetched(
-    read: Callable[..., Reader], all_count: bool
+    read: Read, all_count: bool
 ) -> None:
     """Unless the processor gets each page, and so must keep up with them."""
     cursor = Script(silence(1), silence(2), silence(3), page(), page())
@@ -523,7 +518,7 @@ def test_a_silence_that_nobody_takes_keeps_no_record_from_being_fetched(
     assert taken.service_time_ms == (1 if all_count else 3)
 
 
-def test_the_pages_of_a_silence_take_the_memory_of_one(read: Callable[..., Reader]) -> None:
+def test_the_pages_of_a_silence_take_the_memory_of_one(read: Read) -> None:
     budget = MemoryBudget(64 * MIB)
     cursor = Script(*map(silence, range(50)), ends=True)
     reader = read(cursor, idle_time=0.0, memory=budget.account())

@@ -34,6 +34,7 @@ from tests.lake import visible_files, visible_rows
 from tests.unit.worker.delivering import SHARD, Held, Shard
 
 N = pa.schema([("n", pa.int64())])
+KEYED = pa.schema([("key", pa.int8()), ("n", pa.int64())])
 ALL = ExtendedSequenceNumber("9")
 
 
@@ -51,6 +52,10 @@ def shard(sinks: ShardSinks | None = None) -> ProcessorShard:
 
 def flush(sinks: ShardSinks) -> None:
     sinks.flush(ExtendedSequenceNumber("1"), ALL)
+
+
+def with_n(name: str, kind: pa.DataType) -> pa.Schema:
+    return pa.schema([("n", pa.int64()), (name, kind)])
 
 
 def numbers(folder: Path) -> list[int]:
@@ -127,27 +132,27 @@ def test_errors_of_a_sink_name_the_stream_as_a_whole(tmp_path: Path) -> None:
     ("arguments", "why"),
     [
         ({"schema": {"n": "int"}}, "must be a pyarrow.Schema"),
-        ({"schema": pa.schema([("n", pa.int64()), ("n", pa.string())])}, "two columns 'n'"),
+        ({"schema": with_n("n", pa.string())}, "two columns 'n'"),
         ({"schema": pa.schema([("n", pa.month_day_nano_interval())])}, "cannot be written"),
         ({"partition_by": ["day"]}, "'day', which is not in the schema"),
         ({"partition_by": "day"}, "give a list of columns"),
         ({"partition_by": None}, "partition_by is None"),
         ({"partition_by": ["n"]}, "no column that is not in partition_by"),
         (
-            {"schema": pa.schema([("n", pa.int64()), ("x", pa.float64())]), "partition_by": ["x"]},
+            {"schema": with_n("x", pa.float64()), "partition_by": ["x"]},
             "'x', which is of type double",
         ),
         (
-            {"schema": pa.schema([("n", pa.int64()), (".x", pa.int8())]), "partition_by": [".x"]},
+            {"schema": with_n(".x", pa.int8()), "partition_by": [".x"]},
             "hidden",
         ),
         (
-            {"schema": pa.schema([("n", pa.int64()), ("_x", pa.int8())]), "partition_by": ["_x"]},
+            {"schema": with_n("_x", pa.int8()), "partition_by": ["_x"]},
             "hidden",
         ),
         (
             {
-                "schema": pa.schema([("n", pa.int64()), ("x", pa.int8())]),
+                "schema": with_n("x", pa.int8()),
                 "partition_by": ["x", "x"],
             },
             "twice",
@@ -221,7 +226,7 @@ def test_what_parquet_refuses_is_refused_at_once(
 ) -> None:
     """Later it would be taken for storage that fails, and hold up the shard for ever."""
     sinks = ShardSinks()
-    sink = shard(sinks).sink(tmp_path, pa.schema([("n", pa.int64()), ("x", kind)]))
+    sink = shard(sinks).sink(tmp_path, with_n("x", kind))
     for rows in ([{"x": value}], pa.table({"n": [1], "x": pa.array([value], kind)})):
         with pytest.raises(SchemaMismatchError, match=r"Column 'x' .* cannot be"):
             sink.write(rows)
@@ -356,8 +361,7 @@ def test_rows_go_to_directories_as_sparks_do(tmp_path: Path) -> None:
 
 def test_rows_keep_their_order_within_a_directory(tmp_path: Path) -> None:
     sinks = ShardSinks()
-    schema = pa.schema([("key", pa.int8()), ("n", pa.int64())])
-    sink = shard(sinks).sink(tmp_path, schema, partition_by=["key"])
+    sink = shard(sinks).sink(tmp_path, KEYED, partition_by=["key"])
     sink.write(pa.table({"key": [n * 7 % 5 for n in range(1000)], "n": range(1000)}))
     flush(sinks)
     for key in range(5):
@@ -420,8 +424,7 @@ def test_other_file_systems(tmp_path: Path, kind: str) -> None:
     elif kind == "fsspec":
         memory = pytest.importorskip("fsspec").filesystem("memory")
         path, reader, base = "memory://lake", fs.PyFileSystem(fs.FSSpecHandler(memory)), "lake"
-    schema = pa.schema([("key", pa.int8()), ("n", pa.int64())])
-    sink = shard(sinks).sink(path, schema, partition_by=["key"], filesystem=filesystem)
+    sink = shard(sinks).sink(path, KEYED, partition_by=["key"], filesystem=filesystem)
     for n in range(3):
         sink.write([{"key": 1, "n": n}])
         flush(sinks)
@@ -459,8 +462,7 @@ def test_files_are_synced_before_they_are_shown_and_directories_behind(
     sync = os.fsync
     monkeypatch.setattr(os, "fsync", note)
     sinks = ShardSinks()
-    schema = pa.schema([("key", pa.int8()), ("n", pa.int64())])
-    sink = shard(sinks).sink(tmp_path / "new" / "lake", schema, partition_by=["key"])
+    sink = shard(sinks).sink(tmp_path / "new" / "lake", KEYED, partition_by=["key"])
     sink.write([{"key": key, "n": key} for key in range(2)])
     flush(sinks)
     files = {path.stat().st_ino for path in tmp_path.rglob("*.parquet")}
@@ -569,13 +571,22 @@ def test_rows_without_records_are_stored_by_a_checkpoint_too(case: Case) -> None
     assert case.held.seen == []
 
 
-def test_what_a_failed_call_wrote_is_taken_back(case: Case) -> None:
-    case.deliver(1, 2)
-    case.storing.fail_on = {"4"}
-    case.deliver(3, 4, 5)
-    assert case.sink.buffered_rows == 4
+@pytest.mark.parametrize(
+    ("checkpoint_after", "seen"),
+    [
+        (set(), [("5", [1, 2, 3, 5])]),
+        ({"3"}, [("3", [1, 2, 3]), ("5", [1, 2, 3, 5])]),
+    ],
+    ids=["", "but for what a checkpoint inside the call has stored"],
+)
+def test_what_a_failed_call_wrote_is_taken_back(
+    case: Case, checkpoint_after: set[str], seen: list[tuple[str, list[int]]]
+) -> None:
+    case.deliver(1)
+    case.storing.checkpoint_after, case.storing.fail_on = checkpoint_after, {"4"}
+    case.deliver(2, 3, 4, 5)
     case.checkpointer.checkpoint()
-    assert case.held.seen == [("5", [1, 2, 3, 5])]
+    assert case.held.seen == seen
 
 
 def test_what_another_thread_wrote_meanwhile_is_not_taken_back(case: Case) -> None:
@@ -592,15 +603,6 @@ def test_what_another_thread_wrote_meanwhile_is_not_taken_back(case: Case) -> No
     case.deliver(2)
     case.checkpointer.checkpoint()
     assert case.held.seen == [("2", [1])]
-
-
-def test_what_a_checkpoint_inside_the_call_has_stored_stays(case: Case) -> None:
-    case.deliver(1)
-    case.storing.checkpoint_after = {"3"}
-    case.storing.fail_on = {"4"}
-    case.deliver(2, 3, 4, 5)
-    case.checkpointer.checkpoint()
-    assert case.held.seen == [("3", [1, 2, 3]), ("5", [1, 2, 3, 5])]
 
 
 def test_storage_that_fails_gives_no_record_up(case: Case) -> None:
