@@ -38,22 +38,6 @@ def test_a_record_makes_the_round_trip(kinesis: Any, clock: ManualClock) -> None
     assert page["ResponseMetadata"]["RequestId"]
 
 
-def test_a_record_without_a_partition_key_makes_the_round_trip(kinesis: Any) -> None:
-    kinesis.create_stream(StreamName="s", StreamModeDetails={"StreamMode": "ON_DEMAND"})
-    summary = kinesis.describe_stream_summary(StreamName="s")["StreamDescriptionSummary"]
-    kinesis.update_stream_record_distribution_strategy(
-        StreamARN=summary["StreamARN"], RecordDistributionStrategy="AUTO"
-    )
-    summary = kinesis.describe_stream_summary(StreamName="s")["StreamDescriptionSummary"]
-    assert summary["RecordDistributionStrategy"] == "AUTO"
-    put = kinesis.put_record(StreamName="s", Data=b"x")
-    iterator = kinesis.get_shard_iterator(
-        StreamName="s", ShardId=put["ShardId"], ShardIteratorType="TRIM_HORIZON"
-    )["ShardIterator"]
-    (record,) = kinesis.get_records(ShardIterator=iterator)["Records"]
-    assert record.keys() == {"SequenceNumber", "ApproximateArrivalTimestamp", "Data"}
-
-
 def test_reading_through_a_split_and_a_merge_delivers_each_record_once(kinesis: Any) -> None:
     kinesis.create_stream(StreamName="s", ShardCount=2)
     keys = [f"key-{i}" for i in range(40)]
@@ -126,20 +110,6 @@ def test_errors_arrive_as_the_exceptions_of_the_client(kinesis: Any, clock: Manu
         kinesis.get_records(ShardIterator=iterator)
     with pytest.raises(ClientError, match="UnknownOperationException"):
         kinesis.list_channels()
-
-
-def test_throttling_arrives_as_the_exception_of_the_client(
-    server: LocalServer, kinesis: Any
-) -> None:
-    kinesis.create_stream(StreamName="s", ShardCount=1)
-    server.kinesis.limits = True
-    iterator = kinesis.get_shard_iterator(
-        StreamName="s", ShardId="shardId-000000000000", ShardIteratorType="LATEST"
-    )["ShardIterator"]
-    for _ in range(5):
-        kinesis.get_records(ShardIterator=iterator)
-    with pytest.raises(kinesis.exceptions.ProvisionedThroughputExceededException):
-        kinesis.get_records(ShardIterator=iterator)
 
 
 def test_the_region_is_that_of_the_signature(server: LocalServer, kinesis: Any) -> None:

@@ -20,7 +20,7 @@ from sparkinesis.stream.position import AfterRecord, AtTimestamp
 from tests.event_stream import INITIAL_RESPONSE, records_event
 from tests.fetching import FetchingCursor
 from tests.integration.stream.conftest import SHARD, START_MS, OpenCursor
-from tests.streams import put, put_at, split
+from tests.streams import put, put_at
 
 
 def read_up_to(cursor: FetchingCursor, last: bytes) -> list[bytes]:
@@ -134,19 +134,6 @@ def test_a_newer_subscription_takes_over_and_both_see_every_record(
     refused = [c.error for c in server.kinesis.calls.select("SubscribeToShard") if c.error]
     assert set(refused) <= {"ResourceInUseException"}
     assert len(refused) < 20
-
-
-def test_a_reshard_ends_the_shard_with_its_children(kinesis: Any, open_cursor: OpenCursor) -> None:
-    cursor = open_cursor()
-    put(kinesis, "s", [b"1", b"2"], "k")
-    assert read_up_to(cursor, b"2") == [b"1", b"2"]
-    split(kinesis, "s")
-    fetched = cursor.fetch()
-    assert fetched is not None
-    assert cursor.at_end
-    assert fetched.page.child_shards is not None
-    children = [child.shard_id for child in fetched.page.child_shards]
-    assert children == ["shardId-000000000001", "shardId-000000000002"]
 
 
 def test_it_begins_at_an_instant(kinesis: Any, open_cursor: OpenCursor, clock: ManualClock) -> None:
