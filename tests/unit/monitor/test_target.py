@@ -15,11 +15,8 @@ from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, Initi
     ("text", "place"),
     [
         ("latest", LATEST),
-        ("LATEST", LATEST),
-        ("trim_horizon", TRIM_HORIZON),
         (" TRIM_HORIZON ", TRIM_HORIZON),
         ("1970-01-01T00:00:01.002Z", AtTimestamp(1002)),
-        ("1970-01-01T01:00:00.001999+01:00", AtTimestamp(1)),
         (
             "shardId-000000000007=49",
             ShardCheckpoint("shardId-000000000007", ExtendedSequenceNumber("49")),
@@ -37,7 +34,6 @@ def test_places(text: str, place: InitialPosition | ShardCheckpoint) -> None:
         ("", "The position is '', which is not a position"),
         ("earlier", "The position is 'earlier', which is not a position"),
         ("2026-11-21T08:30:00", "for instance 2026-11-21T08:30:00Z"),
-        ("1969-12-31T23:59:59Z", "before 1970"),
         ("s=", "'s=' is not a position in a shard"),
         ("s=1:", "'s=1:' is not a position in a shard"),
         ("s=-1", "is not a position in a shard"),
