@@ -114,6 +114,14 @@ def test_it_has_no_one_answer(kinesis: LocalKinesis, app: str) -> None:
         kinesis.call("SubscribeToShard", ConsumerARN=app, **latest)
 
 
+def waiting(kinesis: LocalKinesis, app: str) -> Listener:
+    """A listener that has had its first event, and waits for the next one."""
+    listener = Listener(kinesis, app)
+    listener.event()
+    listener.waits_until()
+    return listener
+
+
 # Going on
 
 
@@ -340,9 +348,7 @@ def test_a_subscription_to_a_shard_that_was_read_to_its_end_ends_at_once(
 def test_a_reshard_reaches_a_waiting_subscription(clock: ManualClock, delay_ms: int) -> None:
     kinesis = LocalKinesis(clock=clock, limits=False, reshard_delay_ms=delay_ms)
     stream = Stream(kinesis, shards=1)
-    listener = Listener(kinesis, register(stream))
-    listener.event()
-    listener.waits_until()
+    listener = waiting(kinesis, register(stream))
     stream.split()
     assert listener.woken == 1
     if delay_ms:
@@ -398,12 +404,11 @@ def test_only_those_are_woken_who_wait_and_only_once(clock: ManualClock) -> None
     kinesis = LocalKinesis(clock=clock, limits=False)
     stream = Stream(kinesis, shards=2)
     app, other = register(stream), register(stream, "other")
-    here, too = Listener(kinesis, app), Listener(kinesis, other)
+    here, too = waiting(kinesis, app), waiting(kinesis, other)
     elsewhere = Listener(kinesis, app, shard=SHARD_1)
+    elsewhere.event()
+    elsewhere.waits_until()
     listeners = [here, too, elsewhere]
-    for listener in listeners:
-        listener.event()
-        listener.waits_until()
     entries = [{"Data": b"x", "PartitionKey": "k", "ExplicitHashKey": "0"}] * 100
     stream("PutRecords", Records=entries)
     stream("PutRecords", Records=entries)
@@ -414,12 +419,9 @@ def test_only_those_are_woken_who_wait_and_only_once(clock: ManualClock) -> None
 def test_a_move_of_the_clock_wakes_whose_time_has_come(
     kinesis: LocalKinesis, stream: Stream, app: str, clock: ManualClock
 ) -> None:
-    listener, later = Listener(kinesis, app), Listener(kinesis, register(stream, "other"))
-    listener.event()
-    listener.waits_until()
+    listener = waiting(kinesis, app)
     clock.advance(1)
-    later.event()
-    later.waits_until()
+    later = waiting(kinesis, register(stream, "other"))
     clock.advance(4999)
     assert (listener.woken, later.woken) == (1, 0)
     clock.advance(1)
@@ -429,9 +431,7 @@ def test_a_move_of_the_clock_wakes_whose_time_has_come(
 def test_nobody_is_woken_after_letting_go(
     kinesis: LocalKinesis, stream: Stream, app: str, clock: ManualClock
 ) -> None:
-    listener = Listener(kinesis, app)
-    listener.event()
-    listener.waits_until()
+    listener = waiting(kinesis, app)
     listener.release()
     stream.put("a")
     clock.advance(LIFE)
@@ -441,9 +441,7 @@ def test_nobody_is_woken_after_letting_go(
 
 
 def test_nothing_is_kept_after_letting_go(kinesis: LocalKinesis, app: str) -> None:
-    listener = Listener(kinesis, app)
-    listener.event()
-    listener.waits_until()
+    listener = waiting(kinesis, app)
     kept = weakref.ref(listener.subscription)
     listener.release()
     del listener
