@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from tests.pace import eventually
@@ -43,9 +44,13 @@ def merge_neighbours(
 
 def put(kinesis: Any, stream: str, datas: list[bytes], key: str | None = None) -> None:
     """Put records, keyed by their data unless a key is given, in order."""
-    for at in range(0, len(datas), 500):
-        entries = [{"Data": d, "PartitionKey": key or d.decode()} for d in datas[at : at + 500]]
-        answer = kinesis.put_records(StreamName=stream, Records=entries)
+    put_all(kinesis, stream, [{"Data": d, "PartitionKey": key or d.decode()} for d in datas])
+
+
+def put_all(kinesis: Any, stream: str, entries: Sequence[dict[str, Any]]) -> None:
+    """Put the entries of PutRecords, however many, in order."""
+    for at in range(0, len(entries), 500):
+        answer = kinesis.put_records(StreamName=stream, Records=entries[at : at + 500])
         assert answer["FailedRecordCount"] == 0, answer
 
 

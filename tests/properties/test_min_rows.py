@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from sparkinesis.errors import OptionError
-from sparkinesis.local import ManualClock
 from sparkinesis.source.options.option_table import Options
 from sparkinesis.source.options.read_options import stream_read_options
 from sparkinesis.stream.kpl.pack import aggregate
@@ -17,79 +14,71 @@ from tests.properties.conftest import World
 from tests.streams import put, split
 
 
-def begun(kinesis: Any, clock: ManualClock, running: Query) -> Query:
-    """After its first batch, which does not wait."""
-    put(kinesis, "s", [b"first"])
-    clock.advance(1000)
-    batch = running.batch()
-    assert len(batch.rows) == 1
+def arrive(world: World, datas: list[bytes]) -> None:
+    put(world.kinesis, "s", datas)
+    world.clock.advance(1000)
+
+
+MANY = [b"%d" % n for n in range(60)]
+
+
+def begun(world: World, time: Time | None = None, /, **options: str) -> Query:
+    """A query that waits for 100 rows, after its first batch, which does not wait."""
+    running = timed(world.query(minRowsPerTrigger="100", **options), time or Time())
+    arrive(world, [b"first"])
+    assert running.batch().datas == [b"first"]
     return running
 
 
 def test_the_first_batch_does_not_wait_after_latest_was_resolved(world: World) -> None:
     running = timed(world.query(minRowsPerTrigger="100", initialPosition="latest"), Time())
-    resolved = running.batch()
-    assert resolved.rows == []
-    put(world.kinesis, "s", [b"first"])
-    world.clock.advance(1000)
-    batch = running.batch()
-    assert len(batch.rows) == 1
+    assert running.batch().rows == []
+    arrive(world, [b"first"])
+    assert len(running.batch().rows) == 1
 
 
 @pytest.mark.parametrize(
     "limit", [{}, {"maxRecordsPerTrigger": "500"}, {"maxBytesPerTrigger": "1m"}]
 )
 def test_a_batch_waits_for_its_rows(world: World, limit: dict[str, str]) -> None:
-    running = begun(
-        world.kinesis, world.clock, timed(world.query(minRowsPerTrigger="100", **limit), Time())
-    )
-    put(world.kinesis, "s", [b"%d" % n for n in range(60)])
-    world.clock.advance(1000)
+    running = begun(world, None, **limit)
+    arrive(world, MANY)
     assert running.next_batch() is None
-    put(world.kinesis, "s", [b"%d" % n for n in range(60)])
-    world.clock.advance(1000)
-    batch = running.batch()
-    assert len(batch.rows) == 120
+    arrive(world, MANY)
+    assert len(running.batch().rows) == 120
 
 
 def test_user_records_count_as_rows(world: World) -> None:
-    running = begun(world.kinesis, world.clock, timed(world.query(minRowsPerTrigger="100"), Time()))
+    running = begun(world)
     (blob,) = aggregate((f"{n}", None, b"x") for n in range(120))
     world.kinesis.put_record(StreamName="s", Data=blob.data, PartitionKey=blob.partition_key)
     world.clock.advance(1000)
-    batch = running.batch()
-    assert len(batch.rows) == 120
+    assert len(running.batch().rows) == 120
 
 
 def test_a_batch_waits_for_the_delay_at_most(world: World) -> None:
     time = Time()
-    options = {"minRowsPerTrigger": "100", "maxTriggerDelay": "1 minute"}
-    running = begun(world.kinesis, world.clock, timed(world.query(**options), time))
-    put(world.kinesis, "s", [b"few"])
-    world.clock.advance(1000)
+    running = begun(world, time, maxTriggerDelay="1 minute")
+    arrive(world, [b"few"])
     time.now = 58.0
     assert running.next_batch() is None
     time.now = 62.0
     assert running.next_batch() is not None
-    put(world.kinesis, "s", [b"few again"])
-    world.clock.advance(1000)
+    arrive(world, [b"few again"])
     assert running.next_batch() is None, "the delay begins anew"
 
 
 def test_rows_that_a_reshard_leaves_to_the_next_batch_are_not_waited_for(world: World) -> None:
-    running = begun(world.kinesis, world.clock, timed(world.query(minRowsPerTrigger="100"), Time()))
-    put(world.kinesis, "s", [b"%d" % n for n in range(60)])
-    world.clock.advance(1000)
+    running = begun(world)
+    arrive(world, MANY)
     split(world.kinesis, "s")
-    put(world.kinesis, "s", [b"%d" % n for n in range(60)])
-    world.clock.advance(1000)
+    arrive(world, MANY)
     assert running.next_batch() is not None
 
 
 def test_available_now_does_not_wait(world: World) -> None:
     running = timed(world.query(minRowsPerTrigger="100", maxRecordsPerTrigger="100"), Time())
-    put(world.kinesis, "s", [b"%d" % n for n in range(250)])
-    world.clock.advance(1000)
+    arrive(world, [b"%d" % n for n in range(250)])
     running.reader.prepareForTriggerAvailableNow()
     assert sum(len(batch.rows) for batch in running.drain()) == 250
 

@@ -13,7 +13,7 @@ from sparkinesis.local import Call, Fault, ManualClock
 from tests.engine import MODES, Batch, late
 from tests.planners import Time, timed
 from tests.properties.conftest import World
-from tests.streams import active_shards, merge_neighbours, put_at, split
+from tests.streams import active_shards, merge_neighbours, put_all, put_at, split
 
 BOTH_MODES = pytest.mark.parametrize("mode", MODES)
 HASH_KEYS = 2**128
@@ -22,12 +22,8 @@ LIGHT, BUSY = 0, HASH_KEYS - 1
 
 
 def put_many(kinesis: Any, stream: str, count: int, hash_key: int, size: int = 10) -> None:
-    for at in range(0, count, 500):
-        entries = [
-            {"Data": b"x" * size, "PartitionKey": "k", "ExplicitHashKey": str(hash_key)}
-            for _ in range(min(500, count - at))
-        ]
-        assert kinesis.put_records(StreamName=stream, Records=entries)["FailedRecordCount"] == 0
+    entry = {"Data": b"x" * size, "PartitionKey": "k", "ExplicitHashKey": str(hash_key)}
+    put_all(kinesis, stream, [entry] * count)
 
 
 def put_skewed(kinesis: Any, clock: ManualClock, stream: str, seconds: int, rate: int = 50) -> int:

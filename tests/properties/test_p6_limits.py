@@ -17,7 +17,7 @@ from sparkinesis.local.model import limits
 from sparkinesis.stream.kpl.pack import aggregate
 from tests.engine import MODES, Query
 from tests.properties.conftest import World
-from tests.streams import put, split
+from tests.streams import put, put_all, split
 
 BOTH_MODES = pytest.mark.parametrize("mode", MODES)
 
@@ -40,12 +40,6 @@ def rows_per_batch(running: Query, every_other_polls: bool = False) -> Iterator[
         running.checkpoint = end
         if rows:
             yield rows
-
-
-def put_all(kinesis: Any, stream: str, entries: list[dict[str, Any]]) -> None:
-    for at in range(0, len(entries), 500):
-        answer = kinesis.put_records(StreamName=stream, Records=entries[at : at + 500])
-        assert answer["FailedRecordCount"] == 0
 
 
 def put_a_day(kinesis: Any, clock: ManualClock, stream: str, users: int, rng: random.Random) -> int:
