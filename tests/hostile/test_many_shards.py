@@ -32,7 +32,7 @@ from sparkinesis.monitor.watched import WatchedTable
 from sparkinesis.source.offsets import to_json
 from sparkinesis.source.options.option_table import Options
 from sparkinesis.source.options.read_options import stream_read_options
-from sparkinesis.source.planning.batch_end import Finding, Finished, Quiet
+from sparkinesis.source.planning.batch_end import Finding, Finished, NoRows
 from sparkinesis.source.planning.source_planner import SourcePlanner
 from sparkinesis.source.planning.start.application_position import resume
 from sparkinesis.stream.address import StreamAddress
@@ -210,7 +210,7 @@ def test_a_plan_through_thousands_of_empty_generations_asks_for_each_a_few_times
     findings: dict[str, Finding] = {shard.id: Finished() for shard in shards[:-1]}
     CountedLineage.asked = 0
     lineage = CountedLineage.of(shards)
-    planned = plan({first.id: AfterRecord("1")}, lineage, {**findings, last.id: Quiet(5)})
+    planned = plan({first.id: AfterRecord("1")}, lineage, {**findings, last.id: NoRows(5)})
     assert planned.end == {last.id: AtTimestamp(5)}
     assert SHARDS <= CountedLineage.asked <= 6 * SHARDS
 

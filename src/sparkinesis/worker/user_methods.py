@@ -21,7 +21,7 @@ _ADVICE = (
 )
 
 
-def call(method: Callable[..., object], *given: object) -> None:
+def call_user(method: Callable[..., object], *given: object) -> None:
     """Call ``method``. Raises `ProcessorError` if it returns unfinished work."""
     returned = method(*given)
     if returned is None:
@@ -72,7 +72,7 @@ def why_not_callable(
 def asynchronous(function: object) -> str | None:
     """Return "is `async def`" or "has a `yield`" for a function that defers its work; else None.
 
-    A plain function may still return a coroutine, which `call` detects.
+    A plain function may still return a coroutine, which `call_user` detects.
     """
     while isinstance(function, functools.partial):
         function = function.func

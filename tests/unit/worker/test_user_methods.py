@@ -16,7 +16,7 @@ import pytest
 from sparkinesis.application import Application
 from sparkinesis.errors import ProcessorError
 from sparkinesis.worker.processor import RecordProcessor, make_processor
-from sparkinesis.worker.user_methods import call
+from sparkinesis.worker.user_methods import call_user
 
 NAMES = ("initialize", "process_records", "lease_lost", "shard_ended", "shutdown_requested")
 
@@ -159,7 +159,7 @@ def test_a_plain_method_that_runs_coroutines_is_taken() -> None:
             seen.append(batch)
 
     application(Runs)
-    call(make_processor(Runs).process_records, "batch", None)
+    call_user(make_processor(Runs).process_records, "batch", None)
     assert seen == ["batch"]
 
 
@@ -188,7 +188,7 @@ def test_a_call_that_returns_its_work_is_an_error_and_leaves_no_warning(
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(ProcessorError, match=rf"\.process_records returned {what} instead of"):
-            call(process_records, 1)
+            call_user(process_records, 1)
 
 
 def test_a_generator_that_has_begun_and_will_not_be_closed_is_an_error_like_any() -> None:
@@ -202,7 +202,7 @@ def test_a_generator_that_has_begun_and_will_not_be_closed_is_an_error_like_any(
     begun = stubborn()
     next(begun)
     with pytest.raises(ProcessorError, match="returned a generator"):
-        call(lambda: begun)
+        call_user(lambda: begun)
 
 
 @pytest.mark.parametrize(
@@ -216,5 +216,5 @@ def test_a_call_may_return_anything_else(value: object) -> None:
         given.extend(more)
         return value
 
-    call(process_records, 1, 2)
+    call_user(process_records, 1, 2)
     assert given == [1, 2]

@@ -27,7 +27,7 @@ from sparkinesis.errors import ProcessorError, SparkinesisError
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer as WorkerCheckpointer
 from sparkinesis.worker.processor import ProcessorShard, RecordProcessor
-from sparkinesis.worker.user_methods import call, made_by, refuse_asynchronous, refuse_factory
+from sparkinesis.worker.user_methods import call_user, made_by, refuse_asynchronous, refuse_factory
 
 _log = logging.getLogger(__name__)
 
@@ -112,7 +112,7 @@ class ShardProcessor(RecordProcessor):
         if self._exited:
             self._refuse()
         try:
-            call(method, given)
+            call_user(method, given)
         except SystemExit as exited:
             self._exited = True
             self._on_exit(exited)

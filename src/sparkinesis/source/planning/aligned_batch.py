@@ -97,8 +97,8 @@ def _choose_and_find(plans: Mapping[str, StreamPlan], drift: float) -> tuple[Cho
             looks = [name for name in plans if of_stream[name].wanted]
             for_each(looks, lambda name: plans[name].extend(of_stream[name].wanted))  # noqa: B023
         else:
-            for_each(plans, lambda name: plans[name].find_ends(of_stream[name]))  # noqa: B023
-            if all(plan.bound_ms >= choice.instant for plan in plans.values()):
+            stays = for_each(plans, lambda name: plans[name].confirm_instant(of_stream[name]))  # noqa: B023
+            if all(stays.values()):
                 return choice, _weight(choice, surveys)
         in_hand = sum(len(survey.arrivals) for survey in surveys.values())
         rounds, most = (0, in_hand) if in_hand > most else (rounds + 1, most)

@@ -33,8 +33,12 @@ FRESH_FOR_MS = 6 * 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
-class Quiet:
-    """No record follows in an open shard; none had arrived before ``clear_until`` (epoch ms)."""
+class NoRows:
+    """The batch has no record of this shard, open or closed, which is not finished.
+
+    Records may follow that arrived after the batch's instant. ``clear_until`` (epoch ms): none had
+    arrived before this instant.
+    """
 
     clear_until: int | None = None
 
@@ -62,7 +66,7 @@ class Finished:
     """The shard is closed and no record follows."""
 
 
-Finding: TypeAlias = Quiet | Records | Finished
+Finding: TypeAlias = NoRows | Records | Finished
 """The result of probing a shard after a position."""
 
 
@@ -146,7 +150,7 @@ def assemble(
                 None if isinstance(position, AfterRecord) else found.first,
             )
         else:
-            assert isinstance(found, Quiet), "the walk goes on through finished shards"
+            assert isinstance(found, NoRows), "the walk goes on through finished shards"
             end[shard_id] = advanced(between_batches(position), found.clear_until)
     for shard_id in walked.finished:
         children = _children(shard_id, lineage)

@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 COUNTED = Allowance(rows=1e12)
 """A limit that no batch meets."""
 
-FULL = 0.8
+BACKLOG_FROM = 0.8
 """The share of the allowance from which on a batch is taken as the sign of a backlog."""
 
 
@@ -155,7 +155,7 @@ class SourcePlanner:
             if batch.expected:
                 self._batch_at = self._timing.clock()
             self._tell_if_behind(batch)
-        if allowance.is_limited and batch.taken >= FULL:
+        if allowance.is_limited and batch.taken >= BACKLOG_FROM:
             self._ahead = _BackgroundPlan(batch.end, allowance, self._plan)
         self._planned = batch
         return batch.end
@@ -176,13 +176,13 @@ class SourcePlanner:
         batch = ahead.wait()
         fits = ahead.start == start and ahead.allowance == allowance
         # A batch that was not full would leave out the records that have arrived since.
-        return batch if batch is not None and fits and batch.taken >= FULL else None
+        return batch if batch is not None and fits and batch.taken >= BACKLOG_FROM else None
 
     def _tell_if_behind(self, batch: _PlannedBatch) -> None:
         """Log once that a full batch after the other does not bring the query closer to the tip."""
         lags = (report.millis_behind_latest for report in batch.reports.values())
         lag_ms = max((lag.max for lag in lags if lag is not None), default=0)
-        is_held_back = self._drift < math.inf and batch.taken >= FULL
+        is_held_back = self._drift < math.inf and batch.taken >= BACKLOG_FROM
         if not is_held_back or not self._trend.stays_behind(self._batch_at, lag_ms):
             return
         counts = {shard: count or 0 for shard, count in batch.expected.items()}

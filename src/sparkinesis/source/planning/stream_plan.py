@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from sparkinesis.source.offsets import ANY_SHARD, Positions, start_of
 from sparkinesis.source.options.allowance import Allowance
-from sparkinesis.source.planning.batch_end import AssembledEnd, Finding, Quiet, Walk, assemble
+from sparkinesis.source.planning.batch_end import AssembledEnd, Finding, NoRows, Walk, assemble
 from sparkinesis.source.planning.batch_instant import Choice, ReadOn, SampleAt, Wanted
 from sparkinesis.source.planning.kept import Kept
 from sparkinesis.source.planning.probe_threads import for_all
@@ -78,7 +78,7 @@ class StreamPlan:
 
     @property
     def latest_ms(self) -> Mapping[str, int]:
-        """The latest instant (epoch ms) up to which the batch may read each shard of `surveys`.
+        """The latest instant (epoch ms) up to which the batch may read each of the `active` shards.
 
         All that arrived in the shard by then is known or can be found.
         """
@@ -108,7 +108,7 @@ class StreamPlan:
 
     @property
     def ends_a_shard(self) -> bool:
-        """True if a shard ends in the batch."""
+        """True if a shard ends in the batch, and has successors with records, or unknown ones."""
         return any(True for _ in self._successions())
 
     def _successions(self) -> Iterator[tuple[int, int]]:
@@ -176,8 +176,8 @@ class StreamPlan:
         self._for_each({shard_id: self.active[shard_id] for shard_id in wanted}, take)
         self.look()
 
-    def find_ends(self, choice: Choice[str]) -> None:
-        """Find where the batch ends in each shard.
+    def confirm_instant(self, choice: Choice[str]) -> bool:
+        """Find where the batch ends in each shard; return True if its instant stays.
 
         A closed shard may turn out to end before the instant, which lowers `bound_ms`.
         """
@@ -195,11 +195,13 @@ class StreamPlan:
         find(closed)
         if self.bound_ms >= choice.instant:
             find(s for s in far if s not in set(closed))
-        if self.bound_ms >= choice.instant:
-            self.find_all_ends(choice)  # also in shards that these looks have reached
+        if self.bound_ms < choice.instant:
+            return False
+        self.ends(choice)  # also in shards that these looks have reached
+        return self.bound_ms >= choice.instant
 
-    def find_all_ends(self, choice: Choice[str]) -> dict[str, Resumption]:
-        """Find the batch's end in each shard that is not quiet; those found before cost no call."""
+    def ends(self, choice: Choice[str]) -> dict[str, Resumption]:
+        """Return the batch's end in each `active` shard; those found before cost no call."""
         return {shard_id: self._find_end(shard_id, choice) for shard_id in self.active}
 
     def _find_end(self, shard_id: str, choice: Choice[str]) -> Resumption:
@@ -209,7 +211,7 @@ class StreamPlan:
     def assemble(self, ends: Mapping[str, EndInShard]) -> AssembledEnd:
         """Return the offset that ends the batch."""
         findings: dict[str, Finding] = {
-            shard_id: Quiet(prober.front.silent_until) for shard_id, prober in self.quiet.items()
+            shard_id: NoRows(prober.front.silent_until) for shard_id, prober in self.quiet.items()
         }
         findings.update({shard_id: end.finding for shard_id, end in ends.items()})
         return assemble(self.start, self._listing.lineage, self._walk(), findings)

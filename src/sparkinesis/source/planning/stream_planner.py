@@ -14,7 +14,7 @@ from sparkinesis.errors import ServiceError
 from sparkinesis.source.offsets import ANY_SHARD, Positions, start_of
 from sparkinesis.source.options.allowance import NO_LIMIT, Allowance
 from sparkinesis.source.options.read_options import StreamReadOptions
-from sparkinesis.source.planning.batch_end import Quiet, Records, is_fresh, is_worth_storing
+from sparkinesis.source.planning.batch_end import NoRows, Records, is_fresh, is_worth_storing
 from sparkinesis.source.planning.batch_instant import Choice
 from sparkinesis.source.planning.kept import Kept
 from sparkinesis.source.planning.probing.end_in_shard import EndInShard, Resumption
@@ -165,7 +165,7 @@ class StreamPlanner:
         Findings without rows (a shard closed, nothing arrived) are stored with the next row, or
         after six hours of silence: otherwise the stored position would look expired.
         """
-        found = plan.find_all_ends(choice)
+        found = plan.ends(choice)
         ends = {shard_id: resumption.end for shard_id, resumption in found.items()}
         self._warn_of_shards_without_end(plan, ends)
         self.outcome = _outcome(plan, ends)
@@ -194,7 +194,7 @@ class StreamPlanner:
         """
         if plan.start is not start or ANY_SHARD in start or self._until_ms is not None:
             return False
-        if not all(isinstance(end.finding, Quiet) for end in ends.values()):
+        if not all(isinstance(end.finding, NoRows) for end in ends.values()):
             return False
         looked = (*plan.quiet.values(), *plan.active.values())
         latest = max((prober.front.silent_until for prober in looked), default=None)
@@ -246,7 +246,7 @@ class StreamPlanner:
         endless = [
             shard_id
             for shard_id, end in ends.items()
-            if isinstance(end.finding, Quiet)
+            if isinstance(end.finding, NoRows)
             and end.finding.clear_until is not None
             and plan.active[shard_id].front.hand.first_arrival is None
             and shard_id in listed

@@ -9,7 +9,7 @@ from sparkinesis.source.offsets import ANY_SHARD, Positions, ranges
 from sparkinesis.source.planning.batch_end import (
     Finding,
     Finished,
-    Quiet,
+    NoRows,
     Records,
     missing,
     without_missing,
@@ -31,7 +31,7 @@ MERGE = Lineage.of([Shard("p1", (), False), Shard("p2", (), False), Shard("c", (
 def test_silence_moves_only_what_is_known_about_the_past() -> None:
     lineage = Lineage.of([Shard("a"), Shard("b"), Shard("c")])
     start: Positions = {"a": AfterRecord("7", 100), "b": AtTimestamp(100), "c": TRIM_HORIZON}
-    planned = plan(start, lineage, dict.fromkeys(start, Quiet(200)))
+    planned = plan(start, lineage, dict.fromkeys(start, NoRows(200)))
     assert planned.end == {
         "a": AfterRecord("7", 200),
         "b": AtTimestamp(200),
@@ -43,7 +43,7 @@ def test_silence_moves_only_what_is_known_about_the_past() -> None:
 
 def test_what_is_known_about_the_past_never_moves_backwards() -> None:
     start: Positions = {"a": AfterRecord("7", 300), "b": AtTimestamp(300)}
-    planned = plan(start, Lineage.of([Shard("a"), Shard("b")]), dict.fromkeys(start, Quiet(200)))
+    planned = plan(start, Lineage.of([Shard("a"), Shard("b")]), dict.fromkeys(start, NoRows(200)))
     assert planned.end == start
 
 
@@ -53,12 +53,12 @@ def test_children_wait_while_their_parent_has_rows_in_the_batch() -> None:
 
 
 def test_children_begin_once_their_parent_was_read_to_its_end() -> None:
-    planned = plan({"p": SHARD_END}, SPLIT, {"c1": Records("11"), "c2": Quiet()})
+    planned = plan({"p": SHARD_END}, SPLIT, {"c1": Records("11"), "c2": NoRows()})
     assert planned.end == {"c1": AfterRecord("11"), "c2": TRIM_HORIZON}
 
 
 def test_children_begin_in_the_same_batch_when_the_parent_has_nothing_left() -> None:
-    findings: dict[str, Finding] = {"p": Finished(), "c1": Records("11"), "c2": Quiet(5)}
+    findings: dict[str, Finding] = {"p": Finished(), "c1": Records("11"), "c2": NoRows(5)}
     planned = plan({"p": AfterRecord("7")}, SPLIT, findings)
     assert planned.end == {"c1": AfterRecord("11"), "c2": AtTimestamp(5)}
     assert [r.shard_id for r in ranges({"p": AfterRecord("7")}, planned.end)] == ["c1"]
@@ -96,7 +96,7 @@ def test_a_merged_child_waits_for_a_parent_that_is_itself_still_to_come() -> Non
 
 def test_a_parent_that_is_not_listed_any_more_does_not_block_its_child() -> None:
     lineage = Lineage.of([Shard("p2", (), False), Shard("c", ("p1", "p2"))])
-    planned = plan({"p2": SHARD_END}, lineage, {"c": Quiet()})
+    planned = plan({"p2": SHARD_END}, lineage, {"c": NoRows()})
     assert planned.end == {"c": TRIM_HORIZON}
 
 
@@ -111,7 +111,7 @@ def test_a_generation_that_ended_empty_is_passed_in_one_plan() -> None:
     lineage = Lineage.of(
         [Shard("a", (), False), Shard("b", ("a",), False), Shard("c", ("b",)), Shard("d", ("b",))]
     )
-    findings: dict[str, Finding] = {"a": Finished(), "b": Finished(), "c": Quiet(), "d": Quiet()}
+    findings: dict[str, Finding] = {"a": Finished(), "b": Finished(), "c": NoRows(), "d": NoRows()}
     assert plan({"a": SHARD_END}, lineage, findings).end == {"c": TRIM_HORIZON, "d": TRIM_HORIZON}
 
 
@@ -162,7 +162,7 @@ def look(shard: Shard, done: int, held: int, take: int) -> Finding:
     """The finding in a shard that holds so many records, of which some are done."""
     left = held - done
     if left == 0:
-        return Quiet() if shard.is_open else Finished()
+        return NoRows() if shard.is_open else Finished()
     return Records(str(done + min(take, left)))
 
 

@@ -14,7 +14,7 @@ from sparkinesis.compat.kclpy.messages import (
     ShutdownRequestedInput,
 )
 from sparkinesis.compat.kclpy.must_override import must_override
-from sparkinesis.worker.user_methods import call
+from sparkinesis.worker.user_methods import call_user
 
 
 class RecordProcessorBase:
@@ -58,17 +58,17 @@ class V1toV2Processor(RecordProcessorBase):
         self.delegate = delegate
 
     def initialize(self, initialize_input: InitializeInput) -> None:
-        call(self.delegate.initialize, initialize_input.shard_id)
+        call_user(self.delegate.initialize, initialize_input.shard_id)
 
     def process_records(self, process_records_input: ProcessRecordsInput) -> None:
-        call(
+        call_user(
             self.delegate.process_records,
             process_records_input.records,
             process_records_input.checkpointer,
         )
 
     def shutdown(self, shutdown_input: ShutdownInput) -> None:
-        call(self.delegate.shutdown, shutdown_input.checkpointer, shutdown_input.reason)
+        call_user(self.delegate.shutdown, shutdown_input.checkpointer, shutdown_input.reason)
 
     def shutdown_requested(self, shutdown_requested_input: ShutdownRequestedInput) -> None:
-        call(self.delegate.shutdown_requested, shutdown_requested_input.checkpointer)
+        call_user(self.delegate.shutdown_requested, shutdown_requested_input.checkpointer)

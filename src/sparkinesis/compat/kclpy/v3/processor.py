@@ -14,7 +14,7 @@ from sparkinesis.compat.kclpy.messages import (
 )
 from sparkinesis.compat.kclpy.must_override import must_override
 from sparkinesis.compat.kclpy.v2.processor import RecordProcessorBase as Version2
-from sparkinesis.worker.user_methods import call
+from sparkinesis.worker.user_methods import call_user
 
 
 class RecordProcessorBase:
@@ -62,17 +62,17 @@ class V2toV3Processor(RecordProcessorBase):
         self.delegate = delegate
 
     def initialize(self, initialize_input: InitializeInput) -> None:
-        call(self.delegate.initialize, initialize_input)
+        call_user(self.delegate.initialize, initialize_input)
 
     def process_records(self, process_records_input: ProcessRecordsInput) -> None:
-        call(self.delegate.process_records, process_records_input)
+        call_user(self.delegate.process_records, process_records_input)
 
     def lease_lost(self, lease_lost_input: LeaseLostInput) -> None:
         del lease_lost_input
-        call(self.delegate.shutdown, ShutdownInput.zombie())
+        call_user(self.delegate.shutdown, ShutdownInput.zombie())
 
     def shard_ended(self, shard_ended_input: ShardEndedInput) -> None:
-        call(self.delegate.shutdown, ShutdownInput.terminate(shard_ended_input.checkpointer))
+        call_user(self.delegate.shutdown, ShutdownInput.terminate(shard_ended_input.checkpointer))
 
     def shutdown_requested(self, shutdown_requested_input: ShutdownRequestedInput) -> None:
-        call(self.delegate.shutdown_requested, shutdown_requested_input)
+        call_user(self.delegate.shutdown_requested, shutdown_requested_input)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sparkinesis.source.planning.batch_end import Finding, Finished, Quiet, Records
+from sparkinesis.source.planning.batch_end import Finding, Finished, NoRows, Records
 from sparkinesis.source.planning.probing.records_in_hand import RecordsInHand
 from sparkinesis.source.planning.probing.samples import Sample, Samples, arrival_ms
 from sparkinesis.source.planning.probing.shard_front import (
@@ -82,7 +82,7 @@ class EndSearch:
         if not rest and front.at_tip:
             silent_until = front.silent_until
         if not count:
-            finding: Finding = Finished() if front.is_finished else Quiet(silent_until)
+            finding: Finding = Finished() if front.is_finished else NoRows(silent_until)
             lag = max(0, front.tip_ms - rest.arrivals[0]) if rest and rest.arrivals[0] else 0
             return Resumption(EndInShard(finding, lag, 0), front.cursor, rest, limit)
         arrived = hand.times[count - 1]

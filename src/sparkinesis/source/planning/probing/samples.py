@@ -47,7 +47,7 @@ class Samples:
     def take(self, instant: int, weight: float, known: Sequence[Window]) -> None:
         """Take a sample at ``instant`` (epoch ms), of a weight of about ``weight``.
 
-        known: the windows of the records in hand and of earlier samples.
+        known: the window of the records in hand, then those of earlier samples.
         """
         hand, tip_ms = self._front.hand, self._front.tip_ms
         mean = hand.weights[-1] / len(hand)
@@ -67,7 +67,8 @@ class Samples:
             new = last_windows(instant, arrivals, weights, tip_ms)
         for one in new:
             known = add_sample(known, one)
-        self.windows = list(known[1:])  # the first one is that of the records in hand
+        # The first window is that of the records in hand: each sample begins after them.
+        self.windows = list(known[1:])
 
     def _window_of(self, sample: Sample) -> Window | None:
         arrivals = [arrival_ms(record) for record in sample.records]

@@ -26,7 +26,14 @@ MAX_KEPT = 1_000
 
 
 class ShardFront:
-    """Reads one shard forward, from plan to plan. Used by one thread at a time."""
+    """Reads one shard forward, from plan to plan. Used by one thread at a time.
+
+    Three facts tell how near a closed shard's end is, each stronger than the one before:
+
+    - `is_ended`: a cursor has met the end, that of a later sample perhaps;
+    - `at_end`: the front's own cursor has met it, so all remaining records are in hand;
+    - `is_finished`: none is in hand either, so no record is left.
+    """
 
     def __init__(self, client: StreamClient, shard_id: str, budget: ShardBudget) -> None:
         self._client = client

@@ -93,7 +93,7 @@ class ShardProber:
         """Fetch some records that arrived at ``instant`` (epoch ms) or later.
 
         weight: the weight that they should have, about. The sample may begin earlier: see
-        `sample_place`, which keeps it out of the service's future, too.
+        `survey.sample_place`, which keeps it out of the service's future, too.
         """
         self._samples.take(instant, weight, self.survey.windows)
         self._update()

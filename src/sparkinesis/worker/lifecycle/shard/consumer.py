@@ -42,7 +42,7 @@ from sparkinesis.worker.processor import ProcessorShard, RecordProcessor, make_p
 from sparkinesis.worker.reporting.log_context import LogPlace
 from sparkinesis.worker.retrieval.ahead import OpenRetrieval
 from sparkinesis.worker.sink.sink import ShardSinks
-from sparkinesis.worker.user_methods import call
+from sparkinesis.worker.user_methods import call_user
 
 
 @dataclass(frozen=True)
@@ -298,7 +298,9 @@ class ShardConsumer:
             drop_pending=checkpointer.drop_pending,
             sinks=sinks,
         )
-        self._measures.call(INITIALIZE_DURATION, partial(call, self._processor.initialize, shard))
+        self._measures.call(
+            INITIALIZE_DURATION, partial(call_user, self._processor.initialize, shard)
+        )
         self._deliverer = Deliverer(
             self.held,
             self.intake,

@@ -24,7 +24,7 @@ from sparkinesis.worker.lifecycle.shard.reaction import Attempt, backoff, react
 from sparkinesis.worker.lifecycle.shard.states import ShutdownReason
 from sparkinesis.worker.on_error import DeadLetter, last_resort
 from sparkinesis.worker.processor import RecordProcessor
-from sparkinesis.worker.user_methods import call
+from sparkinesis.worker.user_methods import call_user
 
 _IDLE = 3.0
 """Seconds until the next step, if no page is announced: there may be pages of a silence, or another
@@ -162,7 +162,7 @@ class Deliverer:
             self._held.known = at, reached
 
     def deliver_next(self) -> float:
-        """Deliver the next batch, if one is due; return the seconds until the next try, or 0.
+        """Deliver the next batch, if one is due; return the seconds until the next try; 0: at once.
 
         Raises `ProcessorError` for a mistake in the processor's class; the batch is kept.
         """
@@ -191,7 +191,7 @@ class Deliverer:
         began = self.processing_since = self._settings.clock()
         try:
             with self.measures.processing(partial(_extent, batch)):
-                call(self.processor.process_records, batch, self.checkpointer)
+                call_user(self.processor.process_records, batch, self.checkpointer)
         except ProcessorError:
             # A mistake in the program, which every other batch would meet as well.
             self.measures.processing_failed(began)
@@ -247,8 +247,12 @@ class Deliverer:
         )
         self._report.batch_failed(span, reaction.action, error)
         match reaction.action:
-            case BatchAction.NONE_LEFT if not self.checkpointer.is_reset:
-                self._pass(attempt.batch)
+            case BatchAction.RELEASE:
+                pass  # the consumer is ending, and the shard's next owner gets the records
+            case BatchAction.NONE_LEFT:
+                # After a reset the next step drops all batches, and reads from the new position.
+                if not self.checkpointer.is_reset:
+                    self._pass(attempt.batch)
             case BatchAction.WAIT | BatchAction.RETRY:
                 return self._put_off(reaction.rest, reaction.pause)
             case BatchAction.STOP:

@@ -60,7 +60,7 @@ class Intake:
         self._open_retrieval = open_retrieval
         self._on_page = on_page
         self._lock = threading.Lock()
-        self._has_ended = False
+        self._is_closed = False
         self._retrieval: Retrieval | None = None
         self._accounts = ShardAccounts(settings.memory, deaggregate=settings.options.deaggregate)
         self._habit = Habit()
@@ -133,7 +133,7 @@ class Intake:
         The shard's next reader may have to wait until this connection is closed.
         """
         with self._lock:
-            self._has_ended = True
+            self._is_closed = True
             retrieval = self._retrieval
         if retrieval is not None:
             retrieval.stop()
@@ -213,7 +213,7 @@ class Intake:
     def _running_retrieval(self) -> Retrieval | None:
         """Return the retrieval; open one if necessary. Return None after `end_reading`."""
         with self._lock:
-            if self._has_ended:
+            if self._is_closed:
                 return None
             if self._retrieval is None:
                 self._is_confirmed = False

@@ -9,7 +9,7 @@ from sparkinesis.errors import LeaseLostError, ProcessorError, SparkinesisError
 from sparkinesis.metrics.catalogue import SHUTDOWN_DURATION
 from sparkinesis.worker.lifecycle.shard.delivery import Deliverer
 from sparkinesis.worker.reporting.shard_reporter import ShardReporter
-from sparkinesis.worker.user_methods import call
+from sparkinesis.worker.user_methods import call_user
 
 
 class LastCalls:
@@ -79,7 +79,7 @@ class LastCalls:
 
     def _call(self, name: str, *given: object) -> None:
         method = getattr(self._processor, name)
-        self._measures.call(SHUTDOWN_DURATION, partial(call, method, *given))
+        self._measures.call(SHUTDOWN_DURATION, partial(call_user, method, *given))
 
     def _call_once(self, name: str, *given: object) -> bool:
         """Call a method, and log its error; return True if there was none."""

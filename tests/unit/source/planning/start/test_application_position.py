@@ -15,7 +15,7 @@ from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.source.offsets import ANY_SHARD, Positions, ranges
 from sparkinesis.source.planning.batch_end import (
     Finished,
-    Quiet,
+    NoRows,
     is_worth_storing,
     missing,
 )
@@ -188,7 +188,7 @@ def test_resolving_reads_nothing_and_the_rest_of_a_record_is_a_range() -> None:
 
 def test_silence_keeps_the_place_and_is_put_on_record_at_once() -> None:
     start: Positions = {"a": AfterRecord("7", None, 2)}
-    planned = plan(start, Lineage.of([Shard("a")]), {"a": Quiet(NOW)})
+    planned = plan(start, Lineage.of([Shard("a")]), {"a": NoRows(NOW)})
     assert planned.end == {"a": AfterRecord("7", NOW, 2)}
     assert is_worth_storing(start, planned.end)
     assert not is_worth_storing(planned.end, planned.end)
@@ -197,7 +197,7 @@ def test_silence_keeps_the_place_and_is_put_on_record_at_once() -> None:
 def test_where_to_begin_is_not_forgotten_while_no_shard_is_listed() -> None:
     start: Positions = {ANY_SHARD: AtTimestamp(NOW)}
     assert not is_worth_storing(start, plan(start, Lineage.of([]), {}).end)
-    planned = plan(start, Lineage.of([Shard("a")]), {"a": Quiet(NOW)})
+    planned = plan(start, Lineage.of([Shard("a")]), {"a": NoRows(NOW)})
     assert is_worth_storing(start, planned.end)
 
 
