@@ -35,7 +35,7 @@ SAMPLE_SHARE = 0.05
 GOLDEN = 0.382
 """The place of a sample in its gap. Halves, and halves of halves, could all be nights."""
 
-FILLED = 0.92
+FULL_ENOUGH = 0.92
 """The weight from which on a batch is full enough: its instant is not improved any more."""
 
 ROUNDING = 1e-9
@@ -135,7 +135,7 @@ def _is_still_good(surveys: Mapping[K, Survey], bounds: Bounds[K], previous: Cho
         previous.instant <= bounds.bound_ms
         and ends.keys() == surveys.keys()
         and any(survey.in_hand_until < ends[key] for key, survey in surveys.items())
-        and FILLED <= _weight_up_to(surveys, ends) <= 1.0 + TOLERANCE
+        and FULL_ENOUGH <= _weight_up_to(surveys, ends) <= 1.0 + TOLERANCE
     )
 
 
@@ -253,6 +253,10 @@ def _is_cheap(survey: Survey, gap: Gap) -> bool:
 def _divide(surveys: Mapping[K, Survey], chosen: Choice[K]) -> Choice[K]:
     """Add as many of the records that arrived one ms after the instant as the limit leaves.
 
+    Shards come in order, and each gives its whole burst before the next one gives a record. If 0.5
+    is left, and the bursts of shards a and b have three records of 0.1 each, a gives three and b
+    two; the third one of b is in the next batch.
+
     A shard of whose burst too little is in hand to fill the batch wants a look first.
     """
     instant, ends = chosen.instant, chosen.ends
@@ -266,18 +270,34 @@ def _divide(surveys: Mapping[K, Survey], chosen: Choice[K]) -> Choice[K]:
         if ends[key] > instant:
             continue
         count, burst = survey.count(instant), survey.count(instant + 1)
-        taken, before = count, survey.weights[count - 1] if count else 0.0
-        while taken < burst and (not has_rows or survey.weights[taken] - before <= left):
-            taken += 1
-            has_rows = True
+        taken, weight = _take(survey, count, burst, left, takes_one=not has_rows)
         if taken > count:
             counts[key] = taken
-            left -= survey.weights[taken - 1] - before
+            left -= weight
+            has_rows = True
         if taken < burst:
             break
         if survey.in_hand_until <= instant:
             # More records of the burst follow in this shard; they come first.
-            if left > 1.0 - FILLED:
+            if left > 1.0 - FULL_ENOUGH:
                 return replace(chosen, wanted={key: ReadOn(left)})
             break
     return replace(chosen, counts=counts)
+
+
+def _take(
+    survey: Survey, count: int, burst: int, left: float, *, takes_one: bool
+) -> tuple[int, float]:
+    """Take the records of a shard from number ``count`` to ``burst`` that weigh ``left`` at most.
+
+    Returns the number up to which they are taken, and their weight. takes_one: the first one is
+    taken whatever it weighs, as a batch has at least one record.
+    """
+    before = survey.weights[count - 1] if count else 0.0
+    taken, weight = count, 0.0
+    while taken < burst:
+        more = survey.weights[taken] - before
+        if more > left and not (takes_one and taken == count):
+            break
+        taken, weight = taken + 1, more
+    return taken, weight
