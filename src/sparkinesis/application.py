@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, overload
 
 from sparkinesis.metrics.health.liveness import LOOK_EVERY
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 
 @public
+@dataclass(frozen=True, repr=False)
 class Application(ApplicationSettings):
     """Consumes a stream, or several, with record processors; KCL users know it as ``Scheduler``.
 

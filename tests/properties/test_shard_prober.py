@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import dataclasses
+import math
+from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from sparkinesis.local import LocalServer, ManualClock
@@ -31,6 +34,7 @@ class Probed:
     server: LocalServer
     kinesis: Any
     clock: ManualClock
+    client: type[StreamClient] = StreamClient
 
     def put(self, count: int) -> None:
         put(self.kinesis, "s", [b"x"] * count, key="k")
@@ -43,7 +47,7 @@ class Probed:
     def prober(self, limit: int) -> ShardProber:
         """A prober that has looked at the first records, so many of them."""
         address = StreamAddress("s", region="us-east-1", endpoint=self.server.endpoint_url)
-        client = StreamClient(address)
+        client = self.client(address)
         budget = ShardBudget(Pace(0, 0), lambda: 0.0, lambda seconds: None)
         made = ShardProber(client, SHARD, budget)
         made.look(TRIM_HORIZON, RetentionCheck(client), Scale(LIMIT), limit)
@@ -59,6 +63,17 @@ def shard(server: LocalServer, clock: ManualClock) -> Probed:
     client = server.client("kinesis")
     client.create_stream(StreamName="s", ShardCount=1)
     return Probed(server, client, clock)
+
+
+class BehindUntilEmpty(StreamClient):
+    """Answers as Kinesis may: a page with records is behind the tip, though none follow."""
+
+    def get_records(self, *args: Any, **options: Any) -> Any:
+        fetched = super().get_records(*args, **options)
+        if not fetched.page.records:
+            return fetched
+        page = msgspec.structs.replace(fetched.page, millis_behind_latest=1000)
+        return dataclasses.replace(fetched, page=page)
 
 
 def at(second: float) -> int:
@@ -166,3 +181,22 @@ def test_a_record_of_the_instant_itself_is_in_the_batch(shard: Probed) -> None:
     end = found.find_end(at(155)).end.finding
     assert isinstance(end, Records)
     assert (end.end, end.is_before) == (shard.numbers()[1560], True)
+
+
+def test_a_search_that_meets_the_tip_without_a_record_is_in_the_survey(shard: Probed) -> None:
+    """Else no look could add anything, and a plan would ask for more without end."""
+    shard.put_every_second(10, 10)
+    found = replace(shard, client=BehindUntilEmpty).prober(1000)
+    assert found.survey.in_hand_until < math.inf
+    found.find_end(at(60))
+    assert found.survey.in_hand_until == math.inf
+
+
+def test_samples_do_not_outlive_their_plan(shard: Probed) -> None:
+    """The search for the end reads on from the only sample, which leaves its windows alone."""
+    shard.put_every_second(100, 10)
+    found = shard.prober(100)
+    found.sample(at(90), 0.02)
+    chosen = found.find_end(at(100))
+    found.keep(chosen, TRIM_HORIZON, TRIM_HORIZON)
+    assert (found._samples.windows, found._samples.is_bursty) == ([], False)

@@ -30,6 +30,8 @@ class Kept:
         """The probers of the shards that the next batch may read, with the records in hand."""
         self.is_present = stream.is_batch_read
         """True once the positions were checked to belong to this stream, not to a deleted one."""
+        self.created_ms = 0
+        """The creation time of the stream in epoch ms; 0 while the positions were not checked."""
         self.is_complete = stream.is_batch_read
         """True once the offset from which the query resumes was checked for forgotten shards."""
         self._whole: tuple[Positions, Lineage] | None = None

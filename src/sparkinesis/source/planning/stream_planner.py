@@ -122,9 +122,8 @@ class StreamPlanner:
     def _to_store_before(self, start: Positions) -> Positions:
         """Return the offset without rows that replaces ``start``; or ``start`` itself."""
         stream, kept, listing = self._stream, self._kept, self._kept.listing
-        created_ms = 0
         if not kept.is_present:
-            present, created_ms = present_start(stream, listing, start, self._skip_older_than)
+            present, kept.created_ms = present_start(stream, listing, start, self._skip_older_than)
             if present is not start:
                 return present  # no batch begins in the deleted stream
             kept.is_present = True  # the offsets that follow are of the present stream
@@ -141,7 +140,7 @@ class StreamPlanner:
                 self._polled_at = stream.timing.clock() + max(0.0, 1.0 - self._period)
             return resolved
         if self._skip_older_than is not None:
-            start = skip_older(stream, listing, start, self._skip_older_than, created_ms)
+            start = skip_older(stream, listing, start, self._skip_older_than, kept.created_ms)
             self._skip_older_than = None  # once: records that arrive while the query runs are read
         return start
 

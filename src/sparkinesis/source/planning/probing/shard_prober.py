@@ -107,12 +107,16 @@ class ShardProber:
         count: the number of records in hand that the batch has, if the instant does not decide it.
         """
         if (instant, count) not in self._ends:
-            in_hand = len(self.front.hand)
+            known = self._known_of_front()
             found = EndSearch(self.front, self._samples, self.survey).find(instant, count)
-            if len(self.front.hand) > in_hand:
+            if self._known_of_front() != known:
                 self._update()
             self._ends[instant, count] = found
         return self._ends[instant, count]
+
+    def _known_of_front(self) -> tuple[int, bool]:
+        """Return what a search may add to the survey: records, and that no others follow."""
+        return len(self.front.hand), self.front.at_tip
 
     def keep(self, chosen: Resumption, start: Position, end: Position) -> None:
         """Prepare for the next plan, which resumes at ``end``, or at ``start`` without a batch.
@@ -134,7 +138,8 @@ class ShardProber:
         self.front.stand_at(start, end)
 
     def _forget_samples(self) -> None:
-        if self._samples.taken:
+        # A search that reads on from the only sample takes it away, and leaves its windows.
+        if self._samples.taken or self._samples.windows or self._samples.is_bursty:
             self._samples = Samples(self.front)
         self._ends = {}
 
