@@ -239,10 +239,7 @@ class LeaseCoordinator:
         self, leases: Sequence[Lease], expired: Collection[str], now: float
     ) -> None:
         """Tell which other workers let leases expire, and which know no handoffs; each once."""
-        before, silent = (
-            self._worker_versions.legacy,
-            silent_owners(leases, expired, self._worker_id),
-        )
+        before = self._worker_versions.legacy
         self._worker_versions = observe_renewals(
             self._worker_versions, leases, now, self._settings.failover_time
         )

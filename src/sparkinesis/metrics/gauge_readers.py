@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Callable
 
@@ -37,7 +38,12 @@ class GaugeReaders:
         found: list[Sample] = []
         for read in readers:
             try:
-                found += [Sample(*one) for one in read()]
+                samples = [Sample(*one) for one in read()]
+                for metric, labels, value in samples:
+                    # What no system could take must not reach one, for all others would be lost.
+                    metric.check(labels)
+                    math.isfinite(value)
+                found += samples
             except Exception:  # noqa: BLE001 - the other measurements are told nevertheless
                 if not self._has_told:
                     self._has_told = True

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from sparkinesis.metrics.catalogue import LAG, PROCESS_DURATION, RECORDS_PROCESSED
-from sparkinesis.metrics.metrics import Sample
+from sparkinesis.metrics.metrics import ReadGauges, Sample
 from sparkinesis.metrics.tally import BUCKETS, Distribution, Series, Tally
 
 
@@ -58,14 +58,25 @@ def test_gauges_are_read_when_somebody_looks_and_go_with_their_shards() -> None:
     assert tally.series() == []
 
 
-def test_gauges_that_cannot_be_read_hide_no_others(caplog: pytest.LogCaptureFixture) -> None:
+def _fail() -> list[Sample]:
+    raise RuntimeError("no gauges")
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        _fail,
+        lambda: [Sample(LAG, ("s",), 1.0)],
+        lambda: [Sample(LAG, ("s", "other"), None)],  # type: ignore[arg-type]
+    ],
+    ids=["raises", "wrong labels", "no number"],
+)
+def test_gauges_that_cannot_be_read_hide_no_others(
+    caplog: pytest.LogCaptureFixture, read: ReadGauges
+) -> None:
     tally = Tally()
     tally.add(RECORDS_PROCESSED, ("s", "shard"))
-
-    def fail() -> list[Sample]:
-        raise RuntimeError("no gauges")
-
-    tally.watch(fail)
+    tally.watch(read)
     tally.watch(lambda: [Sample(LAG, ("s", "shard"), 7.0)])
     for _ in range(2):
         assert [one.metric for one in tally.series()] == ["lag", "records.processed"]

@@ -96,6 +96,8 @@ class Instruments:
         def stop() -> None:
             with self._lock:
                 self._watched = [one for one in self._watched if one is not entry]
+            with self._reading:
+                self._read_at = float("-inf")  # a reader that has ended is shown no longer
 
         return stop
 

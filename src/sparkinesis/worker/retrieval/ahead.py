@@ -241,10 +241,16 @@ class FetchAhead:
         if pause is None:
             if self._asked is not None:
                 self._asked.release()
-            if self._source is not None:
-                self._source.stop()
+            self._drop_source()
             self._request.on_page()
         return pause
+
+    def _drop_source(self) -> None:
+        """Stop the source, and close the connection of a subscription with its last reference."""
+        with self._lock:
+            source, self._source = self._source, None
+        if source is not None:
+            source.stop()
 
     def _fetch_if_due(self) -> float | None:
         """Fetch a page if one is due and has room; return the pause as `_run` does."""

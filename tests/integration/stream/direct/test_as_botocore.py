@@ -97,6 +97,7 @@ CUT = {
     "an end in two places": http(Content_Length="3"),
     "an end in two ways": http(chunked=True, Content_Length="2"),
     "an end nowhere": http(length=-1),
+    "a blank behind a name": close(b"HTTP/1.1 200 OK\r\nContent-Length : 2\r\n\r\n{}"),
     "a header without a name": close(b"HTTP/1.1 400 No\r\n: x\r\nContent-Length: 2\r\n\r\n{}"),
     "a folded header": close(b"HTTP/1.1 400 No\r\nA: x\r\n b: y\r\nContent-Length: 2\r\n\r\n{}"),
     "a bare line end": close(b"HTTP/1.1 400 No\r\nA: x\nB: y\r\nContent-Length: 2\r\n\r\n{}"),

@@ -79,11 +79,14 @@ def test_long_answers_come_whole_over_one_connection(
     assert {request.connection for request in server.requests} == {1}
 
 
-def test_an_answer_without_a_body_may_not_say_so(server: RawServer, direct: DirectClient) -> None:
+@pytest.mark.parametrize("length", [b"", b"Content-Length: 5\r\n"])
+def test_an_answer_without_a_body_may_not_say_so(
+    server: RawServer, direct: DirectClient, length: bytes
+) -> None:
     """Else its body would end with the connection, which the server keeps."""
 
     def answer(connection: socket.socket) -> bool:
-        connection.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
+        connection.sendall(b"HTTP/1.1 204 No Content\r\n" + length + b"\r\n")
         return True
 
     server.behaviours.append(answer)

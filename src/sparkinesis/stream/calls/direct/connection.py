@@ -229,7 +229,7 @@ def _parse_head(data: bytes) -> _Head:
         headers[name.lower()] = value.strip()
     # Most answers are like this one; where caches are cold, each check has its price.
     is_usual = first.startswith("HTTP/1.1 200 ") and "transfer-encoding" not in headers
-    if is_usual and len(headers) == len(lines):
+    if is_usual and "content-length" in headers and len(headers) == len(lines):
         return 200, headers, False
     if _HEAD.fullmatch(data) is None:
         raise ValueError(f"the answer is no HTTP/1.1, and starts with {data[:60]!r}")
@@ -245,7 +245,7 @@ def _read_body(
     """Return a body, of which ``start`` has arrived; and whether the connection may be kept."""
     status, headers, is_old = head
     may_be_kept = not is_old and headers.get("connection", "").lower() != "close"
-    text = headers.get("content-length", "0" if status in _WITHOUT_BODY else None)
+    text = "0" if status in _WITHOUT_BODY else headers.get("content-length")
     if text is None:
         stream = StreamedBody("", connection, start, headers)
         body = b"".join(iter(lambda: stream.read(_CHUNK), b""))

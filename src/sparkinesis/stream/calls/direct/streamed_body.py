@@ -34,7 +34,8 @@ class StreamedBody:
         self._buffer = start
         self._at = 0
         """The bytes of the buffer before this one were read."""
-        self._is_chunked = headers.get("transfer-encoding", "").lower().endswith("chunked")
+        codings = headers.get("transfer-encoding", "").lower()
+        self._is_chunked = codings.rpartition(",")[2].strip() == "chunked"
         self._has_length = not self._is_chunked and "content-length" in headers
         self._left = 0
         """Bytes up to the end of the chunk, or of the body."""
