@@ -46,6 +46,7 @@ _MORE = (
     "tests/integration/worker/test_archive_example.py",
     "tests/integration/worker/test_fleet.py",
     "tests/integration/worker/test_many_subscriptions.py",
+    "tests/page/",
     "tests/simulation/test_determinism.py::test_the_same_seed_plays",
     "tests/simulation/test_takeover.py",
     "tests/spark/test_active_users",

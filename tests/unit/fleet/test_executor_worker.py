@@ -559,7 +559,7 @@ def test_a_shutdown_that_is_heard_late_in_a_start_has_its_limit_all_the_same(
 ) -> None:
     """A report could not be sent for a while, and the worker has started meanwhile."""
     app = application(processor=lambda: Journaling(journal, sticking))
-    worker = hosted(spec(app, driver))
+    worker = hosted(spec(app, driver, lost_after=0.5))  # no connection takes its last report
     worker._handle(Start())
     ready = worker._events.get(timeout=PATIENCE)
     assert sticking.is_stuck.wait(PATIENCE)
