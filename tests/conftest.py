@@ -6,6 +6,7 @@ import functools
 import gc
 import os
 import signal
+from collections.abc import Container
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,32 +42,59 @@ _ORDER = (
 )
 """The longest come first; tests that wait run beside Spark's, and those that compute follow."""
 _MORE = (
+    "tests/aws/test_run.py",
+    "tests/benchmarks/test_idle_shards.py",
+    "tests/benchmarks/test_peers_costs.py",
+    "tests/hostile/test_sizes.py::test_the_largest_records",
     "tests/integration/compat/test_kclpy_sample.py",
+    "tests/integration/ui/test_command.py",
     "tests/integration/worker/test_active_users.py",
     "tests/integration/worker/test_archive_example.py",
+    "tests/integration/worker/test_deleted_table.py",
+    "tests/integration/worker/test_expired.py::test_a_quiet_shard_that_somebody_reads",
+    "tests/integration/worker/test_exporter_command.py",
     "tests/integration/worker/test_fleet.py",
+    "tests/integration/worker/test_health.py::test_a_long_outage",
+    "tests/integration/worker/test_health.py::test_a_renewal_that_hangs",
+    "tests/integration/worker/test_intake.py::test_a_quiet_shard_whose",
     "tests/integration/worker/test_many_subscriptions.py",
+    "tests/integration/worker/test_parquet_sink.py::test_a_killed",
+    "tests/integration/worker/test_permissions.py::test_commands_",
+    "tests/integration/worker/test_s1_killed.py",
+    "tests/integration/worker/test_s1_trouble.py::test_a_function_that_fails",
+    "tests/integration/worker/test_s1_trouble.py::test_a_lease_table_that_is_not_available",
     "tests/page/",
+    "tests/properties/test_p7_call_budget.py::test_p7_planner_and_readers_together",
     "tests/simulation/test_determinism.py::test_the_same_seed_plays",
+    "tests/simulation/test_regressions.py",
     "tests/simulation/test_takeover.py",
+    "tests/simulation/test_turns.py",
     "tests/spark/test_active_users",
+    "tests/spark/test_application_position.py",
     "tests/spark/test_cluster.py",
     "tests/spark/test_credentials.py",
     "tests/spark/test_demo.py::test_a_quick_run",
+    "tests/spark/test_errors.py::test_nothing_answers",
+    "tests/spark/test_errors.py::test_workers_of_another_python",
     "tests/spark/test_fleet.py",
     "tests/spark/test_fleet_connect.py",
     "tests/spark/test_fleet_health.py",
     "tests/spark/test_fleet_opentelemetry.py",
     "tests/spark/test_fleet_several_streams.py",
+    "tests/spark/test_foreach_batch.py",
     "tests/spark/test_java.py::test_spark_runs",
     "tests/spark/test_p10_active_users.py",
+    "tests/spark/test_p10_watermark.py",
+    "tests/spark/test_p5_idle_stream.py",
+    "tests/spark/test_watch.py::test_the_lag_follows",
     "tests/spark/test_watch_connect.py",
+    "tests/unit/test_hangs.py::test_each_of_many",
 )
-"""What `make test` leaves to `make test-more`: tests of half a minute, whose properties others hold
-in less time, and at a smaller scale."""
+"""What `make test` leaves to `make test-more`: the slowest tests, whose properties others hold in
+less time or at a smaller scale. The second way of reading is left, too: see `_is_second_way`."""
 _MOST_SPARKS = 4
 """For memory: each process that runs the tests of Spark has a JVM or several."""
-_WAITING_PROCESSES = 3
+_WAITING_PROCESSES = 5
 """Processes beyond the cores: most tests without Spark wait for something most of their time.
 
 Each of them collects all tests, which costs five seconds of a core."""
@@ -124,11 +152,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return next(n for n, prefix in enumerate(_ORDER) if path.startswith(prefix))
 
     items.sort(key=rank)
+    known = {item.nodeid for item in items}
     for item in items:
-        if item.nodeid.startswith(_MORE):
+        if item.nodeid.startswith(_MORE) or _is_second_way(item.nodeid, known):
             item.add_marker("more")
         if is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker("drawn")
+
+
+def _is_second_way(test: str, known: Container[str]) -> bool:
+    """Return True for a test by enhanced fan-out that is the same test as one by polling."""
+    path, _, case = test.partition("[")
+    return "efo" in case and f"{path}[{case.replace('efo', 'polling')}" in known
 
 
 def pytest_collection_finish() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterable
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -29,36 +28,37 @@ def _played(*events: tuple[float, Event], puts: int = 50, **more: Any) -> World:
     return world
 
 
+WAYS = {
+    "throttle",
+    "denied",
+    "expired",
+    "error",
+    "error_after",
+    "reset",
+    "reset_after",
+    "refused",
+    "timeout",
+    "timeout_after",
+    "late",
+    "ResourceInUseException",
+    "ResourceNotFoundException",
+}
+"""The ways in which a subscription breaks, or is refused."""
+
+
 @pytest.mark.parametrize(
-    "numbers",
-    [
-        pytest.param((7, 10, 25, 27, 44), id="five"),
-        pytest.param(range(100), marks=pytest.mark.long, id="a hundred"),
-    ],
+    "plays_all", [False, pytest.param(True, marks=pytest.mark.long)], ids=["some", "a hundred"]
 )
-def test_rough_histories_break_subscriptions_in_every_way_and_no_invariant(
-    numbers: Iterable[int],
-) -> None:
+def test_rough_histories_break_subscriptions_in_every_way_and_no_invariant(plays_all: bool) -> None:
     met: collections.Counter[str | None] = collections.Counter()
-    for number in numbers:
+    # These have met all ways; any change of the product's timing may ask for others.
+    for number in range(100) if plays_all else (7, 10, 25, 27, 44, *range(100)):
         world = World(rough_subscribing(number)).run()
         assert check(world) == [], number
         met.update(connection.met for connection in world.subscriptions.connections)
-    assert {
-        "throttle",
-        "denied",
-        "expired",
-        "error",
-        "error_after",
-        "reset",
-        "reset_after",
-        "refused",
-        "timeout",
-        "timeout_after",
-        "late",
-        "ResourceInUseException",
-        "ResourceNotFoundException",
-    } <= met.keys()
+        if met.keys() >= WAYS and not plays_all:
+            return
+    assert met.keys() >= WAYS
 
 
 def test_an_undisturbed_subscription_is_renewed_after_four_minutes_and_before_five() -> None:
