@@ -114,58 +114,42 @@ __all__ = [
     "watch",
 ]
 
-_LAZY = {
-    "fleet.fleet": ("Fleet",),
-    "lease.extended_sequence_number": ("ExtendedSequenceNumber",),
-    "lease.lease": ("PendingCheckpoint",),
-    "source.watching.query_lag": ("lag",),
-    "source.watching.watch": (
-        "QueryWatch",
-        "watch",
-    ),
-    "stream.credentials": ("CredentialSource",),
-    "stream.kpl.pack": (
-        "AggregatedBlob",
-        "aggregate",
-    ),
-    "stream.kpl.unpack": (
-        "UserRecordColumns",
-        "deaggregate",
-    ),
-    "stream.page": ("Record",),
-    "stream.routing": ("hash_key",),
-    "application": ("Application",),
-    "worker.batches.batch": ("RecordBatch",),
-    "worker.batches.user_record": ("UserRecord",),
-    "worker.checkpointer": (
-        "Checkpointer",
-        "PreparedCheckpoint",
-    ),
-    "fleet.options": ("FleetOptions",),
-    "worker.lifecycle.worker": ("Worker",),
-    "worker.on_error": (
-        "DeadLetter",
-        "OnError",
-        "Retry",
-        "Skip",
-        "Stop",
-    ),
-    "worker.options": (
-        "FanOutOptions",
-        "LeaseTableOptions",
-        "WorkerOptions",
-    ),
-    "worker.processor": (
-        "ProcessorShard",
-        "RecordProcessor",
-    ),
-    "worker.reporting.log_context": ("LogContext",),
-    "worker.lifecycle.streams.stream_config": (
-        "FormerStreams",
-        "StreamConfig",
-    ),
+_HOMES = {
+    "AggregatedBlob": "stream.kpl.pack",
+    "Application": "application",
+    "Checkpointer": "worker.checkpointer",
+    "CredentialSource": "stream.credentials",
+    "DeadLetter": "worker.on_error",
+    "ExtendedSequenceNumber": "lease.extended_sequence_number",
+    "FanOutOptions": "worker.options",
+    "Fleet": "fleet.fleet",
+    "FleetOptions": "fleet.options",
+    "FormerStreams": "worker.lifecycle.streams.stream_config",
+    "LeaseTableOptions": "worker.options",
+    "LogContext": "worker.reporting.log_context",
+    "OnError": "worker.on_error",
+    "PendingCheckpoint": "lease.lease",
+    "PreparedCheckpoint": "worker.checkpointer",
+    "ProcessorShard": "worker.processor",
+    "QueryWatch": "source.watching.watch",
+    "Record": "stream.page",
+    "RecordBatch": "worker.batches.batch",
+    "RecordProcessor": "worker.processor",
+    "Retry": "worker.on_error",
+    "Skip": "worker.on_error",
+    "Stop": "worker.on_error",
+    "StreamConfig": "worker.lifecycle.streams.stream_config",
+    "UserRecord": "worker.batches.user_record",
+    "UserRecordColumns": "stream.kpl.unpack",
+    "Worker": "worker.lifecycle.worker",
+    "WorkerOptions": "worker.options",
+    "aggregate": "stream.kpl.pack",
+    "deaggregate": "stream.kpl.unpack",
+    "hash_key": "stream.routing",
+    "lag": "source.watching.query_lag",
+    "watch": "source.watching.watch",
 }
-"""Inner modules and their public names. Imported lazily: a Spark query needs none of them, and
+"""Inner modules of the names. Imported lazily: a Spark query needs none of them, and
 importing them would slow down each of Spark's Python processes."""
 
 
@@ -178,9 +162,8 @@ def __getattr__(name: str) -> object:
 
     if name in _PAGES:
         return import_module(f"sparkinesis.{name}")
-    for module, names in _LAZY.items():
-        if name in names:
-            return getattr(import_module(f"sparkinesis.{module}"), name)
+    if name in _HOMES:
+        return getattr(import_module(f"sparkinesis.{_HOMES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
