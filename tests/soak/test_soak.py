@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import socket
@@ -11,8 +10,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from sparkinesis.local.faults import Call
@@ -25,54 +22,39 @@ from tests.soak.accounting import (
     resumed_behind,
     stored_of_put,
 )
-from tests.soak.course import ACTS, course, reshard
 from tests.soak.footprint import Footprint, footprint_of, is_known_here, processes
 from tests.soak.growth import Bounds, Sample, growth
-from tests.soak.outcome import FileSink, ProcessedLines, rows_of
-from tests.soak.processor import numbers_of, runs
 from tests.soak.stored import Row
 from tests.soak.weather import KINDS, fault_of, kind_at
 
 ROWS: list[Row] = [("shard-0", f"{100 + n}", 0, f"key-{n % 2}", n // 2) for n in range(10)]
 NUMBERS = [row[3:] for row in ROWS]
+COPIES = Counter(NUMBERS)
+STORED_TWICE: list[Row] = [*ROWS, ("shard-0", "999", 0, "key-0", 4)]
 
 
 def test_a_whole_outcome_is_found_whole() -> None:
     assert exactly_once(ROWS, reversed(ROWS)) == []
-    assert at_least_once(Counter(NUMBERS), [*NUMBERS, NUMBERS[0]]) == []
+    assert exactly_once(STORED_TWICE, STORED_TWICE) == []
+    assert at_least_once(COPIES, [*NUMBERS, NUMBERS[0]]) == []
     assert in_order([*NUMBERS, *NUMBERS[4:]]) == []
-    assert stored_of_put(Counter(NUMBERS), {"key-0": 5, "key-1": 5}) == []
+    assert stored_of_put(COPIES, {"key-0": 5, "key-1": 5}) == []
 
 
-def test_a_missing_record_is_told() -> None:
-    (told,) = exactly_once(ROWS, ROWS[:4] + ROWS[5:])
-    assert "1 missing" in told
-    assert "104" in told
-    (told,) = at_least_once(Counter(NUMBERS), NUMBERS[:4] + NUMBERS[5:])
-    assert told == "1 missing, such as ('key-0', 2)"
-    (told,) = stored_of_put(Counter(NUMBERS), {"key-0": 5, "key-1": 6})
-    assert told == "1 put, but not stored, such as ('key-1', 5)"
-
-
-def test_a_duplicated_record_is_told_and_one_that_was_stored_twice_is_none() -> None:
-    (told,) = exactly_once(ROWS, [*ROWS, ROWS[3]])
-    assert "1 duplicated" in told
-    stored_twice: list[Row] = [*ROWS, ("shard-0", "999", 0, "key-0", 4)]
-    assert exactly_once(stored_twice, stored_twice) == []
-    (told,) = exactly_once(ROWS, stored_twice)
-    assert "1 never stored" in told
-
-
-def test_a_reordered_record_is_told() -> None:
-    (told,) = in_order([NUMBERS[2], NUMBERS[0], *NUMBERS])
-    assert told.startswith("2 out of order")
-
-
-def test_runs_say_the_same_as_the_numbers_they_are_made_of() -> None:
-    rng = random.Random(1)
-    numbers = [(f"key-{rng.randrange(3)}", rng.randrange(6)) for _ in range(500)]
-    assert list(numbers_of(" ".join(runs(numbers)))) == numbers
-    assert " ".join(runs(NUMBERS[0::2])) == "key-0:0-4"
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        (exactly_once(ROWS, ROWS[:4] + ROWS[5:]), "1 missing, such as ('shard-0', '104'"),
+        (exactly_once(ROWS, [*ROWS, ROWS[3]]), "1 duplicated"),
+        (exactly_once(ROWS, STORED_TWICE), "1 never stored"),
+        (at_least_once(COPIES, NUMBERS[:4] + NUMBERS[5:]), "1 missing, such as ('key-0', 2)"),
+        (stored_of_put(COPIES, {"key-0": 5, "key-1": 6}), "1 put, but not stored"),
+        (in_order([NUMBERS[2], NUMBERS[0], *NUMBERS]), "2 out of order"),
+    ],
+)
+def test_a_record_that_is_not_where_it_belongs_is_told(found: list[str], told: str) -> None:
+    (text,) = found
+    assert text.startswith(told)
 
 
 class Diary:
@@ -164,16 +146,12 @@ def test_memory_that_grows_is_told_and_memory_that_has_grown_is_not() -> None:
     leak = [100 + 6 * n + rng.uniform(-4, 4) for n in range(20)]
     (told,) = growth(series(leak), bounds)
     assert "MiB have become" in told
+    kept = [Sample(s.seconds, s.footprint, s.calm, s.seconds / 10) for s in series(leak)]
+    assert growth(kept, bounds) == [], "it was given to be kept"
     warm = [100 + 80 * (1 - 0.6**n) + rng.uniform(-4, 4) for n in range(20)]
     assert growth(series(warm), bounds) == []
     peak = [100.0] * 19 + [180.0]
     assert growth(series(peak), bounds) == []
-
-
-def test_memory_that_was_given_to_be_kept_is_no_growth() -> None:
-    kept = series([100 + 6 * n for n in range(20)])
-    kept = [Sample(s.seconds, s.footprint, s.calm, s.seconds / 10) for s in kept]
-    assert growth(kept, Bounds(memory=50, slope=2)) == []
 
 
 def test_threads_that_are_left_are_told() -> None:
@@ -203,65 +181,10 @@ def test_the_footprint_of_this_process_is_seen() -> None:
     assert os.getpid() in {found.pid for found in processes({os.getsid(0)})}
 
 
-@pytest.mark.parametrize("seconds", [60.0, 1_000.0])
-def test_a_course_has_every_act_and_is_the_same_again(seconds: float) -> None:
-    acts = course(seconds, 3)
-    assert {act.name for act in acts} == set(ACTS)
-    assert acts == course(seconds, 3) != course(seconds, 4)
-    assert all(0 < act.at < seconds for act in acts)
-    assert [reshard("merge", 2), reshard("split", 12), reshard("merge", 3)] == [
-        "split",
-        "merge",
-        "merge",
-    ]
-
-
 def test_weather_is_bad_for_a_share_of_the_time_and_calls() -> None:
-    moments = [n / 2 for n in range(2 * 60 * 60)]
-    kinds = [kind_at(moment, 5) for moment in moments]
-    assert set(kinds) == {None, *KINDS}
-    assert 0.15 < 1 - kinds.count(None) / len(kinds) < 0.35
-    bad = next(moment for moment in moments if kind_at(moment, 5) == "throttles")
+    kinds = {moment: kind_at(moment, 5) for moment in range(60 * 60)}
+    bad = [moment for moment, kind in kinds.items() if kind is not None]
+    assert {kinds[moment] for moment in bad} == {*KINDS}
+    assert 0.15 < len(bad) / len(kinds) < 0.35
     calls = [Call("GetRecords", "r", "s", "shard-0", n, 0) for n in range(1_000)]
-    faults = [fault_of(call, bad, 5) for call in calls]
-    assert 150 < sum(fault is not None for fault in faults) < 350
-    assert faults == [fault_of(call, bad, 5) for call in calls]
-    assert fault_of(Call("CreateStream", "r", "s", None, 1, 0), bad, 5) is None
-
-
-def test_a_file_sink_has_what_its_log_names(tmp_path: Path) -> None:
-    log = tmp_path / "_spark_metadata"
-    log.mkdir()
-
-    def write(name: str, row: Row) -> dict[str, str]:
-        columns = zip(("shard", "sequence", "sub", "key", "number"), row, strict=True)
-        file = tmp_path / f"{name}.parquet"
-        pq.write_table(pa.table({column: [value] for column, value in columns}), file)
-        return {"path": f"file://{file}", "action": "add"}
-
-    def commit(name: str, *added: dict[str, str]) -> None:
-        (log / name).write_text("\n".join(["v1", *map(json.dumps, added)]))
-
-    # Named so that the order of names is not that of batches.
-    files = [write(f"part-{9 - n}", row) for n, row in enumerate(ROWS[:4])]
-    write("part-0-of-a-try-that-failed", ROWS[0])
-    sink = FileSink(tmp_path)
-    commit("0", files[0])
-    sink.refresh()
-    assert sink.rows == 1
-    commit("1", files[1], files[2])
-    commit("2.compact", *files)
-    sink.refresh()
-    assert sink.rows == 4
-    assert [rows[1] for rows in rows_of(sink.tables())] == ["100", "102", "101", "103"]
-
-
-def test_a_line_counts_when_it_is_whole(tmp_path: Path) -> None:
-    lines = ProcessedLines(tmp_path)
-    late, early = ({"at": at, "event": "records"} for at in (2.0, 1.0))
-    (tmp_path / "b.jsonl").write_text(json.dumps(late) + "\n" + json.dumps(early)[:9])
-    assert lines.refresh() == [late]
-    with (tmp_path / "b.jsonl").open("a") as file:
-        file.write(json.dumps(early)[9:] + "\n")
-    assert lines.refresh() == [early]
-    assert lines.events == [early, late]
+    assert 150 < sum(fault_of(call, bad[0], 5) is not None for call in calls) < 350

@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,9 @@ from typing import Any
 import pytest
 from aws_kinesis_agg.aggregator import RecordAggregator
 
-from sparkinesis.local import Call, LocalServer
+from sparkinesis.local import Call, Fault, LocalServer
 from tests import pace
-from tests.integration.compat.conftest import Throttling
-from tests.integration.compat.sample import change_imports, read_sample
+from tests.integration.compat.sample import change_imports, find_sdist, read_sample
 from tests.streams import put, split
 
 SPARKINESIS = str(Path(sys.executable).with_name("sparkinesis"))
@@ -32,37 +30,50 @@ _RECORD = re.compile(
 )
 
 
+class Throttling:
+    """A fault plan that, while on, fails all writes to the lease table."""
+
+    def __init__(self) -> None:
+        self.starts_when: Callable[[Call], bool] = lambda _: False
+        self.is_on = False
+
+    def __call__(self, call: Call) -> Fault | None:
+        if self.starts_when(call):
+            self.is_on = True
+            self.starts_when = lambda _: False
+        if self.is_on and call.operation == "UpdateItem":
+            return Fault.error("ProvisionedThroughputExceededException")
+        return None
+
+
+@pytest.fixture
+def throttling() -> Throttling:
+    return Throttling()
+
+
+@pytest.fixture
+def server(throttling: Throttling) -> Iterator[LocalServer]:
+    with LocalServer(limits=False, faults=throttling, dynamodb=True) as running:
+        yield running
+
+
 class Program:
     """A running program and its output so far."""
 
     def __init__(self, command: list[str], folder: Path) -> None:
-        environment = os.environ | {"PYTHONUNBUFFERED": "1"}
-        self._process = subprocess.Popen(
-            command,
-            cwd=folder,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
-        self._said = bytearray()
-        self._changed = threading.Condition()
-        self._is_over = False
-        self._reader = threading.Thread(target=self._read)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        while chunk := os.read(self._process.stdout.fileno(), 65_536):
-            with self._changed:
-                self._said += chunk
-                self._changed.notify_all()
-        with self._changed:
-            self._is_over = True
-            self._changed.notify_all()
+        self._output = folder / "output"
+        with self._output.open("wb") as output:
+            self._process = subprocess.Popen(
+                command,
+                cwd=folder,
+                env=os.environ | {"PYTHONUNBUFFERED": "1"},
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
 
     @property
     def said(self) -> str:
-        return self._said.decode(errors="replace")
+        return self._output.read_text(errors="replace")
 
     @property
     def records(self) -> list[tuple[str, str, int]]:
@@ -70,9 +81,8 @@ class Program:
         return [(m["key"], m["sequence"], int(m["sub"])) for m in _RECORD.finditer(self.said)]
 
     def wait_until(self, condition: Callable[[], bool]) -> None:
-        with self._changed:
-            self._changed.wait_for(lambda: condition() or self._is_over, PATIENCE)
-            assert condition(), self.said
+        pace.eventually(lambda: condition() or self._process.poll() is not None)
+        assert condition(), self.said
 
     def stop(self) -> int:
         self._process.send_signal(signal.SIGTERM)
@@ -84,9 +94,6 @@ class Program:
     def end(self) -> None:
         self._process.kill()
         self._process.wait()
-        self._reader.join()
-        assert self._process.stdout is not None
-        self._process.stdout.close()
 
 
 @contextlib.contextmanager
@@ -107,8 +114,9 @@ def kinesis(server: LocalServer) -> Any:
 
 
 @pytest.fixture
-def properties(server: LocalServer, kinesis: Any, sdist: Path, tmp_path: Path) -> Path:
+def properties(server: LocalServer, kinesis: Any, tmp_path: Path) -> Path:
     """The sample's own file, followed by lines with the addresses of the local server."""
+    sdist = find_sdist(tmp_path)
     (tmp_path / "sample_kclpy_app.py").write_text(
         change_imports(read_sample(sdist, "sample_kclpy_app.py"))
     )
@@ -188,47 +196,6 @@ def test_the_sample_reads_a_stream_through_a_reshard_and_throttling(
     assert newest in {int(row["checkpoint"]) for row in live if row["checkpoint"].isdigit()}
 
 
-FLAKY = """
-from sample_kclpy_app import RecordProcessor
-from sparkinesis.compat.kclpy import kcl
-
-
-class Flaky(RecordProcessor):
-    def initialize(self, initialize_input):
-        super().initialize(initialize_input)
-        self.calls = 0
-
-    def process_records(self, process_records_input):
-        self.calls += 1
-        for record in process_records_input.records:
-            self.log(f"<{self.calls}:{record.binary_data.decode()}>")
-        if self.calls < 3:
-            raise RuntimeError("not now")
-        process_records_input.checkpointer.checkpoint()
-        self.log("<done>")
-
-
-if __name__ == "__main__":
-    kcl.KCLProcess(Flaky()).run()
-"""
-
-
-def test_records_come_again_when_processing_fails(
-    server: LocalServer, kinesis: Any, properties: Path
-) -> None:
-    put(kinesis, "words", [b"a", b"b", b"c"], key="same")
-    program_file = properties.parent / "flaky.py"
-    program_file.write_text(FLAKY)
-    # As a program of its own, with the properties file as an argument.
-    command = [sys.executable, str(program_file), str(properties)]
-    with running(command, properties.parent) as program:
-        program.wait_until(lambda: "<done>" in program.said)
-        assert program.stop() == 0
-        seen = re.findall(r"<([0-9]+:[abc]|done)>", program.said)
-    assert seen == [*(f"{call}:{word}" for call in (1, 2, 3) for word in "abc"), "done"]
-    assert any(row["checkpoint"].isdigit() for row in leases(server).values())
-
-
 EXITING = """
 import sys
 
@@ -258,16 +225,3 @@ def test_a_processor_that_exits_ends_the_program_and_checkpoints_nothing(
     rows = leases(server)
     assert {row["checkpoint"] for row in rows.values()} == {"TRIM_HORIZON"}
     assert not any("leaseOwner" in row for row in rows.values())
-
-
-def test_a_file_that_cannot_be_used_is_told_before_anything_is_called(
-    server: LocalServer, properties: Path
-) -> None:
-    with properties.open("a") as file:
-        file.write("maxRecords = many\n")
-    server.kinesis.calls.clear()
-    with running([SPARKINESIS, "kclpy", str(properties)], properties.parent) as program:
-        assert program.wait() == 1
-        program.wait_until(lambda: "maxRecords is 'many'; must be a whole number" in program.said)
-        assert "Traceback" not in program.said
-    assert len(server.kinesis.calls) == 0

@@ -28,15 +28,25 @@ from sparkinesis.worker.sink.sink import ShardSinks
 SHARD = "shardId-000000000000"
 
 
+def at(text: str) -> ExtendedSequenceNumber:
+    sequence_number, _, sub = text.partition(":")
+    return ExtendedSequenceNumber(sequence_number, int(sub or 0))
+
+
 class Held:
-    """A lease at its start, which takes every checkpoint and remembers it."""
+    """A lease that takes every checkpoint and remembers it; its owner before may have prepared one.
+
+    places: the sequence numbers of checkpoints. written: what is written, as text.
+    """
 
     shard_id = SHARD
 
-    def __init__(self) -> None:
-        self.lease = Lease(SHARD, SHARD, ExtendedSequenceNumber("TRIM_HORIZON"))
+    def __init__(self, last: str = "TRIM_HORIZON", pending: str | None = None) -> None:
+        prepared = None if pending is None else PendingCheckpoint(at(pending))
+        self.lease = Lease(SHARD, SHARD, at(last), pending=prepared)
         self.held = True
         self.places: list[str] = []
+        self.written: list[str] = []
 
     def is_held(self) -> bool:
         return self.held
@@ -45,14 +55,17 @@ class Held:
         if not self.held:
             raise LeaseLostError(doing)
 
-    def checkpoint(self, at: Any, timestamp_ms: int | None = None, **more: Any) -> None:
-        self.places.append(at.sequence_number)
-        self.lease = replace(self.lease, checkpoint=at)
+    def checkpoint(self, place: Any, timestamp_ms: int | None = None, **more: Any) -> None:
+        self.places.append(place.sequence_number)
+        self.written.append(str(place))
+        self.lease = replace(self.lease, checkpoint=place, pending=None)
 
     def prepare(self, pending: PendingCheckpoint) -> None:
+        self.written.append(f"prepared {pending.at}")
         self.lease = replace(self.lease, pending=pending)
 
     def drop_pending(self) -> None:
+        self.written.append("dropped")
         self.lease = replace(self.lease, pending=None)
 
 

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any, ClassVar, cast
 
 import pytest
 
 from sparkinesis.errors import CheckpointError, LeaseLostError, LeaseTableUnavailableError
-from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
-from sparkinesis.lease.lease import Lease, PendingCheckpoint
 from sparkinesis.metrics.tally import Distribution, Tally
 from sparkinesis.worker.checkpoint_rules import Permitted
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.reporting.measures import ShardMeasures
-
-
-def at(text: str) -> ExtendedSequenceNumber:
-    sequence_number, _, sub = text.partition(":")
-    return ExtendedSequenceNumber(sequence_number, int(sub or 0))
+from tests.unit.worker.delivering import SHARD, Held, at
 
 
 @pytest.mark.parametrize(
@@ -52,7 +45,7 @@ def test_a_checkpoint_within_what_was_delivered(
         ("TRIM_HORIZON", "TRIM_HORIZON", ("5", None), "beyond the last record that was processed"),
         ("20:1", "20:3", ("LATEST", None), "checkpointer.reset"),
         ("20:1", "20:3", ("TRIM_HORIZON", None), "checkpointer.reset"),
-        ("20:1", "20:3", ("SHARD_END", None), "beyond the last record that was processed"),
+        ("20:1", "20:3", ("SHARD_END", None), r"Checkpoint the end in shard_ended\(\)\."),
         ("20:1", "20:3", ("2x", None), "not a sequence number"),
         ("20:1", "20:3", ("²", None), "not a sequence number"),
         ("20:1", "20:3", ("", None), "not a sequence number"),
@@ -97,33 +90,6 @@ def test_a_prepared_checkpoint_before_the_last_one_stays_refused() -> None:
         resumed.resolve("20", 3)
 
 
-def test_the_end_of_a_shard_is_checkpointed_at_its_end_only() -> None:
-    with pytest.raises(CheckpointError, match=r"Checkpoint the end in shard_ended\(\)\."):
-        Permitted(at("10"), at("10")).resolve("SHARD_END", None)
-
-
-class Held:
-    """A lease whose owner before may have prepared a checkpoint; notes what is written."""
-
-    def __init__(self, last: str = "TRIM_HORIZON", pending: str | None = None) -> None:
-        prepared = None if pending is None else PendingCheckpoint(at(pending))
-        self.lease = Lease("s", "s", at(last), pending=prepared)
-        self.shard_id = "s"
-        self.written: list[str] = []
-
-    def checkpoint(self, place: Any, timestamp_ms: int | None = None, **more: Any) -> None:
-        self.written.append(str(place))
-        self.lease = replace(self.lease, checkpoint=place, pending=None)
-
-    def prepare(self, pending: PendingCheckpoint) -> None:
-        self.written.append(f"prepared {pending.at}")
-        self.lease = replace(self.lease, pending=pending)
-
-    def drop_pending(self) -> None:
-        self.written.append("dropped")
-        self.lease = replace(self.lease, pending=None)
-
-
 def prepared(last: str, pending: str | None) -> tuple[Held, Checkpointer]:
     held = Held(last, pending)
     return held, Checkpointer(cast(HeldLease, held), lambda: 0)
@@ -138,7 +104,7 @@ def test_what_was_committed_at_once_counts_as_delivered() -> None:
     assert checkpointer.settled == at("20:3")
     checkpointer.checkpoint()
     assert held.written == ["20:3"]
-    with pytest.raises(CheckpointError, match="No checkpoint of s is prepared"):
+    with pytest.raises(CheckpointError, match=f"No checkpoint of {SHARD} is prepared"):
         checkpointer.commit_pending()
 
 
@@ -211,12 +177,6 @@ def test_a_checkpoint_is_settled_once_nothing_that_was_delivered_lies_behind_it(
     checkpointer.checkpoint("20", 3)
     settled.append(checkpointer.settled)
     assert settled == [at("TRIM_HORIZON"), None, None, at("20:3")]
-
-
-@pytest.mark.parametrize("text", ["latest", "LATEST", "trim_horizon", "TRIM_HORIZON"])
-def test_a_shard_is_moved_to_a_position_in_any_case(checkpointer: Checkpointer, text: str) -> None:
-    checkpointer.reset(text)
-    assert str(checkpointer.last) == text.upper()
 
 
 @pytest.mark.parametrize(

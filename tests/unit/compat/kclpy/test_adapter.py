@@ -6,7 +6,7 @@ import functools
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -18,9 +18,12 @@ from sparkinesis.compat.kclpy.v2 import processor as v2
 from sparkinesis.compat.kclpy.v3 import processor as v3
 from sparkinesis.errors import OptionError, ProcessorError
 from sparkinesis.lease.extended_sequence_number import TRIM_HORIZON, ExtendedSequenceNumber
+from sparkinesis.lease.held import HeldLease
 from sparkinesis.stream.page import Record
 from sparkinesis.worker.batches.batch import make_batch
+from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.processor import ProcessorShard, RecordProcessor
+from tests.unit.worker.delivering import Held, at
 
 Log = list[tuple[Any, ...]]
 NO_CHECKPOINTER: Any = None
@@ -257,6 +260,40 @@ def test_a_processor_that_exits_ends_the_worker_and_is_called_no_more() -> None:
     assert calls == ["process", "shutdown asked for"]
     assert [leave.code for leave in exits] == [3]
     assert shared.log == [("initialize", "shard-5")]
+
+
+@pytest.fixture
+def held() -> Held:
+    return Held("10:1")
+
+
+@pytest.fixture
+def inner(held: Held) -> Checkpointer:
+    """A checkpointer of a shard with records up to 20:3 delivered."""
+    inner = Checkpointer(cast(HeldLease, held), lambda: 0)
+    inner.permit(at("20:3"))
+    return inner
+
+
+def test_the_forms_of_a_checkpoint(held: Held, inner: Checkpointer) -> None:
+    forms: list[tuple[Any, ...]] = [("11",), ("12", 2), (13, 1), ()]
+    for form in forms:
+        kcl.Checkpointer(inner).checkpoint(*form)
+    inner.end()
+    kcl.Checkpointer(inner).checkpoint(None, 7)
+    assert held.written == ["11:0", "12:2", "13:1", "20:3", "SHARD_END"]
+
+
+@pytest.mark.parametrize(
+    "place", [("21",), ("20", 4), ("10", 0), ("None",), ("15", -1), ("15", "1"), ("LATEST",)]
+)
+def test_places_that_may_not_be_checkpointed(
+    held: Held, inner: Checkpointer, place: tuple[Any, ...]
+) -> None:
+    with pytest.raises(kcl.CheckpointError, match="'IllegalArgumentException': ") as raised:
+        kcl.Checkpointer(inner).checkpoint(*place)
+    assert raised.value.value == "IllegalArgumentException"
+    assert held.written == []
 
 
 def test_where_the_properties_file_is_named() -> None:

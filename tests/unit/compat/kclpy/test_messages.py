@@ -17,7 +17,12 @@ from sparkinesis.compat.kclpy.messages import (
     ShutdownInput,
     ShutdownRequestedInput,
 )
-from sparkinesis.errors import AccessDeniedError, LeaseLostError, LeaseTableUnavailableError
+from sparkinesis.errors import (
+    AccessDeniedError,
+    LeaseLostError,
+    LeaseTableError,
+    LeaseTableUnavailableError,
+)
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.stream.page import Record as StreamRecord
 from sparkinesis.worker.batches.batch import make_batch
@@ -121,6 +126,7 @@ def test_a_lost_lease_refuses_checkpoints() -> None:
 def test_errors_have_the_names_of_the_kcl() -> None:
     assert checkpoint_error(LeaseLostError("x")).value == "ShutdownException"
     assert checkpoint_error(LeaseTableUnavailableError("x")).value == "ThrottlingException"
+    assert checkpoint_error(LeaseTableError("x")).value == "InvalidStateException"
     other = checkpoint_error(AccessDeniedError("x"))
     assert other.value == "KinesisClientLibDependencyException"
     assert str(CheckpointError("InvalidStateException")) == "'InvalidStateException'"

@@ -16,14 +16,24 @@ def exporters(*lines: str) -> tuple[MetricsExporter, ...]:
     return settings("\n".join(lines)).options.metrics
 
 
-@pytest.mark.parametrize("lines", [(), ("metricsLevel=NONE",), ("metricsLevel = none",)])
-def test_nothing_is_published_unless_a_level_is_given(lines: tuple[str, ...]) -> None:
-    assert exporters(*lines) == ()
-
-
-def test_a_level_publishes_without_shards() -> None:
-    assert exporters("metricsLevel=SUMMARY") == (CloudWatchMetrics(),)
-    assert exporters("metricsLevel=Detailed") == (CloudWatchMetrics(level="detailed"),)
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        ((), ()),
+        (("metricsLevel = none",), ()),
+        (("metricsLevel=SUMMARY",), (CloudWatchMetrics(),)),
+        (("metricsLevel=Detailed",), (CloudWatchMetrics(level="detailed"),)),
+        # Calls are a second apart at least.
+        (
+            ("metricsLevel=SUMMARY", "metricsBufferTimeMillis=10"),
+            (CloudWatchMetrics(flush_every=1.0),),
+        ),
+    ],
+)
+def test_a_level_publishes_without_shards_and_nothing_is_published_without(
+    lines: tuple[str, ...], found: tuple[MetricsExporter, ...]
+) -> None:
+    assert exporters(*lines) == found
 
 
 @pytest.mark.parametrize(
@@ -58,11 +68,6 @@ def test_every_key() -> None:
             credentials=CredentialSource(profile="ops"),
         ),
     )
-
-
-def test_calls_are_a_second_apart_at_least() -> None:
-    found = exporters("metricsLevel=SUMMARY", "metricsBufferTimeMillis=10")
-    assert found == (CloudWatchMetrics(flush_every=1.0),)
 
 
 @pytest.mark.parametrize(

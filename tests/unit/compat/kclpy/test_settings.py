@@ -145,10 +145,6 @@ def test_the_arn_names_the_stream_and_its_region(caplog: pytest.LogCaptureFixtur
     assert settings("regionName=us-west-2").region == "us-west-2"
 
 
-def test_of_two_lines_with_a_stream_the_last_counts_as_in_java() -> None:
-    assert settings("streamName=orders").stream == "orders"
-
-
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -308,10 +304,8 @@ def test_an_unknown_key_is_warned_about(
         ("maxRecords=10001", "maxRecords is '10001'; must be a whole number from 1 to 10000"),
         ("maxRecords=1e3", "maxRecords is '1e3'; must be a whole number"),
         ("maxLeasesForWorker=0", "from 1 to"),
-        ("maxPendingProcessRecordsInput=0", "from 1 to"),
         ("failoverTimeMillis=99", "Millis is '99'; must be a whole number of milliseconds"),
         ("failoverTimeMillis=3600001", "is '3600001'; must be at most 3,600,000 milliseconds"),
-        ("shutdownGraceMillis=3600001", "is '3600001'; must be at most 3,600,000 milliseconds"),
         ("failoverTimeMillis=10s", "milliseconds, at least 100"),
         ("shutdownGraceMillis=-1", "at least 0"),
         ("timeoutInSeconds=0", "at least 1"),

@@ -93,13 +93,6 @@ def test_the_hash_range_filter_drops_user_records_and_not_the_aggregate() -> Non
     assert len(batch_of(*records)) == 3
 
 
-def test_halves_are_the_whole() -> None:
-    batch = batch_of(*(plain(str(n + 1), b"%d" % n) for n in range(5)))
-    first, second = batch.halves()
-    assert [r.data for r in first.records + second.records] == [b"0", b"1", b"2", b"3", b"4"]
-    assert len(first) == 2
-
-
 def page() -> list[Record]:
     """Plain records, sound aggregates and a malformed one at the end."""
     broken = aggregated("600", b"6", b"7")

@@ -15,11 +15,6 @@ from sparkinesis.worker.batches.user_record import arrived_ms, instant, make_use
 
 AT = datetime(2026, 9, 21, 14, 13, 20, 123_000, timezone.utc)
 SECONDS = 1_790_000_000.123
-TEXT = (
-    "UserRecord(data=b'x', partition_key='k', sequence_number='1', sub_sequence_number=2, "
-    "approximate_arrival_timestamp=datetime.datetime(2026, 9, 21, 14, 13, 20, 123000, "
-    "tzinfo=datetime.timezone.utc), explicit_hash_key=None, shard_id='s')"
-)
 
 
 def by_a_user(**other: Any) -> UserRecord:
@@ -51,6 +46,8 @@ def test_both_are_equal_and_have_one_hash() -> None:
     assert by_a_user() == by_a_batch()
     assert not by_a_user() != by_a_batch()  # noqa: SIM202 - the other operator
     assert hash(by_a_user()) == hash(by_a_batch())
+    assert repr(by_a_user()) == repr(by_a_batch())
+    assert f"sub_sequence_number=2, approximate_arrival_timestamp={AT!r}," in repr(by_a_user())
     assert {by_a_user(), by_a_batch()} == {by_a_batch()}
 
 
@@ -82,25 +79,12 @@ def test_it_is_equal_to_no_other_thing() -> None:
     assert by_a_user() != "x"
 
 
-@pytest.mark.parametrize("record", [by_a_user(), by_a_batch()])
-def test_it_shows_its_fields(record: UserRecord) -> None:
-    assert repr(record) == TEXT
-    assert dict(record.__rich_repr__())["approximate_arrival_timestamp"] == AT
-
-
 @pytest.mark.parametrize("record", [by_a_user(), by_a_batch(), by_a_batch(None)])
 def test_copies_are_equal(record: UserRecord) -> None:
     for again in (pickle.loads(pickle.dumps(record)), copy.copy(record), copy.deepcopy(record)):
         assert again == record
         assert repr(again) == repr(record)
     assert msgspec.structs.replace(record, data=b"y").data == b"y"
-
-
-def test_it_does_not_change() -> None:
-    with pytest.raises(AttributeError):
-        by_a_user().data = b"y"  # type: ignore[misc]
-    with pytest.raises(AttributeError):
-        by_a_user().approximate_arrival_timestamp = AT  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("milliseconds", [0, 1, 999, 1_790_000_000_123, 253_402_300_799_999])

@@ -18,7 +18,6 @@ from sparkinesis.stream.position import TRIM_HORIZON
 from sparkinesis.stream.reading.split_page import split_page
 from sparkinesis.worker.options import DEFAULT_OPTIONS, AheadLimits
 from sparkinesis.worker.retrieval.ahead import FetchAhead, FetchRequest
-from sparkinesis.worker.retrieval.fan_out import SubscribedShard
 from sparkinesis.worker.retrieval.memory import Account, Hold, MemoryBudget
 from sparkinesis.worker.retrieval.memory_estimates import (
     RECORD_OVERHEAD,
@@ -34,36 +33,9 @@ MIB = 1_048_576
 LIMITS = DEFAULT_OPTIONS.ahead
 
 
-def roomy() -> Account:
-    """Memory for whatever the limits of one shard let in."""
-    return MemoryBudget(2**30).account()
-
-
 def page(count: int = 1, behind: int = 1, size: int = 100) -> Fetched:
     records = [Record(data=b"x", partition_key="k", sequence_number="1") for _ in range(count)]
     return Fetched(Page(records, "next", behind, None), size, 0)
-
-
-def ahead(
-    open_source: Callable[[], Any],
-    on_page: Callable[[], None],
-    clock: Callable[[], float] = time.monotonic,
-    next_after: float = 0.0,
-    *,
-    memory: Account | None = None,
-    limits: AheadLimits = LIMITS,
-    announce_silence: bool = False,
-) -> FetchAhead:
-    request = FetchRequest(
-        "shardId-000000000000",
-        TRIM_HORIZON,
-        inclusive=False,
-        memory=memory or roomy(),
-        on_page=on_page,
-        pool=StepPool("test"),
-        announce_silence=announce_silence,
-    )
-    return FetchAhead(request, open_source, limits, clock, next_after)
 
 
 class Script:
@@ -74,24 +46,17 @@ class Script:
         self.at_end = False
         self._answers = list(answers)
         self._ends = ends
-        self._changed = threading.Condition()
 
     def due_in(self) -> float:
         return 0.0
 
     def fetch(self, limit: int) -> Fetched:
-        with self._changed:
-            self.limits.append(limit)
-            self._changed.notify_all()
+        self.limits.append(limit)
         answer = self._answers.pop(0) if self._answers else page(0, 0)
         if isinstance(answer, Exception):
             raise answer
         self.at_end = self._ends and not self._answers
         return answer
-
-    def wait_for_calls(self, count: int) -> None:
-        with self._changed:
-            assert self._changed.wait_for(lambda: len(self.limits) >= count, PATIENCE)
 
 
 class Reader:
@@ -106,17 +71,29 @@ class Reader:
         idle_time: float = 3600.0,
         clock: Callable[[], float] = time.monotonic,
         max_records: int = 7,
-        **of: Any,
+        on_page: Callable[[], None] | None = None,
+        *,
+        memory: Account | None = None,
+        limits: AheadLimits = LIMITS,
+        announce_silence: bool = False,
+        next_after: float = 0.0,
     ) -> None:
         self._announced = threading.Semaphore(0)
 
         def poll() -> PolledShard:
             return PolledShard(cursor, max_records=max_records, idle_time=idle_time, clock=clock)
 
-        self.fetching = ahead(
-            cursor if callable(cursor) else poll,
-            **{"on_page": self._announced.release, "clock": clock, **of},
-        ).start()
+        request = FetchRequest(
+            "shardId-000000000000",
+            TRIM_HORIZON,
+            inclusive=False,
+            memory=memory or MemoryBudget(2**30).account(),
+            on_page=on_page or self._announced.release,
+            pool=StepPool("test"),
+            announce_silence=announce_silence,
+        )
+        source = cursor if callable(cursor) else poll
+        self.fetching = FetchAhead(request, source, limits, clock, next_after).start()
 
     def wait(self, pages: int) -> None:
         for _ in range(pages):
@@ -162,17 +139,6 @@ def test_no_more_is_fetched_ahead_than_the_limits_say(
         assert taken is not None
         reader.wait(1)
         assert len(cursor.limits) == fetched + n
-
-
-def test_the_end_of_a_shard_comes_with_its_last_page(read: Read) -> None:
-    reader = read(Script(page(), page(), ends=True), clock=lambda: 77.0)
-    reader.wait(3)
-    taken = [reader.fetching.take() for _ in range(3)]
-    assert [each and (each.at_shard_end, each.fetched_at) for each in taken] == [
-        (False, 77.0),
-        (True, 77.0),
-        None,
-    ]
 
 
 def test_an_error_is_raised_behind_the_pages_that_came_before(read: Read) -> None:
@@ -277,22 +243,18 @@ def test_a_source_that_fails_is_let_go_of(read: Read) -> None:
     assert source.stopped.is_set()
 
 
-def test_the_next_may_begin_a_while_after_the_first_page() -> None:
+def test_the_next_may_begin_a_while_after_the_first_page(read: Read) -> None:
     """A subscription that had to wait for its turn is young when its first page comes."""
-    now, announced = [100.0], threading.Semaphore(0)
+    now = [100.0]
 
     class Subscription(Pushed):
         def fetch(self, room: int) -> Fetched | None:
             now[0] += 7.0
             return page()
 
-    fetching = ahead(Subscription, announced.release, lambda: now[0], 5.0)
-    assert fetching.next_from == 105.0
-    fetching.start()
-    for _ in range(LIMITS.pages):
-        assert announced.acquire(timeout=PATIENCE)
-    assert fetching.next_from == 112.0
-    fetching.stop()
+    reader = read(Subscription, clock=lambda: now[0], next_after=5.0)
+    reader.wait(LIMITS.pages)
+    assert reader.fetching.next_from == 112.0
 
 
 def sized(count: int, each: int, behind: int = 1) -> Fetched:
@@ -410,7 +372,7 @@ def test_stopping_ends_a_wait_for_memory_and_gives_all_back(read: Read) -> None:
 
 
 @pytest.mark.parametrize("how", ["fails", "is to be tried again"])
-def test_memory_of_a_fetch_that_gives_nothing_comes_back(how: str) -> None:
+def test_memory_of_a_fetch_that_gives_nothing_comes_back(read: Read, how: str) -> None:
     budget, announced = MemoryBudget(64 * MIB), threading.Event()
 
     class Nothing(Pushed):
@@ -428,47 +390,30 @@ def test_memory_of_a_fetch_that_gives_nothing_comes_back(how: str) -> None:
                 raise ServiceError("no")
             return None
 
-    ahead(
-        Nothing,
-        on_page=announced.set,
-        memory=budget.account(),
-        clock=lambda: 0.0,
-    ).start()
+    read(Nothing, on_page=announced.set, memory=budget.account(), clock=lambda: 0.0)
     assert announced.wait(PATIENCE)
     assert budget.most_held
     assert not budget.held
 
 
 def test_an_event_is_not_divided_and_the_next_one_waits_until_it_fits(read: Read) -> None:
-    class Events:
-        """A cursor of enhanced fan-out."""
+    class Events(Pushed):
+        given = 0
 
-        at_end = False
-
-        def __init__(self) -> None:
-            self.given = 0
-
-        def due_in(self, wake: Callable[[], None]) -> float:
-            del wake
-            return 0.0
-
-        def step(self) -> Fetched:
+        def fetch(self, room: int) -> Fetched | None:
             self.given += 1
             return sized(1_000, 1_000)
 
-        def stop(self) -> None:
-            pass
-
     budget, others = crowded()
     others.force(60 * MIB)
-    cursor = Events()
-    reader = read(lambda: SubscribedShard(cast(Any, cursor), lambda: None), memory=budget.account())
+    source = Events()
+    reader = read(lambda: source, memory=budget.account())
     reader.wait(1)
     event = reader.fetching.take()
     assert event is not None
     assert event.hold is not None
     assert event.hold.size == page_memory(event.fetched) > budget.floor
-    assert cursor.given == 1, "for the next one there is no memory"
+    assert source.given == 1, "for the next one there is no memory"
     others.release()
     reader.wait(1)
 
@@ -484,6 +429,7 @@ def test_of_a_silence_the_first_page_is_announced_and_the_latest_is_kept(
 ) -> None:
     """A thousand idle shards would wake their consumers a thousand times a second for nothing."""
     announced: list[int] = []
+    budget = MemoryBudget(64 * MIB)
     cursor = Script(page(), silence(1), silence(2), silence(3), page(), silence(4), ends=True)
     has_ended = threading.Semaphore(0)
 
@@ -493,13 +439,22 @@ def test_of_a_silence_the_first_page_is_announced_and_the_latest_is_kept(
 
     limits = replace(LIMITS, pages=6)
     fetching = read(
-        cursor, idle_time=0.0, on_page=note, limits=limits, announce_silence=all_count
+        cursor,
+        idle_time=0.0,
+        on_page=note,
+        memory=budget.account(),
+        limits=limits,
+        announce_silence=all_count,
     ).fetching
     for _ in range(7 if all_count else 5):
         assert has_ended.acquire(timeout=PATIENCE)
     # The last one is that of the end.
     assert announced == ([1, 2, 3, 4, 5, 6, 6] if all_count else [1, 2, 5, 6, 6])
-    taken = [page_.service_time_ms for page_ in iter(fetching.take, None) if page_ is not None]
+    pages = [page_ for page_ in iter(fetching.take, None) if page_ is not None]
+    for each in pages:
+        each.release()
+    assert not budget.held, "pages that were replaced hold nothing"
+    taken = [each.service_time_ms for each in pages]
     assert taken == ([0, 1, 2, 3, 0, 4] if all_count else [0, 3, 0, 4])
 
 
@@ -516,16 +471,6 @@ def test_a_silence_that_nobody_takes_keeps_no_record_from_being_fetched(
     taken = reader.fetching.take()
     assert taken is not None
     assert taken.service_time_ms == (1 if all_count else 3)
-
-
-def test_the_pages_of_a_silence_take_the_memory_of_one(read: Read) -> None:
-    budget = MemoryBudget(64 * MIB)
-    cursor = Script(*map(silence, range(50)), ends=True)
-    reader = read(cursor, idle_time=0.0, memory=budget.account())
-    reader.wait(3)  # the first, the last, and the end
-    for held in iter(reader.fetching.take, None):
-        held.release()
-    assert not budget.held
 
 
 @pytest.mark.parametrize(

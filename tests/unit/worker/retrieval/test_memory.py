@@ -14,7 +14,6 @@ from sparkinesis.worker.retrieval.memory import (
     Hold,
     MemoryBudget,
     allowance,
-    budget_of_process,
     floor_of,
 )
 from tests.examples import examples
@@ -55,15 +54,6 @@ def test_busy_accounts_come_to_hold_the_same(shards: int) -> None:
     assert sum(sizes) <= limit
 
 
-def test_who_holds_nothing_gets_a_floor_though_all_is_taken() -> None:
-    budget = MemoryBudget(128 * MIB)
-    budget.account().ask(1).force(128 * MIB)
-    late = budget.account()
-    assert late.ask(10 * MIB).size == floor_of(128 * MIB, 2) == MIB
-    more = late.ask(10 * MIB)
-    assert not more.size, "but no more than that"
-
-
 def test_who_waits_is_granted_what_becomes_free_and_who_holds_least_is_first() -> None:
     budget, sleeper = crowded()
     much, little = budget.account(), budget.account()
@@ -75,16 +65,6 @@ def test_who_waits_is_granted_what_becomes_free_and_who_holds_least_is_first() -
     assert waiting[0].size < waiting[1].size > MIB
     sleeper.release()
     assert min(hold.size for hold in waiting) > MIB
-
-
-def test_who_gives_back_all_that_it_holds_waits_no_more() -> None:
-    """Even if nothing else becomes free."""
-    budget, _ = crowded()
-    account = budget.account()
-    held, waiting = account.ask(MIB), account.ask(MIB)
-    assert not waiting.size
-    held.release()
-    assert waiting.size == MIB
 
 
 def test_what_cannot_be_divided_waits_until_all_of_it_fits() -> None:
@@ -141,11 +121,6 @@ def test_many_threads_leave_nothing_behind() -> None:
         assert not thread.is_alive()
     assert (budget.held, budget.accounts) == (0, 0)
     assert budget.most_held <= MIB + 8 * floor_of(MIB, 1)
-
-
-def test_workers_of_a_process_share_a_budget_of_the_same_limit() -> None:
-    assert budget_of_process(7 * MIB) is budget_of_process(7 * MIB)
-    assert budget_of_process(7 * MIB) is not budget_of_process(8 * MIB)
 
 
 class Shards(RuleBasedStateMachine):

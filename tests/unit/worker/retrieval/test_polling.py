@@ -15,16 +15,6 @@ def polling(time: VirtualTime, options: WorkerOptions = DEFAULT_OPTIONS) -> Poll
     return Polling(cast(Any, None), options, timing)
 
 
-def test_a_shard_that_is_read_anew_has_no_more_calls_for_that() -> None:
-    time = VirtualTime()
-    mode = polling(time)
-    began = time.clock()
-    for _ in range(5):
-        with mode._budget_of("shardId-000000000000").records:
-            pass
-    assert time.clock() - began == 4 * 0.25
-
-
 def test_a_call_of_a_slow_pace_is_remembered_for_as_long() -> None:
     """While other shards come and go: a budget that is forgotten permits a call at once."""
     time = VirtualTime()

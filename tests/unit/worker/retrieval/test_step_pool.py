@@ -13,6 +13,7 @@ import pytest
 
 from sparkinesis.metrics.health.signs import SignOfLife, expect
 from sparkinesis.worker.retrieval import step_pool
+from sparkinesis.worker.retrieval.pool_growth import TICK, threads_to_add
 from sparkinesis.worker.retrieval.step_pool import StepPool, Work
 from tests.pace import eventually
 
@@ -204,18 +205,6 @@ def test_steps_run_in_the_context_in_which_the_work_was_made(pool: StepPool) -> 
     assert place.get() == "nowhere"
 
 
-def test_a_pool_knows_its_own_threads(pool: StepPool) -> None:
-    seen: list[bool] = []
-
-    def look() -> None:
-        seen.append(pool.runs_here())
-
-    step: Work = pool.new_work(look)
-    finish(step)
-    assert seen == [True]
-    assert not pool.runs_here()
-
-
 def test_work_whose_time_has_come_does_not_wait_for_a_later_one(pool: StepPool) -> None:
     """The watch sleeps until the hour of the first; the second is due long before."""
     late, soon = Counted(pool, 3600.0), Counted(pool, 0.02, None)
@@ -257,60 +246,27 @@ def _meet(barrier: threading.Barrier) -> None:
     barrier.wait(PATIENCE)
 
 
-def test_beyond_twenty_threads_a_step_waits_longer_for_one_of_its_own() -> None:
+@pytest.mark.parametrize(
+    ("alive", "waits", "added_ago", "is_on_time", "added"),
+    [
+        (2, [TICK], 9.0, True, 1),
+        (8, [TICK] * 30, 9.0, True, 8),
+        (19, [TICK] * 30, 9.0, True, 1),
+        (20, [0.29] * 30, 9.0, True, 0),
+        (20, [0.3] * 30, 9.0, True, 1),
+        (40, [0.99] * 30, 9.0, True, 0),
+        (40, [1.0] * 30, 9.0, True, 1),
+        (8, [0.09] * 30, 9.0, False, 0),
+        (8, [0.1] * 30, 9.0, False, 1),
+        (8, [0.1] * 30, 0.09, False, 0),
+    ],
+)
+def test_beyond_twenty_threads_or_without_cpu_time_a_step_waits_longer_for_one_of_its_own(
+    alive: int, waits: list[float], added_ago: float, *, is_on_time: bool, added: int
+) -> None:
     """A thousand shards that are due at once take no thread each; those that block get theirs."""
-    now = 0.0
-    asked = threading.Semaphore(0)
-
-    def clock() -> float:
-        asked.release()
-        return now
-
-    def advance(seconds: float) -> None:
-        """Let time pass; return once the pool has looked at its clock several times."""
-        nonlocal now
-        now += seconds
-        while asked.acquire(blocking=False):
-            pass
-        for _ in range(20):
-            assert asked.acquire(timeout=PATIENCE), "the pool looks on while steps wait"
-
-    pool = StepPool("test", clock)
-    go_on = threading.Event()
-    steps = [pool.new_work(lambda: go_on.wait(PATIENCE) and None) for _ in range(30)]
-    for step in steps:
-        step.start()
-    while pool.threads < 20:
-        advance(0.004)
-    assert now < 0.1, "twenty threads are there at once"
-    advance(0.29 - now)
-    assert pool.threads == 20
-    now = 0.31
-    eventually(lambda: pool.threads == 30)
-    go_on.set()
-    eventually(lambda: all(step.has_ended for step in steps))
-    pool.close()
-
-
-def test_a_pool_that_lacks_cpu_time_is_given_few_threads() -> None:
-    """The pool looks at its clock too late each time, as on a machine with more work than cores."""
-    now = 0.0
-
-    def clock() -> float:
-        nonlocal now
-        now += 0.02
-        return now
-
-    pool = StepPool("test", clock)
-    go_on = threading.Event()
-    steps = [pool.new_work(lambda: go_on.wait(PATIENCE) and None) for _ in range(12)]
-    for step in steps:
-        step.start()
-    eventually(lambda: pool.threads == 12)
-    assert now >= 10 * 0.1, "the first two threads are there at once, each other after 0.1 seconds"
-    go_on.set()
-    eventually(lambda: all(step.has_ended for step in steps))
-    pool.close()
+    found = threads_to_add(alive, iter(waits), added_ago=added_ago, is_on_time=is_on_time)
+    assert found == added
 
 
 def test_a_step_gives_no_sign_of_life_of_the_loop_that_started_it(pool: StepPool) -> None:

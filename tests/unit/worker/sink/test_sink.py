@@ -65,11 +65,6 @@ def numbers(folder: Path) -> list[int]:
 # --- several streams
 
 ID = "123456789012:flights:1763700000"
-OTHERS = [
-    "999999999999:flights:1763700000",  # of another account
-    "123456789012:flights:1763700001",  # made anew
-    "123456789012:orders:1763700000",
-]
 
 
 def of_stream(stream_id: str | None, unique: str = "u", shard_id: str = SHARD) -> ProcessorShard:
@@ -97,14 +92,6 @@ def test_the_files_of_one_of_several_streams_name_it_as_a_whole(tmp_path: Path) 
     labels = pq.read_schema(tmp_path / file).metadata
     assert labels[b"sparkinesis.stream"] == b"flights"
     assert labels[b"sparkinesis.stream_id"] == ID.encode()
-
-
-@pytest.mark.parametrize("other", [*OTHERS, None])
-def test_files_of_two_streams_never_have_one_name(tmp_path: Path, other: str | None) -> None:
-    """Shard, number, positions and even the random part are the same."""
-    store(of_stream(ID), tmp_path, 1)
-    store(of_stream(other), tmp_path, 2)
-    assert sorted(numbers(tmp_path)) == [1, 2]
 
 
 def test_the_longest_names_are_names_that_file_systems_take(tmp_path: Path) -> None:
@@ -615,18 +602,6 @@ def test_storage_that_fails_gives_no_record_up(case: Case) -> None:
     assert case.setting.now == 1003.0, "three waits of task_backoff"
     case.checkpointer.checkpoint()
     assert case.held.seen[-1] == ("4", [1, 2, 3, 4])
-
-
-def test_a_failure_leaves_earlier_rows_and_the_checkpoint_where_they_were(case: Case) -> None:
-    case.deliver(1, 2)
-    case.faults.fail("open")
-    with pytest.raises(SinkUnavailableError):
-        case.checkpointer.checkpoint()
-    assert case.checkpointer.last.sequence_number == "TRIM_HORIZON"
-    assert case.sink.buffered_rows == 2
-    case.faults.mend()
-    case.checkpointer.checkpoint()
-    assert case.held.seen == [("2", [1, 2])]
 
 
 def test_rows_stored_without_their_checkpoint_are_not_stored_again(case: Case) -> None:

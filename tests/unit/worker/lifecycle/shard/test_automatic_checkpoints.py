@@ -156,15 +156,6 @@ def test_the_count_begins_anew_with_a_checkpoint_of_the_processors_own() -> None
     assert shard.sizes == [3, 3, 1, 2]
 
 
-def test_a_checkpoint_within_a_batch_leaves_the_rest_to_count() -> None:
-    shard = Automatic(Retry(), checkpoint_records=3)
-    shard.processor.checkpoint_at = "1"
-    shard.add(1, 2)
-    shard.add(3, 4, 5)
-    shard.step_all()
-    assert shard.held.places == ["1", "4"]
-
-
 def test_a_checkpoint_within_a_later_batch_covers_those_before_it() -> None:
     shard = Automatic(Retry(), takes=SLOW, checkpoint_records=4, checkpoint_seconds=100.0)
     shard.processor.checkpoint_at = "3"
@@ -193,24 +184,6 @@ def test_a_sink_that_is_due_is_a_reason(tmp_path: Path) -> None:
     assert sink.buffered_rows == 0
 
 
-def test_a_reset_removes_what_was_prepared() -> None:
-    shard = Automatic(Retry(), checkpoint_records=2)
-
-    def move(_: object, checkpointer: Checkpointer) -> None:
-        checkpointer.prepare()
-        checkpointer.reset("TRIM_HORIZON")
-
-    shard.processor.then = move
-    shard.add(1)
-    shard.step()
-    assert shard.checkpointer.take_reset() is not None
-    shard.deliverer.clear()
-    shard.processor.then = lambda *_: None
-    shard.add(1, 2)
-    shard.step_all()
-    assert shard.held.places == ["TRIM_HORIZON", "2"]
-
-
 @pytest.mark.parametrize("end", ["checkpoint", "drop"])
 def test_a_prepared_checkpoint_is_not_removed(end: str) -> None:
     shard = Automatic(Retry(), checkpoint_records=1)
@@ -232,11 +205,12 @@ def test_a_prepared_checkpoint_is_not_removed(end: str) -> None:
     assert shard.held.places == {"drop": ["4", "5"], "checkpoint": ["2", "4", "5"]}[end]
 
 
-def test_a_reset_forgets_what_was_counted() -> None:
+def test_a_reset_forgets_what_was_counted_and_prepared() -> None:
     shard = Automatic(Retry(), checkpoint_records=3)
 
     def reset(_: object, checkpointer: Checkpointer) -> None:
         if len(shard.given) == 2:
+            checkpointer.prepare()
             checkpointer.reset("TRIM_HORIZON")
 
     shard.processor.then = reset

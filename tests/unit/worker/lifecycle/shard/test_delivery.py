@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 
@@ -13,14 +11,12 @@ from sparkinesis.errors import (
     LeaseLostError,
     LeaseTableError,
     LeaseTableUnavailableError,
-    ProcessorError,
     SparkinesisError,
 )
 from sparkinesis.events import BatchAction
 from sparkinesis.metrics.tally import Distribution, Tally
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
-from sparkinesis.worker.lifecycle.shard.reaction import LONGEST_BACKOFF, backoff
 from sparkinesis.worker.on_error import DeadLetter, OnError, Retry, Skip, Stop
 from sparkinesis.worker.reporting.shard_reporter import ShardReporter
 from tests.unit.worker.delivering import SHARD, Shard
@@ -116,15 +112,6 @@ def test_halves_are_not_tried_as_often_as_the_whole() -> None:
     assert shard.given == [["1", "2"]] * 3 + [["1"], ["2"]]
 
 
-def test_stop_says_why_and_keeps_the_records() -> None:
-    shard = Shard(Stop(), "1")
-    shard.add(1, 2)
-    shard.deliverer.deliver_next()
-    assert isinstance(shard.deliverer.stopped_by, ValueError)
-    assert shard.deliverer
-    assert shard.may_checkpoint() == "TRIM_HORIZON"
-
-
 def test_an_empty_batch_that_fails_is_given_up_without_a_letter() -> None:
     letters: list[Any] = []
     shard = Shard(DeadLetter(letters.append), "empty")
@@ -174,15 +161,6 @@ def test_a_refusing_target_is_not_waited_for_on_account_of_the_processor() -> No
     assert asked == ["50", "50", "51", "51"]
 
 
-def test_a_lost_lease_asks_nobody() -> None:
-    shard = Shard(Stop(), "1")
-    shard.held.held = False
-    shard.add(1)
-    assert shard.deliverer.deliver_next() == 0.0
-    assert shard.deliverer.stopped_by is None
-    assert shard.may_checkpoint() == "TRIM_HORIZON"
-
-
 @pytest.mark.parametrize("policy", [Retry(attempts=1, then=Skip()), Skip(), Stop()])
 @pytest.mark.parametrize("kind", [AccessDeniedError, LeaseTableError, LeaseTableUnavailableError])
 def test_a_checkpoint_that_is_refused_is_no_fault_of_the_records(
@@ -224,17 +202,13 @@ def test_a_reset_drops_what_is_left_even_if_the_call_fails() -> None:
     assert not shard.deliverer
 
 
-def test_backoff_doubles_up_to_a_limit() -> None:
-    assert [backoff(0.5, failures) for failures in (0, 1, 2, 3)] == [0.5, 0.5, 1.0, 2.0]
-    assert backoff(0.5, 10**9) == LONGEST_BACKOFF
-    assert backoff(0.0, 9) == 0.0
-
-
 def test_what_fails_while_the_shard_goes_is_counted_but_a_lost_lease_is_no_failure() -> None:
     shard = Shard(Stop(), "1")
     shard.held.held = False
     shard.add(1)
-    shard.deliverer.deliver_next()
+    assert shard.deliverer.deliver_next() == 0.0
+    assert shard.deliverer.stopped_by is None
+    assert shard.may_checkpoint() == "TRIM_HORIZON"
     (failure,) = shard.setting.failures.snapshot()
     assert failure.error == "ValueError: bad"
     assert "while the shard was being released" in failure.what
@@ -246,40 +220,6 @@ def test_what_fails_while_the_shard_goes_is_counted_but_a_lost_lease_is_no_failu
     shard.processor.then = lose
     shard.deliverer.deliver_next()
     assert shard.setting.failures.snapshot() == (failure,)
-
-
-async def _later() -> None: ...
-
-
-@pytest.mark.parametrize(
-    "policy", [Retry(), Retry(1, then=Skip()), Skip(), Stop(), DeadLetter(print)], ids=str
-)
-def test_a_call_that_returns_a_coroutine_is_asked_of_no_policy(policy: OnError) -> None:
-    """Its records are neither checkpointed nor skipped: they come again."""
-    tally = Tally()
-    shard = Shard(policy, metrics=tally)
-    shard.add(1, 2)
-    shard.deliverer.deliver_next()
-    process = shard.processor.process_records
-
-    def forget(batch: RecordBatch, checkpointer: Checkpointer) -> Any:
-        process(batch, checkpointer)
-        return _later()
-
-    shard.add(3, 4)
-    with patch.object(shard.processor, "process_records", forget), warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for _ in range(3):
-            with pytest.raises(ProcessorError, match=r"forget returned a coroutine"):
-                shard.deliverer.deliver_next()
-            assert shard.may_checkpoint() == "2:0"
-    assert shard.deliverer.processing_since is None
-    assert shard.deliverer.records == 2
-    assert shard.deliverer.stopped_by is None
-    assert measured(tally)["process.records.duration", "failed"] == 3
-    shard.step_all()
-    assert shard.given == [["1", "2"], *[["3", "4"]] * 4]
-    assert shard.may_checkpoint() == "4:0"
 
 
 def measured(tally: Tally) -> dict[tuple[str, ...], float]:
@@ -297,6 +237,11 @@ def test_records_and_bytes_count_once_they_are_processed_and_only_then() -> None
     tally = Tally()
     shard = Shard(Skip(), "12", metrics=tally)
     shard.processor.checkpoint_at = "11"
+
+    def take_time(batch: RecordBatch, _: Checkpointer) -> None:
+        shard.setting.now += 1.0 + len(batch)
+
+    shard.processor.then = take_time
     shard.add(10, 11, 12, 13)
     shard.add()
     shard.step_all()
@@ -308,23 +253,9 @@ def test_records_and_bytes_count_once_they_are_processed_and_only_then() -> None
         ("process.records.duration", "ok"): 2,
         ("process.records.duration", "failed"): 2,
     }
-
-
-def test_calls_last_as_long_as_the_clock_says() -> None:
-    tally = Tally()
-    shard = Shard(Retry(base=0.0), "1", metrics=tally)
-
-    def take_time(*_: object) -> None:
-        shard.setting.now += 4.0 if shard.processor.bad else 3.0
-
-    shard.processor.then = take_time
-    shard.add(1)
-    shard.deliverer.deliver_next()
-    shard.processor.bad.clear()
-    shard.deliverer.deliver_next()
     sums = {
         one.labels[1]: one.value.sum
         for one in tally.series()
         if isinstance(one.value, Distribution)
     }
-    assert sums == {"failed": 4.0, "ok": 3.0}
+    assert sums == {"failed": 7.0, "ok": 3.0}

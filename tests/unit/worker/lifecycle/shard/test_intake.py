@@ -145,13 +145,6 @@ def test_a_checkpoints_own_record_is_read_to_see_that_it_is_kept_and_dropped(
     assert service.opened == [(AfterRecord("1", sub_sequence_number=0), True)]
 
 
-def test_user_records_that_are_done_are_dropped(service: Service) -> None:
-    start, done = AfterRecord("7", sub_sequence_number=1), ExtendedSequenceNumber("7", 1)
-    reading = intake(service, start=start, checkpoint=done)
-    service.pages = [page(aggregated(7, 4), record(8))]
-    assert take(reading) == [b"2", b"3", b"8"]
-
-
 @pytest.mark.parametrize("error", [ServiceError("throttled"), RuntimeError("a bug")], ids=str)
 def test_a_failure_goes_on_behind_what_was_taken(service: Service, error: Exception) -> None:
     reading = intake(service)
@@ -201,18 +194,6 @@ def test_a_shard_that_is_gone_has_ended(service: Service, caplog: pytest.LogCapt
     assert f"The rest of shard {SHARD}" in caplog.text
     assert take(reading) is None
     assert len(service.opened) == 1
-
-
-def test_the_end_comes_with_the_last_records_and_tells_the_children(service: Service) -> None:
-    reading = intake(service)
-    service.pages = [page(record(1), end=True)]
-    assert take(reading) == [b"1"]
-    assert reading.at_end
-    assert [child.id for child in reading.children] == ["shardId-000000000001"]
-    assert service.stopped == 1
-    # A processor that resets its shard reads it again.
-    reading.begin(TRIM_HORIZON)
-    assert not reading.at_end
 
 
 def test_what_follows_a_shard_is_no_older_than_its_last_record(service: Service) -> None:
@@ -284,17 +265,6 @@ def test_once_ended_nothing_is_taken_and_nothing_opened(service: Service) -> Non
     reading.begin(TRIM_HORIZON)
     assert take(reading) is None
     assert len(service.opened) == 1
-
-
-def test_a_page_grows_old_while_it_waits(service: Service) -> None:
-    reading = intake(service, skip_older_than=60.0)
-    service.pages = [page(record(1, age_s=50), record(2, age_s=40), waited=15.0)]
-    assert take(reading) == [b"2"]
-    service.pages = [page(record(3, age_s=50), waited=15.0)]
-    assert take(reading) is None
-    service.pages = []
-    take(reading)
-    assert service.opened[-1] == (AtTimestamp(NOW_MS + 15_000 - 60_000), False)
 
 
 @pytest.mark.parametrize(
@@ -374,23 +344,6 @@ def test_a_failure_in_the_midst_of_a_page_goes_on_behind_the_parts_that_were_tak
     place = service.opened[-1][0]
     assert isinstance(place, AfterRecord)
     assert place.sequence_number == first[-1].decode()
-
-
-def test_parts_grow_too_old_while_those_before_are_processed(service: Service) -> None:
-    budget = crowded()
-    clock = [WORKER_CLOCK]
-    reading = intake(service, memory=budget, skip_older_than=60.0)
-    object.__setattr__(reading._settings, "timing", Timing(clock=lambda: clock[0]))
-    reading.begin(TRIM_HORIZON)
-    service.next_from = float("inf")  # another retrieval may not begin yet
-    service.pages = [
-        held_page(budget, *[record(number, age_s=50.0) for number in range(1, 9)], record(9))
-    ]
-    first = take(reading)
-    assert first
-    clock[0] += 20.0
-    rest = [data for _ in range(8) for data in take(reading) or []]
-    assert rest == [b"9"]
 
 
 @pytest.mark.parametrize("way", ["stop", "begin", "close", "jump", "error"])

@@ -15,7 +15,6 @@ from sparkinesis.worker.lifecycle.streams.tracked import (
     Tracked,
     clash,
     has_earlier_epoch,
-    names,
     newest_epochs,
     recheck_interval,
     track,
@@ -59,10 +58,11 @@ def test_a_new_stream_is_asked_for_at_once_and_opened_once_it_is_known() -> None
     assert not one.opened(OPEN).is_to_be_opened(0.0)
 
 
-def test_the_leader_of_a_stream_looks_every_interval_and_nobody_else() -> None:
+def test_the_leader_of_a_stream_looks_every_interval_and_nobody_else_unless_in_doubt() -> None:
     assert not is_asked(opened(), 59.9, leads=True)
     assert is_asked(opened(), 60.0, leads=True)
     assert not is_asked(opened(), 1e6)
+    assert is_asked(opened(), 1.0, is_doubted=True), "a doubted stream, at once"
 
 
 def test_a_newer_stream_of_the_name_in_the_table_is_asked_about_once() -> None:
@@ -71,10 +71,6 @@ def test_a_newer_stream_of_the_name_in_the_table_is_asked_about_once() -> None:
     assert is_asked(one, 1.0, newest_epoch=1_001)
     # It may be a stream of another region, whose leases look the same.
     assert not is_asked(one.asked(1.0, 1_001), 2.0, newest_epoch=1_001)
-
-
-def test_a_doubted_stream_is_asked_for_at_once() -> None:
-    assert is_asked(opened(), 1.0, is_doubted=True)
 
 
 def test_a_stream_that_failed_waits_unless_its_leases_show_that_it_is_there_again() -> None:
@@ -88,14 +84,6 @@ def test_a_stream_that_failed_waits_unless_its_leases_show_that_it_is_there_agai
     assert one.failed(DENIED, 20.0, 5.0).problem == one.problem.__class__(
         DENIED, "AccessDeniedError: denied", 10.0, 2, 25.0
     )
-
-
-def test_a_stream_that_was_made_anew_is_opened_anew() -> None:
-    one = opened(1_000).identified(identity(1_001))
-    assert one.stream is None
-    assert one.is_to_be_opened(0.0)
-    assert one.is_late
-    assert one.newest_epoch == 1_001
 
 
 def test_the_same_stream_found_again_is_without_problem_only_if_it_is_open() -> None:
@@ -166,26 +154,11 @@ def test_two_streams_of_one_identifier_are_told_by_why() -> None:
     assert "do not name the region" in str(clash(one, abroad, stream))
 
 
-def test_of_many_streams_some_are_named() -> None:
-    many = [Tracked(plan(f"s{n}"), 0.0) for n in range(3)]
-    assert names(many, 3) == "3 streams (s0, s1, s2)"
-    assert names(many, 2) == "3 streams (s0, s1 and 1 more)"
-
-
-def test_a_status_has_the_problem_and_for_how_long() -> None:
-    status = opened().failed(DENIED, 10.0, 5.0).status(12.5)
-    assert status.identifier == "1:web:1000"
-    assert (status.problem, status.failing_for) == ("AccessDeniedError: denied", 2.5)
-    assert opened().status(12.5).problem is None
-
-
 def test_a_stream_is_unreadable_since_its_first_failure() -> None:
     fine, failing = opened(), Tracked(plan("app"), 0.0)
     failing = failing.failed(DENIED, 10.0, 5.0).failed(GONE, 15.0, 5.0)
     assert unreadable_for([fine, failing], 30.0) == {"app": 20.0}
     assert unreadable_for([failing.identified(identity()).opened(OPEN)], 30.0) == {}
-
-
-def test_of_two_unreadable_streams_of_a_name_the_longer_time_counts() -> None:
+    # Of two of a name, the longer time counts.
     both = [Tracked(plan(), 0.0).failed(DENIED, at, 5.0) for at in (10.0, 20.0)]
     assert unreadable_for(both, 30.0) == unreadable_for(both[::-1], 30.0) == {"web": 20.0}
