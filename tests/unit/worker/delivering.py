@@ -55,10 +55,10 @@ class Held:
         if not self.held:
             raise LeaseLostError(doing)
 
-    def checkpoint(self, place: Any, timestamp_ms: int | None = None, **more: Any) -> None:
-        self.places.append(place.sequence_number)
-        self.written.append(str(place))
-        self.lease = replace(self.lease, checkpoint=place, pending=None)
+    def checkpoint(self, at: Any, timestamp_ms: int | None = None, **more: Any) -> None:
+        self.places.append(at.sequence_number)
+        self.written.append(str(at))
+        self.lease = replace(self.lease, checkpoint=at, pending=None)
 
     def prepare(self, pending: PendingCheckpoint) -> None:
         self.written.append(f"prepared {pending.at}")
@@ -100,14 +100,13 @@ class Setting:
     stream: StreamIdentifier | None = None
 
     def reporter(self, shard_id: str) -> ShardReporter:
-        at = ShardPlace(self.lease_key(shard_id), shard_id, "s", self.describe_shard(shard_id))
+        at = ShardPlace(
+            lease_key(self.stream, shard_id), shard_id, "s", self.describe_shard(shard_id)
+        )
         return ShardReporter(at, self.failures, self.tell)
 
     def measures(self, shard_id: str) -> ShardMeasures:
         return ShardMeasures(self.metrics, "s", shard_id, self.clock)
-
-    def lease_key(self, shard_id: str) -> str:
-        return lease_key(self.stream, shard_id)
 
     def describe_shard(self, shard_id: str) -> str:
         return f"shard {shard_id}"

@@ -234,7 +234,7 @@ def test_checkpoints_are_measured_with_their_results() -> None:
     class Refusing(Held):
         errors: ClassVar[list[Exception]] = [LeaseTableUnavailableError("a"), LeaseLostError("b")]
 
-        def checkpoint(self, place: Any, timestamp_ms: int | None = None, **more: Any) -> None:
+        def checkpoint(self, at: Any, timestamp_ms: int | None = None, **more: Any) -> None:
             nonlocal now
             now += 2.0
             if self.errors:

@@ -6,7 +6,7 @@ import copy
 import functools
 import logging
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from sparkinesis.compat.kclpy.checkpoint_error import (
     ILLEGAL_ARGUMENT,
@@ -20,7 +20,6 @@ from sparkinesis.compat.kclpy.messages import (
     ShardEndedInput,
     ShutdownRequestedInput,
 )
-from sparkinesis.compat.kclpy.must_override import needs_override
 from sparkinesis.compat.kclpy.v2 import processor as v2
 from sparkinesis.compat.kclpy.v3 import processor as v3
 from sparkinesis.errors import ProcessorError, SparkinesisError
@@ -80,7 +79,10 @@ def _sub(value: object) -> int | None:
 class ShardProcessor(RecordProcessor):
     """A record processor of one shard that calls a processor of amazon_kclpy."""
 
-    def __init__(self, processor: v3.Version3, on_exit: Callable[[SystemExit], None]) -> None:
+    def __init__(
+        self, processor: v3.RecordProcessorBase, on_exit: Callable[[SystemExit], None]
+    ) -> None:
+        """``processor``: has the methods of version 3, whatever its base class."""
         self._processor = processor
         self._on_exit = on_exit
         self._shard: ProcessorShard | None = None
@@ -176,13 +178,12 @@ def _copy(processor: object) -> Any:
         ) from error
 
 
-def _as_version_3(processor: Any) -> v3.Version3:
+def _as_version_3(processor: Any) -> v3.RecordProcessorBase:
     if processor.version == 1:
         processor = v2.V1toV2Processor(processor)
     if processor.version == 2:
-        processor = v3.V2toV3Processor(processor)
-    version_3: v3.Version3 = processor
-    return version_3
+        return v3.V2toV3Processor(processor)
+    return cast("v3.RecordProcessorBase", processor)
 
 
 def _check(made: type, processor: object = None) -> None:
@@ -200,7 +201,8 @@ def _check(made: type, processor: object = None) -> None:
     missing = [
         method
         for method in _METHODS[version]
-        if not callable(getattr(made, method, None)) or needs_override(getattr(made, method))
+        if not callable(getattr(made, method, None))
+        or getattr(getattr(made, method), "__isabstractmethod__", False)
     ]
     if missing:
         raise ProcessorError(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sparkinesis.compat.kclpy.adapter import Checkpointer, make_factory
 from sparkinesis.compat.kclpy.checkpoint_error import CheckpointError
 from sparkinesis.compat.kclpy.messages import AnyCheckpointer, Record
-from sparkinesis.compat.kclpy.must_override import must_override
 from sparkinesis.compat.kclpy.settings import PROPERTIES_VARIABLE, read_application
 from sparkinesis.errors import OptionError
 from sparkinesis.worker.on_error import OnError, Retry, check_policy
@@ -26,12 +26,12 @@ class RecordProcessorBase:
     def initialize(self, shard_id: str) -> None:
         """The first call. After an exception, the error is logged and the call retried."""
 
-    @must_override
+    @abstractmethod
     def process_records(self, records: Sequence[Record], checkpointer: AnyCheckpointer) -> None:
         """Process records, in order. After an exception they are redelivered; see docs/kclpy.md."""
         raise NotImplementedError
 
-    @must_override
+    @abstractmethod
     def shutdown(self, checkpointer: AnyCheckpointer, reason: str) -> None:
         """The last call. If the reason is TERMINATE (the shard has ended), it must checkpoint."""
         raise NotImplementedError

@@ -45,10 +45,14 @@ class Record:
     def __init__(self, json_dict: Mapping[str, Any]) -> None:
         self._fields: Mapping[str, Any] | None = json_dict
         self._binary: bytes | None = None
-        self._sequence_number: str = json_dict["sequenceNumber"]
-        self._sub_sequence_number: int = json_dict["subSequenceNumber"]
-        self._partition_key: str | None = json_dict["partitionKey"]
-        self._explicit_hash_key: str | None = json_dict.get("explicitHashKey")
+        self.sequence_number: str = json_dict["sequenceNumber"]
+        """The Kinesis record's sequence number, which all user records of an aggregate share."""
+        self.sub_sequence_number: int = json_dict["subSequenceNumber"]
+        """The index within an aggregated record, from 0; 0 for any other record."""
+        self.partition_key: str | None = json_dict["partitionKey"]
+        """The partition key; None for a record that was put without one, as in the daemon."""
+        self.explicit_hash_key: str | None = json_dict.get("explicitHashKey")
+        """The explicit hash key, which amazon_kclpy does not provide; None if not set."""
         self._data: str | None = json_dict["data"]
         arrival = json_dict.get("approximateArrivalTimestamp")
         self._arrival = None if arrival is None else _EPOCH + timedelta(milliseconds=int(arrival))
@@ -61,10 +65,10 @@ class Record:
         made._fields = None
         made._binary = record.data
         made._data = None
-        made._sequence_number = record.sequence_number
-        made._sub_sequence_number = record.sub_sequence_number
-        made._partition_key = record.partition_key
-        made._explicit_hash_key = record.explicit_hash_key
+        made.sequence_number = record.sequence_number
+        made.sub_sequence_number = record.sub_sequence_number
+        made.partition_key = record.partition_key
+        made.explicit_hash_key = record.explicit_hash_key
         made._of = record
         return made
 
@@ -83,26 +87,6 @@ class Record:
         return self._data
 
     @property
-    def sequence_number(self) -> str:
-        """The Kinesis record's sequence number, which all user records of an aggregate share."""
-        return self._sequence_number
-
-    @property
-    def sub_sequence_number(self) -> int:
-        """The index within an aggregated record, from 0; 0 for any other record."""
-        return self._sub_sequence_number
-
-    @property
-    def partition_key(self) -> str | None:
-        """The partition key; None for a record that was put without one, as in the daemon."""
-        return self._partition_key
-
-    @property
-    def explicit_hash_key(self) -> str | None:
-        """The explicit hash key, which amazon_kclpy does not provide; None if not set."""
-        return self._explicit_hash_key
-
-    @property
     def timestamp_millis(self) -> int | None:
         """The arrival time in epoch milliseconds; None if the service did not report it."""
         arrival = self.approximate_arrival_timestamp
@@ -119,9 +103,9 @@ class Record:
             self._fields = {
                 "action": "record",
                 "data": self.data,
-                "partitionKey": self._partition_key,
-                "sequenceNumber": self._sequence_number,
-                "subSequenceNumber": self._sub_sequence_number,
+                "partitionKey": self.partition_key,
+                "sequenceNumber": self.sequence_number,
+                "subSequenceNumber": self.sub_sequence_number,
                 "approximateArrivalTimestamp": self.timestamp_millis,
             }
         return self._fields[field]
@@ -136,9 +120,10 @@ class InitializeInput:
     action = "initialize"
 
     def __init__(self, json_dict: Mapping[str, Any]) -> None:
-        self._shard_id: str = json_dict["shardId"]
-        self._sequence_number: str | None = json_dict["sequenceNumber"]
-        self._sub_sequence_number: int = json_dict["subSequenceNumber"]
+        self.shard_id: str = json_dict["shardId"]
+        self.sequence_number: str | None = json_dict["sequenceNumber"]
+        """The checkpoint; TRIM_HORIZON, LATEST or AT_TIMESTAMP for a shard without one."""
+        self.sub_sequence_number: int = json_dict["subSequenceNumber"]
 
     @classmethod
     def of(cls, shard: ProcessorShard) -> InitializeInput:
@@ -150,19 +135,6 @@ class InitializeInput:
             }
         )
 
-    @property
-    def shard_id(self) -> str:
-        return self._shard_id
-
-    @property
-    def sequence_number(self) -> str | None:
-        """The checkpoint; TRIM_HORIZON, LATEST or AT_TIMESTAMP for a shard without one."""
-        return self._sequence_number
-
-    @property
-    def sub_sequence_number(self) -> int:
-        return self._sub_sequence_number
-
 
 class _CheckpointerInput:
     def __init__(
@@ -171,12 +143,8 @@ class _CheckpointerInput:
         checkpointer: AnyCheckpointer | None = None,
     ) -> None:
         del json_dict
-        self._checkpointer = checkpointer or LeaseLostCheckpointer()
-
-    @property
-    def checkpointer(self) -> AnyCheckpointer:
+        self.checkpointer: AnyCheckpointer = checkpointer or LeaseLostCheckpointer()
         """The checkpointer. An input that was made without one refuses every checkpoint."""
-        return self._checkpointer
 
 
 class ProcessRecordsInput(_CheckpointerInput):
@@ -188,8 +156,9 @@ class ProcessRecordsInput(_CheckpointerInput):
         self, json_dict: Mapping[str, Any], checkpointer: AnyCheckpointer | None = None
     ) -> None:
         super().__init__(json_dict, checkpointer)
-        self._records: Sequence[Record] = json_dict["records"]
-        self._millis_behind_latest: int | None = json_dict["millisBehindLatest"]
+        self.records: Sequence[Record] = json_dict["records"]
+        self.millis_behind_latest: int | None = json_dict["millisBehindLatest"]
+        """The lag of the last record behind the tip; None if the service did not report it."""
 
     @classmethod
     def of(cls, batch: RecordBatch, checkpointer: AnyCheckpointer) -> ProcessRecordsInput:
@@ -197,15 +166,6 @@ class ProcessRecordsInput(_CheckpointerInput):
         return cls(
             {"records": records, "millisBehindLatest": batch.millis_behind_latest}, checkpointer
         )
-
-    @property
-    def records(self) -> Sequence[Record]:
-        return self._records
-
-    @property
-    def millis_behind_latest(self) -> int | None:
-        """The lag of the last record behind the tip; None if the service did not report it."""
-        return self._millis_behind_latest
 
 
 class LeaseLostInput:
@@ -236,7 +196,8 @@ class ShutdownInput(_CheckpointerInput):
 
     def __init__(self, reason: str, checkpointer: AnyCheckpointer) -> None:
         super().__init__(checkpointer=checkpointer)
-        self._reason = reason
+        self.reason = reason
+        """ZOMBIE: do not checkpoint. TERMINATE: checkpoint, so that the child shards can begin."""
 
     @staticmethod
     def zombie() -> ShutdownInput:
@@ -247,8 +208,3 @@ class ShutdownInput(_CheckpointerInput):
     def terminate(checkpointer: AnyCheckpointer) -> ShutdownInput:
         """Return the input for the end of a shard."""
         return ShutdownInput("TERMINATE", checkpointer)
-
-    @property
-    def reason(self) -> str:
-        """ZOMBIE: do not checkpoint. TERMINATE: checkpoint, so that the child shards can begin."""
-        return self._reason

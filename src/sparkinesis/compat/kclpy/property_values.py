@@ -7,12 +7,8 @@ from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Literal
 
-from sparkinesis.stream.address import is_url
+from sparkinesis.stream.address import REGION, STREAM_ARN, is_url
 
-_STREAM_ARN = re.compile(
-    r"arn:(?P<partition>aws[a-z-]*):kinesis:(?P<region>[a-z0-9-]+):[0-9]{12}"
-    r":stream/(?P<name>[a-zA-Z0-9_.-]{1,128})"
-)
 _MAX_SECONDS = 10**11
 """The year 5138: a larger number is assumed to be in milliseconds."""
 
@@ -103,7 +99,7 @@ def instant(value: str) -> datetime:
 
 def stream_arn(value: str) -> tuple[str, str, str]:
     """Parse a stream ARN to the ARN, its region and its stream's name."""
-    found = _STREAM_ARN.fullmatch(value)
+    found = STREAM_ARN.fullmatch(value)
     if not found:
         raise ValueError(
             "must be the ARN of a stream, such as "
@@ -113,7 +109,7 @@ def stream_arn(value: str) -> tuple[str, str, str]:
 
 
 def region(value: str) -> str:
-    if not re.fullmatch(r"[a-z]{2}(-[a-z]+)+-[0-9]+", value):
+    if not REGION.fullmatch(value):
         raise ValueError("must be an AWS region, such as eu-west-1")
     return value
 

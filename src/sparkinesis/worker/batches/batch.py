@@ -40,7 +40,7 @@ class RecordBatch:
         fetched_at: datetime | None,
         start: int = 0,
         stop: int | None = None,
-    ) -> None:
+    ) -> RecordBatch:
         self._rows = rows
         self._start = start
         self._stop = stop
@@ -52,6 +52,7 @@ class RecordBatch:
         self.millis_behind_latest = millis_behind_latest
         """The distance of the batch's end from the stream's tip, at the time of the fetch; None if
         the service did not say."""
+        return self
 
     def __len__(self) -> int:
         stop = len(self._rows) if self._stop is None else self._stop
@@ -113,7 +114,7 @@ class RecordBatch:
         if start < 0:
             raise IndexError(f"the first index is {start}; it must be 0 or more")
         start = min(start, len(self))
-        return _batch(
+        return RecordBatch.__new__(RecordBatch)._begin(
             self._rows,
             self.millis_behind_latest,
             self.fetched_at,
@@ -124,18 +125,6 @@ class RecordBatch:
     def halves(self) -> tuple[RecordBatch, RecordBatch]:
         middle = len(self) // 2
         return self.slice(0, middle), self.slice(middle, len(self))
-
-
-def _batch(
-    rows: PageRows,
-    millis_behind_latest: int | None,
-    fetched_at: datetime | None,
-    start: int = 0,
-    stop: int | None = None,
-) -> RecordBatch:
-    batch = RecordBatch.__new__(RecordBatch)
-    batch._begin(rows, millis_behind_latest, fetched_at, start, stop)
-    return batch
 
 
 def _position_of(record: Record) -> ExtendedSequenceNumber:
@@ -163,4 +152,5 @@ def make_batch(
     packed = PackedRecords(records, stream, shard_id, deaggregate, hash_range)
     rows = PageRows(packed, None, habit or Habit())
     fetched_at = None if fetched_ms is None else instant(fetched_ms / 1000)
-    return _batch(rows, millis_behind_latest, fetched_at), rows.dropped
+    batch = RecordBatch.__new__(RecordBatch)
+    return batch._begin(rows, millis_behind_latest, fetched_at), rows.dropped

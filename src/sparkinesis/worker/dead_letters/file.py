@@ -11,11 +11,11 @@ import pyarrow as pa
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.stream.reading.arrow import USER_RECORD_SCHEMA
 from sparkinesis.worker.reporting.failures import describe, traceback_of
-from sparkinesis.worker.sink.names import shortened
 
 MAX_ERROR = 8_000
 """The most characters of an error's message: readers of Parquet refuse a long footer."""
-_PLACE = ("stream", "shardId", "sequenceNumber", "subSequenceNumber")
+SUMMARY_COLUMNS = ("stream", "shardId", "sequenceNumber", "subSequenceNumber")
+"""Columns that `summary` needs."""
 
 
 class NotADeadLetterError(ValueError):
@@ -40,11 +40,6 @@ class DeadLetterFile:
     """``<account>:<stream>:<creation epoch>``, where the application reads several streams."""
 
 
-def file_name(name: str) -> str:
-    """Return the file name for a name of records. The same records always have the same file."""
-    return f"{shortened(name)}.parquet"
-
-
 def to_table(
     records: pa.RecordBatch,
     error: BaseException,
@@ -66,16 +61,12 @@ def to_table(
     return pa.Table.from_batches([records]).replace_schema_metadata(metadata)
 
 
-SUMMARY_COLUMNS = _PLACE
-"""Columns that `summary` needs."""
-
-
 def summary(table: pa.Table) -> DeadLetterFile:
     """Return the summary of a file's rows and metadata. Raises `NotADeadLetterError`."""
     check_columns(table, SUMMARY_COLUMNS)
     if not table.num_rows:
         raise NotADeadLetterError("it has no rows")
-    rows = [{name: table.column(name)[at].as_py() for name in _PLACE} for at in (0, -1)]
+    rows = [{name: table.column(name)[at].as_py() for name in SUMMARY_COLUMNS} for at in (0, -1)]
     places = [
         ExtendedSequenceNumber(str(row["sequenceNumber"]), row["subSequenceNumber"] or 0)
         for row in rows

@@ -20,7 +20,7 @@ from sparkinesis.stream.address import StreamAddress, repr_without_secrets, stre
 from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.reporting.failures import cut
-from sparkinesis.worker.sink.names import stream_label
+from sparkinesis.worker.sink.names import shortened, stream_label
 from sparkinesis.worker.user_methods import asynchronous, unfinished, why_not_callable
 
 
@@ -141,7 +141,7 @@ class DeadLetterDirectory:
         Raises `SinkUnavailableError` if the file cannot be stored; no part of it is left. Raises
         `OptionError` if the path cannot be used.
         """
-        from sparkinesis.worker.dead_letters.file import file_name, to_table  # noqa: PLC0415 - see above
+        from sparkinesis.worker.dead_letters.file import to_table  # noqa: PLC0415 - see above
         from sparkinesis.worker.sink.storage import open_storage  # noqa: PLC0415
 
         storage = open_storage(self.path, self.filesystem)
@@ -150,7 +150,7 @@ class DeadLetterDirectory:
             failed.batch.to_arrow(), failed.error, failed.application, now, failed.stream_id
         )
         try:
-            storage.put(file_name(failed.name), table, uuid.uuid4().hex)
+            storage.put(f"{shortened(failed.name)}.parquet", table, uuid.uuid4().hex)
         except Exception as error:
             raise SinkUnavailableError(
                 f"The dead letter {failed.name} cannot be stored in {storage.name}: "

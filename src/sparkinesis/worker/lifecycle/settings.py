@@ -99,10 +99,6 @@ class ConsumerSettings(WorkerSettings):
             return None
         return self.started_ms if skip == 0 else now_ms - round(skip * 1000)
 
-    def lease_key(self, shard_id: str) -> str:
-        """Return the key of a shard's lease, which tells it from the shards of other streams."""
-        return lease_key(self.stream, shard_id)
-
     def measures(self, shard_id: str) -> ShardMeasures:
         """Return what takes a shard's measurements."""
         return ShardMeasures(self.metrics, self.client.address.name, shard_id, self.clock)
@@ -110,7 +106,7 @@ class ConsumerSettings(WorkerSettings):
     def reporter(self, shard_id: str) -> ShardReporter:
         """Return what reports a shard's events, with failures that repeat one another."""
         stream, place = self.client.address.name, self.describe_shard(shard_id)
-        at = ShardPlace(self.lease_key(shard_id), shard_id, stream, place)
+        at = ShardPlace(lease_key(self.stream, shard_id), shard_id, stream, place)
         return ShardReporter(at, self.failures, self.tell)
 
     def describe_shard(self, shard_id: str) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from sparkinesis.stream.calls.client import Fetched
-from sparkinesis.stream.page import ChildShard, Record, is_empty_at_tip
+from sparkinesis.stream.page import Record, is_empty_at_tip
 from sparkinesis.stream.position import Position
 from sparkinesis.worker.options import AheadLimits
 from sparkinesis.worker.retrieval.memory import Account, Hold
@@ -40,14 +40,6 @@ class FetchedPage:
         """The time at which the page was fetched, by the service's clock (epoch ms)."""
         return self.fetched.service_time_ms
 
-    @property
-    def millis_behind_latest(self) -> int | None:
-        return self.fetched.page.millis_behind_latest
-
-    @property
-    def child_shards(self) -> Sequence[ChildShard]:
-        return self.fetched.page.child_shards or ()
-
     def release(self) -> None:
         """Give the page's memory back."""
         if self.hold is not None:
@@ -70,31 +62,7 @@ class FetchRequest:
     """The threads that fetch."""
     announce_silence: bool = False
     """True to call ``on_page`` for each empty page at the tip. Otherwise for the first one only,
-    and the latest of the others waits until somebody calls `Retrieval.take`."""
-
-
-class Retrieval(Protocol):
-    """The source of a shard consumer's pages."""
-
-    @property
-    def next_from(self) -> float:
-        """The time from which another retrieval may replace this one without a wait.
-
-        By the worker's clock (seconds).
-        """
-
-    def take(self) -> FetchedPage | None:
-        """Return the next page; None if it is not fetched yet. Never waits.
-
-        Raises the errors of fetching.
-        """
-
-    def stop(self) -> None:
-        """Stop fetching; returns at once. For any thread."""
-
-
-OpenRetrieval: TypeAlias = Callable[[FetchRequest], Retrieval]
-"""Starts to fetch a shard."""
+    and the latest of the others waits until somebody calls `FetchAhead.take`."""
 
 
 class RetrievalMode(Protocol):
@@ -107,7 +75,7 @@ class RetrievalMode(Protocol):
         """
         del wait
 
-    def open(self, request: FetchRequest) -> Retrieval:
+    def open(self, request: FetchRequest) -> FetchAhead:
         """Start to fetch a shard."""
 
     def finish(self, is_last: Callable[[], bool]) -> None:
@@ -178,9 +146,11 @@ class FetchAhead:
     ) -> None:
         """Prepare to fetch; `start` begins.
 
-        next_after: seconds from the first page to `Retrieval.next_from`.
+        next_after: seconds from the first page to `next_from`.
         """
         self.next_from = clock() + next_after
+        """The time from which another retrieval may replace this one without a wait, by ``clock``
+        (seconds)."""
         self._next_after = next_after
         self._open_source = open_source
         self._request = request
@@ -206,6 +176,10 @@ class FetchAhead:
         return self
 
     def take(self) -> FetchedPage | None:
+        """Return the next page; None if it is not fetched yet. Never waits.
+
+        Raises the errors of fetching.
+        """
         with self._lock:
             page = self._pages.popleft() if self._pages else None
             error = self._error if page is None else None
@@ -217,6 +191,7 @@ class FetchAhead:
         return page
 
     def stop(self) -> None:
+        """Stop fetching; returns at once. For any thread."""
         with self._lock:
             self._stopped = True
             pages = list(self._pages)
@@ -346,6 +321,10 @@ class FetchAhead:
         if replaced is not None:
             replaced.release()
         return is_news
+
+
+OpenRetrieval: TypeAlias = Callable[[FetchRequest], FetchAhead]
+"""Starts to fetch a shard."""
 
 
 def _cut_to_memory(fetched: Fetched, source: PageSource, hold: Hold) -> Fetched:

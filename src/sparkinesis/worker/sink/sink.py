@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from sparkinesis.errors import LeaseLostError, SinkUnavailableError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
@@ -48,10 +48,8 @@ class _Piece:
     """The call of ``process_records`` whose own thread wrote the rows; None for other threads."""
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
-    path: str
-    rows: pa.Table
+_File: TypeAlias = "tuple[str, pa.Table]"
+"""A file's path, and its rows."""
 
 
 @public_sink
@@ -148,24 +146,24 @@ class ParquetSink:
             step = math.ceil(len(rows) / max(1, math.ceil(rows.nbytes / self._plan.max_bytes)))
             for start in range(0, len(rows), step):
                 name = f"part-{self._place}-{unique()}.parquet"
-                files.append(_File(f"{place}/{name}".lstrip("/"), rows.slice(start, step)))
+                files.append((f"{place}/{name}".lstrip("/"), rows.slice(start, step)))
         return files
 
     def stage(self, files: list[_File]) -> None:
         with self._storing():
-            for file in files:
-                self._storage.write_hidden(file.path, file.rows, self._plan.compression)
+            for path, rows in files:
+                self._storage.write_hidden(path, rows, self._plan.compression)
 
     def publish(self, files: list[_File]) -> None:
         with self._storing():
-            for file in files:
-                self._storage.show(file.path)
-            self._storage.settle(file.path for file in files)
+            for path, _ in files:
+                self._storage.show(path)
+            self._storage.settle(path for path, _ in files)
         self.clear()
 
     def discard(self, files: list[_File]) -> None:
-        for file in files:
-            self._storage.discard(file.path)
+        for path, _ in files:
+            self._storage.discard(path)
 
     @contextlib.contextmanager
     def _storing(self) -> Iterator[None]:
@@ -272,7 +270,7 @@ class ShardSinks:
     def _count_files(self, files: list[_File]) -> None:
         if files and self._metrics is not OFF:
             self._metrics.add(SINK_FILES, (self._stream,), len(files))
-            self._metrics.add(SINK_ROWS, (self._stream,), sum(len(file.rows) for file in files))
+            self._metrics.add(SINK_ROWS, (self._stream,), sum(len(rows) for _, rows in files))
 
     def close(self) -> None:
         """Drop all rows, and refuse new ones: the lease is lost or released."""

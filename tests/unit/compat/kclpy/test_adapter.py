@@ -177,7 +177,7 @@ def test_what_is_no_processor_is_refused_at_once() -> None:
         def process_records(self) -> None: ...
 
     with pytest.raises(ProcessorError, match=r"Unfinished lacks process_records, which"):
-        kcl.KCLProcess(Unfinished())
+        kcl.KCLProcess(Unfinished())  # type: ignore[abstract]
     with pytest.raises(ProcessorError, match="Stranger is not a record processor"):
         kcl.KCLProcess(Stranger())
     with pytest.raises(ProcessorError, match="7 is not a record processor"):

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from abc import abstractmethod
+from typing import Any
 
 from sparkinesis.compat.kclpy.messages import (
-    AnyCheckpointer,
     InitializeInput,
     ProcessRecordsInput,
-    Record,
     ShutdownInput,
     ShutdownRequestedInput,
 )
-from sparkinesis.compat.kclpy.must_override import must_override
 from sparkinesis.worker.user_methods import call_user
 
 
@@ -28,12 +25,12 @@ class RecordProcessorBase:
     def initialize(self, initialize_input: InitializeInput) -> None:
         """The first call. After an exception, the error is logged and the call retried."""
 
-    @must_override
+    @abstractmethod
     def process_records(self, process_records_input: ProcessRecordsInput) -> None:
         """Process records, in order. After an exception they are redelivered; see docs/kclpy.md."""
         raise NotImplementedError
 
-    @must_override
+    @abstractmethod
     def shutdown(self, shutdown_input: ShutdownInput) -> None:
         """The last call. If the reason is TERMINATE (the shard has ended), it must checkpoint."""
         raise NotImplementedError
@@ -42,19 +39,11 @@ class RecordProcessorBase:
         """The last chance to checkpoint; `shutdown` with the reason ZOMBIE follows."""
 
 
-class Version1(Protocol):
-    """The methods of a processor of version 1, whatever its base class."""
-
-    def initialize(self, shard_id: str) -> None: ...
-    def process_records(self, records: Sequence[Record], checkpointer: AnyCheckpointer) -> None: ...
-    def shutdown(self, checkpointer: AnyCheckpointer, reason: str) -> None: ...
-    def shutdown_requested(self, checkpointer: AnyCheckpointer) -> None: ...
-
-
 class V1toV2Processor(RecordProcessorBase):
     """An adapter from version 2 to a processor of version 1."""
 
-    def __init__(self, delegate: Version1) -> None:
+    def __init__(self, delegate: Any) -> None:
+        """``delegate``: has the methods of version 1, whatever its base class."""
         self.delegate = delegate
 
     def initialize(self, initialize_input: InitializeInput) -> None:

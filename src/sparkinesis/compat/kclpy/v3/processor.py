@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from abc import abstractmethod
 
 from sparkinesis.compat.kclpy.messages import (
     InitializeInput,
@@ -12,7 +12,6 @@ from sparkinesis.compat.kclpy.messages import (
     ShutdownInput,
     ShutdownRequestedInput,
 )
-from sparkinesis.compat.kclpy.must_override import must_override
 from sparkinesis.compat.kclpy.v2.processor import RecordProcessorBase as Version2
 from sparkinesis.worker.user_methods import call_user
 
@@ -21,6 +20,8 @@ class RecordProcessorBase:
     """The base class of version 3. Calls for one shard never overlap.
 
     A processor must override `process_records` and `shard_ended`; the other methods are optional.
+    The marks of these two have no effect by themselves: amazon_kclpy allows instances that lack
+    such a method, and the metaclass of `abc.ABC` may conflict with other bases of user code.
     """
 
     version = 3
@@ -28,7 +29,7 @@ class RecordProcessorBase:
     def initialize(self, initialize_input: InitializeInput) -> None:
         """The first call. After an exception, the error is logged and the call retried."""
 
-    @must_override
+    @abstractmethod
     def process_records(self, process_records_input: ProcessRecordsInput) -> None:
         """Process records, in order. After an exception they are redelivered; see docs/kclpy.md."""
         raise NotImplementedError
@@ -36,23 +37,13 @@ class RecordProcessorBase:
     def lease_lost(self, lease_lost_input: LeaseLostInput) -> None:
         """Another worker holds or takes the lease: checkpoints are refused."""
 
-    @must_override
+    @abstractmethod
     def shard_ended(self, shard_ended_input: ShardEndedInput) -> None:
         """Must checkpoint: all records of the shard were delivered. Called again until it does."""
         raise NotImplementedError
 
     def shutdown_requested(self, shutdown_requested_input: ShutdownRequestedInput) -> None:
         """The last chance to checkpoint; `lease_lost` follows."""
-
-
-class Version3(Protocol):
-    """The methods of a processor of version 3, whatever its base class."""
-
-    def initialize(self, initialize_input: InitializeInput) -> None: ...
-    def process_records(self, process_records_input: ProcessRecordsInput) -> None: ...
-    def lease_lost(self, lease_lost_input: LeaseLostInput) -> None: ...
-    def shard_ended(self, shard_ended_input: ShardEndedInput) -> None: ...
-    def shutdown_requested(self, shutdown_requested_input: ShutdownRequestedInput) -> None: ...
 
 
 class V2toV3Processor(RecordProcessorBase):

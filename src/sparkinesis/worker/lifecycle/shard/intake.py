@@ -28,7 +28,7 @@ from sparkinesis.worker.batches.page_rows import Habit
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings
 from sparkinesis.worker.lifecycle.shard.selection import ShardProgress, select
 from sparkinesis.worker.lifecycle.shard.starting import StartCheck
-from sparkinesis.worker.retrieval.ahead import FetchedPage, FetchRequest, OpenRetrieval, Retrieval
+from sparkinesis.worker.retrieval.ahead import FetchAhead, FetchedPage, FetchRequest, OpenRetrieval
 from sparkinesis.worker.retrieval.shard_accounts import ShardAccounts
 
 _log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class Intake:
         self._on_page = on_page
         self._lock = threading.Lock()
         self._is_closed = False
-        self._retrieval: Retrieval | None = None
+        self._retrieval: FetchAhead | None = None
         self._accounts = ShardAccounts(settings.memory, deaggregate=settings.options.deaggregate)
         self._habit = Habit()
         self._rest: FetchedPage | None = None
@@ -210,7 +210,7 @@ class Intake:
             self.at_end = False
             raise
 
-    def _running_retrieval(self) -> Retrieval | None:
+    def _running_retrieval(self) -> FetchAhead | None:
         """Return the retrieval; open one if necessary. Return None after `end_reading`."""
         with self._lock:
             if self._is_closed:
@@ -242,7 +242,7 @@ class Intake:
 
     # --- the making of a batch, in this order
 
-    def _next_page(self, retrieval: Retrieval) -> FetchedPage | None:
+    def _next_page(self, retrieval: FetchAhead) -> FetchedPage | None:
         """Return as much of the next page as a batch has memory for; None if no page is ready."""
         self._rest = self._rest or retrieval.take()
         if self._rest is None:
@@ -265,7 +265,7 @@ class Intake:
             return None
         found = records if check is None else check.records_after(page.fetched)
         self._fetched_ms = page.service_time_ms
-        self.millis_behind_latest = page.millis_behind_latest
+        self.millis_behind_latest = page.fetched.page.millis_behind_latest
         self.time_at_tip.observe(page.fetched.page, at_end=page.at_shard_end)
         self._bytes += page.fetched.size
         # Use the present time, not the time of the fetch: pages age while a slow processor works.
@@ -286,7 +286,7 @@ class Intake:
         if page.at_shard_end:
             self.stop()
             self.at_end = True
-            self.children = tuple(shard_of(child) for child in page.child_shards)
+            self.children = tuple(shard_of(child) for child in page.fetched.page.child_shards or ())
         return selection.records
 
     def _make_batch(
@@ -298,7 +298,7 @@ class Intake:
             records,
             stream=self._settings.client.address.name,
             shard_id=self._shard_id,
-            millis_behind_latest=page.millis_behind_latest,
+            millis_behind_latest=page.fetched.page.millis_behind_latest,
             fetched_ms=page.service_time_ms,
             deaggregate=options.deaggregate,
             hash_range=self._hash_range,

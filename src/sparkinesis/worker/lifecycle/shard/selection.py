@@ -82,8 +82,7 @@ def select(
 
 def drop_older(records: Sequence[Record], bound_ms: int) -> Sequence[Record]:
     """Return the records that arrived at ``bound_ms`` (epoch ms) or later."""
-    kept = [record for record in records if not _is_older(record, bound_ms)]
-    return records if len(kept) == len(records) else kept
+    return [record for record in records if not _is_older(record, bound_ms)]
 
 
 def _is_older(record: Record, bound_ms: int) -> bool:
@@ -109,5 +108,4 @@ def _drop_up_to(last: AfterRecord, records: Sequence[Record]) -> Sequence[Record
         order = sequence_order(record.sequence_number)
         return order < last_order or (order == last_order and is_whole)
 
-    kept = [record for record in records if not is_done(record)]
-    return records if len(kept) == len(records) else kept
+    return [record for record in records if not is_done(record)]

@@ -107,22 +107,6 @@ def test_whichever_is_reached_first_counts() -> None:
     assert shard.held.places == ["2"]
 
 
-def test_a_failed_batch_is_never_covered_and_does_not_keep_those_before_it_waiting() -> None:
-    shard = Automatic(Retry(base=100.0, cap=100.0), "3", checkpoint_seconds=5.0)
-    shard.add(1, 2)
-    shard.add(3, 4)
-    assert shard.step() == 0.0
-    assert shard.step() == 100.0
-    assert shard.due_in() == 5.0
-    shard.setting.now += 5.0
-    assert shard.step() == 95.0
-    assert shard.held.places == ["2"]
-    shard.setting.now += 95.0
-    assert shard.step() == 100.0
-    assert shard.due_in() is None
-    assert shard.held.places == ["2"]
-
-
 def test_what_on_error_gives_up_is_covered_with_what_was_processed() -> None:
     shard = Automatic(Skip(), "3", checkpoint_records=2)
     shard.add(1, 2, 3, 4)
@@ -139,21 +123,6 @@ def test_a_retry_gets_the_records_of_the_try_before() -> None:
     for _ in range(3):
         shard.step()
     assert shard.given[1:] == [["3"], ["4", "5"], ["4", "5"]]
-
-
-def test_the_count_begins_anew_with_a_checkpoint_of_the_processors_own() -> None:
-    shard = Automatic(Retry(), checkpoint_records=4)
-    shard.processor.checkpoint_at = "3"
-    shard.add(1, 2, 3)
-    shard.add(4, 5, 6)
-    shard.step_all()
-    assert shard.sizes == [3, 3]
-    assert shard.held.places == ["3"], "which left none behind it"
-    shard.processor.checkpoint_at = "8"
-    shard.add(7, 8, 9)
-    shard.step_all()
-    assert shard.held.places == ["3", "7", "8"]
-    assert shard.sizes == [3, 3, 1, 2]
 
 
 def test_a_checkpoint_within_a_later_batch_covers_those_before_it() -> None:

@@ -122,7 +122,7 @@ def intake(
         tell=EventTeller(LogPlace("app", "w"), "s"),
         memory=memory or MemoryBudget(DEFAULT_HELD_BYTES),
     )
-    made = Intake(SHARD, None, settings, service.open, lambda: None)
+    made = Intake(SHARD, None, settings, cast(Any, service.open), lambda: None)
     made.begin(start, checkpoint)
     return made
 
