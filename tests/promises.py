@@ -77,7 +77,6 @@ W8:
 # Several streams
 S1:
     integration/worker/test_s1_doors.py
-    integration/worker/test_s1_killed.py
     integration/worker/test_s1_many_streams.py
     integration/worker/test_s1_several_streams.py
     integration/lease/test_java_rows.py
@@ -139,7 +138,7 @@ any-input: hostile
 direct-calls: integration/stream/direct
 other-servers:
     properties/test_other_servers.py
-    integration/worker/test_unnamed_children.py
+    integration/lease/test_shard_syncer.py::test_children_that_no_end_has_named_are_listed_by_one_call
     integration/worker/test_closed_shards.py
     integration/stream/test_begins_elsewhere.py
 secrets:
@@ -208,7 +207,7 @@ maxRecordSize: properties/test_sink_delivery.py::test_a_row_that_cannot_be_a_rec
 # Options of workers and fleets
 WorkerOptions.failover_time:
     integration/worker/test_l3_balance.py::test_leases_are_taken_by_the_options
-    integration/worker/test_w4_shutdown.py::test_another_worker_takes_over_before_a_lease_would_expire
+    simulation/test_takeover.py::test_leases_that_nobody_renews_are_taken_after_the_failover_time
     unit/lease/rules/test_taker.py::test_liveness_is_a_counter_that_moves
 WorkerOptions.max_leases:
     integration/worker/test_l3_balance.py::test_leases_are_taken_by_the_options

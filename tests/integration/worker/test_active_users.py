@@ -133,33 +133,6 @@ def test_nobody_is_silent_because_batches_came_late(
     assert board.evictions == []
 
 
-def test_a_shard_that_changes_hands_begins_the_silence_anew(
-    users: ActiveUsers, board: Board, time: Time
-) -> None:
-    hear(users, A, ("ann", time.now), at=time.now)
-    time.now += SILENCE - 1
-    users.stop_listening(A)
-    time.now += 10
-    hear(users, B, at=time.now)
-    users.listen(C)
-    time.now += SILENCE - 1
-    hear(users, B, at=time.now)
-    hear(users, C, at=time.now)
-    assert board.active.keys() == {"ann"}
-    time.now += 2
-    hear(users, B, at=time.now)
-    hear(users, C, at=time.now)
-    assert board.active.keys() == set()
-
-
-def test_heartbeats_from_before_the_silence_are_counted_as_old(
-    users: ActiveUsers, board: Board, time: Time
-) -> None:
-    started = time.now
-    hear(users, A, ("ann", started - SILENCE - 1), ("ann", started - SILENCE), at=time.now)
-    assert (board.heartbeats, board.old) == ({"web": 2}, 1)
-
-
 @pytest.mark.parametrize(
     ("sent", "right"),
     [

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
-
-import pytest
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.local import Call, Fault
-from sparkinesis.worker.on_error import Retry, Stop
 from tests import pace
-from tests.integration.worker.scene import FIRST, Scene, crash
+from tests.integration.worker.scene import Scene, crash
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.pace import eventually
 
@@ -58,38 +54,6 @@ def test_a_quiet_shard_is_checkpointed_in_time(scene: Scene) -> None:
     assert scene.journal.data() == [b"1", b"2", b"3", b"4", b"5"]
 
 
-@pytest.mark.parametrize("retrieval", ["polling"])  # fan-out may give all in one batch
-def test_a_batch_that_waits_to_be_tried_again_keeps_no_other_waiting(scene: Scene) -> None:
-    def fail(batch: Any, checkpointer: Any) -> None:
-        if any(record.data == b"4" for record in batch.records):
-            raise ValueError("bad")
-
-    numbers = put_numbers(scene, 1, 4)
-    # Pages that are fetched ahead wake the shard, so they must have come before.
-    scene.start(
-        {
-            "checkpoint_seconds": pace.seconds(2.0),
-            "max_records": 1,
-            "max_pages_ahead": 1,
-        },
-        processor=lambda: Silent(scene.journal, on_records=fail),
-        on_error=Retry(base=NEVER, cap=NEVER),
-    )
-    wait_for_row(scene, numbers[2])
-
-
-@pytest.mark.parametrize("option", ["checkpoint_seconds", "checkpoint_records", None])
-def test_a_shutdown_checkpoints_what_was_processed(scene: Scene, option: str | None) -> None:
-    numbers = put_numbers(scene, 1, 3)
-    options = {"checkpoint_seconds": NEVER, "checkpoint_records": 1000}
-    worker = scene.start(
-        {option: options[option]} if option else {}, processor=lambda: Silent(scene.journal)
-    )
-    scene.journal.wait_for_data(b"3")
-    assert worker.shutdown(PATIENCE)
-    assert scene.row().checkpoint.sequence_number == (numbers[-1] if option else "TRIM_HORIZON")
-
-
 def test_a_shutdown_request_that_fails_leaves_the_checkpoint_where_it_was(scene: Scene) -> None:
     """What the processor wanted to finish there may not be done."""
 
@@ -103,63 +67,6 @@ def test_a_shutdown_request_that_fails_leaves_the_checkpoint_where_it_was(scene:
     scene.journal.wait_for_data(b"3")
     assert worker.shutdown(PATIENCE)
     assert scene.row().checkpoint == ExtendedSequenceNumber("TRIM_HORIZON")
-
-
-@pytest.mark.parametrize("policy", [Retry(base=NEVER, cap=NEVER), Stop()])
-def test_a_failed_batch_is_never_covered_and_those_before_it_are_when_its_shard_is_left(
-    scene: Scene, policy: Any
-) -> None:
-    def fail(batch: Any, checkpointer: Any) -> None:
-        if any(record.data == b"4" for record in batch.records):
-            raise ValueError("bad")
-
-    numbers = put_numbers(scene, 1, 3)
-    worker = scene.start(
-        {"checkpoint_seconds": NEVER},
-        processor=lambda: Silent(scene.journal, on_records=fail),
-        on_error=policy,
-    )
-    scene.journal.wait_for_data(b"3")
-    put_numbers(scene, 4, 6)
-    scene.journal.wait(lambda: (FIRST, "failed") in scene.journal.calls())
-    if isinstance(policy, Stop):
-        scene.journal.wait(lambda: (FIRST, "lease_lost") in scene.journal.calls())
-    assert worker.shutdown(PATIENCE)
-    assert scene.row().checkpoint.sequence_number == numbers[-1]
-
-
-def test_the_end_of_a_shard_is_checkpointed_and_its_children_follow(scene: Scene) -> None:
-    put_numbers(scene, 1, 3)
-    parent = scene.split()
-    scene.put(b"child")
-    scene.start({"checkpoint_seconds": NEVER}, processor=lambda: Silent(scene.journal))
-    scene.journal.wait_for_data(b"child")
-    assert scene.journal.calls("shard_ended").count((parent, "shard_ended")) == 1
-
-
-def test_an_end_that_cannot_be_checkpointed_is_not_told_again(scene: Scene) -> None:
-    refused = threading.Event()
-
-    class AtTheEnd(Silent):
-        def shard_ended(self, checkpointer: Any) -> None:
-            super().shard_ended(checkpointer)
-            scene.server.kinesis.faults = refuse
-
-    def refuse(call: Call) -> Fault | None:
-        if call.operation != "UpdateItem" or call.stream != scene.stream or refused.is_set():
-            return None
-        refused.set()
-        return Fault.error("AccessDeniedException", status=400)
-
-    parent = scene.split()
-    scene.put(b"child")
-    scene.start(
-        {"checkpoint_seconds": NEVER, "task_backoff": 0.05},
-        processor=lambda: AtTheEnd(scene.journal),
-    )
-    scene.journal.wait_for_data(b"child")
-    assert refused.is_set()
-    assert scene.journal.calls("shard_ended").count((parent, "shard_ended")) == 1
 
 
 def test_processing_waits_for_a_checkpoint_that_is_due(scene: Scene) -> None:

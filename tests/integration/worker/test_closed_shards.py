@@ -10,7 +10,6 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from sparkinesis.errors import ServiceError
-from sparkinesis.source.offsets import ANY_SHARD
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import SHARD_END, TRIM_HORIZON, ShardRange
@@ -18,11 +17,9 @@ from sparkinesis.stream.reading.budget import Pace, ShardBudget
 from sparkinesis.stream.reading.cursor import ShardCursor
 from sparkinesis.stream.reading.range import read_range
 from sparkinesis.stream.reading.retention import RetentionCheck
-from sparkinesis.stream.timing import Timing
 from sparkinesis.worker.retrieval.closed_shards import ClosedShards
 from tests.integration.worker.scene import Scene, told
 from tests.pace import eventually
-from tests.planners import next_end, stream_planner
 from tests.streams import put, split
 
 SHARD = "shardId-000000000000"
@@ -118,19 +115,6 @@ def test_of_shards_at_their_tips_the_closed_ones_are_told_once(
     assert [round(at) for at in listed] == [60, 361, 661, 961]
     assert shards.look({}) == float("inf"), "nobody waits"
     assert len(listed) == 4
-
-
-def test_a_query_tells_of_a_shard_that_does_not_end(
-    client: StreamClient, moto: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    closed = split(moto, "s")
-    time = Time(0.0)
-    planner = stream_planner(client, timing=Timing(clock=time, sleep=lambda _: None))
-    at = next_end(planner, {ANY_SHARD: TRIM_HORIZON})
-    for time.now in range(0, 600, 20):
-        at = next_end(planner, at)
-        assert len(warnings(caplog)) == (time.now >= 60)
-    assert closed in warnings(caplog)[0]
 
 
 def test_where_kinesis_itself_answers_nothing_is_listed(client: StreamClient) -> None:

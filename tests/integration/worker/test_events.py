@@ -17,7 +17,6 @@ from sparkinesis.events import (
     LeaseReadable,
     LeasesMissing,
     LeaseUnreadable,
-    PollingInstead,
     TakingFailed,
     TakingRecovered,
     TroubleBegan,
@@ -122,15 +121,6 @@ def test_a_table_that_cannot_be_read_for_a_while(scene: Scene, make: Make, heard
     scene.server.kinesis.faults = None
     (recovered,) = heard.wait_for(TakingRecovered)
     assert recovered.seconds > 0
-
-
-def test_a_consumer_that_cannot_be_registered(scene: Scene, make: Make, heard: Heard) -> None:
-    refuse(scene.server, scene.stream, "RegisterStreamConsumer", DENIED)
-    options = FanOutOptions(fall_back_to_polling=True)
-    scene.run(make({"retrieval": "efo", "fan_out": options}))
-    (told,) = heard.wait_for(PollingInstead)
-    assert (told.consumer, told.stream) == (scene.stream, scene.stream)
-    assert "kinesis:RegisterStreamConsumer" in told.error
 
 
 @pytest.mark.usefixtures("often")

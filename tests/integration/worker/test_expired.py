@@ -14,7 +14,6 @@ from sparkinesis.application import Application
 from sparkinesis.lease.rules.children import ShardEnd
 from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.metrics.catalogue import DATA_LOSS
-from sparkinesis.stream.kpl.pack import aggregate
 from sparkinesis.stream.position import (
     LATEST,
     TRIM_HORIZON,
@@ -22,8 +21,6 @@ from sparkinesis.stream.position import (
     AtTimestamp,
     InitialPosition,
 )
-from sparkinesis.worker.batches.batch import RecordBatch
-from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import WorkerOptions
 from tests import pace
@@ -138,32 +135,6 @@ def test_a_child_whose_parent_had_ended(
     assert worker.failures()
 
 
-def test_a_child_whose_parent_was_read_late(
-    one: TimedStream, start: Callable[[Application], Worker], caplog: pytest.LogCaptureFixture
-) -> None:
-    """The reader came to the parent's end twenty hours after the last record, and left."""
-
-    class Leaving(Journaling):
-        def shard_ended(self, checkpointer: Checkpointer) -> None:
-            self.shard.request_shutdown()
-            super().shard_ended(checkpointer)
-
-    journal = Journal()
-    put(one.kinesis, one.name, [b"first"], "k")
-    one.split(0, at_64ths=1)
-    put(one.kinesis, one.name, [b"lost"], "k")
-    one.clock.advance(20 * HOUR)
-    assert start(application_on(one, lambda: Leaving(journal))).wait(PATIENCE)
-    assert journal.data() == [b"first"]
-    one.clock.advance(10 * HOUR)
-    put(one.kinesis, one.name, [b"kept"], "k")
-    worker = start(application_on(one, lambda: Journaling(journal)))
-    journal.wait_for_data(b"kept")
-    assert journal.data() == [b"first", b"kept"]
-    assert any(SHARDS[2] in text for text in told(caplog, LOSS))
-    assert worker.failures()
-
-
 @pytest.mark.parametrize("skip_older_than", [None, 7 * 86_400.0])
 def test_what_had_expired_before_the_first_start_is_no_loss(
     one: TimedStream,
@@ -236,69 +207,6 @@ def test_a_quiet_shard_that_somebody_reads_loses_nothing(
     put(one.kinesis, one.name, [b"kept"], "k")
     run(b"kept")
     assert not told(caplog, LOSS)
-
-
-def test_what_is_left_of_an_aggregate_is_not_taken_for_silence(
-    timed: LocalServer,
-    one: TimedStream,
-    start: Callable[[Application], Worker],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """Nothing came behind its record, of which a user record is not done."""
-
-    def begin(on_records: Callable[[RecordBatch, Checkpointer], None]) -> Worker:
-        return start(application_on(one, lambda: Journaling(journal, on_records)))
-
-    def looks() -> int:
-        return len(list(timed.kinesis.calls.select("GetRecords")))
-
-    journal = Journal()
-    (packed,) = aggregate([("k", None, b"done"), ("k", None, b"lost")])
-    one.kinesis.put_record(StreamName=one.name, Data=packed.data, PartitionKey="k")
-    worker = begin(lambda batch, checkpointer: checkpointer.checkpoint(batch.records[0]))
-    journal.wait_for_data(b"lost")
-    one.clock.advance(20 * HOUR)
-    seen, counter = looks(), one.rows()[0].counter
-    for _ in range(600):
-        if looks() > seen + 2 and one.rows()[0].counter > counter + 3:
-            break
-        worker.wait(0.1)
-    assert worker.shutdown(PATIENCE)
-    assert one.rows()[0].checkpoint.sub_sequence_number == 0
-    one.clock.advance(10 * HOUR)
-    put(one.kinesis, one.name, [b"kept"], "k")
-    journal = Journal()
-    begin(checkpoint)
-    journal.wait_for_data(b"kept")
-    assert journal.data() == [b"kept"]
-    assert len(told(caplog, LOSS)) == 1
-
-
-def test_what_a_shorter_retention_has_removed_meanwhile_is_told(
-    one: TimedStream, run: Callable[..., Any], caplog: pytest.LogCaptureFixture
-) -> None:
-    one.kinesis.increase_stream_retention_period(StreamName=one.name, RetentionPeriodHours=72)
-    put(one.kinesis, one.name, [b"first"], "k")
-    worker, journal = run(b"first", initial="trim_horizon")
-    assert worker.shutdown(PATIENCE)
-    (first,) = journal.records()
-    row = one.rows()[0]
-    assert isinstance(row.known, AfterRecord)
-    assert row.known.sequence_number == first.sequence_number == row.checkpoint.sequence_number
-    assert row.known.arrived_ms == one.clock()
-    put(one.kinesis, one.name, [b"lost"], "k")
-    one.clock.advance(30 * HOUR)
-    one.kinesis.decrease_stream_retention_period(StreamName=one.name, RetentionPeriodHours=24)
-    one.clock.advance(HOUR)
-    one.kinesis.increase_stream_retention_period(StreamName=one.name, RetentionPeriodHours=72)
-    put(one.kinesis, one.name, [b"kept"], "k")
-    worker, journal = run(b"kept")
-    assert journal.data() == [b"kept"]
-    (loss,) = told(caplog, LOSS)
-    assert f"The position {first.sequence_number}" in loss
-    assert f"in shard {SHARDS[0]}" in loss
-    assert "for a shorter time before" in loss
-    assert worker.failures()
 
 
 @pytest.mark.parametrize("initial", ["latest", "instant", "trim_horizon"])

@@ -14,7 +14,7 @@ from sparkinesis import LogContext
 from sparkinesis.lease.table.client import dynamodb_client
 from sparkinesis.stream.calls.transport import call_client
 from sparkinesis.worker.lifecycle.signals import graceful_on_signals
-from sparkinesis.worker.on_error import Retry, Skip
+from sparkinesis.worker.on_error import Skip
 from tests.integration.worker.scene import FIRST, SECOND, UPPER, Scene, wait_for_look
 from tests.journal import PATIENCE, Journaling
 from tests.pace import eventually
@@ -30,37 +30,6 @@ def log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
     caplog.set_level(logging.DEBUG)
     yield caplog
     caplog.handler.removeFilter(context)
-
-
-def test_a_bug_that_hits_all_shards_is_one_failure(
-    scene: Scene, log: pytest.LogCaptureFixture
-) -> None:
-    for hash_key in (0, UPPER):
-        scene.put(b"bad", hash_key)
-
-    def fail(batch: Any, _: Any) -> None:
-        raise ValueError(f"call {len(scene.journal.entries)} of {batch.records[0].shard_id}")
-
-    worker = scene.start(on_records=fail, on_error=Retry(base=0.01, cap=0.05))
-    scene.journal.wait(
-        lambda: all(
-            scene.journal.calls("failed").count((shard, "failed")) >= 5 for shard in (FIRST, SECOND)
-        )
-    )
-    assert worker.shutdown(PATIENCE)
-    (failure,) = worker.failures()
-    assert failure.count == len(scene.journal.calls("failed")) >= 10
-    assert set(failure.shard_ids) == {FIRST, SECOND}
-    messages = {str(what[1]) for _, call, what in scene.journal.entries if call == "failed"}
-    assert len(messages) > 2, "they differ"
-    assert failure.error.removeprefix("ValueError: ") in messages
-    assert "in fail\n" in failure.traceback
-    lines = [line for line in log.records if "process_records raised on" in line.getMessage()]
-    assert len(lines) == failure.count
-    assert all(failure.fingerprint in line.getMessage() for line in lines)
-    own = [line for line in log.records if line.name.startswith("sparkinesis.")]
-    assert len([line for line in own if line.exc_info]) == 1
-    assert worker.records_total() == 0
 
 
 def test_lines_tell_application_worker_and_shard(

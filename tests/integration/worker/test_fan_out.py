@@ -15,21 +15,12 @@ import pytest
 from sparkinesis.application import Application
 from sparkinesis.errors import AccessDeniedError, ConsumerLimitError
 from sparkinesis.local import Fault, LocalServer
-from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import FanOutOptions
 from tests.integration.worker.conftest import refuse
-from tests.integration.worker.scene import (
-    FIRST,
-    SECOND,
-    UPPER,
-    Gate,
-    Scene,
-    checkpoint,
-    wait_for_look,
-)
-from tests.journal import PATIENCE, Journal, Journaling
+from tests.integration.worker.scene import FIRST, SECOND, UPPER, Gate, Scene, wait_for_look
+from tests.journal import PATIENCE, Journaling
 from tests.pace import eventually
-from tests.streams import arn_of, shard_ids
+from tests.streams import arn_of
 
 Make = Callable[..., Application]
 
@@ -204,14 +195,6 @@ def test_the_wait_for_other_workers_ends_with_the_time_for_the_shutdown(
     assert consumers(scene) == [scene.stream]
 
 
-def test_a_service_that_fails_does_not_hold_up_the_end(scene: Scene, make: Make) -> None:
-    worker = scene.run(make(FanOutOptions(deregister=True)))
-    failure = Fault.error("InternalFailure", status=500)
-    refuse(scene.server, scene.stream, "DeregisterStreamConsumer", failure)
-    assert worker.shutdown(PATIENCE)
-    assert consumers(scene) == [scene.stream]
-
-
 def test_a_consumer_that_somebody_deregisters_is_registered_again(scene: Scene, make: Make) -> None:
     """Both shards go on where they were: nothing is lost, and nothing comes twice."""
     scene.run(make())
@@ -240,55 +223,3 @@ def test_a_given_consumer_that_is_gone_is_told_and_not_made_anew(scene: Scene, m
     assert failure.error.startswith("ConsumerNotFoundError")
     assert scene.server.kinesis.calls.count("RegisterStreamConsumer", stream=scene.stream) == 1
     assert not worker.wait(0)
-
-
-def test_shards_that_move_between_workers_lose_nothing(scene: Scene, make: Make) -> None:
-    """They move to another worker and back while records come, by shutdown and by loss.
-
-    The service refuses the new owner for five seconds after the subscription of the one before.
-    """
-    journals: dict[str, Journal] = {}
-
-    def run(name: str) -> Worker:
-        own = journals[name] = Journal()
-        processor = lambda: Journaling(own, on_records=checkpoint)  # noqa: E731
-        return scene.run(make(processor=processor, worker_id=name))
-
-    def delivered() -> list[bytes]:
-        return [data for each in journals.values() for data in each.data()]
-
-    a = run("a")
-    scene.put(b"0")
-    journals["a"].wait_for_data(b"0")
-    assert a.shutdown(PATIENCE)
-    scene.put(b"1")
-    b = run("b")
-    journals["b"].wait_for_data(b"1")
-    # Lost without a word: the one that loses it reads on for no moment.
-    lost = b._coordinator.held()[FIRST]
-    lost.lose("the test says so")
-    journals["b"].wait(lambda: (FIRST, "lease_lost") in journals["b"].calls())
-    scene.put(b"2")
-    journals["b"].wait_for_data(b"2")
-    assert delivered() == [b"0", b"1", b"2"]
-    assert shard_ids(scene.kinesis, scene.stream) == [FIRST, SECOND]
-
-
-def test_a_lost_shard_is_let_go_of_while_a_record_is_processed(scene: Scene, make: Make) -> None:
-    """Or its subscription would stay open until the record is done, and fight the next owner's."""
-    gate = Gate()
-    scene.put(b"long")
-    worker = scene.run(make(processor=lambda: Journaling(scene.journal, gate)))
-
-    def is_subscribed() -> bool:
-        return FIRST in worker._state.consumers and worker._settings.fetchers.unfinished == shards
-
-    shards = len(shard_ids(scene.kinesis, scene.stream))
-    gate.wait_for_work()
-    eventually(is_subscribed)
-    worker._coordinator.held()[FIRST].lose("the test says so")
-    eventually(lambda: not is_subscribed())
-    assert FIRST in worker._state.consumers
-    assert not scene.journal.calls("process_records", "lease_lost")
-    gate.go_on.set()
-    scene.journal.wait(lambda: (FIRST, "lease_lost") in scene.journal.calls())

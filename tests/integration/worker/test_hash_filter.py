@@ -6,8 +6,6 @@ import logging
 import uuid
 from typing import Any
 
-import pytest
-
 from sparkinesis.metrics.catalogue import RECORDS_FILTERED
 from sparkinesis.stream.kpl.pack import aggregate
 from tests.integration.worker.scene import Scene
@@ -50,14 +48,3 @@ def test_the_filter_is_off_where_the_stream_distributes_records_itself(
         scene.start({"hash_range_filter": True}, name=name, stream=name)
     scene.journal.wait_for_data(*datas)
     assert f"hash_range_filter is switched off for stream '{name}'" in caplog.text
-
-
-@pytest.mark.parametrize("retrieval", ["polling"])
-def test_an_aggregate_that_is_not_unpacked_is_delivered(scene: Scene) -> None:
-    (blob,) = aggregate([("a", "0", b"1"), ("a", "1", b"2")])
-    damaged = blob.data[:-1] + bytes([blob.data[-1] ^ 1])
-    scene.put(blob.data, TOP)
-    scene.put(damaged, TOP)
-    worker = scene.start({"hash_range_filter": True, "deaggregate": False})
-    scene.journal.wait_for_data(blob.data, damaged)
-    assert sum(shard.dropped for shard in worker.status()) == 0

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sparkinesis.local import Call, Fault, LocalServer
+from sparkinesis.local import LocalServer
 from sparkinesis.metrics.catalogue import (
     BYTES_FETCHED,
     CALL_DURATION,
@@ -24,7 +24,6 @@ from sparkinesis.metrics.tally import Tally
 from tests import pace
 from tests.integration.worker.scene import Scene
 from tests.pace import eventually
-from tests.streams import put
 from tests.tallies import Tallied, counted
 
 RETRIEVALS = ("polling", "efo")
@@ -90,51 +89,3 @@ def test_what_is_counted_is_what_the_server_has_answered(scene: Scene, tallied: 
     ended = by_operation(tally, SUBSCRIPTIONS_ENDED, 1)
     assert sum(ended.values()) == made()["SubscribeToShard"]
     assert counted(tally, CALL_RETRIES).keys() <= {(scene.stream, "SubscribeToShard", "retryable")}
-
-
-def test_a_service_that_fails_is_seen_and_each_record_counted_once(
-    scene: Scene, tallied: Tallied
-) -> None:
-    """Every third call fails in some way, but for those whose answers are lost."""
-    tally, calls = tallied.tally, scene.server.kinesis.calls
-    ways = (
-        Fault.error("ProvisionedThroughputExceededException"),
-        Fault.error("InternalFailure", status=500),
-        Fault.dropped("before"),
-    )
-    reading = {"GetRecords", "GetShardIterator", "SubscribeToShard", "ListShards"}
-
-    def plan(call: Call) -> Fault | None:
-        if call.stream != scene.stream or call.operation not in reading or call.ordinal % 3 != 1:
-            return None
-        return ways[call.ordinal // 3 % 3]
-
-    scene.server.kinesis.faults = plan
-    expected = [b"%03d" % n for n in range(100)]
-    put(scene.kinesis, scene.stream, expected)
-    worker = scene.start({"metrics": (tallied,), "max_records": 20})
-    scene.journal.wait_for_data(*expected)
-    assert worker.shutdown(pace.seconds(30.0))
-    assert counted(tally, RECORDS_FETCHED) == {
-        (scene.stream,): fetched_of(scene.server, scene.stream)[0]
-    }
-    failed = Counter(
-        (call.operation, call.error)
-        for call in calls.select(stream=scene.stream)
-        if call.operation in reading and call.error
-    )
-    throttled = {
-        operation: number
-        for (operation, error), number in failed.items()
-        if error == "ProvisionedThroughputExceededException"
-    }
-    seen = {
-        operation: number
-        for (_, operation, result), number in counted(tally, CALL_DURATION).items()
-        if result == "throttled"
-    }
-    assert throttled
-    assert seen == throttled
-    retries = counted(tally, CALL_RETRIES)
-    assert sum(retries.values()) <= sum(failed.values())
-    assert {reason for _, _, reason in retries} <= {"throttled", "retryable"}

@@ -199,34 +199,6 @@ def test_slow_processors_of_many_shards_have_a_budget_together(  # noqa: PLR0917
     assert (budget.held, budget.accounts) == (0, 0)
 
 
-def test_a_shard_gets_on_while_all_others_stand_still(
-    fill: Fill, gate: Gate, start: Run, retrieval: str
-) -> None:
-    for shard in range(1, SHARDS):
-        fill(shard, PLAIN)
-    start()
-    gate.wait(lambda: len(gate.given) == SHARDS - 1)
-    lively = "shardId-000000000000"
-    gate.open(lively)
-    for number in range(8):
-        fill(0, PLAIN[number * 10 : number * 10 + 10])
-        gate.wait(lambda: len(gate.given[lively]) >= number * 10 + 10)  # noqa: B023
-    assert gate.given[lively] == PLAIN[:80]
-
-
-def test_a_shutdown_by_force_gives_pages_back_at_once_and_batches_when_they_are_done(
-    fill: Fill, stream: str, gate: Gate, start: Run, retrieval: str
-) -> None:
-    for shard in range(SHARDS):
-        fill(shard, PLAIN)
-    worker, budget = start()
-    gate.wait(lambda: len(gate.given) == SHARDS)
-    assert not worker.shutdown(0)
-    gate.open()
-    _join(stream)
-    assert (budget.held, budget.accounts) == (0, 0)
-
-
 def test_workers_of_a_process_share_its_memory(application: Callable[..., Application]) -> None:
     made = application(processor=RecordProcessorOfNothing)
     one, other = made.worker(), made.worker()

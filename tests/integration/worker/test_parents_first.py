@@ -68,18 +68,3 @@ def test_children_begin_while_their_parent_is_read(
     open_shards = {shard["ShardId"] for shard in active_shards(scene.kinesis, scene.stream)}
     eventually(lambda: scene.owners().keys() == open_shards)
     assert worker.shutdown(PATIENCE)
-
-
-def test_by_default_they_wait(scene: Scene, release: threading.Event) -> None:
-    parent = reshard(scene)
-    scene.start({**OPTIONS, "parents_first": True}, processor=lingering(scene.journal, release))
-    scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 2)
-    release.set()
-    scene.journal.wait_for_data(b"grandchild")
-    calls = scene.journal.calls("shard_ended", "initialize")
-    children = [shard for shard, call in calls if call == "initialize"][2:]
-    assert len(children) == 3
-    assert all(
-        calls.index((parent, "shard_ended")) < calls.index((child, "initialize"))
-        for child in children
-    )

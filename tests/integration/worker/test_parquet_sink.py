@@ -16,12 +16,9 @@ import pytest
 from pyarrow import fs
 
 from sparkinesis.errors import LeaseLostError
-from sparkinesis.lease.extended_sequence_number import TRIM_HORIZON
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer
 from sparkinesis.worker.checkpointer import Checkpointer
-from sparkinesis.worker.dead_letters.targets import FailedRecords
-from sparkinesis.worker.on_error import DeadLetter
 from sparkinesis.worker.processor import ProcessorShard
 from tests.flaky import flaky
 from tests.integration.worker.scene import FIRST, SECOND, UPPER, Scene
@@ -209,32 +206,6 @@ def test_a_killed_worker_leaves_no_part_of_a_file_and_loses_nothing(
     assert all(lease.owner is None for lease in table.leases())
 
 
-def test_storage_that_fails_holds_up_the_checkpoint_and_asks_no_policy(
-    scene: Scene, folder: Path
-) -> None:
-    filesystem, faults = flaky()
-    faults.fail("open")
-    letters: list[FailedRecords] = []
-    scene.start(
-        {"task_backoff": 0.05},
-        processor=lambda: Journaled(scene.journal, folder, 1, filesystem=filesystem),
-        on_error=DeadLetter(letters.append),
-    )
-    with Lake(folder, scene.table) as lake:
-        lake.add(scene.kinesis, scene.stream, b"x", 0)
-        lake.add(scene.kinesis, scene.stream, b"y", UPPER)
-        scene.journal.wait(lambda: len(scene.journal.calls("failed")) > 5)
-        assert {lease.checkpoint.sequence_number for lease in scene.table.leases()} == {
-            TRIM_HORIZON
-        }
-        assert not visible_files(folder)
-        faults.mend()
-        lake.wait_for_all()
-        lake.wait(lambda _, checkpoints: checkpoints == 2)
-    assert not letters
-    assert sorted(row["data"] for row in visible_rows(folder)) == [b"x", b"y"]
-
-
 def test_files_appear_by_their_age_while_no_record_comes(scene: Scene, folder: Path) -> None:
     scene.start(processor=lambda: Journaled(scene.journal, folder, 2**20, 1.0))
     with Lake(folder, scene.table) as lake:
@@ -318,31 +289,6 @@ def test_what_shard_ended_writes_behind_its_checkpoint_is_stored_too(
     ((sink, row),) = ended
     with pytest.raises(LeaseLostError, match="were refused"):
         sink.write([row])
-
-
-def test_what_was_not_checkpointed_is_dropped_and_comes_again(scene: Scene, folder: Path) -> None:
-    processors: list[Any] = []
-
-    class Careless(Journaled):
-        def initialize(self, shard: ProcessorShard) -> None:
-            super().initialize(shard)
-            processors.append(self)
-
-        def shutdown_requested(self, checkpointer: Checkpointer) -> None:
-            scene.journal.write(self.shard.id, "left", self.sink.buffered_rows)
-
-    scene.put(b"x")
-    scene.put(b"y", UPPER)
-    worker = scene.start(processor=lambda: Careless(scene.journal, folder, 2**20))
-    scene.journal.wait_for_data(b"x", b"y")
-    assert worker.shutdown(PATIENCE)
-    assert [left for _, call, left in scene.journal.entries if call == "left"] == [1, 1]
-    assert [processor.sink.buffered_rows for processor in processors] == [0, 0]
-    assert visible_files(folder) == []
-    next_one = Journal()
-    worker = scene.start(processor=lambda: Journaled(next_one, folder, 1))
-    next_one.wait_for_data(b"x", b"y")
-    assert sorted(row["data"] for row in visible_rows(folder)) == [b"x", b"y"]
 
 
 def test_an_object_store(scene: Scene, s3: str) -> None:

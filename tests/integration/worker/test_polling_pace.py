@@ -19,7 +19,6 @@ from sparkinesis.worker.retrieval.memory import MemoryBudget
 from sparkinesis.worker.retrieval.memory_estimates import WHOLE_PAGE
 from sparkinesis.worker.retrieval.polling import PolledShard, Polling
 from sparkinesis.worker.retrieval.step_pool import StepPool
-from tests.integration.worker.scene import Scene
 from tests.streams import put
 
 SHARD = "shardId-000000000000"
@@ -149,33 +148,3 @@ def test_large_pages_are_as_far_apart_as_their_bytes(option: dict[str, Any], gap
     with Reader({**option, "shard_calls_per_second": 5}, size=900_000) as reader:
         reader.read()
         assert reader.gaps() == pytest.approx([gap] * (COUNT - 1), abs=2)
-
-
-def test_a_worker_reads_each_shard_at_the_pace_of_its_options(scene: Scene) -> None:
-    datas = [b"%d" % number for number in range(5)]
-    put(scene.server.client("kinesis"), scene.stream, datas, "k")
-    options = {"shard_calls_per_second": 2, "idle_time": 0.5, "max_records": 1}
-    worker = scene.start(options=options)
-    scene.journal.wait_for_data(*datas)
-    worker.shutdown()
-    shards = {shard for shard, _, _ in scene.journal.entries}
-    assert len(shards) == 2
-    assert min(gap for shard in shards for gap in _gaps(scene.server, scene.stream, shard)) >= 499
-
-
-def test_a_worker_without_a_limit_outruns_the_default_pace(scene: Scene) -> None:
-    datas = [b"%d" % number for number in range(40)]
-    with LocalServer(port=0, dynamodb=True, limits=False) as server:
-        kinesis = server.client("kinesis")
-        kinesis.create_stream(StreamName="quick", ShardCount=1)
-        put(kinesis, "quick", datas, "k")
-        options = {"shard_calls_per_second": "unlimited", "max_records": 1}
-        worker = scene.start(options, stream="quick", endpoint=server.endpoint_url)
-        scene.journal.wait_for_data(*datas)
-        worker.shutdown()
-        assert min(_gaps(server, "quick", SHARD)) < 250
-
-
-def _gaps(server: LocalServer, stream: str, shard: str) -> list[int]:
-    calls = server.kinesis.calls.select("GetRecords", stream=stream, shard=shard)
-    return [later.time_ms - earlier.time_ms for earlier, later in itertools.pairwise(calls)]

@@ -65,22 +65,6 @@ def test_a_slow_call_is_reported_once(scene: Scene, caplog: pytest.LogCaptureFix
     assert not stuck.refusals, "it keeps its lease"
 
 
-def test_each_slow_call_is_reported(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
-    worker = None
-    stuck = [Stuck(), Stuck()]
-
-    def process(batch: Any, checkpointer: Any) -> None:
-        stuck[0 if not stuck[0].go_on.is_set() else 1](batch, checkpointer)
-
-    worker = scene.start({"processing_time_limit": LIMIT}, on_records=process)
-    for n, each in enumerate(stuck):
-        scene.put(b"stuck")
-        assert each.is_there.wait(PATIENCE)
-        wait_for_look(worker, lambda: len(reports(caplog)) == n + 1)  # noqa: B023
-        each.go_on.set()
-        scene.journal.wait(lambda: len(scene.journal.data()) == n + 1)  # noqa: B023
-
-
 def test_another_worker_goes_on_from_the_last_checkpoint(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -109,27 +93,3 @@ def test_another_worker_goes_on_from_the_last_checkpoint(
     # The worker that gave it up goes on with others, and may have this one again.
     assert b.shutdown(PATIENCE)
     scene.journal.wait_for_data(b"stuck")
-
-
-def test_no_second_processor_runs_beside_one_that_is_stuck(scene: Scene) -> None:
-    """W1: nobody else is there to take the lease, so it is free for as long as the call lasts."""
-    stuck = Stuck()
-    scene.put(b"stuck")
-    worker = scene.start(
-        {"processing_time_limit": LIMIT, "give_up_after_limit": True}, on_records=stuck
-    )
-    assert stuck.is_there.wait(PATIENCE)
-    looks: set[float | None] = set()
-
-    def has_looked_often() -> bool:
-        snapshot = worker._coordinator.snapshot
-        if {row.owner for row in snapshot.leases if row.key == FIRST} == {None}:
-            looks.add(snapshot.at)
-        return len(looks) > 5
-
-    wait_for_look(worker, has_looked_often)
-    assert scene.calls_of() == ["initialize"]
-    stuck.go_on.set()
-    scene.journal.wait_for_data(b"stuck")
-    calls = scene.calls_of()
-    assert calls == ["initialize", "failed", "lease_lost", "initialize", "process_records"]

@@ -7,31 +7,27 @@ from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from sparkinesis import DeadLetter, ProcessorShard, RecordProcessor
-from sparkinesis.errors import CheckpointError, DataLossError, LeaseLostError
+from sparkinesis.errors import CheckpointError, LeaseLostError
 from sparkinesis.local import LocalServer
-from sparkinesis.sinks import ParquetSink
 from sparkinesis.stream.kpl.pack import aggregate
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.dead_letters.stored import DeadLetters
 from sparkinesis.worker.dead_letters.targets import DeadLetterDirectory
 from tests.engine import Query
-from tests.integration.worker.scene import Scene, checkpoint
+from tests.integration.worker.scene import Scene
 from tests.journal import Journaling
 from tests.lake import visible_files
 from tests.pace import eventually
-from tests.streams import identifier, make_anew, put
+from tests.streams import identifier, put
 
 pytestmark = pytest.mark.usefixtures("often")
 
 
 SHARD = "shardId-000000000000"
-ROWS = pa.schema([("stream", pa.string()), ("data", pa.binary())])
 
 
 @pytest.fixture
@@ -104,86 +100,7 @@ def test_a_query_goes_on_in_each_stream_where_the_workers_stood_inside_an_aggreg
     assert data_of(running) == {streams[1]: left[streams[1]]}
 
 
-def test_a_query_does_not_take_the_checkpoints_of_a_stream_that_was_deleted_since(
-    scene: Scene, query: Callable[..., Query], streams: list[str]
-) -> None:
-    """The next worker has checkpoints in the present stream, beside those of the deleted one."""
-
-    def checkpointing() -> Journaling:
-        return Journaling(scene.journal, on_records=checkpoint)
-
-    app = scene.application(stream=None, streams=streams, processor=checkpointing)
-    for name in streams:
-        put(scene.kinesis, name, [f"{name} old".encode()], key="k")
-    worker = scene.run(app)
-    scene.journal.wait(lambda: len(scene.journal.data()) == 2)
-    worker.shutdown(10)
-    make_anew(scene.kinesis, streams[0])
-    put(scene.kinesis, streams[0], [b"1"], key="k")
-    put(scene.kinesis, streams[1], [b"other"], key="k")
-
-    with pytest.raises(DataLossError, match=f"{streams[0]}.*was deleted and made anew"):
-        query(app.name, streams).plan()
-    accepting = query(app.name, streams, failOnDataLoss="false")
-    assert data_of(accepting) == {streams[0]: [b"1"], streams[1]: [b"other"]}
-
-    worker = scene.run(app)
-    scene.journal.wait_for_data(b"1", b"other")
-    worker.shutdown(10)
-    put(scene.kinesis, streams[0], [b"2"], key="k")
-    assert data_of(query(app.name, streams)) == {streams[0]: [b"2"]}
-
-
 # --- files
-
-
-class Storing(RecordProcessor):
-    """Stores each record, and checkpoints each batch."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.sink: ParquetSink
-        self.stream = ""
-
-    def initialize(self, shard: ProcessorShard) -> None:
-        self.stream = shard.stream
-        self.sink = shard.sink(self.folder, ROWS)
-
-    def process_records(self, batch: RecordBatch, checkpointer: Checkpointer) -> None:
-        self.sink.write([{"stream": self.stream, "data": one.data} for one in batch.records])
-        checkpointer.checkpoint()
-
-
-def stored(folder: Path) -> dict[tuple[str, str], list[bytes]]:
-    """The data of all files, by the stream that the file's labels and rows name."""
-    found: defaultdict[tuple[str, str], list[bytes]] = defaultdict(list)
-    for file in visible_files(folder):
-        table = pq.read_table(folder / file)
-        labels = table.schema.metadata
-        for row in table.to_pylist():
-            stream_id = labels[b"sparkinesis.stream_id"].decode()
-            assert stream_id.split(":")[1] == labels[b"sparkinesis.stream"].decode()
-            found[stream_id, row["stream"]].append(row["data"])
-    return dict(found)
-
-
-def test_files_of_several_streams_in_one_folder_are_told_apart_when_one_is_made_anew(
-    scene: Scene, streams: list[str], tmp_path: Path
-) -> None:
-    for name in streams:
-        put(scene.kinesis, name, [b"old"], key="k")
-    before = {name: identifier(scene.kinesis, name) for name in streams}
-    scene.start(stream=None, streams=streams, processor=lambda: Storing(tmp_path))
-    eventually(lambda: len(stored(tmp_path)) == 2)
-    first = {file: (tmp_path / file).read_bytes() for file in visible_files(tmp_path)}
-    make_anew(scene.kinesis, streams[0])
-    put(scene.kinesis, streams[0], [b"new"], key="k")
-    eventually(lambda: len(stored(tmp_path)) == 3)
-    assert stored(tmp_path) == {
-        **{(stream_id, name): [b"old"] for name, stream_id in before.items()},
-        (identifier(scene.kinesis, streams[0]), streams[0]): [b"new"],
-    }
-    assert all((tmp_path / file).read_bytes() == content for file, content in first.items())
 
 
 # --- dead letters and log lines

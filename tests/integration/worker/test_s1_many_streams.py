@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -116,17 +115,6 @@ def test_workers_that_start_together_scan_the_table_no_more_often_for_it(
     assert calls["Scan"] <= 30
     assert calls["DescribeStreamSummary"] == 0
     assert refused(scene.server) == set()
-
-
-def test_a_start_within_the_limits_says_nothing_in_the_log(
-    scene: Scene, make: Callable[..., Application], caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.WARNING, logger="sparkinesis")
-    worker = scene.run(make())
-    scene.journal.wait(lambda: len(scene.journal.calls("process_records")) >= MANY)
-    assert [record.message for record in caplog.records if record.name.startswith("spark")] == []
-    assert all(one.problem is None for one in worker.streams())
-    assert len(worker.streams()) == MANY
 
 
 def test_the_consumers_of_many_streams_are_registered_in_the_accounts_pace(

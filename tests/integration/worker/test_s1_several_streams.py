@@ -21,7 +21,7 @@ from tests.integration.worker.scene import Scene, checkpoint
 from tests.journal import Journal, Journaling
 from tests.kcl import rows_of
 from tests.pace import eventually
-from tests.streams import identifier, put, split
+from tests.streams import identifier, put
 from tests.tallies import Tallied, counted
 
 pytestmark = pytest.mark.usefixtures("often")
@@ -77,44 +77,6 @@ def test_shards_of_one_id_are_read_apart_and_resumed_at_their_own_checkpoints(
     scene.run(app)
     scene.journal.wait_for_data(b"later")
     assert sum(map(len, by_stream(scene.journal).values())) == 16
-
-
-def test_children_wait_for_the_parents_of_their_own_stream(
-    scene: Scene, several: Make, dynamodb: Any, streams: list[str]
-) -> None:
-    one, other, _ = streams
-    put(scene.kinesis, one, [b"before"], key="k")
-    split(scene.kinesis, one)
-    put(scene.kinesis, one, [b"after"], key="k")
-    put(scene.kinesis, other, [b"other"], key="k")
-    app = several([one, other], options={"parent_poll_interval": 0.2})
-    scene.run(app)
-    scene.journal.wait_for_data(b"after", b"other")
-    assert by_stream(scene.journal)[one] == [b"before", b"after"]
-    lineage = rows_of(dynamodb, app.name)
-    parent = lineage[f"{identifier(scene.kinesis, one)}:shardId-000000000000"]
-    assert parent["childShardIds"]["SS"] == ["shardId-000000000001", "shardId-000000000002"]
-    child = lineage[f"{identifier(scene.kinesis, one)}:shardId-000000000001"]
-    assert child["parentShardId"]["SS"] == ["shardId-000000000000"]
-
-
-def test_a_stream_comes_goes_and_returns_at_its_checkpoint(
-    scene: Scene, several: Make, streams: list[str]
-) -> None:
-    wanted = streams[:1]
-    app = several(lambda: list(wanted))
-    worker = scene.run(app)
-    put(scene.kinesis, streams[1], [b"1"], key="k")
-    wanted.append(streams[1])
-    scene.journal.wait_for_data(b"1")
-    wanted.remove(streams[1])
-    eventually(lambda: streams[1] not in {one.stream for one in worker.status()})
-    put(scene.kinesis, streams[1], [b"2"], key="k")
-    put(scene.kinesis, streams[0], [b"other"], key="k")
-    scene.journal.wait_for_data(b"other")
-    wanted.append(streams[1])
-    scene.journal.wait_for_data(b"2")
-    assert by_stream(scene.journal)[streams[1]] == [b"1", b"2"]
 
 
 @pytest.mark.parametrize("after", [None, 0])
@@ -234,10 +196,3 @@ def test_bad_streams_are_refused_before_any_call(
 ) -> None:
     with pytest.raises(OptionError, match=text):
         scene.application(**{"stream": None, **given})
-
-
-@pytest.mark.parametrize("answer", ["flights", None, StreamConfig("flights"), 7])
-def test_an_answer_that_is_no_list_of_streams_is_an_error(scene: Scene, answer: Any) -> None:
-    """The letters of a name are names of streams, too."""
-    with pytest.raises(OptionError, match=r"returned .*; it is to return a list"):
-        scene.application(stream=None, streams=lambda: answer).worker()

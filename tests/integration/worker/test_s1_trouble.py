@@ -14,19 +14,16 @@ import pytest
 
 from sparkinesis import Application, FanOutOptions, FormerStreams, ProcessorShard, StreamConfig
 from sparkinesis.errors import OptionError
-from sparkinesis.lease.rules.leader import leader
 from sparkinesis.local import LocalServer
 from sparkinesis.local.faults import Call, Fault
-from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.worker.lifecycle.streams import several_streams
 from sparkinesis.worker.lifecycle.worker import Worker
-from tests.integration.worker.conftest import AT_ONCE, FAILOVER_TIME
+from tests.integration.worker.conftest import AT_ONCE
 from tests.integration.worker.scene import Scene, checkpoint, told
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.kcl import rows_of
 from tests.pace import eventually
 from tests.streams import arn_of, identifier, make_anew, put
-from tests.unit.lease.rules.several import lease_of
 
 pytestmark = pytest.mark.usefixtures("often")
 
@@ -107,26 +104,6 @@ def test_a_reader_notices_that_its_stream_was_made_anew_and_nothing_new_is_lost(
     assert "leaseOwner" not in lease, "the lease of the deleted stream is released"
 
 
-def test_a_reader_that_begins_too_late_reads_no_record_of_the_next_stream(
-    scene: Scene, several: Make, streams: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Between the worker's look at the stream and its first call for records."""
-    monkeypatch.setattr(several_streams, "ASK_EVERY", 3600.0)
-    epochs: list[str] = []
-
-    class Late(ByIdentifier):
-        def initialize(self, shard: ProcessorShard) -> None:
-            super().initialize(shard)
-            if not epochs:
-                epochs.extend(make_anew(scene.kinesis, streams[0]))
-                put(scene.kinesis, streams[0], [b"new"], key="k")
-
-    scene.run(several(streams[:1], processor=lambda: Late(scene.journal)))
-    scene.journal.wait_for_data(b"new")
-    assert scene.journal.data(epochs[0]) == []
-    assert scene.journal.data(epochs[1]) == [b"new"]
-
-
 def test_records_put_before_a_missing_stream_is_found_are_read_from_latest_too(
     scene: Scene, several: Make, streams: list[str]
 ) -> None:
@@ -143,18 +120,6 @@ def test_records_put_before_a_missing_stream_is_found_are_read_from_latest_too(
     put(scene.kinesis, late, [b"first"], key="k")
     scene.journal.wait_for_data(b"first")
     eventually(lambda: all(one.problem is None for one in worker.streams()))
-
-
-def test_an_application_that_was_away_reads_a_stream_made_anew_from_its_first_record(
-    scene: Scene, several: Make, streams: list[str]
-) -> None:
-    app = several(streams[:2], initial_position="latest")
-    scene.run(app).shutdown(10)
-    _, after = make_anew(scene.kinesis, streams[0])
-    put(scene.kinesis, streams[0], [b"meanwhile"], key="k")
-    scene.run(app)
-    scene.journal.wait_for_data(b"meanwhile")
-    assert scene.journal.data(after) == [b"meanwhile"]
 
 
 def test_a_stream_that_was_deleted_stops_none_and_its_leases_go(
@@ -384,51 +349,6 @@ def test_one_stream_by_name_and_by_arn_is_read_once_and_said(
     assert scene.journal.data() == [b"once"]
 
 
-# --- workers with different sets of streams
-
-
-def test_a_leader_that_does_not_read_a_stream_deletes_nothing_and_others_keep_its_leases_whole(
-    scene: Scene, several: Make, dynamodb: Any, streams: list[str]
-) -> None:
-    """As during a deployment: the stream is audited by a worker that reads it."""
-    former = FormerStreams(delete_after=0)
-    options = {"audit_interval": 0.3, "cleanup_interval": 0.3, "failover_time": FAILOVER_TIME}
-    ids = sorted(("one", "two"), key=lambda who: who != leader_of(("one", "two")))
-    old = several(streams[:1], worker_id=ids[0], former_streams=former, options=options)
-    new = several(streams, worker_id=ids[1], former_streams=former, options=options)
-    scene.run(old)
-    scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 1)
-    worker = scene.run(new)
-    scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 3)
-    owners = {
-        row["leaseKey"]["S"].split(":")[1]: row["leaseOwner"]["S"]
-        for row in rows_of(dynamodb, old.name).values()
-    }
-    assert owners == {streams[0]: ids[0], streams[1]: ids[1], streams[2]: ids[1]}
-    scene.kinesis.split_shard(
-        StreamName=streams[1], ShardToSplit=SHARD, NewStartingHashKey=str(2**127)
-    )
-    put(scene.kinesis, streams[1], [b"child"], key="k")
-    scene.journal.wait_for_data(b"child")
-    # Somebody deletes the lease of one child by hand: the audit of a reader makes it again.
-    child = f"{identifier(scene.kinesis, streams[1])}:shardId-000000000001"
-    eventually(lambda: "leaseOwner" in rows_of(dynamodb, old.name).get(child, {}))
-    dynamodb.delete_item(TableName=old.name, Key={"leaseKey": {"S": child}})
-    eventually(lambda: child in rows_of(dynamodb, old.name))
-    # Its only reader restarts: for that time nobody reads the stream.
-    worker.shutdown(10)
-    scene.run(new)
-    put(scene.kinesis, streams[2], [b"again"], key="k")
-    scene.journal.wait_for_data(b"again")
-    assert {key.split(":")[1] for key in rows_of(dynamodb, old.name)} == set(streams)
-
-
-def leader_of(workers: tuple[str, str]) -> str:
-    """The worker that leads the whole table."""
-    leases = [lease_of(StreamIdentifier("1", who, 1), who) for who in workers]
-    return str(leader(leases))
-
-
 def test_shards_of_a_stream_that_has_left_are_not_unread(
     scene: Scene, several: Make, dynamodb: Any, streams: list[str]
 ) -> None:
@@ -444,6 +364,9 @@ def test_shards_of_a_stream_that_has_left_are_not_unread(
     looked = worker._coordinator.snapshot.at
     eventually(lambda: (worker._coordinator.snapshot.at or 0) > (looked or 0))
     assert worker.unread_shards() == {}
+
+
+# --- workers with different sets of streams
 
 
 def test_shards_of_a_stream_that_cannot_be_read_are_unread(

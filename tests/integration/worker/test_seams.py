@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import uuid
 from collections.abc import Callable
@@ -10,8 +9,6 @@ from typing import Any
 
 import pytest
 
-from sparkinesis.compat.kclpy.adapter import make_factory
-from sparkinesis.compat.kclpy.v3 import processor as kclpy
 from sparkinesis.lease.extended_sequence_number import LATEST, ExtendedSequenceNumber
 from sparkinesis.lease.lease import PendingCheckpoint
 from sparkinesis.lease.table import requests
@@ -73,24 +70,6 @@ def test_a_page_that_could_not_be_unpacked_is_fetched_again(
     assert scene.journal.data() == [b"1", b"2", b"3"]
 
 
-def test_a_thread_that_cannot_be_started_costs_its_shard_only_a_moment(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A process with a thousand shards may be at its limit of threads."""
-    begin, failures = threading.Thread.start, [RuntimeError("can't start new thread")]
-
-    def scarce(self: threading.Thread) -> None:
-        if self.name == f"{scene.stream}-{SHARD}" and failures:
-            raise failures.pop()
-        begin(self)
-
-    monkeypatch.setattr(threading.Thread, "start", scarce)
-    scene.put(b"1")
-    worker = scene.start()
-    scene.journal.wait_for_data(b"1")
-    assert worker.shutdown(PATIENCE)
-
-
 def test_what_ends_a_thread_does_not_end_the_consumer(scene: Scene) -> None:
     """sys.exit() in a user's function is as any other error; no fetching is left behind."""
     refuse = first_times(2, SystemExit(1), lambda _: scene.journal.write(SHARD, "dead letter"))
@@ -138,21 +117,6 @@ def test_a_stream_that_was_deleted_and_made_anew_is_read(
     scene.put(b"new")
     scene.journal.wait_for_data(b"new")
     assert not scene.journal.calls("shard_ended", "lease_lost")
-
-
-def test_a_processor_of_amazon_kclpy_that_exits_leaves_no_dead_letters(scene: Scene) -> None:
-    class Exits(kclpy.RecordProcessorBase):
-        def process_records(self, process_records_input: Any) -> None:
-            sys.exit(3)
-
-        def shard_ended(self, shard_ended_input: Any) -> None:
-            """Never called."""
-
-    dead: list[Any] = []
-    scene.put(b"1")
-    worker = scene.start(processor=make_factory(Exits), on_error=DeadLetter(dead.append))
-    assert worker.wait(PATIENCE)
-    assert not dead
 
 
 def test_what_a_kcl_prepared_at_latest_is_not_forgotten(scene: Scene) -> None:

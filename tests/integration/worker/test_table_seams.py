@@ -10,13 +10,9 @@ from sparkinesis.lease.extended_sequence_number import (
     TRIM_HORIZON,
     ExtendedSequenceNumber,
 )
-from sparkinesis.lease.lease import Lease, encode_lease
-from sparkinesis.lease.rules.leader import leader
-from sparkinesis.lease.table.table import LeaseTable
 from tests.integration.worker.scene import FIRST, SECOND, Scene
 from tests.journal import PATIENCE
-from tests.kcl import create_table, put_lease, rows_of
-from tests.pace import eventually
+from tests.kcl import put_lease, rows_of
 from tests.streams import put
 
 SHARDS = (FIRST, SECOND)
@@ -78,23 +74,3 @@ def test_an_error_that_nobody_foresaw_does_not_end_the_care_for_leases(
         scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 2 * len(SHARDS))
     finally:
         worker.shutdown(10)
-
-
-def test_a_dead_worker_whose_leases_nobody_has_room_for_does_not_lead(scene: Scene) -> None:
-    dynamodb = scene.server.client("dynamodb")
-    create_table(dynamodb, scene.stream)
-    pair = [Lease(who, who, TRIM, owner=who) for who in ("w1", "w2")]
-    live, dead = ("w1", "w2") if leader(pair) == "w2" else ("w2", "w1")
-    for i, shard in enumerate(SHARDS):
-        hash_range = (i * 2**127, (i + 1) * 2**127 - 1)
-        row = encode_lease(Lease(shard, shard, TRIM, hash_range=hash_range, owner=dead))
-        # In a handoff, or it would be asked for before it is known that nobody answers.
-        row["checkpointOwner"] = {"S": "dead too"}
-        dynamodb.put_item(TableName=scene.stream, Item=row)
-    done = Lease("shardId-000000000099", "shardId-000000000099", END)
-    dynamodb.put_item(TableName=scene.stream, Item=encode_lease(done))
-    table = LeaseTable(scene.stream, "us-east-1", scene.server.endpoint_url)
-    scene.start({"max_leases": 1, "cleanup_interval": 0.3}, worker_id=live)
-    scene.journal.wait(lambda: bool(scene.journal.calls("initialize")))
-    eventually(lambda: table.get(done.key) is None)
-    assert {row.owner for row in table.leases()} == {live, dead}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sparkinesis.errors import CheckpointError, LeaseLostError
+from sparkinesis.errors import CheckpointError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.stream.kpl.pack import aggregate
 from sparkinesis.worker.checkpoint_rules import MAX_STATE_BYTES
@@ -188,23 +188,6 @@ def test_a_processor_moves_its_own_shard(scene: Scene) -> None:
     assert scene.journal.data() == [b"first", b"second", b"first", b"second"]
 
 
-def test_a_processor_that_moves_its_shard_with_the_last_records_reads_it_again_before_the_end(
-    scene: Scene,
-) -> None:
-    for data in (b"a", b"b"):
-        scene.put(data)
-    shard = scene.split()
-
-    def again(batch: Any, checkpointer: Any) -> None:
-        if batch.records[-1].data == b"b" and b"b" not in scene.journal.data(shard):
-            checkpointer.reset("TRIM_HORIZON")
-
-    scene.start(on_records=again)
-    scene.journal.wait(lambda: (shard, "shard_ended") in scene.journal.calls())
-    assert scene.journal.data(shard) == [b"a", b"b", b"a", b"b"]
-    assert scene.journal.calls("initialize", "shard_ended").count((shard, "shard_ended")) == 1
-
-
 def test_a_processor_skips_to_now_and_the_table_remembers_when(scene: Scene) -> None:
     def skip(batch: Any, checkpointer: Any) -> None:
         if batch.records[0].data == b"old":
@@ -219,25 +202,6 @@ def test_a_processor_skips_to_now_and_the_table_remembers_when(scene: Scene) -> 
     scene.start(worker_id="w", journal=resumed)
     resumed.wait_for_data(b"while nobody read")
     assert resumed.data() == [b"while nobody read"]
-
-
-def test_a_checkpointer_left_behind_is_refused_even_by_the_same_worker(scene: Scene) -> None:
-    """A thread of the first processor checkpoints after the shard was lost and regained."""
-    kept: list[Any] = []
-
-    def keep(batch: Any, checkpointer: Any) -> None:
-        kept.append((checkpointer, batch.records[-1]))
-
-    scene.put(b"x")
-    worker = scene.start(on_records=keep)
-    scene.journal.wait_for_data(b"x")
-    worker._coordinator.held()["shardId-000000000000"].lose("the test says so")
-    scene.journal.wait(lambda: ("shardId-000000000000", "lease_lost") in scene.journal.calls())
-    scene.journal.wait(lambda: scene.journal.data().count(b"x") == 2)
-    (old, record), (new, _) = kept[:2]
-    with pytest.raises(LeaseLostError, match="shardId-000000000000"):
-        old.checkpoint(record)
-    new.checkpoint(record)
 
 
 def test_beside_java_workers_a_moved_shard_is_checkpointed_at_a_record(scene: Scene) -> None:

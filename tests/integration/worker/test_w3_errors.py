@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow.parquet as pq
 import pytest
 
-from sparkinesis.errors import CheckpointError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.stream.kpl.messages import AggregatedRecord
 from sparkinesis.stream.kpl.pack import aggregate
@@ -90,88 +88,6 @@ def test_a_retry_delivers_the_same_records_until_they_succeed(
     assert scene.journal.calls("initialize").count((FIRST, "initialize")) == 1
 
 
-def test_a_checkpoint_made_before_the_exception_counts(scene: Scene) -> None:
-    """Also in the middle of an aggregated record: only what follows is delivered again."""
-    scene.put(b"0")
-    (packed,) = aggregate([("k", None, b"%d" % n) for n in (1, 2, 3)])
-    scene.put(packed.data)
-    scene.put(b"4")
-
-    def one_more_each_time(batch: Any, checkpointer: Any) -> None:
-        checkpointer.checkpoint(batch.records[0])
-        if len(batch) > 1:
-            raise TroubleError("the rest")
-
-    scene.start(on_records=one_more_each_time, on_error=SOON)
-    scene.journal.wait_for_data(b"4")
-    assert attempts(scene.journal) == [
-        [b"0", b"1", b"2", b"3", b"4"],
-        [b"1", b"2", b"3", b"4"],
-        [b"2", b"3", b"4"],
-        [b"3", b"4"],
-    ]
-    assert scene.journal.data() == [b"4"]
-
-
-def test_an_exception_behind_a_checkpoint_of_everything_repeats_nothing(scene: Scene) -> None:
-    datas = put_all(scene, 3)
-
-    def too_late(batch: Any, checkpointer: Any) -> None:
-        checkpointer.checkpoint()
-        if batch.records[0].data == datas[0]:
-            raise TroubleError("after the work is done")
-
-    scene.start(on_records=too_late, on_error=SOON)
-    scene.journal.wait(lambda: bool(attempts(scene.journal)))
-    scene.put(b"next")
-    scene.journal.wait_for_data(b"next")
-    assert attempts(scene.journal) == [datas]
-    assert scene.journal.data() == [b"next"]
-
-
-def test_what_a_failed_call_was_given_cannot_be_checkpointed(scene: Scene) -> None:
-    """By nobody: not by a thread of the processor's, nor by a checkpoint prepared in that call."""
-    good = scene.put(b"good")
-    kept: dict[str, Any] = {}
-    tried: list[tuple[str, type[BaseException] | None]] = []
-
-    def process(batch: Any, checkpointer: Any) -> None:
-        if batch.records[-1].data == b"bad":
-            kept["checkpointer"] = checkpointer
-            kept["record"] = batch.records[-1]
-            kept["prepared"] = checkpointer.prepare(batch.records[-1])
-            raise TroubleError("bad")
-
-    def attempt(name: str, act: Callable[[], object]) -> None:
-        try:
-            act()
-        except CheckpointError as error:
-            tried.append((name, type(error)))
-        else:
-            tried.append((name, None))
-
-    def last_chance(checkpointer: Checkpointer) -> None:
-        if checkpointer is not kept["checkpointer"]:
-            return  # the other shard's
-        thread = threading.Thread(
-            target=attempt, args=("thread", lambda: checkpointer.checkpoint(kept["record"]))
-        )
-        thread.start()
-        thread.join()
-        attempt("prepared", kept["prepared"].checkpoint)
-        attempt("prepare", lambda: checkpointer.prepare(kept["record"]))
-        attempt("all", checkpointer.checkpoint)
-
-    worker = scene.start(on_records=process, on_shutdown=last_chance, on_error=AGES)
-    scene.journal.wait_for_data(b"good")
-    scene.put(b"bad")
-    scene.journal.wait(lambda: bool(attempts(scene.journal)))
-    assert worker.shutdown(PATIENCE)
-    refused = dict.fromkeys(("thread", "prepared", "prepare"), CheckpointError)
-    assert dict(tried) == {**refused, "all": None}
-    assert scene.row().checkpoint == ExtendedSequenceNumber(good)
-
-
 def test_a_retry_sees_a_shutdown_at_once(scene: Scene) -> None:
     scene.put(b"x")
     worker = scene.start(on_records=refuse(b"x"), on_error=AGES)
@@ -180,22 +96,6 @@ def test_a_retry_sees_a_shutdown_at_once(scene: Scene) -> None:
     assert worker.shutdown(PATIENCE)
     assert time.monotonic() - asked < pace.seconds(10)
     assert scene.calls_of() == ["initialize", "failed", "shutdown_requested", "lease_lost"]
-
-
-def test_other_shards_are_not_disturbed(scene: Scene) -> None:
-    def refuse_the_first_shard(batch: Any, checkpointer: Any) -> None:
-        if batch.records[0].shard_id == FIRST:
-            raise TroubleError("always")
-
-    scene.put(b"stuck")
-    worker = scene.start(on_records=refuse_the_first_shard, on_error=SOON)
-    for turn in range(3):
-        scene.put(b"%d" % turn, UPPER)
-        scene.journal.wait_for_data(b"%d" % turn)
-    scene.journal.wait(lambda: len(attempts(scene.journal)) > 3)
-    assert not worker.wait(0)
-    assert scene.journal.data() == [b"0", b"1", b"2"]
-    assert not scene.journal.calls("lease_lost")
 
 
 # --- skip and dead letters
@@ -384,103 +284,7 @@ def test_stop_leaves_the_shard_to_other_workers(scene: Scene) -> None:
     third.wait_for_data(b"bad")
 
 
-@pytest.mark.parametrize("resort", ["stop", "dead letter"])
-def test_a_lost_lease_is_no_fault_of_the_records(scene: Scene, resort: str) -> None:
-    """Its checkpoint is refused: nothing is given up for that, and the shard may come back."""
-    letters: list[FailedRecords] = []
-    is_started = threading.Event()
-
-    def lose(batch: Any, checkpointer: Any) -> None:
-        assert is_started.wait(PATIENCE)
-        if not attempts(scene.journal):
-            worker._coordinator.held()[FIRST].lose("the test says so")
-        checkpointer.checkpoint()
-
-    scene.put(b"x")
-    worker = scene.start(
-        on_records=lose, on_error=Stop() if resort == "stop" else DeadLetter(letters.append)
-    )
-    is_started.set()
-    scene.journal.wait_for_data(b"x")
-    assert scene.calls_of()[:3] == ["initialize", "failed", "lease_lost"]
-    assert attempts(scene.journal) == [[b"x"]]
-    assert not letters
-    assert scene.journal.data() == [b"x"]
-
-
 # --- the other calls
-
-
-class Clumsy(Journaling):
-    """Raises in one call, so many times."""
-
-    def __init__(
-        self, journal: Journal, where: str, times: int, error: type[BaseException]
-    ) -> None:
-        super().__init__(journal)
-        self._where = where
-        self._times = times
-        self._error = error
-
-    def _stumble(self, call: str) -> None:
-        name = f"{call} raised"
-        if call == self._where and len(self.journal.calls(name)) < self._times:
-            self.journal.write(self.shard.id, name)
-            raise self._error(f"trouble in {call}")
-
-    def initialize(self, shard: Any) -> None:
-        self.shard = shard
-        self._stumble("initialize")
-        super().initialize(shard)
-
-    def shard_ended(self, checkpointer: Checkpointer) -> None:
-        self._stumble("shard_ended")
-        super().shard_ended(checkpointer)
-
-    def shutdown_requested(self, checkpointer: Checkpointer) -> None:
-        self._stumble("shutdown_requested")
-        super().shutdown_requested(checkpointer)
-
-    def lease_lost(self) -> None:
-        self._stumble("lease_lost")
-        super().lease_lost()
-
-
-@pytest.mark.parametrize("error", [TroubleError, SystemExit])
-def test_an_exception_in_initialize_is_tried_again(
-    scene: Scene, error: type[BaseException]
-) -> None:
-    scene.put(b"x")
-    scene.put(b"y", UPPER)
-    made: list[Clumsy] = []
-
-    def make() -> Clumsy:
-        made.append(Clumsy(scene.journal, "initialize", 3, error))
-        return made[-1]
-
-    worker = scene.start({"task_backoff": 0.01}, processor=make)
-    scene.journal.wait_for_data(b"x", b"y")
-    assert not worker.wait(0)
-    assert len(scene.journal.calls("initialize raised")) == 3
-    assert len(made) == 2, "one for each shard, however often it is tried"
-
-
-@pytest.mark.parametrize("error", [TroubleError, SystemExit])
-def test_an_exception_in_shard_ended_is_tried_again(
-    scene: Scene, error: type[BaseException]
-) -> None:
-    scene.put(b"parent")
-    scene.start(
-        {"task_backoff": 0.01, "parent_poll_interval": 0.1},
-        processor=lambda: Clumsy(scene.journal, "shard_ended", 2, error),
-    )
-    scene.journal.wait_for_data(b"parent")
-    scene.split()
-    scene.put(b"child")
-    scene.journal.wait_for_data(b"child")
-    calls = scene.calls_of()
-    assert calls[-3:] == ["shard_ended raised", "shard_ended raised", "shard_ended"]
-    assert calls.count("initialize") == 1
 
 
 def test_a_missing_checkpoint_at_a_shards_end_is_told_and_asked_for_again(
@@ -505,6 +309,36 @@ def test_a_missing_checkpoint_at_a_shards_end_is_told_and_asked_for_again(
     assert "Call checkpointer.checkpoint()" in caplog.text
 
 
+def clumsy(journal: Journal, where: str, error: type[BaseException]) -> Journaling:
+    """A processor that raises in one call, twice in all."""
+
+    def stumble(self: Journaling, *given: Any) -> None:
+        if len(journal.calls("raised")) < 2:
+            journal.write("", "raised")
+            raise error(f"trouble in {where}")
+        getattr(Journaling, where)(self, *given)
+
+    return cast(Journaling, type("Clumsy", (Journaling,), {where: stumble})(journal))
+
+
+@pytest.mark.parametrize("error", [TroubleError, SystemExit])
+@pytest.mark.parametrize("where", ["initialize", "shard_ended"])
+def test_an_exception_at_the_beginning_or_at_the_shards_end_is_tried_again(
+    scene: Scene, where: str, error: type[BaseException]
+) -> None:
+    scene.put(b"parent")
+    scene.split()
+    scene.put(b"child")
+    worker = scene.start(
+        {"task_backoff": 0.01, "parent_poll_interval": 0.1},
+        processor=lambda: clumsy(scene.journal, where, error),
+    )
+    scene.journal.wait_for_data(b"parent", b"child")
+    assert not worker.wait(0)
+    assert scene.calls_of() == ["initialize", "process_records", "shard_ended"]
+    assert len(scene.journal.calls("raised")) == 2
+
+
 @pytest.mark.parametrize("error", [TroubleError, SystemExit])
 @pytest.mark.parametrize("where", ["shutdown_requested", "lease_lost"])
 def test_an_exception_at_the_end_is_logged_and_holds_up_nothing(
@@ -512,7 +346,7 @@ def test_an_exception_at_the_end_is_logged_and_holds_up_nothing(
 ) -> None:
     for hash_key in (0, UPPER):
         scene.put(b"%d" % hash_key, hash_key)
-    worker = scene.start(processor=lambda: Clumsy(scene.journal, where, 2, error))
+    worker = scene.start(processor=lambda: clumsy(scene.journal, where, error))
     scene.journal.wait_for_data(b"0", b"%d" % UPPER)
     assert worker.shutdown(PATIENCE)
     for shard in (FIRST, SECOND):

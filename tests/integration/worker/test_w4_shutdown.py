@@ -17,14 +17,11 @@ import pytest
 from sparkinesis.errors import LeaseLostError, ProcessorError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.local import LocalServer
-from sparkinesis.status import ShardState
 from sparkinesis.worker.checkpointer import Checkpointer
-from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import WorkerOptions
 from tests import pace
-from tests.integration.worker.scene import FIRST, ONCE, SECOND, UPPER, Gate, Scene, wait_for_look
+from tests.integration.worker.scene import FIRST, ONCE, SECOND, UPPER, Gate, Scene
 from tests.journal import PATIENCE, Journal, Journaling
-from tests.streams import merge_neighbours
 
 RETRIEVALS = ("polling", "efo")
 REPOSITORY = Path(__file__).parents[3]
@@ -55,63 +52,6 @@ def test_the_batch_at_hand_finishes_and_may_be_checkpointed(scene: Scene) -> Non
     assert scene.owners() == {FIRST: None, SECOND: None}
     assert scene.row().checkpoint == ExtendedSequenceNumber(last)
     assert worker.shutdown(0), "again: it has ended, and well"
-
-
-def test_another_worker_takes_over_before_a_lease_would_expire(scene: Scene) -> None:
-    """How soon exactly: `tests/simulation/test_takeover.py`."""
-    failover_time = pace.seconds(10.0)
-    options = {"failover_time": failover_time}
-    journals = {"a": Journal(), "b": Journal()}
-    times: dict[tuple[str, str, str], float] = {}
-
-    class Timed(Journaling):
-        def initialize(self, shard: Any) -> None:
-            times[shard.worker_id, shard.id, "initialize"] = time.monotonic()
-            super().initialize(shard)
-
-        def shutdown_requested(self, checkpointer: Checkpointer) -> None:
-            times[self.shard.worker_id, self.shard.id, "letting go"] = time.monotonic()
-            super().shutdown_requested(checkpointer)
-
-    def run(name: str) -> Worker:
-        return scene.start(worker_id=name, processor=lambda: Timed(journals[name]), options=options)
-
-    a = run("a")
-    journals["a"].wait(lambda: len(journals["a"].calls("initialize")) == 2)
-    run("b")
-    # They share: one of the two shards moves.
-    journals["b"].wait(lambda: len(journals["b"].calls("initialize")) == 1)
-    (moved,) = {shard for shard, _ in journals["b"].calls("initialize")}
-    (left,) = {FIRST, SECOND} - {moved}
-    assert a.shutdown(PATIENCE)
-    journals["b"].wait(lambda: (left, "initialize") in journals["b"].calls())
-    took = times["b", left, "initialize"] - times["a", left, "letting go"]
-    assert took < failover_time - WorkerOptions(failover_time=failover_time).renew_interval
-
-
-def test_a_shard_that_waits_for_its_parents_hears_nothing(scene: Scene) -> None:
-    """A merge, of which one parent has ended and the other is being processed."""
-    gate = Gate()
-    scene.put(b"slow", UPPER)
-    worker = scene.start(on_records=gate)
-    gate.wait_for_work()
-    merge_neighbours(scene.kinesis, scene.stream)
-    child = "shardId-000000000002"
-
-    def is_waiting() -> bool:
-        return (child, ShardState.WAITING_ON_PARENT_SHARDS) in {
-            (status.shard_id, status.state) for status in worker.status()
-        }
-
-    wait_for_look(worker, is_waiting)
-    worker.request_shutdown()
-    wait_for_look(worker, lambda: len(worker.status()) == 1)
-    gate.go_on.set()
-    assert worker.shutdown(PATIENCE)
-    assert scene.calls_of(child) == []
-    assert scene.calls_of(SECOND)[-2:] == ["shutdown_requested", "lease_lost"]
-    assert scene.owners() == {FIRST: None, SECOND: None, child: None}
-    assert scene.row(SECOND).checkpoint == ExtendedSequenceNumber("TRIM_HORIZON")
 
 
 def test_a_processor_that_hangs_does_not_keep_its_lease(scene: Scene) -> None:

@@ -6,7 +6,6 @@ The server's clock runs, and a test moves it on by hours.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,7 +13,6 @@ import pytest
 
 from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.local.clock import system_clock
-from tests import pace
 from tests.integration.worker.conftest import AT_ONCE
 from tests.integration.worker.scene import FIRST, Scene, checkpoint
 from tests.journal import PATIENCE, Journal
@@ -82,15 +80,6 @@ def test_resuming_too_far_behind_goes_on_at_the_bound(scene: Scene, clock: Runni
     assert scene.journal.data() == [b"young", b"new"]
 
 
-def test_a_short_stop_skips_nothing(scene: Scene, clock: RunningClock) -> None:
-    read_one(scene)
-    scene.put(b"missed")
-    clock.advance(MINUTE)
-    scene.start(options=skipping(2 * MINUTE))
-    scene.journal.wait_for_data(b"missed")
-    assert scene.journal.data() == [b"missed"]
-
-
 def test_children_are_read_from_the_bound_on(scene: Scene, clock: RunningClock) -> None:
     """Resharded twice while nobody read: hours of records in four generations, all skipped."""
     read_one(scene)
@@ -110,18 +99,6 @@ def test_children_are_read_from_the_bound_on(scene: Scene, clock: RunningClock) 
     ended = [shard for shard, _ in scene.journal.calls("shard_ended")]
     assert ended[0] == FIRST
     assert len(ended) == 3
-
-
-def test_resharding_while_running_loses_nothing(scene: Scene) -> None:
-    scene.start(options=skipping(2 * MINUTE))
-    expected = []
-    for turn in range(6):
-        if turn % 2:
-            (split if turn % 4 == 1 else merge_neighbours)(scene.kinesis, scene.stream)
-        expected.append(b"%d" % turn)
-        scene.put(expected[-1])
-    scene.journal.wait_for_data(*expected)
-    assert scene.journal.data() == expected
 
 
 def test_falling_behind_while_running_goes_on_at_the_bound(
@@ -155,40 +132,6 @@ def test_falling_behind_while_running_goes_on_at_the_bound(
     scene.put(b"new")
     scene.journal.wait_for_data(b"new")
     assert scene.journal.data() == [b"in time", b"young", b"new"]
-
-
-def test_what_was_fetched_ahead_of_a_slow_processor_gets_too_old(scene: Scene) -> None:
-    """Fetched in time, and by the time that the processor gets to it, too old."""
-    bound = pace.seconds(3.0)
-    at_work, go_on = threading.Event(), threading.Event()
-
-    def dawdle(batch: Any, checkpointer: Any) -> None:
-        if batch.records[0].data == b"first":
-            at_work.set()
-            assert go_on.wait(PATIENCE)
-
-    def fetched() -> int:
-        calls = [
-            *scene.server.kinesis.calls.select("GetRecords", stream=scene.stream),
-            *scene.server.kinesis.calls.select("SubscribeToShardEvent", stream=scene.stream),
-        ]
-        return sum(call.records for call in calls)
-
-    scene.start(on_records=dawdle, options=skipping(bound))
-    scene.journal.wait(lambda: (FIRST, "initialize") in scene.journal.calls())
-    scene.put(b"first")
-    assert at_work.wait(PATIENCE)
-    scene.put(b"stale")
-    put_until = time.monotonic()
-    while fetched() < 2:
-        assert time.monotonic() - put_until < bound, "too late for what is tested here"
-        time.sleep(0.05)
-    # The slow processor's time; the service tells its own in whole seconds.
-    time.sleep(max(0.0, put_until + bound + 1.2 - time.monotonic()))
-    go_on.set()
-    scene.put(b"new")
-    scene.journal.wait_for_data(b"new")
-    assert scene.journal.data() == [b"first", b"new"]
 
 
 def test_0_means_from_the_workers_start_each_time(scene: Scene, clock: RunningClock) -> None:
