@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from benchmarks import idle_shards
 from benchmarks.idle_shards import AIMS, SHARDS, Case, measure, pace, results
 from benchmarks.idle_shards_server import Server, serving
 from benchmarks.peers.environments import ROOT
-from benchmarks.proc_stat import clock_of, cpu_of
 from benchmarks.threads_or_loop import serving as serving_sketch
 from benchmarks.threads_or_loop import side
 from sparkinesis.local.faults import CallRecord
@@ -97,13 +95,6 @@ def test_a_worker_is_measured(
     assert 0 < found["CPU"] < 4
     assert found["put to process_records, median"] > 0
     assert ("GetRecords a second and shard, least" in found) == (retrieval == "polling")
-
-
-def test_the_clock_of_a_process_is_its_cpu_time() -> None:
-    before = cpu_of(os.getpid())
-    assert before - 0.02 <= clock_of(os.getpid()) <= cpu_of(os.getpid()) + 0.02
-    with pytest.raises(OSError, match="Invalid argument"):
-        clock_of(2**22 + 1)
 
 
 @pytest.mark.parametrize("kind", ["threads", "loop"])

@@ -5,22 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.peers.arguments import ALL, parsed
+from benchmarks.peers.arguments import parsed
 from benchmarks.peers.competitors import PEERS, unusable
-from benchmarks.peers.environments import project
-
-
-def test_a_requirement_names_a_project() -> None:
-    given = ("async-kinesis[dynamodb,kpl]==3.0.1", "aws-kinesis-agg>=1.2.3", "boto3")
-    assert [project(each) for each in given] == ["async-kinesis", "aws-kinesis-agg", "boto3"]
-
-
-def test_without_arguments_all_is_measured() -> None:
-    found = parsed([])
-    assert found.cases == ALL == ("backlog", "start", "steady"), "costs repeats parts of these"
-    assert parsed(["--only", "costs"]).cases == ("costs",)
-    assert found.peers == PEERS
-    assert found.rounds == 5
 
 
 def test_arguments_choose() -> None:

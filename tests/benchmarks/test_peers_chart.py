@@ -1,11 +1,10 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from pathlib import Path
 
 from benchmarks.peers.chart import OURS, Bar, Group, svg
 from benchmarks.peers.figures import Sample, figures
-from benchmarks.peers.plots import drawn, write
+from benchmarks.peers.plots import drawn
 from benchmarks.peers.report import Report
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -29,12 +28,6 @@ def test_bars_are_as_long_as_their_medians_within_a_group() -> None:
     assert float(spread["x2"]) - float(spread["x1"]) == 1.5 * widths[0]
 
 
-def test_names_are_text_and_no_markup() -> None:
-    drawing = svg("<b>", "&", [Group("<g>", (Bar("a<b", 1, 1, 1, '"', False),))])
-    texts = [each.text for each in ET.fromstring(drawing).iter(f"{SVG}text")]
-    assert texts == ["<b>", "&", "<g>", "a<b", '"']
-
-
 def a_report() -> Report:
     samples = [
         Sample("backlog", "CPU less the start's", "s", "sparkinesis", 1.0),
@@ -54,9 +47,3 @@ def test_a_plot_shows_its_measures_without_those_who_lost_records() -> None:
     assert texts[2:] == ["backlog", "sparkinesis", "1.00 s", "peer", "1.50 s (1.50)"]
     titles = [each.text for each in ET.fromstring(plots["peers-idle.svg"]).iter(f"{SVG}text")]
     assert {"idle: CPU a minute", "idle: memory"} <= set(titles)
-
-
-def test_the_same_report_gives_the_same_files(tmp_path: Path) -> None:
-    first = [path.read_bytes() for path in write(a_report(), tmp_path / "plots")]
-    assert first == [path.read_bytes() for path in write(a_report(), tmp_path / "plots")]
-    assert len(first) == 2

@@ -34,18 +34,6 @@ def test_memory_by_fan_out_is_that_before_and_with_a_backlog(
     assert 20 < idle.value < at_work.value < 1000
 
 
-def test_the_cost_of_an_idle_call_is_that_of_a_minute_by_its_calls(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(steady, "SETTLE", 0.2)
-    found = list(steady.measure_idle({SPARKINESIS: PYTHON}, 1, 0.1, QUIET, 3))
-    assert {each.case for each in found} == {"idle, 3 shards"}
-    value = {each.measure: each.value for each in found}
-    calls = value["calls a shard and minute"] * 3
-    assert value["CPU of a call"] * calls == pytest.approx(1000 * value["CPU a minute"])
-    assert calls > 0
-
-
 def test_plans_are_those_of_the_revisions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(costs, "PLANNED_SHARDS", 3)
     monkeypatch.setattr(costs, "PLANS", 2)

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from benchmarks.peers.backlog import Cost, samples
 from benchmarks.peers.figures import Sample, figures
-from benchmarks.peers.report import Report, number, print_report
+from benchmarks.peers.report import Report, print_report
 
 
 def sample(competitor: str, value: float, case: str = "backlog", lost: int = 0) -> Sample:
@@ -29,11 +29,6 @@ def test_a_run_that_lost_records_is_compared_with_nothing(loser: str) -> None:
     found = {each.competitor: each for each in figures([*both, *map(sample, ["peer"], [1.0])])}
     assert found["peer"].ratio is None
     assert found[loser].lost == 3
-
-
-def test_an_older_revision_is_compared_as_a_peer() -> None:
-    found = figures([sample("sparkinesis", 1.0), sample("sparkinesis 2ed4a4b", 4.0)])
-    assert [each.ratio for each in found] == [None, 4.0]
 
 
 def test_a_case_that_only_we_have_is_compared_with_the_others_values_of_another() -> None:
@@ -88,10 +83,3 @@ def test_the_table_says_who_lost_records_and_who_is_missing() -> None:
         "lost 1,500",
     ]
     assert "other is left out: it needs Java." in shown.get()
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(0.014, "0.01"), (9.994, "9.99"), (12.34, "12.3"), (1234.6, "1,235")]
-)
-def test_a_number_has_three_digits(value: float, text: str) -> None:
-    assert number(value) == text

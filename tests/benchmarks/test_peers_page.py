@@ -50,14 +50,6 @@ def test_a_page_shows_the_plots_beside_it(page: Path) -> None:
     assert shown == ["![Peak memory with a backlog](peers-memory.svg)"]
 
 
-def test_a_page_without_a_place_is_left_as_it_is(tmp_path: Path) -> None:
-    path = tmp_path / "other.md"
-    path.write_text(f"{BEGIN}\n")
-    with pytest.raises(ValueError, match=r"other\.md has no place for figures"):
-        write(Report("command", "machine", 1), path)
-    assert path.read_text() == f"{BEGIN}\n"
-
-
 def test_runs_of_different_cases_are_one_report() -> None:
     one = Report("one", "machine", 1, {"a": {"a": "1"}}, ["no Java"], figures(SAMPLES[:1]))
     other = Report("other", "machine", 1, {"b": {"b": "2"}}, ["no Java"], figures(SAMPLES[1:2]))

@@ -9,28 +9,12 @@ from benchmarks.peers.records import Backlog
 BY_NAME = {each.name: each for each in (SPARKINESIS, *PEERS)}
 
 
-def test_a_smaller_backlog_has_the_same_number_in_each_shard() -> None:
-    assert Backlog(4, 1_000_000, 200, 100).scaled(0.01).records == 10_000
-    assert Backlog(4, 1_000_000, 200, 100).scaled(0.000_001).records == 400
-    assert Backlog(4, 4, 200).scaled(0.5).records == 4
-
-
 def test_each_record_has_a_number_of_its_own_and_the_size() -> None:
     backlog = Backlog(3, 30, 40)
     found = [each for shard in range(3) for each in backlog.of_shard(shard)]
     assert {len(each) for each in found} == {40}
     numbers = [int.from_bytes(each[:8], sys.byteorder) for each in found]
     assert sorted(numbers) == list(range(30))
-
-
-def test_each_run_has_a_lease_table_of_its_own() -> None:
-    runs = [
-        Run(each, stock, reading)
-        for each in BY_NAME.values()
-        for stock in STOCKS
-        for reading in stock.readings
-    ]
-    assert len({run.application for run in runs}) == len(runs)
 
 
 def test_rounds_go_through_the_competitors_from_either_end() -> None:

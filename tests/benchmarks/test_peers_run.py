@@ -13,7 +13,7 @@ from benchmarks.peers.backlog import cost
 from benchmarks.peers.competitors import SPARKINESIS
 from benchmarks.peers.lease_tables import dynamodb, rows_of, taken, wait_for_leases
 from benchmarks.peers.processes import consumer
-from benchmarks.peers.records import Backlog, keys_of_shard
+from benchmarks.peers.records import Backlog
 from sparkinesis.local import LocalServer
 
 PATIENCE = 120.0
@@ -70,13 +70,3 @@ def test_an_application_begins_anew_when_its_leases_are_put_back(server: LocalSe
         with consumer(python, SPARKINESIS.consumer, worker="w", **task) as running:
             assert running.wait_for(RECORDS, PATIENCE, PATIENCE), running.log()
             assert cost(running, RECORDS).repeated == 0
-
-
-@pytest.mark.parametrize("shard", [0, 1, 2])
-def test_the_keys_of_a_shard_lead_to_it(server: LocalServer, shard: int) -> None:
-    client = server.client("kinesis")
-    stream = f"keys-{shard}"
-    client.create_stream(StreamName=stream, ShardCount=3)
-    for key in keys_of_shard(shard, 3, 5):
-        answer = client.put_record(StreamName=stream, PartitionKey=key, Data=b"x")
-        assert answer["ShardId"].endswith(str(shard))

@@ -9,7 +9,6 @@ import queue
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +17,15 @@ import pytest
 from benchmarks.local_server import Client
 from benchmarks.peers.__main__ import main as peers
 from benchmarks.peers.spark import command, live, producer
-from benchmarks.peers.spark.competitors import JSON, Competitor, by_default, of_backlog
+from benchmarks.peers.spark.competitors import Competitor
 from benchmarks.peers.spark.processes import Cpu, Meter
 from benchmarks.peers.spark.query import Task
-from benchmarks.peers.spark.records import BACKLOGS, SHARDS, Backlog, fill
-from benchmarks.peers.spark.rounds import Runs, alternating, ratio, results, spread
+from benchmarks.peers.spark.records import SHARDS, Backlog, fill
+from benchmarks.peers.spark.rounds import Runs, alternating, results, spread
 from benchmarks.peers.spark.running import ROOT, Query, QueryFailedError, environment, running
 from benchmarks.peers.spark.server import serving
-from benchmarks.peers.spark.tally import evaluations, losses, percentile
-from benchmarks.proc_stat import TICKS, Stat, cpu_of, parsed
+from benchmarks.peers.spark.tally import losses
+from benchmarks.proc_stat import Stat
 from sparkinesis import deaggregate
 from sparkinesis.local import LocalServer
 from sparkinesis.stream.page import Record
@@ -38,23 +37,8 @@ JAR = Path("connector.jar")
 def test_lost_and_repeated_records_are_counted_apart() -> None:
     found = losses(6, [4, 0, 1, 4, 1, 4])
     assert (found.seen, found.lost, found.repeated) == (3, 3, 3)
-
-
-@pytest.mark.parametrize("strange", [-1, 3])
-def test_a_row_that_was_never_put_is_an_error(strange: int) -> None:
-    with pytest.raises(ValueError, match=rf"never put: \[{strange}\]"):
-        losses(3, [0, strange])
-
-
-def test_a_batch_differs_in_either_direction() -> None:
-    found = evaluations([(5, 5), (3, 7), (9, 8)])
-    assert (found.batches, found.differing, found.apart) == (3, 2, 5)
-
-
-def test_a_percentile_is_a_value_that_was_measured() -> None:
-    values = [float(each) for each in range(100, 0, -1)]
-    assert (percentile(values, 50), percentile(values, 99)) == (50, 99)
-    assert percentile([7.0], 50) == percentile([7.0], 99) == 7
+    with pytest.raises(ValueError, match=r"never put: \[3\]"):
+        losses(3, [0, 3])
 
 
 def test_every_second_round_goes_backwards_and_a_failure_ends_no_other_round() -> None:
@@ -73,12 +57,6 @@ def test_every_second_round_goes_backwards_and_a_failure_ends_no_other_round() -
     assert "round 1 of 2, b, failed: no shard" in said
 
 
-def test_a_ratio_above_one_means_that_ours_is_better() -> None:
-    assert ratio("rows/s", ours=300, theirs=200) == 1.5
-    assert ratio("CPU s", ours=2, theirs=3) == 1.5
-    assert ratio("records lost", ours=0, theirs=3) is None
-
-
 def test_results_are_medians_beside_ours() -> None:
     runs: Runs = {
         "ours": [{"CPU s": 2.0}, {"CPU s": 8.0}, {"CPU s": 4.0}],
@@ -92,12 +70,6 @@ def test_results_are_medians_beside_ours() -> None:
     assert ours.note == "2 to 8 in 3 rounds"
     assert theirs.note == "6 to 10 in 2 rounds, 1 failed"
     assert spread([1.0], 1) == "1 round"
-
-
-def test_a_line_of_proc_is_parsed_whatever_the_command_is_named() -> None:
-    times = f"{3 * TICKS} {TICKS} 5 6 20 0 9 0"
-    line = f"12 (a) b (c) S 7 {'0 ' * 9}{times} 4711 0\n"
-    assert parsed(line) == Stat("a) b (c", parent=7, own=4, started=4711)
 
 
 def test_the_jvm_is_counted_apart_from_the_rest_of_its_tree() -> None:
@@ -123,66 +95,12 @@ def test_what_a_process_took_that_has_ended_is_kept() -> None:
     assert meter.add({2: root, 3: again}) == Cpu(1, 10), "the same id, another process"
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-def test_a_meter_reads_what_this_process_takes() -> None:
-    with Meter(os.getpid()) as meter:
-        before = meter.now()
-        used = time.process_time()
-        while time.process_time() < used + 0.1:
-            pass
-        assert (meter.now() - before).python >= 0.05
-    assert cpu_of(os.getpid()) >= 0.05
-
-
-def test_the_connector_is_asked_for_json_by_a_property_of_the_jvm() -> None:
-    with_json = Competitor("peer", JAR, cbor=False).session()
-    assert with_json == {"spark.driver.extraJavaOptions": JSON, "spark.jars": "connector.jar"}
-    assert Competitor("peer", JAR).session() == {"spark.jars": "connector.jar"}
-    assert Competitor("ours").session() == {}
-
-
 def test_both_read_all_records_and_may_lose_none() -> None:
     ours = Competitor("ours").options("http://h", "s")
     theirs = Competitor("peer", JAR).options("http://h", "s")
     assert ours["initialPosition"] == "trim_horizon"
     assert theirs["kinesis.startingPosition"] == "TRIM_HORIZON"
     assert theirs["kinesis.failOnDataLoss"] == "true"
-
-
-def test_the_tuned_connector_gets_the_rows_of_a_shard_and_pages_by_the_records_size() -> None:
-    tuned = Competitor("peer", JAR, tuned=True)
-    small, large = (tuned.backlog_options(500, size) for size in (20, 1_000))
-    assert small["kinesis.maxFetchRecordsPerShard"] == "500"
-    assert small["kinesis.getRecords.numberOfRecordsPerFetch"] == "10000"
-    assert 1 <= int(large["kinesis.getRecords.numberOfRecordsPerFetch"]) < 10_000
-    assert Competitor("peer", JAR).backlog_options(500, 1_000) == {}
-
-
-def test_another_revision_stands_beside_ours() -> None:
-    before = [("2ed4a4b", Path("/tree"))]
-    for named in (of_backlog(JAR, before), by_default(JAR, before)):
-        assert [each.name for each in named][:2] == ["sparkinesis", "sparkinesis 2ed4a4b"]
-        assert named[1].source == Path("/tree")
-        assert all(each.jar == JAR for each in named[2:])
-        assert len(named) > 2
-
-
-def test_the_connector_reads_backlogs_only_in_the_ways_that_are_asked_for() -> None:
-    tuned, defaults = of_backlog(JAR, [], ["tuned-cbor", "defaults-json"])[1:]
-    assert (tuned.name, tuned.tuned, tuned.cbor) == ("aws-kinesis, tuned, CBOR", True, True)
-    assert (defaults.tuned, defaults.cbor) == (False, False)
-    assert command.arguments(["--ways", "tuned-cbor"]).ways == ["tuned-cbor"]
-    with pytest.raises(SystemExit):
-        command.arguments(["--ways", "cbor"])
-
-
-def test_a_backlog_is_scaled_to_whole_calls() -> None:
-    assert [each.rows for each in BACKLOGS] == [500_000, 2_000_000, 2_000_000]
-    for each in BACKLOGS:
-        small = each.scaled(0.0001)
-        assert small.rows == each.rows_per_call
-        assert each.scaled(1) == each
-        assert each.scaled(1 / 3).rows % each.rows_per_call == 0
 
 
 @pytest.mark.parametrize("per_aggregate", [1, 3])
@@ -240,26 +158,6 @@ def test_a_record_that_was_refused_is_put_again() -> None:
         producer.put_all(server.client, "s", large)
         calls = server.calls()
     assert sum(count for (name, _, _), count in calls.items() if name == "PutRecords") > 1
-
-
-def test_a_client_connects_again_after_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving(limits=False) as server:
-        server.client.call("ListStreams")
-        connection = server.client._connection
-        before = connection.sock.getsockname()
-        server.client.call("ListStreams")
-        assert connection.sock.getsockname() == before
-        monkeypatch.setattr("benchmarks.peers.spark.server.IDLE", -1.0)
-        server.client.call("ListStreams")
-        assert connection.sock.getsockname() != before
-
-
-def test_all_parts_are_measured_unless_some_are_named() -> None:
-    assert tuple(command.arguments([]).only) == command.PARTS
-    words = "--only idle,twice --rounds 2 --also a --also b --backlogs 1kb,kpl"
-    chosen = command.arguments(words.split())
-    assert (chosen.only, chosen.rounds, chosen.also) == (["idle", "twice"], 2, ["a", "b"])
-    assert chosen.backlogs == ["1kb", "kpl"]
 
 
 @pytest.mark.parametrize(
@@ -325,14 +223,6 @@ def test_batches_without_rows_are_passed_over(tmp_path: Path) -> None:
     assert live.next_batch(query, 0) is None
 
 
-def test_a_query_without_any_row_has_failed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(live, "PATIENCE", 0.0)
-    with pytest.raises(QueryFailedError, match="no row within 0 s"):
-        list(live.until_quiet(telling(tmp_path, {"batch": 0, "data": []})))
-
-
 def test_a_query_that_fails_says_why(tmp_path: Path) -> None:
     with pytest.raises(QueryFailedError, match="no shard"):
         telling(tmp_path, {"failed": "no shard"}).next(60)
@@ -351,8 +241,3 @@ def test_a_query_imports_the_revision_that_is_measured(tmp_path: Path) -> None:
     assert before["PYTHONPATH"].split(os.pathsep) == [str(tmp_path / "src"), str(ROOT)]
     now = environment(Competitor("ours"), "/folder")
     assert now["PYTHONPATH"].split(os.pathsep) == [str(ROOT / "src"), str(ROOT)]
-
-
-def test_the_task_of_a_query_survives_its_command_line() -> None:
-    task = Task("kinesis", {"a": "b"}, {"c": "d"}, rows=3, is_counted=True)
-    assert Task(**json.loads(task.to_json())) == task

@@ -27,22 +27,21 @@ def checkpoint(at: float, reader: str, shard: str = "s") -> dict[str, Any]:
     return {"at": at, "reader": reader, "shard": shard}
 
 
-def test_all_once_and_in_order_is_good() -> None:
-    lines = [given(2, "w", ("a", 2), ("b", 0)), given(1, "v", ("a", 0), ("a", 1))]
-    verdict = judge(PUT, deliveries_of(lines), killed=())
-    assert verdict == Verdict(4, 4, 0, 0, 0, 0)
-    assert verdict.is_good
-
-
-def test_what_nobody_was_given_is_lost() -> None:
-    verdict = judge(PUT, deliveries_of([given(1, "w", ("a", 0), ("a", 2))]), killed=())
-    assert (verdict.lost, verdict.is_good) == (2, False)
-
-
-def test_a_record_behind_a_later_one_is_out_of_order() -> None:
-    lines = [given(1, "w", ("a", 0), ("a", 2)), given(2, "w", ("a", 1), ("b", 0))]
-    verdict = judge(PUT, deliveries_of(lines), killed=())
-    assert (verdict.out_of_order, verdict.lost, verdict.is_good) == (1, 0, False)
+@pytest.mark.parametrize(
+    ("first", "then", "verdict"),
+    [
+        ([0, 1], [("a", 2), ("b", 0)], Verdict(4, 4, 0, 0, 0, 0)),
+        ([0, 2], [], Verdict(4, 2, 2, 0, 0, 0)),
+        ([0, 2], [("a", 1), ("b", 0)], Verdict(4, 4, 0, 1, 0, 0)),
+    ],
+    ids=["good", "lost", "out of order"],
+)
+def test_all_are_to_be_given_in_order(
+    first: list[int], then: list[tuple[str, int]], verdict: Verdict
+) -> None:
+    lines = [given(2, "w", *then), given(1, "v", *(("a", number) for number in first))]
+    assert judge(PUT, deliveries_of(lines), killed=()) == verdict
+    assert verdict.is_good == (verdict.lost == verdict.out_of_order == 0)
 
 
 @pytest.mark.parametrize(

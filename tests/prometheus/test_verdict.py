@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from tests.prometheus.course import SLOW_FROM, course
-from tests.prometheus.journal import Journal, Totals, Writer
+from tests.prometheus.journal import Totals
 from tests.prometheus.verdict import Fate, wrong_counts, wrong_lag
 
 COUNTED = Totals(records=100, bytes=1000, calls=10, failed=2)
@@ -47,31 +45,3 @@ def test_the_lag_must_follow_the_batches(
 ) -> None:
     found = wrong_lag(told, behind, least=2.0)
     assert [words in text for text in found] == ([True] if words else []), found
-
-
-@pytest.mark.parametrize("seconds", [30.0, 300.0, 3600.0])
-def test_everything_happens_before_the_slow_time(seconds: float) -> None:
-    acts = course(seconds)
-    assert [name for _, name in acts[:5]] == ["split", "kill", "merge", "kill_in_fleet", "end"]
-    assert acts[-1] == (seconds * SLOW_FROM, "slow")
-    names = [name for _, name in acts]
-    assert names.count("kill") == names.count("end") == names.count("slow") == 1
-    assert abs(names.count("split") - names.count("merge")) <= 1
-    moments = [moment for moment, _ in acts]
-    assert moments == sorted(moments)
-    assert moments[0] > 0
-
-
-def test_a_journal_tells_what_was_written(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "w.jsonl")
-    assert journal.read().totals == Totals()
-    writer = Writer(journal.path)
-    writer.write({"numbers": [1, 2], "bytes": 7, "behind": 0.5})
-    writer.write({"failed": 40})
-    writer.write({"numbers": [2], "bytes": 3, "behind": 0.1})
-    assert journal.read().totals == Totals(records=3, bytes=10, calls=2, failed=1)
-    writer.write({"pid": 5})
-    assert journal.read().pids == {5}
-    assert (journal.numbers, journal.furthest_behind, journal.ended) == ({1, 2}, 0.5, None)
-    writer.write({"ended": 1.5})
-    assert journal.read().ended == 1.5

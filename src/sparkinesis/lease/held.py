@@ -90,11 +90,6 @@ class HeldLease:
         return row.checkpoint_owner == self._worker_id and row.owner != self._worker_id
 
     @property
-    def lost_because(self) -> str | None:
-        """The reason why the lease is no longer held; None while it is held, as far as is known."""
-        return self._lost.why if self._lost else None
-
-    @property
     def is_lost_to_duplicate(self) -> bool:
         """True if the lease was lost to another process with the same worker id."""
         return self._lost is not None and self._lost.to_duplicate_worker

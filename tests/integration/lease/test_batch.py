@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sparkinesis.errors import LeaseTableUnavailableError
+from sparkinesis.errors import LeaseLostError, LeaseTableUnavailableError
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.table import requests
@@ -79,14 +79,6 @@ def test_statements_that_go_on_failing_are_not_renewed(
     assert (after[::2], after[1::2]) == (renewed(known[::2]), known[1::2])
 
 
-def test_a_statement_that_took_effect_in_spite_of_its_error_is_renewed_once(
-    server: LocalServer, table: LeaseTable, known: list[Lease]
-) -> None:
-    server.kinesis.faults = Faults(some("InternalServerError", 0, 1, takes_effect=True))
-    assert renew_many(table, known) == renewed(known)
-    assert by_key(table) == renewed(known)
-
-
 @pytest.mark.parametrize("lost", ["answer", "connection"])
 def test_a_call_that_took_effect_and_is_throttled_next_is_one_of_renewals_all_the_same(
     server: LocalServer, table: LeaseTable, known: list[Lease], lost: str
@@ -151,7 +143,8 @@ def test_leases_whose_renewals_are_throttled_for_too_long_are_lost(
         time.now += 3
         renewer.renew_all()
     assert set(renewer.held()) == {"a", "c"}
-    assert "could not be renewed for 10 s" in (held[1].lost_because or "")
+    with pytest.raises(LeaseLostError, match="could not be renewed for 10 s"):
+        held[1].require_held("write")
 
 
 def test_batches_that_fail_whole_are_written_one_by_one_those_that_took_effect_only_once(

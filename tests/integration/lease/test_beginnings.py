@@ -13,7 +13,6 @@ import pytest
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.rules.lease_start import ANY_AGE
-from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, InitialPosition
@@ -128,20 +127,6 @@ def test_what_two_reshards_left_behind_is_read_since_the_application_began(
     assert ("were removed unread" in caplog.text) is bool(told)
 
 
-def test_a_table_that_does_not_tell_when_the_application_began_leaves_nothing_out(
-    one: TimedStream,
-) -> None:
-    """An older version has checkpointed: the row has lost the instant."""
-    one.split(0, at_64ths=32)
-    one.clock.advance(HOUR)
-    one.split(1, at_64ths=16)
-    one.split(2, at_64ths=48)
-    one.clock.advance(28 * HOUR)
-    put_lease(one.dynamodb, one.name, SHARDS[0], SHARD_END)
-    one.shard_syncer().sync()
-    assert one.beginnings() == dict.fromkeys((3, 4, 5, 6), ("TRIM_HORIZON", None))
-
-
 def test_beside_a_kcl_that_has_not_begun_latest_is_now(two: TimedStream) -> None:
     """It begins behind a record: the KCL would take the word for another moment."""
     put_lease(two.dynamodb, two.name, SHARDS[0], "LATEST")
@@ -169,49 +154,6 @@ def test_the_first_instant_outlives_checkpoints_and_leases(
     one.shard_syncer().sync()
     assert one.beginnings() == {2: ("LATEST", first_ms)}
     assert one.rows()[1].application_ms == first_ms
-
-
-def test_an_application_that_an_operator_moved_to_latest_begins_there(two: TimedStream) -> None:
-    two.shard_syncer().sync()
-    two.clock.advance(HOUR)
-    moved_ms = two.clock()
-    for row in two.rows().values():
-        two.table.write(requests.reset(row, ExtendedSequenceNumber("LATEST"), moved_ms, moved_ms))
-    two.checkpoint(0)
-    two.delete(1)
-    two.clock.advance(HOUR)
-    two.shard_syncer().sync()
-    assert two.beginnings() == {1: ("LATEST", moved_ms)}
-
-
-@pytest.mark.parametrize("initial", [LATEST, TRIM_HORIZON])
-def test_the_other_parent_of_a_merge_is_read_though_its_row_was_deleted(
-    two: TimedStream, initial: InitialPosition
-) -> None:
-    first_ms = two.clock()
-    two.shard_syncer(initial).sync()
-    two.delete(1)
-    two.merge(0, 1)
-    assert two.end(0, initial)
-    rows = two.rows()
-    assert set(rows) == {0, 1, 2}
-    assert not rows[1].is_finished
-    assert rows[2].parent_ids == (SHARDS[0], SHARDS[1]), "it waits for that one, too"
-    beginning = ("LATEST", first_ms) if initial is LATEST else ("TRIM_HORIZON", None)
-    assert two.beginnings()[1] == beginning
-
-
-def test_a_merge_after_an_outage_begins_with_shards_that_nobody_knew(two: TimedStream) -> None:
-    """The other parent came from shards that have expired, and so has the row's."""
-    first_ms = two.clock()
-    two.shard_syncer().sync()
-    two.checkpoint(0)
-    two.delete(1)
-    two.split(1, at_64ths=48)
-    two.clock.advance(25 * HOUR)
-    two.merge(0, 2)
-    assert two.end(0)
-    assert two.beginnings() == {2: ("LATEST", first_ms), 4: ("TRIM_HORIZON", None)}
 
 
 def test_children_of_a_shard_that_nobody_saw_end_are_of_no_other_stream(

@@ -11,7 +11,7 @@ from typing import Any
 import boto3
 import pytest
 
-from sparkinesis.errors import LeaseTableError, LeaseTableUnavailableError
+from sparkinesis.errors import LeaseLostError, LeaseTableError, LeaseTableUnavailableError
 from sparkinesis.events import Event, RenewalFailed
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import MAX_TRIES
@@ -89,7 +89,8 @@ def test_a_server_that_answers_success_for_a_failed_condition_gets_no_batches(
     rounds(renewer, time, 4)
     # Not known to be lost, if a batch were believed.
     assert set(renewer.held()) == {"a", "c"}
-    assert "worker other has taken it" in (taken.lost_because or "")
+    with pytest.raises(LeaseLostError, match="worker other has taken it"):
+        taken.require_held("write")
     assert asked.handoff_to == "thief"
     assert by_key(table) == [kept.lease, others, asked.lease]
     assert kept.lease.counter == 7
@@ -222,8 +223,9 @@ def test_a_deleted_row_is_recognised_by_a_refusal_without_a_row(
     others = table.write(requests.take(taken.lease, "other"))
     renewer.renew_all()
     assert renewer.held() == {}
-    assert "its row was deleted" in (deleted.lost_because or "")
-    assert "worker other has taken it" in (taken.lost_because or "")
+    for held, why in ((deleted, "its row was deleted"), (taken, "worker other has taken it")):
+        with pytest.raises(LeaseLostError, match=why):
+            held.require_held("write")
     assert by_key(table) == [others]
 
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import random
 import threading
 from collections import Counter
 from collections.abc import Callable
-from multiprocessing.queues import Queue
-
-import pytest
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
@@ -17,7 +13,6 @@ from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.table.write_conflict import LeaseChangedError
 from sparkinesis.local import LocalServer
-from tests import pace
 from tests.integration.lease.conftest import lease, renew_many, table_of
 
 KEYS = ("a", "b", "c")
@@ -52,46 +47,20 @@ def compete(table: LeaseTable, me: str, seed: int, won: Callable[[Won], object])
         won((row.key, row.counter, me))
 
 
-def _process(endpoint: str, name: str, me: str, queue: Queue[Won | None]) -> None:
-    compete(LeaseTable(name, "us-east-1", endpoint), me, hash(me) % 1000, queue.put)
-    queue.put(None)
-
-
-@pytest.mark.parametrize("by", ["threads", "processes"])
-def test_no_two_writers_succeed_on_one_counter(
-    server: LocalServer, table: LeaseTable, by: str
-) -> None:
+def test_no_two_writers_succeed_on_one_counter(server: LocalServer, table: LeaseTable) -> None:
     for key in KEYS:
         table.create(lease(key))
     won: list[Won] = []
-    if by == "threads":
-        threads = [
-            threading.Thread(
-                target=compete, args=(table_of(server, table.name), f"w{i}", i, won.append)
-            )
-            for i in range(3)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    else:
-        context = multiprocessing.get_context("spawn")
-        queue: Queue[Won | None] = context.Queue()
-        arguments = [(server.endpoint_url, table.name, f"w{i}", queue) for i in range(2)]
-        processes = [context.Process(target=_process, args=each) for each in arguments]
-        for process in processes:
-            process.start()
-        left = len(processes)
-        while left:
-            found = queue.get(timeout=pace.seconds(60))
-            if found is None:
-                left -= 1
-            else:
-                won.append(found)
-        for process in processes:
-            process.join(pace.seconds(60))
-            assert process.exitcode == 0
+    threads = [
+        threading.Thread(
+            target=compete, args=(table_of(server, table.name), f"w{i}", i, won.append)
+        )
+        for i in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     relied_on = Counter((key, counter) for key, counter, _ in won)
     assert set(relied_on.values()) == {1}
     # Every success raised the counter by one, and nothing else did.

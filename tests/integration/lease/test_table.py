@@ -63,22 +63,6 @@ def test_a_write_to_a_javas_row_leaves_what_java_reads_and_what_others_wrote(
     assert row.get("entityType") == item.get("entityType")
 
 
-def test_a_handoff_from_both_sides(table: LeaseTable, dynamodb: Any) -> None:
-    put_rows(dynamodb, table.name, [{**KCL_2[1], **OURS}])
-    (known,) = table.leases()
-    asked = table.write(requests.initiate_handoff(known, "thief"))
-    assert asked == replace(known, owner="thief", checkpoint_owner="worker-2")
-    assert java_refuses(row_of(dynamodb, table, known.key)) == []
-    given = table.write(requests.assign(asked, "thief"))
-    assert given == replace(
-        known, owner="thief", counter=known.counter + 1, owner_switches=known.owner_switches + 1
-    )
-    row = row_of(dynamodb, table, known.key)
-    assert java_refuses(row) == []
-    assert "checkpointOwner" not in row
-    assert row["other"] == OURS["other"]
-
-
 @pytest.mark.parametrize("name", sorted(FENCED))
 def test_a_write_with_an_old_counter_is_refused_and_shows_the_row(
     table: LeaseTable, name: str
@@ -90,21 +74,6 @@ def test_a_write_with_an_old_counter_is_refused_and_shows_the_row(
         table.write(UPDATES[name](old))
     assert caught.value.row == new
     assert table.get("s") == new
-
-
-def test_what_is_guarded_by_owners_is_refused_to_others(table: LeaseTable) -> None:
-    table.create(lease("s", "me"))
-    (old,) = table.leases()
-    taken = table.write(requests.take(old, "other"))
-    for update in (
-        requests.evict(old),
-        requests.assign(old, "third"),
-        requests.initiate_handoff(old, "third"),
-    ):
-        with pytest.raises(LeaseChangedError) as caught:
-            table.write(update)
-        assert caught.value.row == taken
-    assert table.get("s") == taken
 
 
 @pytest.mark.parametrize("name", UPDATES)

@@ -63,6 +63,8 @@ def test_a_counter_that_none_of_ones_own_writes_explains_is_an_impostors(
         (replace(KNOWN, owner="other", counter=8), "worker other has taken it"),
         (replace(KNOWN, owner="me", checkpoint_owner="other"), "worker other has taken it"),
         (replace(KNOWN, owner=None, counter=9), "released or reset"),
+        # A KCL 2.x takes by the counter and leaves checkpointOwner, which came with 3.0.
+        (replace(asked(KNOWN), owner="java", counter=9), "worker java has taken it"),
     ],
 )
 def test_another_owner_is_a_loss_whatever_the_counter(row: Lease | None, why: str) -> None:
