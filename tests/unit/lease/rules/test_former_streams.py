@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import random
-from dataclasses import replace
-from functools import partial
-
 import pytest
 
-from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.rules.former_streams import (
     deletable_streams,
     left_streams,
@@ -16,16 +11,10 @@ from sparkinesis.lease.rules.former_streams import (
     unread_former_streams,
 )
 from sparkinesis.lease.rules.leader import leads
-from sparkinesis.lease.rules.observations import Observation
-from sparkinesis.lease.rules.taker import TakeSettings, plan_takes
 from sparkinesis.stream.address import StreamIdentifier
 from tests.unit.lease.rules.several import lease_of
 
 A, B, C = (StreamIdentifier("1", name, 5) for name in "abc")
-
-
-def is_of(streams: set[StreamIdentifier], row: Lease) -> bool:
-    return row.stream in streams
 
 
 def test_only_streams_that_nobody_wants_or_reads_are_former() -> None:
@@ -73,37 +62,3 @@ def test_each_stream_is_led_by_one_of_its_own_readers() -> None:
     assert not leads("y", [a])
     assert sum(leads(worker, [a, b]) for worker in "xy") == 1
     assert leads("y", [a], {a.key}), "the owner is dead: any worker may lead"
-
-
-@pytest.mark.parametrize("seed", range(30))
-def test_workers_with_different_sets_of_streams_come_to_rest(seed: int) -> None:
-    """As during a deployment: nobody takes a lease from somebody who takes it back."""
-    rng = random.Random(seed)
-    streams = [StreamIdentifier("1", f"s{n}", 5) for n in range(8)]
-    workers = ["u", "v", "w"]
-    sets = {who: set(rng.sample(streams, rng.randint(1, 8))) for who in workers}
-    table: dict[str, Lease] = {one.key: one for one in map(lease_of, streams)}
-    settings = TakeSettings(
-        failover_time=10.0, max_leases=99, max_leases_to_steal=1, handoff_timeout=30.0,
-        scan_interval=1.0,
-    )  # fmt: skip
-    quiet = 0
-    for turn in range(200):
-        who = workers[turn % len(workers)]
-        rows = list(table.values())
-        seen = {
-            row.key: Observation(1, -5.0 if row.owner is None else 0.0, (row.owner, None), 0.0)
-            for row in rows
-        }
-        held = {row.key for row in rows if row.owner == who}
-        plan = plan_takes(
-            rows, seen, who, 0.0, settings, rng=rng, held=held,
-            can_read=partial(is_of, sets[who]),
-        )  # fmt: skip
-        got = [*plan.take[: plan.need], *plan.steal]
-        for row in got:
-            table[row.key] = replace(row, owner=who)
-        quiet = 0 if got else quiet + 1
-    assert quiet > len(workers), "the leases keep moving"
-    wanted = set().union(*sets.values())
-    assert {row.stream for row in table.values() if row.owner} == wanted

@@ -45,93 +45,78 @@ def first_older(found: Iterable[WorkerVersions]) -> int | None:
     return next((n for n, peers in enumerate(found, 1) if peers.legacy), None)
 
 
-def test_a_worker_that_processes_and_writes_no_rate_is_an_older_one() -> None:
-    found = looks(ROW, processed, 20)
-    assert first_older(found) == 1 + 6, "a failover time after its first checkpoint"
-    assert found[-1].legacy == {"peer"}
+def processed_once(row: Lease, n: int) -> Lease:
+    return processed(row, n) if n == 1 else renewed(row, n)
 
 
-@pytest.mark.parametrize("rate", [0.25, 1e-6])
-def test_a_worker_that_leaves_the_rate_of_another_in_the_row_is_an_older_one(rate: float) -> None:
-    found = looks(replace(ROW, throughput_kbps=rate), processed, 20)
-    assert first_older(found) == 1 + 10, "the time of five renewals after its first checkpoint"
+def late(row: Lease, n: int) -> Lease:
+    """A KCL 3.x whose first record comes late: it writes a rate with the next renewal."""
+    row = renewed(row, n) if n < 50 else processed(row, n)
+    return replace(row, throughput_kbps=n / 1000) if n > 51 else row
 
 
-def test_one_checkpoint_is_enough_where_renewals_follow() -> None:
-    def once(row: Lease, n: int) -> Lease:
-        return processed(row, n) if n == 1 else renewed(row, n)
-
-    assert first_older(looks(ROW, once, 30)) == 1 + 6
+def decaying(row: Lease, n: int) -> Lease:
+    """It processes what it fetched long ago."""
+    return replace(processed(row, n), throughput_kbps=round(0.5**n, 6))
 
 
-def test_idle_workers_tell_nothing() -> None:
-    """A KCL 3.x writes no rate before the first record of a shard."""
-    assert first_older(looks(ROW, renewed, 100)) is None
-    assert first_older(looks(replace(ROW, throughput_kbps=0.25), renewed, 100)) is None
+def steady(row: Lease, n: int) -> Lease:
+    return replace(processed(row, n), throughput_kbps=0.5)
 
 
-def test_a_worker_whose_first_record_comes_late_has_the_time_to_write_a_rate() -> None:
-    def late(row: Lease, n: int) -> Lease:
-        row = renewed(row, n) if n < 50 else processed(row, n)
-        # A KCL 3.x: with the next renewal.
-        return replace(row, throughput_kbps=n / 1000) if n > 51 else row
-
-    found = looks(ROW, late, 100)
-    assert first_older(found) is None
-    assert found[-1].modern == {"peer"}
+def dies(row: Lease, n: int) -> Lease:
+    """Another worker may have the same name tomorrow."""
+    return processed(row, n) if n < 3 else row
 
 
-def test_a_worker_that_fetched_long_ago_what_it_processes_is_no_older_one() -> None:
-    def decaying(row: Lease, n: int) -> Lease:
-        return replace(processed(row, n), throughput_kbps=round(0.5**n, 6))
-
-    assert first_older(looks(replace(ROW, throughput_kbps=1.0), decaying, 100)) is None
-    assert first_older(looks(replace(ROW, throughput_kbps=0.0), processed, 100)) is None
+def handed_on(row: Lease, n: int) -> Lease:
+    return replace(processed(row, n), owner=f"peer {n // 5}")
 
 
-def test_a_worker_that_once_changed_a_rate_is_never_an_older_one() -> None:
-    def steady(row: Lease, n: int) -> Lease:
-        return replace(processed(row, n), throughput_kbps=0.5)
-
-    found = looks(replace(ROW, throughput_kbps=0.25), steady, 40)
-    assert first_older(found) is None
-    assert found[0].modern == {"peer"}
+def asked_for(row: Lease, n: int) -> Lease:
+    row = processed(row, n)
+    return replace(row, owner="me", checkpoint_owner="peer") if n >= 3 else row
 
 
-def test_a_worker_that_does_not_renew_is_no_older_one() -> None:
-    """It dies behind a checkpoint: another worker may have the same name tomorrow."""
-
-    def dies(row: Lease, n: int) -> Lease:
-        return processed(row, n) if n < 3 else row
-
-    assert first_older(looks(ROW, dies, 40)) is None
-
-
-def test_each_owner_is_watched_anew() -> None:
-    def shared(row: Lease, n: int) -> Lease:
-        return replace(processed(row, n), owner=f"peer {n // 5}")
-
-    assert first_older(looks(ROW, shared, 60)) is None
-
-
-def test_a_handoff_that_is_ignored_goes_on_telling_of_the_owner() -> None:
-    def asked_for(row: Lease, n: int) -> Lease:
-        row = processed(row, n)
-        return replace(row, owner="me", checkpoint_owner="peer") if n >= 3 else row
-
-    found = looks(ROW, asked_for, 20)
-    assert first_older(found) == 1 + 6
-    assert found[-1].legacy == {"peer"}
-
-
-def test_a_taken_lease_with_the_handoff_of_another_left_in_it_tells_of_nobody() -> None:
+def taken(row: Lease, n: int) -> Lease:
     """As a KCL 2.x leaves it that takes a lease in the middle of its handoff."""
+    row = replace(processed(row, n), checkpoint_owner="peer")
+    return replace(row, owner="java") if n > 1 else replace(row, owner="me")
 
-    def taken(row: Lease, n: int) -> Lease:
-        row = replace(processed(row, n), checkpoint_owner="peer")
-        return replace(row, owner="java") if n > 1 else replace(row, owner="me")
 
-    assert first_older(looks(replace(ROW, throughput_kbps=0.25), taken, 40)) is None
+@pytest.mark.parametrize(
+    ("rate", "live", "first"),
+    [
+        # A failover time after its first checkpoint, if it writes no rate; or the time of five
+        # renewals, if it leaves the rate of another in the row.
+        (None, processed, 1 + 6),
+        (None, processed_once, 1 + 6),
+        (None, asked_for, 1 + 6),
+        (0.25, processed, 1 + 10),
+        (1e-6, processed, 1 + 10),
+        # A KCL 3.x writes no rate before the first record of a shard: idle workers tell nothing.
+        (None, renewed, None),
+        (0.25, renewed, None),
+        (None, late, None),
+        (1.0, decaying, None),
+        (0.0, processed, None),
+        (0.25, steady, None),
+        (None, dies, None),
+        (None, handed_on, None),
+        (0.25, taken, None),
+    ],
+)
+def test_a_worker_whose_renewals_should_have_told_another_rate_is_an_older_one(
+    rate: float | None, live: Life, first: int | None
+) -> None:
+    found = looks(replace(ROW, throughput_kbps=rate), live, 100)
+    assert first_older(found) == first
+    assert all(peers.legacy <= {"peer"} for peers in found)
+
+
+@pytest.mark.parametrize("live", [late, steady])
+def test_a_worker_that_once_changed_a_rate_is_never_an_older_one(live: Life) -> None:
+    assert looks(replace(ROW, throughput_kbps=0.25), live, 100)[-1].modern == {"peer"}
 
 
 def test_workers_without_leases_are_forgotten() -> None:

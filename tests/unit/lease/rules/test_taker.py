@@ -105,10 +105,6 @@ def test_liveness_is_a_counter_that_moves() -> None:
     assert observe(moved, [], 17, ME) == {}
 
 
-def test_a_new_lease_without_owner_is_first_seen_now() -> None:
-    assert observe({}, [lease("s", counter=0)], 10, ME)["s"].since == 10
-
-
 def test_a_handoff_is_timed_from_the_owners_and_not_from_the_counter() -> None:
     row = lease("s", "victim")
     seen = observe({}, [row], 10, ME)
@@ -136,11 +132,6 @@ def test_all_candidates_are_given_so_that_a_race_is_no_loss() -> None:
     assert takes.need == 3
     takes = plan([*leases(a=3, b=3), *(lease(f"free{i}") for i in range(6))])
     assert (takes.need, len(takes.take)) == (4, 6)
-
-
-def test_who_has_the_target_takes_nothing() -> None:
-    assert plan([lease("x"), *leases(a=1, b=1)]).need == 1
-    assert plan([lease("x"), *leases(a=1, b=1, me=2)]) == TakePlan()
 
 
 def test_no_more_than_the_worker_may_have() -> None:
@@ -459,14 +450,6 @@ def test_stale_looks_and_slow_victims_cost_some_rounds_at_most(fleet: Fleet) -> 
     assert [fleet.round(stale=True) for _ in range(3)] == [0, 0, 0]
 
 
-@settings(derandomize=True, max_examples=examples(100), deadline=None)
-@given(fleets(owned=True))
-def test_nothing_moves_in_a_balanced_fleet(fleet: Fleet) -> None:
-    for i, row in enumerate(fleet.table.values()):
-        fleet.table[row.key] = replace(row, owner=fleet.workers[i % len(fleet.workers)])
-    assert [fleet.round(stale=False) for _ in range(3)] == [0, 0, 0]
-
-
 # Streams that a worker cannot read: a lease each
 
 
@@ -476,14 +459,17 @@ def streams(count: int, seed: int = 1) -> Fleet:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_streams_that_nobody_can_read_count_in_nobodys_share(seed: int) -> None:
+@pytest.mark.parametrize("owner", [None, "dead"])
+def test_streams_that_nobody_can_read_count_in_nobodys_share(owner: str | None, seed: int) -> None:
     fleet = streams(24, seed)
     gone = {f"s{i:02d}" for i in range(0, 24, 2)}
+    for key in gone:
+        fleet.table[key] = replace(fleet.table[key], owner=owner)
     fleet.unreadable = dict.fromkeys(fleet.workers, gone)
-    for _ in range(8):
+    for _ in range(20):
         fleet.round(stale=False)
-    assert fleet.counts() == {"w0": 4, "w1": 4, "w2": 4}
-    assert {row.key for row in fleet.table.values() if row.owner is None} == gone
+    assert {fleet.counts()[who] for who in fleet.workers} == {4}
+    assert {row.key for row in fleet.table.values() if row.owner == owner} == gone
     assert fleet.round(stale=False) == 0
 
 
@@ -514,25 +500,6 @@ def test_what_is_meant_for_another_worker_is_asked_for_if_there_is_no_more_to_re
     rows = leases(big=10, aa=1, **{ME: 1})
     unreadable = {f"big-{i:02d}" for i in range(3, 10)}
     assert keys(plan(rows, unreadable=unreadable).steal) == {"big-00", "big-01", "big-02"}
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_a_dead_workers_streams_that_this_one_cannot_read_are_no_load(seed: int) -> None:
-    fleet = streams(24, seed)
-    for key in list(fleet.table)[:12]:
-        fleet.table[key] = replace(fleet.table[key], owner="dead", counter=1)
-    lost = frozenset(list(fleet.table)[:12])
-    fleet.unreadable = dict.fromkeys(fleet.workers, lost)
-    for _ in range(20):
-        fleet.round(stale=False)
-    assert {fleet.counts()[who] for who in fleet.workers} == {4}
-
-
-def test_new_leases_are_shared_by_workers_that_start_together() -> None:
-    fleet = Fleet([lease(f"s{i:02d}", counter=0) for i in range(8)], 2, random.Random(1))
-    moved = sum(fleet.round(stale=False) for _ in range(3))
-    assert fleet.spread() == 0
-    assert moved <= 1
 
 
 @settings(derandomize=True, max_examples=examples(100), deadline=None)

@@ -32,18 +32,6 @@ def answer(code: str, row: Lease | None = None) -> dict[str, Any]:
     return {"Error": error, "TableName": "t"}
 
 
-def test_without_an_error_it_is_written() -> None:
-    assert outcome_of(RENEWAL, {"TableName": "t"}, was_in_doubt=False) == RENEWAL.after
-
-
-@pytest.mark.parametrize("code", PASSING)
-def test_an_error_that_passes_is_no_renewal_and_is_sent_again(code: str) -> None:
-    outcome = outcome_of(RENEWAL, answer(code), was_in_doubt=False)
-    assert isinstance(outcome, Failed)
-    assert is_unsettled(outcome)
-    assert outcome.is_in_doubt == (code == "InternalServerError")
-
-
 @pytest.mark.parametrize("code", FINAL)
 def test_an_error_that_stays_is_no_renewal_and_is_not_sent_again(code: str) -> None:
     outcome = outcome_of(RENEWAL, answer(code), was_in_doubt=False)

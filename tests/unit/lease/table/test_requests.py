@@ -274,16 +274,6 @@ def test_a_renewal_as_a_statement() -> None:
     )
 
 
-def test_deleting_a_finished_lease_needs_it_finished_any_other_needs_it_as_known() -> None:
-    finished = replace(MINE, checkpoint=ExtendedSequenceNumber("SHARD_END"))
-    request = requests.delete(finished, "app")
-    assert request["ConditionExpression"] == "checkpoint = :known_checkpoint"
-    assert request["ExpressionAttributeValues"] == {":known_checkpoint": {"S": "SHARD_END"}}
-    request = requests.delete(MINE, "app")
-    assert request["ConditionExpression"] == "leaseCounter = :known_leaseCounter"
-    assert request["ExpressionAttributeValues"] == {":known_leaseCounter": {"N": "7"}}
-
-
 def test_what_makes_no_sense_is_refused_before_it_is_sent() -> None:
     with pytest.raises(ValueError, match="no children"):
         requests.add_children(MINE, [])
