@@ -13,7 +13,6 @@ from benchmarks.cost_model import (
     Application,
     Query,
     Quota,
-    least_failover_time,
     quotas,
 )
 from benchmarks.scale import print_model
@@ -36,13 +35,6 @@ def test_a_renewal_is_a_write_unit_and_25_share_a_call() -> None:
     assert larger.write_units == pytest.approx(2 * 1_000 / 3.975)
     with_checkpoints = replace(application(), checkpoints=0.5)
     assert with_checkpoints.write_units == pytest.approx(1_000 / 3.975 + 500)
-
-
-def test_a_longer_failover_time_keeps_the_readings_within_a_quota() -> None:
-    seconds = least_failover_time(100_000, 1_000)
-    within = Application(100_000, 1_000, WorkerOptions(failover_time=seconds * 1.01))
-    over = Application(100_000, 1_000, WorkerOptions(failover_time=seconds * 0.99))
-    assert within.read_units <= 40_000 < over.read_units
 
 
 def test_quotas_that_an_application_hits_are_named() -> None:

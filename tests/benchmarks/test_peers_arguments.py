@@ -1,21 +1,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from benchmarks.peers.arguments import parsed
 from benchmarks.peers.competitors import PEERS, unusable
-
-
-def test_arguments_choose() -> None:
-    chosen = ["--only", "backlog", "--peers", "boto3,kcl-rs", "--also", "2ed4a4b"]
-    found = parsed([*chosen, "--rounds", "3", "--json", "x.json"])
-    assert found.cases == ("backlog",)
-    assert [each.name for each in found.peers] == ["boto3", "kcl-rs", "sparkinesis 2ed4a4b"]
-    assert found.peers[2].revision == "2ed4a4b"
-    assert (found.rounds, found.json) == (3, Path("x.json"))
 
 
 @pytest.mark.parametrize(

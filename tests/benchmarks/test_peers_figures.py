@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from rich.console import Console
 
@@ -56,15 +54,6 @@ def test_a_round_knows_what_the_records_cost_without_the_start() -> None:
     assert (cpu.value, cpu.lost, cpu.repeated) == (1.25, 7, 1)
     assert found["100,000 x 1 KB, fan-out", "time less the start's"].value == 2.0
     assert ("start, table exists, polling", "CPU less the start's") not in found
-
-
-def test_a_report_is_what_its_file_says(tmp_path: Path) -> None:
-    report = Report("python -m benchmarks.peers", "2 cores", 2)
-    report.left_out.append("kclpy-ext is left out: it needs Java, and there is no command java.")
-    report.versions["peer"] = {"peer": "1.2"}
-    report.figures = figures([sample("sparkinesis", 1.0), sample("peer", 2.5), sample("peer", 3.5)])
-    report.write(tmp_path / "found" / "peers.json")
-    assert Report.read(tmp_path / "found" / "peers.json") == report
 
 
 def test_the_table_says_who_lost_records_and_who_is_missing() -> None:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import logging
-import os
 import queue
-import random
 import socket
 import struct
 import tracemalloc
@@ -23,8 +20,6 @@ from sparkinesis.fleet.channel.control_server import ControlServer, Disconnected
 from sparkinesis.fleet.channel.messages import (
     Hello,
     Leaving,
-    Ping,
-    Report,
     decode_for_driver,
     decode_for_worker,
     encode,
@@ -63,58 +58,8 @@ def driver(said: queue.Queue[tuple[str, Any]]) -> Iterator[ControlServer]:
     server.close()
 
 
-def stranger(driver: ControlServer) -> socket.socket:
-    connection = socket.create_connection(("127.0.0.1", driver.port))
-    connection.settimeout(PATIENCE)
-    return connection
-
-
 def worker(driver: ControlServer) -> Channel:
     return connect_to_driver("127.0.0.1", driver.port, CREDENTIALS)
-
-
-def test_strangers_are_refused_and_who_was_let_in_goes_on(
-    driver: ControlServer, said: queue.Queue[tuple[str, Any]], caplog: pytest.LogCaptureFixture
-) -> None:
-    mine = worker(driver)
-    mine.send(encode(HELLO))
-    assert said.get(timeout=PATIENCE) == ("w1", HELLO)
-    rng = random.Random(1)
-    with caplog.at_level(logging.WARNING):
-        for n in range(40):
-            with stranger(driver) as connection, contextlib.suppress(OSError):
-                connection.sendall(rng.randbytes(rng.choice([0, 1, 63, 64, 65, 5000])))
-                if n % 2:
-                    connection.shutdown(socket.SHUT_WR)
-                    while connection.recv(4096):
-                        pass
-    assert all(record.exc_info is None for record in caplog.records)
-    mine.send(encode(Report((), 5)))
-    assert said.get(timeout=PATIENCE) == ("w1", Report((), 5))
-    driver.send("w1", Ping())
-    assert isinstance(decode_for_worker(mine.receive()), Ping)
-    mine.close()
-
-
-@pytest.mark.parametrize(
-    "message",
-    [b"", b"\xc1", NOT_UTF8, b"\x81" * 100_000, encode(Ping()), os.urandom(64)],
-    ids=["nothing", "no such type", "not UTF-8", "deep", "a driver's", "noise"],
-)
-def test_a_worker_that_talks_nonsense_is_disconnected_and_no_other(
-    driver: ControlServer, said: queue.Queue[tuple[str, Any]], message: bytes
-) -> None:
-    other, mad = worker(driver), worker(driver)
-    other.send(encode(msgspec.structs.replace(HELLO, worker_id="other")))
-    assert said.get(timeout=PATIENCE)[0] == "other"
-    mad.send(encode(HELLO))
-    assert said.get(timeout=PATIENCE)[0] == "w1"
-    mad.send(message)
-    assert said.get(timeout=PATIENCE) == ("w1", Disconnected("w1"))
-    other.send(encode(Report((), 5)))
-    assert said.get(timeout=PATIENCE) == ("other", Report((), 5))
-    other.close()
-    mad.close()
 
 
 def test_a_length_that_is_announced_takes_no_memory_before_its_bytes_come(

@@ -313,34 +313,6 @@ def test_a_worker_on_a_broken_table_reads_what_is_sound_and_the_rest_once_mended
     assert [rows[item["leaseKey"]["S"]] for item in FOREIGN] == FOREIGN
 
 
-def test_a_row_that_is_edited_under_its_owner_stops_only_its_own_shard(
-    start: Callable[[], Worker],
-    server: LocalServer,
-    stream: str,
-    journal: Journal,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    kinesis, dynamodb = server.client("kinesis"), server.client("dynamodb")
-    with caplog.at_level(logging.INFO, logger="sparkinesis"):
-        start()
-        journal.wait(lambda: len(journal.calls("initialize")) == SHARDS)
-        (item,) = (
-            one
-            for one in dynamodb.scan(TableName=stream)["Items"]
-            if one["leaseKey"]["S"] == IDS[2]
-        )
-        edit(dynamodb, stream, {**item, "leaseCounter": {"S": "me"}})
-        journal.wait(lambda: (IDS[2], "lease_lost") in journal.calls())
-        for n in range(SHARDS):
-            put_into(kinesis, stream, n, b"%d" % n)
-        journal.wait_for_data(*(b"%d" % n for n in range(SHARDS) if n != 2))
-        pace.eventually(lambda: any(f"{IDS[2]} in the" in r.getMessage() for r in caplog.records))
-        assert b"2" not in journal.data()
-        edit(dynamodb, stream, {**item, "leaseCounter": {"N": "1000"}})
-        journal.wait_for_data(b"2")
-    assert journal.calls("lease_lost") == [(IDS[2], "lease_lost")]
-
-
 def test_children_wait_for_a_parent_whose_row_is_broken(
     server: LocalServer, stream: str, journal: Journal, start: Callable[[], Worker]
 ) -> None:

@@ -50,15 +50,6 @@ def test_a_position_that_is_none_is_named_and_says_what_to_do(name: str) -> None
     str(error.value).encode()
 
 
-@pytest.mark.parametrize(
-    "offset", [None, 5, [], "x", {"flights": None}, {"flights": ["5"]}, {"version": 9}, {"a": "5"}]
-)
-def test_an_offset_of_another_form_says_what_to_do(offset: Any) -> None:
-    with pytest.raises(OffsetError, match="checkpoint") as error:
-        from_json(["flights"], offset)
-    assert len(str(error.value)) < 600
-
-
 texts = st.one_of(
     st.sampled_from(["TRIM_HORIZON", "LATEST", "SHARD_END", "APPLICATION:app"]),
     st.from_regex(r"AT_TIMESTAMP:[0-9]{1,16}", fullmatch=True),

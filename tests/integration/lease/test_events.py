@@ -174,14 +174,6 @@ def test_a_release_that_cannot_be_written_gives_up_all_the_same_and_tells_the_er
     assert not held.is_held()
 
 
-def test_an_unowned_lease_is_taken(
-    table: LeaseTable, worker: LeaseCoordinator, told: list[Event]
-) -> None:
-    table.create(lease("a", checkpoint="TRIM_HORIZON"))
-    worker.take()
-    assert told == [LeaseTaken("a", "a", LeaseOrigin.UNOWNED, None, None, "TRIM_HORIZON")]
-
-
 def test_a_silent_worker_is_told_once_and_its_leases_as_they_are_taken(
     table: LeaseTable, time: ManualTime, worker: LeaseCoordinator, told: list[Event]
 ) -> None:
@@ -229,26 +221,6 @@ def test_a_lease_is_requested_and_handed_over(
     ]
 
 
-def test_a_requested_lease_that_is_not_released_in_time_is_taken(
-    table: LeaseTable, time: ManualTime, worker: LeaseCoordinator, told: list[Event]
-) -> None:
-    create(table, "a", "b", owner="busy")
-    worker.take()
-    (asked,) = (row for row in table.leases() if row.checkpoint_owner)
-    worker.take()
-    for _ in range(6):
-        time.now += 7
-        for row in table.leases():
-            table.write(requests.renew(row))
-        worker.take()
-    (taken,) = of(told, LeaseTaken)
-    assert taken.lease == asked.key
-    assert (taken.origin, taken.previous_owner) == (LeaseOrigin.LATE_HANDOVER, "busy")
-    assert taken.waited is not None
-    assert 30 + FAILOVER < taken.waited <= 42
-    assert of(told, OwnerSilent) == [], "it renews"
-
-
 def test_the_shards_that_nobody_reads(
     server: LocalServer, table: LeaseTable, time: ManualTime, worker: LeaseCoordinator
 ) -> None:
@@ -267,14 +239,3 @@ def test_the_shards_that_nobody_reads(
     assert worker.unread_shards() == {"a": 8.0, "b": 8.0}, "by the last scan"
     time.now += 0.1
     assert worker.unread_shards() is None, "which is too old"
-
-
-def test_a_lease_that_names_this_worker_is_its_own(
-    table: LeaseTable, time: ManualTime, worker: LeaseCoordinator, told: list[Event]
-) -> None:
-    """As after a restart with the same worker id."""
-    table.create(lease("a", owner="me"))
-    worker.take()
-    time.now += FAILOVER
-    worker.take()
-    assert told == [LeaseTaken("a", "a", LeaseOrigin.OWN, None, None, "100:0")]

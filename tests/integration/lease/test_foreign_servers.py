@@ -99,18 +99,6 @@ def test_a_server_that_answers_success_for_a_failed_condition_gets_no_batches(
     assert "answers success for a statement whose condition does not hold" in caplog.text
 
 
-def test_the_probe_changes_nothing_where_conditions_are_not_heeded(
-    server: Lacking, table: LeaseTable, renewer: LeaseRenewer
-) -> None:
-    held = acquire(renewer, table, "a", "b")
-    before = by_key(table)
-    # Nothing but the probe is written in this round.
-    server.errors = {"UpdateItem": (400, "AccessDeniedException")}
-    renewer.renew_all()
-    assert server.calls[BATCH] == 1
-    assert by_key(table) == before == [one.lease for one in held]
-
-
 @pytest.mark.parametrize(
     "error",
     [(400, "UnknownOperationException"), (400, "ValidationException"), (404, "InvalidAction")],
@@ -242,20 +230,6 @@ def test_a_refusal_without_a_row_that_cannot_be_read_either_is_no_loss(
     server.errors = {}
     held.checkpoint(AT)
     assert held.handoff_to == "thief"
-    assert by_key(table) == [held.lease]
-
-
-def test_a_handoff_that_was_withdrawn_between_refusal_and_look_is_none(
-    server: Lacking, table: LeaseTable, renewer: LeaseRenewer
-) -> None:
-    """The row is then as it was known, though it was refused."""
-    server.tells_rows = False
-    (held,) = acquire(renewer, table, "a")
-    asked = table.write(requests.initiate_handoff(held.lease, "thief"))
-    server.before["GetItem"] = lambda: table.write(requests.withdraw_handoff(asked))
-    held.checkpoint(AT)
-    assert held.is_held()
-    assert renewer.duplicate_worker_leases == frozenset()
     assert by_key(table) == [held.lease]
 
 

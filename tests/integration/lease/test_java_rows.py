@@ -19,11 +19,8 @@ from sparkinesis.lease.rules.table_mode import (
     require_single_stream,
 )
 from sparkinesis.lease.rules.worker_ids import java_kcl_may_read
-from sparkinesis.lease.table import requests
-from sparkinesis.lease.table.rows import read_row, read_rows
-from sparkinesis.lease.table.table import LeaseTable
-from tests.integration.lease.conftest import row_of
-from tests.kcl import java_refuses, put_rows, recorded
+from sparkinesis.lease.table.rows import read_rows
+from tests.kcl import recorded
 
 ROWS: list[dict[str, Any]] = recorded("kcl-3.5.1-several-streams.json")["Items"]
 _HALF = 2**127
@@ -99,26 +96,3 @@ def _sorted(row: dict[str, Any]) -> dict[str, Any]:
         }
         for name, value in row.items()
     }
-
-
-@pytest.mark.parametrize("name", LEASES)
-def test_what_a_worker_writes_to_it_is_what_java_reads(
-    table: LeaseTable, dynamodb: Any, name: str
-) -> None:
-    before = LEASES[name]
-    put_rows(dynamodb, table.name, ROWS)
-    row = table.write(requests.take(before, "me"))
-    row = table.write(requests.with_throughput(requests.renew(row), 1.5))
-    row = table.write(
-        requests.prepare(row, PendingCheckpoint(ExtendedSequenceNumber("7", 4), b"x"))
-    )
-    row = table.write(requests.checkpoint(row, ExtendedSequenceNumber("7", 4)))
-    row = table.write(requests.evict(row))
-    written = row_of(dynamodb, table, before.key)
-    assert java_refuses(written) == []
-    assert read_row(written) == row
-    same = ("leaseKey", "streamName", "shardId", "entityType", "startingHashKey", "endingHashKey")
-    assert {one: written[one] for one in same} == {one: _row(before)[one] for one in same}
-    assert row.owner_switches == 0  # set by the checkpoint
-    untouched = [one for one in ROWS if one["leaseKey"] != _row(before)["leaseKey"]]
-    assert all(row_of(dynamodb, table, one["leaseKey"]["S"]) == one for one in untouched)

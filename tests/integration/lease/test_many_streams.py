@@ -11,8 +11,8 @@ import pytest
 
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.rules.lease_start import LeaseStart, new_lease
-from sparkinesis.lease.shard_syncer import ShardSyncer, ShardSyncSettings
+from sparkinesis.lease.rules.lease_start import new_lease
+from sparkinesis.lease.shard_syncer import ShardSyncer
 from sparkinesis.lease.stream_leases import JAVA_NOTE
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.rows import TableScan
@@ -129,21 +129,6 @@ def test_a_stream_that_another_worker_began_before_two_reshards_is_not_begun_aga
     assert [one.shard_id for one in table.leases()] == [FIRST]
 
 
-def test_the_rest_is_created_if_the_other_worker_has_died_before_two_reshards(
-    stream: Stream, table: LeaseTable
-) -> None:
-    stream.split()
-    shards, now_ms = stream.client.list_shards()
-    (low,) = (shard for shard in shards if shard.id == LOW)
-    table.create(LeaseStart(LATEST, now_ms, now_ms).lease(low).in_stream(stream.id))
-    stream.split(LOW, 2**126)
-    stream.split(IDS[3], 2**125)
-    stream.split(IDS[4], 3 * 2**125)
-    stream.make(initial=LATEST).sync(TableScan(), TableScan())
-    begins = {one.shard_id: one.timestamp_ms for one in table.leases()}
-    assert begins == {LOW: now_ms, HIGH: now_ms}
-
-
 def test_a_small_table_is_scanned(stream: Stream, table: LeaseTable, calls: Counter[str]) -> None:
     stream.split()
     table.create(stream.lease(LOW))
@@ -221,21 +206,6 @@ def test_a_cleanup_that_can_delete_nothing_yet_lists_the_shards_once_an_hour(
     assert calls == {"ListShards": 2}
 
 
-def test_an_audit_of_children_that_begin_early_reads_no_more_than_its_stream(
-    stream: Stream, table: LeaseTable, time: ManualTime, calls: Counter[str]
-) -> None:
-    settings = ShardSyncSettings(120, 3, 60, cleanup_leases=True, parents_first=False)
-    syncer = stream.make(settings=settings)
-    table.create(stream.lease(FIRST))
-    stream.split()
-    seen = leases_of(table, stream)
-    calls.clear()
-    time.now += SYNC.audit_interval
-    syncer.step(seen, leads=True)
-    assert (calls["Scan"], calls["ListShards"]) == (0, 1)
-    assert {one.shard_id for one in leases_of(table, stream)} == {FIRST, LOW, HIGH}
-
-
 def test_audits_and_cleanups_of_healthy_streams_call_nothing(
     stream: Stream, table: LeaseTable, time: ManualTime, calls: Counter[str]
 ) -> None:
@@ -275,10 +245,12 @@ def test_audits_of_many_streams_are_spread_over_their_interval(
 def test_the_note_for_operators_of_java_workers_comes_once_for_all_streams(
     stream: Stream, table: LeaseTable, caplog: pytest.LogCaptureFixture
 ) -> None:
-    del table
     caplog.set_level("INFO")
     notes, begin = [JAVA_NOTE], AtTimestamp(1_790_000_000_000)
     for number in range(3):
         other = StreamIdentifier("123456789012", f"s{number}", 1_790_000_000)
         stream.make(initial=begin, notes=notes, of=other).sync(TableScan(), TableScan())
-    assert sum("A Java KCL that shares" in record.message for record in caplog.records) == 1
+    (told,) = [line for line in caplog.messages if "A Java KCL that shares" in line]
+    assert "sparkinesis reset" in told
+    begins = {(row.checkpoint.sequence_number, row.timestamp_ms) for row in table.leases()}
+    assert begins == {("AT_TIMESTAMP", begin.ms)}

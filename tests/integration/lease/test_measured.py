@@ -9,11 +9,9 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from sparkinesis.errors import AccessDeniedError, LeaseTableUnavailableError, SparkinesisError
+from sparkinesis.errors import LeaseTableUnavailableError, SparkinesisError
 from sparkinesis.lease.coordinator import LeaseCoordinator
-from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.shard_syncer import ShardSyncer
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.batch import BATCH
@@ -22,8 +20,6 @@ from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.table.write_conflict import LeaseChangedError
 from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.metrics.catalogue import (
-    LEASES_CREATED,
-    LEASES_DELETED,
     RENEWAL_DURATION,
     SHARD_SYNC_DURATION,
     TABLE_CALL_DURATION,
@@ -33,20 +29,15 @@ from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.metrics.tally import Tally
 from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.worker.options import LeaseTableOptions
-from sparkinesis.worker.reporting.log_context import LogPlace
-from sparkinesis.worker.reporting.teller import EventTeller
 from tests.integration.lease.conftest import (
-    IDS,
     SYNC,
     ManualTime,
     Stream,
     coordinator_of,
-    ends_of,
     lease,
     lease_of,
     make_stream,
     syncer_of,
-    take,
 )
 from tests.tallies import counted, seconds
 
@@ -124,18 +115,6 @@ def test_each_attempt_counts(measured: Measured, operation: str, fault: Fault, r
     measured.server.kinesis.faults = first(2, fault, operation)
     OPERATIONS[operation](measured.table())
     assert measured.calls == {(operation, result): 2, (operation, "ok"): 1}
-
-
-def test_the_last_attempt_counts_and_so_does_what_is_not_permitted(measured: Measured) -> None:
-    measured.server.kinesis.faults = first(1000, THROTTLED, "Scan")
-    with pytest.raises(LeaseTableUnavailableError):
-        measured.table().scan()
-    made = measured.at_server()["Scan", "ProvisionedThroughputExceededException"]
-    assert made > 2
-    measured.server.kinesis.faults = first(1, Fault.error("AccessDeniedException"), "GetItem")
-    with pytest.raises(AccessDeniedError):
-        measured.table().get("a")
-    assert measured.calls == {("Scan", "throttled"): made, ("GetItem", "failed"): 1}
 
 
 def test_a_condition_that_fails_is_refused(measured: Measured) -> None:
@@ -288,26 +267,11 @@ class Application:
 
     def syncer(self) -> ShardSyncer:
         measured = self.measured
-        tell = EventTeller(LogPlace("app", "me"), self.name, measured.tally)
-        return syncer_of(
-            self.stream.client, measured.plain, measured.time, metrics=measured.tally, tell=tell
-        )
+        return syncer_of(self.stream.client, measured.plain, measured.time, metrics=measured.tally)
 
     @property
     def syncs(self) -> dict[tuple[str, ...], float]:
         return counted(self.measured.tally, SHARD_SYNC_DURATION)
-
-    @property
-    def made(self) -> float:
-        found = counted(self.measured.tally, LEASES_CREATED)
-        assert set(found) <= {(self.name,)}
-        return sum(found.values())
-
-    @property
-    def deleted(self) -> float:
-        found = counted(self.measured.tally, LEASES_DELETED)
-        assert set(found) <= {(self.name,)}
-        return sum(found.values())
 
 
 @pytest.fixture
@@ -315,14 +279,11 @@ def application(server: LocalServer, measured: Measured) -> Application:
     return Application(make_stream(server, 2, Retry(give_up_after=0.0)), measured)
 
 
-def test_a_first_sync_creates_a_lease_for_each_shard(application: Application) -> None:
+def test_each_sync_is_measured(application: Application) -> None:
     application.syncer().sync()
     assert application.syncs == {(application.name, "ok"): 1}
-    assert application.made == len(application.measured.plain.leases()) == 2
-    # Another worker finds them, and creates none.
     application.syncer().sync()
     assert application.syncs == {(application.name, "ok"): 2}
-    assert application.made == 2
 
 
 def test_a_sync_that_fails_is_told_apart(application: Application) -> None:
@@ -331,7 +292,6 @@ def test_a_sync_that_fails_is_told_apart(application: Application) -> None:
     with pytest.raises(SparkinesisError):
         application.syncer().sync()
     assert application.syncs == {(application.name, "failed"): 1}
-    assert application.made == 0
 
 
 def test_what_is_not_due_is_not_measured_and_what_others_do_neither(
@@ -351,30 +311,3 @@ def test_what_is_not_due_is_not_measured_and_what_others_do_neither(
     application.measured.time.now += SYNC.audit_interval
     syncer.step(plain.leases(), leads=True)
     assert application.syncs == {(application.name, "ok"): 4}, "the audit, and the cleanup"
-    assert application.made == 2
-
-
-def test_leases_that_are_deleted_are_counted(application: Application) -> None:
-    """A shard was split, and it and its children are finished: its lease goes, theirs stay."""
-    plain = application.measured.plain
-    syncer = application.syncer()
-    syncer.sync()
-    application.stream.split(0, 2**126)
-    parent, shards = IDS[0], application.stream.shards()
-    renewer = LeaseRenewer(plain, "me", FAILOVER, application.measured.time)
-    end = ExtendedSequenceNumber(SHARD_END)
-    held = take(renewer, plain, parent)
-    assert ends_of(syncer).create_child_leases(
-        held, [one for one in shards if parent in one.parents]
-    )
-    assert application.made == len(plain.leases()) == 4
-    held.checkpoint(end)
-    for child in (one.id for one in shards if parent in one.parents):
-        split_again = take(renewer, plain, child)
-        split_again.checkpoint(ExtendedSequenceNumber("1"))
-    before = {row.key for row in plain.leases()}
-    application.measured.time.now += SYNC.cleanup_interval
-    syncer.step(plain.leases(), leads=True)
-    gone = before - {row.key for row in plain.leases()}
-    assert gone == {parent}
-    assert application.deleted == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -22,7 +21,7 @@ from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, InitialPosition
+from sparkinesis.stream.position import LATEST, TRIM_HORIZON, InitialPosition
 from sparkinesis.stream.shard import Shard
 from tests.integration.lease.conftest import (
     IDS,
@@ -35,7 +34,6 @@ from tests.integration.lease.conftest import (
     syncer_of,
     take,
 )
-from tests.streams import put_at
 
 
 @pytest.mark.parametrize("comes", ["lease", "nothing more"])
@@ -235,42 +233,6 @@ def test_a_lease_that_tells_when_the_application_began_stays_until_an_audit_has_
         else:
             assert (lease.made_ms, lease.known) == (began_ms, None)
     assert set(step()) == set(made), "nobody needs the finished lease any more"
-
-
-@pytest.mark.parametrize("initial", ["instant", "latest"])
-def test_leases_beside_those_of_java_begin_at_records_and_not_at_instants(
-    server: LocalServer, table: LeaseTable, time: ManualTime, initial: str
-) -> None:
-    """A Java KCL takes the instant of LATEST and AT_TIMESTAMP from its own configuration."""
-    stream = make_stream(server, 3)
-    middle = [str(n * 2**128 // 6) for n in (1, 3, 5)]
-    old = [put_at(stream.kinesis, stream.name, b"old", int(key)) for key in middle]
-    shards, now_ms = stream.client.list_shards()
-    position: InitialPosition = LATEST if initial == "latest" else AtTimestamp(now_ms + 1_000)
-    for shard in shards[:2]:
-        begin: InitialPosition = LATEST if initial == "latest" else TRIM_HORIZON
-        table.create(replace(new_lease(shard, begin), owner="java-1"))
-    shard_syncer = syncer_of(stream.client, table, time, initial=position)
-    shard_syncer.sync()
-    made = lease_of(table, shards[2].id)
-    assert (made.checkpoint, made.timestamp_ms) == (ExtendedSequenceNumber(old[2]), None)
-
-
-def test_the_leases_of_a_new_application_hold_the_instant_and_java_is_told_of(
-    server: LocalServer,
-    table: LeaseTable,
-    time: ManualTime,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    stream = make_stream(server, 2)
-    instant = AtTimestamp(stream.client.list_shards()[1])
-    shard_syncer = syncer_of(stream.client, table, time, initial=instant)
-    with caplog.at_level(logging.INFO):
-        shard_syncer.sync()
-    made = [(row.checkpoint.sequence_number, row.timestamp_ms) for row in table.leases()]
-    assert made == [("AT_TIMESTAMP", instant.ms)] * 2
-    (told,) = [line for line in caplog.messages if "Java" in line]
-    assert "sparkinesis reset" in told
 
 
 class Holed(StreamClient):

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
@@ -38,19 +36,6 @@ def lease(first: int | None, last: int = MAX, checkpoint: str = "5") -> Lease:
 )
 def test_holes(leases: list[Lease], hole: Hole | None) -> None:
     assert find_hole(leases) == hole
-
-
-@given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), max_size=8))
-def test_the_lowest_hole_is_found(ranges: list[tuple[int, int]]) -> None:
-    leases = [lease(min(r), max(r)) for r in ranges] + [lease(21)]
-    uncovered = [k for k in range(21) if not any(min(r) <= k <= max(r) for r in ranges)]
-    hole = find_hole(leases)
-    if hole is None:
-        assert not uncovered
-    else:
-        assert hole.first == uncovered[0]
-        assert set(range(hole.first, hole.last + 1)) <= set(uncovered)
-        assert hole.last + 1 not in uncovered
 
 
 def test_only_the_same_hole_again_counts() -> None:

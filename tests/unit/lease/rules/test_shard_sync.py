@@ -14,7 +14,6 @@ from sparkinesis.lease.rules.lease_start import (
     ANY_AGE,
     LeaseStart,
     lease_start,
-    new_lease,
 )
 from sparkinesis.lease.rules.shard_sync import (
     expired_unread,
@@ -451,8 +450,3 @@ def test_forgotten_children_are_found(
     found = orphaned_children(rows, graph(text), LeaseStart(TRIM_HORIZON))
     assert [row.shard_id for row in found] == created.split()
     assert {str(row.checkpoint) for row in found} <= {"TRIM_HORIZON"}
-
-
-@pytest.mark.parametrize(("at", "stored_ms"), [(LATEST, 7), (TRIM_HORIZON, None), (AT, AT.ms)])
-def test_only_latest_and_instants_have_a_time(at: InitialPosition, stored_ms: int | None) -> None:
-    assert new_lease(Shard("0"), at, 7).timestamp_ms == stored_ms

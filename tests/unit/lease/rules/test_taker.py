@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sparkinesis.events import LeaseOrigin
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.rules.observations import Observation, is_expired, observe
-from sparkinesis.lease.rules.taker import TakePlan, TakeSettings, plan_takes
+from sparkinesis.lease.rules.taker import TakePlan, TakeSettings, origin_of, plan_takes
 from tests.examples import examples
 
 ME = "me"
@@ -274,6 +275,26 @@ def test_what_this_worker_holds_is_never_taken() -> None:
     rows = [lease("h", "thief", checkpoint_owner=ME), lease("i", ME)]
     takes = plan(rows, {"h": 1000, "i": 1000})
     assert takes == TakePlan()
+
+
+@pytest.mark.parametrize(
+    ("row", "origin"),
+    [
+        (lease("free"), (LeaseOrigin.UNOWNED, None, None)),
+        (lease("mine", ME), (LeaseOrigin.OWN, None, None)),
+        (lease("given", ME), (LeaseOrigin.HANDED_OVER, "rich", None)),
+        (lease("expired", "dead"), (LeaseOrigin.EXPIRED, "dead", 20.0)),
+        (lease("seized", "java"), (LeaseOrigin.LEGACY_OWNER, "java", None)),
+        (lease("late", ME, checkpoint_owner="busy"), (LeaseOrigin.LATE_HANDOVER, "busy", 40.0)),
+    ],
+)
+def test_where_a_lease_comes_from(
+    row: Lease, origin: tuple[LeaseOrigin, str | None, float | None]
+) -> None:
+    seen = Observation(1, 80.0, (row.owner, row.checkpoint_owner), 60.0)
+    asked = {"given": "rich", "late": "busy"}
+    told = origin_of(row, seen, ME, 100.0, asked=asked, expired={"expired"}, legacy={"java"})
+    assert told == origin
 
 
 # Leases by name

@@ -73,14 +73,6 @@ def test_a_row_that_is_the_same_is_not_read_again() -> None:
     assert second is first
 
 
-def test_an_owner_that_gives_way_to_a_throughput_is_noticed() -> None:
-    known = KnownRows()
-    known.read([row(leaseOwner={"S": "worker-1"})])
-    (lease,) = known.read([row(throughputKBps={"N": "1.5"})]).leases
-    assert lease.owner is None
-    assert lease.throughput_kbps == 1.5
-
-
 def test_a_row_that_is_missing_is_forgotten() -> None:
     known = KnownRows()
     (first,) = known.read([row()]).leases

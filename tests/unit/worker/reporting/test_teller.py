@@ -13,6 +13,7 @@ from sparkinesis.events import (
     DeadLettersStored,
     Event,
     HandoffRequested,
+    LeaseDeleted,
     LeaseEnd,
     LeaseEnded,
     LeaseOrigin,
@@ -51,6 +52,7 @@ def ended(reason: LeaseEnd) -> Event:
             1,
         ),
         (HandoffRequested(KEY, "s1", "v"), "leases.requested", ("clicks", "s1"), 1),
+        (LeaseDeleted(KEY, "s1"), "leases.deleted", ("clicks",), 1),
         (ended(LeaseEnd.TAKEN), "leases.lost", ("only", "s0", "taken"), 1),
         (ended(LeaseEnd.HANDED_OVER), "leases.released", ("only", "s0", "handed over"), 1),
         (
