@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+import pytest
 
 
 def visible_files(folder: Path) -> list[str]:
@@ -27,3 +29,16 @@ def rows_of(file: Path) -> list[dict[str, Any]]:
 
 def _is_hidden(name: str) -> bool:
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
+
+
+def note_syncs(monkeypatch: pytest.MonkeyPatch, folder: Path) -> list[tuple[int, int]]:
+    """Return a list that grows: the inode of what is synced, and how many files are seen then."""
+    synced: list[tuple[int, int]] = []
+
+    def note(opened: int) -> None:
+        sync(opened)
+        synced.append((os.fstat(opened).st_ino, len(visible_files(folder))))
+
+    sync = os.fsync
+    monkeypatch.setattr(os, "fsync", note)
+    return synced

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 _PROC = Path("/proc")
@@ -36,12 +36,7 @@ class Found:
 
 def largest(each: Sequence[Footprint]) -> Footprint:
     """The most of each of one or more."""
-    return Footprint(
-        max(one.memory for one in each),
-        max(one.threads for one in each),
-        max(one.sockets for one in each),
-        max(one.files for one in each),
-    )
+    return Footprint(*map(max, zip(*map(astuple, each), strict=True)))
 
 
 def is_known_here() -> bool:

@@ -13,54 +13,52 @@ from tests.soak.accounting import Event
 from tests.soak.stored import Row
 
 
-class FileSink:
+class Output:
+    """The Parquet files of a query, by the number of their batch."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._batches: dict[int, list[Path]] = {}
+        self.rows = 0
+
+    def refresh(self) -> None:
+        """Look what was committed since."""
+        raise NotImplementedError
+
+    def _add(self, number: int, files: list[Path]) -> None:
+        self._batches[number] = sorted(files)
+        self.rows += sum(pq.read_metadata(file).num_rows for file in files)
+
+    def tables(self) -> Iterator[pa.Table]:
+        """A file at a time, in the order of batches."""
+        for _, files in sorted(self._batches.items()):
+            yield from (pq.ParquetFile(file).read() for file in files)
+
+
+class FileSink(Output):
     """The files that Spark's file sink has committed, by its log; other files are of failed tries.
 
     ``path/_spark_metadata/N`` names the files of batch N; ``N.compact`` those of all up to N.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._batches: dict[int, list[Path]] = {}
-        self._known: set[Path] = set()
-        self.rows = 0
-
     def refresh(self) -> None:
-        """Look what was committed since."""
         logs = {int(path.stem): path for path in self._folder.glob("_spark_metadata/[0-9]*")}
+        known = {file for files in self._batches.values() for file in files}
         for number in sorted(logs.keys() - self._batches.keys()):
             lines = logs[number].read_text().splitlines()[1:]  # the first is a version
-            files = [Path(json.loads(line)["path"].removeprefix("file://")) for line in lines]
-            new = [file for file in files if file not in self._known]
-            self._batches[number] = new
-            self._known.update(new)
-            self.rows += sum(pq.read_metadata(file).num_rows for file in new)
-
-    def tables(self) -> Iterator[pa.Table]:
-        """A file at a time, in the order of batches."""
-        for _, files in sorted(self._batches.items()):
-            yield from (pq.ParquetFile(file).read() for file in sorted(files))
+            files = {Path(json.loads(line)["path"].removeprefix("file://")) for line in lines}
+            self._add(number, list(files - known))
+            known |= files
 
 
-class BatchFolders:
+class BatchFolders(Output):
     """The output of `write_once`: a folder for each batch, by its number."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._batches: dict[int, list[Path]] = {}
-        self.rows = 0
 
     def refresh(self) -> None:
         for folder in self._folder.glob("batch_id=*"):
             number = int(folder.name.partition("=")[2])
             if number not in self._batches:
-                files = sorted(folder.glob("*.parquet"))
-                self._batches[number] = files
-                self.rows += sum(pq.read_metadata(file).num_rows for file in files)
-
-    def tables(self) -> Iterator[pa.Table]:
-        for _, files in sorted(self._batches.items()):
-            yield from (pq.ParquetFile(file).read() for file in files)
+                self._add(number, list(folder.glob("*.parquet")))
 
 
 def rows_of(tables: Iterator[pa.Table]) -> Iterator[Row]:

@@ -79,7 +79,7 @@ class Report:
     def verdict(self, verdict: Verdict) -> None:
         lines = [f"{name}: {_figure(value)}" for name, value in verdict.figures.items()]
         lines += [f"FAILED  {words}" for words in verdict.wrong] or ["all checks hold"]
-        self._print("verdict", verdict.as_json(), "\n".join(lines))
+        self._print("verdict", asdict(verdict), "\n".join(lines))
 
 
 def _latest(watch: Watch) -> dict[Process, Sample]:

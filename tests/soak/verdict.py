@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from tests.integration.worker.fleet import rival_checkpoints
@@ -19,7 +19,7 @@ from tests.soak.accounting import (
     stored_of_put,
 )
 from tests.soak.growth import Bounds, Sample, growth, memory_slope
-from tests.soak.outcome import BatchFolders, FileSink, rows_of
+from tests.soak.outcome import Output, rows_of
 from tests.soak.processor import KeyedNumber
 from tests.soak.stored import Stored
 from tests.soak.watch import Process, Watch
@@ -47,17 +47,14 @@ class Verdict:
     def check(self, name: str, found: list[str]) -> None:
         self.wrong += [f"{name}: {words}" for words in found]
 
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def judge_queries(verdict: Verdict, watch: Watch, stored: Stored) -> None:
     """Each row once, keys in order."""
-    doors: dict[str, FileSink | BatchFolders] = {
-        "the killed query": watch.killed_query,
-        "the steady query": watch.steady_query,
-    }
-    for name, output in doors.items():
+    doors: list[tuple[str, Output]] = [
+        ("the killed query", watch.killed_query),
+        ("the steady query", watch.steady_query),
+    ]
+    for name, output in doors:
         rows = list(rows_of(output.tables()))
         verdict.figures[f"out of {name}"] = len(rows)
         verdict.check(f"{name} gives each record exactly once", exactly_once(stored.rows, rows))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import Any, ClassVar, cast
 
 from sparkinesis.errors import LeaseLostError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
@@ -81,15 +82,7 @@ class Setting:
     tell: Teller = TELL_NOBODY
     application = "app"
 
-    @property
-    def client(self) -> Any:
-        return self
-
-    @property
-    def address(self) -> Any:
-        return self
-
-    name = "s"
+    client: ClassVar[Any] = SimpleNamespace(address=SimpleNamespace(name="s"))
 
     def clock(self) -> float:
         return self.now

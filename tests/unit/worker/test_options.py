@@ -73,15 +73,6 @@ def test_an_option_that_cannot_be_used_is_named(options: dict[str, Any]) -> None
         WorkerOptions(**options)
 
 
-def test_the_pace_of_polling_is_checked_with_its_range() -> None:
-    with pytest.raises(OptionError) as caught:
-        WorkerOptions(shard_calls_per_second="none")  # type: ignore[arg-type]
-    assert str(caught.value) == (
-        "shard_calls_per_second is 'none'; it must be a number from 0.001 to 1,000,000,000,000, "
-        "or 'unlimited' for a local Kinesis without limits."
-    )
-
-
 def test_the_pace_of_polling_is_that_of_its_options() -> None:
     assert WorkerOptions().pace == Pace(4.0, 2_000_000.0)
     assert WorkerOptions(shard_calls_per_second=5, shard_bytes_per_second=10).pace == Pace(5.0, 10)

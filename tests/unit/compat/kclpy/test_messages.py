@@ -96,23 +96,19 @@ def test_a_batch_becomes_records_in_order() -> None:
     assert given.millis_behind_latest == 7
 
 
-def test_the_actions_are_named_as_in_the_protocol() -> None:
-    given: list[Any] = [
-        InitializeInput({"shardId": "s", "sequenceNumber": None, "subSequenceNumber": 0}),
-        ProcessRecordsInput({"records": [], "millisBehindLatest": 0}),
-        LeaseLostInput({"action": "leaseLost"}),
-        ShardEndedInput({"action": "shardEnded"}),
-        ShutdownRequestedInput({"action": "shutdownRequested"}),
-        ShutdownInput.zombie(),
-    ]
-    assert [message.action for message in given] == [
-        "initialize",
-        "processRecords",
-        "leaseLost",
-        "shardEnded",
-        "shutdownRequested",
-        "shutdown",
-    ]
+@pytest.mark.parametrize(
+    ("message", "action"),
+    [
+        (InitializeInput, "initialize"),
+        (ProcessRecordsInput, "processRecords"),
+        (LeaseLostInput, "leaseLost"),
+        (ShardEndedInput, "shardEnded"),
+        (ShutdownRequestedInput, "shutdownRequested"),
+        (ShutdownInput, "shutdown"),
+    ],
+)
+def test_the_actions_are_named_as_in_the_protocol(message: Any, action: str) -> None:
+    assert message.action == action
 
 
 def test_a_lost_lease_refuses_checkpoints() -> None:

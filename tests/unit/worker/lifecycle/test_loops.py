@@ -22,12 +22,13 @@ from sparkinesis.worker.lifecycle.worker_state import WorkerState
 from tests.pace import eventually
 
 
+def settings_of(**intervals: float) -> Any:
+    options = SimpleNamespace(failover_time=1.0, shutdown_timeout=30.0, **intervals)
+    return SimpleNamespace(clock=time.monotonic, worker_id="me", options=options)
+
+
 def test_a_shutdown_reaches_the_taking_of_leases_that_has_begun() -> None:
-    settings: Any = SimpleNamespace(
-        clock=lambda: 0.0,
-        worker_id="me",
-        options=SimpleNamespace(taker_interval=0.0, failover_time=1.0, shutdown_timeout=30.0),
-    )
+    settings = settings_of(taker_interval=0.0)
     state = WorkerState(settings)
     seen: list[bool] = []
 
@@ -49,17 +50,7 @@ def test_a_shutdown_reaches_the_taking_of_leases_that_has_begun() -> None:
 @pytest.mark.parametrize("kind", [RenewalLoop, AssignmentLoop, ShardSyncLoop, StreamLoop])
 def test_a_loop_announces_how_long_it_waits(kind: type[WorkerLoop]) -> None:
     """Or a worker with long intervals would seem to stand still."""
-    settings: Any = SimpleNamespace(
-        clock=time.monotonic,
-        worker_id="me",
-        options=SimpleNamespace(
-            renew_interval=600.0,
-            taker_interval=600.0,
-            cleanup_interval=600.0,
-            failover_time=1.0,
-            shutdown_timeout=30.0,
-        ),
-    )
+    settings = settings_of(renew_interval=600.0, taker_interval=600.0, cleanup_interval=600.0)
     state = WorkerState(settings)
     coordinator: Any = SimpleNamespace(
         renew=lambda: None,

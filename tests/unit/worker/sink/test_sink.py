@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import threading
 from datetime import date
 from pathlib import Path
@@ -30,7 +29,7 @@ from sparkinesis.worker.processor import ProcessorShard, RecordProcessor
 from sparkinesis.worker.sink.sink import ParquetSink, ShardSinks
 from sparkinesis.worker.sink.storage import open_storage
 from tests.flaky import flaky
-from tests.lake import visible_files, visible_rows
+from tests.lake import note_syncs, visible_files, visible_rows
 from tests.unit.worker.delivering import SHARD, Held, Shard
 
 N = pa.schema([("n", pa.int64())])
@@ -45,9 +44,14 @@ class Clock:
         return self.now
 
 
-def shard(sinks: ShardSinks | None = None) -> ProcessorShard:
+def shard(
+    sinks: ShardSinks | None = None, shard_id: str = SHARD, stream_id: str | None = None
+) -> ProcessorShard:
+    stream = "s" if stream_id is None else stream_id.split(":")[1]
     start = ExtendedSequenceNumber("TRIM_HORIZON")
-    return ProcessorShard(SHARD, "app", "s", "w", start, sinks=sinks or ShardSinks())
+    return ProcessorShard(
+        shard_id, "app", stream, "w", start, stream_id=stream_id, sinks=sinks or ShardSinks()
+    )
 
 
 def flush(sinks: ShardSinks) -> None:
@@ -64,52 +68,32 @@ def numbers(folder: Path) -> list[int]:
 
 # --- several streams
 
-ID = "123456789012:flights:1763700000"
 
-
-def of_stream(stream_id: str | None, unique: str = "u", shard_id: str = SHARD) -> ProcessorShard:
-    stream = "flights" if stream_id is None else stream_id.split(":")[1]
-    return ProcessorShard(
-        shard_id,
-        "app",
-        stream,
-        "w",
-        ExtendedSequenceNumber("TRIM_HORIZON"),
-        stream_id=stream_id,
-        sinks=ShardSinks(unique=lambda: unique),
-    )
-
-
-def store(shard: ProcessorShard, folder: Path, number: int) -> None:
-    shard.sink(folder, N).write([{"n": number}])
-    flush(shard.sinks)
-
-
-def test_the_files_of_one_of_several_streams_name_it_as_a_whole(tmp_path: Path) -> None:
-    store(of_stream(ID), tmp_path, 7)
+def test_the_files_and_errors_of_one_of_several_streams_name_it_as_a_whole(tmp_path: Path) -> None:
+    stream_id = "123456789012:flights:1763700000"
+    sinks = ShardSinks(unique=lambda: "u")
+    sink = shard(sinks, stream_id=stream_id).sink(tmp_path, N)
+    sink.write([{"n": 7}])
+    flush(sinks)
     (file,) = visible_files(tmp_path)
     assert file == f"part-flights@123456789012.1763700000-{SHARD}-00001-u.parquet"
     labels = pq.read_schema(tmp_path / file).metadata
     assert labels[b"sparkinesis.stream"] == b"flights"
-    assert labels[b"sparkinesis.stream_id"] == ID.encode()
+    assert labels[b"sparkinesis.stream_id"] == stream_id.encode()
+    sinks.close()
+    with pytest.raises(LeaseLostError, match=f"shard {SHARD} of stream {stream_id} "):
+        sink.write([{"n": 1}])
 
 
 def test_the_longest_names_are_names_that_file_systems_take(tmp_path: Path) -> None:
-    shards = [f"{'s' * 127}{n}" for n in range(2)]
-    for number, shard_id in enumerate(shards):
-        stream_id = f"123456789012:{'x' * 128}:1763700000"
-        store(of_stream(stream_id, unique="u" * 32, shard_id=shard_id), tmp_path, number)
+    stream_id = f"123456789012:{'x' * 128}:1763700000"
+    for number in range(2):
+        sinks = ShardSinks(unique=lambda: "u" * 32)
+        shard(sinks, f"{'s' * 127}{number}", stream_id).sink(tmp_path, N).write([{"n": number}])
+        flush(sinks)
     files = visible_files(tmp_path)
     assert len(files) == 2
     assert max(len(f".{file}") for file in files) <= 255
-
-
-def test_errors_of_a_sink_name_the_stream_as_a_whole(tmp_path: Path) -> None:
-    shard = of_stream(ID)
-    sink = shard.sink(tmp_path, N)
-    shard.sinks.close()
-    with pytest.raises(LeaseLostError, match=f"shard {SHARD} of stream {ID} "):
-        sink.write([{"n": 1}])
 
 
 # --- arguments
@@ -397,25 +381,21 @@ def test_all_files_of_all_sinks_are_written_before_any_is_shown(tmp_path: Path) 
     assert all(name.startswith(".") for name in written), "Spark ignores these"
 
 
-@pytest.mark.parametrize("kind", ["mock", "subtree", "file URI", "fsspec"])
-def test_other_file_systems(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize("kind", ["mock", "fsspec"])
+def test_other_file_systems(kind: str) -> None:
     sinks = ShardSinks()
     filesystem: Any = None
-    path, reader, base = f"file://{tmp_path}/lake", fs.LocalFileSystem(), f"{tmp_path}/lake"
     if kind == "mock":
         filesystem, _ = fs.FileSystem.from_uri("mock:///")
-        path, reader, base = "lake", filesystem, "lake"
-    elif kind == "subtree":
-        filesystem = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
-        path = "lake"
-    elif kind == "fsspec":
+        path, reader = "lake", filesystem
+    else:
         memory = pytest.importorskip("fsspec").filesystem("memory")
-        path, reader, base = "memory://lake", fs.PyFileSystem(fs.FSSpecHandler(memory)), "lake"
+        path, reader = "memory://lake", fs.PyFileSystem(fs.FSSpecHandler(memory))
     sink = shard(sinks).sink(path, KEYED, partition_by=["key"], filesystem=filesystem)
     for n in range(3):
         sink.write([{"key": 1, "n": n}])
         flush(sinks)
-    found = reader.get_file_info(fs.FileSelector(base, recursive=True))
+    found = reader.get_file_info(fs.FileSelector("lake", recursive=True))
     files = [info.path for info in found if info.is_file]
     assert len(files) == 3
     assert all("/key=1/part-" in f"/{file}" for file in files)
@@ -439,15 +419,7 @@ def test_a_local_file_system_is_known_by_any_name(tmp_path: Path) -> None:
 def test_files_are_synced_before_they_are_shown_and_directories_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    synced: list[tuple[int, int]] = []
-    """What was synced, and how many files could be seen then."""
-
-    def note(opened: int) -> None:
-        sync(opened)
-        synced.append((os.fstat(opened).st_ino, len(visible_files(tmp_path))))
-
-    sync = os.fsync
-    monkeypatch.setattr(os, "fsync", note)
+    synced = note_syncs(monkeypatch, tmp_path)
     sinks = ShardSinks()
     sink = shard(sinks).sink(tmp_path / "new" / "lake", KEYED, partition_by=["key"])
     sink.write([{"key": key, "n": key} for key in range(2)])

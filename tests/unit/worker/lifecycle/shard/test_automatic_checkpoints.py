@@ -107,6 +107,22 @@ def test_whichever_is_reached_first_counts() -> None:
     assert shard.held.places == ["2"]
 
 
+def test_a_failed_batch_is_never_covered_and_does_not_keep_those_before_it_waiting() -> None:
+    shard = Automatic(Retry(base=100.0, cap=100.0), "3", checkpoint_seconds=5.0)
+    shard.add(1, 2)
+    shard.add(3, 4)
+    assert shard.step() == 0.0
+    assert shard.step() == 100.0
+    assert shard.due_in() == 5.0
+    shard.setting.now += 5.0
+    assert shard.step() == 95.0
+    assert shard.held.places == ["2"]
+    shard.setting.now += 95.0
+    assert shard.step() == 100.0
+    assert shard.due_in() is None
+    assert shard.held.places == ["2"]
+
+
 def test_what_on_error_gives_up_is_covered_with_what_was_processed() -> None:
     shard = Automatic(Skip(), "3", checkpoint_records=2)
     shard.add(1, 2, 3, 4)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -11,6 +12,7 @@ from sparkinesis.errors import (
     LeaseLostError,
     LeaseTableError,
     LeaseTableUnavailableError,
+    ProcessorError,
     SparkinesisError,
 )
 from sparkinesis.events import BatchAction
@@ -220,6 +222,31 @@ def test_what_fails_while_the_shard_goes_is_counted_but_a_lost_lease_is_no_failu
     shard.processor.then = lose
     shard.deliverer.deliver_next()
     assert shard.setting.failures.snapshot() == (failure,)
+
+
+async def _later() -> None: ...
+
+
+@pytest.mark.parametrize("policy", [Retry(1, then=Skip()), Stop(), DeadLetter(print)], ids=str)
+def test_a_call_that_returns_a_coroutine_is_asked_of_no_policy(policy: OnError) -> None:
+    """Its records are neither checkpointed nor skipped: they come again."""
+    shard = Shard(policy)
+    process = shard.processor.process_records
+
+    def forget(batch: RecordBatch, checkpointer: Checkpointer) -> Any:
+        process(batch, checkpointer)
+        return _later()
+
+    shard.add(3, 4)
+    with patch.object(shard.processor, "process_records", forget):
+        for _ in range(3):
+            with pytest.raises(ProcessorError, match=r"forget returned a coroutine"):
+                shard.deliverer.deliver_next()
+            assert shard.may_checkpoint() == "TRIM_HORIZON"
+    assert (shard.deliverer.processing_since, shard.deliverer.records) == (None, 0)
+    shard.step_all()
+    assert shard.given == [["3", "4"]] * 4
+    assert shard.may_checkpoint() == "4:0"
 
 
 def measured(tally: Tally) -> dict[tuple[str, ...], float]:

@@ -196,6 +196,18 @@ def test_a_shard_that_is_gone_has_ended(service: Service, caplog: pytest.LogCapt
     assert len(service.opened) == 1
 
 
+def test_the_end_comes_with_the_last_records_and_tells_the_children(service: Service) -> None:
+    reading = intake(service)
+    service.pages = [page(record(1), end=True)]
+    assert take(reading) == [b"1"]
+    assert reading.at_end
+    assert [child.id for child in reading.children] == ["shardId-000000000001"]
+    assert service.stopped == 1
+    # A processor that resets its shard reads it again.
+    reading.begin(TRIM_HORIZON)
+    assert not reading.at_end
+
+
 def test_what_follows_a_shard_is_no_older_than_its_last_record(service: Service) -> None:
     """That the end is seen late, and that silence came before it, say nothing of the children."""
     reading = intake(service)
@@ -265,6 +277,17 @@ def test_once_ended_nothing_is_taken_and_nothing_opened(service: Service) -> Non
     reading.begin(TRIM_HORIZON)
     assert take(reading) is None
     assert len(service.opened) == 1
+
+
+def test_a_page_grows_old_while_it_waits(service: Service) -> None:
+    reading = intake(service, skip_older_than=60.0)
+    service.pages = [page(record(1, age_s=50), record(2, age_s=40), waited=15.0)]
+    assert take(reading) == [b"2"]
+    service.pages = [page(record(3, age_s=50), waited=15.0)]
+    assert take(reading) is None
+    service.pages = []
+    take(reading)
+    assert service.opened[-1] == (AtTimestamp(NOW_MS + 15_000 - 60_000), False)
 
 
 @pytest.mark.parametrize(
