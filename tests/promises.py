@@ -19,7 +19,6 @@ _TABLE = """
 P1:
     properties/test_p1_determinism.py
     properties/test_removed_streams.py
-    spark/test_p1_determinism.py
     spark/test_p2_no_gap_no_overlap.py
 P2:
     properties/test_p2_faults.py
@@ -27,13 +26,10 @@ P2:
     unit/source/planning/test_batch_end.py
 P3: properties/test_p3_parents_first.py
 P4: spark/test_p4_nothing_outside_checkpoint.py
-P5:
-    properties/test_p5_idle_stream.py
-    spark/test_p5_idle_stream.py
+P5: properties/test_p5_idle_stream.py
 P6:
     properties/test_p6_limits.py
     properties/test_p10_time.py::test_p6_a_limit_below_the_number_of_shards_holds
-    spark/test_p6_progress.py
     unit/source/planning/test_batch_instant.py
 P7: properties/test_p7_call_budget.py
 P8: properties/test_p8_data_loss.py
@@ -41,7 +37,6 @@ P9: properties/test_p9_skip_older.py
 P10:
     properties/test_p10_time.py
     spark/test_p10_active_users.py
-    spark/test_p10_skewed_backlog.py
     spark/test_p10_watermark.py
     unit/source/planning/test_batch_instant.py
 
@@ -147,8 +142,8 @@ secrets:
     unit/stream/test_credentials.py
 fleet-events: spark/test_fleet.py
 fleet-streams:
-    spark/test_fleet_several_streams.py
     unit/fleet/knowledge/test_streams.py
+    unit/fleet/test_executor_worker.py::test_streams_are_reported_when_they_change
 fleet-slots: unit/fleet/knowledge/test_roster.py
 fleet-strangers: unit/fleet/channel/test_pending.py
 fleet-failures:
@@ -166,10 +161,10 @@ fleet-secret:
     unit/fleet/test_executor_worker.py
 
 # Options of queries
-streamName: properties/test_several_streams.py::test_several_streams_are_read_by_one_query_and_one_may_be_added_later
+streamName: properties/test_removed_streams.py::test_a_stream_may_take_the_place_of_another
 streamARN: unit/source/options/test_option_table.py::test_an_arn_says_name_and_region
 region: unit/source/options/test_option_table.py::test_every_region_that_has_kinesis_may_be_given
-endpoint: properties/test_several_streams.py::test_several_streams_are_read_by_one_query_and_one_may_be_added_later
+endpoint: properties/test_removed_streams.py::test_a_stream_may_take_the_place_of_another
 profile: properties/test_credentials.py::test_a_profile_is_what_signs
 roleArn, roleExternalId, roleSessionName, stsEndpoint: properties/test_credentials.py::test_the_role_signs_and_is_assumed_once_in_a_process
 initialPosition:

@@ -96,44 +96,6 @@ def test_the_local_server_answers_as_the_code_assumes(
     assert 0 < outcome.used.puts < 5000
 
 
-def test_a_server_that_names_no_children_is_found(server: LocalServer, faults: list[Any]) -> None:
-    faults.append(on("GetRecords", Fault(omit=frozenset({"ChildShards"}))))
-    found = verdicts(check(server, "reshard"))
-    for key in ("child_shards", "children_complete", "merged_child", "ends_again"):
-        assert found[f"reshard.{key}"] is Verdict.OTHERWISE, key
-    assert found["reshard.last_page"] is Verdict.AS_ASSUMED
-
-
-def test_a_server_that_begins_early_is_found(server: LocalServer, faults: list[Any]) -> None:
-    faults.append(on("GetShardIterator", Fault(begins_early=1)))
-    found = verdicts(check(server, "position", "at_timestamp"))
-    assert found["position.at"] is found["position.after"] is Verdict.OTHERWISE
-    assert found["at_timestamp.precision"] is Verdict.OTHERWISE
-
-
-def test_disorder_and_a_late_record_are_measured(server: LocalServer, faults: list[Any]) -> None:
-    def plan(call: Call) -> Fault | None:
-        is_some = call.operation == "PutRecords" and call.ordinal % 5 == 0
-        return Fault(arrival_skew_ms=-70_000) if is_some else None
-
-    faults.append(plan)
-    outcome = check(server, "order")
-    assert verdicts(outcome)["order.in_shard_ms"] is Verdict.OTHERWISE
-    figure = outcome.answers["order.in_shard_ms"].value
-    assert isinstance(figure, int)
-    assert figure >= 69_000
-
-
-def test_a_slow_reshard_is_measured() -> None:
-    with LocalServer(limits=False, reshard_delay_ms=1500, dynamodb=True) as server:
-        outcome = check(server, "reshard")
-        assert left_on(server) == []
-    listed = outcome.answers["reshard.listed_ms"].value
-    assert isinstance(listed, int)
-    assert listed >= 1500
-    assert verdicts(outcome)["reshard.children_complete"] is Verdict.AS_ASSUMED
-
-
 def test_a_probe_that_fails_ends_neither_the_others_nor_the_removal(
     server: LocalServer, faults: list[Any]
 ) -> None:
@@ -200,16 +162,6 @@ class Check:
         rest, _ = self.process.communicate(timeout=seconds(180))
         self.lines += rest.splitlines(keepends=True)
         return self.process.returncode
-
-
-def test_ctrl_c_removes_what_was_made(server: LocalServer) -> None:
-    one = Check(server, "--probe", "position")
-    one.wait_for("s  stream me-")
-    assert left_on(server)
-    one.process.send_signal(signal.SIGINT)
-    assert one.end() == INTERRUPTED
-    assert left_on(server) == []
-    assert any("removing stream me-" in line for line in one.lines)
 
 
 def test_a_second_ctrl_c_does_not_stop_the_removal(server: LocalServer, faults: list[Any]) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import random
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -14,10 +12,10 @@ import pytest
 from sparkinesis.errors import AccessDeniedError, DataLossError, LeaseTableError
 from sparkinesis.local import Fault, LocalServer, ManualClock
 from sparkinesis.stream.kpl.pack import aggregate
-from tests.engine import Query, Row, late, query_of
+from tests.engine import Query, late, query_of
 from tests.kcl import create_table, put_lease, put_rows_of_coordination
 from tests.properties.conftest import START_MS
-from tests.streams import active_shards, identifier, merge_neighbours, put, split
+from tests.streams import identifier, put
 
 HOUR = 3_600_000
 SHARD = "shardId-000000000000"
@@ -157,15 +155,6 @@ def test_the_first_offset_holds_what_the_application_had_done_then(app: Applicat
     assert running.rest() == [b"1", b"2"]
 
 
-def test_the_table_is_only_read(app: Application) -> None:
-    app.checkpoint(app.put(b"a"))
-    app.server.kinesis.calls.clear()
-    app.put(b"b")
-    assert begun(app.query()).rest() == [b"b"]
-    calls = app.server.kinesis.calls.select(stream=app.table)
-    assert [call.operation for call in calls] == ["Scan"]
-
-
 def test_a_table_of_many_pages_is_read_to_its_end(app: Application) -> None:
     """A Scan gives 1 MB at a time; KCL applications of many streams have larger tables."""
     app.put(b"a")
@@ -210,18 +199,6 @@ def test_a_stream_of_that_name_in_another_account_is_another_stream(
     name = {"streamName": app.stream, "streamARN": arn}[by]
     running = Query(**{by: name}, **place, initialPosition=f"application:{app.table}")
     assert begun(running).rest() == [b"left"]
-
-
-def test_leases_of_that_name_in_other_accounts_only_are_none(app: Application) -> None:
-    app.put(b"a")
-    foreign = app.identifier.replace("123456789012", "999999999999")
-    app.checkpoint("TRIM_HORIZON", key=f"{foreign}:{SHARD}")
-    with pytest.raises(LeaseTableError) as caught:
-        app.query().plan()
-    assert (
-        f"holds no lease of stream '{app.stream}' in us-east-1 at {app.server.endpoint_url} "
-        f"(account 123456789012), only of '{app.stream}' of account 999999999999"
-    ) in str(caught.value)
 
 
 def test_leases_of_the_stream_as_it_is_now_count_whatever_other_epochs_the_table_holds(
@@ -320,70 +297,6 @@ def test_latest_and_trim_horizon_mean_what_they_mean_to_a_kcl(shared: Services) 
     assert len(running.rest()) == 20
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_nothing_is_skipped_or_repeated_whatever_the_application_has_done(
-    shared: Services, seed: int
-) -> None:
-    rng = random.Random(seed)
-    app = Application(shared, shards=2)
-    for _ in range(12):
-        put(app.kinesis, app.stream, [b"%d" % rng.randrange(10**9) for _ in range(5)])
-        for shard in active_shards(app.kinesis, app.stream):
-            users = [("k", None, b"%d" % n) for n in range(rng.randrange(1, 6))]
-            (blob,) = aggregate(users)
-            app.kinesis.put_record(
-                StreamName=app.stream,
-                Data=blob.data,
-                PartitionKey="k",
-                ExplicitHashKey=shard["HashKeyRange"]["StartingHashKey"],
-            )
-        if rng.random() < 0.5:
-            reshard = split if rng.random() < 0.6 else merge_neighbours
-            if len(active_shards(app.kinesis, app.stream)) > 1 or reshard is split:
-                reshard(app.kinesis, app.stream, rng)
-    everything: defaultdict[str, list[Row]] = defaultdict(list)
-    for batch in app.query(initialPosition="trim_horizon").drain():
-        for row in batch.rows:
-            everything[row["shardId"]].append(row)
-    expected = work_of_a_kcl(app, everything, rng)
-
-    running = begun(app.query())
-    found: defaultdict[str, list[Row]] = defaultdict(list)
-    for batch in running.drain(between=running.restart):
-        for row in batch.rows:
-            found[row["shardId"]].append(row)
-    assert found == {shard: rows for shard, rows in expected.items() if rows}
-
-
-def work_of_a_kcl(
-    app: Application, everything: dict[str, list[Row]], rng: random.Random
-) -> dict[str, list[Row]]:
-    """Write leases such as a KCL may leave at any moment; returns the rows that are not done."""
-    finished: set[str] = set()
-    left = dict(everything)
-    for shard in app.kinesis.list_shards(StreamName=app.stream)["Shards"]:
-        name = shard["ShardId"]
-        rows = everything.get(name, [])
-        parents = {shard.get("ParentShardId"), shard.get("AdjacentParentShardId")} - {None}
-        is_closed = "EndingSequenceNumber" in shard["SequenceNumberRange"]
-        if not parents <= finished:
-            # At most the lease is there already.
-            if rng.random() < 0.5:
-                app.checkpoint("TRIM_HORIZON", key=name)
-        elif is_closed and rng.random() < 0.7:
-            app.checkpoint("SHARD_END", key=name)
-            finished.add(name)
-            left[name] = []
-        elif rows and rng.random() < 0.8:
-            at = rng.randrange(len(rows))
-            last = rows[at]
-            app.checkpoint(last["sequenceNumber"], last["subSequenceNumber"], key=name)
-            left[name] = rows[at + 1 :]
-        else:
-            app.checkpoint("TRIM_HORIZON", key=name)
-    return left
-
-
 def test_a_checkpoint_that_retention_has_trimmed_is_a_loss(app: Application) -> None:
     app.checkpoint(app.put_aggregate(b"0", b"1"))
     app.clock.advance(25 * HOUR)
@@ -429,20 +342,6 @@ def test_a_refusal_names_the_one_permission_that_is_needed(app: Application) -> 
     try:
         with pytest.raises(AccessDeniedError, match="dynamodb:Scan"):
             app.query().plan()
-    finally:
-        app.server.kinesis.faults = None
-
-
-def test_throttling_is_waited_out(app: Application) -> None:
-    app.put(b"a")
-    app.checkpoint("TRIM_HORIZON")
-    app.server.kinesis.faults = lambda call: (
-        Fault.error("ProvisionedThroughputExceededException")
-        if call.operation == "Scan" and call.ordinal < 3
-        else None
-    )
-    try:
-        assert begun(app.query()).rest() == [b"a"]
     finally:
         app.server.kinesis.faults = None
 

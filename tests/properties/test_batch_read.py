@@ -10,10 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.datasource import EqualTo, Filter, GreaterThanOrEqual, In, LessThan
+from pyspark.sql.datasource import EqualTo, Filter, GreaterThanOrEqual
 from pyspark.sql.types import StructType
 
-from sparkinesis.errors import DataLossError, StreamNotFoundError
+from sparkinesis.errors import DataLossError
 from sparkinesis.local import ManualClock
 from sparkinesis.source.batch.batch_reader import KinesisBatchReader
 from sparkinesis.source.datasource import KinesisDataSource
@@ -168,39 +168,9 @@ def test_the_end_of_one_read_is_the_start_of_the_next(reads: Reads) -> None:
     assert reads.read(startingPosition=ends(whole), endingPosition=ends(first)) == []
 
 
-def test_the_offset_of_a_streaming_query_is_a_start_and_an_end(reads: Reads) -> None:
-    history(reads.kinesis, reads.clock, 5, 8)
-    running = reads.query()
-    history(reads.kinesis, reads.clock, 6, 4)
-    whole = datas(reads.read())
-    streamed: list[Row] = []
-    for stream_batch in running.drain():
-        streamed += stream_batch.rows
-        offset = json.dumps(running.checkpoint)
-        assert datas(reads.read(endingPosition=offset)) == datas(streamed)
-        assert datas(streamed + reads.read(startingPosition=offset)) == whole
-
-
 def test_latest_as_start_gives_nothing(reads: Reads) -> None:
     put(reads.kinesis, "s", [b"a", b"b"])
     assert reads.read(startingPosition="latest") == []
-    assert reads.server.kinesis.calls.count("GetRecords") == 0
-
-
-def test_nothing_is_read_where_the_end_lies_before_the_start(reads: Reads) -> None:
-    put(reads.kinesis, "s", [b"a"], "k")
-    first = reads.read()
-    reads.clock.advance(10_000)
-    put(reads.kinesis, "s", [b"b"], "k")
-    between, later = instant(reads.clock() - 5_000), instant(reads.clock() + HOUR)
-    assert reads.read(startingPosition=between, endingPosition=ends(first)) == []
-    split(reads.kinesis, "s", index=0)
-    split(reads.kinesis, "s", index=2)
-    assert reads.read(startingPosition=between, endingPosition=ends(first)) == []
-    reads.server.kinesis.calls.clear()
-    assert reads.read(startingPosition=between, endingPosition=between) == []
-    assert reads.read(startingPosition=later) == []
-    assert reads.read(startingPosition=later, endingPosition="2020-01-01T00:00:00Z") == []
     assert reads.server.kinesis.calls.count("GetRecords") == 0
 
 
@@ -269,77 +239,6 @@ def test_a_start_before_the_oldest_record_is_no_loss(reads: Reads) -> None:
     listed = json.dumps(dict.fromkeys(shard_ids(reads.kinesis, "s"), "TRIM_HORIZON"))
     assert datas(reads.read(early, startingPosition="{}")) == [b"a"]
     assert datas(reads.read(early, startingPosition=listed)) == [b"a"]
-
-
-@pytest.mark.parametrize("option", ["startingPosition", "endingPosition"])
-def test_a_shard_that_is_not_there_is_named(reads: Reads, option: str) -> None:
-    put(reads.kinesis, "s", [b"a"])
-    map_of_shards = json.dumps({"shardId-000000000077": "495900"})
-    with pytest.raises(DataLossError) as caught:
-        reads.batch(**{option: map_of_shards})
-    assert f"The option {option} names shard shardId-000000000077" in str(caught.value)
-    assert "stream 's' in us-east-1" in str(caught.value)
-    assert datas(reads.read(**{option: map_of_shards, "failOnDataLoss": "false"})) == [b"a"]
-
-
-def test_a_missing_stream_is_told(reads: Reads) -> None:
-    with pytest.raises(StreamNotFoundError, match="There is no stream 'q'"):
-        reads.batch(streamName="q")
-
-
-def test_shards_that_a_filter_excludes_are_not_called(reads: Reads) -> None:
-    history(reads.kinesis, reads.clock, 7)
-    whole = reads.read()
-    listed = shard_ids(reads.kinesis, "s")
-    chosen = [listed[0], listed[3], listed[-1]]
-    reads.server.kinesis.calls.clear()
-    wanted = In(("shardId",), tuple(chosen))
-    planned = reads.batch([wanted])
-    assert planned.left == []
-    assert planned.rows() == [row for row in whole if row["shardId"] in chosen]
-    assert set(reads.server.kinesis.calls.per_shard("GetRecords")) == set(chosen)
-    assert set(reads.server.kinesis.calls.per_shard("GetShardIterator")) == set(chosen)
-
-
-def test_a_map_can_choose_shards_as_well(reads: Reads) -> None:
-    history(reads.kinesis, reads.clock, 8)
-    whole = reads.read()
-    listed = shard_ids(reads.kinesis, "s")
-    for chosen in (listed[0], listed[-1]):
-        reads.server.kinesis.calls.clear()
-        rows = reads.read(startingPosition=json.dumps({chosen: "TRIM_HORIZON", "*": "SHARD_END"}))
-        assert rows == [row for row in whole if row["shardId"] == chosen]
-        assert set(reads.server.kinesis.calls.per_shard("GetRecords")) == {chosen}
-
-
-def test_a_filter_on_time_reads_less_and_stays_with_spark(reads: Reads) -> None:
-    for minute in range(30):
-        put(reads.kinesis, "s", [b"%02d-%04d" % (minute, n) for n in range(400)])
-        reads.clock.advance(60_000)
-        if minute == 15:
-            split(reads.kinesis, "s")
-    start = reads.clock() - 20 * 60_000
-    column = ("approximateArrivalTimestamp",)
-    filters: list[Filter] = [
-        GreaterThanOrEqual(column, when(start)),
-        LessThan(column, when(start + 120_000)),
-    ]
-
-    def kept(row: Row) -> bool:
-        arrival: datetime = row["approximateArrivalTimestamp"]
-        return when(start) <= arrival < when(start + 120_000)
-
-    reads.server.kinesis.calls.clear()
-    whole = reads.batch(maxRecordsPerFetch="400").rows()
-    everything = sum(call.records for call in reads.server.kinesis.calls)
-    reads.server.kinesis.calls.clear()
-    narrowed = reads.batch(filters, maxRecordsPerFetch="400")
-    assert narrowed.left == filters
-    rows = narrowed.rows()
-    fetched = sum(call.records for call in reads.server.kinesis.calls)
-    assert [row for row in rows if kept(row)] == [row for row in whole if kept(row)]
-    assert len(rows) == 3 * 400, "two minutes, and one by which arrival times may be out of order"
-    assert fetched < everything / 2
 
 
 @pytest.mark.parametrize("quiet_ms", [1000, 0])

@@ -7,16 +7,12 @@ import pickle
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
-from botocore.exceptions import ClientError
 
 from sparkinesis.errors import AccessDeniedError
 from sparkinesis.local import Fault, LocalServer
-from sparkinesis.stream.calls.session import open_session
-from sparkinesis.stream.credentials import CredentialSource
 from tests.engine import Query, query_of
 from tests.streams import put
 from tests.sts import RecordedSts, recorded_sts
@@ -110,38 +106,6 @@ def test_queries_with_other_roles_do_not_share_keys(reading: Reading) -> None:
         seen.append(reading.signers())
     assert seen[2] == {OWN_KEY}
     assert len(set().union(*seen)) == 3
-
-
-def test_credentials_of_a_role_are_renewed_before_they_expire(reading: Reading) -> None:
-    later = timedelta()
-    source = CredentialSource(None, ROLE, None, "clock", reading.sts.endpoint_url)
-    session = open_session(
-        source, "us-east-1", reading.server.endpoint_url, lambda: datetime.now(timezone.utc) + later
-    )
-    kinesis = session.create_client("kinesis", endpoint_url=reading.server.endpoint_url)
-
-    def signer() -> str:
-        kinesis.list_shards(StreamName=reading.stream)
-        (key,) = reading.signers()
-        assert key is not None
-        return key
-
-    assert reading.sts.access_keys("clock") == []
-    first = signer()
-    later = timedelta(minutes=44)
-    assert signer() == first
-    later = timedelta(minutes=46)
-    reading.sts.lifetimes["clock"] = 3600.0 + 46 * 60  # its clock is the real one
-    second = signer()
-    assert reading.sts.access_keys("clock") == [first, second]
-    # There are two windows: in the first a refusal is survived, as the key is valid still.
-    reading.sts.allowed["clock"] = 2
-    later = timedelta(minutes=46 + 46)
-    assert signer() == second
-    later = timedelta(minutes=46 + 51)
-    with pytest.raises(ClientError, match="AssumeRole"):
-        signer()
-    kinesis.close()
 
 
 def test_a_query_outlives_its_credentials(reading: Reading) -> None:

@@ -98,41 +98,6 @@ def test_a_shard_that_another_machine_has_subscribed_to_is_read_by_get_records(
     other["EventStream"].close()
 
 
-def test_a_subscription_that_breaks_anywhere_loses_and_repeats_nothing(one: World) -> None:
-    put(one.kinesis, "one", [b"a", b"b", b"c"])
-    running = one.query(streamName="one")
-    start, end = running.plan()
-    calls = one.server.kinesis.calls
-    calls.clear()
-    cuts = range(0, 1200, 13)
-    for cut_after in cuts:
-        one.server.kinesis.faults = lambda _, n=cut_after: Fault(cut_after=n)
-        assert running.read(start, end).datas == [b"a", b"b", b"c"]
-    assert calls.count("SubscribeToShard") == len(cuts)
-    assert 0 < calls.count("GetRecords") < len(cuts), "some cuts are before the end, some behind"
-
-
-@pytest.mark.parametrize(
-    "fault",
-    [
-        Fault(cut_after=1_500_000),
-        Fault(stream_code="InternalFailureException", stream_after=1),
-        Fault(stream_code="ResourceInUseException", stream_after=1),
-    ],
-    ids=["cut", "failure", "taken over"],
-)
-def test_a_range_of_many_events_goes_on_behind_the_last_that_came(one: World, fault: Fault) -> None:
-    running = one.query(streamName="one")
-    task, expected = large_task(one.kinesis, running)
-    calls = one.server.kinesis.calls
-    calls.clear()
-    one.server.kinesis.faults = lambda call: fault if call.operation == "SubscribeToShard" else None
-    assert data(running.reader.read(task)) == expected
-    by_events = sum(call.records for call in calls.select("SubscribeToShardEvent"))
-    assert by_events > 0
-    assert calls.count("GetRecords") == 1
-
-
 def large_task(kinesis: Any, running: Query) -> tuple[ShardPartition, list[bytes]]:
     """A task whose records come in several events, and its rows as polling gives them."""
     for _ in range(4):
@@ -165,17 +130,6 @@ def released(server: LocalServer, monkeypatch: pytest.MonkeyPatch) -> threading.
 
     monkeypatch.setattr(server.kinesis, "release", count)
     return gone
-
-
-def test_no_subscription_outlives_its_range(one: World, released: threading.Semaphore) -> None:
-    """Nor while Spark still works on its last rows: what comes meanwhile is paid for."""
-    put(one.kinesis, "one", [b"a"])
-    running = one.query(streamName="one")
-    (task,) = running.reader.partitions(*running.plan())
-    reading = running.reader.read(task)
-    running.rows_read = len(next(reading))
-    assert released.acquire(timeout=10)
-    assert list(reading) == []
 
 
 def test_a_range_that_is_given_up_ends_its_subscription_at_once(

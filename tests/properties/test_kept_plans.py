@@ -144,25 +144,3 @@ def test_no_plan_depends_on_quiet_shards_or_on_what_is_kept(
     assert quiet > 20
     assert idle
     assert batches > 3
-
-
-def test_quiet_shards_bound_the_batch_and_cost_one_call_each(
-    kinesis: Any,
-    server: LocalServer,
-    clock: ManualClock,
-    planner: MakePlanner,
-) -> None:
-    kept = planner(NotedPlanner)
-    # Shards that never had a record are at an instant, which moves with each stored offset.
-    start = plan_batch({"": kept}, {"": BEGIN}).end[""]
-    for _ in range(3):
-        clock.advance(5_000)
-        put_at(kinesis, "s", b"x", 0)
-        start = plan_batch({"": kept}, {"": start}).end[""]
-        clock.advance(5_000)
-        server.kinesis.calls.clear()
-        kept.begin(start)
-        assert len(kept.plan.quiet) == 2
-        assert kept.plan.bound_ms == clock()
-        calls = [(call.operation, call.shard) for call in server.kinesis.calls]
-        assert sorted(calls) == [("GetRecords", shard) for shard in sorted(start)]

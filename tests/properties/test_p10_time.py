@@ -93,55 +93,6 @@ def put_history(
         yield count
 
 
-LIMITS: dict[str, dict[str, str]] = {
-    "unlimited": {},
-    "rows": {"maxRecordsPerTrigger": "400"},
-    "few rows": {"maxRecordsPerTrigger": "40"},
-    "bytes": {"maxBytesPerTrigger": "3k"},
-}
-EACH_LIMIT = pytest.mark.parametrize(
-    "limit",
-    ["unlimited", "rows", "bytes", pytest.param("few rows", marks=pytest.mark.long)],
-)
-
-
-@EACH_LIMIT
-@pytest.mark.parametrize("mode", ["polling", "efo"])
-@pytest.mark.parametrize("seed", range(2))
-def test_p10_holds_in_a_backlog_of_two_streams_that_were_resharded(
-    world: World, limit: str, seed: int
-) -> None:
-    rng = random.Random(seed)
-    world.kinesis.create_stream(StreamName="t", ShardCount=3)
-    count = sum(put_history(world.kinesis, world.clock, ["s", "t"], rng, 40))
-    world.clock.advance(2000)
-    running = world.query(streamName="s,t", **LIMITS[limit])
-    batches = list(running.drain(lambda: running.restart() if rng.random() < 0.2 else None))
-    assert rows(batches) == count
-    assert late(batches) == []
-
-
-@EACH_LIMIT
-@pytest.mark.parametrize("seed", range(3))
-def test_p10_holds_at_the_tip_while_streams_are_resharded(
-    world: World, limit: str, seed: int
-) -> None:
-    rng = random.Random(seed)
-    world.kinesis.create_stream(StreamName="t", ShardCount=3)
-    running = world.query(streamName="s,t", **LIMITS[limit])
-    batches: list[Batch] = []
-    count = 0
-    for more in put_history(world.kinesis, world.clock, ["s", "t"], rng, 40):
-        count += more
-        for _ in range(rng.randrange(3)):
-            batch = running.next_batch()
-            batches += [batch] if batch else []
-    world.clock.advance(2000)
-    batches += running.drain()
-    assert rows(batches) == count
-    assert late(batches) == []
-
-
 @BOTH_MODES
 def test_p10_a_replay_gives_the_same_rows_up_to_a_record_that_arrived_later(
     world: World, mode: str
@@ -199,20 +150,6 @@ def test_p10_rows_are_late_by_the_disorder_of_the_service_at_most(
     batches = list(world.query(maxRecordsPerTrigger="500").drain())
     assert rows(batches) == count
     assert late(batches, timedelta(seconds=seconds)) == []
-
-
-def test_p10_available_now_ends_with_the_instant_at_which_it_started(world: World) -> None:
-    count = put_skewed(world.kinesis, world.clock, "s", 100)
-    running = world.query(maxRecordsPerTrigger="1000")
-    running.reader.prepareForTriggerAvailableNow()
-    world.clock.advance(1000)
-    more = put_skewed(world.kinesis, world.clock, "s", 30)
-    batches = list(running.drain())
-    assert rows(batches) == count
-    running.restart()
-    batches += running.drain()
-    assert rows(batches) == count + more
-    assert late(batches) == []
 
 
 @BOTH_MODES

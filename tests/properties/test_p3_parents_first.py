@@ -2,55 +2,13 @@
 
 from __future__ import annotations
 
-import random
-from collections import defaultdict
-
 import pytest
 
 from tests.engine import MODES
 from tests.properties.conftest import World
-from tests.streams import active_shards, merge_neighbours, put, put_at, split
+from tests.streams import merge_neighbours, put_at, split
 
 pytestmark = pytest.mark.parametrize("mode", MODES)
-
-
-@pytest.mark.parametrize(
-    "seed", [0, 3, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2, 4))]
-)
-def test_p3_rows_of_a_key_come_in_order_through_splits_and_merges(world: World, seed: int) -> None:
-    rng = random.Random(seed)
-    keys = [f"key-{n}" for n in range(20)]
-    written: dict[str, list[bytes]] = defaultdict(list)
-    read: dict[str, list[bytes]] = defaultdict(list)
-    running = world.query()
-
-    def collect(limit: int) -> None:
-        for _ in range(limit):
-            batch = running.next_batch()
-            if batch is None:
-                return
-            shards: dict[str, str] = {}
-            for row in batch.rows:
-                shard = shards.setdefault(row["partitionKey"], row["shardId"])
-                assert shard == row["shardId"], "two shards of one batch hold the same key"
-                read[row["partitionKey"]].append(row["data"])
-
-    for _ in range(25):
-        for _ in range(rng.randrange(0, 12)):
-            key = rng.choice(keys)
-            data = b"%06d" % sum(map(len, written.values()))
-            put(world.kinesis, "s", [data], key)
-            written[key].append(data)
-        world.clock.advance(rng.randrange(1, 3000))
-        if rng.random() < 0.5:
-            shards = len(active_shards(world.kinesis, "s"))
-            reshard = split if shards == 1 or rng.random() < 0.5 else merge_neighbours
-            reshard(world.kinesis, "s", rng)
-        if rng.random() < 0.5:
-            collect(rng.randrange(1, 4))
-    world.clock.advance(1000)  # the service tells its time in whole seconds
-    collect(1000)
-    assert read == written
 
 
 def test_p3_a_merge_whose_parents_end_in_different_batches(world: World) -> None:

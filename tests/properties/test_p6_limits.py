@@ -10,14 +10,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from sparkinesis.local import Call, Fault, ManualClock
 from sparkinesis.local.model import limits
 from sparkinesis.stream.kpl.pack import aggregate
 from tests.engine import MODES, Query
 from tests.properties.conftest import World
-from tests.streams import put, put_all, split
+from tests.streams import put, put_all
 
 BOTH_MODES = pytest.mark.parametrize("mode", MODES)
 
@@ -143,50 +142,6 @@ def test_p6_a_record_at_least_is_read_however_small_the_limit(world: World) -> N
     batches = list(rows_per_batch(world.query(maxBytesPerTrigger="1")))
     assert sum(sum(batch.values()) for batch in batches) == 7
     assert all(sum(batch.values()) <= 2 for batch in batches), "one of each shard"
-
-
-@BOTH_MODES
-def test_p6_available_now_ends_in_batches_within_the_limit_through_a_reshard(world: World) -> None:
-    for step in range(4):
-        put(world.kinesis, "s", [b"%d-%d" % (step, n) for n in range(2000)])
-        world.clock.advance(60_000)
-        split(world.kinesis, "s")
-    world.clock.advance(60_000)
-    running = world.query(maxRecordsPerTrigger="1500")
-    running.reader.prepareForTriggerAvailableNow()
-    world.clock.advance(10_000)
-    put(world.kinesis, "s", [b"later"] * 500)
-    batches = [sum(rows.values()) for rows in itertools.islice(rows_per_batch(running), 50)]
-    assert sum(batches) == 8000
-    assert max(batches) <= 1500 * (1 + TEN_PERCENT)
-
-
-@BOTH_MODES
-def test_p6_spark_may_ask_for_all_there_is(world: World) -> None:
-    put(world.kinesis, "s", [b"%d" % n for n in range(5000)])
-    world.clock.advance(5000)
-    running = world.query(maxRecordsPerTrigger="100")
-    end = running.reader.latestOffset(running.reader.initialOffset(), ReadAllAvailable())
-    parts = running.reader.partitions(running.reader.initialOffset(), end)
-    assert sum(b.num_rows for part in parts for b in running.reader.read(part)) == 5000
-
-
-@BOTH_MODES
-def test_p6_lag_is_reported_for_each_stream(world: World) -> None:
-    for n in range(10):
-        put(world.kinesis, "s", [b"%d-%d" % (n, m) for m in range(500)])
-        world.clock.advance(1000)
-    running = world.query(maxRecordsPerTrigger="1000")
-    assert running.reader.reportLatestOffset() is None, "nothing is known yet"
-    lags = []
-    for _ in rows_per_batch(running):
-        report = running.reader.reportLatestOffset()
-        assert report is not None
-        lags.append(report["s"]["millisBehindLatest"])
-    assert lags[0]["max"] == pytest.approx(8000, abs=1000)
-    assert lags[0]["mean"] <= lags[0]["max"]
-    assert [lag["max"] for lag in lags] == sorted((lag["max"] for lag in lags), reverse=True)
-    assert lags[-1] == {"max": 0, "mean": 0, "shards": dict.fromkeys(lags[-1]["shards"], 0)}
 
 
 @BOTH_MODES

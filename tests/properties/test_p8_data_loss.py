@@ -189,18 +189,6 @@ def test_p8_what_children_held_when_a_query_stopped_at_the_end_of_their_parent_i
     assert datas(running) == [b"b"]
 
 
-def test_p8_what_a_query_that_stood_still_has_missed_is_told_without_anything_following(
-    world: World,
-) -> None:
-    running = world.query()
-    put(world.kinesis, "s", [b"a"], "k")
-    assert datas(running) == [b"a"]
-    put(world.kinesis, "s", [b"lost"], "k")
-    world.clock.advance(30 * HOUR)
-    with pytest.raises(DataLossError, match="has expired"):
-        running.plan()
-
-
 def test_p8_a_beginning_behind_many_empty_pages_is_found(world: World) -> None:
     """Or the query would have to store a place that has no time."""
     world.server.kinesis.empty_pages = 12
@@ -300,25 +288,6 @@ def test_p8_a_replay_of_what_a_new_shard_had_is_told_when_its_first_records_are_
     assert first in told
 
 
-@pytest.mark.parametrize("position", ["trim_horizon", "2026-09-21T00:00:00Z"])
-def test_p8_what_the_first_plan_saw_is_owed_to_a_replay_and_what_expired_before_is_not(
-    world: World, position: str
-) -> None:
-    running = one_shard(world, initialPosition=position)
-    put(world.kinesis, "one", [b"gone before"], "k")
-    world.clock.advance(25 * HOUR)
-    put(world.kinesis, "one", [b"a"], "k")
-    world.clock.advance(20 * HOUR)
-    put(world.kinesis, "one", [b"b"], "k")
-    world.clock.advance(1000)
-    start, end = running.plan()
-    running.restart()
-    assert running.read(start, end).datas == [b"a", b"b"]
-    world.clock.advance(5 * HOUR)
-    with pytest.raises(DataLossError, match="was removed before the batch was read"):
-        running.read(start, end)
-
-
 @pytest.mark.parametrize("position", ["trim_horizon", "2026-09-20T00:00:00Z"])
 def test_p8_a_first_batch_of_one_record_is_owed_as_well(
     world: World, warnings: Callable[[], list[str]], position: str
@@ -335,22 +304,6 @@ def test_p8_a_first_batch_of_one_record_is_owed_as_well(
     running.restart(failOnDataLoss="false")
     assert running.read(start, end).rows == []
     assert len(warnings()) == 1
-
-
-def test_p8_a_batch_that_was_planned_in_several_looks_is_owed_from_its_first_record_on(
-    world: World,
-) -> None:
-    """What one shard leaves of the limit goes to the other, in another look behind the first."""
-    for number in range(12):
-        put_at(world.kinesis, "s", b"%d" % number, 0)
-        world.clock.advance(HOUR)
-    put_at(world.kinesis, "s", b"other", 2**128 - 1)
-    running = world.query(maxRecordsPerTrigger="8")
-    start, end = running.plan()
-    assert len(running.read(start, end).rows) == 8
-    world.clock.advance(13 * HOUR)
-    with pytest.raises(DataLossError, match="was removed before the batch was read"):
-        running.read(start, end)
 
 
 def test_p8_a_batch_that_was_planned_ahead_is_owed_from_its_first_record_on(world: World) -> None:
@@ -428,21 +381,6 @@ def test_p8_a_retention_period_that_was_shorter_for_a_while_is_noticed(world: Wo
     assert "shardId-000000000000" in text
     assert "failOnDataLoss" in text
     running.restart(failOnDataLoss="false")
-    assert datas(running) == [b"b"]
-
-
-def test_p8_a_shorter_retention_period_that_removed_only_what_was_read_is_no_loss(
-    world: World,
-) -> None:
-    running = one_shard(world, 72)
-    put(world.kinesis, "one", [b"a"], "k")
-    assert datas(running) == [b"a"]
-    world.clock.advance(10 * HOUR)
-    assert running.next_batch() is not None, "silence is stored"
-    world.clock.advance(16 * HOUR)
-    keep_for_a_day_meanwhile(world)
-    put(world.kinesis, "one", [b"b"], "k")
-    running.restart()
     assert datas(running) == [b"b"]
 
 

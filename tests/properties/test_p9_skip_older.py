@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from sparkinesis.local import ManualClock
 from tests.engine import MODES, Query
 from tests.properties.conftest import World
-from tests.streams import active_shards, merge_neighbours, put, split
+from tests.streams import merge_neighbours, put, split
 
 pytestmark = pytest.mark.parametrize("mode", MODES)
 
@@ -167,40 +166,6 @@ def test_p9_the_jump_is_in_the_checkpoint_before_anything_is_read(
     running.restart()
     # Spark reads a batch that it had planned before the crash, skipped or not.
     assert sorted(int(row["data"]) for row in running.read(*planned).rows) == list(range(5, 10))
-
-
-@pytest.mark.parametrize(
-    "seed", [0, 6, 7, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 6))]
-)
-def test_p9_nothing_older_and_all_that_is_not(world: World, history: History, seed: int) -> None:
-    rng = random.Random(seed)
-    running = world.query(skipOlderThan="5m")
-
-    def live(steps: int) -> None:
-        for _ in range(steps):
-            history.put(rng.randrange(4))
-            world.clock.advance(rng.choice([SECOND, 20 * SECOND, 3 * MINUTE]))
-            if rng.random() < 0.3:
-                if len(active_shards(world.kinesis, "s")) < 5:
-                    split(world.kinesis, "s", rng)
-                else:
-                    merge_neighbours(world.kinesis, "s", rng)
-
-    delivered: list[int] = []
-    for _ in range(4):
-        live(rng.randrange(8))
-        before = len(delivered)
-        first = len(history.arrived)
-        running.restart()
-        bound = world.clock() - 5 * MINUTE
-        delivered += numbers(running)
-        live(rng.randrange(3))
-        delivered += numbers(running)
-        late = set(delivered[before:])
-        seen = set(delivered[:before])
-        assert late == {n for n in history.since(bound) if n not in seen}
-        assert late.issuperset(range(first, len(history.arrived)))
-    assert len(delivered) == len(set(delivered))
 
 
 def test_p9_children_of_a_shard_that_closed_behind_its_last_row_begin_at_the_bound(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 from aws_kinesis_agg.aggregator import RecordAggregator
@@ -37,21 +35,6 @@ def test_each_shard_tells_its_own_lag(world: World) -> None:
     assert lag.shards[idle] == 0
     assert lag.shards[busy] == lag.max == pytest.approx(7 * 60_000, abs=1000)
     assert lag.mean == pytest.approx(lag.max / 2, abs=1)
-
-
-def test_of_thirty_shards_the_worst_twenty_are_told(world: World) -> None:
-    world.kinesis.create_stream(StreamName="wide", ShardCount=30)
-    step = 2**128 // 30
-    for n in range(25):  # the shards from 5 on have a record; the later, the older
-        put_at(world.kinesis, "wide", b"old", (29 - n) * step + 1)
-        world.clock.advance(1000)
-    running = world.query(streamName="wide", maxRecordsPerTrigger="1")
-    assert running.next_batch() is not None
-    lag = report(running, "wide").millis_behind_latest
-    assert lag is not None
-    ids = shard_ids(world.kinesis, "wide")
-    assert set(lag.shards) == set(ids[9:29]), "the last one is read, the first 9 have the smallest"
-    assert lag.max == max(lag.shards.values())
 
 
 def test_the_sample_has_the_size_of_rows(world: World) -> None:
@@ -130,19 +113,6 @@ def test_a_shard_that_waits_for_a_later_batch_is_no_range(world: World) -> None:
     assert [ranges for ranges in told if ranges] == [1, 1, 1, 1]
 
 
-def test_the_ranges_of_a_batch_are_its_shards_with_records(world: World) -> None:
-    running = world.query()
-    put_at(world.kinesis, "s", b"1", 0)
-    assert running.next_batch() is not None
-    assert report(running).ranges == 1
-    for hash_key in (0, 2**128 - 1):
-        put_at(world.kinesis, "s", b"2", hash_key)
-    assert running.next_batch() is not None
-    assert report(running).ranges == 2
-    assert running.next_batch() is None
-    assert report(running).ranges == 0
-
-
 def test_the_share_of_the_limit_that_a_batch_fills_is_told(world: World) -> None:
     for n in range(10):
         put(world.kinesis, "s", [b"%d-%d" % (n, m) for m in range(100)])
@@ -197,21 +167,3 @@ def test_a_stream_made_anew_is_a_loss(world: World) -> None:
     while running.next_batch() is not None:
         pass
     assert report(running).data_losses == 1
-
-
-def test_a_start_before_the_oldest_record_is_no_loss(world: World) -> None:
-    put(world.kinesis, "s", [b"a"], "k")
-    world.clock.advance(48 * HOUR)
-    put(world.kinesis, "s", [b"b"], "k")
-    running = world.query(initialPosition="2020-01-01T00:00:00Z")
-    assert running.next_batch() is not None
-    assert report(running).data_losses == 0
-
-
-def test_offsets_hold_positions_only(kinesis: Any, query: Callable[..., Query]) -> None:
-    put(kinesis, "s", [b"%d" % n for n in range(10)])
-    running = query()
-    assert running.next_batch() is not None
-    assert set(running.checkpoint) == {"s"}
-    assert set(running.checkpoint["s"]) == set(shard_ids(kinesis, "s"))
-    assert all(isinstance(text, str) for text in running.checkpoint["s"].values())

@@ -85,14 +85,6 @@ def rows(prober: ShardProber, second: float) -> float:
     return prober.survey.weight(at(second)) * LIMIT.rows
 
 
-def test_samples_tell_how_many_records_there_are(shard: Probed) -> None:
-    for rate in range(10, 40):
-        shard.put_every_second(20, rate)
-    found = shard.prober(200)
-    found.sample(at(590), 0.02)
-    assert rows(found, 599) == pytest.approx(20 * sum(range(10, 40)), rel=0.1)
-
-
 def test_reading_on_passes_samples(shard: Probed) -> None:
     shard.put_every_second(300, 10)
     found = shard.prober(100)
@@ -105,44 +97,12 @@ def test_reading_on_passes_samples(shard: Probed) -> None:
     assert rows(found, 99.5) == pytest.approx(1000)
 
 
-def test_a_sample_near_the_tip_is_large_enough(shard: Probed) -> None:
-    shard.put_every_second(300, 10)
-    found = shard.prober(100)
-    found.sample(at(299.5), 0.02)
-    assert rows(found, 300) == pytest.approx(3000, rel=0.1)
-
-
 def test_a_sample_is_never_in_the_services_future(shard: Probed) -> None:
     shard.put(300)
     shard.clock.advance(1000)
     found = shard.prober(100)
     found.sample(at(3600), 0.02)
     assert found.survey.samples == 1
-
-
-def test_a_sample_of_few_bursts_is_extended(shard: Probed) -> None:
-    for _ in range(60):
-        shard.put(80)
-        shard.clock.advance(60_000)
-    found = shard.prober(1000)
-    found.sample(at(30 * 60), 0.01)
-    assert found.survey.windows
-    assert rows(found, 59.5 * 60) == pytest.approx(4800, rel=0.1)
-
-
-def test_the_end_of_a_shards_records_costs_few_calls(shard: Probed) -> None:
-    """A sample that holds the last record shows where they end; a silence need not be halved."""
-    shard.put_every_second(300, 10)
-    shard.clock.advance(3_600_000)
-    found = shard.prober(100)
-    found.sample(at(290), 0.02)
-    before = len(list(shard.server.kinesis.calls.select("GetShardIterator")))
-    end = found.find_end(at(3899)).end
-    after = len(list(shard.server.kinesis.calls.select("GetShardIterator")))
-    assert after - before <= 1
-    assert isinstance(end.finding, Records)
-    assert end.finding.end == shard.numbers()[-1]
-    assert end.records == pytest.approx(3000, rel=0.1)
 
 
 def test_the_end_is_after_the_last_record_of_an_extended_sample(shard: Probed) -> None:
@@ -172,15 +132,6 @@ def test_a_closed_shards_end_is_met_after_a_pause_in_which_its_iterator_expires(
     found.meet_end()
     assert found.front.is_finished
     assert len(found.front.children) == 2
-
-
-def test_a_record_of_the_instant_itself_is_in_the_batch(shard: Probed) -> None:
-    shard.put_every_second(300, 10)
-    found = shard.prober(100)
-    found.sample(at(150), 0.02)
-    end = found.find_end(at(155)).end.finding
-    assert isinstance(end, Records)
-    assert (end.end, end.is_before) == (shard.numbers()[1560], True)
 
 
 def test_a_search_that_meets_the_tip_without_a_record_is_in_the_survey(shard: Probed) -> None:

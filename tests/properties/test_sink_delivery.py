@@ -95,20 +95,6 @@ def kept_by_a_kcl(kinesis: Any, rows: list[ReadRow]) -> set[tuple[str, bytes]]:
     return kept
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_every_row_is_stored_once_while_nothing_fails(world: World, mode: str) -> None:
-    rows = numbered(5000, keys=300)
-    write(world.server.endpoint_url, in_parts(rows, 1700), **MODES[mode])
-    world.clock.advance(60_000)
-    found = read_back(world.server)
-    assert Counter(keyed(found)) == Counter(written(rows))
-    assert kept_by_a_kcl(world.kinesis, found) == set(written(rows))
-    if "ordered" in mode:
-        assert in_order(found)
-    if "aggregated" in mode:
-        assert len({row["sequenceNumber"] for row in found}) < len(rows) / 10
-
-
 def test_an_explicit_hash_key_leads_to_its_shard(world: World) -> None:
     first, last = "0", str(2**128 - 1)
     rows: list[Row] = [("k", first if n % 2 else last, b"%d" % n) for n in range(100)]
@@ -119,14 +105,6 @@ def test_an_explicit_hash_key_leads_to_its_shard(world: World) -> None:
     assert {(row["shardId"], int(row["data"]) % 2) for row in read_back(world.server)} == set(
         shards.items()
     )
-
-
-def test_without_a_partition_key_records_spread(world: World) -> None:
-    write(world.server.endpoint_url, [[(None, None, b"%d" % n) for n in range(400)]])
-    world.clock.advance(60_000)
-    found = read_back(world.server)
-    assert len({row["partitionKey"] for row in found}) == 400
-    assert min(Counter(row["shardId"] for row in found).values()) > 100
 
 
 @pytest.mark.parametrize("mode", ["aggregated", "aggregated, ordered"])
@@ -185,37 +163,6 @@ def test_no_row_is_lost_and_order_is_kept_while_calls_fail(
 
 def place(server: LocalServer) -> dict[str, str]:
     return {"streamName": "s", "endpoint": server.endpoint_url, "region": "us-east-1"}
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_a_real_shards_limits_are_outlasted(mode: str) -> None:
-    """1,000 records and 1 MiB a second, by a clock that moves only while the writer pauses."""
-    clock = ManualClock()
-
-    def pass_time(seconds: float) -> None:
-        clock.advance(math.ceil(seconds * 1000))
-
-    retry = Retry(clock=lambda: clock() / 1000, sleep=pass_time)
-    with LocalServer(port=0, limits=True, clock=clock) as server:
-        kinesis = server.client("kinesis")
-        kinesis.create_stream(StreamName="s", ShardCount=2)
-        clock.advance(60_000)
-        rows = numbered(4000, keys=250, size=1500)
-        write_batches(
-            write_options(Options({**place(server), **MODES[mode]})),
-            [arrow(part) for part in in_parts(rows, 1000)],
-            retry=retry,
-        )
-        server.kinesis.limits = None
-        clock.advance(60_000)
-        found = read_back(server)
-        put = sum(call.records for call in server.kinesis.calls.select("PutRecords"))
-        calls = server.kinesis.calls.count("PutRecords")
-    assert Counter(keyed(found)) == Counter(written(rows))
-    assert put == len({row["sequenceNumber"] for row in found})
-    assert calls > 8  # two for each batch would do, were nothing refused
-    if "ordered" in mode:
-        assert in_order(found)
 
 
 @pytest.mark.parametrize("mode", ["ordered", "aggregated", "aggregated, ordered"])
@@ -316,12 +263,3 @@ def test_a_row_that_cannot_be_a_record_stops_its_batch_before_anything_is_put(
     ):
         write(world.server.endpoint_url, [rows], **MODES[mode], **limit)
     assert world.server.kinesis.calls.count("PutRecords") == 0
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_the_largest_records_pass(world: World, mode: str) -> None:
-    rows: list[Row] = [("k", None, b"%08d" % n + bytes((1 << 20) - 9)) for n in range(8)]
-    rows[1:1] = [("k", None, b"00000000" + bytes(5)), ("k", None, b"00000000" + bytes(6))]
-    write(world.server.endpoint_url, [rows], **MODES[mode])
-    world.clock.advance(60_000)
-    assert Counter(keyed(read_back(world.server))) == Counter(written(rows))

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from typing import Any
-from unittest.mock import Mock, patch
 
 import pytest
 
 from sparkinesis.errors import SparkinesisError
 from sparkinesis.local import ManualClock
 from sparkinesis.source.planning import aligned_batch
-from sparkinesis.source.planning.batch_instant import choose
 from tests.properties.conftest import World
 from tests.properties.test_p10_time import put_skewed
 from tests.streams import put, split
@@ -39,11 +37,3 @@ def test_the_latest_of_the_streams_bounds_fails_by_name(
     assert "shard shardId-000000000000 of stream 's' from TRIM_HORIZON, known up to its end" in text
     assert "stream 't'" not in text
     assert "restart the query" in text
-
-
-def test_ordinary_plans_take_few_rounds(world: World) -> None:
-    put_reshard_and_backlog(world.kinesis, world.clock)
-    with patch.object(aligned_batch, "choose", Mock(side_effect=choose)) as choices:
-        batches = list(world.query(streamName="s,t", maxRecordsPerTrigger="500").drain())
-    assert len(batches) > 3
-    assert choices.call_count / len(batches) < aligned_batch.MAX_ROUNDS / 100

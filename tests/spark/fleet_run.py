@@ -83,17 +83,8 @@ def start_fleet(
 ) -> Iterator[FleetRun]:
     """Submit a driver. The folder is the fleet's, also of the next driver's."""
     log = _prepare(folder)
-    arguments = [
-        endpoint,
-        stream,
-        str(folder),
-        str(workers),
-        str(failover_time),
-        checkpoints,
-        str(LOST_AFTER),
-    ]
     with cluster.submit(
-        arguments,
+        _arguments(endpoint, stream, folder, workers, failover_time, checkpoints),
         py_files=py_files,
         settings=settings or {},
         log=log,
@@ -109,15 +100,7 @@ def start_connect_fleet(
 ) -> Iterator[FleetRun]:
     """Run a driver with a Spark Connect server of its own."""
     log = _prepare(folder)
-    arguments = [
-        endpoint,
-        stream,
-        str(folder),
-        str(workers),
-        str(failover_time),
-        "each",
-        str(LOST_AFTER),
-    ]
+    arguments = _arguments(endpoint, stream, folder, workers, failover_time, "each")
     environment = {
         **os.environ,
         "SPARK_REMOTE": "local[4]",
@@ -126,6 +109,11 @@ def start_connect_fleet(
     }
     with group_process([sys.executable, str(DRIVER), *arguments], log, environment) as process:
         yield _running(process, log, folder, endpoint, stream)
+
+
+def _arguments(endpoint: str, stream: str, folder: Path, *more: object) -> list[str]:
+    """The driver's: ``more`` are the workers, the failover time, and when to checkpoint."""
+    return [endpoint, stream, str(folder), *map(str, more), str(LOST_AFTER)]
 
 
 def _prepare(folder: Path) -> Path:

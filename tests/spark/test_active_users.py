@@ -6,10 +6,9 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from pyspark.sql import Row
 
 from examples.active_users.board import Board
-from examples.active_users.query import note_on, update_user
+from examples.active_users.query import update_user
 from examples.active_users.users import STREAMS
 from tests.active_users import run_active_users
 
@@ -80,20 +79,6 @@ def test_the_timer_evicts() -> None:
     assert (row["active"], row["arrivals"]) == (False, [NOW_MS - SILENCE_MS])
     assert row["streams"] == []
     assert state.stored is None
-
-
-def test_a_row_is_noted_with_the_stream_of_each_heartbeat() -> None:
-    board = Board(silence=120.0, clock=lambda: 1000.0)
-    row = Row(
-        user="ann",
-        active=True,
-        arrivals=[999_000, 998_000, 800_000],
-        streams=["web", "mobile", "web"],
-        planned=1_000_000,
-    )
-    note_on(board, row)
-    assert board.heartbeats == {"web": 2, "mobile": 1}
-    assert (board.active, board.old) == ({"ann": 999.0}, 1)
 
 
 @pytest.mark.parametrize(("planned", "old"), [(990.0, 0), (1000.0, 1)])

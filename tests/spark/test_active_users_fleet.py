@@ -156,13 +156,6 @@ def test_a_shard_that_changes_hands_begins_the_silence_anew(endpoint: str, table
     assert board.active == {}
 
 
-def test_who_is_heard_again_meanwhile_is_not_forgotten(table: Table) -> None:
-    table.hear("ann", BEGAN)
-    table.hear("ann", BEGAN + 60)
-    assert not table.forget("ann", BEGAN)
-    assert table.users() == {"ann": BEGAN + 60}
-
-
 def test_nobody_is_silent_while_nobody_listens(table: Table) -> None:
     clock = Time()
     board = Board(SILENCE, clock)
@@ -171,13 +164,6 @@ def test_nobody_is_silent_while_nobody_listens(table: Table) -> None:
     clock.now += 10 * SILENCE
     watcher.look()
     assert board.active == {"ann": BEGAN}
-
-
-def test_the_watcher_tells_what_stopped_it(endpoint: str) -> None:
-    elsewhere = Watcher(Table("us-west-2", endpoint), Board(SILENCE), SILENCE, 0.0)
-    elsewhere.start()
-    elsewhere.join(60)
-    assert type(elsewhere.failure).__name__ == "ResourceNotFoundException"
 
 
 @pytest.mark.long

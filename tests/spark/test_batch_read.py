@@ -13,7 +13,7 @@ import pytest
 
 from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.source.datasource import SCHEMA
-from tests.streams import create_auto, put, shard_ids, split
+from tests.streams import put, shard_ids, split
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -111,26 +111,6 @@ def test_push_down_needs_to_be_enabled_in_the_session(
 
     with pytest.raises(PySparkException, match=PUSHDOWN):
         read(spark, resharded, filterPushdown="true").count()
-
-
-def test_a_record_without_a_partition_key_has_null(
-    spark: SparkSession, server: LocalServer
-) -> None:
-    kinesis = server.client("kinesis")
-    create_auto(kinesis, "flights")
-    kinesis.put_records(StreamName="flights", Records=[{"Data": b"%d" % n} for n in range(8)])
-    kinesis.put_record(StreamName="flights", Data=b"keyed", PartitionKey="k")
-    frame = read(spark, server)
-    assert frame.where("partitionKey IS NULL").count() == 8
-    assert [bytes(row.data) for row in frame.where(frame.partitionKey == "k").collect()] == [
-        b"keyed"
-    ]
-
-
-def test_nothing_to_read_is_an_empty_frame(spark: SparkSession, server: LocalServer) -> None:
-    server.client("kinesis").create_stream(StreamName="flights", ShardCount=1)
-    assert read(spark, server).collect() == []
-    assert read(spark, server, startingPosition="latest").count() == 0
 
 
 @pytest.mark.parametrize(

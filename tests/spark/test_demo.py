@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import subprocess
 import sys
 from datetime import datetime, timedelta
@@ -21,12 +20,10 @@ from examples.flights.events import (
     load_carriers,
     load_flights,
     to_events,
-    to_json,
 )
 from tests import pace
 
 ROOT = Path(__file__).parents[2]
-AT = "%Y-%m-%dT%H:%M:%SZ"
 
 
 @pytest.fixture(scope="module")
@@ -66,21 +63,6 @@ def test_every_take_off_and_every_landing_is_an_event(events: pa.Table, rows: pd
     assert events.num_rows == 656_584
 
 
-def test_ids_are_unique_and_keys_are_there(events: pa.Table) -> None:
-    assert pc.count_distinct(events["id"]).as_py() == events.num_rows
-    assert events["tail"].null_count == 0
-
-
-def test_events_are_in_order_and_no_aircraft_lands_before_it_took_off(events: pa.Table) -> None:
-    at, its_row = events["at"].cast(pa.int64()).to_numpy(), rows_of(events)
-    assert np.all(np.diff(at) >= 0)
-    landed = pc.equal(events["kind"], "arrival").to_numpy()
-    departed = np.full(its_row.max() + 1, np.iinfo(np.int64).max)
-    departed[its_row[~landed]] = at[~landed]
-    elapsed = at[landed] - departed[its_row[landed]]
-    assert 0 < elapsed.min() <= elapsed.max() < 24 * 3600
-
-
 def test_an_event_says_the_time_that_the_data_set_says(
     events: pa.Table, rows: pd.DataFrame
 ) -> None:
@@ -89,13 +71,6 @@ def test_an_event_says_the_time_that_the_data_set_says(
         clock = rows[column].to_numpy()[rows_of(of_kind)] % 2400
         seconds = of_kind["at"].cast(pa.int64()).to_numpy() % (24 * 3600)
         assert np.array_equal(seconds, clock // 100 * 3600 + clock % 100 * 60)
-
-
-def test_an_event_is_a_json_object(events: pa.Table) -> None:
-    some = events.take(pa.array(range(0, events.num_rows, 50)))
-    assert [json.loads(text) for text in to_json(some)] == [
-        {**event, "at": event["at"].strftime(AT)} for event in some.to_pylist()
-    ]
 
 
 def test_the_expected_figures_are_those_of_the_data_set(

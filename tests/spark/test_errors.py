@@ -12,13 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import sparkinesis
-from sparkinesis.local import LocalServer, ManualClock
-from tests.spark.reading import read_stream
+from sparkinesis.local import LocalServer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-HOUR = 3_600_000
 
 
 def run(spark: SparkSession, server: LocalServer, checkpoint: str, **options: str) -> str:
@@ -57,90 +54,11 @@ def test_a_missing_stream(spark: SparkSession, server: LocalServer, checkpoint: 
     assert "Stream flihgts under account" in said
 
 
-def test_a_wrong_region(spark: SparkSession, server: LocalServer, checkpoint: str) -> None:
-    server.client("kinesis").create_stream(StreamName="flights", ShardCount=1)
-    said = paragraph(run(spark, server, checkpoint, region="eu-west-1"), "StreamNotFoundError")
-    assert "There is no stream 'flights' in eu-west-1" in said
-    assert "the option region names the stream's region" in said
-
-
-def test_a_region_that_does_not_exist(
-    spark: SparkSession, server: LocalServer, checkpoint: str
-) -> None:
-    said = paragraph(run(spark, server, checkpoint, region="eu-wset-1", endpoint=""), "OptionError")
-    assert "Did you mean eu-west-1?" in said
-
-
 def test_an_unknown_option(spark: SparkSession, server: LocalServer, checkpoint: str) -> None:
     said = paragraph(run(spark, server, checkpoint, initalPosition="latest"), "OptionError")
     assert "has no option 'initalposition'. Did you mean initialPosition?" in said
     assert "For read and readStream it takes: streamName" in said
     assert "aggregation" not in said
-
-
-def test_an_unreadable_initial_position(
-    spark: SparkSession, server: LocalServer, checkpoint: str
-) -> None:
-    said = paragraph(run(spark, server, checkpoint, initialPosition="yesterday"), "OptionError")
-    assert "it takes latest, trim_horizon or an instant" in said
-
-
-def test_nothing_answers_at_the_endpoint(
-    spark: SparkSession, server: LocalServer, checkpoint: str
-) -> None:
-    said = paragraph(run(spark, server, checkpoint, endpoint="http://127.0.0.1:9"), "ServiceError")
-    assert "The endpoint of stream 'flights'" in said
-    assert "Check the spelling of the options region, endpoint" in said
-
-
-def test_an_expired_position(spark: SparkSession, checkpoint: str) -> None:
-    clock = ManualClock(1_790_000_000_000)
-    with LocalServer(port=0, limits=False, clock=clock) as server:
-        kinesis = server.client("kinesis")
-        kinesis.create_stream(StreamName="flights", ShardCount=1)
-        kinesis.put_record(StreamName="flights", Data=b"a", PartitionKey="k")
-        (
-            read_stream(spark, server.endpoint_url, "flights")
-            .writeStream.format("noop")
-            .option("checkpointLocation", checkpoint)
-            .trigger(availableNow=True)
-            .start()
-            .awaitTermination()
-        )
-        clock.advance(1 * HOUR)
-        kinesis.put_record(StreamName="flights", Data=b"lost", PartitionKey="k")
-        clock.advance(30 * HOUR)
-        kinesis.put_record(StreamName="flights", Data=b"b", PartitionKey="k")
-        said = paragraph(run(spark, server, checkpoint), "DataLossError")
-    assert "in shard shardId-000000000000 of stream 'flights'" in said
-    assert "has expired" in said
-    assert "Set the option failOnDataLoss to false" in said
-
-
-def test_an_unknown_option_of_a_write_lists_those_of_a_write(
-    spark: SparkSession, server: LocalServer
-) -> None:
-    from pyspark.errors import PySparkException  # noqa: PLC0415
-
-    rows = spark.range(3).selectExpr("string(id) AS data")
-    options = {"streamName": "flights", "endpoint": server.endpoint_url, "aggregat": "true"}
-    with pytest.raises(PySparkException) as caught:
-        rows.write.format("kinesis").options(**options).mode("append").save()
-    said = paragraph(str(caught.value), "OptionError")
-    assert "Did you mean aggregation? For write and writeStream it takes: streamName" in said
-    assert "maxRecordsPerTrigger" not in said
-
-
-def test_a_schema_of_the_users_own(spark: SparkSession, server: LocalServer) -> None:
-    from pyspark.errors import PySparkException  # noqa: PLC0415
-
-    options = {"streamName": "flights", "endpoint": server.endpoint_url}
-    read = spark.read.format("kinesis").options(**options).schema("altitude INT")
-    with pytest.raises(PySparkException) as caught:
-        read.load().collect()
-    said = paragraph(str(caught.value), "OptionError")
-    assert ".schema(...) asks for others: altitude INT. Leave out .schema(...)" in said
-    assert not server.kinesis.calls.select("ListShards")
 
 
 def test_a_task_that_fails(spark: SparkSession, server: LocalServer) -> None:

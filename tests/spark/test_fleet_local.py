@@ -15,16 +15,13 @@ import pytest
 from sparkinesis import (
     Application,
     Fleet,
-    FleetError,
     FleetOptions,
-    ProcessorError,
     ProcessorShard,
     RecordBatch,
     RecordProcessor,
     WorkerOptions,
 )
 from sparkinesis.local import LocalServer
-from sparkinesis.status import FleetState
 from sparkinesis.worker.checkpointer import Checkpointer
 from tests import pace
 from tests.streams import put
@@ -149,39 +146,3 @@ def test_a_traceback_reaches_the_driver_once(
     logged = [record for record in caplog.records if "Traceback" in record.getMessage()]
     assert [record.levelno for record in logged] == [logging.ERROR]
     assert "cannot be processed" in logged[0].getMessage()
-
-
-def test_a_processor_that_asks_for_a_shutdown_ends_the_fleet(
-    run: Callable[..., Fleet], server: LocalServer, stream: str, tmp_path: Path
-) -> None:
-    fleet = run(functools.partial(Noting, str(tmp_path)))
-    put(server.client("kinesis"), stream, [b"stop"])
-    assert fleet.await_termination(PATIENCE)
-    assert fleet.status().state is FleetState.ENDED
-    rows = server.client("dynamodb").scan(TableName=stream)["Items"]
-    assert len([row for row in rows if "leaseKey" in row]) == 4
-    assert not [row for row in rows if "leaseOwner" in row]
-
-
-def test_what_keeps_the_first_worker_from_starting_fails_the_fleet(
-    run: Callable[..., Fleet], tmp_path: Path
-) -> None:
-    fleet = run(functools.partial(Noting, str(tmp_path)), of="no-such-stream")
-    with pytest.raises(FleetError, match=r"StreamNotFoundError: .*no-such-stream"):
-        fleet.await_termination(PATIENCE)
-    assert fleet.status().state is FleetState.FAILED
-
-
-def test_what_cannot_be_sent_to_executors_is_told_before_anything_is_called(
-    run: Callable[..., Fleet], stream: str, server: LocalServer
-) -> None:
-    lock = threading.Lock()
-
-    class Locked(RecordProcessor):
-        def process_records(self, batch: RecordBatch, checkpointer: Checkpointer) -> None:
-            with lock:
-                checkpointer.checkpoint()
-
-    with pytest.raises(ProcessorError, match=r"initialize\(\)"):
-        run(Locked)
-    assert stream not in server.client("dynamodb").list_tables()["TableNames"]

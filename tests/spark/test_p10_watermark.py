@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,14 +11,14 @@ from sparkinesis.local import LocalServer, ManualClock
 from tests.spark.reading import read_stream, rows_dropped
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql import SparkSession
 
 MINUTES = 10
 BUSY, LIGHT = 100, 2
 """Records a second of the two shards."""
 COUNT = MINUTES * 60 * (BUSY + LIGHT)
 TIME = "approximateArrivalTimestamp"
+Counted = Callable[..., tuple[int, int, int]]
 
 
 @pytest.fixture(scope="module")
@@ -50,72 +50,43 @@ def put(kinesis: Any, second: int, busy: int, light: int) -> None:
     assert kinesis.put_records(StreamName="skewed", Records=entries)["FailedRecordCount"] == 0
 
 
-class Backlog:
-    """Queries of the whole backlog in limited batches, and their results."""
+@pytest.fixture
+def counted(spark: SparkSession, server: LocalServer, checkpoint: str) -> Counted:
+    """Counts the backlog in windows of a second, in limited batches, into a table of a name.
 
-    def __init__(
-        self, spark: SparkSession, server: LocalServer, checkpoint: str, **options: str
-    ) -> None:
-        self._spark = spark
-        self._checkpoint = checkpoint
-        self.rows = read_stream(
-            spark,
-            server.endpoint_url,
-            "skewed",
-            maxRecordsPerTrigger="6000",
-            shardCallsPerSecond="unlimited",
-            **options,
-        ).withWatermark(TIME, "10 seconds")
+    Returns the records in the windows, the rows read, and the rows dropped as late.
+    """
+    from pyspark.sql import functions as f  # noqa: PLC0415 - a module of many seconds
 
-    def finish(self, result: DataFrame, name: str) -> tuple[DataFrame, int, int]:
-        """The rows of the result in a table, the rows read, and the rows dropped as late."""
-        query: StreamingQuery = (
-            result.writeStream.format("memory")
+    def count(name: str, **options: str) -> tuple[int, int, int]:
+        limits = {"maxRecordsPerTrigger": "6000", "shardCallsPerSecond": "unlimited"}
+        rows = read_stream(spark, server.endpoint_url, "skewed", **limits, **options)
+        windows = rows.withWatermark(TIME, "10 seconds").groupBy(f.window(TIME, "1 second"))
+        query = (
+            windows.count()
+            .writeStream.format("memory")
             .queryName(name)
             .outputMode("append")
-            .option("checkpointLocation", self._checkpoint)
+            .option("checkpointLocation", checkpoint)
             .trigger(availableNow=True)
             .start()
         )
         query.awaitTermination()
         progress = query.recentProgress
-        read = sum(each.numInputRows for each in progress)
-        return self._spark.table(name), read, rows_dropped(progress)
+        (row,) = spark.table(name).groupBy().sum("count").collect()
+        return row[0] or 0, sum(each.numInputRows for each in progress), rows_dropped(progress)
+
+    return count
 
 
-def counted(backlog: Backlog, name: str) -> tuple[int, int, int]:
-    """The records counted in windows of a second, the rows read, and the rows dropped."""
-    from pyspark.sql import functions as f  # noqa: PLC0415 - a module of many seconds
-
-    windows = backlog.rows.groupBy(f.window(TIME, "1 second")).count()
-    table, read, dropped = backlog.finish(windows, name)
-    (row,) = table.groupBy().sum("count").collect()
-    return row[0] or 0, read, dropped
-
-
-def test_p10_a_windowed_count_of_a_skewed_backlog_counts_every_record(
-    spark: SparkSession, server: LocalServer, checkpoint: str
-) -> None:
+def test_p10_a_windowed_count_of_a_skewed_backlog_counts_every_record(counted: Counted) -> None:
     """61,200 records; the two that make the watermark pass are in an open window."""
-    count, read, dropped = counted(Backlog(spark, server, checkpoint), "together")
-    assert (count, read, dropped) == (COUNT, COUNT + 2, 0)
+    assert counted("together") == (COUNT, COUNT + 2, 0)
 
 
-def test_p10_a_windowed_count_loses_records_where_shards_may_be_apart(
-    spark: SparkSession, server: LocalServer, checkpoint: str
-) -> None:
-    backlog = Backlog(spark, server, checkpoint, maxShardDrift="unbounded")
-    count, read, dropped = counted(backlog, "apart")
+def test_p10_a_windowed_count_loses_records_where_shards_may_be_apart(counted: Counted) -> None:
+    count, read, dropped = counted("apart", maxShardDrift="unbounded")
     print(f"counted {count:,} of {read:,}, dropped {dropped:,}")
     assert read == COUNT + 2
     assert dropped > 0  # of rows that are already counted by window and partition
     assert count < COUNT // 2
-
-
-def test_p10_deduplication_of_a_skewed_backlog_keeps_every_record(
-    spark: SparkSession, server: LocalServer, checkpoint: str
-) -> None:
-    backlog = Backlog(spark, server, checkpoint)
-    unique = backlog.rows.dropDuplicatesWithinWatermark(["data"]).select("data")
-    table, read, dropped = backlog.finish(unique, "unique")
-    assert (table.count(), read, dropped) == (COUNT + 2, COUNT + 2, 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,6 @@ import pytest
 from sparkinesis.local import LocalServer
 from tests.engine import query_of
 from tests.spark.reading import REGION, read_stream
-from tests.spark.test_errors import paragraph
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -69,38 +67,3 @@ def test_a_streaming_query_copies_a_stream(
     puts = server.kinesis.calls.select("PutRecords", stream="copy")
     assert sum(call.records for call in puts) < 100
     assert read_all(server) == sorted(rows)
-
-
-def failure(write: Callable[[], object]) -> str:
-    from pyspark.errors import PySparkException  # noqa: PLC0415
-
-    with pytest.raises(PySparkException) as caught:
-        write()
-    return str(caught.value)
-
-
-def test_a_row_that_is_too_large_is_named(
-    spark: SparkSession, server: LocalServer, sink: dict[str, str]
-) -> None:
-    rows = spark.sql("SELECT 'plane 1' AS partitionKey, repeat('x', 1048570) AS data")
-    said = failure(lambda: rows.write.format("kinesis").options(**sink).mode("append").save())
-    assert paragraph(said, "RecordRefusedError").startswith(
-        "The record with partition key 'plane 1' cannot be put on stream 'copy': its data and key "
-        "have 1,048,577 bytes, but the limit is 1,048,576."
-    )
-    assert server.kinesis.calls.count("PutRecords") == 0
-
-
-def test_columns_that_cannot_be_written_are_named(
-    spark: SparkSession, sink: dict[str, str]
-) -> None:
-    rows = spark.sql("SELECT 1 AS data, 'x' AS origin")
-    said = failure(lambda: rows.write.format("kinesis").options(**sink).mode("append").save())
-    assert "the column data is INT, not BINARY or STRING" in paragraph(said, "OptionError")
-    assert "the column origin is unknown" in paragraph(said, "OptionError")
-
-
-def test_overwriting_is_refused(spark: SparkSession, sink: dict[str, str]) -> None:
-    rows = flights(spark, 1)
-    said = failure(lambda: rows.write.format("kinesis").options(**sink).mode("overwrite").save())
-    assert "a Kinesis stream can only be appended to" in paragraph(said, "OptionError")

@@ -12,7 +12,6 @@ import pytest
 import sparkinesis
 from sparkinesis import QueryWatch
 from sparkinesis.local import LocalServer, ManualClock
-from sparkinesis.metrics import Measured
 from sparkinesis.metrics.catalogue import (
     QUERY_BATCH_DURATION,
     QUERY_BYTES,
@@ -30,11 +29,12 @@ from sparkinesis.metrics.catalogue import (
     QUERY_RUNNING,
 )
 from sparkinesis.metrics.metric import Metric
-from sparkinesis.metrics.tally import Distribution, Tally
+from sparkinesis.metrics.tally import Distribution
 from sparkinesis.source.watching.progress import kinesis_sources
 from sparkinesis.source.watching.query_lag import lags_of
 from sparkinesis.status import StreamLag
 from tests.pace import eventually
+from tests.spark import watch_driver
 from tests.spark.reading import read_stream, rows_dropped
 from tests.streams import active_shards, put, split
 
@@ -46,15 +46,8 @@ HOUR = 3_600_000
 Values = dict[tuple[str, ...], Any]
 
 
-class Memory:
+class Memory(watch_driver.Memory):
     """Keeps the metrics of each query that is watched."""
-
-    def __init__(self) -> None:
-        self.tallies: dict[str, Tally] = {}
-
-    def open(self, measured: Measured) -> Tally:
-        tally = self.tallies[measured.labels["query"]] = Tally()
-        return tally
 
     def values(self, query: str, metric: Metric) -> Values:
         tally = self.tallies.get(query)
@@ -246,37 +239,6 @@ def test_of_thirty_shards_the_worst_twenty_are_shown(scene: Scene, memory: Memor
         scene.put(*(b"%d" % n for n in range(30)))
         eventually(lambda: memory.values(name, QUERY_ROWS) == {(scene.name,): 30})
     assert len(sparkinesis.lag(query)[scene.name].shards_ms) == 20
-
-
-def test_queries_of_other_sources_are_left_alone(
-    scene: Scene, watch: QueryWatch, memory: Memory
-) -> None:
-    rates = scene.spark.readStream.format("rate").option("rowsPerSecond", "100").load()
-    query = scene.run("rates", rates)
-    eventually(lambda: query.recentProgress and query.recentProgress[-1].numInputRows)
-    assert sparkinesis.lag(query) == {}
-    query.stop()
-    assert memory.tallies == {}
-
-
-def test_an_exporter_that_fails_harms_no_query(
-    scene: Scene, memory: Memory, caplog: pytest.LogCaptureFixture
-) -> None:
-    class Broken:
-        def open(self, measured: Measured) -> Tally:
-            raise OSError(f"no place for {measured.labels}")
-
-    scene.create(1)
-    scene.put(b"a", b"b")
-    with (
-        sparkinesis.watch(scene.spark, exporters=(Broken(),)),
-        sparkinesis.watch(scene.spark, exporters=(memory,)),
-    ):
-        query = scene.run("sound")
-        eventually(lambda: memory.values("sound", QUERY_ROWS) == {(scene.name,): 2})
-        assert query.isActive
-    told = [record for record in caplog.records if "could not be taken" in record.getMessage()]
-    assert len(told) == 1
 
 
 def test_the_driver_serves_its_queries_to_prometheus(scene: Scene) -> None:

@@ -78,11 +78,11 @@ class FleetDriver:
         # Spark's tags may not contain a comma.
         group = (options.job_group or f"sparkinesis {application.name}").replace(",", " ")
         self._jobs = SparkJobs(spark, group, f"{application.name} on {reads(stream)}")
-        address = self._jobs.driver_address(options)
+        bind, host = self._jobs.driver_address(options)
         identity = DriverIdentity.new()
         spec = WorkerSpec(
             application,
-            address.host,
+            host,
             options.port,
             identity.credentials,
             options.heartbeat_interval,
@@ -109,7 +109,7 @@ class FleetDriver:
         with ExitStack() as opened:
             self._served = ServedFleet(application, lambda: self.status)
             opened.callback(self._served.close)
-            self._control = ControlServer(address.bind, options.port, identity, self.receive)
+            self._control = ControlServer(bind, options.port, identity, self.receive)
             opened.callback(self._control.close)
             self._spec = replace(spec, port=self._control.port)
             self.thread = threading.Thread(target=self._run, name=f"{group}-fleet", daemon=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import math
 import os
@@ -15,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from types import FrameType
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 import pyarrow as pa
@@ -27,9 +28,11 @@ from sparkinesis.fleet.channel.messages import (
     Ended,
     Hello,
     Leaving,
+    Ping,
     Report,
     ShutDown,
     Start,
+    ToWorker,
     Wait,
 )
 from sparkinesis.fleet.channel.tls import NotAuthenticatedError, WorkerCredentials
@@ -96,24 +99,8 @@ def task_function(
     return host_worker
 
 
-@dataclass(frozen=True, slots=True)
-class _StartFinished:
-    """The worker has started, or has failed to."""
-
-    result: Worker | BaseException
-
-
-@dataclass(frozen=True, slots=True)
-class _WorkerEnded:
-    """The worker has ended."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Signal:
-    number: int
-
-
-_Event: TypeAlias = Start | Wait | ShutDown | _StartFinished | _WorkerEnded | _Signal
+_Event: TypeAlias = ToWorker | Callable[[], "Ended | None"]
+"""A message of the driver, or what the worker's thread has to call; None: the worker goes on."""
 
 
 class ExecutorWorker:
@@ -128,7 +115,7 @@ class ExecutorWorker:
             self._worker_id, slot, job, task.attempt, host, pid, task.stage_id, task.attempt_id
         )
         # SimpleQueue, because signal handlers put into it.
-        self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[_Event] = queue.SimpleQueue()
         self._link = DriverLink(
             spec.host,
             spec.port,
@@ -196,8 +183,8 @@ class ExecutorWorker:
     def _work(self) -> Ended:
         next_report = time.monotonic()
         while True:
-            event = self._next_event(next_report)
-            if event is not None:
+            with contextlib.suppress(queue.Empty):
+                event = self._events.get(timeout=max(0.0, next_report - time.monotonic()))
                 ended = self._handle(event)
                 if ended is not None:
                     return ended
@@ -217,13 +204,6 @@ class ExecutorWorker:
                     return ended
             self._report_shutdown_request()
 
-    def _next_event(self, until: float) -> _Event | None:
-        try:
-            event: _Event = self._events.get(timeout=max(0.0, until - time.monotonic()))
-        except queue.Empty:
-            return None
-        return event
-
     def _handle(self, event: _Event) -> Ended | None:
         match event:
             case Start():
@@ -232,14 +212,10 @@ class ExecutorWorker:
             case ShutDown(timeout):
                 _log.info("The driver requests a shutdown within %g s", timeout)
                 return self._shut_down(timeout)
-            case _Signal(number):
-                name = signal.Signals(number).name
-                _log.warning("Received %s: shutting down gracefully", name)
-                return self._leave(f"it received {name}, as when its executor dies")
-            case _StartFinished(result):
-                return self._start_finished(result)
-            case _WorkerEnded():
-                return self._worker_ended()
+            case Wait() | Ping():
+                pass
+            case _:
+                return event()
         return None
 
     def _start(self) -> None:
@@ -260,31 +236,32 @@ class ExecutorWorker:
                     worker.request_shutdown(self._shutdown_within)
                 worker.start()
             except BaseException as error:  # noqa: BLE001 - reported to the driver
-                self._events.put(_StartFinished(error))
+                self._events.put(functools.partial(self._start_failed, error))
             else:
-                self._events.put(_StartFinished(worker))
+                self._events.put(functools.partial(self._started, worker))
 
         threading.Thread(
             target=self._log_place.run, args=(start,), name="start-worker", daemon=True
         ).start()
 
-    def _start_finished(self, result: Worker | BaseException) -> Ended | None:
+    def _start_failed(self, error: BaseException) -> Ended:
         self._is_starting = False
-        if isinstance(result, BaseException):
-            trace = None if isinstance(result, SparkinesisError) else result
-            _log.error("The worker failed to start: %s", result, exc_info=trace)
-            return Ended(False, describe(result), isinstance(result, ServiceError))
-        worker = self._worker = result
+        trace = None if isinstance(error, SparkinesisError) else error
+        _log.error("The worker failed to start: %s", error, exc_info=trace)
+        return Ended(False, describe(error), isinstance(error, ServiceError))
+
+    def _started(self, worker: Worker) -> None:
+        self._is_starting = False
+        self._worker = worker
 
         def wait() -> None:
             with contextlib.suppress(BaseException):  # read from `worker.failure` when reported
                 worker.wait()
-            self._events.put(_WorkerEnded())
+            self._events.put(self._worker_ended)
 
         threading.Thread(target=wait, name="wait-for-worker", daemon=True).start()
         if self._shutdown_within is not None:
             worker.request_shutdown(self._shutdown_within)
-        return None
 
     def _leave(self, why: str) -> Ended | None:
         """Shut down on the worker's own initiative, and report why."""
@@ -334,4 +311,8 @@ class ExecutorWorker:
         return self._reporter.report(self._worker, self._link.connections, is_last=is_last)
 
     def _on_signal(self, number: int, _: FrameType | None) -> None:
-        self._events.put(_Signal(number))
+        self._events.put(functools.partial(self._signalled, signal.Signals(number).name))
+
+    def _signalled(self, name: str) -> Ended | None:
+        _log.warning("Received %s: shutting down gracefully", name)
+        return self._leave(f"it received {name}, as when its executor dies")

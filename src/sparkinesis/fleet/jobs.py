@@ -8,7 +8,6 @@ import secrets
 import socket
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -25,14 +24,6 @@ _log = logging.getLogger(__name__)
 
 _LONGEST_REASON = 2_000
 """The most characters of Spark's message when a job fails; its stack traces are cut off."""
-
-
-@dataclass(frozen=True, slots=True)
-class DriverAddress:
-    """The address that the driver binds, and the host by which executors reach it."""
-
-    bind: str
-    host: str
 
 
 class SparkJobs:
@@ -52,11 +43,14 @@ class SparkJobs:
             and spark.sparkContext.getConf().get("spark.decommission.enabled") == "true"
         )
 
-    def driver_address(self, options: FleetOptions) -> DriverAddress:
-        """Return the driver's address. Raises `OptionError` if it is unknown."""
+    def driver_address(self, options: FleetOptions) -> tuple[str, str]:
+        """Return the address that the driver binds, and the host by which executors reach it.
+
+        Raises `OptionError` if it is unknown.
+        """
         if self._is_connect:
             host = options.host or self._address_towards_server()
-            return DriverAddress(options.bind or host, host)
+            return options.bind or host, host
         conf = self._spark.sparkContext.getConf()
         is_local = self.is_local
         known = "127.0.0.1" if is_local else conf.get("spark.driver.host", "")
@@ -64,7 +58,7 @@ class SparkJobs:
         if not host:
             raise OptionError("Spark does not report the driver's host; set host of FleetOptions.")
         bind = options.bind or (None if is_local else conf.get("spark.driver.bindAddress"))
-        return DriverAddress(bind or host, host)
+        return bind or host, host
 
     @property
     def is_local(self) -> bool:

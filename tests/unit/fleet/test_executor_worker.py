@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import base64
 import functools
-import itertools
 import logging
 import os
-import pickle
 import signal
 import socket
 import subprocess
@@ -46,7 +44,6 @@ from sparkinesis.worker.options import WorkerOptions
 from tests.journal import Journal, Journaling
 from tests.pace import eventually
 from tests.streams import put
-from tests.unit.fleet.executor_worker_process import Processor
 from tests.unit.fleet.wire import (
     CREDENTIALS,
     IDENTITY,
@@ -250,23 +247,6 @@ def test_a_worker_from_start_to_shutdown(
     assert {each.streams for each in driver.told if isinstance(each, Report)} == {None}
 
 
-def test_a_worker_of_a_fleet_polls_at_the_pace_of_its_options(
-    application: Make, driver: Driver, server: LocalServer
-) -> None:
-    """The options reach an executor as bytes."""
-    slow = WorkerOptions(
-        failover_time=2.0, idle_time=0.5, max_records=1, shard_calls_per_second=2, max_leases=1
-    )
-    sent: WorkerOptions = pickle.loads(pickle.dumps(slow))
-    row = driver.start(application(options=sent))
-    driver.wait_for(Report, lambda report: (report.records or 0) >= 4)
-    driver.end(row)
-    calls = server.kinesis.calls.select("GetRecords", stream=application().name)
-    gaps = [later.time_ms - earlier.time_ms for earlier, later in itertools.pairwise(calls)]
-    assert len(gaps) >= 3
-    assert min(gaps) >= 499
-
-
 def test_a_shard_that_nobody_reads_is_reported(application: Make, driver: Driver) -> None:
     """This worker has no room for it."""
     one = WorkerOptions(failover_time=2.0, idle_time=0.25, max_leases=1)
@@ -275,19 +255,6 @@ def test_a_shard_that_nobody_reads_is_reported(application: Make, driver: Driver
     (read,) = (shard.shard_id for shard in report.shards)
     assert {read, *report.unread} == {"shardId-000000000000", "shardId-000000000001"}
     driver.wait_for(Report, lambda report: any((report.unread or {}).values()))
-    driver.end(row)
-
-
-def test_a_deleted_lease_table_is_reported(
-    application: Make, driver: Driver, server: LocalServer
-) -> None:
-    row = driver.start(application())
-    assert driver.wait_for(Report, has_all).problem is None
-    server.client("dynamodb").delete_table(TableName=application().name)
-    report = driver.wait_for(Report, lambda report: report.problem is not None)
-    assert report.problem == "the lease table was deleted"
-    (failure,) = driver.wait_for(Report, lambda report: report.failures).failures
-    assert failure.error.startswith("LeaseTableNotFoundError")
     driver.end(row)
 
 
@@ -357,19 +324,6 @@ def test_a_function_of_streams_that_hangs_keeps_no_lease_from_being_renewed(
     driver.end(row)
 
 
-def test_a_standby_does_nothing_until_it_is_told(
-    application: Make, driver: Driver, journal: Journal
-) -> None:
-    row = driver.wait(application())
-    driver.say(Wait())
-    driver.wait_for(Report)
-    driver.say(ShutDown(PATIENCE))
-    assert driver.wait_for(Ended) == Ended(True)
-    assert row.result(PATIENCE).to_pylist()[0]["records"] == 0
-    assert not journal.entries
-    assert all(not report.is_running for report in driver.told if isinstance(report, Report))
-
-
 def test_a_standby_can_be_started(application: Make, driver: Driver) -> None:
     row = driver.wait(application())
     for message in (Wait(), Start(), Start(), Wait()):
@@ -391,28 +345,6 @@ def test_a_record_processor_ends_the_application(
     assert driver.kinds(Leaving, Ended) == [Leaving, Ended]
     row.result(PATIENCE)
     assert_released(application(), is_checkpointed=False)
-
-
-def test_a_processor_that_is_stuck_does_not_hold_up_what_another_asked_for(
-    application: Make, driver: Driver, journal: Journal, sticking: Sticking
-) -> None:
-    first = threading.Lock()
-
-    def make() -> Journaling:
-        def ask_or_wait(*_: Any) -> None:
-            if first.acquire(blocking=False):
-                sticking()
-            else:
-                processor.shard.request_shutdown()
-
-        processor = Journaling(journal, ask_or_wait)
-        return processor
-
-    options = WorkerOptions(failover_time=2.0, idle_time=0.25, shutdown_timeout=0.5)
-    row = driver.start(application(processor=make, options=options))
-    assert driver.wait_for(Ended) == Ended(False)
-    assert driver.wait_for(Leaving).is_for_all
-    row.result(PATIENCE)
 
 
 def test_the_drivers_time_for_a_shutdown_counts(
@@ -655,12 +587,6 @@ def test_a_spec_shows_no_secret(application: Make, driver: Driver) -> None:
         repr(task),
     ):
         assert not any(form in shown for form in forms_of_secret())
-
-
-def test_a_pickled_spec_contains_its_secret(driver: Driver, server: LocalServer) -> None:
-    app = Application("app", "s", Processor, region="us-east-1", endpoint=server.endpoint_url)
-    worker_spec = spec(app, driver)
-    assert pickle.loads(pickle.dumps(worker_spec)) == worker_spec
 
 
 @pytest.mark.parametrize("is_there", [True, False], ids=["of another run", "none"])

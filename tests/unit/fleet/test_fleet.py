@@ -23,6 +23,7 @@ from prometheus_client import CollectorRegistry
 from sparkinesis.errors import FleetError, OptionError, ProcessorError
 from sparkinesis.fleet.channel.control_server import Disconnected
 from sparkinesis.fleet.channel.messages import Ended, Ping, Report
+from sparkinesis.fleet.driver import FleetDriver
 from sparkinesis.fleet.fleet import Fleet
 from sparkinesis.fleet.knowledge.reports import FleetReports
 from sparkinesis.fleet.options import FleetOptions
@@ -148,20 +149,13 @@ def test_a_local_directory_of_one_of_several_streams_is_told_once(spark: Any) ->
     assert len(notes) == 1
 
 
-def test_a_function_of_streams_is_not_called_by_the_driver(spark: Any) -> None:
-    fleet = make(spark, streams=lambda: 1 / 0)
-    assert fleet.status().stream == "several streams"
-    assert fleet.status().streams == ()
-    fleet.shutdown()
-
-
 @pytest.mark.parametrize(
     ("streams", "what"),
     [
         (["web"], "stream web"),
         (["web", "arn:aws:kinesis:us-east-1:123456789012:stream/app"], "streams web, app"),
         ([f"s{n}" for n in range(6)], "6 streams"),
-        (lambda: ["web"], "several streams"),
+        (lambda: 1 / 0, "several streams"),
     ],
 )
 def test_sparks_jobs_name_the_streams(spark: Any, streams: Any, what: str) -> None:
@@ -210,9 +204,6 @@ class Asynchronous(Processor):
 LOCK = threading.Lock()
 
 
-def handle_batch(batch: Any, checkpointer: Any) -> None: ...
-
-
 def with_lock(lock: Any = LOCK) -> Callable[[], Any]:
     return lambda: lock and Processor()
 
@@ -259,14 +250,6 @@ def test_what_cannot_be_used_is_refused_before_anything_begins(
         make(spark, **given)
     assert threads() <= before
     assert not spark.jobs
-
-
-def test_a_fleet_that_is_refused_leaves_its_port_free(spark: Any) -> None:
-    with listening() as listener:
-        options = FleetOptions(port=port_of(listener), lost_after=5)
-    with pytest.raises(ProcessorError):
-        make(spark, 1, options, processor=with_lock())
-    make(spark, 1, options).shutdown()
 
 
 def test_without_the_package_for_certificates_nothing_is_submitted(
@@ -355,24 +338,21 @@ def mistake(*_: object) -> None:
     raise KeyError("a mistake")
 
 
-def test_an_error_of_the_fleets_own_ends_it(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("whose", "name"), [(FleetDriver, "_send_heartbeat"), (FleetReports, "status")]
+)
+def test_an_error_of_the_fleets_own_ends_it(
+    spark: Any, monkeypatch: pytest.MonkeyPatch, whose: type, name: str
+) -> None:
+    """Also one for which no status can be made any more."""
     fleet = make(spark)
-    monkeypatch.setattr(fleet._driver, "_send_heartbeat", mistake)
+    monkeypatch.setattr(whose, name, mistake)
     with pytest.raises(FleetError, match="a mistake"):
         fleet.await_termination(PATIENCE)
     assert fleet.status().state is FleetState.FAILED
     assert not fleet.shutdown()
     fleet._driver.thread.join(PATIENCE)
     fleet._driver._control.send_to_all(Ping())  # to nobody
-
-
-def test_a_status_that_cannot_be_made_any_more_ends_the_fleet_too(
-    spark: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fleet = make(spark)
-    monkeypatch.setattr(FleetReports, "status", mistake)
-    with pytest.raises(FleetError, match="a mistake"):
-        fleet.await_termination(PATIENCE)
 
 
 @pytest.mark.parametrize("how", [True, ConnectionRefusedError("the JVM is dead"), None])

@@ -7,7 +7,6 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,17 +14,16 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from sparkinesis.errors import OptionError
-from sparkinesis.fleet.channel.messages import Ended, Report, decode_for_driver, encode
+from sparkinesis.fleet.channel.messages import Ended, Report
 from sparkinesis.fleet.fleet import Fleet
 from sparkinesis.fleet.knowledge.series import DEPARTED, FleetSeries
 from sparkinesis.fleet.served import gauges_of, why_not_live, why_not_ready
-from sparkinesis.metrics import catalogue
 from sparkinesis.metrics.catalogue import FLEET_RUNNING, FLEET_WAITING, FLEET_WANTED
 from sparkinesis.metrics.health import liveness, signs
-from sparkinesis.metrics.tally import Series, Tally
+from sparkinesis.metrics.tally import Series
 from sparkinesis.status import FleetState, FleetStatus, WorkerState, WorkerStatus
 from tests.pace import eventually
-from tests.unit.fleet.idle_spark import OPTIONS, IdleSpark, hello, make, tell
+from tests.unit.fleet.idle_spark import IdleSpark, hello, make, tell
 
 COUNT = Series("records.processed", ("s",), 3.0)
 GAUGE = Series("lag", ("s", "shard-1"), 7.0)
@@ -98,14 +96,6 @@ def test_the_workers_that_departed_longest_ago_are_forgotten() -> None:
     assert not {"1", "2"} & series.workers.keys()
 
 
-def test_series_travel_unchanged() -> None:
-    tally = Tally()
-    tally.add(catalogue.RECORDS_PROCESSED, ("s", "shard-1"), 3)
-    tally.observe(catalogue.RENEWAL_DURATION, ("ok",), 0.2)
-    report = Report((), 3, True, not_live=("x",), not_ready=("y",), series=tuple(tally.series()))
-    assert decode_for_driver(encode(report)) == report
-
-
 # --- by HTTP
 
 
@@ -166,21 +156,6 @@ def test_the_driver_tells_the_metrics_of_all_workers_also_of_those_that_ended(
     tell(fleet, last, Ended(was_graceful=True))
     eventually(lambda: "w" not in {one.worker_id for one in fleet.status().workers})
     assert scraped(fleet, PROCESSED) == {"w": 9.0}
-
-
-def test_the_driver_tells_how_many_workers_run(spark: Any) -> None:
-    fleet = make(spark, options=replace(OPTIONS, lost_after=600.0), http=HTTP)
-    running = "fleet_workers_running"
-    assert scraped(fleet, "fleet_workers_wanted") == {"": 1.0}
-    assert scraped(fleet, running) == {"": 0.0}
-    tell(fleet, hello(), Report((), 0, True))
-    eventually(lambda: scraped(fleet, running) == {"": 1.0})
-    tell(fleet, Ended(was_graceful=False, error="out of luck"))
-    eventually(lambda: scraped(fleet, "fleet_restarts_total") == {"": 1.0})
-    assert scraped(fleet, running) == {"": 0.0}
-    fleet.request_shutdown(0)
-    spark.end_jobs()
-    assert fleet.await_termination(60)
 
 
 def test_a_fleet_whose_thread_stands_still_is_not_live(

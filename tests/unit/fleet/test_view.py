@@ -23,7 +23,7 @@ from sparkinesis.status import (
     WorkerState,
     WorkerStatus,
 )
-from sparkinesis.terminal.view import GroupRow, ShardRow, render
+from sparkinesis.terminal.view import GroupRow, render
 
 FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
 
@@ -96,16 +96,6 @@ def test_a_worker_with_a_problem() -> None:
     (owner,) = fleet_view(replace(RUNNING, workers=(troubled,))).owners
     assert owner.note == "the lease table was deleted"
     assert owner.is_amiss
-
-
-def test_shards_that_nobody_reads() -> None:
-    unread = (UnreadShard("s8", "x", 12_300), UnreadShard("s9", None, 700))
-    view = fleet_view(replace(RUNNING, unread=unread))
-    assert view.shards[2:] == (
-        ShardRow("s8", None, "unread", 12_300, None, "last read by x", is_amiss=True),
-        ShardRow("s9", None, "unread", 700, None, "no live owner", is_amiss=True),
-    )
-    assert view.millis_behind == 12_300
 
 
 def test_what_is_amiss_and_all_messages_of_a_fleet() -> None:

@@ -19,12 +19,13 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import NoReturn, Protocol
+from typing import NoReturn, TypeAlias
 
 from sparkinesis.errors import SparkinesisError
 from sparkinesis.fleet.channel.tls import (
     DriverIdentity,
     NotAuthenticatedError,
+    TlsConnection,
     WorkerCredentials,
     tls_as_driver,
     tls_as_worker,
@@ -49,15 +50,7 @@ class ChannelClosedError(SparkinesisError):
     """The connection was closed, by the other side or by this one."""
 
 
-class Connection(Protocol):
-    """The methods of a socket that a channel uses."""
-
-    def recv(self, count: int, /) -> bytes: ...
-    def sendall(self, data: bytes, /) -> None: ...
-    def settimeout(self, seconds: float | None, /) -> None: ...
-    def setsockopt(self, level: int, name: int, value: int | bytes, /) -> None: ...
-    def shutdown(self, how: int, /) -> None: ...
-    def close(self) -> None: ...
+Connection: TypeAlias = TlsConnection | socket.socket
 
 
 class Channel:
@@ -116,47 +109,35 @@ def accept_worker(
     connection: socket.socket,
     identity: DriverIdentity,
     timeout: float = HANDSHAKE_TIMEOUT,
-    clock: Callable[[], float] = time.monotonic,
 ) -> Channel:
     """Authenticate a worker's connection, on the driver; ``timeout``: seconds for all handshakes.
 
     Raises `NotAuthenticatedError` and `ChannelClosedError`, after closing the connection.
     """
     # One deadline for all reads, so that sending a byte now and then cannot prolong the handshake.
-    until = clock() + timeout
+    until = time.monotonic() + timeout
     with _closed_on_error(connection):
         connection.settimeout(timeout)
-        secured = tls_as_driver(connection, identity, until, clock)
-        return authenticated(secured, identity.credentials.secret, until, clock, is_driver=True)
+        secured = tls_as_driver(connection, identity, until)
+        return authenticated(secured, identity.credentials.secret, until, is_driver=True)
 
 
-def connect_to_driver(
-    host: str,
-    port: int,
-    credentials: WorkerCredentials,
-    timeout: float = HANDSHAKE_TIMEOUT,
-    clock: Callable[[], float] = time.monotonic,
-) -> Channel:
+def connect_to_driver(host: str, port: int, credentials: WorkerCredentials) -> Channel:
     """Connect to the driver and authenticate. Raises the errors of `accept_worker`."""
-    until = clock() + timeout
+    until = time.monotonic() + HANDSHAKE_TIMEOUT
     try:
-        connection = socket.create_connection((host, port), timeout)
+        connection = socket.create_connection((host, port), HANDSHAKE_TIMEOUT)
     except OSError as error:
         raise ChannelClosedError(
             f"The driver cannot be reached at {host}:{port}: {error}."
         ) from None
     with _closed_on_error(connection):
-        secured = tls_as_worker(connection, credentials.certificate, until, clock)
-        return authenticated(secured, credentials.secret, until, clock, is_driver=False)
+        secured = tls_as_worker(connection, credentials.certificate, until)
+        return authenticated(secured, credentials.secret, until, is_driver=False)
 
 
 def authenticated(
-    connection: Connection,
-    secret: bytes,
-    until: float,
-    clock: Callable[[], float] = time.monotonic,
-    *,
-    is_driver: bool,
+    connection: Connection, secret: bytes, until: float, *, is_driver: bool
 ) -> Channel:
     """Prove knowledge of the secret to each other; ``until``: the deadline for all of it.
 
@@ -167,7 +148,7 @@ def authenticated(
         # Ends reads from a peer whose machine died without closing the connection.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         prove = _prove_as_driver if is_driver else _prove_as_worker
-        nonces = prove(connection, secret, lambda: until - clock())
+        nonces = prove(connection, secret, lambda: until - time.monotonic())
         connection.settimeout(None)
         connection.setsockopt(
             socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIMEVAL.pack(round(SEND_TIMEOUT), 0)

@@ -168,27 +168,22 @@ class ControlServer:
     def _start_serving(self, pending: PendingConnection[socket.socket]) -> None:
         """Start a thread for a connection with data; close one that has ended."""
         pending.has_spoken = True
-        if not _has_bytes(pending.connection):
-            self._pending.remove(pending)
-            pending.connection.close()
-            return
-        thread = threading.Thread(
-            target=self._serve, args=(pending,), name="fleet-control", daemon=True
-        )
-        try:
-            thread.start()
-        except RuntimeError:  # the interpreter is shutting down
-            self._pending.remove(pending)
-            pending.connection.close()
+        if _has_bytes(pending.connection):
+            thread = threading.Thread(
+                target=self._serve, args=(pending,), name="fleet-control", daemon=True
+            )
+            with contextlib.suppress(RuntimeError):  # the interpreter is shutting down
+                thread.start()
+                return
+        self._pending.remove(pending)
+        pending.connection.close()
 
     def _evict(
         self, pending: PendingConnection[socket.socket], selector: selectors.BaseSelector
     ) -> None:
-        if pending.has_spoken:
-            _shut_down(pending)  # its thread closes it
-        else:
+        if not pending.has_spoken:
             selector.unregister(pending.connection)
-            pending.connection.close()
+        _shut_down(pending)
         self._evicted += 1
         now = self._clock()
         if now - self._logged_at >= _LOG_INTERVAL:
@@ -206,9 +201,7 @@ class ControlServer:
     def _serve(self, pending: PendingConnection[socket.socket]) -> None:
         try:
             try:
-                channel = accept_worker(
-                    pending.connection, self._identity, self._handshake_timeout, self._clock
-                )
+                channel = accept_worker(pending.connection, self._identity, self._handshake_timeout)
                 hello = decode_for_driver(channel.receive())
             finally:
                 self._pending.remove(pending)

@@ -58,9 +58,6 @@ def connection_to_evict(
 class PendingConnections(Generic[_C]):
     """The pending connections. Safe to use from any thread."""
 
-    limit: int = MAX_PENDING
-    per_address: int = MAX_PER_ADDRESS
-    silence: float = SILENCE_TIMEOUT
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _known: dict[int, PendingConnection[_C]] = field(default_factory=dict)
     """Connections by id(), oldest first."""
@@ -71,18 +68,16 @@ class PendingConnections(Generic[_C]):
     def add(self, newest: PendingConnection[_C]) -> PendingConnection[_C] | None:
         """Add a connection; return the one that is evicted for it, if any."""
         with self._lock:
-            gone = connection_to_evict(
-                self._known.values(), newest, limit=self.limit, per_address=self.per_address
-            )
+            gone = connection_to_evict(self._known.values(), newest)
             if gone is not None:
                 del self._known[id(gone)]
             self._known[id(newest)] = newest
         return gone
 
-    def remove(self, stranger: PendingConnection[_C]) -> bool:
-        """Remove a connection that has authenticated or ended; return False if it was not there."""
+    def remove(self, stranger: PendingConnection[_C]) -> None:
+        """Remove a connection that has authenticated or ended, if it is there."""
         with self._lock:
-            return self._known.pop(id(stranger), None) is not None
+            self._known.pop(id(stranger), None)
 
     def clear(self) -> list[PendingConnection[_C]]:
         """Remove and return all connections."""
@@ -95,10 +90,10 @@ class PendingConnections(Generic[_C]):
         """Return the connections that have been silent for too long."""
         with self._lock:
             silent = [each for each in self._known.values() if not each.has_spoken]
-        return [each for each in silent if now - each.since >= self.silence]
+        return [each for each in silent if now - each.since >= SILENCE_TIMEOUT]
 
     def time_left(self, now: float) -> float | None:
         """Return the seconds until the next connection is overdue; None if none is silent."""
         with self._lock:
             begun = [each.since for each in self._known.values() if not each.has_spoken]
-        return max(0.0, min(begun) + self.silence - now) if begun else None
+        return max(0.0, min(begun) + SILENCE_TIMEOUT - now) if begun else None

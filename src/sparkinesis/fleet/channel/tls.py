@@ -16,7 +16,6 @@ import ssl
 import tempfile
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -101,7 +100,7 @@ class TlsConnection:
         self.shutdown = connection.shutdown
         self.close = connection.close
 
-    def handshake(self, until: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def handshake(self, until: float) -> None:
         """Do TLS's handshake; ``until``: its deadline. Raises OSError."""
         try:
             while True:
@@ -110,7 +109,7 @@ class TlsConnection:
                     break
                 except ssl.SSLWantReadError:
                     self._send_outgoing()
-                self._connection.settimeout(max(0.001, until - clock()))
+                self._connection.settimeout(max(0.001, until - time.monotonic()))
                 data = self._connection.recv(_PIECE)
                 if not data:
                     raise ConnectionResetError("the connection was closed during the TLS handshake")
@@ -162,15 +161,12 @@ class TlsConnection:
 
 
 def tls_as_driver(
-    connection: socket.socket,
-    identity: DriverIdentity,
-    until: float,
-    clock: Callable[[], float] = time.monotonic,
+    connection: socket.socket, identity: DriverIdentity, until: float
 ) -> TlsConnection:
     """Do TLS as the driver. Raises `NotAuthenticatedError` if the handshake fails, and OSError."""
     secured = TlsConnection(connection, identity.context, is_driver=True)
     try:
-        secured.handshake(until, clock)
+        secured.handshake(until)
     except ssl.SSLError as error:
         raise NotAuthenticatedError(
             f"The TLS handshake failed; the other side is no worker of this run: {_why(error)}."
@@ -178,12 +174,7 @@ def tls_as_driver(
     return secured
 
 
-def tls_as_worker(
-    connection: socket.socket,
-    certificate: bytes,
-    until: float,
-    clock: Callable[[], float] = time.monotonic,
-) -> TlsConnection:
+def tls_as_worker(connection: socket.socket, certificate: bytes, until: float) -> TlsConnection:
     """Do TLS as a worker; only the handshake is sent until this returns.
 
     Raises `NotAuthenticatedError` unless the other side has the key of ``certificate``, and
@@ -191,7 +182,7 @@ def tls_as_worker(
     """
     secured = TlsConnection(connection, worker_context(certificate), is_driver=False)
     try:
-        secured.handshake(until, clock)
+        secured.handshake(until)
     except ssl.SSLError as error:
         raise NotAuthenticatedError(
             f"The server at the driver's address lacks the run's certificate: {_why(error)}."

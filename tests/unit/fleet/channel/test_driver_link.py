@@ -13,7 +13,7 @@ import pytest
 
 from sparkinesis.errors import FleetError
 from sparkinesis.fleet.channel.channel import ChannelClosedError
-from sparkinesis.fleet.channel.control_server import ControlServer, Disconnected
+from sparkinesis.fleet.channel.control_server import Disconnected
 from sparkinesis.fleet.channel.driver_link import DriverLink
 from sparkinesis.fleet.channel.messages import (
     Ended,
@@ -25,11 +25,10 @@ from sparkinesis.fleet.channel.messages import (
     Start,
     encode,
 )
-from sparkinesis.fleet.channel.tls import NotAuthenticatedError, WorkerCredentials
+from sparkinesis.fleet.channel.tls import WorkerCredentials
 from tests.pace import eventually
 from tests.unit.fleet.wire import (
     CREDENTIALS,
-    IDENTITY,
     OTHER_RUN,
     PATIENCE,
     Driver,
@@ -37,6 +36,7 @@ from tests.unit.fleet.wire import (
     in_thread,
     listening,
     port_of,
+    read,
 )
 
 
@@ -124,18 +124,6 @@ def test_a_dropped_worker_comes_again(driver: Driver) -> None:
         assert driver.expect(Report).records == 7
 
 
-def test_hello_tells_what_is_so_at_the_time(driver: Driver) -> None:
-    slots = iter([5, 6])
-    worker = Worker(
-        driver.control.port, says=lambda: Hello("w", next(slots), 1, 0, "host", 1, 2, 3)
-    )
-    worker.link.open()
-    assert driver.expect(Hello).slot == 5
-    driver.control.drop("w")
-    assert expect_again(driver).slot == 6
-    worker.link.close()
-
-
 def test_a_driver_that_comes_back_on_its_port_has_its_workers_again() -> None:
     driver = Driver()
     port = driver.control.port
@@ -166,22 +154,6 @@ def test_a_driver_that_never_comes_back_is_lost(
         worker.link.send_last(lambda: Ended(True))  # returns: there is nobody to wait for
 
 
-def test_the_last_word_waits_for_a_connection() -> None:
-    driver = Driver()
-    port = driver.control.port
-    with joined(driver, PATIENCE) as worker:
-        driver.control.close()
-        driver.expect(Disconnected)
-        # What is given to TCP before it knows that nobody is there is gone.
-        eventually(lambda: not worker.link.send(Report((), 0)))
-        saying = in_thread(worker.link.send_last, lambda: Ended(True, "an error"))
-        again = Driver(port)
-        again.expect(Hello)
-        assert again.expect(Ended).error == "an error"
-        saying.result(PATIENCE)
-        again.control.close()
-
-
 def test_a_leaving_that_is_said_while_a_connection_is_made_is_not_lost(driver: Driver) -> None:
     saying = threading.Event()
 
@@ -210,20 +182,6 @@ def test_a_driver_that_is_not_there_at_first_is_waited_for() -> None:
     opening.result(PATIENCE)
     worker.link.close()
     driver.control.close()
-
-
-def test_a_driver_that_is_never_there_is_given_up() -> None:
-    with listening() as listener:
-        port = port_of(listener)
-    with pytest.raises(ChannelClosedError, match=f"127.0.0.1:{port}"):
-        Worker(port, 0.3).link.open()
-
-
-def test_a_driver_of_another_run_is_refused_at_once(driver: Driver) -> None:
-    worker = Worker(driver.control.port, credentials=OTHER_RUN.credentials)
-    with pytest.raises(NotAuthenticatedError, match="certificate"):
-        in_thread(worker.link.open).result(PATIENCE)
-    assert driver.events.empty()
 
 
 # --- the driver's end
@@ -271,46 +229,23 @@ def test_who_does_not_say_hello_first_is_sent_away(driver: Driver, first: Any) -
     assert driver.events.empty()
 
 
-def test_a_message_that_is_none_ends_the_connection(driver: Driver) -> None:
-    channel = driver.join()
-    driver.expect(Hello)
-    channel.send(b"\xc1 no message")
-    driver.expect(Disconnected)
-    with pytest.raises(ChannelClosedError):
-        channel.receive()
-    channel.close()
-
-
-def test_many_workers_at_once(driver: Driver) -> None:
-    names = [f"w{number}" for number in range(40)]
-    channels = [driver.join(hello(name)) for name in names]
-    assert sorted(driver.next()[0] for _ in names) == sorted(names)
-    driver.control.send_to_all(Start())
-    assert {channel.receive() for channel in channels} == {encode(Start())}
-    for channel in channels:
-        channel.close()
-    assert sorted(driver.next()[0] for _ in names) == sorted(names)
-
-
 def test_closing_ends_connections_and_threads_and_frees_the_port() -> None:
     before = set(threading.enumerate())
     driver = Driver()
+    silent = driver.connect()
     channel = driver.join()
     driver.expect(Hello)
     driver.control.close()
     with pytest.raises(ChannelClosedError):
         channel.receive()
     channel.close()
+    assert read(silent, 1) == b""
+    silent.close()
     driver.expect(Disconnected)
     for thread in set(threading.enumerate()) - before:
         thread.join(PATIENCE)
         assert not thread.is_alive(), thread
     Driver(driver.control.port).control.close()
-
-
-def test_an_address_that_is_not_this_machines_is_named() -> None:
-    with pytest.raises(FleetError, match=r"203\.0\.113\.1"):
-        ControlServer("203.0.113.1", 0, IDENTITY, lambda *_: None)
 
 
 def test_a_port_that_is_taken_is_named(driver: Driver) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import pickle
 import queue
 import socket
 import ssl
@@ -38,7 +37,6 @@ from tests.unit.fleet.wire import (
     in_thread,
     listening,
     port_of,
-    read,
 )
 
 TRACE = "Traceback (most recent call last):\n  ValueError: card 4111-1111-1111-1111 of Ada\n"
@@ -138,24 +136,6 @@ def test_a_man_in_the_middle_with_a_certificate_of_his_own_is_refused() -> None:
         assert isinstance(impostor.exception(PATIENCE), NotAuthenticatedError), "heard nothing"
 
 
-def test_a_certificate_of_another_run_is_trusted_by_nobody_whatever_it_is_called() -> None:
-    one, two = (DriverIdentity.new(SECRET).credentials.certificate for _ in range(2))
-    assert one != two
-    subjects = {x509.load_der_x509_certificate(each).subject for each in (one, two)}
-    assert len(subjects) == 1
-    context = worker_context(one)
-    assert context.get_ca_certs(binary_form=True) in ([one], [])
-    assert context.verify_mode is ssl.CERT_REQUIRED
-
-
-def test_who_does_not_speak_tls_is_refused(driver: Driver) -> None:
-    for words in (b"GET / HTTP/1.1\r\n\r\n", bytes(100), b"\x16\x03\x01\x00\x05hello"):
-        with driver.connect() as stranger:
-            stranger.sendall(words)
-            assert b"sparkinesis" not in read(stranger, 1_000), "it is told nothing"
-    assert driver.events.empty()
-
-
 def test_older_tls_is_refused(driver: Driver) -> None:
     context = worker_context(CREDENTIALS.certificate)
     context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_2
@@ -211,14 +191,6 @@ def test_the_private_key_is_on_no_disk(tmp_path: Path, monkeypatch: pytest.Monke
     assert b"BEGIN PRIVATE KEY" not in text
     assert not list(tmp_path.iterdir())
     assert "PRIVATE" not in repr(identity)
-
-
-def test_a_pass_travels_and_shows_nothing() -> None:
-    assert pickle.loads(pickle.dumps(CREDENTIALS)) == CREDENTIALS
-    assert len(pickle.dumps(CREDENTIALS)) < 1_000
-    assert repr(CREDENTIALS) == str(CREDENTIALS) == "WorkerCredentials()"
-    with pytest.raises(TypeError):
-        pickle.dumps(IDENTITY)
 
 
 def test_each_run_has_a_secret_and_a_certificate_of_its_own_for_as_long_as_it_lasts() -> None:

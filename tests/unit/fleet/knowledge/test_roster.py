@@ -129,13 +129,6 @@ def test_a_fleet_of_one_from_its_job_to_its_end() -> None:
     assert play.fleet() is FleetState.ENDED
 
 
-def test_a_job_that_ends_before_its_workers_last_message_does_not_end_the_fleet() -> None:
-    play = at_work(shuts_down, job_ends())
-    assert play.fleet() is FleetState.SHUTTING_DOWN
-    play.then(ends())
-    assert play.fleet() is FleetState.ENDED
-
-
 def worker_that_spark_has_lost() -> Play:
     """A fleet that shuts down; its job has failed, but the job's worker still has its leases."""
     play = at_work()
@@ -375,21 +368,10 @@ def test_a_record_processor_may_end_the_fleet() -> None:
 # --- scaling
 
 
-def test_more_workers_get_the_lowest_free_slots() -> None:
-    play = at_work()
-    assert play.then(scales(3)) == (Submit(2, (1, 2)),)
-
-
 def test_fewer_workers_spare_those_at_work() -> None:
     play = after(joins("c", 2), workers=3)
     assert play.then(scales(1)) == ()
     assert set(play.roster.slots) == {2}
-
-
-def test_of_workers_at_work_the_latest_slots_leave() -> None:
-    play = after(*(joins(who, slot) for slot, who in enumerate("abc")), workers=3)
-    assert play.then(scales(2)) == (SendShutDown("c"),)
-    assert set(play.roster.slots) == {0, 1}
 
 
 def test_a_worker_whose_slot_was_given_up_does_not_fill_a_new_one_of_the_same_number() -> None:
