@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from contextlib import ExitStack
 from typing import Any
 
@@ -15,30 +14,20 @@ from tests.answering import answering
 
 
 class Receiver:
-    """An OTLP collector that keeps what it gets, or does not answer."""
+    """An OTLP collector that keeps what it gets."""
 
     def __init__(self) -> None:
         self.got: list[ExportMetricsServiceRequest] = []
-        self.asked = threading.Event()
-        self.answers = threading.Event()
-        self.answers.set()
         self._serving = ExitStack()
         url = self._serving.enter_context(answering(self._answer, "application/x-protobuf"))
         self.endpoint = f"{url}/v1/metrics"
 
     def _answer(self, _: object, body: bytes) -> tuple[int, bytes]:
-        self.asked.set()
-        self.answers.wait()
         self.got.append(ExportMetricsServiceRequest.FromString(body))
         return 200, ExportMetricsServiceResponse().SerializeToString()
 
     def close(self) -> None:
-        self.answers.set()
         self._serving.close()
-
-    def last(self) -> dict[str, Any]:
-        """Return the metrics of the last request, by name."""
-        return metrics_of(self.got[-1])
 
 
 def metrics_of(request: ExportMetricsServiceRequest) -> dict[str, Any]:

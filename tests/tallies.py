@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sparkinesis.metrics.metric import Measured, Metric
-from sparkinesis.metrics.metrics import Labels, Metrics, ReadGauges
+from sparkinesis.metrics.metrics import Labels, ReadGauges
 from sparkinesis.metrics.tally import Distribution, Tally
 
 
@@ -21,11 +21,7 @@ class Tallied:
 
 
 class Raising:
-    """An exporter of metrics that always raise."""
-
-    def open(self, measured: Measured) -> Metrics:
-        del measured
-        return self
+    """Metrics that always raise."""
 
     def add(self, counter: Metric, labels: Labels, amount: float = 1.0) -> None:
         raise OSError("the disk is full")

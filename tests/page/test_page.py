@@ -220,18 +220,13 @@ def test_a_filter_and_an_order_by_lag(browser: Browser, scene: Scene) -> None:
     browser.until(lambda: list(shards(browser)) == [SECOND])
     browser.run("""Bokeh.documents[0].get_model_by_name("filter").value_input = "" """)
     browser.until(lambda: list(shards(browser)) == [FIRST, SECOND])
-    browser.run(
-        """const title = all.find((one) => one.classList.contains("slick-column-name")
-             && one.textContent == "behind" && one.getRootNode().host.textContent !== "x"
-             && one.closest(".slick-header").querySelectorAll(".slick-column-name").length > 8)
-           title.click()"""
-    )
-    browser.run(
-        """const title = all.find((one) => one.classList.contains("slick-column-name")
-             && one.textContent == "behind"
-             && one.closest(".slick-header").querySelectorAll(".slick-column-name").length > 8)
-           title.click()"""
-    )
+    for _ in range(2):
+        browser.run(
+            """const title = all.find((one) => one.classList.contains("slick-column-name")
+                 && one.textContent == "behind"
+                 && one.closest(".slick-header").querySelectorAll(".slick-column-name").length > 8)
+               title.click()"""
+        )
     browser.until(lambda: next(iter(shards(browser))) == SECOND)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import threading
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -14,7 +13,6 @@ from sparkinesis import CredentialSource, OptionError
 from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.metrics import CloudWatchMetrics
 from sparkinesis.metrics.catalogue import RECORDS_PROCESSED
-from sparkinesis.metrics.cloudwatch.publisher import Publisher
 from sparkinesis.metrics.metric import Measured, Place
 from sparkinesis.worker.reporting import cloudwatch
 from tests import pace
@@ -171,50 +169,6 @@ def test_a_worker_processes_and_checkpoints_whatever_cloudwatch_does(
         assert total <= len(DATA), "nothing counts twice"
         ends = ("were not published in the end", "did not take the last metrics")
         assert any(text in caplog.text for text in ends)
-
-
-@pytest.fixture
-def publishers(server: LocalServer) -> Iterator[Callable[..., Publisher]]:
-    """Makes publishers of the local server, which are not started."""
-    made: list[Publisher] = []
-
-    def make(name: str, **options: Any) -> Publisher:
-        place = Place(region="us-east-1", endpoint=server.endpoint_url)
-        publisher = CloudWatchMetrics(**options).publisher(Measured.worker(name, "w", place))
-        made.append(publisher)
-        return publisher
-
-    yield make
-    for publisher in made:
-        publisher._target.close()
-
-
-def test_measuring_never_waits_for_a_call(
-    server: LocalServer,
-    publishers: Callable[..., Publisher],
-    stream: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(cloudwatch, "CALL_TIMEOUT", pace.seconds(2.0))
-    arrived = threading.Event()
-
-    def hang(call: Call) -> Fault | None:
-        if call.operation != "PutMetricData":
-            return None
-        arrived.set()
-        return Fault.delay(60_000)
-
-    server.kinesis.faults = hang
-    publisher = publishers(stream)
-    publisher.add(RECORDS_PROCESSED, (stream, "a"), 1)
-    flushing = threading.Thread(target=publisher.flush)
-    flushing.start()
-    assert arrived.wait(PATIENCE)
-    for _ in range(1000):
-        publisher.add(RECORDS_PROCESSED, (stream, "a"), 1)
-    assert flushing.is_alive(), "the call still hangs"
-    flushing.join(PATIENCE)
-    assert publisher.dropped == 1
 
 
 def test_region_and_credentials_are_the_applications_unless_others_are_given(

@@ -13,7 +13,7 @@ from sparkinesis.errors import LeaseTableError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, PendingCheckpoint
 from sparkinesis.lease.moving import table_conversion
-from sparkinesis.lease.moving.conversion import Conversion, is_same
+from sparkinesis.lease.moving.conversion import Conversion
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.stream.address import StreamIdentifier
@@ -339,11 +339,3 @@ def test_one_of_several_streams_is_taken_out(scene: Scene, convert: Command) -> 
     scene.journal.wait_for_data(b"x")
     kinds = {row.stream and row.stream.name for row in scene.table.leases()}
     assert kinds == {None, other}
-
-
-def test_rows_are_the_same_whoever_owned_them() -> None:
-    item = {"leaseKey": {"S": "x"}, "parentShardId": {"SS": ["a", "b"]}, "checkpoint": {"S": "5"}}
-    owned = {**item, "parentShardId": {"SS": ["b", "a"]}, "leaseOwner": {"S": "w"}}
-    assert is_same(item, {**owned, "leaseCounter": {"N": "7"}})
-    assert not is_same(item, {**owned, "checkpoint": {"S": "6"}})
-    assert not is_same(item, {**owned, "pendingCheckpoint": {"S": "6"}})

@@ -181,6 +181,7 @@ def test_a_closed_port_is_told_and_what_rests_on_it_is_left_out(
     assert report.exit_code == 1
     assert list(report.problems()) == ["Kinesis", "DynamoDB"]
     assert "nothing answers" in report.problems()["Kinesis"]
+    assert "firewalls" in report.problems()["Kinesis"]
     own = examine(server.endpoint_url, stream, "--dynamodb-endpoint", gone, stream=stream)
     assert list(own.problems()) == ["DynamoDB"]
 
@@ -194,14 +195,11 @@ def serving(**given: Any) -> Iterator[LocalServer]:
         yield own
 
 
-@pytest.mark.parametrize("minutes", [-10, 10])
-def test_a_clock_that_is_wrong_is_told(minutes: int) -> None:
-    with serving(clock=lambda: time.time_ns() // 1_000_000 - minutes * 60_000) as server:
+def test_a_clock_that_is_wrong_is_told() -> None:
+    with serving(clock=lambda: time.time_ns() // 1_000_000 - 600_000) as server:
         found = examine(server.endpoint_url, "app", stream="app").problems()
-    side = "ahead of" if minutes > 0 else "behind"
     assert list(found) == ["clock"]
-    assert f"s {side} the service's" in found["clock"]
-    assert "NTP" in found["clock"]
+    assert "s ahead of the service's" in found["clock"]
 
 
 DENIED = "AccessDeniedException"
@@ -267,21 +265,13 @@ def test_a_subscription_that_is_refused_is_told(
 ) -> None:
     kinesis = refusing_server.client("kinesis")
     kinesis.register_stream_consumer(StreamARN=arn_of(kinesis, "app"), ConsumerName="c")
+    well = refusing("--efo", "--consumer", "c")
+    assert "SubscribeToShard may be called " in well.of("consumer", "ok")
     refused["SubscribeToShard"] = DENIED
     assert "SubscribeToShard" in refusing("--efo", "--consumer", "c").problems()["consumer"]
     polling = refusing("--consumer", "c")
     assert polling.exit_code == 0
     assert "SubscribeToShard" in polling.of("consumer", "note")[0]
-
-
-def test_a_consumer_that_may_subscribe_is_well(
-    kinesis: Any, dynamodb: Any, stream: str, doctor: Doctor
-) -> None:
-    create_table(dynamodb, stream)
-    kinesis.register_stream_consumer(StreamARN=arn_of(kinesis, stream), ConsumerName=stream)
-    report = doctor("--efo")
-    assert report.exit_code == 0
-    assert "SubscribeToShard may be called " in report.of("consumer", "ok")
 
 
 def test_batches_that_are_refused_are_no_problem(refusing: Doctor, refused: dict[str, str]) -> None:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -14,6 +10,7 @@ from sparkinesis.local import LocalServer
 from sparkinesis.monitor.doctor.credentials import credentials, region
 from sparkinesis.monitor.doctor.finding import State
 from sparkinesis.stream.address import StreamAddress
+from tests.answering import answering
 
 ON_AWS = StreamAddress("s", None, "us-east-1")
 EXPIRED = (
@@ -21,28 +18,6 @@ EXPIRED = (
     b"<Code>ExpiredToken</Code><Message>The security token included in the request is expired"
     b"</Message></Error></ErrorResponse>"
 )
-
-
-@contextmanager
-def refusing_sts() -> Iterator[str]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
-            self.send_response(403)
-            self.send_header("Content-Type", "text/xml")
-            self.send_header("Content-Length", str(len(EXPIRED)))
-            self.end_headers()
-            self.wfile.write(EXPIRED)
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture
@@ -63,7 +38,7 @@ def test_sts_says_whose_they_are(server: LocalServer, monkeypatch: pytest.Monkey
 
 
 def test_credentials_that_sts_refuses_are_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    with refusing_sts() as url:
+    with answering(lambda headers, body: (403, EXPIRED), "text/xml") as url:
         monkeypatch.setenv("AWS_ENDPOINT_URL_STS", url)
         (found,) = credentials(ON_AWS)
     assert found.state is State.PROBLEM
@@ -72,7 +47,7 @@ def test_credentials_that_sts_refuses_are_a_problem(monkeypatch: pytest.MonkeyPa
 
 
 def test_an_sts_that_does_not_answer_is_no_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    with refusing_sts() as gone:
+    with answering(lambda headers, body: (403, EXPIRED), "text/xml") as gone:
         pass
     monkeypatch.setenv("AWS_ENDPOINT_URL_STS", gone)
     (found,) = credentials(ON_AWS)

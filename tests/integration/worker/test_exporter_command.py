@@ -20,7 +20,6 @@ from tests.command import COMMAND, place_of
 from tests.integration.worker.scene import FIRST, SECOND, Scene, checkpoint
 from tests.kcl import put_rows, rows_of
 from tests.pace import eventually
-from tests.relay import relaying
 
 
 class Running:
@@ -62,11 +61,9 @@ def export(server: LocalServer, stream: str) -> Iterator[Callable[..., Running]]
     """Starts exporters; they are ended when the test is over."""
     started: list[Running] = []
 
-    def run(*arguments: str) -> Running:
-        given = arguments or (stream, "--stream", stream)
-        started.append(
-            Running(*given, *place_of(server), "--http", "127.0.0.1:0", "--interval", "1")
-        )
+    def run() -> Running:
+        given = (stream, "--stream", stream, "--http", "127.0.0.1:0", "--interval", "1")
+        started.append(Running(*given, *place_of(server)))
         return started[-1]
 
     yield run
@@ -107,13 +104,16 @@ def test_lag_owner_and_age_are_told_beside_a_worker_and_after_its_death(
     eventually(lambda: max(value for _, value in exporter.values("shard_lag_seconds").values()) > 2)
     age = "shard_checkpoint_age_seconds"
     eventually(lambda: any(value > 1 for _, value in exporter.values(age).values()))
+    exporter.process.send_signal(signal.SIGTERM)
+    assert exporter.process.wait(60) == 0
 
 
-def test_it_goes_on_through_a_table_that_is_deleted_and_restored(
+def test_it_begins_without_a_table_and_goes_on_through_one_that_is_deleted_and_restored(
     scene: Scene, dynamodb: Any, export: Callable[..., Running]
 ) -> None:
-    scene.start().shutdown(10)
     exporter = export()
+    eventually(lambda: "There is no lease table" in exporter.read("/readyz")[1])
+    scene.start().shutdown(10)
     eventually(lambda: exporter.read("/readyz")[0] == 200)
     rows = list(rows_of(dynamodb, scene.stream).values())
     dynamodb.delete_table(TableName=scene.stream)
@@ -126,32 +126,3 @@ def test_it_goes_on_through_a_table_that_is_deleted_and_restored(
     put_rows(dynamodb, scene.stream, rows)
     eventually(lambda: exporter.read("/readyz")[0] == 200)
     assert (exporter.value("table_look_age_seconds", "") or 99) < 60
-
-
-def test_it_goes_on_through_an_outage_of_dynamodb(
-    scene: Scene, export: Callable[..., Running]
-) -> None:
-    scene.start().shutdown(10)
-    with relaying(scene.server.endpoint_url) as relay:
-        exporter = export(
-            scene.stream, "--stream", scene.stream, "--dynamodb-endpoint", relay.endpoint
-        )
-        eventually(lambda: exporter.read("/readyz")[0] == 200)
-        relay.mood = "hangs up"
-        eventually(lambda: exporter.read("/readyz")[0] == 503)
-        assert "Every retry was used up" in exporter.read("/readyz")[1]
-        assert exporter.read("/livez")[0] == 200
-        relay.mood = "well"
-        eventually(lambda: exporter.read("/readyz")[0] == 200)
-
-
-def test_it_begins_before_there_is_a_table(stream: str, export: Callable[..., Running]) -> None:
-    exporter = export()
-    eventually(lambda: "There is no lease table" in exporter.read("/readyz")[1])
-    eventually(lambda: (exporter.value("table_look_age_seconds", "") or 0) > 1)
-
-
-def test_it_ends_by_a_signal(stream: str, export: Callable[..., Running]) -> None:
-    exporter = export()
-    exporter.process.send_signal(signal.SIGTERM)
-    assert exporter.process.wait(60) == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
 from typing import Any
 
@@ -17,11 +16,9 @@ from sparkinesis.metrics.tally import Distribution, Tally
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.on_error import DeadLetter, Retry, Skip
-from tests import pace
 from tests.heard import Heard
 from tests.integration.worker.scene import FIRST, ONCE, SECOND, UPPER, Scene, wait_for_look
 from tests.journal import PATIENCE, Journal, Journaling
-from tests.tallies import Raising
 
 RETRIEVALS = ("polling", "efo")
 
@@ -110,6 +107,9 @@ def test_failures_splits_retries_skips_and_a_reshard(scene: Scene, kept: Kept) -
     kept.wait_for(events.RecordsSkipped, len(bad))
     scene.split()
     started = {event.shard_id: event for event in kept.wait_for(events.ShardStarted, 4)}
+    (began,) = kept.of(events.WorkerStarted)
+    place = f"application '{scene.stream}' reads stream '{scene.stream}' in us-east-1 at http://"
+    assert f" has started: {place}" in began.line()[1]
     assert (started[FIRST].stream, started[FIRST].position) == (scene.stream, "TRIM_HORIZON")
     scene.put(b"later")
     scene.journal.wait_for_data(b"later")
@@ -242,35 +242,6 @@ def test_gauges_follow_the_worker(scene: Scene, kept: Kept) -> None:
     assert status[FIRST].checkpoint == str(row.checkpoint)
     go_on.set()
     assert worker.shutdown(PATIENCE)
-
-
-def test_a_callback_that_raises_or_blocks_harms_nothing(scene: Scene) -> None:
-    go_on, calls = threading.Event(), []
-
-    def bad(event: Any) -> None:
-        calls.append(event)
-        if len(calls) > 2:
-            go_on.wait(PATIENCE)
-        raise SystemExit("no")
-
-    worker = scene.start({"on_event": bad})
-    scene.put(b"1")
-    scene.journal.wait_for_data(b"1")
-    began = time.monotonic()
-    assert worker.shutdown(PATIENCE), "the shutdown is graceful"
-    assert time.monotonic() - began < pace.seconds(15)
-    assert len(calls) == 3
-    go_on.set()
-
-
-def test_metrics_that_always_raise_harm_nothing(scene: Scene, kept: Kept) -> None:
-    scene.put(b"1")
-    worker = scene.start(kept.options(metrics=(Raising(), kept)))
-    scene.journal.wait_for_data(b"1")
-    kept.wait(lambda: kept.count("records.processed") == 1)
-    assert worker.shutdown(PATIENCE)
-    assert worker.failures() == ()
-    agree(kept, scene.journal)
 
 
 @ONCE

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
-from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader, PeriodicExportingMetricReader
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from sparkinesis.metrics import OpenTelemetryMetrics, opentelemetry
+from sparkinesis.metrics import OpenTelemetryMetrics
 from sparkinesis.worker.batches.batch import RecordBatch
 from tests import pace
 from tests.integration.worker.scene import FIRST, SECOND, Scene, checkpoint
-from tests.otlp import Receiver, attributes_of
 
 JAVA = "aws.kinesis.client."
 DATA = [f"record {number}".encode() for number in range(40)]
@@ -106,58 +100,3 @@ def check_spans(spans: tuple[ReadableSpan, ...], batches: list[RecordBatch]) -> 
             assert span.attributes[name] == fetched[name]
     inside = {span.parent.span_id for span in of(spans, "checkpoint") if span.parent is not None}
     assert inside == {span.context.span_id for span in processed if span.context is not None}
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    running = Receiver()
-    yield running
-    running.close()
-
-
-@pytest.fixture
-def provider(receiver: Receiver) -> Iterator[MeterProvider]:
-    """An SDK that exports nothing of its own accord within a test."""
-    reader = PeriodicExportingMetricReader(
-        OTLPMetricExporter(endpoint=receiver.endpoint, timeout=60),
-        export_interval_millis=3_600_000,
-        export_timeout_millis=60_000,
-    )
-    running = MeterProvider([reader], shutdown_on_exit=False)
-    yield running
-    receiver.answers.set()
-    running.shutdown()
-
-
-def test_the_last_records_are_exported_when_a_worker_ends(
-    scene: Scene, receiver: Receiver, provider: MeterProvider, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(opentelemetry, "FLUSH_SECONDS", 60.0)
-    put_all(scene)
-    worker = scene.start({"metrics": (OpenTelemetryMetrics(provider),)})
-    scene.journal.wait_for_data(*DATA)
-    assert worker.shutdown(pace.seconds(30))
-    found = receiver.last()
-    (records,) = found[JAVA + "records_processed"].sum.data_points
-    assert (records.as_double or records.as_int) == len(DATA)
-    (size,) = found[JAVA + "records.size"].histogram.data_points
-    assert size.sum == sum(map(len, DATA))
-    assert attributes_of(records)["aws.kinesis.stream_name"] == scene.stream
-    assert found[JAVA + "record_processor.process_records.duration"].unit == "ms"
-
-
-def test_a_collector_that_does_not_answer_holds_up_no_record_and_no_end(
-    scene: Scene, receiver: Receiver, provider: MeterProvider
-) -> None:
-    receiver.answers.clear()
-    worker = scene.start({"metrics": (OpenTelemetryMetrics(provider),)})
-    exporting = threading.Thread(target=provider.force_flush)
-    exporting.start()
-    assert receiver.asked.wait(pace.seconds(30))
-    put_all(scene)
-    scene.journal.wait_for_data(*DATA)
-    before = time.monotonic()
-    assert worker.shutdown(pace.seconds(30))
-    assert time.monotonic() - before < pace.seconds(25), "the collector takes a minute"
-    receiver.answers.set()
-    exporting.join()

@@ -34,7 +34,7 @@ from sparkinesis.monitor.lags import Lag, lag_client
 from sparkinesis.stream.address import address_of
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.worker.lifecycle.worker import Worker
-from tests.command import COMMAND, Command, objects, place_of
+from tests.command import COMMAND, Command, place_of
 from tests.journal import PATIENCE, Journal
 from tests.pace import eventually
 from tests.streams import put_at
@@ -113,27 +113,6 @@ def test_once(call: Command, run: Command, stream: str) -> None:
 
     without_stream = call("top", "--once")
     assert "lag unknown" in without_stream.stdout.splitlines()[0]
-
-
-@pytest.mark.usefixtures("behind")
-def test_once_has_the_columns_of_leases(call: Command, stream: str) -> None:
-    shown, listed = (
-        call(name, "--stream", stream, *options).stdout.splitlines()
-        for name, options in (("top", ["--once"]), ("leases", ["--watch-for", "0"]))
-    )
-    assert shown[5].split() == listed[0].split()
-    assert [line.split()[:4] for line in shown[6:]] == [line.split()[:4] for line in listed[1:]]
-
-
-@pytest.mark.usefixtures("behind")
-def test_json_once(call: Command, stream: str) -> None:
-    (found,) = objects(call("top", "--stream", stream, "--once", "--json"))
-    assert [(one["owner"], one["shards"]) for one in found["owners"]] == [("a", 2)]
-    first, second = found["shards"]
-    assert (first["lease"], first["state"], first["owner"]) == (FIRST, "held", "a")
-    assert first["millis_behind_latest"] > 0
-    assert found["owners"][0]["millis_behind_latest"] == first["millis_behind_latest"]
-    assert second["millis_behind_latest"] == 0
 
 
 @pytest.mark.usefixtures("behind")

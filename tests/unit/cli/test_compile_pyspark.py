@@ -64,17 +64,13 @@ def test_modules_are_imported_from_bytecode_until_it_is_removed(spark_home: Path
         assert imported(archive) == (42, ["pyspark/__init__.pyc", "pyspark/worker.pyc"])
     assert set(before) < set(zipfile.ZipFile(archive).namelist()), "the source stays"
     assert archive.stat().st_mode & 0o777 == 0o640
+    py4j = archive.with_name("py4j-0.10.9.9-src.zip")
+    assert "py4j/worker.pyc" in zipfile.ZipFile(py4j).namelist()
     output = run("--undo", "--spark-home", spark_home)
     assert f"Bytecode of 2 modules removed from {archive}" in output
     files = [name for name in zipfile.ZipFile(archive).namelist() if not name.endswith("/")]
     assert sorted(files) == before
     assert imported(archive)[1] == ["pyspark/__init__.py", "pyspark/worker.py"]
-
-
-def test_the_archive_of_py4j_gets_bytecode_too(spark_home: Path) -> None:
-    run("--spark-home", spark_home)
-    archive = spark_home / "python" / "lib" / "py4j-0.10.9.9-src.zip"
-    assert "py4j/worker.pyc" in zipfile.ZipFile(archive).namelist()
 
 
 def test_changed_source_is_compiled_anew(spark_home: Path) -> None:

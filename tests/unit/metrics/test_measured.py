@@ -3,55 +3,39 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from sparkinesis.metrics.measured import measured
 
 
-class Observed:
+class Seen(list[tuple[str, float]]):
     """What was observed, by a clock that goes on by one second each time somebody asks."""
 
-    def __init__(self) -> None:
-        self.clock = itertools.count().__next__
-        self.seen: list[tuple[str, float]] = []
-
-    def __call__(self, result: str, seconds: float) -> None:
-        self.seen.append((result, seconds))
+    def run(self, function: Callable[..., Any], **given: Any) -> Callable[..., Any]:
+        observe = lambda result, seconds: self.append((result, seconds))  # noqa: E731
+        return measured(function, itertools.count().__next__, observe, **given)
 
 
 def test_each_run_is_measured() -> None:
-    observed = Observed()
-    run = measured(lambda number, *, factor: number * factor, observed.clock, observed)
+    seen = Seen()
+    run = seen.run(lambda number, *, factor: number * factor)
     assert [run(2, factor=3), run(5, factor=7)] == [6, 35]
-    assert observed.seen == [("ok", 1), ("ok", 1)]
+    seen.run(lambda: 7, result=lambda value: f"{value} of 9")()
+    assert seen == [("ok", 1), ("ok", 1), ("7 of 9", 1)]
 
 
-def test_an_error_is_measured_and_raised() -> None:
-    observed = Observed()
+def test_an_error_is_measured_and_raised_and_the_end_of_the_program_is_no_result() -> None:
+    seen = Seen()
 
-    def fail() -> None:
-        raise ValueError("as it was")
+    def fail(error: BaseException) -> None:
+        raise error
 
-    with pytest.raises(ValueError, match="as it was"):
-        measured(fail, observed.clock, observed)()
-    with pytest.raises(ValueError, match="as it was"):
-        measured(fail, observed.clock, observed, lambda error: type(error).__name__)()
-    assert observed.seen == [("failed", 1), ("ValueError", 1)]
-
-
-def test_an_answer_may_have_a_result_of_its_own() -> None:
-    observed = Observed()
-    measured(lambda: 7, observed.clock, observed, result=lambda value: f"{value} of 9")()
-    assert observed.seen == [("7 of 9", 1)]
-
-
-def test_the_end_of_the_program_is_no_result() -> None:
-    observed = Observed()
-
-    def interrupted() -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        measured(interrupted, observed.clock, observed)()
-    assert observed.seen == []
+    for error in (ValueError("as it was"), KeyboardInterrupt()):
+        for given in ({}, {"result_of": lambda error: type(error).__name__}):
+            with pytest.raises(type(error)) as raised:
+                seen.run(fail, **given)(error)
+            assert raised.value is error
+    assert seen == [("failed", 1), ("ValueError", 1)]

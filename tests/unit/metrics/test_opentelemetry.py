@@ -29,7 +29,7 @@ from sparkinesis.metrics.catalogue import (
 )
 from sparkinesis.metrics.metric import Measured, Metric
 from sparkinesis.metrics.metrics import Metrics, Sample
-from sparkinesis.metrics.otel.instruments import Instruments, instruments_of
+from sparkinesis.metrics.otel.instruments import Instruments
 
 JAVA = "aws.kinesis.client."
 RENAMED = {"MillisBehindLatest": "consumer.lag.duration", "DataBytesProcessed": "records.size"}
@@ -162,20 +162,7 @@ def test_workers_of_a_process_share_instruments_and_keep_their_gauges(sdk: Sdk) 
     assert held() == {"b": 2}
 
 
-def test_all_gauges_are_read_once_for_a_collection(sdk: Sdk) -> None:
-    reads: list[None] = []
-
-    def read() -> list[Sample]:
-        reads.append(None)
-        return [Sample(LEASES_HELD, (), 1), Sample(LAG, ("s", "shardId-0"), 0)]
-
-    sdk.open().watch(read)
-    sdk.collect()
-    sdk.collect()
-    assert len(reads) == 2
-
-
-def test_gauges_are_read_again_after_a_second() -> None:
+def test_all_gauges_are_read_once_for_a_collection_and_again_after_a_second() -> None:
     now = [0.0]
     provider = MeterProvider([reader := InMemoryMetricReader()], shutdown_on_exit=False)
     instruments = Instruments(provider.get_meter("m"), lambda: now[0])
@@ -189,14 +176,6 @@ def test_gauges_are_read_again_after_a_second() -> None:
     held[0](RECORDS_PROCESSED)  # one that was not served yet
     assert len(reads) == 2
     reader.shutdown()
-
-
-def test_an_explicit_provider_has_instruments_of_its_own(sdk: Sdk) -> None:
-    other = Sdk()
-    sdk.open().add(RECORDS_PROCESSED, ("s", "shardId-0"), 1)
-    assert other.collect() == {}
-    assert instruments_of(sdk.provider) is instruments_of(sdk.provider)
-    assert instruments_of(sdk.provider) is not instruments_of(other.provider)
 
 
 class Stuck(MeterProvider):

@@ -13,13 +13,9 @@ class TracedTally(Tally):
         self.tracing = NoTracing()
 
 
-def test_metrics_without_spans_have_none() -> None:
-    assert tracing_of(OFF) is NO_TRACING
-    assert tracing_of(Tally()) is NO_TRACING
-    assert tracing_of(AllMetrics([Tally()])) is NO_TRACING
-
-
 def test_the_first_system_that_opens_spans_opens_them() -> None:
+    assert tracing_of(OFF) is NO_TRACING
+    assert tracing_of(AllMetrics([Tally()])) is NO_TRACING
     first, second = TracedTally(), TracedTally()
     assert tracing_of(AllMetrics([Tally(), first, second])) is first.tracing
 

@@ -98,12 +98,6 @@ def test_the_view_the_object_and_the_rows_count_the_rates_of_live_owners_alone()
         assert rows == {"1": "8.0", "2": rate, "3": "-", "4": "-", "5": rate, "6": "-"}
 
 
-def test_no_owner_is_said_to_be_silent_before_one_could_know() -> None:
-    dead = shown(watched(6.9), {}).owners[0]
-    assert dead == GroupRow("dead", 2, None, 16.0)
-    assert shown(watched(11), {}, quiet=12).owners[0].note == ""
-
-
 def test_a_shard_that_nobody_reads_is_as_far_behind_as_it_is_unread() -> None:
     """The lag was measured at the checkpoint, when no record followed it."""
     lags = {"2": Lag(0), "3": Lag(9_000), "4": Lag(), "5": Lag(300)}

@@ -62,18 +62,6 @@ def test_a_name_without_leases_is_an_error_that_says_which_have_some() -> None:
         selected([WEB, APP], [StreamSelector.parse("app"), StreamSelector.parse("we")], "table T")
 
 
-@pytest.mark.parametrize("text", ["a b", "", "arn:aws:s3:::x", f"{MINE}:web:0"])
-def test_what_names_no_stream_is_refused(text: str) -> None:
-    with pytest.raises(OptionError):
-        StreamSelector.parse(text)
-
-
-def test_an_arn_has_a_region_and_a_name_has_none() -> None:
-    arn = f"arn:aws-cn:kinesis:cn-north-1:{MINE}:stream/web"
-    assert StreamSelector.parse(arn).region == "cn-north-1"
-    assert StreamSelector.parse("web").region is None
-
-
 def test_a_name_is_shown_alone_unless_two_streams_have_it() -> None:
     assert shown_names([WEB, APP]) == {APP: "app", WEB: "web"}
     assert shown_names([WEB, APP, FOREIGN_WEB]) == {

@@ -77,16 +77,10 @@ def test_answers_of_workers() -> None:
 
 
 def test_a_failure_of_two_workers_is_one() -> None:
-    says = [
-        Answer(url, read_status(status(url, failures=[json.loads(json.dumps(given))])))
-        for url, given in (("a", _as_json(FAILURE)), ("b", _as_json(FAILURE)))
-    ]
+    failed = [{name: getattr(FAILURE, name) for name in Failure.__slots__}]
+    says = [Answer(url, read_status(status(url, failures=failed))) for url in "ab"]
     (failure,) = of_answers(says).failures
     assert (failure.count, failure.traceback) == (4, "Traceback ...")
-
-
-def _as_json(failure: Failure) -> dict[str, object]:
-    return {name: getattr(failure, name) for name in Failure.__slots__}
 
 
 def test_a_fleet() -> None:

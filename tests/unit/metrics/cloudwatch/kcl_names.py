@@ -15,11 +15,11 @@ class KclMetric(NamedTuple):
 
 _TABLE = """
 ProcessTask (ShardId StreamId)
-  S RecordsProcessed DataBytesProcessed:Bytes MillisBehindLatest:Milliseconds
+  S RecordsProcessed DataBytesProcessed MillisBehindLatest
     RecordProcessor.processRecords.Time Success Time ExpiredIterator
   D KinesisDataFetcher.getRecords.OK KinesisDataFetcher.getShardIterator.OK UpdateLease.OK
 ApplicationTracker ()
-  S MillisBehindLatest:Milliseconds
+  S MillisBehindLatest
 InitializeTask ()
   S RecordProcessor.initialize.Time
 ShutdownTask ()
@@ -49,9 +49,9 @@ PeriodicShardSyncManager ()
 MultiStreamTracker ()
   S ActiveStreams.Count StreamsPendingDeletion.Count DeletedStreams.Count
 """
-"""Units are counts unless they are named; ``.OK`` is ``.Success`` and ``.Time``."""
+"""``.OK`` is ``.Success`` and ``.Time``."""
 
-_UNITS = ("Bytes", "Milliseconds")
+_UNITS = {"DataBytesProcessed": "Bytes", "MillisBehindLatest": "Milliseconds"}
 
 
 def _parsed() -> list[KclMetric]:
@@ -67,25 +67,11 @@ def _parsed() -> list[KclMetric]:
         if words[0] in {"S", "D"}:
             level = {"S": "summary", "D": "detailed"}[words.pop(0)]
         for word in words:
-            name, _, unit = word.partition(":")
-            if unit not in _UNITS:
-                name, unit = word, ""
-            names = [name]
-            if name.endswith(".OK"):
-                stem = name.removesuffix("OK")
-                names = [f"{stem}Success", f"{stem}Time"]
-            for each in names:
-                is_time = each.endswith("Time")
-                its = frozenset({"StreamId"}) if each == "ExpiredIterator" else dimensions
-                found.append(
-                    KclMetric(
-                        operation,
-                        each,
-                        level,
-                        unit or ("Milliseconds" if is_time else "Count"),
-                        its,
-                    )
-                )
+            stem = word.removesuffix("OK")
+            for name in [word] if stem == word else [f"{stem}Success", f"{stem}Time"]:
+                unit = _UNITS.get(name, "Milliseconds" if name.endswith("Time") else "Count")
+                its = frozenset({"StreamId"}) if name == "ExpiredIterator" else dimensions
+                found.append(KclMetric(operation, name, level, unit, its))
     return found
 
 

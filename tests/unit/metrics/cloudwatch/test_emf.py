@@ -116,12 +116,6 @@ def test_a_list_has_the_statistics_of_what_was_measured(values: list[float]) -> 
         assert sum(told) == pytest.approx(sum(values), abs=1e-6)
 
 
-def test_a_counter_is_its_sum_and_a_gauge_is_not() -> None:
-    values = StatisticSet(3, 30, 5, 15)
-    assert value_of(values, is_total=True) == 30
-    assert value_of(values, is_total=False) == [5, 15, 10]
-
-
 def test_a_line_defines_a_hundred_metrics_at_most() -> None:
     points = [
         Point(minute, Datum(f"n-{n}", "Count", (("Operation", "X"),)), StatisticSet.of(n))

@@ -120,11 +120,6 @@ def test_a_value_that_cloudwatch_refuses_is_left_out(
     assert target.total("Success") == 1
 
 
-def test_wrong_labels_are_an_error_of_the_caller(target: Recorder, clock: Clock) -> None:
-    with pytest.raises(ValueError, match="has the labels"):
-        publisher(target, clock).add(RECORDS_PROCESSED, ("s",), 1)
-
-
 def test_what_is_throttled_is_sent_later_with_its_minute(
     target: Recorder, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -265,16 +260,6 @@ def test_many_threads_lose_no_measurement() -> None:
     assert found == rounds * threads
 
 
-def test_closing_publishes_the_rest_and_ends_the_thread(target: Recorder, clock: Clock) -> None:
-    made = publisher(target, clock).start()
-    made.add(RECORDS_PROCESSED, ("s", "a"), 5)
-    made.close()
-    assert target.total("RecordsProcessed") == 5
-    assert target.is_closed.is_set()
-    made.close()
-    assert target.calls == 1
-
-
 def test_closing_does_not_wait_for_a_target_that_hangs(
     target: Recorder, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -316,13 +301,3 @@ def test_an_error_of_ours_does_not_end_the_thread(
     assert target.total("RecordsProcessed") == 7
     assert "a bug" in caplog.text
     assert made.dropped == 1
-
-
-def test_what_was_dropped_is_logged_at_the_end(
-    target: Recorder, clock: Clock, caplog: pytest.LogCaptureFixture
-) -> None:
-    target.answer = lambda points: Sent(Fate.KEPT, "x", "y")
-    made = publisher(target, clock).start()
-    made.add(RECORDS_PROCESSED, ("s", "a"), 5)
-    made.close()
-    assert "recorder: 1 statistics of metrics were not published in the end." in caplog.text

@@ -101,13 +101,6 @@ def test_a_loop_is_due_when_the_first_of_its_helpers_is(clock: Clock) -> None:
     assert sign.due == clock.now + PATIENCE
 
 
-def test_without_a_sign_helpers_run_as_they_are() -> None:
-    def run(item: int) -> int:
-        return item
-
-    assert helping(run) is run
-
-
 def test_a_queue_goes_on_while_its_work_is_taken(clock: Clock) -> None:
     progress, begin = Progress(clock), clock.now
     assert progress.due(0) == begin + PATIENCE

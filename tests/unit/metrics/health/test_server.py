@@ -61,14 +61,9 @@ def test_a_page_gives_status_type_and_body(server: HealthServer) -> None:
     assert headers["Content-Type"] == "application/json"
     assert headers["Cache-Control"] == "no-store"
 
-
-def test_head_has_the_headers_alone(server: HealthServer) -> None:
+    assert ask(server, "/accept", Accept="text/x")[2] == b"text/x"
     status, headers, body = ask(server, "/livez", "HEAD")
     assert (status, headers["Content-Length"], body) == (503, "15", b"")
-
-
-def test_a_page_is_told_what_the_client_accepts(server: HealthServer) -> None:
-    assert ask(server, "/accept", Accept="text/x")[2] == b"text/x"
 
 
 def test_an_unknown_path_names_those_that_there_are(server: HealthServer) -> None:

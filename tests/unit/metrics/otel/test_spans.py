@@ -91,17 +91,6 @@ def test_a_checkpoint_is_linked_to_the_batch_that_it_covers(traced: Traced) -> N
     assert (at_end.attributes or {})["sparkinesis.sequence_number"] == "SHARD_END"
 
 
-def test_a_span_is_the_parent_of_what_its_block_opens(traced: Traced) -> None:
-    with (
-        traced.tracing.process("s", "shardId-0", lambda: None),
-        traced.tracing.checkpoint("s", "shardId-0", "1"),
-    ):
-        pass
-    (batch,), (checkpoint,) = traced.spans("process_records"), traced.spans("checkpoint")
-    assert checkpoint.parent == batch.context
-    assert not trace.get_current_span().is_recording(), "nothing is left open"
-
-
 @pytest.mark.parametrize("error", [ValueError("no"), SystemExit(3)])
 def test_an_error_leaves_the_block_and_is_noted(traced: Traced, error: BaseException) -> None:
     with (

@@ -8,8 +8,9 @@ import pytest
 
 from sparkinesis.errors import StreamNotFoundError
 from sparkinesis.monitor.doctor import judge
-from sparkinesis.monitor.doctor.finding import State, is_well, note, ok, problem, problem_of
+from sparkinesis.monitor.doctor.finding import State, problem_of
 from sparkinesis.monitor.doctor.service import clock_ahead
+from sparkinesis.monitor.doctor.streams import _summary
 
 
 @pytest.mark.parametrize(
@@ -73,19 +74,6 @@ def test_spark_needs_its_versions(
     assert (found.state, words in found.what) == (state, True)
 
 
-def test_a_lease_table_has_one_key() -> None:
-    assert judge.key_schema("t", [("leaseKey", "HASH", "S")]) is None
-    for other in (
-        [("leaseKey", "HASH", "N")],
-        [("id", "HASH", "S")],
-        [("leaseKey", "HASH", "S"), ("at", "RANGE", "N")],
-    ):
-        found = judge.key_schema("t", other)
-        assert found is not None
-        assert found.state is State.PROBLEM
-        assert other[-1][0] in found.what
-
-
 @pytest.mark.parametrize(
     ("units", "leases", "state"),
     [
@@ -124,6 +112,11 @@ def test_a_limit_is_noted_before_it_is_reached(used: int, most: int, state: Stat
     assert judge.limit("things", used, most).state is state
 
 
+def test_the_number_of_shards_is_told_if_the_server_tells_it() -> None:
+    summary = {"StreamStatus": "ACTIVE", "RetentionPeriodHours": 24}
+    assert _summary("s", summary).what == "ACTIVE, ? open shards, keeps records for 24 h"
+
+
 def test_a_consumer_needs_room() -> None:
     assert judge.consumers("c", 19).state is State.NOTE
     assert judge.consumers("c", 20).state is State.PROBLEM
@@ -133,8 +126,3 @@ def test_an_error_is_cut_where_its_advice_begins() -> None:
     found = problem_of("stream", StreamNotFoundError("There is no s v1.2. Check it. Or not."))
     assert (found.what, found.mend) == ("There is no s v1.2.", "Check it. Or not.")
     assert problem_of("stream", StreamNotFoundError("No advice.")).mend == ""
-
-
-def test_only_a_problem_is_not_well() -> None:
-    assert is_well([ok("a", ""), note("b", "")])
-    assert not is_well([ok("a", ""), problem("b", "", "")])
