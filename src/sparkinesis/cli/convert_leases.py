@@ -25,7 +25,7 @@ from sparkinesis.errors import OptionError, SparkinesisError
 from sparkinesis.lease.lease import Lease
 from sparkinesis.monitor.chosen_streams import ChosenStreams
 from sparkinesis.monitor.lease_report import checkpoint_object
-from sparkinesis.monitor.streams import listed, selected
+from sparkinesis.monitor.streams import listed
 from sparkinesis.monitor.watched import short_checkpoint
 from sparkinesis.stream.address import StreamAddress, StreamIdentifier
 from sparkinesis.stream.credentials import CredentialSource
@@ -131,11 +131,10 @@ def _to_several(options: ChosenStreams, table: LeaseTable, scan: TableScan) -> C
 
 def _to_single(options: ChosenStreams, table: LeaseTable, scan: TableScan) -> Conversion | None:
     several = scan.several_streams
-    streams = {lease.stream for lease in several.leases if lease.stream is not None}
-    if not streams and not scan.is_converting:
+    if not several.leases and not scan.is_converting:
         table.sound(several)
         return None
-    found = selected(streams, options.selectors, str(table)) if streams else []
+    found = options.of_table(several.leases, table)
     if len(found) > 1:
         raise OptionError(
             f"The {table} has leases of {len(found)} streams: {listed(map(str, found))}. An "

@@ -230,7 +230,8 @@ def _show(letters: DeadLetters, look: Contents, *, as_json: bool) -> list[str]:
             unread.append(str(error))
             continue
         if as_json:
-            print_objects({"file": letter.file, **row, **_reason(letter)} for row in rows)
+            why = {**_reason(letter), "traceback": letter.about.traceback}
+            print_objects({"file": letter.file, **row, **why} for row in rows)
             continue
         typer.echo("\n" * bool(number), nl=False)
         for line in _letter_lines(letter, rows):
@@ -297,18 +298,17 @@ def _object(letter: Letter) -> dict[str, Any]:
         "first": checkpoint_object(about.first, None),
         "last": checkpoint_object(about.last, None),
         "records": about.records,
-        **_reason(letter, traceback=False),
+        **_reason(letter),
     }
 
 
-def _reason(letter: Letter, *, traceback: bool = True) -> dict[str, Any]:
+def _reason(letter: Letter) -> dict[str, Any]:
     about = letter.about
-    found = {
+    return {
         "application": about.application,
         "failed_at": instant_text(about.failed_at),
         "error": about.error,
     }
-    return {**found, "traceback": about.traceback} if traceback else found
 
 
 def _count(letters: Sequence[Letter]) -> str:

@@ -21,7 +21,7 @@ from sparkinesis.cli.options import (
 )
 from sparkinesis.errors import UnfinishedResetError
 from sparkinesis.monitor.chosen_streams import ChosenStreams
-from sparkinesis.monitor.lease_report import checkpoint_object, checkpoint_text
+from sparkinesis.monitor.lease_report import checkpoint_object, reset_texts
 from sparkinesis.monitor.readable_streams import find_streams
 from sparkinesis.monitor.streams import shown_names
 from sparkinesis.stream.credentials import CredentialSource
@@ -109,10 +109,7 @@ def _show(moves: Sequence[LeaseReset], *, to_stderr: bool) -> None:
         {
             **({"stream": names[move.row.stream]} if move.row.stream else {}),
             "shard": move.row.shard_id,
-            "from": "no lease"
-            if move.lease is None
-            else checkpoint_text(move.lease.checkpoint, move.lease.timestamp_ms),
-            "to": checkpoint_text(move.at, move.timestamp_ms),
+            **dict(zip(("from", "to"), reset_texts(move), strict=True)),
         }
         for move in moves
     ]

@@ -80,14 +80,10 @@ class NoMetrics:
         pass
 
     def watch(self, read: ReadGauges) -> Callable[[], None]:  # noqa: ARG002 - the interface
-        return _nothing
+        return self.close
 
     def close(self) -> None:
         pass
-
-
-def _nothing() -> None:
-    pass
 
 
 OFF = NoMetrics()

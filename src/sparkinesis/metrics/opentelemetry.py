@@ -87,11 +87,7 @@ class OpenTelemetryMetrics:
                 "a provider belongs to its process. Use OpenTelemetryMetrics() for a fleet, and "
                 "let the processor's factory set the global providers, once in each process."
             )
-        return _without_providers, (self._shards,)
-
-
-def _without_providers(shards: bool) -> OpenTelemetryMetrics:
-    return OpenTelemetryMetrics(shards=shards)
+        return partial(OpenTelemetryMetrics, shards=self._shards), ()
 
 
 def require_opentelemetry() -> None:

@@ -122,9 +122,5 @@ def top_object(application: str, stream: str | None, seen: SeenApplication) -> d
 
 
 def _totals(leases: Sequence[SeenLease]) -> dict[str, Any]:
-    shards, millis_behind, rate = Totals.of(leases)
-    return {
-        "shards": shards,
-        "millis_behind_latest": millis_behind,
-        "kilobytes_per_second": rate,
-    }
+    names = ("shards", "millis_behind_latest", "kilobytes_per_second")
+    return dict(zip(names, Totals.of(leases), strict=True))

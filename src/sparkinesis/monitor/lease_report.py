@@ -19,6 +19,7 @@ from sparkinesis.stream.position import AtTimestamp
 from sparkinesis.terminal.view import behind, rate_text
 
 if TYPE_CHECKING:
+    from sparkinesis.lease.rules.reset import LeaseReset
     from sparkinesis.monitor.lags import Lag
 
 
@@ -47,6 +48,13 @@ def checkpoint_text(at: ExtendedSequenceNumber, timestamp_ms: int | None) -> str
         return short_checkpoint(at)
     text = f"{instant_text(AtTimestamp(timestamp_ms).instant)}"
     return text if at.sequence_number == AT_TIMESTAMP else f"{short_checkpoint(at)} as of {text}"
+
+
+def reset_texts(move: LeaseReset) -> tuple[str, str]:
+    """Return the position of a lease before a reset and after it, as text."""
+    row = move.lease
+    before = "no lease" if row is None else checkpoint_text(row.checkpoint, row.timestamp_ms)
+    return before, checkpoint_text(move.at, move.timestamp_ms)
 
 
 def lease_object(seen: SeenLease, watched: WatchedTable) -> dict[str, Any]:

@@ -99,11 +99,10 @@ def unread_streams(watched: WatchedTable, quiet: float = QUIET) -> frozenset[Str
     Either the application no longer reads them, or no worker can. ``quiet``: an owner without
     renewals for so many seconds counts as dead.
     """
-    streams = {lease.stream for lease in watched.leases if lease.stream is not None}
     unread = unread_former_streams(
         watched.leases, lambda _: False, expired=unread_for(watched, quiet).keys()
     )
-    return frozenset() if unread >= streams else unread
+    return frozenset() if unread >= watched.streams else unread
 
 
 def stream_lines(

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.live import Live
 
-from sparkinesis.terminal.view import View, render, summary_line
+from sparkinesis.terminal.layout import render
+from sparkinesis.terminal.view import View, summary_line
 
 
 def can_update(console: Console) -> bool:

@@ -19,7 +19,7 @@ from sparkinesis.errors import OptionError
 from sparkinesis.lease.moving.application_reset import apply_resets, plan_resets
 from sparkinesis.lease.table import requests
 from sparkinesis.monitor.chosen_streams import ChosenStreams
-from sparkinesis.monitor.lease_report import checkpoint_text
+from sparkinesis.monitor.lease_report import reset_texts
 from sparkinesis.monitor.readable_streams import find_streams
 from sparkinesis.monitor.target import parse_target
 from sparkinesis.monitor.watched import short_checkpoint
@@ -120,16 +120,7 @@ class Orders:
         return (
             f"Move {counted(len(planned), 'lease')} of {self._table.name}, which reads {told}?",
             f"Move {counted(len(planned), 'lease')}",
-            [
-                [
-                    move.key,
-                    "no lease"
-                    if move.lease is None
-                    else checkpoint_text(move.lease.checkpoint, move.lease.timestamp_ms),
-                    checkpoint_text(move.at, move.timestamp_ms),
-                ]
-                for move in planned
-            ],
+            [[move.key, *reset_texts(move)] for move in planned],
             [*notes, *(move.note for move in planned if move.note)],
         )
 

@@ -212,7 +212,7 @@ def test_without_a_region_the_rest_works_and_the_log_says_so(
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"level": "none"}, "level is 'none'"),
+        ({"level": "none"}, "level is 'none'; it must be 'summary' or 'detailed'"),
         ({"namespace": ""}, "namespace is ''"),
         ({"region": "Europe"}, "region is 'Europe'"),
         ({"endpoint": "localhost"}, "endpoint is 'localhost'"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -23,7 +22,7 @@ from tests.integration.worker.conftest import FAILOVER_TIME
 from tests.integration.worker.scene import Scene
 from tests.journal import Journal
 from tests.kcl import rows_of
-from tests.streams import identifier, make_anew, put, split
+from tests.streams import identifier, make_anew, split
 
 Make = Callable[..., Application]
 
@@ -322,20 +321,3 @@ def test_leases_of_a_deleted_stream_are_refused(
     found = rows_of(dynamodb, scene.stream)
     assert len([key for key in found if key.startswith(old)]) == len(before), "they stay"
     assert len([key for key in found if ":" not in key]) == 1
-
-
-def test_one_of_several_streams_is_taken_out(scene: Scene, convert: Command) -> None:
-    other = f"other-{uuid.uuid4().hex[:6]}"
-    scene.kinesis.create_stream(StreamName=other, ShardCount=1)
-    scene.application(stream=None, streams=[scene.stream, other]).worker()._streams.begin(
-        lambda _: False
-    )
-    said = failure(convert("single"))
-    assert "has leases of 2 streams: " in said
-    assert identifier(scene.kinesis, other) in said
-    put(scene.kinesis, scene.stream, [b"x"], key="k")
-    assert convert("single", "--stream", scene.stream).returncode == 0
-    scene.start()
-    scene.journal.wait_for_data(b"x")
-    kinds = {row.stream and row.stream.name for row in scene.table.leases()}
-    assert kinds == {None, other}

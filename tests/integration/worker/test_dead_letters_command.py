@@ -247,16 +247,6 @@ def test_options_that_make_no_sense_are_one_line_and_change_nothing(
     assert len(server.kinesis.calls.select()) == calls
 
 
-def test_a_stream_that_is_not_there_is_told_before_anything_is_asked(
-    tmp_path: Path, server: LocalServer
-) -> None:
-    write_letter(tmp_path)
-    into = ("--put-back", "--stream", "nope", *place_of(server))
-    result = run(str(tmp_path), *into, "--yes", code=1)
-    assert "There is no stream 'nope'" in result.stderr
-    assert len(objects(str(tmp_path))) == 1
-
-
 @pytest.mark.parametrize(("answer", "is_put"), [("y\n", True), ("\n", False)])
 def test_on_a_terminal_it_shows_what_it_will_do_and_asks(
     tmp_path: Path, kinesis: Any, stream: str, *, into: list[str], answer: str, is_put: bool

@@ -308,17 +308,6 @@ def test_a_profile_that_is_missing_is_told(
     assert "'nobody'" in found["credentials"]
 
 
-def test_no_region_is_told(
-    server: LocalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
-    report = Report(call("doctor", "app", "--stream", "s", "--json"))
-    assert report.exit_code == 1
-    assert "AWS_REGION" in report.problems()["region"]
-
-
 def test_people_get_a_list_and_what_to_mend(server: LocalServer, stream: str) -> None:
     done = run("doctor", "no-such-app", "--stream", stream, *place_of(server))
     assert (done.returncode, done.stderr) == (1, "")

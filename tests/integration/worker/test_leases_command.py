@@ -59,6 +59,7 @@ def test_a_running_application(scene: Scene, run: Command) -> None:
     assert first["millis_behind_latest"] > 0
     assert second["checkpoint"]["sequence_number"] == TRIM_HORIZON
     assert second["millis_behind_latest"] == 0
+    assert first["parents"] == first["children"] == []
     for one in (first, second):
         assert 0 <= one["renewed_seconds_ago"] <= one["watched_seconds"]
         assert one["watched_seconds"] >= round(FAILOVER_TIME, 1)
@@ -117,33 +118,6 @@ def test_a_dead_owner_is_told_without_further_options(
     monkeypatch.setattr(lags, "watch_table", in_no_time)
     found = by_shard(call("leases", "--stream", stream, "--json"))[FIRST]
     assert (found["unread_for_seconds"], found["millis_behind_latest"]) == (8.0, 8000)
-
-
-def test_finished_shards_and_those_that_wait_for_their_parents(scene: Scene, call: Command) -> None:
-    worker = scene.start(worker_id="a")
-    scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 2)
-    parent = scene.split()
-    scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 4)
-    assert worker.shutdown(20)
-    found = by_shard(call("leases", "--stream", scene.stream, "--watch-for", "0", "--json"))
-    assert found[parent]["state"] == "finished"
-    assert found[parent]["millis_behind_latest"] is None
-    children = found[parent]["children"]
-    assert [found[child]["state"] for child in children] == ["unowned", "unowned"]
-    assert [found[child]["parents"] for child in children] == [[parent], [parent]]
-
-    result = call("reset", "--stream", scene.stream, "--to", "trim_horizon", "--yes")
-    assert result.stdout.splitlines()[-1] == f"Moved 4 leases of {scene.stream}."
-    table = scene.table
-    child = table.get(children[0])
-    assert child is not None
-    table.write(requests.take(child, "b"))
-    states = {
-        shard: one["state"]
-        for shard, one in by_shard(call("leases", "--watch-for", "0", "--json")).items()
-    }
-    assert states[parent] == "unowned"
-    assert states[children[0]] == "waiting for parents"
 
 
 def test_a_lag_that_is_not_known_does_no_harm_to_the_others(

@@ -14,7 +14,6 @@ import struct
 import subprocess
 import sys
 import termios
-import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -23,8 +22,6 @@ import pytest
 
 from sparkinesis.application import Application
 from sparkinesis.errors import AccessDeniedError
-from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
-from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer
 from sparkinesis.local.faults import Call, Fault
@@ -36,7 +33,6 @@ from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.command import COMMAND, Command, place_of
 from tests.journal import PATIENCE, Journal
-from tests.pace import eventually
 from tests.streams import put_at
 
 Start = Callable[[Application], Worker]
@@ -295,31 +291,6 @@ def test_lag_leaves_calls_to_the_consumers_of_a_shard(
         assert calls.count(operation, stream=stream, shard=FIRST) == 3
         assert calls.peak(operation, stream=stream, shard=FIRST, window_ms=1000) <= 2
         assert calls.count(operation, stream=stream, shard=SECOND) == 1
-
-
-def test_a_lost_position_is_told_at_once(lag_streams: LagStreams, table: LeaseTable) -> None:
-    with LagWatch(lag_streams, every=0.2) as watch:
-        watch.ask_for(table.leases())
-        assert watch.known(None) == {FIRST: Lag(0), SECOND: Lag(0)}
-        table.write(requests.checkpoint(table.leases()[0], ExtendedSequenceNumber("12")))
-        watch.ask_for(table.leases())
-        eventually(lambda: watch.known()[FIRST] == Lag(why="expired"))
-
-
-def test_a_lease_that_is_gone_is_not_asked_about(
-    lag_streams: LagStreams, table: LeaseTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    leases = table.leases()
-    died: list[Any] = []
-    monkeypatch.setattr(threading, "excepthook", died.append)
-    watch = LagWatch(lag_streams, every=0.2)
-    watch.ask_for(leases)
-    watch.ask_for(leases[:1])
-    with watch:
-        assert watch.known(PATIENCE).keys() == {FIRST}
-        watch.ask_for(leases[1:])
-        assert watch.known(PATIENCE).keys() == {SECOND}
-    assert not died
 
 
 def test_access_that_is_denied_ends_the_waiting_for_lags(

@@ -138,16 +138,6 @@ def test_bytes_are_a_histogram_of_batches_as_javas(sdk: Sdk) -> None:
     assert point.explicit_bounds[0] == 1024
 
 
-def test_gauges_are_read_when_somebody_looks(sdk: Sdk) -> None:
-    lags = {"shardId-0": 1.5}
-    sdk.open().watch(lambda: [Sample(LAG, ("s", shard), lag) for shard, lag in lags.items()])
-    sdk.collect()
-    del lags["shardId-0"]
-    lags["shardId-1"] = 2
-    ((attributes, point),) = sdk.points("aws.kinesis.client.consumer.lag.duration")
-    assert (point.value, attributes["aws.kinesis.shard.id"]) == (2000, "shardId-1")
-
-
 def test_workers_of_a_process_share_instruments_and_keep_their_gauges(sdk: Sdk) -> None:
     name = "aws.kinesis.client.current_leases"
     first, second = sdk.open("a"), sdk.open("b")

@@ -51,9 +51,5 @@ def test_the_stream_of_a_table_whose_leases_name_none() -> None:
     only = streams(arn("eu-north-1", "web")).only()
     assert only is not None
     assert (only.arn, only.region) == (arn("eu-north-1", "web"), "eu-north-1")
-    with pytest.raises(OptionError, match="--stream names several: a, b"):
-        streams("a", "b").only()
-    with pytest.raises(OptionError, match="The leases name no stream"):
-        streams(str(WEB)).only()
     with pytest.raises(OptionError, match="region is 'mars'"):
         streams(region="mars")

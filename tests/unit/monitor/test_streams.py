@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from sparkinesis.errors import OptionError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.table.rows import BrokenLease
@@ -48,18 +47,6 @@ def test_a_stream_is_named_by_its_name_its_arn_or_its_identifier(
 ) -> None:
     every = [APP, WEB, OLD_WEB, FOREIGN_WEB]
     assert selected(every, [StreamSelector.parse(text)], "table") == streams
-
-
-def test_several_names_select_more_and_none_selects_all_in_order() -> None:
-    every = [WEB, FOREIGN_WEB, APP, OLD_WEB]
-    several = [StreamSelector.parse(str(WEB)), StreamSelector.parse("app")]
-    assert selected(every, several, "table") == [APP, WEB]
-    assert selected(every, [], "table") == [APP, OLD_WEB, WEB, FOREIGN_WEB]
-
-
-def test_a_name_without_leases_is_an_error_that_says_which_have_some() -> None:
-    with pytest.raises(OptionError, match=r"No lease of the table T is of the stream 'we'.*app, w"):
-        selected([WEB, APP], [StreamSelector.parse("app"), StreamSelector.parse("we")], "table T")
 
 
 def test_a_name_is_shown_alone_unless_two_streams_have_it() -> None:

@@ -8,15 +8,9 @@ from collections.abc import Sequence
 import pytest
 from rich.console import Console
 
+from sparkinesis.terminal.layout import render
 from sparkinesis.terminal.names import short_owners, short_shards
-from sparkinesis.terminal.view import (
-    GroupRow,
-    ShardRow,
-    View,
-    behind,
-    render,
-    summary_line,
-)
+from sparkinesis.terminal.view import GroupRow, ShardRow, View, behind, summary_line
 
 SIZES = [(80, 24), (120, 40), (200, 50)]
 UUID = "4f7c1e52-9b1d-4c5e-8d0a-{:012d}"

@@ -31,7 +31,6 @@ _DIMENSIONS: Mapping[str, tuple[str, ...]] = {
 """The dimensions of an operation besides its name."""
 
 _UNITS = {Unit.COUNT: "Count", Unit.BYTES: "Bytes", Unit.SECONDS: "Milliseconds"}
-_FACTORS = {Unit.SECONDS: 1000.0}
 
 _NO_DIMENSION = re.compile(r"[^\x20-\x7e]")
 _NO_NAMESPACE = re.compile(r"[^0-9A-Za-z.\-_/#: ]")
@@ -83,12 +82,8 @@ def data_of(
                 is_success = float(of["result"] in kcl.successes)
                 yield Datum(name, "Count", dimensions), values.all_as(is_success)
             else:
-                unit = _UNITS[metric.unit]
-                factor = _FACTORS.get(metric.unit)
-                yield (
-                    Datum(name, unit, dimensions, metric.kind is Kind.COUNTER),
-                    values.copy() if factor is None else values.times(factor),
-                )
+                datum = Datum(name, _UNITS[metric.unit], dimensions, metric.kind is Kind.COUNTER)
+                yield datum, values.times(1000.0 if metric.unit is Unit.SECONDS else 1.0)
 
 
 def namespace_of(measured: Measured) -> str:

@@ -19,10 +19,7 @@ class StatisticSet(msgspec.Struct):
         return cls(1, value, value, value)
 
     def add(self, value: float) -> None:
-        self.count += 1
-        self.sum += value
-        self.least = min(self.least, value)
-        self.most = max(self.most, value)
+        self.merge(StatisticSet.of(value))
 
     def merge(self, other: StatisticSet) -> None:
         """Add the values of another set."""
@@ -38,6 +35,3 @@ class StatisticSet(msgspec.Struct):
     def all_as(self, value: float) -> StatisticSet:
         """Return the set of as many values, each of which is ``value``."""
         return StatisticSet(self.count, self.count * value, value, value)
-
-    def copy(self) -> StatisticSet:
-        return StatisticSet(self.count, self.sum, self.least, self.most)

@@ -20,7 +20,7 @@ from sparkinesis.metrics.cloudwatch.names import (
     namespace_problem,
 )
 from sparkinesis.metrics.cloudwatch.statistic_set import StatisticSet
-from sparkinesis.metrics.metric import Kind, Level, Measured, Metric, Place
+from sparkinesis.metrics.metric import Level, Measured, Metric, Place
 from tests.documents import ROOT
 from tests.unit.metrics.cloudwatch.kcl_names import KCL_METRICS, KclMetric
 
@@ -103,11 +103,6 @@ def test_whatever_else_is_published_has_an_operation_of_its_own() -> None:
     assert set(published(without)) == set(published(ALL)) - more
 
 
-def test_no_two_metrics_share_a_name_in_cloudwatch() -> None:
-    for found in published(ALL).values():
-        assert len({metric for metric, _ in found}) == 1
-
-
 def test_by_default_no_dimension_is_a_shard_or_a_stream() -> None:
     for found in published(Selection(Level.DETAILED, "w-1")).values():
         for _, datum in found:
@@ -136,22 +131,6 @@ def test_a_lease_that_another_worker_has_created_is_a_success() -> None:
     assert created["CreateLease.Success"].sum == 1
     refused = data(catalogue.CHECKPOINT_DURATION, "s", "shard", "refused", values=one)
     assert refused["UpdateLease.Success"].sum == 0
-
-
-def test_a_name_of_one_operation_counts_no_other_operation() -> None:
-    labels = ("s", "shard", "GetShardIterator", "ok")
-    assert set(data(catalogue.CALL_DURATION, *labels, values=StatisticSet.of(1))) == {
-        "KinesisDataFetcher.getShardIterator.Success",
-        "KinesisDataFetcher.getShardIterator.Time",
-    }
-    labels = ("s", "shard", "ListShards", "ok")
-    assert data(catalogue.CALL_DURATION, *labels, values=StatisticSet.of(1)) == {}
-
-
-def test_only_counters_are_totals() -> None:
-    for found in published(ALL).values():
-        for metric, datum in found:
-            assert datum.is_total == (metric.kind is Kind.COUNTER)
 
 
 def test_the_values_that_are_given_are_not_changed() -> None:

@@ -231,17 +231,6 @@ def test_points_of_a_call_fit_into_a_request() -> None:
     assert [len(small.take()) for _ in range(4)] == [1000, 1000, 500, 0]
 
 
-def test_points_that_are_given_back_join_those_of_the_same_minute() -> None:
-    pending = Pending(10)
-    datum = Datum("n", "Count", ())
-    pending.put(1, datum, StatisticSet.of(1))
-    taken = pending.take()
-    pending.put(1, datum, StatisticSet.of(3))
-    pending.give_back(taken)
-    assert pending.take() == [Point(1, datum, StatisticSet(2, 4, 1, 3))]
-    assert len(pending) == 0
-
-
 def test_many_threads_lose_no_measurement() -> None:
     intake = Intake(SUMMARY, 100)
     rounds, threads = 2000, 8

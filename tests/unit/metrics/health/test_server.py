@@ -149,14 +149,3 @@ def test_an_address_that_cannot_be_used_is_a_clear_error(server: HealthServer) -
         HealthServer(parse_address("http", taken))
     with pytest.raises(OptionError, match=r"http is 'no-such\.invalid:1'"):
         HealthServer(Address("no-such.invalid", 1))
-
-
-def test_a_closed_server_frees_its_port() -> None:
-    first = HealthServer(Address("127.0.0.1", 0))
-    first.serve(PAGES)
-    ask(first, "/livez")
-    url = first.url
-    first.close()
-    second = HealthServer(parse_address("http", urlsplit(url).netloc))
-    second.close()
-    HealthServer(Address("127.0.0.1", 0)).close()  # one that never served

@@ -22,14 +22,6 @@ def gauges(
     return {(metric.name, *labels): value for metric, labels, value in shard_gauges(seen, {}, "s")}
 
 
-def test_a_shard_has_its_lag_its_owner_and_no_unread_time() -> None:
-    assert gauges(lease(), Lag(2500)) == {
-        ("shard.lag", "s", "a"): 2.5,
-        ("shard.owner", "s", "a", "w"): 1.0,
-        ("shard.unread", "s", "a"): 0.0,
-    }
-
-
 def test_a_lag_that_is_not_known_is_left_out_unless_nobody_reads_the_shard() -> None:
     assert gauges(lease(owner=None), Lag(why="expired"), unread_for=60.0) == {
         ("shard.lag", "s", "a"): 60.0,
