@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -94,9 +94,9 @@ class _Acquisition:
 class Fates:
     """The disruptions of workers, by worker id. shut_down: time of the SIGTERM (monotonic)."""
 
-    killed: Collection[str] = ()
-    paused: Collection[str] = ()
-    shut_down: Mapping[str, float] = field(default_factory=dict)
+    killed: set[str] = field(default_factory=set)
+    paused: set[str] = field(default_factory=set)
+    shut_down: dict[str, float] = field(default_factory=dict)
 
 
 def replays(events: Sequence[Event], fates: Fates) -> Replays:

@@ -22,9 +22,8 @@ class Company:
     """Owned by one thread. ``mark``: in the environment of all of them."""
 
     def __init__(self, folder: Path, mark: str, rng: random.Random) -> None:
-        self._killed: set[str] = set()
-        self._paused: set[str] = set()
-        self._shut_down: dict[str, float] = {}
+        self.fates = Fates()
+        """The disruptions of workers so far."""
         self.ended: list[str] = []
         """Unexpected ends of processes, as text."""
         self.endpoint = ""
@@ -40,11 +39,6 @@ class Company:
     def names(self) -> dict[int, str]:
         """The children's names by process id, which is the session id of all their descendants."""
         return {child.pid: name for name, child in self._children.items()}
-
-    @property
-    def fates(self) -> Fates:
-        """The disruptions of workers so far."""
-        return Fates(self._killed, self._paused, self._shut_down)
 
     @property
     def is_awake(self) -> bool:
@@ -78,7 +72,7 @@ class Company:
 
     def end(self, name: str) -> None:
         """Sends SIGTERM, and waits."""
-        self._shut_down[name] = time.monotonic()
+        self.fates.shut_down[name] = time.monotonic()
         problem = self._children.pop(name).terminate()
         if problem:
             self.ended.append(problem)
@@ -114,7 +108,7 @@ class Company:
         if not pids:
             return None
         pid = self._rng.choice(sorted(pids))
-        self._killed.add(hosts[pid])
+        self.fates.killed.add(hosts[pid])
         os.kill(pid, signal.SIGKILL)
         return f"kill -9 of the Python process of the fleet's {hosts[pid]}"
 
@@ -122,7 +116,7 @@ class Company:
         victim = self._victim()
         if victim is None:
             return None
-        self._paused.add(victim.name)
+        self.fates.paused.add(victim.name)
         victim.signal(signal.SIGSTOP)
         self._asleep.append((time.monotonic() + PAUSE, victim))
         return f"{victim.name} is stopped for {PAUSE:g} s"
@@ -133,7 +127,7 @@ class Company:
         if victim is None:
             return None
         if kill:
-            self._killed.add(victim.name)
+            self.fates.killed.add(victim.name)
             self._children.pop(victim.name).kill()
         else:
             self.end(victim.name)

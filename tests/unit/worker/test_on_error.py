@@ -20,7 +20,6 @@ from sparkinesis.worker.on_error import (
     Retry,
     Skip,
     Stop,
-    check_policy,
     last_resort,
     wait_before_retry,
 )
@@ -69,12 +68,6 @@ def test_other_policies_do_not_retry_unless_they_come_behind_retries(policy: Any
 def test_retries_that_make_no_sense(given: dict[str, Any], why: str) -> None:
     with pytest.raises(OptionError, match=why):
         Retry(**given)
-
-
-@pytest.mark.parametrize("policy", [None, "skip", Skip, Exception()])
-def test_what_is_no_policy(policy: Any) -> None:
-    with pytest.raises(OptionError, match=r"on_error is .* must be Retry\(\), Skip\(\)"):
-        check_policy(policy)
 
 
 async def promise(failed: FailedRecords) -> None:

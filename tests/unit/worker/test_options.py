@@ -19,7 +19,7 @@ from sparkinesis.stream.reading.budget import Pace
 from sparkinesis.worker.lifecycle.streams.stream_config import StreamPlan
 from sparkinesis.worker.on_error import Retry, Skip
 from sparkinesis.worker.options import AheadLimits, FanOutOptions, LeaseTableOptions, WorkerOptions
-from sparkinesis.worker.processor import RecordProcessor, make_processor
+from sparkinesis.worker.processor import RecordProcessor
 
 
 class Processor(RecordProcessor):
@@ -201,10 +201,7 @@ CONSUMER = f"{ARN}/consumer/app:1700000000"
         ({"consumer_arn": ARN}, "must be the ARN of a consumer"),
         ({"consumer_arn": CONSUMER, "consumer_name": "c"}, "consumer_name is for"),
         ({"consumer_arn": CONSUMER, "deregister": True}, "deregister is for"),
-        (
-            {"consumer_arn": CONSUMER, "fall_back_to_polling": True},
-            "fall_back_to_polling is for a",
-        ),
+        ({"consumer_arn": CONSUMER, "fall_back_to_polling": True}, "fall_back_to_polling is for"),
     ],
 )
 def test_options_of_fan_out_are_checked(options: dict[str, Any], why: str) -> None:
@@ -267,7 +264,8 @@ def test_the_names_of_initial_positions_are_not_case_sensitive(text: Any) -> Non
         ({"name": ""}, "name"),
         ({"stream": ""}, "stream"),
         ({"stream": "arn:aws:sqs:eu-west-1:1:q"}, "ARN"),
-        ({"on_error": "retry"}, "on_error"),
+        ({"on_error": "retry"}, r"on_error is 'retry'; it must be Retry\(\), Skip\(\)"),
+        ({"on_error": Skip}, "on_error is"),
         ({"worker_id": ""}, "worker_id"),
     ],
 )
@@ -289,12 +287,6 @@ def test_an_application_that_cannot_run_is_refused(changed: dict[str, Any], why:
 def test_what_is_no_record_processor_is_refused(processor: Any, why: str) -> None:
     with pytest.raises(ProcessorError, match=why):
         Application("app", "s", processor)
-
-
-def test_what_a_function_makes_is_looked_at_when_it_is_made() -> None:
-    assert isinstance(make_processor(Processor), Processor)
-    with pytest.raises(ProcessorError, match="process_records"):
-        make_processor(WithoutProcessRecords)
 
 
 SECRET_URL = "https://vpce.example.com/x?token=hunter2"

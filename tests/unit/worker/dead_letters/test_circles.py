@@ -23,6 +23,7 @@ from sparkinesis.worker.on_error import OnError
 ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/"
 OTHER_ARN = "arn:aws:kinesis:eu-west-1:210987654321:stream/"
 ROLE = CredentialSource(role_arn="arn:aws:iam::210987654321:role/partner")
+STORED = DeadLetter(DeadLetterDirectory("/tmp/d"))
 
 
 class Processor(RecordProcessor):
@@ -92,15 +93,7 @@ def test_a_circle_of_two_streams_is_named() -> None:
         (to("orders", credentials=ROLE), {"stream": "orders"}),
         (to(f"{OTHER_ARN}orders", None), {"stream": f"{ARN}orders"}),
         (to("failed"), {"streams": ["orders", StreamConfig("failed", on_error=Skip())]}),
-        (
-            to("failed"),
-            {
-                "streams": [
-                    "orders",
-                    StreamConfig("failed", on_error=DeadLetter(DeadLetterDirectory("/tmp/d"))),
-                ]
-            },
-        ),
+        (to("failed"), {"streams": ["orders", StreamConfig("failed", on_error=STORED)]}),
         (DeadLetter(lambda failed: None), {"stream": "orders"}),
     ],
     ids=[

@@ -198,24 +198,18 @@ class Shards(RuleBasedStateMachine):
 
     @invariant()
     def the_books_are_right(self) -> None:
-        if not hasattr(self, "budget"):
-            return
         assert self.budget.held == sum(hold.size for _, hold in self.holds)
         for account in self.accounts:
             assert account.held == sum(h.size for a, h in self.holds if a is account)
 
     @invariant()
     def no_more_is_held_than_the_budget_and_floors(self) -> None:
-        if not hasattr(self, "budget"):
-            return
         most = self.budget.limit + self.most_accounts * floor_of(self.budget.limit, 1)
         assert self.budget.held <= most + self.forced
 
     @invariant()
     def nobody_waits_without_need(self) -> None:
         """Who waits holds something, or there is no room for it."""
-        if not hasattr(self, "budget"):
-            return
         for hold in self.budget._waiting:
             assert hold._account.held
             assert self.budget._room(hold._account) < hold._least

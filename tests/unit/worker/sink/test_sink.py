@@ -113,21 +113,9 @@ def test_the_longest_names_are_names_that_file_systems_take(tmp_path: Path) -> N
             {"schema": with_n("x", pa.float64()), "partition_by": ["x"]},
             "'x', which is of type double",
         ),
-        (
-            {"schema": with_n(".x", pa.int8()), "partition_by": [".x"]},
-            "hidden",
-        ),
-        (
-            {"schema": with_n("_x", pa.int8()), "partition_by": ["_x"]},
-            "hidden",
-        ),
-        (
-            {
-                "schema": with_n("x", pa.int8()),
-                "partition_by": ["x", "x"],
-            },
-            "twice",
-        ),
+        ({"schema": with_n(".x", pa.int8()), "partition_by": [".x"]}, "hidden"),
+        ({"schema": with_n("_x", pa.int8()), "partition_by": ["_x"]}, "hidden"),
+        ({"schema": with_n("x", pa.int8()), "partition_by": ["x", "x"]}, "twice"),
         ({"max_bytes": 0}, "max_bytes is 0"),
         ({"max_bytes": "64m"}, "max_bytes is '64m'"),
         ({"max_age": -1}, "max_age is -1"),

@@ -99,14 +99,6 @@ def test_0_seconds_means_after_each_batch() -> None:
     assert shard.held.places == ["2", "4"]
 
 
-def test_whichever_is_reached_first_counts() -> None:
-    shard = Automatic(Retry(), takes=SLOW, checkpoint_seconds=5.0, checkpoint_records=100)
-    for n in range(1, 4):
-        shard.add(n)
-    shard.step_all()
-    assert shard.held.places == ["2"]
-
-
 def test_a_failed_batch_is_never_covered_and_does_not_keep_those_before_it_waiting() -> None:
     shard = Automatic(Retry(base=100.0, cap=100.0), "3", checkpoint_seconds=5.0)
     shard.add(1, 2)

@@ -52,37 +52,6 @@ def test_the_count_of_failures_begins_anew_with_each_batch() -> None:
     assert shard.deliverer.deliver_next() == 1.0
 
 
-def test_what_failed_may_not_be_checkpointed_but_what_came_before() -> None:
-    shard = Shard(Retry(base=1.0), "4")
-    shard.add(1, 2)
-    shard.add(3, 4)
-    shard.deliverer.deliver_next()
-    shard.deliverer.deliver_next()
-    assert shard.may_checkpoint() == "2:0"
-    shard.checkpointer.checkpoint()
-    shard.processor.checkpoint_at = "3"
-    shard.setting.now += 1.0
-    shard.deliverer.deliver_next()
-    assert shard.may_checkpoint() == "3:0", "its own checkpoint, made before it failed"
-    shard.setting.now += 100.0
-    shard.deliverer.deliver_next()
-    assert shard.given[-1] == ["4"]
-
-
-@pytest.mark.parametrize("count", [1, 2, 3, 8, 33])
-def test_each_record_that_is_given_up_was_tried_alone(count: int) -> None:
-    bad = {str(n) for n in range(1, count + 1, 3)}
-    shard = Shard(Skip(), *bad)
-    shard.add(*range(1, count + 1))
-    shard.step_all()
-    for each in bad:
-        assert [each] in shard.given
-    succeeded = [batch for batch in shard.given if not bad & set(batch)]
-    numbers = [n for batch in succeeded for n in batch]
-    assert numbers == [str(n) for n in range(1, count + 1) if str(n) not in bad]
-    assert shard.may_checkpoint() == f"{count}:0"
-
-
 @pytest.mark.parametrize("last_is_bad", [False, True])
 def test_one_that_is_left_behind_a_checkpoint_is_tried_alone(*, last_is_bad: bool) -> None:
     taken: list[str] = []

@@ -159,16 +159,6 @@ def test_a_failure_goes_on_behind_what_was_taken(service: Service, error: Except
     assert service.stopped == 1
 
 
-def test_a_failure_before_the_checkpoints_record_was_seen_reads_it_again(service: Service) -> None:
-    start = AfterRecord("1", sub_sequence_number=0)
-    reading = intake(service, start=start, checkpoint=ExtendedSequenceNumber("1"))
-    service.pages = [ServiceError("throttled"), page(record(1), record(2))]
-    with pytest.raises(ServiceError):
-        reading.take()
-    assert take(reading) == [b"2"]
-    assert service.opened == [(start, True), (start, True)]
-
-
 def test_a_position_that_is_gone_goes_on_with_what_is_kept(
     service: Service, caplog: pytest.LogCaptureFixture
 ) -> None:
