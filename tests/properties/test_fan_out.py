@@ -44,8 +44,11 @@ def limited(clock: ManualClock) -> Iterator[LocalServer]:
         yield running
 
 
-def paced(server: LocalServer) -> Query:
-    return query_of(server, "one", shardCallsPerSecond="5", **EFO)
+def paced(server: LocalServer) -> tuple[Query, Any, Any]:
+    """A query of a record, and the offsets of its batch."""
+    put(server.client("kinesis"), "one", [b"a"])
+    running = query_of(server, "one", shardCallsPerSecond="5", **EFO)
+    return running, *running.plan()
 
 
 def subscribe(kinesis: Any, stream: str) -> Any:
@@ -69,10 +72,8 @@ def rows(running: Query) -> list[bytes]:
 def test_a_range_within_five_seconds_of_a_subscription_is_read_by_get_records(
     limited: LocalServer,
 ) -> None:
-    kinesis, calls = limited.client("kinesis"), limited.kinesis.calls
-    running = paced(limited)
-    put(kinesis, "one", [b"a"])
-    start, end = running.plan()
+    calls = limited.kinesis.calls
+    running, start, end = paced(limited)
     calls.clear()
     assert running.read(start, end).datas == [b"a"]
     assert calls.count("SubscribeToShard") == 1
@@ -85,11 +86,9 @@ def test_a_range_within_five_seconds_of_a_subscription_is_read_by_get_records(
 def test_a_shard_that_another_machine_has_subscribed_to_is_read_by_get_records(
     limited: LocalServer,
 ) -> None:
-    kinesis, calls = limited.client("kinesis"), limited.kinesis.calls
-    running = paced(limited)
-    put(kinesis, "one", [b"a"])
-    start, end = running.plan()
-    other = subscribe(kinesis, "one")
+    calls = limited.kinesis.calls
+    running, start, end = paced(limited)
+    other = subscribe(limited.client("kinesis"), "one")
     assert running.read(start, end).datas == [b"a"]
     assert [call.error for call in calls.select("SubscribeToShard")] == [
         None,

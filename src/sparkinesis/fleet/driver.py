@@ -107,13 +107,13 @@ class FleetDriver:
         """The last status that was published."""
         self._changed = threading.Condition()
         with ExitStack() as opened:
-            self._served = ServedFleet(application, lambda: self.status)
-            opened.callback(self._served.close)
+            self.served = ServedFleet(application, lambda: self.status)
+            opened.callback(self.served.close)
             self._control = ControlServer(bind, options.port, identity, self.receive)
             opened.callback(self._control.close)
             self._spec = replace(spec, port=self._control.port)
             self.thread = threading.Thread(target=self._run, name=f"{group}-fleet", daemon=True)
-            self._served.serve(Liveness(self._parts, clock), self._groups)
+            self.served.serve(Liveness(self._parts, clock), self._groups)
             self.thread.start()
             opened.pop_all()
 
@@ -138,11 +138,6 @@ class FleetDriver:
         known = self._known
         return known.are_all_graceful and not known.roster.is_abandoned
 
-    @property
-    def http_url(self) -> str | None:
-        """The address of the fleet's pages; None if they are not served."""
-        return self._served.url
-
     def _groups(self) -> Groups:
         known = self._known
         live = known.reports.live(known.roster, self._clock())
@@ -166,7 +161,7 @@ class FleetDriver:
             # The rest keeps its last value: computing a new status may be what failed.
             self._publish(replace(self.status, state=FleetState.FAILED, error=roster.error))
         self._control.close()  # remaining workers see that their driver has ended, and shut down
-        self._served.close()
+        self.served.close()
         self._on_end()
 
     def _loop(self) -> None:
@@ -201,14 +196,13 @@ class FleetDriver:
     def _send_heartbeat(self) -> None:
         self._control.send_to_all(Ping())
         self._change_to(self._known.looked_at_waiting(self._clock()))
-        self._change_to(self._known.decommissioned(list(filter(self._must_move, self._at_work()))))
-
-    def _at_work(self) -> list[str]:
-        return [
+        moving = [
             member.worker_id
             for member in self._known.roster.members.values()
             if not member.must_leave and member.state in AT_WORK
+            if self._must_move(member.worker_id)
         ]
+        self._change_to(self._known.decommissioned(moving))
 
     def _must_move(self, worker_id: str) -> bool:
         hello = self._known.reports.workers[worker_id].hello
@@ -221,14 +215,14 @@ class FleetDriver:
         known, actions = self._known.reconciled(now)
         self._change_to(known)
         if known.restarted > before:
-            self._served.metrics.add(FLEET_RESTARTS, (), known.restarted - before)
+            self.served.metrics.add(FLEET_RESTARTS, (), known.restarted - before)
         for action in actions:
             self._execute(action)
         self._publish(self._known.status(now))
 
     def _publish(self, status: FleetStatus) -> None:
         if status.state.is_over:
-            self._served.stop_serving()  # first: who waits for the end may use the port again
+            self.served.stop_serving()  # first: who waits for the end may use the port again
         with self._changed:
             self.status = status
             self._changed.notify_all()

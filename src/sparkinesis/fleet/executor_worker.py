@@ -28,12 +28,10 @@ from sparkinesis.fleet.channel.messages import (
     Ended,
     Hello,
     Leaving,
-    Ping,
     Report,
     ShutDown,
     Start,
     ToWorker,
-    Wait,
 )
 from sparkinesis.fleet.channel.tls import NotAuthenticatedError, WorkerCredentials
 from sparkinesis.fleet.reporter import Reporter
@@ -212,11 +210,7 @@ class ExecutorWorker:
             case ShutDown(timeout):
                 _log.info("The driver requests a shutdown within %g s", timeout)
                 return self._shut_down(timeout)
-            case Wait() | Ping():
-                pass
-            case _:
-                return event()
-        return None
+        return event() if callable(event) else None
 
     def _start(self) -> None:
         """Start the worker in a thread: starting makes calls, and heartbeats must continue."""

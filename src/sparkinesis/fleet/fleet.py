@@ -76,7 +76,7 @@ class Fleet:
         None without the option ``http`` of the application's `WorkerOptions`, and once the fleet
         has ended.
         """
-        return self._driver.http_url
+        return self._driver.served.url
 
     def scale(self, workers: int) -> None:
         """Change the number of workers; return at once.

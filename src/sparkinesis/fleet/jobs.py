@@ -63,16 +63,18 @@ class SparkJobs:
     @property
     def is_local(self) -> bool:
         """True if tasks run in this process's local Spark; False also if that is unknown."""
-        if self._is_connect:
-            return False
-        master = self._spark.sparkContext.getConf().get("spark.master") or ""
+        master = self._master
         return master.startswith("local") and not master.startswith("local-cluster")
+
+    @property
+    def _master(self) -> str:
+        """Where Spark runs; "" with Spark Connect."""
+        return "" if self._is_connect else self._spark.sparkContext.master or ""
 
     def max_failures(self) -> int:
         """Return how often a task may fail before Spark aborts its job."""
         try:
-            master = "" if self._is_connect else self._spark.sparkContext.master or ""
-            if local := re.fullmatch(r"local(?:\[[^,\]]*(?:,\s*(\d+)\s*)?\])?", master):
+            if local := re.fullmatch(r"local(?:\[[^,\]]*(?:,\s*(\d+)\s*)?\])?", self._master):
                 return int(local[1] or 1)  # local Spark ignores the option
             return int(self._spark.conf.get("spark.task.maxFailures", "4") or 4)
         except Exception as error:  # noqa: BLE001 - a server may refuse the question

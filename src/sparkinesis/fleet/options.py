@@ -58,11 +58,8 @@ class FleetOptions:
                 f"lost_after is {self.lost_after:g} s; it must be at least two heartbeat_intervals "
                 f"({self.heartbeat_interval:g} s), or one late heartbeat would end a worker."
             )
-        if (
-            isinstance(self.port, bool)
-            or not isinstance(self.port, int)
-            or not (0 <= self.port < 65536)
-        ):
+        is_whole = isinstance(self.port, int) and not isinstance(self.port, bool)
+        if not is_whole or not 0 <= self.port < 65536:
             raise OptionError(f"port is {self.port!r}; it must be between 0 and 65535.")
         for name in ("host", "bind", "job_group"):
             text = getattr(self, name)

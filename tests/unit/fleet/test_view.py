@@ -162,11 +162,6 @@ def test_a_fleet_of_several_streams_shows_stream_and_shard() -> None:
     assert written(console) == SEVERAL_STREAMS
 
 
-@pytest.mark.parametrize("streams", ["several streams", "60 streams"])
-def test_a_fleet_of_many_streams_has_their_number_in_its_title(streams: str) -> None:
-    assert fleet_view(several(streams)).title == f"delays, {streams}"
-
-
 def test_shards_of_streams_of_one_name_are_told_apart() -> None:
     shards = tuple(
         FleetShard(FIRST, "a", ShardState.PROCESSING, 9, 1, 2.0, None, "web", f"{n}:web:17:{FIRST}")

@@ -27,7 +27,6 @@ from sparkinesis.fleet.channel.tls import (
     NotAuthenticatedError,
     TlsConnection,
     WorkerCredentials,
-    tls_as_driver,
     tls_as_worker,
 )
 
@@ -118,7 +117,10 @@ def accept_worker(
     until = time.monotonic() + timeout
     with _closed_on_error(connection):
         connection.settimeout(timeout)
-        secured = tls_as_driver(connection, identity, until)
+        secured = TlsConnection(connection, identity.context, is_driver=True)
+        secured.handshake(
+            until, "The TLS handshake failed; the other side is no worker of this run"
+        )
         return authenticated(secured, identity.credentials.secret, until, is_driver=True)
 
 

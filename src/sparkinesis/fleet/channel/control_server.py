@@ -91,23 +91,22 @@ class ControlServer:
 
     def send(self, worker_id: str, message: ToWorker) -> None:
         """Send a message to a worker if it is connected."""
-        with self._lock:
-            channel = self._channels.get(worker_id)
-        if channel is not None:
+        for channel in self._open(worker_id):
             _send(channel, message)
 
     def send_to_all(self, message: ToWorker) -> None:
-        with self._lock:
-            channels = list(self._channels.values())
-        for channel in channels:
+        for channel in self._open():
             _send(channel, message)
 
     def drop(self, worker_id: str) -> None:
         """Close a worker's connection."""
-        with self._lock:
-            channel = self._channels.get(worker_id)
-        if channel is not None:
+        for channel in self._open(worker_id):
             channel.close()
+
+    def _open(self, worker_id: str | None = None) -> list[Channel]:
+        """Return the connection of a worker, if there is one; None: those of all workers."""
+        with self._lock:
+            return [one for key, one in self._channels.items() if worker_id in {None, key}]
 
     def close(self) -> None:
         with self._lock:

@@ -100,8 +100,11 @@ class TlsConnection:
         self.shutdown = connection.shutdown
         self.close = connection.close
 
-    def handshake(self, until: float) -> None:
-        """Do TLS's handshake; ``until``: its deadline. Raises OSError."""
+    def handshake(self, until: float, refusal: str) -> None:
+        """Do TLS's handshake; ``until``: its deadline.
+
+        Raises `NotAuthenticatedError`, whose text begins with ``refusal``, and OSError.
+        """
         try:
             while True:
                 try:
@@ -114,10 +117,10 @@ class TlsConnection:
                 if not data:
                     raise ConnectionResetError("the connection was closed during the TLS handshake")
                 self._incoming.write(data)
-        except ssl.SSLError:
+        except ssl.SSLError as error:
             with contextlib.suppress(OSError):
                 self._send_outgoing()  # the alert with the reason
-            raise
+            raise NotAuthenticatedError(f"{refusal}: {_why(error)}.") from None
         self._send_outgoing()
 
     @property
@@ -160,20 +163,6 @@ class TlsConnection:
                 self._connection.sendall(encrypted)
 
 
-def tls_as_driver(
-    connection: socket.socket, identity: DriverIdentity, until: float
-) -> TlsConnection:
-    """Do TLS as the driver. Raises `NotAuthenticatedError` if the handshake fails, and OSError."""
-    secured = TlsConnection(connection, identity.context, is_driver=True)
-    try:
-        secured.handshake(until)
-    except ssl.SSLError as error:
-        raise NotAuthenticatedError(
-            f"The TLS handshake failed; the other side is no worker of this run: {_why(error)}."
-        ) from None
-    return secured
-
-
 def tls_as_worker(connection: socket.socket, certificate: bytes, until: float) -> TlsConnection:
     """Do TLS as a worker; only the handshake is sent until this returns.
 
@@ -181,12 +170,7 @@ def tls_as_worker(connection: socket.socket, certificate: bytes, until: float) -
     OSError.
     """
     secured = TlsConnection(connection, worker_context(certificate), is_driver=False)
-    try:
-        secured.handshake(until)
-    except ssl.SSLError as error:
-        raise NotAuthenticatedError(
-            f"The server at the driver's address lacks the run's certificate: {_why(error)}."
-        ) from None
+    secured.handshake(until, "The server at the driver's address lacks the run's certificate")
     if not hmac.compare_digest(secured.peer_certificate or b"", certificate):
         raise NotAuthenticatedError(
             "The server at the driver's address has a certificate of another run."

@@ -76,16 +76,7 @@ class Known:
         known = replace(self, reports=self.reports.add_hello(hello, now))
         if hello.worker_id not in self.roster.members:
             known = known.note(notes.joined(hello), logging.INFO)
-        roster = self.roster.joined(
-            hello.worker_id,
-            hello.slot,
-            hello.job,
-            now,
-            attempt=hello.attempt,
-            is_running=hello.is_running,
-            is_leaving=hello.is_leaving,
-        )
-        return replace(known, roster=roster)
+        return replace(known, roster=self.roster.joined(hello, now))
 
     def _reported(self, worker_id: str, report: Report, now: float) -> Known:
         reports, failures = self.reports.add_report(worker_id, report, now)
@@ -110,9 +101,7 @@ class Known:
         return replace(
             known,
             are_all_graceful=self.are_all_graceful and message.was_graceful,
-            roster=self.roster.ended(
-                worker_id, message.error, now, is_transient=message.is_transient
-            ),
+            roster=self.roster.ended(worker_id, message, now),
         )
 
     def _disconnected(self, worker_id: str, now: float) -> Known:

@@ -92,8 +92,10 @@ class _Plan:
 
     def staff(self, slot: Slot) -> None:
         """Keep one worker of a slot at work; order the others to stand by."""
-        here = [m for m in self.roster.connected() if m.slot == slot.number and m.job == slot.job]
-        here.sort(key=lambda member: member.joined)
+        known = [
+            m for m in self.roster.members.values() if m.slot == slot.number and m.job == slot.job
+        ]
+        here = sorted((m for m in known if m.is_connected), key=lambda member: member.joined)
         at_work = [m for m in here if m.state in AT_WORK]
         # Spark knows only the later worker of two: it started that one after losing the other.
         keep = [m for m in at_work if not m.must_leave][-1:]
@@ -110,7 +112,7 @@ class _Plan:
                 self._change(replace(member, was_told_to_wait=True))
         patience = 2 * self.roster.options.lost_after
         is_late = slot.has_joined and self.now - slot.empty_since >= patience
-        if is_late and not self.roster.has_member(slot):
+        if is_late and not known:
             # Spark has not run the task again: it must have ended without reporting its end.
             self.roster = self.roster.without_job(slot, self.now, is_failure=True)
 

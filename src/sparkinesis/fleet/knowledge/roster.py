@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from sparkinesis.fleet.channel.messages import Ended, Hello
 from sparkinesis.fleet.options import FleetOptions
 from sparkinesis.status import FleetState, WorkerState
 from sparkinesis.stream.calls.retry import exponential_backoff
@@ -129,37 +130,28 @@ class Roster:
         """The shutdown has taken too long: the remaining jobs are cancelled."""
         return replace(self, is_abandoned=True)
 
-    def joined(
-        self,
-        worker_id: str,
-        slot: int,
-        job: int,
-        now: float,
-        *,
-        attempt: int = 0,
-        is_running: bool = False,
-        is_leaving: bool = False,
-    ) -> Roster:
-        """A worker has connected or reconnected. ``attempt``: its task's attempt number, from 0.
+    def joined(self, hello: Hello, now: float) -> Roster:
+        """A worker has connected or reconnected.
 
         The worker's own state counts: the last message to it may have been lost.
         """
-        state = WorkerState.RUNNING if is_running else WorkerState.STANDBY
-        if is_leaving:
+        state = WorkerState.RUNNING if hello.is_running else WorkerState.STANDBY
+        if hello.is_leaving:
             state = WorkerState.LEAVING
-        known = self.members.get(worker_id)
+        job = hello.job
+        known = self.members.get(hello.worker_id)
         if known is not None:
             return self.with_member(
                 replace(known, state=state, is_connected=True, was_told_to_wait=False, heard=now)
             )
-        roster = self.with_member(Member(worker_id, slot, job, now, now, state))
+        roster = self.with_member(Member(hello.worker_id, hello.slot, job, now, now, state))
         if job in self.jobs:
             roster = roster.with_job(replace(self.jobs[job], has_joined=True))
-        mine = self.slots.get(slot)
+        mine = self.slots.get(hello.slot)
         if mine is None or mine.job != job:
             return roster
-        is_last_try = attempt >= max(1, self.max_failures - 2)
-        if is_last_try and not is_running and not self.has_worker(mine):
+        is_last_try = hello.attempt >= max(1, self.max_failures - 2)
+        if is_last_try and not hello.is_running and not self.has_worker(mine):
             return roster.without_job(mine, now, is_failure=True)
         return roster.with_slot(replace(mine, has_joined=True))
 
@@ -192,16 +184,14 @@ class Roster:
         member = self.members.get(worker_id)
         return self if member is None else self.with_member(replace(member, must_leave=True))
 
-    def ended(
-        self, worker_id: str, error: str | None, now: float, *, is_transient: bool = False
-    ) -> Roster:
+    def ended(self, worker_id: str, message: Ended, now: float) -> Roster:
         """A worker has sent its last message: its task ends."""
-        member = self.members.get(worker_id)
+        member, error = self.members.get(worker_id), message.error
         if member is None:
             return self
-        if error is not None and not is_transient and not self.has_started:
-            return self.without_member(worker_id, now).shut_down(error)
         roster = self.without_member(worker_id, now)
+        if error is not None and not message.is_transient and not self.has_started:
+            return roster.shut_down(error)
         slot = roster.slots.get(member.slot)
         if slot is None or slot.job != member.job or roster.has_worker(slot):
             return roster
@@ -302,10 +292,6 @@ class Roster:
             m.slot == slot.number and m.job == slot.job and m.state is not WorkerState.LEAVING
             for m in self.connected()
         )
-
-    def has_member(self, slot: Slot) -> bool:
-        """Return True if the slot's job has a worker, connected or not."""
-        return any(m.slot == slot.number and m.job == slot.job for m in self.members.values())
 
 
 def backoff(options: FleetOptions, failures: int) -> float:

@@ -229,6 +229,16 @@ def test_who_does_not_say_hello_first_is_sent_away(driver: Driver, first: Any) -
     assert driver.events.empty()
 
 
+def test_a_message_that_is_none_ends_the_connection(driver: Driver) -> None:
+    channel = driver.join()
+    driver.expect(Hello)
+    channel.send(b"\xc1 no message")
+    driver.expect(Disconnected)
+    with pytest.raises(ChannelClosedError):
+        channel.receive()
+    channel.close()
+
+
 def test_closing_ends_connections_and_threads_and_frees_the_port() -> None:
     before = set(threading.enumerate())
     driver = Driver()

@@ -37,6 +37,7 @@ from tests.unit.fleet.wire import (
     in_thread,
     listening,
     port_of,
+    read,
 )
 
 TRACE = "Traceback (most recent call last):\n  ValueError: card 4111-1111-1111-1111 of Ada\n"
@@ -134,6 +135,14 @@ def test_a_man_in_the_middle_with_a_certificate_of_his_own_is_refused() -> None:
         assert "certificate" in str(refused)
         assert SECRET.hex() not in str(refused)
         assert isinstance(impostor.exception(PATIENCE), NotAuthenticatedError), "heard nothing"
+
+
+def test_who_does_not_speak_tls_is_refused(driver: Driver) -> None:
+    for words in (b"GET / HTTP/1.1\r\n\r\n", bytes(100), b"\x16\x03\x01\x00\x05hello"):
+        with driver.connect() as stranger:
+            stranger.sendall(words)
+            assert b"sparkinesis" not in read(stranger, 1_000), "it is told nothing"
+    assert driver.events.empty()
 
 
 def test_older_tls_is_refused(driver: Driver) -> None:

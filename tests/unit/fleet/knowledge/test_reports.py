@@ -19,7 +19,7 @@ from sparkinesis.status import (
 
 
 def hello(worker: str, slot: int = 0) -> Hello:
-    return Hello(worker, slot, 1, 0, f"host-of-{worker}", 42, 2, 3)
+    return Hello(worker, slot, 1, 0, f"host-of-{worker}", 42, 2, 3, is_running=True)
 
 
 def shard(name: str, records: int, lag: int | None = None) -> ShardStatus:
@@ -65,7 +65,7 @@ def test_a_rate_is_by_seconds_and_never_negative() -> None:
 
 
 def test_a_problem_lasts_until_a_report_without_it() -> None:
-    roster = Roster(FleetOptions()).scaled(1).joined("a", 0, 1, 0.0)
+    roster = Roster(FleetOptions()).scaled(1).joined(hello("a"), 0.0)
     reports, _ = with_workers("a").add_report("a", Report((), 0, True, (), "no table"), 1.0)
     assert [each.problem for each in reports.status("app", "s", roster, 1.0).workers] == [
         "no table"
@@ -135,18 +135,10 @@ def test_a_report_of_somebody_unknown_changes_nothing() -> None:
     assert reports.add_report("b", Report((), 5, True, (failure("x"),)), 1.0) == (reports, [])
 
 
-def test_a_worker_that_connects_again_keeps_its_figures() -> None:
-    reports = with_workers("a")
-    reports, _ = reports.add_report("a", Report((), 100, True), 1.0)
-    reports = reports.add_hello(hello("a", slot=3), 5.0)
-    assert reports.records == 100
-    assert reports.workers["a"].hello.slot == 3
-
-
 def test_the_status_tells_of_workers_by_slot_and_of_shards_by_name() -> None:
     roster = Roster(FleetOptions()).scaled(3)
     for slot, worker in enumerate("abc"):
-        roster = roster.joined(worker, 2 - slot, 1, 10.0, is_running=True)
+        roster = roster.joined(hello(worker, 2 - slot), 10.0)
     roster = roster.disconnected("c", 11.0)
     reports = with_workers("a", "b", "c")
     reports, _ = reports.add_report(
@@ -177,7 +169,7 @@ def test_the_shards_of_a_killed_worker_age_until_another_reads_them() -> None:
     """Also before the lease table shows it, and after the driver has forgotten the worker."""
     roster = Roster(FleetOptions(lost_after=10.0)).scaled(2)
     for slot, worker in enumerate("ab"):
-        roster = roster.joined(worker, slot, 1, 0.0, is_running=True)
+        roster = roster.joined(hello(worker, slot), 0.0)
     reports = with_workers("a", "b")
     told = Report((shard("s0", 5, 40), shard("s1", 5)), 10, True)
     reports, _ = reports.add_report("a", told, 1.0)
@@ -203,7 +195,7 @@ def test_the_shards_of_a_killed_worker_age_until_another_reads_them() -> None:
 def test_a_worker_that_is_heard_of_no_longer_may_not_read() -> None:
     """Its connection lasts, as that of a process that stands still."""
     options = FleetOptions(heartbeat_interval=2.0, lost_after=10.0)
-    roster = Roster(options).scaled(1).joined("a", 0, 1, 0.0, is_running=True)
+    roster = Roster(options).scaled(1).joined(hello("a"), 0.0)
     reports, _ = with_workers("a").add_report("a", Report((shard("s0", 5, 40),), 5, True), 1.0)
     status = reports.status("app", "stream", roster, 7.0)
     assert (status.millis_behind_latest, status.unread) == (40, ())

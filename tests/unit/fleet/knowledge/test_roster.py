@@ -16,6 +16,7 @@ from hypothesis.stateful import (
     rule,
 )
 
+from sparkinesis.fleet.channel.messages import Ended, Hello
 from sparkinesis.fleet.knowledge.reconciling import (
     Action,
     Cancel,
@@ -64,8 +65,9 @@ class Play:
         return self.roster.members[worker].state
 
 
-def joins(worker: str = "a", slot: int = 0, job: int = 1, **said: Any) -> Fact:
-    return lambda roster, now: roster.joined(worker, slot, job, now, **said)
+def joins(worker: str = "a", slot: int = 0, job: int = 1, attempt: int = 0, **said: Any) -> Fact:
+    hello = Hello(worker, slot, job, attempt, "host", 1, 2, 3, **said)
+    return lambda roster, now: roster.joined(hello, now)
 
 
 def reports(worker: str = "a", *, runs: bool = True) -> Fact:
@@ -77,7 +79,7 @@ def breaks(worker: str = "a") -> Fact:
 
 
 def ends(worker: str = "a", error: str | None = None, *, is_transient: bool = False) -> Fact:
-    return lambda roster, now: roster.ended(worker, error, now, is_transient=is_transient)
+    return lambda roster, now: roster.ended(worker, Ended(True, error, is_transient), now)
 
 
 def job_ends(error: str | None = None, job: int = 1) -> Fact:
@@ -492,15 +494,9 @@ class AnyFleet(RuleBasedStateMachine):
     def connect(self, name: str) -> None:
         worker = self.workers[name]
         worker.is_connected = worker.has_joined = True
-        self.roster = self.roster.joined(
-            name,
-            worker.slot,
-            worker.job,
-            self.now,
-            attempt=worker.attempt,
-            is_running=worker.runs,
-            is_leaving=worker.is_leaving,
-        )
+        said = {"is_running": worker.runs, "is_leaving": worker.is_leaving}
+        fact = joins(name, worker.slot, worker.job, worker.attempt, **said)
+        self.roster = fact(self.roster, self.now)
 
     def obey(self, name: str) -> None:
         worker = self.workers[name]
@@ -514,7 +510,7 @@ class AnyFleet(RuleBasedStateMachine):
     def end(self, name: str, error: str | None = None) -> None:
         worker = self.workers[name]
         if worker.is_connected:
-            self.roster = self.roster.ended(name, error, self.now)
+            self.roster = ends(name, error)(self.roster, self.now)
         self.kill(name)
         if worker.is_known:
             self.jobs[worker.job][worker.slot].is_done = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparkinesis.fleet.channel.messages import Hello, Report
+from sparkinesis.fleet.channel.messages import Report
 from sparkinesis.fleet.knowledge import notes
 from sparkinesis.fleet.knowledge.reports import FleetReports
 from sparkinesis.fleet.knowledge.roster import Roster
@@ -16,6 +16,7 @@ from sparkinesis.status import (
     StreamStatus,
     UnreadShard,
 )
+from tests.unit.fleet.idle_spark import hello
 
 SHARD = "shardId-000000000000"
 WEB, MOBILE, OLD_WEB = "1:web:1700", "1:mobile:1800", "1:web:1600"
@@ -48,7 +49,7 @@ def watch(*reports: tuple[str, float, tuple[StreamStatus, ...] | None]) -> Strea
 def status(reports: FleetReports, now: float, *workers: str) -> FleetStatus:
     roster = Roster(FleetOptions()).scaled(len(workers))
     for slot, worker in enumerate(workers):
-        roster = roster.joined(worker, slot, 1, now, is_running=True)
+        roster = roster.joined(hello(worker, slot), now)
     return reports.status("app", "several streams", roster, now)
 
 
@@ -56,7 +57,7 @@ def with_reports(*reports: tuple[str, float, Report]) -> FleetReports:
     found = FleetReports()
     for worker, now, report in reports:
         if worker not in found.workers:
-            found = found.add_hello(Hello(worker, 0, 1, 0, "host", 1, 2, 3), 0.0)
+            found = found.add_hello(hello(worker), 0.0)
         found, _ = found.add_report(worker, report, now)
     return found
 
@@ -112,7 +113,7 @@ def test_the_only_stream_has_no_totals_and_its_shards_have_its_name() -> None:
     one = ShardStatus(SHARD, ShardState.PROCESSING, 5, None, 1, 0, "flights", SHARD)
     report = Report((one,), 1, True, unread={"shardId-000000000001": 1.0})
     reports = with_reports(("a", 1.0, report))
-    roster = Roster(FleetOptions()).scaled(1).joined("a", 0, 1, 1.0, is_running=True)
+    roster = Roster(FleetOptions()).scaled(1).joined(hello("a"), 1.0)
     found = reports.status("app", "flights", roster, 1.0)
     assert found.streams == ()
     assert found.stream == "flights"
