@@ -59,6 +59,8 @@ def test_objects_and_columns_say_the_same() -> None:
     ).replace(microsecond=123_000)
     assert (first.partition_key, first.explicit_hash_key, first.shard_id) == ("k", None, SHARD)
     assert batch.to_arrow().column("data").to_pylist() == [r.data for r in batch.records]
+    of_columns = RecordBatch(batch.to_arrow(), 5).records
+    assert of_columns[1].sequence_number is of_columns[2].sequence_number
     assert batch.millis_behind_latest == 5
 
 
@@ -184,16 +186,6 @@ def test_a_list_of_records_that_is_changed_changes_no_batch() -> None:
     assert (len(batch), len(half.records), batch.last.sequence_number) == (7, 3, "600")
 
 
-def test_a_batch_of_columns_gives_objects() -> None:
-    """As a test of a record processor makes it."""
-    packed = batch_of(*page())
-    batch = RecordBatch(packed.to_arrow(), 3)
-    assert batch.records == packed.records
-    assert len({id(record.sequence_number) for record in batch.records[1:4]}) == 1
-    assert (batch.millis_behind_latest, batch.fetched_at) == (3, None)
-    assert batch.after(ExtendedSequenceNumber("200", 1)).records == packed.records[3:]
-
-
 def test_a_slice_beyond_the_end_is_shorter() -> None:
     batch = batch_of(*page())
     assert [record.data for record in batch.slice(3, 100).records[:2]] == [b"2", b"y"]
@@ -235,7 +227,8 @@ def seen(batch: RecordBatch) -> list[tuple[object, ...]]:
         cut = batch.slice(0, row + 1)
         number = cut.last.sequence_number
         rest = batch.after(cut.last)
-        said.append((bool(cut), cut.last, len(rest), batch.arrived_ms(number), cut.arrived_ms("9")))
+        times = batch.arrived_ms(number), cut.arrived_ms(number), cut.arrived_ms("9")
+        said.append((bool(cut), cut.last, len(rest), *times))
         said.append((rest.arrived_ms(number), bool(rest), len(cut.halves()[0])))
     sizes = tuple(batch.slice(row, len(batch)).data_bytes() for row in range(len(batch) + 1))
     return [*said, (len(batch), bool(batch), batch.last), sizes]
@@ -253,7 +246,8 @@ def test_a_batch_says_the_same_in_every_form(
         return one
 
     columns = batch().to_arrow()
-    expected = RecordBatch(columns, 5)
+    expected = RecordBatch(columns, 5)  # as a test of a record processor makes it
+    assert (expected.millis_behind_latest, expected.fetched_at) == (5, None)
     if not columns.num_rows:
         assert not batch()
         assert (batch().records, len(batch())) == ([], 0)
@@ -286,12 +280,3 @@ def test_packed_records_are_let_go_of_when_both_forms_are_there(forms: str, is_k
     gc.collect()
     assert (watched() is not None) == is_kept
     assert [record.data for record in batch.records] == [b"0", b"1"]
-
-
-@pytest.mark.parametrize("aggregates", [True, False])
-def test_a_cut_knows_the_arrival_times_of_its_own_records(aggregates: bool) -> None:
-    records = page() if aggregates else [page()[0], page()[4]]
-    cut = batch_of(*records).slice(1, 10)
-    assert cut.arrived_ms("600") == 1_790_000_000_009
-    assert cut.arrived_ms("200") == (1_790_000_000_123 if aggregates else None)
-    assert cut.arrived_ms("100") is None
