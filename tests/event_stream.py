@@ -4,46 +4,23 @@ from __future__ import annotations
 
 import base64
 import json
-import struct
-import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sparkinesis.local.encoding import event_stream
 
-def message(payload: bytes, headers: Mapping[str, str]) -> bytes:
-    packed = b"".join(
-        bytes([len(name)])
-        + name.encode()
-        + b"\x07"
-        + struct.pack("!H", len(value))
-        + value.encode()
-        for name, value in headers.items()
-    )
-    return framed(packed, payload)
-
-
-def framed(headers: bytes, payload: bytes) -> bytes:
-    """A message of packed headers."""
-    prelude = struct.pack("!II", 16 + len(headers) + len(payload), len(headers))
-    body = prelude + struct.pack("!I", zlib.crc32(prelude)) + headers + payload
-    return body + struct.pack("!I", zlib.crc32(body))
-
-
-INITIAL_RESPONSE = message(b"{}", {":message-type": "event", ":event-type": "initial-response"})
+_JSON = "application/json"
 
 
 def event(payload: Mapping[str, Any], name: str = "SubscribeToShardEvent") -> bytes:
-    headers = {
-        ":message-type": "event",
-        ":event-type": name,
-        ":content-type": "application/json",
-    }
-    return message(json.dumps(payload).encode(), headers)
+    return event_stream.event(name, _JSON, json.dumps(payload).encode())
 
 
 def exception(code: str, text: str = "Said so.") -> bytes:
-    headers = {":message-type": "exception", ":exception-type": code}
-    return message(json.dumps({"message": text}).encode(), headers)
+    return event_stream.exception(code, _JSON, json.dumps({"message": text}).encode())
+
+
+INITIAL_RESPONSE = event({}, "initial-response")
 
 
 def records_event(

@@ -68,46 +68,31 @@ class Http2Client:
         if data := self.h2.data_to_send():
             self.socket.sendall(data)
 
-    def begin(self, operation: str, body: bytes = b"{}", kind: str = JSON) -> int:
-        """Sends a call of Kinesis; returns its stream."""
+    def begin(
+        self, operation: str, body: bytes = b"{}", kind: str = JSON, *, length: int | None = None
+    ) -> int:
+        """Sends a call of Kinesis; returns its stream.
+
+        length: declares a longer body than is sent.
+        """
         headers = [
             ("x-amz-target", f"Kinesis_20131202.{operation}"),
             ("content-type", kind),
             ("authorization", _SIGNED),
         ]
-        return self.request("POST", "/", headers, body)
-
-    def begin_half(self, length: int, body: bytes) -> int:
-        """Sends a call whose body is only a part of its declared length; returns its stream."""
-        number = self.h2.get_next_available_stream_id()
-        self.answers[number] = Answer()
-        special = [
-            (":method", "POST"),
-            (":scheme", "http"),
-            (":path", "/"),
-            (":authority", self.authority),
-        ]
-        fields = [
-            ("x-amz-target", "Kinesis_20131202.PutRecords"),
-            ("content-type", JSON),
-            ("authorization", _SIGNED),
-            ("content-length", str(length)),
-        ]
-        self.h2.send_headers(number, [*special, *fields])
-        left = memoryview(body)
-        while left and self.answers[number].reset is None:
-            room = self.h2.local_flow_control_window(number)
-            if not room:
-                self.receive()
-                continue
-            frame = left[: min(room, self.h2.max_outbound_frame_size)]
-            left = left[len(frame) :]
-            self.h2.send_data(number, frame)
-            self.flush()
-        return number
+        if length is None:
+            return self.request("POST", "/", headers, body)
+        headers.append(("content-length", str(length)))
+        return self.request("POST", "/", headers, body, ends=False)
 
     def request(
-        self, method: str, path: str, headers: list[tuple[str, str]], body: bytes = b""
+        self,
+        method: str,
+        path: str,
+        headers: list[tuple[str, str]],
+        body: bytes = b"",
+        *,
+        ends: bool = True,
     ) -> int:
         """Sends any request, as far as the server wants to have it; returns its stream."""
         number = self.h2.get_next_available_stream_id()
@@ -127,7 +112,7 @@ class Http2Client:
                 continue
             frame = left[: min(room, self.h2.max_outbound_frame_size)]
             left = left[len(frame) :]
-            self.h2.send_data(number, frame, end_stream=not left)
+            self.h2.send_data(number, frame, end_stream=ends and not left)
             self.flush()
             if not left:
                 break

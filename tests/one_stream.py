@@ -1,11 +1,12 @@
 """An application of one stream whose lease rows have every shape, and what it does next.
 
-A version of the code that reads one stream only wrote the fixture ``one-stream-0.1.0.json`` by this
-module; every later version must read its rows and offsets, and go on in the same way. The command,
-in a checkout, writes the fixture to standard output::
+Version 0.1.0, which read one stream only, wrote the fixture ``one-stream-0.1.0.json`` by an earlier
+form of this module; every later version must read its rows and offsets, and go on in the same way.
+The command writes the fixture to standard output::
 
     git worktree add /tmp/one-stream 6ce0af7
-    PYTHONPATH=/tmp/one-stream/src python -m tests.one_stream
+    git worktree add /tmp/writer e81ab2d5
+    cd /tmp/writer && PYTHONPATH=/tmp/one-stream/src python -m tests.one_stream
 
 The local Kinesis has a clock that stands still, so sequence numbers and times are the same in each
 run. What depends on the machine's speed is left out of the rows that follow: see `VARYING`.
@@ -14,9 +15,6 @@ run. What depends on the machine's speed is left out of the rows that follow: se
 from __future__ import annotations
 
 import base64
-import json
-import os
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,9 +22,6 @@ from datetime import datetime, timezone
 from typing import Any
 
 from sparkinesis import Application, ProcessorShard, RecordProcessor
-from sparkinesis.lease.lease import decode_lease
-from sparkinesis.lease.table import requests
-from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.stream.kpl.pack import aggregate
 from sparkinesis.worker.batches.batch import RecordBatch
@@ -34,8 +29,7 @@ from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.options import WorkerOptions
 from tests import pace
 from tests.engine import Query
-from tests.kcl import create_table, put_rows, put_rows_of_coordination
-from tests.streams import records_of
+from tests.kcl import create_table, put_rows
 
 Row = dict[str, Any]
 
@@ -172,114 +166,6 @@ class Progress:
             assert self._changed.wait_for(condition, _PATIENCE), (self.given, self.ended)
 
 
-# --- the rows that a version leaves behind
-
-
-class Leaving(RecordProcessor):
-    """Leaves the lease of each shard in a state of its own, or as it began if it ``only_reads``."""
-
-    def __init__(self, progress: Progress, *, only_reads: bool) -> None:
-        self.progress = progress
-        self.shard: ProcessorShard
-        self.number = -1
-        self._has_moved = only_reads
-
-    def initialize(self, shard: ProcessorShard) -> None:
-        self.shard, self.number = shard, int(shard.id.rpartition("-")[2])
-
-    def process_records(self, batch: RecordBatch, checkpointer: Checkpointer) -> None:
-        if not self._has_moved:
-            self._has_moved = True
-            self._leave(batch, checkpointer)
-        self.progress.note(self.shard.id, batch)
-
-    def _leave(self, batch: RecordBatch, checkpointer: Checkpointer) -> None:
-        one = batch.records
-        match self.number:
-            case 0:
-                checkpointer.checkpoint(one[2])  # in the middle of the second aggregate
-            case 1:
-                checkpointer.checkpoint(one[0])
-                checkpointer.prepare(one[1], state=b"state\x00\xff")
-            case 4:
-                checkpointer.reset(INSTANT)
-            case 5:
-                checkpointer.reset("LATEST")
-            case 6:
-                checkpointer.checkpoint()
-            case 8:
-                checkpointer.prepare(one[0])
-
-    def shard_ended(self, checkpointer: Checkpointer) -> None:
-        checkpointer.checkpoint()
-        self.progress.note(self.shard.id, None)
-
-
-def leave_rows(at: Services, kind: str) -> list[Row]:
-    """Return the rows of an application whose worker has died in the midst of its work."""
-    progress, only_reads = Progress(), kind != "trim_horizon"
-    application = at.application(kind, "worker-1", lambda: Leaving(progress, only_reads=only_reads))
-    worker = application.worker().start()
-    if kind == "trim_horizon":
-        progress.wait(lambda: len(progress.given) == SHARDS + 1 and bool(progress.ended))
-        # Shard 4 was moved to an instant, and reads the second records again.
-        progress.wait(lambda: len(progress.given[shard_id(4)]) == 6)
-    elif kind == "instant":
-        progress.wait(lambda: len(progress.given) == SHARDS + 1 and bool(progress.ended))
-    wanted = {shard_id(number) for number in (8, 9)} | (
-        {shard_id(number) for number in range(SHARDS)} - {shard_id(3)}
-    )
-    until = threading.Event()
-    for _ in range(600):
-        rows = at.rows(application.name)
-        if wanted <= {row["leaseKey"]["S"] for row in rows if "leaseOwner" in row}:
-            break
-        until.wait(0.1)
-    else:
-        raise AssertionError(rows)
-    worker.shutdown(10)
-    at.restore(application.name, rows)
-    if kind == "trim_horizon":
-        _hand_over(application.table(), shard_id(6))
-        _give_to_java(at, application.name, shard_id(7))
-    return at.rows(application.name)
-
-
-def _hand_over(table: LeaseTable, key: str) -> None:
-    """Request the lease for another worker, which dies before the owner releases it."""
-    lease = table.get(key)
-    assert lease is not None
-    table.write(requests.initiate_handoff(lease, "worker-3"))
-
-
-def _give_to_java(at: Services, table: str, key: str) -> None:
-    """Write the row as a Java KCL 3.5 does that has prepared a checkpoint."""
-    row = at.dynamodb.get_item(TableName=table, Key={"leaseKey": {"S": key}})["Item"]
-    lease = decode_lease(row)
-    assert lease is not None
-    done = records_of(at.kinesis, STREAM, key)[0]["SequenceNumber"]
-    item = {
-        "leaseKey": {"S": key},
-        "leaseOwner": {"S": "09f1d43d-cf6f-46f5-9430-8a9fdcca9baa"},
-        "leaseCounter": {"N": "412"},
-        "ownerSwitchesSinceCheckpoint": {"N": "2"},
-        "checkpoint": {"S": done},
-        "checkpointSubSequenceNumber": {"N": "0"},
-        "pendingCheckpoint": {"S": done},
-        "pendingCheckpointSubSequenceNumber": {"N": "1"},
-        "pendingCheckpointState": {"N": "0"},
-        "throughputKBps": {"N": "2.2E-5"},
-        "startingHashKey": row["startingHashKey"],
-        "endingHashKey": row["endingHashKey"],
-        "entityType": {"S": "LEASE"},
-    }
-    at.dynamodb.put_item(TableName=table, Item=item)
-    put_rows_of_coordination(at.dynamodb, table)
-
-
-# --- what a version makes of rows
-
-
 class GoingOn(RecordProcessor):
     """Commits what was prepared, and checkpoints each batch."""
 
@@ -345,49 +231,12 @@ def read_on(running: Query) -> list[list[Any]]:
     )
 
 
-def encoded(rows: list[Row]) -> list[Row]:
-    """Return rows as JSON holds them: it has no bytes."""
-    return [_with_bytes(row, lambda raw: base64.b64encode(raw).decode()) for row in rows]
-
-
 def decoded(rows: list[Row]) -> list[Row]:
-    return [_with_bytes(row, base64.b64decode) for row in rows]
-
-
-def _with_bytes(row: Row, change: Callable[[Any], Any]) -> Row:
-    return {
-        name: {"B": change(value["B"])} if "B" in value else value for name, value in row.items()
-    }
-
-
-def main() -> None:
-    os.environ |= {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
-    with services() as at:
-        before = {kind: leave_rows(at, kind) for kind in STARTS}
-        at.go_on()
-        found = {
-            kind: {
-                "before": encoded(rows),
-                "query": take_over(at, kind, rows),
-                "after": go_on(at, kind, rows),
-            }
-            for kind, rows in before.items()
+    """Return rows of the fixture as DynamoDB gives them: JSON has no bytes."""
+    return [
+        {
+            name: {"B": base64.b64decode(value["B"])} if "B" in value else value
+            for name, value in row.items()
         }
-    for one in found.values():
-        one["after"]["rows"] = encoded(one["after"]["rows"])  # type: ignore[index]
-    sys.stdout.write(f"{_text(found)}\n")
-
-
-def _text(value: Any, depth: int = 0) -> str:
-    """Return JSON with a line for each row."""
-    lines: list[str] = []
-    if isinstance(value, dict) and depth < 3:
-        lines = [f"{json.dumps(key)}: {_text(one, depth + 1)}" for key, one in value.items()]
-        return "{\n" + ",\n".join(lines) + "}"
-    if isinstance(value, list) and value and depth < 4:
-        return "[\n" + ",\n".join(json.dumps(one) for one in value) + "]"
-    return json.dumps(value)
-
-
-if __name__ == "__main__":
-    main()
+        for row in rows
+    ]

@@ -12,17 +12,14 @@ import re
 import shlex
 import subprocess
 import sys
-from dataclasses import fields
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 import typer.main
 
 from sparkinesis.cli.app import app
 from sparkinesis.source.options.option_table import OPTIONS
-from sparkinesis.worker.options import FanOutOptions, WorkerOptions
 from tests.documents import (
     PAGES,
     README,
@@ -164,23 +161,6 @@ def test_a_program_uses_names_that_exist(block: Block) -> None:
                         importlib.import_module(f"{module}.{alias.name}")
             case ast.Call(ast.Attribute(attr="option"), [ast.Constant(str(name)), _]):
                 assert name in {*OPTIONS, *SPARKS_OWN}
-
-
-def test_the_tables_list_all_options() -> None:
-    listed: set[str] = set()
-    for name in ("options.md", "writing.md"):
-        page = (ROOT / "docs" / name).read_text("utf-8")
-        for row in re.findall(r"^\|([^|]*)\|", page, re.MULTILINE):
-            listed |= set(re.findall(r"`(\w+)`", row))
-    assert set(OPTIONS) - SPARKS_OWN <= listed
-
-
-@pytest.mark.parametrize("options", [WorkerOptions, FanOutOptions], ids=lambda kind: kind.__name__)
-def test_the_tables_list_the_options_of_workers(options: type[Any]) -> None:
-    page = (ROOT / "docs" / "record-processors.md").read_text("utf-8")
-    rows = re.findall(r"^\|([^|]*)\|", page, re.MULTILINE)
-    listed = set(re.findall(r"`(\w+)`", " ".join(rows)))
-    assert {each.name for each in fields(options)} <= listed
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

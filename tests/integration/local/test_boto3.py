@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from sparkinesis.local import LocalServer, LocalServerError, ManualClock
+from sparkinesis.local import LocalServer, ManualClock
 from tests.integration.local.conftest import once
 
 
@@ -36,57 +36,6 @@ def test_a_record_makes_the_round_trip(kinesis: Any, clock: ManualClock) -> None
     assert headers["date"] == "Fri, 15 Jan 2027 08:00:00 GMT"
     assert headers["content-type"] == "application/x-amz-json-1.1"
     assert page["ResponseMetadata"]["RequestId"]
-
-
-def test_reading_through_a_split_and_a_merge_delivers_each_record_once(kinesis: Any) -> None:
-    kinesis.create_stream(StreamName="s", ShardCount=2)
-    keys = [f"key-{i}" for i in range(40)]
-    sent = 0
-
-    def put() -> None:
-        nonlocal sent
-        entries = [
-            {"Data": f"{sent + i:04}".encode(), "PartitionKey": k} for i, k in enumerate(keys)
-        ]
-        assert kinesis.put_records(StreamName="s", Records=entries)["FailedRecordCount"] == 0
-        sent += len(keys)
-
-    put()
-    kinesis.split_shard(
-        StreamName="s", ShardToSplit="shardId-000000000000", NewStartingHashKey=str(2**126)
-    )
-    put()
-    kinesis.merge_shards(
-        StreamName="s",
-        ShardToMerge="shardId-000000000003",
-        AdjacentShardToMerge="shardId-000000000001",
-    )
-    put()
-
-    got: list[tuple[str, str]] = []
-    done: set[str] = set()
-    ready = {"shardId-000000000000", "shardId-000000000001"}
-    while ready:
-        shard = ready.pop()
-        iterator = kinesis.get_shard_iterator(
-            StreamName="s", ShardId=shard, ShardIteratorType="TRIM_HORIZON"
-        )["ShardIterator"]
-        while iterator is not None:
-            page = kinesis.get_records(ShardIterator=iterator, Limit=7)
-            got += [(r["PartitionKey"], r["Data"].decode()) for r in page["Records"]]
-            iterator = page.get("NextShardIterator")
-            assert (iterator is None) == ("ChildShards" in page)
-            if iterator is not None and page["MillisBehindLatest"] == 0:
-                break  # the tip of an open shard
-        done.add(shard)
-        children = page.get("ChildShards", [])
-        ready |= {c["ShardId"] for c in children if set(c["ParentShards"]) <= done}
-
-    assert len(done) == 5
-    assert sorted(data for _, data in got) == [f"{i:04}" for i in range(sent)]
-    for key in keys:
-        of_key = [data for k, data in got if k == key]
-        assert of_key == sorted(of_key), "parents come before children"
 
 
 def test_errors_arrive_as_the_exceptions_of_the_client(kinesis: Any, clock: ManualClock) -> None:
@@ -169,12 +118,6 @@ def test_requests_that_no_sdk_sends(
         **change,
     }
     assert raw(server, {k: v for k, v in headers.items() if v is not None}) == expected
-
-
-def test_a_port_that_is_taken_is_a_clear_error(server: LocalServer) -> None:
-    port = int(server.endpoint_url.rpartition(":")[2])
-    with pytest.raises(LocalServerError, match=f"cannot listen on port {port} of 127.0.0.1"):
-        LocalServer(port).start()
 
 
 def test_a_stopped_server_refuses_connections_and_can_start_again(clock: ManualClock) -> None:

@@ -71,27 +71,20 @@ def test_it_serves_until_a_signal_and_exits_with_0(
     assert f"aws --endpoint-url {url}" in rest
 
 
-def test_a_stream_takes_its_time_unless_it_is_created_with_the_server() -> None:
-    with start(COMMAND, "--port", "0", "--json", "--streams", "a") as process:
+def test_json_is_one_line_and_only_later_streams_take_their_time() -> None:
+    with start(COMMAND, "--port", "0", "--json", "--streams", "a:2") as process:
         assert process.stdout is not None
-        url = json.loads(process.stdout.readline())["endpoint"]
-        kinesis = client(url, "us-east-1")
+        ready = json.loads(process.stdout.readline())
+        kinesis = client(ready["endpoint"], "us-east-1")
         kinesis.put_record(StreamName="a", Data=b"x", PartitionKey="k")
         kinesis.create_stream(StreamName="b", ShardCount=1)
         summary = kinesis.describe_stream_summary(StreamName="b")["StreamDescriptionSummary"]
         kinesis.get_waiter("stream_exists").wait(StreamName="b", WaiterConfig={"Delay": 1})
         kinesis.close()
         process.terminate()
-    assert summary["StreamStatus"] == "CREATING"
-
-
-def test_json_is_one_line_with_the_endpoint() -> None:
-    with start(COMMAND, "--port", "0", "--json", "--streams", "a:2") as process:
-        assert process.stdout is not None
-        ready = json.loads(process.stdout.readline())
-        process.terminate()
         assert process.stdout.read() == ""
         assert process.wait(pace.seconds(10)) == 0
+    assert summary["StreamStatus"] == "CREATING"
     assert ready["endpoint"].startswith("http://127.0.0.1:")
     assert ready["streams"] == {"a": 2}
 
@@ -138,24 +131,39 @@ def test_by_default_only_this_machine_reaches_the_server() -> None:
         ("--bind", "localhost", "'localhost' is no address to listen on"),
         ("--bind", "0.0.0.0:4566", "as in 127.0.0.1"),
         ("--host-name", "http://kinesis:4566", "give the name alone"),
+        ("--streams", "a:0", "is not NAME or NAME:SHARDS"),
+        ("--streams", "a:x", "is not NAME or NAME:SHARDS"),
+        ("--streams", ":3", "is not NAME or NAME:SHARDS"),
+        ("--streams", "a,a", "is given twice"),
     ],
 )
-def test_an_address_or_a_name_that_is_none_is_refused(option: str, value: str, said: str) -> None:
+def test_what_makes_no_sense_is_refused(option: str, value: str, said: str) -> None:
     result = CliRunner().invoke(app, ["local", "--port", "0", option, value])
     assert result.exit_code == 2
     assert said in " ".join(result.stderr.replace("│", " ").split())
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--bind", "192.0.2.1"], "cannot listen on port 0 of 192.0.2.1"),
+        (["--streams", "a b:1"], "'a b' at 'streamName'"),
+    ],
+)
+def test_what_keeps_the_server_from_starting_is_one_line_and_exit_1(
+    options: list[str], said: str
+) -> None:
+    assert said in failure("--port", "0", *options)
+
+
 def failure(*options: str) -> str:
-    """The one line of a command that does not start."""
-    result = subprocess.run([*COMMAND, *options], capture_output=True, text=True, check=False)
-    assert (result.returncode, result.stdout) == (1, "")
+    """The one line of a command that does not start. It leaves the signals of its process alone."""
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    result = CliRunner().invoke(app, ["local", *options])
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+    assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.count("\n") == 1
     return result.stderr
-
-
-def test_an_address_that_this_machine_has_not_is_one_line_and_exit_1() -> None:
-    assert "cannot listen on port 0 of 192.0.2.1" in failure("--port", "0", "--bind", "192.0.2.1")
 
 
 @pytest.mark.skipif(not socket.has_ipv6, reason="needs IPv6")
@@ -174,25 +182,6 @@ def test_a_port_in_use_is_one_line_and_exit_1() -> None:
     with LocalServer() as server:
         port = server.endpoint_url.rpartition(":")[2]
         assert f"port {port}" in failure("--port", port)
-
-
-def test_a_stream_that_the_service_would_refuse_is_one_line_and_exit_1() -> None:
-    assert "'a b' at 'streamName'" in failure("--port", "0", "--streams", "a b:1")
-
-
-def test_a_command_that_ends_leaves_the_signals_of_its_process_alone() -> None:
-    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    # A name that the service refuses ends the command after the server has started.
-    result = CliRunner().invoke(app, ["local", "--port", "0", "--streams", "a b"])
-    assert result.exit_code == 1
-    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
-
-
-@pytest.mark.parametrize("streams", ["a:0", "a:x", ":3", "a,a"])
-def test_streams_that_make_no_sense_are_refused(streams: str) -> None:
-    result = CliRunner().invoke(app, ["local", "--port", "0", "--streams", streams])
-    assert result.exit_code == 2
-    assert "is not NAME or NAME:SHARDS" in result.stderr or "given twice" in result.stderr
 
 
 def test_importing_the_command_imports_neither_spark_nor_a_server() -> None:

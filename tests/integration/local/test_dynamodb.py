@@ -59,15 +59,6 @@ def put_new(table: Any, owner: str) -> bool:
     return True
 
 
-def test_a_conditional_put_succeeds_once(shared: LocalServer, table: Any) -> None:
-    assert put_new(table, "one")
-    assert not put_new(table, "two")
-    item = table.get_item(TableName="leases", Key={"leaseKey": {"S": "a"}})["Item"]
-    assert item["owner"] == {"S": "one"}
-    errors = [call.error for call in shared.kinesis.calls.select("PutItem", stream="leases")]
-    assert errors == [None, "ConditionalCheckFailedException"]
-
-
 def test_an_update_in_the_older_form_keeps_the_types_of_its_values(table: Any) -> None:
     """A Java KCL updates leases so; the state beside a prepared checkpoint is bytes."""
     put_new(table, "one")
@@ -135,12 +126,6 @@ def test_sts_and_kinesis_name_the_same_account(shared: LocalServer) -> None:
     assert assumed["Credentials"]["SessionToken"]
     (call,) = shared.kinesis.calls.select("AssumeRole")
     assert call.access_key == "local"
-
-
-def test_errors_of_dynamodb_pass_through(shared: LocalServer) -> None:
-    client = once(shared, "dynamodb")
-    with pytest.raises(client.exceptions.ResourceNotFoundException):
-        client.describe_table(TableName="none")
 
 
 def test_without_moto_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,17 +43,6 @@ def test_a_client_that_left_before_its_connection_was_to_be_dropped(
     assert caplog.messages == []
 
 
-def test_boto3_tries_a_500_again(server: LocalServer) -> None:
-    kinesis = server.client("kinesis")
-    kinesis.create_stream(StreamName="s", ShardCount=1)
-    server.kinesis.faults = lambda call: (
-        Fault.error("InternalFailure", status=500) if call.ordinal == 1 else None
-    )
-    kinesis.put_record(StreamName="s", Data=b"a", PartitionKey="k")
-    outcomes = [call.error for call in server.kinesis.calls.select("PutRecord")]
-    assert outcomes == ["InternalFailure", None]
-
-
 def test_a_slow_answer_holds_up_no_other_call(server: LocalServer, kinesis: Any) -> None:
     kinesis.create_stream(StreamName="s", ShardCount=1)
     slow = server.client("kinesis", config=_impatient())

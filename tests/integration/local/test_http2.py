@@ -14,7 +14,7 @@ from botocore.eventstream import EventStreamBuffer, EventStreamMessage
 from h2.errors import ErrorCodes
 from h2.settings import SettingCodes
 
-from sparkinesis.local import Call, Fault, LocalServer, ManualClock
+from sparkinesis.local import Call, Fault, LocalServer
 from tests.http2 import JSON, Answer, Http2Client, connected
 from tests.integration.local.conftest import first_iterator, records
 
@@ -315,19 +315,7 @@ def test_a_call_that_is_taken_back_half_way_is_none(
     server: LocalServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Http2Client(server.endpoint_url) as client:
-        number = client.h2.get_next_available_stream_id()
-        client.answers[number] = Answer()
-        headers = {
-            ":method": "POST",
-            ":scheme": "http",
-            ":path": "/",
-            ":authority": "localhost",
-            "x-amz-target": "Kinesis_20131202.ListStreams",
-            "content-type": JSON,
-            "authorization": "x",
-        }
-        client.h2.send_headers(number, list(headers.items()))
-        client.h2.send_data(number, b"{}")
+        number = client.begin("ListStreams", b"{}", length=3)
         client.ping()
         client.h2.reset_stream(number, ErrorCodes.CANCEL)
         client.ping()
@@ -335,19 +323,6 @@ def test_a_call_that_is_taken_back_half_way_is_none(
         assert len(server.kinesis.calls) == 0
         assert client.call("ListStreams").status == 200
     assert caplog.messages == []
-
-
-def test_a_subscription_whose_time_is_over_ends_its_stream_alone(
-    server: LocalServer, clock: ManualClock
-) -> None:
-    server.kinesis.call("CreateStream", StreamName="s", ShardCount=1)
-    with Http2Client(server.endpoint_url) as client:
-        subscription = Subscription(client, server)
-        subscription.event()
-        clock.advance(300_000)
-        answer = client.answer(subscription.number)
-        assert (answer.ended, answer.reset) == (True, None)
-        assert client.call("ListStreams").status == 200
 
 
 def test_a_dropped_call_resets_the_connection(server: LocalServer) -> None:
@@ -362,20 +337,6 @@ def test_a_dropped_call_resets_the_connection(server: LocalServer) -> None:
             client.answer(put)
     server.kinesis.faults = None
     assert records(server) == [b"x"], "it took effect"
-
-
-def test_a_subscription_is_cut_after_so_many_bytes(server: LocalServer) -> None:
-    fill(server, 1)
-    server.kinesis.faults = lambda call: (
-        Fault(cut_after=50_000) if call.operation == "SubscribeToShard" else None
-    )
-    # One that gives no room as it reads: else it may hear of the reset by that, before it has read.
-    with Http2Client(server.endpoint_url, reads=False) as client:
-        subscription = Subscription(client, server)
-        with pytest.raises(ConnectionResetError):
-            client.drain()
-        # A reset takes back what the sender's kernel still holds.
-        assert 0 < len(subscription.answer.body) <= 50_000
 
 
 def test_a_client_that_says_goodbye_still_gets_its_answers(server: LocalServer) -> None:

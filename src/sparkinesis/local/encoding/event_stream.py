@@ -34,7 +34,11 @@ def exception(code: str, content_type: str, payload: bytes) -> bytes:
 
 
 def message(headers: Mapping[str, str], payload: bytes) -> bytes:
-    head = b"".join(_header(name, value) for name, value in headers.items())
+    return framed(b"".join(_header(name, value) for name, value in headers.items()), payload)
+
+
+def framed(head: bytes, payload: bytes) -> bytes:
+    """Return a message with these packed headers."""
     lengths = _LENGTHS.pack(_AROUND + len(head) + len(payload), len(head))
     front = lengths + _CRC.pack(crc32(lengths)) + head
     return b"".join((front, payload, _CRC.pack(crc32(payload, crc32(front)))))

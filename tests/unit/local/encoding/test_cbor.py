@@ -265,12 +265,6 @@ def test_every_answer_fits_the_service_model() -> None:
     assert checked == {*OPERATIONS} - {"SubscribeToShard"}
 
 
-def test_an_instant_is_tagged_milliseconds(java: Wire, stream: Stream, clock: ManualClock) -> None:
-    outcome = java.serve("DescribeStreamSummary", {"StreamName": "s"})
-    summary = raw(outcome.body)["StreamDescriptionSummary"]
-    assert summary["StreamCreationTimestamp"] == cbor2.CBORTag(1, clock())
-
-
 @pytest.mark.parametrize(
     ("operation", "request_"),
     [

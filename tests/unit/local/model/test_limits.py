@@ -31,38 +31,22 @@ def refused(call: Callable[[], object]) -> str | None:
 THROTTLED = "ProvisionedThroughputExceededException"
 
 
-def test_5_get_records_a_second_per_shard(limited: Stream, clock: ManualClock) -> None:
+def test_5_get_records_and_5_get_shard_iterators_a_second_per_shard(
+    limited: Stream, clock: ManualClock
+) -> None:
     iterators = {shard: limited.iterator(shard=shard) for shard in (SHARD_0, SHARD_1)}
+    answers = [refused(partial(limited.iterator, shard=SHARD_0)) for _ in range(5)]
+    assert answers == [None] * 4 + [THROTTLED]
+    assert refused(partial(limited.iterator, shard=SHARD_1)) is None
     for iterator in iterators.values():
         answers = [refused(partial(limited.get, iterator)) for _ in range(6)]
         assert answers == [None] * 5 + [THROTTLED]
+    named = "Rate exceeded for shard shardId-000000000000 in stream s under account 123456789012."
+    with pytest.raises(KinesisError, match=named):
+        limited.get(iterators[SHARD_0])
     clock.advance(200)
     answers = [refused(lambda: limited.get(iterators[SHARD_0])) for _ in range(2)]
     assert answers == [None, THROTTLED]
-
-
-def test_the_error_names_shard_stream_and_account(limited: Stream) -> None:
-    iterator = limited.iterator()
-    for _ in range(5):
-        limited.get(iterator)
-    with pytest.raises(KinesisError) as caught:
-        limited.get(iterator)
-    assert caught.value.message == (
-        "Rate exceeded for shard shardId-000000000000 in stream s under account 123456789012."
-    )
-
-
-def test_one_call_every_200_ms_is_never_throttled(limited: Stream, clock: ManualClock) -> None:
-    iterator = limited.iterator()
-    for _ in range(50):
-        limited.get(iterator)
-        clock.advance(200)
-
-
-def test_5_get_shard_iterators_a_second_per_shard(limited: Stream) -> None:
-    answers = [refused(lambda: limited.iterator(shard=SHARD_0)) for _ in range(6)]
-    assert answers == [None] * 5 + [THROTTLED]
-    assert refused(lambda: limited.iterator(shard=SHARD_1)) is None
 
 
 def test_a_10_mb_page_uses_up_5_seconds_of_reading(limited: Stream, clock: ManualClock) -> None:

@@ -13,7 +13,7 @@ import pytest
 from sparkinesis.local import Fault, KinesisError, Limits, LocalKinesis, ManualClock
 from sparkinesis.local.encoding.codec import JsonCodec
 from sparkinesis.local.model.subscription import Event, Wait
-from tests.unit.local.calls import DAY, HOUR, SHARD_0, SHARD_1, Stream, data, numbers
+from tests.unit.local.calls import HOUR, SHARD_0, SHARD_1, Stream, data, numbers
 from tests.unit.local.subscribing import Listener, register
 
 SECOND = 1000
@@ -25,21 +25,6 @@ INVALID = "InvalidArgumentException"
 @pytest.fixture
 def app(stream: Stream) -> str:
     return register(stream)
-
-
-def test_records_are_there_at_once_and_in_order(
-    kinesis: LocalKinesis, stream: Stream, app: str
-) -> None:
-    sent = [stream.put(text) for text in ("a", "b")]
-    listener = Listener(kinesis, app)
-    event = listener.event()
-    assert data(event) == ["a", "b"]
-    assert event["ContinuationSequenceNumber"] >= sent[-1]
-    assert event["MillisBehindLatest"] == 0
-    assert "ChildShards" not in event
-    listener.waits_until()
-    stream.put("c")
-    assert listener.data() == ["c"]
 
 
 @pytest.mark.parametrize(
@@ -156,19 +141,6 @@ def test_a_subscription_goes_on_exactly_behind_any_event(
     assert seen == sorted(seen)
 
 
-def test_continuation_numbers_are_right_when_everything_was_trimmed(
-    kinesis: LocalKinesis, stream: Stream, app: str, clock: ManualClock
-) -> None:
-    stream.put("a")
-    clock.advance(2 * DAY)
-    event = Listener(kinesis, app).event()
-    assert data(event) == []
-    stream.put("b")
-    number = event["ContinuationSequenceNumber"]
-    listener = Listener(kinesis, app, "AFTER_SEQUENCE_NUMBER", SequenceNumber=number)
-    assert listener.data() == ["b"]
-
-
 def test_an_empty_shard_says_so_at_once_and_every_5_seconds(
     kinesis: LocalKinesis, stream: Stream, app: str, clock: ManualClock
 ) -> None:
@@ -246,21 +218,6 @@ def test_a_record_beyond_the_rate_is_sent_and_paid_for_later(clock: ManualClock)
 # How it ends
 
 
-def test_it_ends_after_5_minutes(
-    kinesis: LocalKinesis, stream: Stream, app: str, clock: ManualClock
-) -> None:
-    listener = Listener(kinesis, app)
-    begin = clock()
-    while not isinstance(step := listener.step(), Wait) or step.until_ms < begin + LIFE:
-        if isinstance(step, Wait):
-            clock.advance(step.until_ms - clock())
-    clock.advance(begin + LIFE - 1 - clock())
-    listener.waits_until()
-    stream.put("late")
-    clock.advance(1)
-    assert listener.has_ended()
-
-
 def test_a_second_call_within_5_seconds_is_refused(clock: ManualClock) -> None:
     kinesis = LocalKinesis(clock=clock)
     stream = Stream(kinesis, shards=2)
@@ -299,13 +256,6 @@ def test_a_later_call_takes_over(clock: ManualClock) -> None:
     clock.advance(5000)
     Listener(kinesis, app)
     assert newer.failure() == "ResourceInUseException", "letting go of an older one changes nothing"
-
-
-def test_without_limits_a_call_takes_over_at_once(kinesis: LocalKinesis, app: str) -> None:
-    older = Listener(kinesis, app)
-    newer = Listener(kinesis, app)
-    assert older.failure() == "ResourceInUseException"
-    assert newer.event()["Records"] == []
 
 
 def test_the_last_event_of_a_closed_shard_names_its_children(
@@ -381,20 +331,6 @@ def test_deleting_the_stream_ends_the_subscriptions(
     assert listener.failure() == "ResourceNotFoundException"
     with pytest.raises(KinesisError, match="ResourceNotFoundException"):
         kinesis.call("DescribeStreamConsumer", ConsumerARN=app)
-
-
-@pytest.mark.parametrize("after", [0, 2])
-def test_a_fault_ends_it_after_so_many_events(
-    kinesis: LocalKinesis, stream: Stream, app: str, after: int
-) -> None:
-    kinesis.faults = lambda _: Fault(
-        stream_code="InternalFailureException", stream_after=after, message="so it goes"
-    )
-    listener = Listener(kinesis, app)
-    for i in range(after):
-        stream.put(str(i))
-        assert listener.data() == [str(i)]
-    assert listener.failure() == "InternalFailureException"
 
 
 # Waking

@@ -20,6 +20,21 @@ NOT_USED = {"StreamId"}
 NOT_CHECKED = {("ListStreamConsumers", "StreamCreationTimestamp")}
 """A second way of saying which stream is meant, beside its ARN."""
 
+TERRAFORM = """
+AddTagsToStream CreateStream DecreaseStreamRetentionPeriod DeleteResourcePolicy DeleteStream
+DescribeLimits DescribeStreamSummary DisableEnhancedMonitoring EnableEnhancedMonitoring
+GetResourcePolicy IncreaseStreamRetentionPeriod ListTagsForStream PutResourcePolicy
+RemoveTagsFromStream StartStreamEncryption StopStreamEncryption UpdateMaxRecordSize
+UpdateShardCount UpdateStreamMode
+"""
+"""The calls in internal/service/kinesis/{stream,tags_gen,resource_policy}.go of
+hashicorp/terraform-provider-aws. CloudFormation's handlers, which the CDK uses, are not public: the
+schema of AWS::Kinesis::Stream permits them these calls, and RegisterStreamConsumer."""
+
+
+def test_terraform_and_cloudformation_make_only_calls_that_are_there() -> None:
+    assert {*TERRAFORM.split(), "RegisterStreamConsumer"} <= {*OPERATIONS}
+
 
 def test_the_table_in_the_docs_has_each_operation_of_the_service_once() -> None:
     names = [name for name, _ in ROWS]

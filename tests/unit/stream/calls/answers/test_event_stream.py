@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkinesis.errors import CorruptEventStreamError
+from sparkinesis.local.encoding.event_stream import framed
 from sparkinesis.stream.calls.answers.event_stream import EventStreamDecoder, HeaderValue
-from tests.event_stream import INITIAL_RESPONSE, exception, framed, records_event
+from tests.event_stream import INITIAL_RESPONSE, exception, records_event
 
 Decoded = list[tuple[dict[str, HeaderValue], bytes]]
 
