@@ -121,8 +121,6 @@ def test_a_run_of_a_promise_has_its_tests_alone_and_the_long_ones_too() -> None:
     [
         ("P11", "P1"),
         ("maxRecordPerTrigger", "maxRecordsPerTrigger"),
-        ("idle_times", "WorkerOptions.idle_time"),
-        ("FanOutOption.deregister", "FanOutOptions.deregister"),
         ("?", "maxRecordsPerTrigger"),
     ],
 )

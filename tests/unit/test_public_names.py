@@ -53,12 +53,6 @@ CLASSES = [
 ERRORS = sorted(defined_by(errors))
 
 
-@pytest.mark.parametrize(("page", "name"), PUBLIC)
-def test_a_public_name_shows_where_to_import_it_from(page: str, name: str) -> None:
-    thing = getattr(importlib.import_module(page), name)
-    assert (thing.__module__, thing.__qualname__) == (page, name)
-
-
 def test_the_first_page_is_short() -> None:
     assert len(sparkinesis.__all__) <= MOST_NAMES
 
@@ -114,14 +108,10 @@ class Ignore(sparkinesis.RecordProcessor):
 VALUES = [
     sparkinesis.WorkerOptions(failover_time=5),
     sparkinesis.FleetOptions(port=4040),
-    sparkinesis.CredentialSource(profile="ops"),
-    sparkinesis.ExtendedSequenceNumber("12", 3),
     sparkinesis.PendingCheckpoint(sparkinesis.ExtendedSequenceNumber("12"), b"state"),
     sparkinesis.Retry(
         3, then=sparkinesis.DeadLetter(sparkinesis.sinks.DeadLetterStream("s", "eu-west-1"))
     ),
-    sparkinesis.status.ShardStatus("s0", sparkinesis.status.ShardState.PROCESSING, 12, None),
-    sparkinesis.status.Failure("ab", "what", "ValueError: x", "", 1, ("s0",)),
     sparkinesis.status.FleetStatus("app", "flights", sparkinesis.status.FleetState.RUNNING, 2),
     sparkinesis.Application("app", "flights", Ignore, "eu-west-1"),
     sparkinesis.Record(data=b"x", sequence_number="1"),

@@ -108,9 +108,9 @@ class CallRecord:
     region: str
     stream: str | None
     shard: str | None
-    records: int
-    bytes: int
-    error: str | None
+    records: int = 0
+    bytes: int = 0
+    error: str | None = None
     access_key: str | None = None
 
 

@@ -154,7 +154,18 @@ class LocalKinesis:
                     outcome = Outcome(delay_ms=delay_ms, subscription=result, cut_after=cut_after)
                 else:
                     outcome = Outcome(body=codec.encode(result), delay_ms=delay_ms)
-            self._log(context, outcome.error, access_key)
+            call = CallRecord(
+                context.now,
+                operation,
+                region,
+                context.stream,
+                context.shard,
+                context.records,
+                context.bytes,
+                outcome.error,
+                access_key,
+            )
+            self.calls.append(call)
             return outcome
 
     def fault_for(
@@ -178,9 +189,9 @@ class LocalKinesis:
     ) -> None:
         """Log a call of another service."""
         with self._lock:
-            context = self._context(operation, region)
-            context.stream = stream
-            self._log(context, error, access_key)
+            now = self.clock()
+            call = CallRecord(now, operation, region, stream, None, 0, 0, error, access_key)
+            self.calls.append(call)
 
     # Subscriptions
 
@@ -190,17 +201,10 @@ class LocalKinesis:
             now = self.clock()
             step = subscription.next(now, self._limits)
             if isinstance(step, Event):
+                records, stream = step.page.records, subscription.stream.name
+                region, shard = subscription.region, subscription.shard.id
                 self.calls.append(
-                    CallRecord(
-                        now,
-                        EVENT,
-                        subscription.region,
-                        subscription.stream.name,
-                        subscription.shard.id,
-                        step.page.records.count,
-                        step.page.records.bytes,
-                        None,
-                    )
+                    CallRecord(now, EVENT, region, stream, shard, records.count, records.bytes)
                 )
             return step
 
@@ -262,21 +266,6 @@ class LocalKinesis:
         if isinstance(result, Subscription):
             result.close()
         raise ConnectionDroppedError if fault.drop == "after" else failure
-
-    def _log(self, context: Context, error: str | None, access_key: str | None) -> None:
-        self.calls.append(
-            CallRecord(
-                context.now,
-                context.operation,
-                context.region.name,
-                context.stream,
-                context.shard,
-                context.records,
-                context.bytes,
-                error,
-                access_key,
-            )
-        )
 
 
 def _wire(value: Any) -> Any:

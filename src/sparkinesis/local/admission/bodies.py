@@ -144,25 +144,11 @@ class Bodies:
 
     async def _read(self, receive: Receive, chunks: list[bytes], limit: int) -> bool:
         """Append what arrives. Return True at the end, False after more than `limit` bytes."""
-        task = asyncio.current_task()
-        assert task is not None
-        is_late = False
-
-        def cut() -> None:
-            nonlocal is_late
-            is_late = True
-            task.cancel()
-
-        timer = asyncio.get_running_loop().call_later(self._read_s, cut)
         try:
-            return await _append(receive, chunks, limit)
-        except asyncio.CancelledError:
-            if not is_late:
-                raise
+            return await asyncio.wait_for(_append(receive, chunks, limit), self._read_s)
+        except asyncio.TimeoutError:
             message = f"the request's body did not arrive within {self._read_s:g} seconds"
             raise BodyRefusedError(TOO_LATE, message) from None
-        finally:
-            timer.cancel()
 
 
 async def _append(receive: Receive, chunks: list[bytes], limit: int) -> bool:

@@ -24,17 +24,6 @@ from sparkinesis.local.model.stored_record import ARRAY, MAP, cbor_head
 _EPOCH = 1
 _RECORDS = cbor2.dumps("Records")
 _MAX_MS = 1 << 63
-# The timestamps in responses; operations return them in seconds.
-_TIMES = frozenset(
-    {
-        "ApproximateArrivalTimestamp",
-        "ConsumerCreationTimestamp",
-        "EarliestAllowedEndAt",
-        "EndedAt",
-        "StartedAt",
-        "StreamCreationTimestamp",
-    }
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,8 +105,9 @@ def _plain(value: Any, shape: Any) -> Any:
 def _wire(value: Any) -> Any:
     """Return a response whose instants are CBOR tags."""
     if isinstance(value, dict):
+        timestamps = validation.timestamps()
         return {
-            name: _milliseconds(item) if name in _TIMES else _wire(item)
+            name: _milliseconds(item) if name in timestamps else _wire(item)
             for name, item in value.items()
         }
     if isinstance(value, list):

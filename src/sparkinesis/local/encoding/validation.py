@@ -46,6 +46,19 @@ def input_shape(operation: str) -> Any:
     return _service().operation_model(operation).input_shape
 
 
+@functools.cache
+def timestamps() -> frozenset[str]:
+    """Return the names of the members that are instants, in requests and responses."""
+    shapes = map(_service().shape_for, _service().shape_names)
+    structures = (shape.members for shape in shapes if shape.type_name == "structure")
+    return frozenset(
+        name
+        for members in structures
+        for name, member in members.items()
+        if member.type_name == "timestamp"
+    )
+
+
 def check(operation: str, request: Any) -> None:
     """Validate a decoded JSON request. Raises: KinesisError."""
     check_types(operation, request, JSON_TYPES)

@@ -15,11 +15,13 @@ from sparkinesis.local.model.shard import Shard
 from sparkinesis.local.model.stream import Stream
 from sparkinesis.local.model.tokens import ShardIterator, seal, unseal
 from sparkinesis.local.operations.context import ACCOUNT, Context, Json
-from sparkinesis.local.operations.start import Start, check_start, start_position
+from sparkinesis.local.operations.start import check_start, start_position
 
 
 def get_shard_iterator(context: Context, request: requests.GetShardIterator) -> Json:
-    start = Start(request.shard_iterator_type, request.starting_sequence_number, request.timestamp)
+    start = requests.StartingPosition(
+        request.shard_iterator_type, request.starting_sequence_number, request.timestamp
+    )
     check_start(context, start)
     stream = context.find(request.stream_name, request.stream_arn)
     shard = stream.shard(request.shard_id)

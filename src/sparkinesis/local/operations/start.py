@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from sparkinesis.local import errors
+from sparkinesis.local.encoding.requests import StartingPosition
 from sparkinesis.local.model import sequence
 from sparkinesis.local.model.shard import Shard
 from sparkinesis.local.model.stream import Stream
@@ -12,15 +11,7 @@ from sparkinesis.local.operations.context import ACCOUNT, Context
 from sparkinesis.local.operations.conversions import millis
 
 
-class Start(NamedTuple):
-    """A requested position. type: a ShardIteratorType. timestamp: in seconds."""
-
-    type: str
-    sequence_number: str | None
-    timestamp: float | None
-
-
-def check_start(context: Context, start: Start) -> None:
+def check_start(context: Context, start: StartingPosition) -> None:
     """Raise KinesisError if the parts of a start do not belong together, in any stream."""
     kind, number = start.type, start.sequence_number
     by_number = kind in {"AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER"}
@@ -48,13 +39,15 @@ def check_start(context: Context, start: Start) -> None:
         )
 
 
-def start_position(context: Context, start: Start, stream: Stream, shard: Shard) -> int:
+def start_position(context: Context, start: StartingPosition, stream: Stream, shard: Shard) -> int:
     """Return the position in the shard where a read starts. Raises: KinesisError."""
     position = _requested_position(context, start, stream, shard)
     return max(position - context.fault.begins_early, min(position, shard.first_position))
 
 
-def _requested_position(context: Context, start: Start, stream: Stream, shard: Shard) -> int:
+def _requested_position(
+    context: Context, start: StartingPosition, stream: Stream, shard: Shard
+) -> int:
     kind, number = start.type, start.sequence_number
     if number is not None:
         after = kind == "AFTER_SEQUENCE_NUMBER"

@@ -8,12 +8,11 @@ from sparkinesis.local.errors import KinesisError
 from sparkinesis.local.model.subscription import Subscription
 from sparkinesis.local.operations.consumers import find_consumer
 from sparkinesis.local.operations.context import ACCOUNT, Context
-from sparkinesis.local.operations.start import Start, check_start, start_position
+from sparkinesis.local.operations.start import check_start, start_position
 
 
 def subscribe_to_shard(context: Context, request: requests.SubscribeToShard) -> Subscription:
-    at = request.starting_position
-    start = Start(at.type, at.sequence_number, at.timestamp)
+    start = request.starting_position
     check_start(context, start)
     stream, consumer = find_consumer(context, request.consumer_arn)
     status = consumer.status(context.now)

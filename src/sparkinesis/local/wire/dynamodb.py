@@ -8,7 +8,6 @@ has to bring, so that no web page and no other program calls moto past the check
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import functools
 import hmac
@@ -111,7 +110,7 @@ class Moto:
                 pipe.close()
         child.wait()
 
-    async def forward(
+    def forward(
         self,
         service: str,
         method: str,
@@ -119,16 +118,7 @@ class Moto:
         headers: Iterable[tuple[bytes, bytes]],
         body: bytes,
     ) -> Answer:
-        return await asyncio.to_thread(self._forward, service, method, path, list(headers), body)
-
-    def _forward(
-        self,
-        service: str,
-        method: str,
-        path: str,
-        headers: list[tuple[bytes, bytes]],
-        body: bytes,
-    ) -> Answer:
+        """Return moto's answer; wait for it in this thread."""
         from urllib3.exceptions import HTTPError  # noqa: PLC0415
 
         from sparkinesis.local.wire.answer import Answer, text  # noqa: PLC0415

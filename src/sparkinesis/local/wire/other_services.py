@@ -101,9 +101,8 @@ class OtherServices:
         if sent is None:
             answer = Answer(200, [(b"content-type", b"application/x-amz-json-1.0")], b"")
         else:
-            answer = await self._backend.forward(
-                call.service, scope["method"], path, scope["headers"], sent
-            )
+            passed_on = (call.service, scope["method"], path, list(scope["headers"]), sent)
+            answer = await asyncio.to_thread(self._backend.forward, *passed_on)
         if not is_batch_fault or answer.status != 200:
             return answer
         merged = statement_faults.with_errors(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
@@ -16,6 +17,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
+@dataclasses.dataclass(eq=False)
 class Push:
     """The body of one response. Each event is read from the shard after the previous one was sent.
 
@@ -23,21 +25,13 @@ class Push:
     connection's buffers.
     """
 
-    def __init__(
-        self,
-        kinesis: LocalKinesis,
-        subscription: Subscription,
-        codec: Codec,
-        receive: Receive,
-        send: Send,
-    ) -> None:
-        self._kinesis = kinesis
-        self._subscription = subscription
-        self._codec = codec
-        self._receive = receive
-        self._send = send
-        self._woken = asyncio.Event()
-        self._left: int | None = None
+    kinesis: LocalKinesis
+    subscription: Subscription
+    codec: Codec
+    receive: Receive
+    send: Send
+    _woken: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
+    _left: int | None = None
 
     async def run(self, cut_after: int | None = None) -> bool:
         """Send events until the subscription ends or the client disconnects, and return True.
@@ -52,15 +46,15 @@ class Push:
         def wake() -> None:
             loop.call_soon_threadsafe(woken.set)
 
-        self._subscription.wake = wake
-        kind = self._codec.content_type
+        self.subscription.wake = wake
+        kind = self.codec.content_type
         try:
-            await self._add(event_stream.event("initial-response", kind, self._codec.encode({})))
+            await self._add(event_stream.event("initial-response", kind, self.codec.encode({})))
             while not gone.done() and self._left != 0 and await self._step():
                 # Yield to other clients, even if this one keeps up with its events.
                 await asyncio.sleep(0)
             if not gone.done() and self._left != 0:
-                await self._send({"type": "http.response.body", "body": b""})
+                await self.send({"type": "http.response.body", "body": b""})
         finally:
             gone.cancel()
         return self._left != 0
@@ -68,15 +62,15 @@ class Push:
     async def _step(self) -> bool:
         """Send the next event, or wait for it. Return False after the last one."""
         self._woken.clear()
-        step = self._kinesis.next_step(self._subscription)
+        step = self.kinesis.next_step(self.subscription)
         if isinstance(step, Event | Failure):
             await self._add(self._message(step))
         elif isinstance(step, Wait):
-            await self._wait(self._kinesis.timeout_s(step.until_ms))
+            await self._wait(self.kinesis.timeout_s(step.until_ms))
         return not isinstance(step, End | Failure)
 
     def _message(self, step: Event | Failure) -> bytes:
-        codec = self._codec
+        codec = self.codec
         if isinstance(step, Event):
             return event_stream.event(EVENT, codec.content_type, codec.encode(step.page))
         payload = codec.encode({"message": step.message})
@@ -86,12 +80,12 @@ class Push:
         if self._left is not None:
             message = message[: self._left]
             self._left -= len(message)
-        await self._send({"type": "http.response.body", "body": message, "more_body": True})
+        await self.send({"type": "http.response.body", "body": message, "more_body": True})
 
     async def _wait(self, timeout_s: float | None) -> None:
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._woken.wait(), timeout_s)
 
     async def _disconnected(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
+        while (await self.receive())["type"] != "http.disconnect":
             pass

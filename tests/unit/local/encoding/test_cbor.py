@@ -13,7 +13,7 @@ import pytest
 from botocore.validate import ParamValidator
 
 from sparkinesis.local import LocalKinesis, ManualClock
-from sparkinesis.local.encoding import cbor, validation
+from sparkinesis.local.encoding import validation
 from sparkinesis.local.encoding.cbor import CborCodec
 from sparkinesis.local.encoding.codec import Codec, JsonCodec
 from sparkinesis.local.kinesis import Outcome
@@ -327,27 +327,3 @@ def test_seconds_as_a_float_are_an_instant_too(java: Wire, stream: Stream) -> No
     request = {"ShardId": SHARD_0, "ShardIteratorType": "AT_TIMESTAMP", "Timestamp": at}
     got = java("GetShardIterator", StreamName="s", **request)
     assert len(java("GetRecords", ShardIterator=got["ShardIterator"])["Records"]) == 1
-
-
-def test_every_timestamp_and_blob_of_the_answers_is_known() -> None:
-    """The codec encodes timestamps by member name; these names are in the service model."""
-    times: set[str] = set()
-    blobs: set[str] = set()
-
-    def visit(shape: Any) -> None:
-        if shape.type_name == "structure":
-            for name, member in shape.members.items():
-                if member.type_name == "timestamp":
-                    times.add(name)
-                if member.type_name == "blob":
-                    blobs.add(name)
-                visit(member)
-        elif shape.type_name == "list":
-            visit(shape.member)
-
-    for operation in OPERATIONS:
-        shape = validation._service().operation_model(operation).output_shape
-        if shape is not None:
-            visit(shape)
-    assert times == cbor._TIMES
-    assert blobs == {"Data"}

@@ -8,21 +8,6 @@ from sparkinesis.local import Fault, KinesisError, LocalKinesis, ManualClock
 from tests.unit.local.calls import SHARD_0, SHARD_1, SHARD_2, SHARD_3, Stream, data
 
 
-def test_trim_horizon_begins_at_the_oldest_and_latest_after_the_newest(stream: Stream) -> None:
-    stream.put("a")
-    latest = stream.iterator("LATEST")
-    stream.put("b")
-    assert stream.read("TRIM_HORIZON") == ["a", "b"]
-    assert data(stream.get(latest)) == ["b"]
-
-
-def test_at_and_after_a_sequence_number(stream: Stream) -> None:
-    numbers = [stream.put(name) for name in "abc"]
-    assert stream.read("AT_SEQUENCE_NUMBER", StartingSequenceNumber=numbers[1]) == ["b", "c"]
-    assert stream.read("AFTER_SEQUENCE_NUMBER", StartingSequenceNumber=numbers[1]) == ["c"]
-    assert stream.read("AFTER_SEQUENCE_NUMBER", StartingSequenceNumber=numbers[2]) == []
-
-
 @pytest.mark.parametrize("kind", ["AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER"])
 def test_the_range_of_a_shard_can_be_started_from(stream: Stream, kind: str) -> None:
     stream.put("a")

@@ -26,17 +26,11 @@ def hour(clock: ManualClock, number: float) -> float:
     return (clock() + (number - 3) * HOUR) / 1000
 
 
-def test_without_a_filter_all_shards_within_retention(history: Stream) -> None:
+def test_filters_without_an_instant(history: Stream) -> None:
     assert numbers(history.shards()) == [0, 1, 2, 3]
     assert history.listed("FROM_TRIM_HORIZON") == [0, 1, 2, 3]
-
-
-def test_after_shard_id(history: Stream) -> None:
     assert history.listed("AFTER_SHARD_ID", ShardId=SHARD_1) == [2, 3]
     assert history.listed("AFTER_SHARD_ID", ShardId=SHARD_3) == []
-
-
-def test_at_latest_the_open_shards(history: Stream) -> None:
     assert history.listed("AT_LATEST") == [3]
 
 

@@ -55,16 +55,6 @@ def test_positions_hold_while_trimming_goes_on(stream: Stream, clock: ManualCloc
         stream.get(iterator)
 
 
-def test_page_sizes_are_right_after_trimming(stream: Stream, clock: ManualClock) -> None:
-    for i in range(20):
-        stream.put(str(i) * 500_000)
-        clock.advance(HOUR)
-    clock.advance(12 * HOUR)
-    page = stream.get(stream.iterator())
-    assert data(page)[0][:1] == "8"
-    assert len(page["Records"]) == 10 + 1  # two of 0.5 MB, nine of 1 MB (two digits): 10.0 MB
-
-
 def test_page_sizes_are_right_after_all_was_trimmed(
     kinesis: LocalKinesis, stream: Stream, clock: ManualClock
 ) -> None:
