@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime, timezone
-from types import TracebackType
 
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
+from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -17,65 +14,30 @@ from rich.text import Text
 
 from examples.flights.board import Board
 from examples.flights.events import Figures
+from examples.flights.notes import Notes
 from examples.flights.results import Results
 
-SECONDS_BETWEEN_LINES = 5.0
 NOTES_SHOWN = 8
 CARRIERS_SHOWN = 9
-WIDTH_OFF_TERMINAL = 100
 
 
-class Display:
-    """Shows progress and notes; a context manager."""
+class Display(Notes):
+    """Shows the progress of the flights."""
 
     def __init__(self, total: int, carriers: Mapping[str, str]) -> None:
-        width = None if Console().is_terminal else WIDTH_OFF_TERMINAL
-        self.console = Console(width=width, highlight=False)
+        super().__init__()
         self._total = total
         self._carriers = carriers
-        self._started = time.monotonic()
-        self._notes: list[Text] = []
-        self._line_at = 0.0
-        self._live = Live(console=self.console, refresh_per_second=4, transient=True)
-
-    def __enter__(self) -> Display:
-        if self.console.is_terminal:
-            self._live.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._live.stop()
-        if self.console.is_terminal:
-            for note in self._notes:
-                self.console.print(note)
-
-    @property
-    def seconds(self) -> float:
-        return time.monotonic() - self._started
-
-    def note(self, text: str) -> None:
-        """Show an event."""
-        line = Text(f"{self.seconds:5.0f} s  {text}")
-        self._notes.append(line)
-        if not self.console.is_terminal:
-            self.console.print(line, soft_wrap=True)
 
     def show(self, sent: int, results: Results) -> None:
         """Show the progress. May be called at any rate."""
         if self.console.is_terminal:
             self._live.update(self._render(sent, results))
-        elif self.seconds - self._line_at >= SECONDS_BETWEEN_LINES:
-            self._line_at = self.seconds
-            self.console.print(
-                f"{self.seconds:5.0f} s  put {sent:,} of {self._total:,}, "
+        else:
+            self.line(
+                f"put {sent:,} of {self._total:,}, "
                 f"out of Spark {results.rows:,} in {len(results.batches)} batches, "
-                f"in the air {len(results.board.in_the_air)}",
-                soft_wrap=True,
+                f"in the air {len(results.board.in_the_air)}"
             )
 
     def _render(self, sent: int, results: Results) -> RenderableType:
