@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from sparkinesis.local import LocalServer, ManualClock
+from tests import pace
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def kinesis(server: LocalServer) -> Any:
 def once(server: LocalServer, service: str, region: str = "us-east-1") -> Any:
     from botocore.config import Config  # noqa: PLC0415
 
-    config = Config(retries={"total_max_attempts": 1}, read_timeout=10)
+    config = Config(retries={"total_max_attempts": 1}, read_timeout=pace.seconds(10))
     return server.client(service, region, config=config)
 
 

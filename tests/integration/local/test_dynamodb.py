@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import gc
-import json
 import os
 import signal
 import subprocess
@@ -21,12 +20,10 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from moto.core.common_models import BaseModel
-from moto.core.serialize import JSONSerializer
 from moto.dynamodb.models.dynamo_type import DynamoType, Item
-from moto.server import create_backend_app
 
 from sparkinesis.local import LocalServer, LocalServerError
-from sparkinesis.local.wire.dynamodb import pass_values_on, stop_recording_models
+from sparkinesis.local.wire.dynamodb import stop_recording_models
 from tests.integration.local.conftest import once
 from tests.journal import PATIENCE
 from tests.kcl import create_table
@@ -79,6 +76,23 @@ def test_an_update_in_the_older_form_keeps_the_types_of_its_values(table: Any) -
     )
     item = table.get_item(TableName="leases", Key={"leaseKey": {"S": "a"}})["Item"]
     assert item == {"leaseKey": {"S": "a"}, **values}
+
+
+def test_a_row_has_values_of_all_types(table: Any) -> None:
+    row: dict[str, Any] = {
+        "leaseKey": {"S": "a\u00e9"},
+        "N": {"N": "1.5"},
+        "BOOL": {"BOOL": False},
+        "NULL": {"NULL": True},
+        "B": {"B": b"\x00\x01"},
+        "SS": {"SS": ["a", "b"]},
+        "NS": {"NS": ["1"]},
+        "BS": {"BS": [b"\x00\x01"]},
+        "L": {"L": [{"S": "a"}, {"L": []}]},
+        "M": {"M": {"a": {"N": "1"}, "b": {"M": {"c": {"BOOL": True}}}}},
+    }
+    table.put_item(TableName="leases", Item=row)
+    assert table.scan(TableName="leases")["Items"] == [row]
 
 
 def test_an_index_that_exists_is_refused_and_stays(table: Any) -> None:
@@ -189,7 +203,6 @@ def alive(pid: int) -> bool:
         return False
 
 
-@pytest.mark.skipif(not Path("/proc").exists(), reason="looks into /proc")
 def test_a_server_stops_although_calls_wait_for_their_turn() -> None:
     server = LocalServer(port=0, dynamodb=True).start()
     client = server.client("dynamodb", config=Config(retries={"total_max_attempts": 1}))
@@ -217,6 +230,7 @@ def test_a_server_stops_although_calls_wait_for_their_turn() -> None:
         assert not caller.is_alive()
 
 
+@pytest.mark.skipif(not Path("/proc").exists(), reason="looks into /proc")
 def test_moto_dies_with_a_parent_that_is_killed() -> None:
     parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True)
     with parent:
@@ -242,60 +256,3 @@ def test_rows_that_were_answered_are_not_kept(monkeypatch: pytest.MonkeyPatch) -
         answered = weakref.ref(copy.deepcopy(row))
         gc.collect()
         assert (answered() is not None) == is_kept
-
-
-def test_rows_are_answered_as_by_moto_alone_with_less_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Put back afterwards: this is the tests' process, and not the child.
-    by_moto = JSONSerializer._serialize_type_structure
-    monkeypatch.setattr(JSONSerializer, "_serialize_type_structure", by_moto)
-    looked_for: list[str] = []
-    get_value = JSONSerializer.get_value
-
-    def counted(self: Any, value: Any, key: str, shape: Any) -> Any:
-        looked_for.append(key)
-        return get_value(self, value, key, shape)
-
-    monkeypatch.setattr(JSONSerializer, "get_value", counted)
-    plain = {"S": {"S": "a\u00e9"}, "N": {"N": "1.5"}, "BOOL": {"BOOL": False}}
-    others = {
-        "NULL": {"NULL": True},
-        "B": {"B": "AAE="},
-        "SS": {"SS": ["a", "b"]},
-        "NS": {"NS": ["1"]},
-        "BS": {"BS": ["AAE="]},
-        "L": {"L": [{"S": "a"}, {"L": []}]},
-        "M": {"M": {"a": {"N": "1"}, "b": {"M": {"c": {"BOOL": True}}}}},
-    }
-    client = create_backend_app("dynamodb").test_client()
-
-    def call(operation: str, **request: object) -> Any:
-        headers = {
-            "X-Amz-Target": f"DynamoDB_20120810.{operation}",
-            "Content-Type": "application/x-amz-json-1.0",
-            "Authorization": "AWS4-HMAC-SHA256 Credential=local/20260101/eu-west-3/dynamodb/"
-            "aws4_request, SignedHeaders=host, Signature=x",
-        }
-        answer = client.post("/", data=json.dumps(request), headers=headers)
-        assert answer.status_code == 200, answer.data
-        return json.loads(answer.data)
-
-    call(
-        "CreateTable",
-        TableName="passed-on",
-        KeySchema=[{"AttributeName": "key", "KeyType": "HASH"}],
-        AttributeDefinitions=[{"AttributeName": "key", "AttributeType": "S"}],
-        BillingMode="PAY_PER_REQUEST",
-    )
-    row = {"key": {"S": "k"}, **plain, **others}
-    call("PutItem", TableName="passed-on", Item=row)
-    looked_for.clear()
-    before = call("Scan", TableName="passed-on")
-    looked_for_before = len(looked_for)
-    pass_values_on()
-    looked_for.clear()
-    assert call("Scan", TableName="passed-on") == before
-    assert before["Items"] == [row]
-    # Ten kinds are looked for in each value, but not in the key, the three plain values, and the
-    # three within the others.
-    assert len(looked_for) == looked_for_before - 10 * (1 + len(plain) + 3)
-    call("DeleteTable", TableName="passed-on")

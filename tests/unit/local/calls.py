@@ -13,16 +13,19 @@ SHARD_2 = "shardId-000000000002"
 SHARD_3 = "shardId-000000000003"
 ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/s"
 SCALING = "UNIFORM_SCALING"
+ON_DEMAND: dict[str, Any] = {"StreamModeDetails": {"StreamMode": "ON_DEMAND"}}
 HOUR = 3_600_000
 DAY = 24 * HOUR
 TOP = 2**128 - 1
 
 
 class Stream:
-    def __init__(self, kinesis: LocalKinesis, shards: int, name: str = "s") -> None:
+    def __init__(
+        self, kinesis: LocalKinesis, shards: int | None = None, name: str = "s", **request: Any
+    ) -> None:
         self.kinesis = kinesis
         self.name = name
-        self("CreateStream", ShardCount=shards)
+        self("CreateStream", ShardCount=shards, **request)
 
     def __call__(self, operation: str, **request: Any) -> dict[str, Any]:
         return self.kinesis.call(operation, StreamName=self.name, **request)
@@ -53,6 +56,9 @@ class Stream:
 
     def merge(self, first: str, second: str) -> None:
         self("MergeShards", ShardToMerge=first, AdjacentShardToMerge=second)
+
+    def summary(self) -> dict[str, Any]:
+        return dict(self("DescribeStreamSummary")["StreamDescriptionSummary"])
 
     def shards(self, **request: Any) -> list[dict[str, Any]]:
         shards: list[dict[str, Any]] = self("ListShards", **request)["Shards"]

@@ -16,6 +16,7 @@ import msgspec
 
 from sparkinesis.local import errors
 from sparkinesis.local.encoding import validation
+from sparkinesis.local.encoding.codec import Codec
 from sparkinesis.local.encoding.requests import Request
 from sparkinesis.local.model.record_log import buffers
 from sparkinesis.local.model.record_page import RecordPage
@@ -38,7 +39,7 @@ _TYPES: validation.Types = {
 }
 
 
-class CborCodec:
+class CborCodec(Codec):
     content_type = "application/x-amz-cbor-1.1"
 
     def decode(self, operation: str, body: bytes, kind: type[Request], trusting: bool) -> Request:
@@ -53,7 +54,7 @@ class CborCodec:
             except (msgspec.ValidationError, RecursionError):
                 pass  # the checks below raise the service's own message
         validation.check_types(operation, sent, _TYPES)
-        request = _plain(sent, validation.input_shape(operation))
+        request = _known(sent, validation.input_shape(operation))
         if not trusting:
             validation.check_constraints(operation, request)
         try:
@@ -63,15 +64,20 @@ class CborCodec:
             validation.check_constraints(operation, request)
             raise errors.serialization(str(error)) from None
 
-    def encode(self, result: RecordPage | dict[str, Any] | None) -> bytes:
-        if result is None:
-            return b""
-        if isinstance(result, RecordPage):
-            return _page(result)
+    def _plain(self, result: dict[str, Any]) -> bytes:
         return cbor2.dumps(_wire(result))
 
-    def encode_error(self, code: str, message: str) -> bytes:
-        return cbor2.dumps({"__type": code, "message": message})
+    def _page(self, page: RecordPage) -> bytes:
+        rest = cbor2.dumps(_wire(page.rest))
+        return b"".join(
+            (
+                cbor_head(MAP, 1 + len(page.rest)),
+                _RECORDS,
+                cbor_head(ARRAY, page.records.count),
+                *buffers(page.records.cbor),
+                rest[1:],  # without the head, which has the number of these members only
+            )
+        )
 
 
 def _instant(value: Any, _immutable: bool) -> Any:
@@ -86,17 +92,17 @@ def _instant(value: Any, _immutable: bool) -> Any:
     return value
 
 
-def _plain(value: Any, shape: Any) -> Any:
+def _known(value: Any, shape: Any) -> Any:
     """Convert a type-checked request for msgspec; unknown members are dropped."""
     kind = shape.type_name
     if kind == "structure":
         return {
-            name: _plain(value[name], member)
+            name: _known(value[name], member)
             for name, member in shape.members.items()
             if value.get(name) is not None
         }
     if kind == "list":
-        return [_plain(item, shape.member) for item in value]
+        return [_known(item, shape.member) for item in value]
     if kind == "timestamp":
         return value.seconds
     return value
@@ -113,20 +119,6 @@ def _wire(value: Any) -> Any:
     if isinstance(value, list):
         return [_wire(item) for item in value]
     return value
-
-
-def _page(page: RecordPage) -> bytes:
-    """Encode a page with one copy of its records, as in JSON."""
-    rest = cbor2.dumps(_wire(page.rest))
-    return b"".join(
-        (
-            cbor_head(MAP, 1 + len(page.rest)),
-            _RECORDS,
-            cbor_head(ARRAY, page.records.count),
-            *buffers(page.records.cbor),
-            rest[1:],  # without the head, which has the number of these members only
-        )
-    )
 
 
 def _milliseconds(seconds: float) -> cbor2.CBORTag:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+import abc
+from typing import Any
 
 import msgspec
 
@@ -13,9 +14,10 @@ from sparkinesis.local.model.record_log import buffers
 from sparkinesis.local.model.record_page import RecordPage
 
 
-class Codec(Protocol):
+class Codec(abc.ABC):
     content_type: str
 
+    @abc.abstractmethod
     def decode(self, operation: str, body: bytes, kind: type[Request], trusting: bool) -> Request:
         """Decode and validate the request in `body`. Raises: KinesisError.
 
@@ -23,12 +25,23 @@ class Codec(Protocol):
         itself (PutRecords, whose bodies are large).
         """
 
-    def encode(self, result: RecordPage | dict[str, Any] | None) -> bytes: ...
+    def encode(self, result: RecordPage | dict[str, Any] | None) -> bytes:
+        if result is None:
+            return b""
+        return self._page(result) if isinstance(result, RecordPage) else self._plain(result)
 
-    def encode_error(self, code: str, message: str) -> bytes: ...
+    def encode_error(self, code: str, message: str) -> bytes:
+        return self._plain({"__type": code, "message": message})
+
+    @abc.abstractmethod
+    def _plain(self, result: dict[str, Any]) -> bytes: ...
+
+    @abc.abstractmethod
+    def _page(self, page: RecordPage) -> bytes:
+        """Encode a page with one copy of its records, which may be 10 MB: the join."""
 
 
-class JsonCodec:
+class JsonCodec(Codec):
     """The codec for JSON 1.1, which boto3 and the AWS CLI use."""
 
     content_type = "application/x-amz-json-1.1"
@@ -50,21 +63,12 @@ class JsonCodec:
         except msgspec.ValidationError as error:
             raise errors.serialization(str(error)) from None
 
-    def encode(self, result: RecordPage | dict[str, Any] | None) -> bytes:
-        if result is None:
-            return b""
-        if isinstance(result, RecordPage):
-            return _page(result)
+    def _plain(self, result: dict[str, Any]) -> bytes:
         return msgspec.json.encode(result)
 
-    def encode_error(self, code: str, message: str) -> bytes:
-        return msgspec.json.encode({"__type": code, "message": message})
-
-
-def _page(page: RecordPage) -> bytes:
-    """Encode a page with one copy of its records, which may be 10 MB: the join."""
-    rest = msgspec.json.encode(page.rest)[1:]
-    found = buffers(page.records.json)
-    if found:
-        found[-1] = found[-1][:-1]  # the comma behind the last record
-    return b"".join((b'{"Records":[', *found, b"]," if page.rest else b"]", rest))
+    def _page(self, page: RecordPage) -> bytes:
+        rest = msgspec.json.encode(page.rest)[1:]
+        found = buffers(page.records.json)
+        if found:
+            found[-1] = found[-1][:-1]  # the comma behind the last record
+        return b"".join((b'{"Records":[', *found, b"]," if page.rest else b"]", rest))

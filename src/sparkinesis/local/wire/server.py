@@ -205,9 +205,7 @@ class _Host:
             self._ready.set()
 
     async def _serve(self) -> None:
-        protocol, connections = _protocol(
-            self._kinesis, self.moto, self._guard, cloudwatch=self._cloudwatch
-        )
+        protocol, connections = self._protocol()
         loop = self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
         server = await loop.create_server(protocol, sock=self._socket)
@@ -222,6 +220,50 @@ class _Host:
         await asyncio.gather(*tasks, return_exceptions=True)
         # One turn of the loop for the aborted transports to close their sockets.
         await asyncio.sleep(0)
+
+    def _protocol(self) -> tuple[Any, Any]:
+        """Return a factory of protocols, and the state with their connections and tasks.
+
+        HTTP/1.1 is uvicorn's protocol (see `http1`) without uvicorn's server, which installs signal
+        handlers and polls for its end ten times a second. HTTP/2 is ours, on h2 (see `http2`).
+        """
+        try:
+            from uvicorn.config import Config  # noqa: PLC0415
+            from uvicorn.server import ServerState  # noqa: PLC0415
+
+            from sparkinesis.local.admission.bodies import Bodies  # noqa: PLC0415
+            from sparkinesis.local.wire.http import App  # noqa: PLC0415
+            from sparkinesis.local.wire.http1 import Http1  # noqa: PLC0415
+            from sparkinesis.local.wire.http2 import Http2  # noqa: PLC0415
+        except ImportError as error:
+            raise LocalServerError(
+                f"{error.name}, which the local server needs, is not installed: "
+                "pip install 'sparkinesis[local]'"
+            ) from error
+
+        app = App(self._kinesis, self.moto, self._guard, Bodies(), cloudwatch=self._cloudwatch)
+        config = Config(
+            app,
+            http="httptools",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=60,
+        )
+        config.load()
+        state = ServerState()
+
+        def http1() -> Any:
+            return Http1(config, state)
+
+        def http2() -> Http2:
+            return Http2(app, state.connections, state.tasks)
+
+        return lambda: ProtocolDetector(http1, http2, state.connections), state
 
 
 def _checked_address(text: str) -> str:
@@ -249,50 +291,3 @@ def _bind(address: str, port: int) -> socket.socket:
             "or 0 for a free one"
         ) from error
     return listener
-
-
-def _protocol(
-    kinesis: LocalKinesis, moto: Moto, guard: Guard, *, cloudwatch: bool
-) -> tuple[Any, Any]:
-    """Return a protocol factory for connections, and the state with their connections and tasks.
-
-    HTTP/1.1 is uvicorn's protocol (see `http1`) without uvicorn's server, which installs signal
-    handlers and polls for its end ten times a second. HTTP/2 is ours, on h2 (see `http2`).
-    """
-    try:
-        from uvicorn.config import Config  # noqa: PLC0415
-        from uvicorn.server import ServerState  # noqa: PLC0415
-
-        from sparkinesis.local.admission.bodies import Bodies  # noqa: PLC0415
-        from sparkinesis.local.wire.http import App  # noqa: PLC0415
-        from sparkinesis.local.wire.http1 import Http1  # noqa: PLC0415
-        from sparkinesis.local.wire.http2 import Http2  # noqa: PLC0415
-    except ImportError as error:
-        raise LocalServerError(
-            f"{error.name}, which the local server needs, is not installed: "
-            "pip install 'sparkinesis[local]'"
-        ) from error
-
-    app = App(kinesis, moto, guard, Bodies(), cloudwatch=cloudwatch)
-    config = Config(
-        app,
-        http="httptools",
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        date_header=False,
-        proxy_headers=False,
-        timeout_keep_alive=60,
-    )
-    config.load()
-    state = ServerState()
-
-    def http1() -> Any:
-        return Http1(config, state)
-
-    def http2() -> Http2:
-        return Http2(app, state.connections, state.tasks)
-
-    return lambda: ProtocolDetector(http1, http2, state.connections), state

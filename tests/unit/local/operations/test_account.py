@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from sparkinesis.local import KinesisError, Limits, LocalKinesis, ManualClock
-from tests.unit.local.calls import ARN, DAY, SHARD_0, Stream
+from tests.unit.local.calls import ARN, DAY, ON_DEMAND, SHARD_0, Stream
 
-ON_DEMAND: dict[str, Any] = {"StreamModeDetails": {"StreamMode": "ON_DEMAND"}}
 START_S = 1_800_000_000
 
 

@@ -8,63 +8,47 @@ from typing import Any
 import pytest
 
 from sparkinesis.local import KinesisError, LocalKinesis
-from tests.unit.local.calls import TOP, Stream, data
-from tests.unit.local.subscribing import Listener
-
-ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/"
+from tests.unit.local.calls import ARN, ON_DEMAND, TOP, Stream, data
+from tests.unit.local.subscribing import Listener, register
 
 
 @pytest.fixture
-def auto(kinesis: LocalKinesis) -> LocalKinesis:
-    """A Kinesis with the stream ``auto`` of four shards."""
-    kinesis.call(
-        "CreateStream",
-        StreamName="auto",
-        StreamModeDetails={"StreamMode": "ON_DEMAND"},
-        RecordDistributionStrategy="AUTO",
-    )
-    return kinesis
+def auto(kinesis: LocalKinesis) -> Stream:
+    """A stream of four shards with this strategy."""
+    return Stream(kinesis, **ON_DEMAND, RecordDistributionStrategy="AUTO")
 
 
-def strategy(kinesis: LocalKinesis, name: str) -> str | None:
-    summary = kinesis.call("DescribeStreamSummary", StreamName=name)["StreamDescriptionSummary"]
-    found: str | None = summary.get("RecordDistributionStrategy")
+def strategy(stream: Stream) -> str | None:
+    found: str | None = stream.summary().get("RecordDistributionStrategy")
     return found
 
 
-def change(kinesis: LocalKinesis, name: str, to: str) -> None:
-    kinesis.call(
-        "UpdateStreamRecordDistributionStrategy",
-        StreamARN=ARN + name,
-        RecordDistributionStrategy=to,
-    )
+def change(kinesis: LocalKinesis, to: str, arn: str = ARN) -> None:
+    named = {"StreamARN": arn, "RecordDistributionStrategy": to}
+    kinesis.call("UpdateStreamRecordDistributionStrategy", **named)
 
 
-def stored(kinesis: LocalKinesis, name: str) -> list[dict[str, Any]]:
-    found = []
-    for shard in kinesis.call("ListShards", StreamName=name)["Shards"]:
-        begin = {"ShardId": shard["ShardId"], "ShardIteratorType": "TRIM_HORIZON"}
-        iterator = kinesis.call("GetShardIterator", StreamName=name, **begin)["ShardIterator"]
-        found += kinesis.call("GetRecords", ShardIterator=iterator)["Records"]
-    return found
+def stored(stream: Stream) -> list[dict[str, Any]]:
+    pages = [stream.get(stream.iterator(shard=shard["ShardId"])) for shard in stream.shards()]
+    return [record for page in pages for record in page["Records"]]
 
 
-def test_records_without_a_key_are_spread_and_come_without_the_member(auto: LocalKinesis) -> None:
-    answer = auto.call("PutRecords", StreamName="auto", Records=[{"Data": b"x"}] * 40)
+def test_records_without_a_key_are_spread_and_come_without_the_member(auto: Stream) -> None:
+    answer = auto("PutRecords", Records=[{"Data": b"x"}] * 40)
     assert answer["FailedRecordCount"] == 0
     assert set(Counter(each["ShardId"] for each in answer["Records"]).values()) == {10}
-    found = stored(auto, "auto")
+    found = stored(auto)
     assert len(found) == 40
     assert {frozenset(record) for record in found} == {
         frozenset({"SequenceNumber", "ApproximateArrivalTimestamp", "Data"})
     }
 
 
-def test_keys_are_kept_and_do_not_count(auto: LocalKinesis) -> None:
+def test_keys_are_kept_and_do_not_count(auto: Stream) -> None:
     entry: dict[str, Any] = {"Data": b"x", "PartitionKey": "k", "ExplicitHashKey": "0"}
-    answers = [auto.call("PutRecord", StreamName="auto", **entry) for _ in range(8)]
+    answers = [auto("PutRecord", **entry) for _ in range(8)]
     assert set(Counter(answer["ShardId"] for answer in answers).values()) == {2}
-    assert {record["PartitionKey"] for record in stored(auto, "auto")} == {"k"}
+    assert {record["PartitionKey"] for record in stored(auto)} == {"k"}
 
 
 @pytest.mark.parametrize(
@@ -73,63 +57,59 @@ def test_keys_are_kept_and_do_not_count(auto: LocalKinesis) -> None:
         ({"PartitionKey": ""}, "greater than or equal to 1"),
         ({"PartitionKey": "k" * 257}, "less than or equal to 256"),
         ({"ExplicitHashKey": "x"}, "explicitHashKey"),
-        ({"ExplicitHashKey": str(TOP + 1)}, "2^128-1"),
+        ({"ExplicitHashKey": str(TOP + 1)}, r"2\^128-1"),
     ],
 )
 def test_what_breaks_a_rule_is_refused_all_the_same(
-    auto: LocalKinesis, entry: dict[str, str], words: str
+    auto: Stream, entry: dict[str, str], words: str
 ) -> None:
-    with pytest.raises(KinesisError) as refused:
-        auto.call("PutRecord", StreamName="auto", Data=b"x", **entry)
-    assert words in str(refused.value)
+    with pytest.raises(KinesisError, match=words):
+        auto("PutRecord", Data=b"x", **entry)
 
 
-def test_the_strategy_changes_at_once_and_records_stay_where_they_are(auto: LocalKinesis) -> None:
-    assert strategy(auto, "auto") == "AUTO"
-    auto.call("PutRecord", StreamName="auto", Data=b"without")
-    before = stored(auto, "auto")
-    change(auto, "auto", "USER_PARTITION_KEY")
-    assert strategy(auto, "auto") == "USER_PARTITION_KEY"
+def test_the_strategy_changes_at_once_and_records_stay_where_they_are(
+    auto: Stream, kinesis: LocalKinesis
+) -> None:
+    assert strategy(auto) == "AUTO"
+    auto("PutRecord", Data=b"without")
+    before = stored(auto)
+    change(kinesis, "USER_PARTITION_KEY")
+    assert strategy(auto) == "USER_PARTITION_KEY"
     with pytest.raises(KinesisError, match="Value null at 'partitionKey'"):
-        auto.call("PutRecord", StreamName="auto", Data=b"x")
-    put = auto.call("PutRecord", StreamName="auto", Data=b"y", PartitionKey="k")
-    again = auto.call("PutRecord", StreamName="auto", Data=b"z", PartitionKey="k")
-    assert put["ShardId"] == again["ShardId"]
-    assert [record for record in stored(auto, "auto") if record in before] == before
-    change(auto, "auto", "AUTO")
-    auto.call("PutRecord", StreamName="auto", Data=b"without, again")
+        auto("PutRecord", Data=b"x")
+    shards = {auto("PutRecord", Data=b"y", PartitionKey="k")["ShardId"] for _ in range(2)}
+    assert len(shards) == 1
+    assert [record for record in stored(auto) if record in before] == before
+    change(kinesis, "AUTO")
+    auto("PutRecord", Data=b"without, again")
 
 
 def test_a_stream_that_nobody_asked_it_of_needs_keys(stream: Stream, kinesis: LocalKinesis) -> None:
-    assert strategy(kinesis, "s") is None
+    assert strategy(stream) is None
     with pytest.raises(KinesisError, match=r"'records\.1\.member\.partitionKey'"):
         stream("PutRecords", Records=[{"Data": b"x"}])
-    kinesis.call("CreateStream", StreamName="od", StreamModeDetails={"StreamMode": "ON_DEMAND"})
-    assert strategy(kinesis, "od") == "USER_PARTITION_KEY"
+    assert strategy(Stream(kinesis, name="od", **ON_DEMAND)) == "USER_PARTITION_KEY"
 
 
 def test_streams_with_provisioned_shards_cannot_have_it(
     stream: Stream, kinesis: LocalKinesis
 ) -> None:
-    with pytest.raises(KinesisError, match="requires ON_DEMAND mode") as refused:
-        change(kinesis, "s", "AUTO")
-    assert refused.value.code == "InvalidArgumentException"
-    with pytest.raises(KinesisError, match="requires ON_DEMAND mode"):
-        kinesis.call(
-            "CreateStream", StreamName="p", ShardCount=1, RecordDistributionStrategy="AUTO"
-        )
+    needs = "InvalidArgumentException.*requires ON_DEMAND mode"
+    with pytest.raises(KinesisError, match=needs):
+        change(kinesis, "AUTO")
+    with pytest.raises(KinesisError, match=needs):
+        Stream(kinesis, shards=1, name="p", RecordDistributionStrategy="AUTO")
     with pytest.raises(KinesisError, match="enum value set"):
-        change(kinesis, "s", "ROUND_ROBIN")
+        change(kinesis, "ROUND_ROBIN")
     with pytest.raises(KinesisError, match="not found"):
-        change(kinesis, "none", "AUTO")
+        change(kinesis, "AUTO", arn=f"{ARN}-none")
     stream.put("still there")
     assert stream.read() == ["still there"]
 
 
-def test_a_subscription_gives_the_record_without_the_member(auto: LocalKinesis) -> None:
-    made = auto.call("RegisterStreamConsumer", StreamARN=ARN + "auto", ConsumerName="app")
-    put = auto.call("PutRecord", StreamName="auto", Data=b"x")
-    listener = Listener(auto, made["Consumer"]["ConsumerARN"], shard=put["ShardId"])
+def test_a_subscription_gives_the_record_without_the_member(auto: Stream) -> None:
+    put = auto("PutRecord", Data=b"x")
+    listener = Listener(auto.kinesis, register(auto), shard=put["ShardId"])
     (record,) = listener.event()["Records"]
     assert "PartitionKey" not in record
     assert data({"Records": [record]}) == ["x"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sparkinesis.local import KinesisError, Limits, LocalKinesis, ManualClock
-from tests.unit.local.calls import ARN, SHARD_0, SHARD_1, Stream, numbers
+from tests.unit.local.calls import ARN, ON_DEMAND, SHARD_0, SHARD_1, Stream, numbers
 from tests.unit.local.subscribing import register
 
 MIB = 1 << 20
@@ -26,10 +26,6 @@ METRICS = [
 
 def refused(match: str) -> Any:
     return pytest.raises(KinesisError, match=match)
-
-
-def summary(stream: Stream) -> dict[str, Any]:
-    return dict(stream("DescribeStreamSummary")["StreamDescriptionSummary"])
 
 
 def set_mode(kinesis: LocalKinesis, mode: str, **more: Any) -> None:
@@ -53,14 +49,14 @@ def test_records_put_while_encryption_is_on_say_so(stream: Stream) -> None:
     entry = {"Data": b"x", "PartitionKey": "k"}
     assert "EncryptionType" not in stream("PutRecord", **entry)
     stream("StartStreamEncryption", **key)
-    assert (summary(stream)["EncryptionType"], summary(stream)["KeyId"]) == tuple(key.values())
+    assert (stream.summary()["EncryptionType"], stream.summary()["KeyId"]) == tuple(key.values())
     described = stream("DescribeStream")["StreamDescription"]
     assert (described["EncryptionType"], described["KeyId"]) == tuple(key.values())
     assert stream("PutRecord", **entry)["EncryptionType"] == "KMS"
     assert stream("PutRecords", Records=[entry])["EncryptionType"] == "KMS"
     stream("StopStreamEncryption", **key)
-    assert summary(stream)["EncryptionType"] == "NONE"
-    assert "KeyId" not in summary(stream)
+    assert stream.summary()["EncryptionType"] == "NONE"
+    assert "KeyId" not in stream.summary()
     assert "EncryptionType" not in stream("PutRecords", Records=[entry])
     records = stream.get(iterator)["Records"]
     assert [r.get("EncryptionType") for r in records] == [None, "KMS", "KMS", None]
@@ -79,7 +75,7 @@ def test_metrics_are_enabled_and_disabled_one_by_one_or_all(stream: Stream) -> N
     def change(operation: str, *metrics: str) -> tuple[list[str], list[str]]:
         answer = stream(operation, ShardLevelMetrics=list(metrics))
         assert (answer["StreamName"], answer["StreamARN"]) == ("s", ARN)
-        (shown,) = summary(stream)["EnhancedMonitoring"]
+        (shown,) = stream.summary()["EnhancedMonitoring"]
         assert shown["ShardLevelMetrics"] == answer["DesiredShardLevelMetrics"]
         return answer["CurrentShardLevelMetrics"], answer["DesiredShardLevelMetrics"]
 
@@ -99,7 +95,7 @@ def test_a_stream_keeps_its_shards_when_its_mode_changes(
 ) -> None:
     stream.split()
     set_mode(kinesis, "ON_DEMAND")
-    assert summary(stream)["StreamModeDetails"] == {"StreamMode": "ON_DEMAND"}
+    assert stream.summary()["StreamModeDetails"] == {"StreamMode": "ON_DEMAND"}
     assert numbers(stream.shards()) == [0, 1, 2]
     with refused("ValidationException.* is in On-Demand mode"):
         stream.split(SHARD_1, 2**126)
@@ -114,9 +110,9 @@ def test_a_provisioned_stream_has_nothing_that_only_on_demand_streams_have(
     set_mode(kinesis, "ON_DEMAND", WarmThroughputMiBps=1)
     strategy = {"RecordDistributionStrategy": "AUTO"}
     kinesis.call("UpdateStreamRecordDistributionStrategy", StreamARN=ARN, **strategy)
-    assert summary(stream).keys() >= {"RecordDistributionStrategy", "WarmThroughput"}
+    assert stream.summary().keys() >= {"RecordDistributionStrategy", "WarmThroughput"}
     set_mode(kinesis, "PROVISIONED")
-    assert not summary(stream).keys() & {"RecordDistributionStrategy", "WarmThroughput"}
+    assert not stream.summary().keys() & {"RecordDistributionStrategy", "WarmThroughput"}
     with refused("'partitionKey'"):
         stream("PutRecord", Data=b"x")
 
@@ -128,7 +124,7 @@ def test_records_may_have_up_to_10_mib(stream: Stream, kinesis: LocalKinesis) ->
     with refused("ValidationException.*less than or equal to 1048576"):
         stream.put("x" * MIB)
     kinesis.call("UpdateMaxRecordSize", StreamARN=ARN, MaxRecordSizeInKiB=10_240)
-    assert summary(stream)["MaxRecordSizeInKiB"] == 10_240
+    assert stream.summary()["MaxRecordSizeInKiB"] == 10_240
     iterator = stream.iterator()
     stream.put("x" * (10 * MIB - 1))
     with refused("ValidationException.*less than or equal to 10485760"):
@@ -185,26 +181,24 @@ def test_warm_throughput_reshards_an_on_demand_stream(
         "StreamARN": ARN,
         "WarmThroughput": {"TargetMiBps": 6, "CurrentMiBps": 1},
     }
-    assert summary(stream)["StreamStatus"] == "UPDATING"
+    assert stream.summary()["StreamStatus"] == "UPDATING"
     clock.advance(1000)
-    assert summary(stream)["WarmThroughput"] == {"TargetMiBps": 6, "CurrentMiBps": 6}
-    assert summary(stream)["OpenShardCount"] == 6
+    assert stream.summary()["WarmThroughput"] == {"TargetMiBps": 6, "CurrentMiBps": 6}
+    assert stream.summary()["OpenShardCount"] == 6
     stream("UpdateStreamWarmThroughput", WarmThroughputMiBps=0)
     clock.advance(1000)
-    assert summary(stream)["OpenShardCount"] == 4
+    assert stream.summary()["OpenShardCount"] == 4
 
 
 def test_warm_throughput_is_set_with_the_stream_or_with_its_mode(
     stream: Stream, kinesis: LocalKinesis
 ) -> None:
     commit(kinesis)
-    mode: dict[str, Any] = {"StreamModeDetails": {"StreamMode": "ON_DEMAND"}}
-    kinesis.call("CreateStream", StreamName="t", WarmThroughputMiBps=7, **mode)
+    other = Stream(kinesis, name="t", WarmThroughputMiBps=7, **ON_DEMAND)
     set_mode(kinesis, "ON_DEMAND", WarmThroughputMiBps=7)
-    for name in ("s", "t"):
-        answer = kinesis.call("DescribeStreamSummary", StreamName=name)["StreamDescriptionSummary"]
-        assert answer["WarmThroughput"] == {"TargetMiBps": 7, "CurrentMiBps": 7}
-        assert answer["OpenShardCount"] == 7
+    for each in (stream, other):
+        assert each.summary()["WarmThroughput"] == {"TargetMiBps": 7, "CurrentMiBps": 7}
+        assert each.summary()["OpenShardCount"] == 7
 
 
 def test_warm_throughput_needs_an_on_demand_stream_and_the_commitment(
