@@ -90,8 +90,7 @@ def task_function(
     """
 
     def host_worker(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows = [index for batch in batches for index in batch.column(0).to_pylist()]
-        for index in rows:
+        for index in [index for batch in batches for index in batch.column(0).to_pylist()]:
             yield ExecutorWorker(spec, job, slots[index], this_task()).run()
 
     return host_worker

@@ -63,8 +63,7 @@ class SparkJobs:
     @property
     def is_local(self) -> bool:
         """True if tasks run in this process's local Spark; False also if that is unknown."""
-        master = self._master
-        return master.startswith("local") and not master.startswith("local-cluster")
+        return self._master.startswith("local") and not self._master.startswith("local-cluster")
 
     @property
     def _master(self) -> str:

@@ -29,25 +29,24 @@ class Cancel:
 
 
 @dataclass(frozen=True, slots=True)
-class SendStart:
+class _ForWorker:
     worker_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class SendWait:
-    worker_id: str
+class SendStart(_ForWorker):
+    """Tell a worker to start."""
 
 
-@dataclass(frozen=True, slots=True)
-class SendShutDown:
-    worker_id: str
+class SendWait(_ForWorker):
+    """Tell a worker to stand by."""
 
 
-@dataclass(frozen=True, slots=True)
-class Disconnect:
+class SendShutDown(_ForWorker):
+    """Tell a worker to shut down."""
+
+
+class Disconnect(_ForWorker):
     """Close the connection of a worker that has been silent for too long."""
-
-    worker_id: str
 
 
 Action: TypeAlias = Submit | Cancel | SendStart | SendWait | SendShutDown | Disconnect
