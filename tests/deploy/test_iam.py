@@ -15,14 +15,17 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "deploy" / "iam"
 
 
-def test_the_files_are_what_the_script_makes(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "deploy", "--to", str(tmp_path), "--only", "iam"]
+@pytest.mark.parametrize("only", ["iam", "rules"])
+def test_the_files_are_what_the_script_makes(tmp_path: Path, only: str) -> None:
+    command = [sys.executable, "-m", "deploy", "--to", str(tmp_path), "--only", only]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    made = {path.name: path.read_text() for path in (tmp_path / "iam").iterdir()}
-    assert made == {path.name: path.read_text() for path in FOLDER.iterdir()}, (
-        "run python -m deploy --only iam"
-    )
-    assert set(made) == {f"{policy.name}.json" for policy in POLICIES}
+    made = [path.relative_to(tmp_path) for path in tmp_path.rglob("*.*")]
+    for path in made:
+        told = (ROOT / "deploy" / path).read_text()
+        assert (tmp_path / path).read_text() == told, f"run python -m deploy --only {only}"
+    names = {path.name for path in FOLDER.iterdir()} if only == "iam" else {"rules.yml"}
+    assert {path.name for path in made} == names
+    assert only != "iam" or names == {f"{policy.name}.json" for policy in POLICIES}
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.name)

@@ -63,13 +63,12 @@ def processed(
         StartTime=now - timedelta(hours=1),
         EndTime=now + timedelta(minutes=1),
         Period=7200,
-        Statistics=["Sum", "SampleCount", "Minimum", "Maximum"],
+        Statistics=["Sum", "SampleCount", "Minimum"],
     )
     points = answer["Datapoints"]
     return {
         "Sum": sum(point["Sum"] for point in points),
         "SampleCount": sum(point["SampleCount"] for point in points),
-        "Maximum": max((point["Maximum"] for point in points), default=0),
         "Minimum": min((point["Minimum"] for point in points), default=0),
     }
 

@@ -292,17 +292,13 @@ def test_rows_of_both_kinds_that_differ_are_told_before_anything_is_written(
     assert rows_of(dynamodb, stream) == before
 
 
-def test_leases_of_another_stream_are_refused(
-    table: LeaseTable, dynamodb: Any, kinesis: Any, stream: str, convert: Command
+def test_a_stream_that_is_missing_or_not_named_is_told(
+    table: LeaseTable, dynamodb: Any, stream: str, convert: Command
 ) -> None:
-    wider = f"{stream}-wider"
-    kinesis.create_stream(StreamName=wider, ShardCount=5)
     before = rows_of(dynamodb, stream)
-    assert "is not of this stream" in failure(convert("several", "--stream", wider))
     assert "There is no stream 'nope'" in failure(convert("several", "--stream", "nope"))
     assert "name it by --stream" in failure(convert("several"))
     assert rows_of(dynamodb, stream) == before
-    kinesis.delete_stream(StreamName=wider)
 
 
 def test_leases_of_a_deleted_stream_are_refused(

@@ -12,6 +12,7 @@ import pytest
 
 from sparkinesis.local import LocalServer
 from sparkinesis.local.faults import Call, Fault
+from sparkinesis.version import __version__
 from tests.command import Result, call, objects, place_of, run
 from tests.integration.worker.conftest import AT_ONCE
 from tests.integration.worker.scene import Scene
@@ -80,6 +81,7 @@ def test_a_healthy_application_is_well(scene: Scene, doctor: Doctor) -> None:
     assert report.problems() == {}
     assert report.exit_code == 0
     checks = {one["check"] for one in report.findings}
+    assert f"sparkinesis {__version__}, Python 3." in report.of("versions", "ok")[0]
     wanted = {"versions", "Spark", "region", "credentials", "Kinesis", "DynamoDB", "clock"}
     assert (
         wanted | {f"stream {scene.stream}", "table", "permissions", "capacity", "limits"} <= checks

@@ -65,6 +65,14 @@ def ready(worker: Worker) -> list[str]:
     return why_not(worker, "/readyz")
 
 
+def healthy(scene: Scene, options: dict[str, Any] = HTTP, **given: Any) -> Worker:
+    """A worker that reads both shards, live and ready."""
+    worker = scene.start(options, **given)
+    eventually(lambda: ready(worker) == [] and len(worker.status()) == 2)
+    assert live(worker) == []
+    return worker
+
+
 def stays_live_until(worker: Worker, condition: Callable[[], object]) -> None:
     deadline = Deadline(120.0)
     while not condition():
@@ -151,8 +159,7 @@ def test_a_worker_without_leases_is_ready(scene: Scene) -> None:
 @pytest.mark.parametrize("retrieval", ["polling", "efo"])
 def test_both_are_true_through_a_reshard_and_on_an_idle_stream(scene: Scene) -> None:
     options = {**HTTP, "audit_interval": 0.5, "cleanup_interval": 0.5}
-    worker = scene.start(options, on_records=checkpoint)
-    eventually(lambda: ready(worker) == [] and len(worker.status()) == 2)
+    worker = healthy(scene, options, on_records=checkpoint)
     waits = iter(range(10**6))
 
     def is_true() -> bool:
@@ -185,9 +192,7 @@ def test_a_loop_that_died_is_told_within_fifteen_seconds(
     scene: Scene, loop: str, does: str
 ) -> None:
     # A thread dies when its wait returns, so the intervals are short.
-    worker = scene.start({**HTTP, "cleanup_interval": 0.5, "audit_interval": 0.5})
-    eventually(lambda: ready(worker) == [])
-    assert live(worker) == []
+    worker = healthy(scene, {**HTTP, "cleanup_interval": 0.5, "audit_interval": 0.5})
     (thread,) = (one for one in worker._state.loops if one.name == f"{scene.stream}-{loop}")
     kill(thread)
     died = time.monotonic()
@@ -215,9 +220,7 @@ def kill(thread: threading.Thread) -> None:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_pool_that_nobody_dispatches_is_told(scene: Scene) -> None:
-    worker = scene.start(HTTP)
-    eventually(lambda: ready(worker) == [] and len(worker.status()) == 2)
-    assert live(worker) == []
+    worker = healthy(scene)
     dispatcher = worker._settings.fetchers._dispatching
     assert dispatcher is not None
     kill(dispatcher)
@@ -250,9 +253,7 @@ def test_a_renewal_that_hangs_beyond_its_timeouts_is_told_within_fifteen_seconds
     scene: Scene, relay: Relay
 ) -> None:
     """The table answers byte by byte, for ever: no timeout of a socket ends such a call."""
-    worker = scene.start(HTTP, dynamodb_endpoint=relay.endpoint)
-    eventually(lambda: ready(worker) == [] and len(worker.status()) == 2)
-    assert live(worker) == []
+    worker = healthy(scene, dynamodb_endpoint=relay.endpoint)
     relay.mood = "drips"
     began = time.monotonic()
     deadline = Deadline(60.0)
@@ -272,8 +273,7 @@ def test_a_long_outage_of_dynamodb_is_no_loop_that_stands_still(
     scene: Scene, relay: Relay, mood: Any
 ) -> None:
     """Longer than the time after which a loop without a sign of life stands still."""
-    worker = scene.start(HTTP, dynamodb_endpoint=relay.endpoint)
-    eventually(lambda: ready(worker) == [] and len(worker.status()) == 2)
+    worker = healthy(scene, dynamodb_endpoint=relay.endpoint)
     relay.mood = mood
     began = time.monotonic()
 
@@ -294,8 +294,7 @@ def test_a_long_outage_of_dynamodb_is_no_loop_that_stands_still(
 def test_refused_and_expired_credentials_are_no_reason_to_kill_a_worker(
     scene: Scene, faults: Any
 ) -> None:
-    worker = scene.start(HTTP)
-    eventually(lambda: ready(worker) == [])
+    worker = healthy(scene)
 
     def refuse(call: Call) -> Fault | None:
         of_tables = call.operation in {"Scan", "UpdateItem", "BatchExecuteStatement"}
@@ -310,8 +309,7 @@ def test_refused_and_expired_credentials_are_no_reason_to_kill_a_worker(
 
 def test_a_deleted_table_is_no_reason_to_kill_a_worker(scene: Scene, dynamodb: Any) -> None:
     """Its successor would make the table anew, and begin at the latest record."""
-    worker = scene.start(HTTP)
-    eventually(lambda: ready(worker) == [] and len(worker.status()) == 2)
+    worker = healthy(scene)
     dynamodb.delete_table(TableName=scene.stream)
     stays_live_until(worker, lambda: "the lease table was deleted" in ready(worker))
     stays_live_until(worker, lambda: not worker.status())

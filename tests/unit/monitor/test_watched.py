@@ -13,7 +13,6 @@ from sparkinesis.monitor.watched import (
     WatchedTable,
     lag_position,
     lease_states,
-    short_checkpoint,
 )
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.position import (
@@ -106,9 +105,3 @@ def test_where_lag_is_measured_from(
     at: str, timestamp_ms: int | None, position: Position | None
 ) -> None:
     assert lag_position(lease("s", at, timestamp_ms=timestamp_ms)) == position
-
-
-def test_shortened() -> None:
-    assert short_checkpoint(ExtendedSequenceNumber(NUMBER, 4)) == "…1309770770:4"
-    assert short_checkpoint(ExtendedSequenceNumber("12", 4)) == "12:4"
-    assert short_checkpoint(ExtendedSequenceNumber("TRIM_HORIZON")) == "TRIM_HORIZON"

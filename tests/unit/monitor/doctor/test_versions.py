@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkinesis.monitor.doctor.versions import installed, java, versions
-from sparkinesis.version import __version__
+from sparkinesis.monitor.doctor.versions import java
 
 
 def java_home(folder: Path, says: str) -> str:
@@ -38,10 +37,3 @@ def test_a_java_home_without_java_is_no_java(
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert java() is None
-
-
-def test_what_is_installed_is_told() -> None:
-    assert installed("no-such-package") is None
-    first, *_ = versions()
-    assert first.what.startswith(f"sparkinesis {__version__}, Python 3.")
-    assert f"boto3 {installed('boto3')}" in first.what
