@@ -112,12 +112,9 @@ class Application(ApplicationSettings):
             from sparkinesis.fleet.options import FleetOptions  # noqa: PLC0415
 
             return Fleet(self, spark, workers, fleet or FleetOptions())
-        self._run_here()
-        return None
-
-    def _run_here(self) -> None:
         worker = self.worker()
         with graceful_on_signals(worker):
             worker.start()
             while not worker.wait(1.0):
                 pass
+        return None

@@ -79,6 +79,25 @@ def test_shards_of_one_id_are_read_apart_and_resumed_at_their_own_checkpoints(
     assert sum(map(len, by_stream(scene.journal).values())) == 16
 
 
+def test_a_stream_comes_goes_and_returns_at_its_checkpoint(
+    scene: Scene, several: Make, streams: list[str]
+) -> None:
+    wanted = streams[:1]
+    app = several(lambda: list(wanted))
+    worker = scene.run(app)
+    put(scene.kinesis, streams[1], [b"1"], key="k")
+    wanted.append(streams[1])
+    scene.journal.wait_for_data(b"1")
+    wanted.remove(streams[1])
+    eventually(lambda: streams[1] not in {one.stream for one in worker.status()})
+    put(scene.kinesis, streams[1], [b"2"], key="k")
+    put(scene.kinesis, streams[0], [b"other"], key="k")
+    scene.journal.wait_for_data(b"other")
+    wanted.append(streams[1])
+    scene.journal.wait_for_data(b"2")
+    assert by_stream(scene.journal)[streams[1]] == [b"1", b"2"]
+
+
 @pytest.mark.parametrize("after", [None, 0])
 def test_the_leases_of_a_stream_that_has_left_stay_or_go(
     scene: Scene, several: Make, dynamodb: Any, streams: list[str], after: float | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -282,6 +283,30 @@ def test_stop_leaves_the_shard_to_other_workers(scene: Scene) -> None:
     third = Journal()
     scene.start(worker_id="c", journal=third)
     third.wait_for_data(b"bad")
+
+
+@pytest.mark.parametrize("resort", ["stop", "dead letter"])
+def test_a_lost_lease_is_no_fault_of_the_records(scene: Scene, resort: str) -> None:
+    """Its checkpoint is refused: nothing is given up for that, and the shard may come back."""
+    letters: list[FailedRecords] = []
+    is_started = threading.Event()
+
+    def lose(batch: Any, checkpointer: Any) -> None:
+        assert is_started.wait(PATIENCE)
+        if not attempts(scene.journal):
+            worker._coordinator.held()[FIRST].lose("the test says so")
+        checkpointer.checkpoint()
+
+    scene.put(b"x")
+    worker = scene.start(
+        on_records=lose, on_error=Stop() if resort == "stop" else DeadLetter(letters.append)
+    )
+    is_started.set()
+    scene.journal.wait_for_data(b"x")
+    assert scene.calls_of()[:3] == ["initialize", "failed", "lease_lost"]
+    assert attempts(scene.journal) == [[b"x"]]
+    assert not letters
+    assert scene.journal.data() == [b"x"]
 
 
 # --- the other calls

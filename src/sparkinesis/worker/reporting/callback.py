@@ -41,17 +41,21 @@ class EventCallback:
     def put(self, event: Event) -> None:
         """Let ``on_event`` have an event soon. Returns at once."""
         with self._changed:
-            is_dropped = self._is_closed or len(self._waiting) >= MOST_WAITING
-            is_first = is_dropped and not self._has_dropped and not self._is_closed
-            if is_dropped:
-                self._has_dropped = True
-            else:
+            if not self._is_closed and len(self._waiting) < MOST_WAITING:
                 self._waiting.append(event)
                 self._changed.notify_all()
                 if self._thread is None:
-                    self._thread = self._start()
-        if is_dropped:
-            self._metrics.add(EVENTS_DROPPED, ())
+                    self._thread = threading.Thread(
+                        target=self._place.run,
+                        args=(self._run,),
+                        name=f"{self._place.application}-events",
+                        daemon=True,
+                    )
+                    self._thread.start()
+                return
+            is_first = not self._has_dropped and not self._is_closed
+            self._has_dropped = True
+        self._metrics.add(EVENTS_DROPPED, ())
         if is_first:
             _log.warning(
                 "on_event is too slow: %s events wait for it, and %s was dropped. The metric "
@@ -81,16 +85,6 @@ class EventCallback:
                 DRAIN_WITHIN,
                 left,
             )
-
-    def _start(self) -> threading.Thread:
-        thread = threading.Thread(
-            target=self._place.run,
-            args=(self._run,),
-            name=f"{self._place.application}-events",
-            daemon=True,
-        )
-        thread.start()
-        return thread
 
     def _run(self) -> None:
         while True:

@@ -38,52 +38,43 @@ class ShardMeasures:
 
     def processed(self, records: int, data_bytes: Callable[[], int], began: float) -> None:
         """Count a call of ``process_records`` that returned; ``began``: the time of the call."""
-        if not self._is_on:
-            return
-        self._metrics.observe(PROCESS_DURATION, (*self._labels, "ok"), self._clock() - began)
-        if records:
+        self._took(PROCESS_DURATION, "ok", began)
+        if self._is_on and records:
             self._metrics.add(RECORDS_PROCESSED, self._labels, records)
             self._metrics.add(BYTES_PROCESSED, self._labels, data_bytes())
 
     def processing_failed(self, began: float) -> None:
         """Count a call of ``process_records`` that raised; ``began``: the time of the call."""
-        if self._is_on:
-            self._metrics.observe(
-                PROCESS_DURATION, (*self._labels, "failed"), self._clock() - began
-            )
+        self._took(PROCESS_DURATION, "failed", began)
 
     def filtered(self, records: int) -> None:
         """Count user records that ``hash_range_filter`` dropped."""
         self._metrics.add(RECORDS_FILTERED, self._labels, records)
 
-    def call(self, histogram: Metric, act: Callable[[], None]) -> None:
-        """Call ``act``, and measure it: ok, or failed if it raises."""
-        self._measure(histogram, act, lambda _: "failed")
+    def call(
+        self,
+        histogram: Metric,
+        act: Callable[[], None],
+        refused: tuple[type[BaseException], ...] = (),
+    ) -> None:
+        """Call ``act``, and measure it: ok, refused if it raises ``refused``, or failed."""
+        began, result = self._clock() if self._is_on else 0.0, "ok"
+        try:
+            act()
+        except BaseException as error:
+            result = "refused" if isinstance(error, refused) else "failed"
+            raise
+        finally:
+            self._took(histogram, result, began)
 
     def checkpoint(self, at: str, write: Callable[[], None]) -> None:
         """Write a checkpoint by ``write``, and measure it; ``at``: its sequence number."""
         with self._tracing.checkpoint(*self._labels, at):
-            self._measure(CHECKPOINT_DURATION, write, checkpoint_result)
+            self.call(CHECKPOINT_DURATION, write, refused=(LeaseLostError,))
 
-    def _measure(
-        self, histogram: Metric, act: Callable[[], None], result_of: Callable[[BaseException], str]
-    ) -> None:
-        if not self._is_on:
-            act()
-            return
-        began, result = self._clock(), "ok"
-        try:
-            act()
-        except BaseException as error:
-            result = result_of(error)
-            raise
-        finally:
+    def _took(self, histogram: Metric, result: str, began: float) -> None:
+        if self._is_on:
             self._metrics.observe(histogram, (*self._labels, result), self._clock() - began)
-
-
-def checkpoint_result(error: BaseException) -> str:
-    """Return the label ``result`` of a checkpoint that was not written. Pure."""
-    return "refused" if isinstance(error, LeaseLostError) else "failed"
 
 
 def unmeasured(clock: Callable[[], float]) -> ShardMeasures:
