@@ -59,7 +59,6 @@ def test_a_running_application(scene: Scene, run: Command) -> None:
     assert first["millis_behind_latest"] > 0
     assert second["checkpoint"]["sequence_number"] == TRIM_HORIZON
     assert second["millis_behind_latest"] == 0
-    assert first["parents"] == first["children"] == []
     for one in (first, second):
         assert 0 <= one["renewed_seconds_ago"] <= one["watched_seconds"]
         assert one["watched_seconds"] >= round(FAILOVER_TIME, 1)
@@ -94,10 +93,13 @@ def test_an_application_whose_worker_is_gone(
     pending = table.get(FIRST)
     assert pending is not None
     table.write(requests.initiate_handoff(pending, "thief"))
+    table.write(requests.add_children(rows[SECOND], ["child"]))
     found = table_of(call("leases", "--watch-for", "0"))
     assert found[FIRST][1:3] == ["gone", "handed over to thief"]
     assert found[FIRST][5] == "not watched"
-    one = by_shard(call("leases", "--watch-for", "0", "--json"))[FIRST]
+    shards = by_shard(call("leases", "--watch-for", "0", "--json"))
+    assert (shards[SECOND]["parents"], shards[SECOND]["children"]) == ([], ["child"])
+    one = shards[FIRST]
     assert (one["owner"], one["handed_over_to"]) == ("gone", "thief")
     assert one["renewed_seconds_ago"] is None
     assert one["pending_checkpoint"]["sub_sequence_number"] == 3
