@@ -183,7 +183,7 @@ def test_a_prepared_checkpoint_is_not_removed(end: str) -> None:
 
 
 def test_a_reset_forgets_what_was_counted_and_prepared() -> None:
-    shard = Automatic(Retry(), checkpoint_records=3)
+    shard = Automatic(Retry(), checkpoint_records=4)
 
     def reset(_: object, checkpointer: Checkpointer) -> None:
         if len(shard.given) == 2:
@@ -200,6 +200,6 @@ def test_a_reset_forgets_what_was_counted_and_prepared() -> None:
     shard.add(1, 2)
     shard.step_all()
     assert shard.held.places == ["TRIM_HORIZON"]
-    shard.add(3)
+    shard.add(3, 4)
     shard.step_all()
-    assert shard.held.places == ["TRIM_HORIZON", "3"]
+    assert shard.held.places == ["TRIM_HORIZON", "4"]
