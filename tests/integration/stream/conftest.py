@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from sparkinesis.local import LocalServer, ManualClock
+from sparkinesis.local import Call, Fault, LocalServer, ManualClock
+from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Retry
@@ -18,9 +19,12 @@ from sparkinesis.stream.fan_out.cursor import RETRY
 from sparkinesis.stream.fan_out.registration import register_consumer
 from sparkinesis.stream.position import TRIM_HORIZON, Position
 from tests.fetching import FetchingCursor
+from tests.scripted import Script, Scripted, serving
 
 START_MS = 1_790_000_000_000
 SHARD = "shardId-000000000000"
+STREAM_ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/s"
+CONSUMER_ARN = f"{STREAM_ARN}/consumer/c:1790000000"
 
 OpenCursor = Callable[..., FetchingCursor]
 
@@ -52,6 +56,24 @@ def client(server: LocalServer, kinesis: Any, clock: ManualClock) -> StreamClien
     )
 
 
+@pytest.fixture(scope="module")
+def service() -> Iterator[Scripted]:
+    with serving() as running:
+        yield running
+
+
+@pytest.fixture
+def script(service: Scripted) -> Script:
+    """What another server answers, which stands for the service."""
+    return service.begin()
+
+
+def failing(operation: str, *faults: Fault) -> Callable[[Call], Fault | None]:
+    """A fault plan for the next calls of an operation."""
+    left = list(faults)
+    return lambda call: left.pop(0) if left and call.operation == operation else None
+
+
 def waited(clock: ManualClock, seconds: float) -> None:
     clock.advance(math.ceil(seconds * 1000))
 
@@ -67,13 +89,14 @@ def open_cursor(client: StreamClient, consumer: str, clock: ManualClock) -> Iter
     opened: list[FetchingCursor] = []
 
     def open_one(
-        position: Position = TRIM_HORIZON, shard_id: str = SHARD, **options: Any
+        position: Position = TRIM_HORIZON, metrics: Metrics = OFF, **options: Any
     ) -> FetchingCursor:
         def wait(_: threading.Event, seconds: float) -> None:
             waited(clock, seconds)
 
+        own = StreamClient(client.address, wall_clock_ms=clock, metrics=metrics)
         defaults = {"retry": replace(RETRY, clock=lambda: clock() / 1000), "wait": wait}
-        cursor = FetchingCursor(client, consumer, shard_id, position, **{**defaults, **options})
+        cursor = FetchingCursor(own, consumer, SHARD, position, **{**defaults, **options})
         opened.append(cursor)
         return cursor
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -14,7 +13,6 @@ from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.position import (
     SHARD_END,
     AfterRecord,
-    AtTimestamp,
     Position,
     ShardRange,
 )
@@ -23,21 +21,10 @@ from sparkinesis.stream.reading.cursor import ShardCursor
 from sparkinesis.stream.reading.range import read_range
 from sparkinesis.stream.reading.retention import RetentionCheck
 from tests.event_stream import INITIAL_RESPONSE, records_event
-from tests.scripted import DATE_MS, Answer, Script, Scripted, answer, serving
+from tests.integration.stream.conftest import CONSUMER_ARN, SHARD
+from tests.scripted import Answer, Script, answer
 
-SHARD = "shardId-000000000000"
 ITERATOR = answer({"ShardIterator": "i"})
-
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[Scripted]:
-    with serving() as running:
-        yield running
-
-
-@pytest.fixture
-def script(service: Scripted) -> Script:
-    return service.begin()
 
 
 @pytest.fixture
@@ -47,20 +34,16 @@ def client(script: Script) -> StreamClient:
     )
 
 
-def page(
-    numbers: Sequence[int], *, ends: bool = False, behind: int = 0, arrival: float = DATE_MS / 1000
-) -> Answer:
+def page(*numbers: int) -> Answer:
     records = [
         {
             "Data": base64.b64encode(str(number).encode()).decode(),
             "PartitionKey": "k",
             "SequenceNumber": str(number),
-            "ApproximateArrivalTimestamp": arrival,
         }
         for number in numbers
     ]
-    following = {} if ends else {"NextShardIterator": "i"}
-    return answer({"Records": records, "MillisBehindLatest": behind, **following})
+    return answer({"Records": records, "MillisBehindLatest": 9, "NextShardIterator": "i"})
 
 
 def poll(client: StreamClient, position: Position, inclusive: bool = True) -> ShardCursor:
@@ -70,19 +53,10 @@ def poll(client: StreamClient, position: Position, inclusive: bool = True) -> Sh
 def test_a_range_holds_only_what_was_planned(script: Script, client: StreamClient) -> None:
     """And the position has not expired: its record is there, behind those not asked for."""
     script.on("GetShardIterator", ITERATOR)
-    script.on("GetRecords", page([1, 2], behind=9), page([3, 4], behind=9), page([5, 6], behind=9))
+    script.on("GetRecords", page(1, 2), page(3, 4), page(5, 6))
     wanted = ShardRange(SHARD, AfterRecord("3"), AfterRecord("5"))
     pages = read_range(lambda at: poll(client, at), wanted, RetentionCheck(client))
     assert [[one.data for one in records] for records in pages] == [[b"4"], [b"5"]]
-
-
-def test_a_range_since_an_instant_has_nothing_older(script: Script, client: StreamClient) -> None:
-    script.on("GetShardIterator", ITERATOR)
-    old = DATE_MS / 1000 - 3000.5
-    script.on("GetRecords", page([1, 2], arrival=old, behind=9), page([3, 4], ends=True))
-    wanted = ShardRange(SHARD, AtTimestamp(DATE_MS - 60_000), SHARD_END)
-    pages = read_range(lambda at: poll(client, at), wanted, RetentionCheck(client))
-    assert [[one.data for one in records] for records in pages] == [[b"3", b"4"]]
 
 
 def test_a_task_by_enhanced_fan_out_reads_a_closed_shard_to_its_end(
@@ -98,7 +72,7 @@ def test_a_task_by_enhanced_fan_out_reads_a_closed_shard_to_its_end(
         return SubscribedCursor(
             client,
             SubscribeLimiter(None),
-            "arn:aws:kinesis:us-east-1:123456789012:stream/s/consumer/c:1790000000",
+            CONSUMER_ARN,
             SHARD,
             position,
             end=wanted.end,

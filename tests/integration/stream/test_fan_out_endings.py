@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +19,8 @@ from sparkinesis.errors import (
     StreamNotFoundError,
 )
 from sparkinesis.local.encoding.event_stream import message
+from sparkinesis.metrics.catalogue import SUBSCRIPTIONS_ENDED
+from sparkinesis.metrics.tally import Tally
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Retry
@@ -34,22 +36,9 @@ from sparkinesis.stream.position import (
 )
 from tests.event_stream import INITIAL_RESPONSE, event, exception, records_event
 from tests.fetching import FetchingCursor
-from tests.scripted import DATE_MS, Answer, Script, Scripted, answer, refusal, serving
-
-STREAM_ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/s"
-SHARD = "shardId-000000000000"
-CONSUMER_ARN = f"{STREAM_ARN}/consumer/c:1790000000"
-
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[Scripted]:
-    with serving() as running:
-        yield running
-
-
-@pytest.fixture
-def script(service: Scripted) -> Script:
-    return service.begin()
+from tests.integration.stream.conftest import CONSUMER_ARN, SHARD, STREAM_ARN
+from tests.scripted import DATE_MS, Answer, Script, answer, refusal
+from tests.tallies import counted
 
 
 class Turned:
@@ -72,16 +61,22 @@ def clock() -> Turned:
     return Turned()
 
 
-def client(script: Script) -> StreamClient:
+@pytest.fixture
+def tally() -> Tally:
+    return Tally()
+
+
+@pytest.fixture
+def client(script: Script, tally: Tally) -> StreamClient:
     address = StreamAddress("s", STREAM_ARN, "us-east-1", script.endpoint)
-    return StreamClient(address, Retry(give_up_after=0))
+    return StreamClient(address, Retry(give_up_after=0), metrics=tally)
 
 
 Subscribe = Callable[..., FetchingCursor]
 
 
 @pytest.fixture
-def subscribe(script: Script, clock: Turned) -> Iterator[Subscribe]:
+def subscribe(script: Script, client: StreamClient, clock: Turned) -> Iterator[Subscribe]:
     """Cursors whose subscriptions get these answers. The jitter is as large as it may be."""
     opened: list[FetchingCursor] = []
 
@@ -91,7 +86,7 @@ def subscribe(script: Script, clock: Turned) -> Iterator[Subscribe]:
         script.on("SubscribeToShard", *answers)
         retry = replace(RETRY, clock=clock, uniform=lambda _, most: most)
         options: dict[str, Any] = {"inclusive": inclusive, "retry": retry, "wait": clock.wait}
-        cursor = FetchingCursor(client(script), CONSUMER_ARN, SHARD, position, **options)
+        cursor = FetchingCursor(client, CONSUMER_ARN, SHARD, position, **options)
         opened.append(cursor)
         return cursor
 
@@ -124,19 +119,6 @@ def after(number: int) -> dict[str, str]:
 
 
 AT_5 = {"Type": "AT_SEQUENCE_NUMBER", "SequenceNumber": "5"}
-
-
-def test_events_are_pages(subscribe: Subscribe, script: Script) -> None:
-    fan_out = subscribe(held(records_event([1, 2], 2)))
-    fetched = fan_out.fetch()
-    assert fetched is not None
-    assert [r.sequence_number for r in fetched.page.records] == ["1", "2"]
-    assert fetched.page.millis_behind_latest == 0
-    assert fetched.service_time_ms == DATE_MS
-    assert not fan_out.at_end
-    start = {"Type": "TRIM_HORIZON"}
-    asked = {"ConsumerARN": CONSUMER_ARN, "ShardId": SHARD, "StartingPosition": start}
-    assert script.of("SubscribeToShard") == [asked]
 
 
 @pytest.mark.parametrize("ends", ["reset", "close", "end"])
@@ -174,7 +156,11 @@ def test_what_broke_before_its_first_event_begins_again_where_it_began(
     ("position", "inclusive", "start"),
     [
         (TRIM_HORIZON, False, {"Type": "TRIM_HORIZON"}),
-        (AtTimestamp(1_790_000_000_123), False, {"Type": "AT_TIMESTAMP", "Timestamp": 1.79e9}),
+        (
+            AtTimestamp(1_790_000_000_123),
+            False,
+            {"Type": "AT_TIMESTAMP", "Timestamp": 1790000000.123},
+        ),
         (AfterRecord("5"), False, after(5)),
         (AfterRecord("5"), True, AT_5),
         # Inside of an aggregate: that record again.
@@ -191,13 +177,14 @@ def test_where_it_begins(
     fan_out = subscribe(held(records_event([6], 6)), position=position, inclusive=inclusive)
     assert numbers(fan_out) == [6]
     (sent,) = script.of("SubscribeToShard")
-    assert sent["StartingPosition"] == pytest.approx(start, abs=0.2)
+    assert (sent["ConsumerARN"], sent["ShardId"]) == (CONSUMER_ARN, SHARD)
+    assert sent["StartingPosition"] == start
 
 
 @pytest.mark.parametrize("position", [LATEST, SHARD_END, FromApplication("app")])
-def test_where_it_cannot_begin(script: Script, position: Position) -> None:
+def test_where_it_cannot_begin(subscribe: Subscribe, position: Position) -> None:
     with pytest.raises(ValueError, match="cannot start at"):
-        FetchingCursor(client(script), CONSUMER_ARN, "shardId-0", position)
+        subscribe(position=position)
 
 
 def test_the_end_of_the_shard(subscribe: Subscribe, script: Script) -> None:
@@ -212,31 +199,14 @@ def test_the_end_of_the_shard(subscribe: Subscribe, script: Script) -> None:
     assert script.gone.acquire(timeout=10)
 
 
-PASSING = [
+IN_USE = "ResourceInUseException"
+PASSING = (
     "InternalFailureException",
     "LimitExceededException",
     "KMSThrottlingException",
     "ThrottlingException",
     "ServiceUnavailableException",
-]
-
-
-@pytest.mark.parametrize("code", PASSING)
-def test_an_exception_that_passes_is_waited_for(
-    subscribe: Subscribe, clock: Turned, code: str
-) -> None:
-    fan_out = subscribe(
-        begun(records_event([1], 1), exception(code)),
-        refusal(code),
-        refusal(code),
-        held(records_event([2], 2)),
-    )
-    assert [numbers(fan_out), numbers(fan_out)] == [[1], [2]]
-    assert clock.waits == [5.5, 1.0, 2.0]
-
-
-IN_USE = "ResourceInUseException"
-OTHER_KIND = event({"Anything": 1}, name="SomethingNewEvent")
+)
 
 
 @pytest.mark.parametrize(
@@ -258,8 +228,27 @@ OTHER_KIND = event({"Anything": 1}, name="SomethingNewEvent")
             [[1]],
             [],
         ),
+        *(
+            (
+                [
+                    begun(records_event([1], 1), exception(code)),
+                    refusal(code),
+                    refusal(code),
+                    held(records_event([2], 2)),
+                ],
+                [[1], [2]],
+                [5.5, 1.0, 2.0],
+            )
+            for code in PASSING
+        ),
+        # An event every time is no reason to give up.
+        ([begun(records_event([n], n)) for n in range(100)], [[n] for n in range(100)], [5.5] * 99),
     ],
-    ids=["in use for a moment", "taken over", "begins anew", "an event of another kind"],
+    ids=[
+        *("in use for a moment", "taken over", "begins anew", "an event of another kind"),
+        *PASSING,
+        "an event every time",
+    ],
 )
 def test_it_goes_on_and_repeats_nothing(
     subscribe: Subscribe,
@@ -375,6 +364,7 @@ def test_what_is_not_found(
     with pytest.raises(raised, match=says) as told:
         subscribe(refused).fetch()
     assert type(told.value) is raised
+    assert "stream 's'" in str(told.value)
 
 
 BROKEN = bytearray(records_event([2], 2))
@@ -426,39 +416,26 @@ def test_five_minutes_without_an_event_are_too_many(
     assert len(clock.waits) < 30
 
 
-def test_an_event_every_time_is_no_reason_to_give_up(subscribe: Subscribe, clock: Turned) -> None:
-    fan_out = subscribe(*[begun(records_event([number], number)) for number in range(1, 101)])
-    assert [numbers(fan_out) for _ in range(100)] == [[n] for n in range(1, 101)]
-    assert clock.waits == [5.5] * 99
-
-
-@pytest.mark.parametrize("age", [239, 291])
+@pytest.mark.parametrize("age", [239.25, 291])
 def test_a_subscription_is_renewed_before_its_time_is_over(
-    subscribe: Subscribe, script: Script, clock: Turned, age: float
+    subscribe: Subscribe, script: Script, tally: Tally, clock: Turned, age: float
 ) -> None:
     first = held(records_event([1], 1), records_event([2], 2))
     second = held(records_event([2], 2))
     fan_out = subscribe(first, second)
     assert numbers(fan_out) == [1]
     clock.now += age
-    assert numbers(fan_out) == [2]
-    assert len(starts(script)) == (2 if age > 290 else 1)
+    fetched = fan_out.fetch()
+    assert fetched is not None
+    assert fetched.service_time_ms == DATE_MS + (0 if age > 290 else 239_250)
+    is_renewed = age > 290
+    assert len(starts(script)) == (2 if is_renewed else 1)
+    assert counted(tally, SUBSCRIPTIONS_ENDED) == ({("s", "expired"): 1} if is_renewed else {})
     assert clock.waits == []
 
 
-def test_the_age_of_an_event_is_added_to_the_clock_of_the_service(
-    subscribe: Subscribe, clock: Turned
-) -> None:
-    fan_out = subscribe(held(records_event([1], 1), records_event([2], 2)))
-    numbers(fan_out)
-    clock.now += 100.25
-    fetched = fan_out.fetch()
-    assert fetched is not None
-    assert fetched.service_time_ms == DATE_MS + 100_250
-
-
 def test_a_stop_ends_a_waiting_fetch_and_the_connection(
-    subscribe: Subscribe, script: Script
+    subscribe: Subscribe, script: Script, tally: Tally
 ) -> None:
     fan_out = subscribe(held(records_event([1], 1)))
     assert numbers(fan_out) == [1]
@@ -470,17 +447,12 @@ def test_a_stop_ends_a_waiting_fetch_and_the_connection(
     assert answers == [None]
     assert script.gone.acquire(timeout=10)
     assert fan_out.fetch() is None
+    fan_out.stop()
+    assert counted(tally, SUBSCRIPTIONS_ENDED) == {("s", "closed"): 1}
     assert len(script.calls) == 1
 
 
-def test_a_stop_closes_a_connection_that_nobody_reads(subscribe: Subscribe, script: Script) -> None:
-    fan_out = subscribe(held(records_event([1], 1)))
-    numbers(fan_out)
-    fan_out.stop()
-    assert script.gone.acquire(timeout=10)
-
-
-def test_a_stop_ends_a_wait_between_subscriptions(script: Script) -> None:
+def test_a_stop_ends_a_wait_between_subscriptions(script: Script, client: StreamClient) -> None:
     script.on("SubscribeToShard", refusal("LimitExceededException"))
     waiting = threading.Event()
 
@@ -488,7 +460,7 @@ def test_a_stop_ends_a_wait_between_subscriptions(script: Script) -> None:
         waiting.set()
         assert stopped.wait(60)
 
-    fan_out = FetchingCursor(client(script), CONSUMER_ARN, "shardId-0", TRIM_HORIZON, wait=wait)
+    fan_out = FetchingCursor(client, CONSUMER_ARN, SHARD, TRIM_HORIZON, wait=wait)
     answers: list[object] = []
     reader = threading.Thread(target=lambda: answers.append(fan_out.fetch()))
     reader.start()
@@ -498,42 +470,11 @@ def test_a_stop_ends_a_wait_between_subscriptions(script: Script) -> None:
     assert answers == [None]
 
 
-def page_answer(
-    numbers: Sequence[int] = (),
-    following: str | None = None,
-    behind_ms: int = 0,
-) -> Answer:
-    """A page of GetRecords."""
+def last_page(*numbers: int, **more: str) -> Answer:
     records = [
         {"Data": "", "PartitionKey": "k", "SequenceNumber": str(number)} for number in numbers
     ]
-    body = {"Records": records, "MillisBehindLatest": behind_ms}
-    if following is not None:
-        body["NextShardIterator"] = following
-    return answer(body)
-
-
-def test_every_event_of_a_closed_shard_may_name_its_children(subscribe: Subscribe) -> None:
-    """As ferrokinesis does: the records of the events that follow are not lost."""
-    children = ["shardId-1", "shardId-2"]
-    events = [records_event([1], 2, children), records_event([2], 3, children)]
-    last = records_event([], 3, children)
-    fan_out = subscribe(begun(*events, last))
-    found = []
-    while not fan_out.at_end:
-        found.append(numbers(fan_out))
-    assert found == [[1], [2], []]
-
-
-def test_a_last_event_without_children_is_confirmed_by_getrecords(
-    subscribe: Subscribe, script: Script
-) -> None:
-    fan_out = subscribe(begun(records_event([1], 1), records_event([], None)))
-    script.on("GetShardIterator", answer({"ShardIterator": "i"}))
-    script.on("GetRecords", page_answer())
-    assert numbers(fan_out) == [1]
-    assert numbers(fan_out) == []
-    assert fan_out.at_end
+    return answer({"Records": records, "MillisBehindLatest": 0, **more})
 
 
 def test_an_empty_page_does_not_hide_the_end_of_the_shard(
@@ -542,8 +483,8 @@ def test_an_empty_page_does_not_hide_the_end_of_the_shard(
     """The server begins earlier than asked, and the first pages from there on are empty."""
     fan_out = subscribe(begun(records_event([1, 2], 2)), begun(records_event([1, 2], None)))
     script.on("GetShardIterator", answer({"ShardIterator": "i"}))
-    empty = page_answer(following="more", behind_ms=5000)
-    script.on("GetRecords", empty, empty, page_answer([1, 2]))
+    empty = {"Records": [], "MillisBehindLatest": 5000, "NextShardIterator": "more"}
+    script.on("GetRecords", answer(empty), answer(empty), last_page(1, 2))
     assert numbers(fan_out) == [1, 2]
     assert numbers(fan_out) == []
     assert fan_out.at_end
@@ -556,7 +497,7 @@ def test_an_event_without_a_number_ends_no_shard_that_goes_on(
     """A server may leave out the number always."""
     fan_out = subscribe(held(records_event([], None), records_event([7], None)))
     script.on("GetShardIterator", answer({"ShardIterator": "i"}))
-    script.on("GetRecords", page_answer([7], "more"))
+    script.on("GetRecords", last_page(7, NextShardIterator="more"))
     assert numbers(fan_out) == []
     assert not fan_out.at_end
     assert numbers(fan_out) == [7]

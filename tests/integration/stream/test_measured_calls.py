@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from sparkinesis.errors import AccessDeniedError, ExpiredIteratorError, ServiceError
+from sparkinesis.errors import AccessDeniedError, ExpiredIteratorError
 from sparkinesis.local import Call, Fault, LocalServer, ManualClock
 from sparkinesis.metrics.catalogue import (
     BYTES_FETCHED,
@@ -23,11 +23,11 @@ from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.metrics.tally import Tally
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.calls.retry import Retry, RetryLaterError
+from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.position import TRIM_HORIZON
 from sparkinesis.stream.reading.budget import Pace, ShardBudget
 from sparkinesis.stream.reading.cursor import ShardCursor
-from tests.integration.stream.conftest import SHARD, waited
+from tests.integration.stream.conftest import SHARD, failing, waited
 from tests.streams import put, split
 from tests.tallies import counted, seconds
 
@@ -72,14 +72,6 @@ def reader(server: LocalServer, kinesis: Any, clock: ManualClock) -> Iterator[Re
     server.kinesis.faults = None
 
 
-def first(
-    count: int, fault: Fault, operation: str = "GetRecords"
-) -> Callable[[Call], Fault | None]:
-    """A fault plan that does this to the first calls of an operation."""
-    left = [fault] * count
-    return lambda call: left.pop() if left and call.operation == operation else None
-
-
 def of_server(server: LocalServer, operation: str) -> Counter[str | None]:
     """The errors of the calls that the server has answered; None: there was none."""
     return Counter(call.error for call in server.kinesis.calls.select(operation, stream="s"))
@@ -100,7 +92,7 @@ def test_what_passes_is_counted_as_attempt_and_as_retry(
     reader: Reader, kinesis: Any, fault: Fault, result: str
 ) -> None:
     put(kinesis, "s", [b"1", b"2", b"3"], "k")
-    reader.server.kinesis.faults = first(2, fault)
+    reader.server.kinesis.faults = failing("GetRecords", fault, fault)
     assert len(reader.cursor().fetch().page.records) == 3
     attempts = counted(reader.tally, CALL_DURATION)
     assert attempts == {
@@ -115,22 +107,8 @@ def test_what_passes_is_counted_as_attempt_and_as_retry(
     assert counted(reader.tally, RECORDS_FETCHED) == {("s",): 3}
 
 
-def test_the_last_attempt_of_a_call_that_is_given_up_is_no_retry(reader: Reader) -> None:
-    code = "ProvisionedThroughputExceededException"
-    reader.server.kinesis.faults = first(1000, Fault.error(code))
-    with pytest.raises(ServiceError):
-        reader.cursor().fetch()
-    made = of_server(reader.server, "GetRecords")[code]
-    assert made > 2
-    assert counted(reader.tally, CALL_DURATION)["s", "GetRecords", "throttled"] == made
-    assert counted(reader.tally, CALL_RETRIES) == {("s", "GetRecords", "throttled"): made - 1}
-    assert counted(reader.tally, RECORDS_FETCHED) == {}
-
-
 def test_what_no_retry_mends_is_counted_once(reader: Reader) -> None:
-    reader.server.kinesis.faults = first(
-        1, Fault.error("AccessDeniedException"), "GetShardIterator"
-    )
+    reader.server.kinesis.faults = failing("GetShardIterator", Fault.error("AccessDeniedException"))
     with pytest.raises(AccessDeniedError):
         reader.cursor().fetch()
     assert counted(reader.tally, CALL_DURATION) == {("s", "GetShardIterator", "failed"): 1}
@@ -155,26 +133,6 @@ def test_an_iterator_that_expired_is_counted_by_itself(
     assert counted(reader.tally, ITERATORS_EXPIRED) == {("s",): 1}
     assert counted(reader.tally, CALL_DURATION)["s", "GetRecords", "expired"] == 1
     assert counted(reader.tally, CALL_RETRIES) == {}
-
-
-def test_a_reader_that_holds_no_thread_is_measured_as_any_other(
-    reader: Reader, kinesis: Any
-) -> None:
-    put(kinesis, "s", [b"1"], "k")
-    client = reader.client(reader.tally)
-    attempts = client.attempts()
-    iterator = client.shard_iterator(SHARD, TRIM_HORIZON, retry=attempts)
-    code = "ProvisionedThroughputExceededException"
-    reader.server.kinesis.faults = first(2, Fault.error(code))
-    for _ in range(2):
-        with pytest.raises(RetryLaterError):
-            client.get_records(SHARD, iterator, 10, retry=attempts)
-    assert counted(reader.tally, CALL_RETRIES) == {("s", "GetRecords", "throttled"): 2}
-    assert len(client.get_records(SHARD, iterator, 10, retry=attempts).page.records) == 1
-    found = counted(reader.tally, CALL_DURATION)
-    assert found["s", "GetRecords", "throttled"] == 2
-    assert found["s", "GetRecords", "ok"] == 1
-    assert counted(reader.tally, CALL_RETRIES) == {("s", "GetRecords", "throttled"): 2}
 
 
 def test_a_slow_call_takes_as_long_as_it_takes_and_its_budget_does_not_count(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
 from sparkinesis.errors import ConsumerNotFoundError
-from sparkinesis.local import Call, Fault, LocalServer, ManualClock
+from sparkinesis.local import Fault, LocalServer, ManualClock
 from sparkinesis.metrics.catalogue import (
     BYTES_FETCHED,
     CALL_DURATION,
@@ -21,14 +21,13 @@ from sparkinesis.metrics.catalogue import (
 from sparkinesis.metrics.tally import Tally
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.fan_out.cursor import RETRY
 from sparkinesis.stream.fan_out.registration import deregister_consumer
 from sparkinesis.stream.position import TRIM_HORIZON
 from tests.event_stream import INITIAL_RESPONSE, records_event
 from tests.fetching import FetchingCursor
-from tests.integration.stream.conftest import SHARD, waited
-from tests.scripted import Answer, serving
+from tests.integration.stream.conftest import CONSUMER_ARN, SHARD, OpenCursor, failing
+from tests.scripted import Answer, Script
 from tests.streams import put, split
 from tests.tallies import counted
 
@@ -38,15 +37,16 @@ class Subscriber:
     """A cursor on the server's clock, which goes on while it waits, and what it has measured."""
 
     cursor: FetchingCursor
-    tally: Tally = field(default_factory=Tally)
+    tally: Tally
 
-    def read(self, last: bytes) -> None:
-        """Read up to the record that a test put last."""
-        while True:
+    def read(self, last: bytes) -> list[bytes]:
+        """The data of all records up to the one that a test put last."""
+        datas: list[bytes] = []
+        while last not in datas:
             fetched = self.cursor.fetch()
             assert fetched is not None
-            if last in [record.data for record in fetched.page.records]:
-                return
+            datas += [record.data for record in fetched.page.records]
+        return datas
 
     @property
     def endings(self) -> dict[str, float]:
@@ -66,44 +66,19 @@ class Subscriber:
 
 
 @pytest.fixture
-def subscribe(
-    server: LocalServer, consumer: str, clock: ManualClock
-) -> Iterator[Callable[..., Subscriber]]:
-    opened: list[FetchingCursor] = []
-
-    def open_one(clock_of_cursor: Callable[[], float] = lambda: clock() / 1000) -> Subscriber:
-        def wait(_: threading.Event, seconds: float) -> None:
-            waited(clock, seconds)
-
+def subscribe(open_cursor: OpenCursor) -> Callable[..., Subscriber]:
+    def open_one(**options: Any) -> Subscriber:
         tally = Tally()
-        address = StreamAddress("s", None, "us-east-1", server.endpoint_url)
-        retry = replace(RETRY, clock=clock_of_cursor)
-        cursor = FetchingCursor(
-            StreamClient(address, Retry(), clock, tally),
-            consumer,
-            SHARD,
-            TRIM_HORIZON,
-            retry=retry,
-            wait=wait,
-        )
-        opened.append(cursor)
-        return Subscriber(cursor, tally)
+        return Subscriber(open_cursor(metrics=tally, **options), tally)
 
-    yield open_one
-    for cursor in opened:
-        cursor.stop()
-
-
-def once(fault: Fault) -> Callable[[Call], Fault | None]:
-    left = [fault]
-    return lambda call: left.pop() if left and call.operation == "SubscribeToShard" else None
+    return open_one
 
 
 def test_the_service_ends_each_after_five_minutes(
     kinesis: Any, subscribe: Callable[..., Subscriber], clock: ManualClock
 ) -> None:
     # By a clock of its own, which stands still, its subscriptions never get old.
-    subscriber = subscribe(lambda: 0.0)
+    subscriber = subscribe(retry=replace(RETRY, clock=lambda: 0.0))
     for number in range(4):
         put(kinesis, "s", [b"%d" % number], "k")
         subscriber.read(b"%d" % number)
@@ -111,19 +86,6 @@ def test_the_service_ends_each_after_five_minutes(
     assert subscriber.endings == {"expired": 3}
     assert subscriber.attempts == {"ok": 4}
     assert subscriber.retries == {}
-
-
-def test_a_renewal_is_one_end(
-    kinesis: Any, subscribe: Callable[..., Subscriber], clock: ManualClock
-) -> None:
-    subscriber = subscribe()
-    put(kinesis, "s", [b"1"], "k")
-    subscriber.read(b"1")
-    clock.advance(290_000)
-    put(kinesis, "s", [b"2"], "k")
-    subscriber.read(b"2")
-    assert subscriber.endings == {"expired": 1}
-    assert subscriber.attempts == {"ok": 2}
 
 
 def test_a_shard_that_ends_ends_its_subscription(
@@ -146,7 +108,7 @@ def test_a_shard_that_ends_ends_its_subscription(
 def test_what_breaks_is_broken(
     server: LocalServer, kinesis: Any, subscribe: Callable[..., Subscriber], fault: Fault
 ) -> None:
-    server.kinesis.faults = once(fault)
+    server.kinesis.faults = failing("SubscribeToShard", fault)
     subscriber = subscribe()
     for number in range(3):
         put(kinesis, "s", [b"%d" % number], "k")
@@ -173,7 +135,7 @@ def test_a_subscription_that_never_began_was_refused(
     result: str,
 ) -> None:
     put(kinesis, "s", [b"1"], "k")
-    server.kinesis.faults = once(fault)
+    server.kinesis.faults = failing("SubscribeToShard", fault)
     subscriber = subscribe()
     subscriber.read(b"1")
     assert subscriber.endings == {"refused": 1}
@@ -181,20 +143,24 @@ def test_a_subscription_that_never_began_was_refused(
     assert subscriber.retries == {("s", "SubscribeToShard", result): 1}
 
 
-def test_a_newer_subscription_takes_over(
-    server: LocalServer, kinesis: Any, subscribe: Callable[..., Subscriber]
+def test_a_newer_subscription_takes_over_and_both_see_every_record(
+    server: LocalServer, kinesis: Any, subscribe: Callable[..., Subscriber], clock: ManualClock
 ) -> None:
     older, newer = subscribe(), subscribe()
     put(kinesis, "s", [b"1"], "k")
-    older.read(b"1")
-    newer.read(b"1")  # refused for five seconds, as the server counts, too
+    assert older.read(b"1") == [b"1"]
+    assert newer.read(b"1") == [b"1"]  # refused for five seconds, as the server counts, too
     refused = sum(bool(call.error) for call in server.kinesis.calls.select("SubscribeToShard"))
-    assert refused
+    assert 0 < refused < 20
     assert newer.endings == {"refused": refused}
     assert newer.attempts == {"retryable": refused, "ok": 1}
     assert newer.retries == {("s", "SubscribeToShard", "retryable"): refused}
     put(kinesis, "s", [b"2"], "k")
-    older.read(b"2")
+    taken_over = clock()
+    assert older.read(b"2") == [b"2"]
+    assert clock() >= taken_over + 10_000
+    put(kinesis, "s", [b"3"], "k")
+    assert newer.read(b"3") == [b"2", b"3"]
     assert older.endings["taken over"] == 1
     assert older.endings.keys() <= {"taken over", "refused"}
 
@@ -212,39 +178,24 @@ def test_a_deregistered_consumer_ends_it_for_good(
     assert subscriber.retries == {}
 
 
-def test_whoever_stops_closes_once(subscribe: Callable[..., Subscriber]) -> None:
-    """However often, and although a thread is waiting for an event meanwhile."""
-    subscriber = subscribe()
-    assert subscriber.cursor.fetch() is not None
-    reader = threading.Thread(target=subscriber.cursor.fetch)
+def test_a_stop_during_the_call_closes_what_it_opens(script: Script) -> None:
+    script.on("SubscribeToShard", Answer([INITIAL_RESPONSE, records_event([1], 1)], "hold"))
+    script.gate.clear()
+    tally = Tally()
+    address = StreamAddress("s", None, "us-east-1", script.endpoint)
+    client = StreamClient(address, metrics=tally)
+    cursor = FetchingCursor(client, CONSUMER_ARN, SHARD, TRIM_HORIZON)
+    answers: list[object] = []
+    reader = threading.Thread(target=lambda: answers.append(cursor.fetch()))
     reader.start()
-    subscriber.cursor.stop()
-    subscriber.cursor.stop()
+    assert script.called.acquire(timeout=60)
+    cursor.stop()
+    assert counted(tally, SUBSCRIPTIONS_ENDED) == {}
+    script.gate.set()
     reader.join(timeout=60)
-    assert subscriber.cursor.fetch() is None
-    assert subscriber.endings == {"closed": 1}
-
-
-def test_a_stop_during_the_call_closes_what_it_opens() -> None:
-    with serving() as service:
-        script = service.begin()
-        script.on("SubscribeToShard", Answer([INITIAL_RESPONSE, records_event([1], 1)], "hold"))
-        script.gate.clear()
-        tally = Tally()
-        address = StreamAddress("s", None, "us-east-1", script.endpoint)
-        arn = "arn:aws:kinesis:us-east-1:000000000000:stream/s/consumer/c:1"
-        cursor = FetchingCursor(StreamClient(address, metrics=tally), arn, SHARD, TRIM_HORIZON)
-        answers: list[object] = []
-        reader = threading.Thread(target=lambda: answers.append(cursor.fetch()))
-        reader.start()
-        assert script.called.acquire(timeout=60)
-        cursor.stop()
-        assert counted(tally, SUBSCRIPTIONS_ENDED) == {}
-        script.gate.set()
-        reader.join(timeout=60)
-        assert answers == [None]
-        assert script.gone.acquire(timeout=60)
-        assert counted(tally, SUBSCRIPTIONS_ENDED) == {("s", "closed"): 1}
+    assert answers == [None]
+    assert script.gone.acquire(timeout=60)
+    assert counted(tally, SUBSCRIPTIONS_ENDED) == {("s", "closed"): 1}
 
 
 def test_what_is_fetched_is_what_the_server_sent(

@@ -17,8 +17,6 @@ from sparkinesis.errors import (
 )
 from sparkinesis.local import Call, Fault, LocalServer, ManualClock
 from sparkinesis.local.model import limits
-from sparkinesis.metrics.catalogue import CALL_DURATION
-from sparkinesis.metrics.tally import Tally
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.fan_out.consumers import (
     ConsumerFinder,
@@ -26,8 +24,7 @@ from sparkinesis.stream.fan_out.consumers import (
     list_consumers,
 )
 from sparkinesis.stream.fan_out.registration import RETRY, deregister_consumer, register_consumer
-from tests.integration.stream.conftest import START_MS, waited
-from tests.tallies import counted
+from tests.integration.stream.conftest import START_MS, failing, waited
 
 Register = Callable[..., str]
 
@@ -51,16 +48,6 @@ def register(client: StreamClient, clock: ManualClock) -> Register:
     return call
 
 
-def failing(operation: str, *faults: Fault) -> Callable[[Call], Fault | None]:
-    """A fault plan for the next calls of an operation."""
-    left = list(faults)
-
-    def plan(call: Call) -> Fault | None:
-        return left.pop(0) if left and call.operation == operation else None
-
-    return plan
-
-
 def test_a_new_consumer_is_registered_and_waited_for(
     server: LocalServer, client: StreamClient, register: Register, clock: ManualClock
 ) -> None:
@@ -71,28 +58,6 @@ def test_a_new_consumer_is_registered_and_waited_for(
     assert consumer is not None
     assert (consumer.name, consumer.arn, consumer.status) == ("c", arn, "ACTIVE")
     assert server.kinesis.calls.count("RegisterStreamConsumer") == 1
-
-
-def test_each_attempt_is_measured(
-    server: LocalServer, client: StreamClient, register: Register
-) -> None:
-    client.metrics = tally = Tally()
-    refused = Fault.error("LimitExceededException")
-    server.kinesis.faults = failing("RegisterStreamConsumer", refused)
-    register()
-    made = {key[1:]: number for key, number in counted(tally, CALL_DURATION).items()}
-    assert made["RegisterStreamConsumer", "ok"] == 1
-    for operation in ("RegisterStreamConsumer", "DescribeStreamConsumer"):
-        calls = sum(number for (name, _), number in made.items() if name == operation)
-        assert calls == len(list(server.kinesis.calls.select(operation, stream="s")))
-
-
-def test_an_existing_consumer_is_used(server: LocalServer, register: Register) -> None:
-    first = register()
-    server.kinesis.calls.clear()
-    assert register() == first
-    assert server.kinesis.calls.count("RegisterStreamConsumer") == 0
-    assert register("another") != first
 
 
 def test_a_consumer_that_another_worker_has_just_asked_for(
@@ -203,19 +168,6 @@ def test_too_many_calls_are_not_too_many_consumers(
         "RegisterStreamConsumer", Fault.error("LimitExceededException", "Rate exceeded")
     )
     assert "/consumer/c:" in register()
-
-
-def test_others_that_are_being_created_are_waited_for(
-    server: LocalServer, kinesis: Any, client: StreamClient, register: Register, clock: ManualClock
-) -> None:
-    server.kinesis.consumer_delay_ms = 20_000
-    for number in range(5):
-        clock.advance(1000)
-        kinesis.register_stream_consumer(
-            StreamARN=client.stream_arn(), ConsumerName=f"app-{number}"
-        )
-    assert "/consumer/c:" in register()
-    assert clock() >= START_MS + 41_000
 
 
 def test_one_that_never_gets_active(

@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from botocore.exceptions import ReadTimeoutError, ResponseStreamingError
@@ -19,10 +20,10 @@ from sparkinesis.stream.calls.direct.streamed_body import StreamedBody
 from sparkinesis.stream.calls.subscription import Subscription
 from sparkinesis.stream.position import TRIM_HORIZON
 from tests.event_stream import INITIAL_RESPONSE, records_event
+from tests.integration.stream.conftest import CONSUMER_ARN, SHARD
+from tests.integration.stream.direct.certificates import self_signed, serving_context
 from tests.scripted import Answer, Script, serving
 
-CONSUMER_ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/s/consumer/c:1790000000"
-SHARD = "shardId-000000000000"
 CHUNKED = {"transfer-encoding": "chunked"}
 END = b"0\r\n\r\n"
 SHORT = records_event([1], 1)
@@ -147,23 +148,6 @@ def test_close_of_one_that_nobody_watches_closes_the_descriptor() -> None:
         assert subscription.fileno() == -1
 
 
-def test_close_ends_a_read_that_waits() -> None:
-    with connected() as (subscription, service):
-        answers: list[object] = []
-        reader = threading.Thread(target=lambda: answers.append(subscription.next_event()))
-        reader.start()
-        service.sendall(chunk(LONG)[:1000])
-        subscription.close()
-        reader.join(PATIENCE)
-        assert answers == [None]
-
-
-@pytest.fixture
-def script() -> Iterator[Script]:
-    with serving() as service:
-        yield service.begin()
-
-
 def subscribe(endpoint: str) -> Subscription:
     address = StreamAddress("s", None, "us-east-1", endpoint)
     return StreamClient(address).subscribe(CONSUMER_ARN, SHARD, TRIM_HORIZON)
@@ -220,10 +204,9 @@ def test_behind_a_proxy_a_selector_sees_the_same(
             subscription.next_event()
 
 
-def test_close_behind_a_proxy_ends_the_connection_and_a_read(behind_proxy: Script) -> None:
-    script = behind_proxy
+def check_close_ends_a_read(script: Script, endpoint: str) -> None:
     script.on("SubscribeToShard", Answer([INITIAL_RESPONSE, SHORT], "hold"))
-    subscription = subscribe("http://kinesis.test")
+    subscription = subscribe(endpoint)
     assert subscription.next_event() is not None
     answers: list[object] = []
     reader = threading.Thread(target=lambda: answers.append(subscription.next_event()))
@@ -232,6 +215,19 @@ def test_close_behind_a_proxy_ends_the_connection_and_a_read(behind_proxy: Scrip
     reader.join(PATIENCE)
     assert answers == [None]
     assert script.gone.acquire(timeout=PATIENCE)
+
+
+def test_close_behind_a_proxy_ends_the_connection_and_a_read(behind_proxy: Script) -> None:
+    check_close_ends_a_read(behind_proxy, "http://kinesis.test")
+
+
+def test_close_ends_a_read_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten times: it meets the reader in another place each time."""
+    file = self_signed(tmp_path)
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(file))
+    with serving(serving_context(file)) as service:
+        for _ in range(10):
+            check_close_ends_a_read(service.begin(), service.endpoint)
 
 
 def test_silence_is_a_timeout() -> None:

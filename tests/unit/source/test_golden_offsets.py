@@ -69,21 +69,3 @@ def test_a_batch_of_0_1_0_reads_the_same_ranges(batch: dict[str, Any]) -> None:
         )
         for one in batch["ranges"]
     ]
-
-
-def test_the_fixture_has_each_form_of_a_position() -> None:
-    forms = {
-        frozenset(value) if "after" in value else value.get("sentinel", *value)
-        for value in POSITIONS.values()
-    }
-    assert forms >= {
-        "TRIM_HORIZON",
-        "LATEST",
-        "SHARD_END",
-        "instant",
-        "application",
-        frozenset({"after"}),
-        frozenset({"after", "clear_until"}),
-        frozenset({"after", "sub"}),
-        frozenset({"after", "sub", "clear_until"}),
-    }

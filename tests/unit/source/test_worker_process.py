@@ -14,13 +14,16 @@ from tests.streams import put
 
 QUERY = """
 import gc, json, sys
+from sparkinesis.source.reading.kept_memory import keep_freed_memory
 from tests.engine import Query
 
 query = Query(streamName="s", endpoint=sys.argv[1], region="us-east-1",
               initialPosition="trim_horizon", maxRecordsPerTrigger="2")
 exempt = []
+assert not keep_freed_memory.cache_info().currsize
 while query.next_batch():
     exempt.append(gc.get_freeze_count())
+assert keep_freed_memory.cache_info().currsize, "a read task keeps its process's memory"
 print(json.dumps([query.rows_read, *exempt]))
 """
 

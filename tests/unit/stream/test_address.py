@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
@@ -85,19 +84,6 @@ def test_a_stream_that_a_lease_names_has_an_arn_of_the_region() -> None:
     assert address_of(stream, "cn-north-1").arn == arn.replace("aws:", "aws-cn:").replace(
         "eu-west-1", "cn-north-1"
     )
-
-
-def test_the_region_of_a_lease_is_that_of_the_environment_or_an_error(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    stream = StreamIdentifier("123456789012", "web", 1)
-    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
-    monkeypatch.delenv("AWS_REGION", raising=False)
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-north-1")
-    assert address_of(stream).region == "eu-north-1"
-    monkeypatch.delenv("AWS_DEFAULT_REGION")
-    with pytest.raises(OptionError, match=r"The region of the stream 123456789012:web:1 is not kn"):
-        address_of(stream)
 
 
 @dataclass(frozen=True)

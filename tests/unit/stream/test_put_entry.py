@@ -83,11 +83,13 @@ def test_a_record_too_large_for_an_aggregate_goes_alone_between_those_around_it(
 def test_a_partition_key_is_a_lane_only_where_order_is_asked() -> None:
     rows: list[OutgoingRecord] = [("k", "7", b"1"), ("l", None, b"2")]
     assert [entry.lane for entry in plain_entries(rows, ordered=True)] == ["k", "l"]
+    assert plain_entries([("", None, b"")], ordered=True)[0].lane is None
     assert [entry.lane for entry in plain_entries(rows, ordered=False)] == [None, None]
 
 
-def test_an_entry_counts_its_data_and_the_bytes_of_its_key() -> None:
-    assert plain_entries([("ü", None, b"123")], ordered=False)[0].size == 5
+@pytest.mark.parametrize(("key", "size"), [("ü", 5), ("", 3)])
+def test_an_entry_counts_its_data_and_the_bytes_of_its_key(key: str, size: int) -> None:
+    assert plain_entries([(key, None, b"123")], ordered=False)[0].size == size
 
 
 @pytest.mark.parametrize(
@@ -114,8 +116,3 @@ def test_keys_that_kinesis_refuses_are_known_and_replaced(
     assert (why or "") in (found or "")
     assert fitting_keys(*keys, instead="7") == fitting
     assert why_refused(*fitting) is None
-
-
-def test_a_record_without_a_key_has_no_order_and_counts_its_data() -> None:
-    (entry,) = plain_entries([("", None, b"data")], ordered=True)
-    assert (entry.lane, entry.size) == (None, 4)

@@ -28,13 +28,7 @@ def test_ancestors_and_descendants_over_generations() -> None:
     assert LINEAGE.ancestors(("e",)) == {"a", "b", "d"}
     assert LINEAGE.descendants(("a",)) == {"c", "d", "e"}
     assert LINEAGE.ancestors(("f",)) == frozenset()
-
-
-def test_roots_are_the_oldest_shards_kept() -> None:
-    assert LINEAGE.roots() == ("a", "b", "f")
-
-
-def test_open_shards() -> None:
+    assert LINEAGE.roots() == ("a", "b", "f"), "the oldest shards kept"
     assert LINEAGE.open_shards() == ("c", "e", "f")
 
 

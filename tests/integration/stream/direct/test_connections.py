@@ -10,6 +10,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from botocore.credentials import ReadOnlyCredentials
@@ -103,29 +104,20 @@ def test_a_connection_that_the_server_is_about_to_close_is_not_kept(
     assert idle(direct) == []
 
 
-def test_an_interim_answer_is_not_the_answer(server: RawServer, direct: DirectClient) -> None:
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_an_interim_answer_is_not_the_answer(
+    server: RawServer, direct: DirectClient, *, is_streamed: bool
+) -> None:
     interim = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"
+    direct._streamed = frozenset({"GetShardIterator"} if is_streamed else ())
 
     def answer(connection: socket.socket) -> bool:
         connection.sendall(interim)
-        return FINE(connection)
-
-    server.behaviours.append(answer)
-    assert outcome(direct, "kinesis")[:2] == ("7", 200)
-    assert len(idle(direct)) == 1
-
-
-def test_an_interim_answer_is_not_the_begin_of_a_stream(
-    server: RawServer, direct: DirectClient
-) -> None:
-    direct._streamed = frozenset({"GetShardIterator"})
-
-    def answer(connection: socket.socket) -> bool:
-        connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
         return REFUSED(connection)
 
     server.behaviours.append(answer)
     assert outcome(direct, "kinesis")[1] == "ValidationException"
+    assert is_streamed or len(idle(direct)) == 1
 
 
 def test_a_long_request_may_be_refused_before_its_end() -> None:
@@ -182,39 +174,34 @@ def test_a_connection_belongs_to_one_call_at_a_time_and_a_few_are_kept(server: R
     assert len({request.connection for request in server.requests}) == 2 * threads - 4
 
 
-def test_credentials_of_another_account_may_have_another_endpoint(server: RawServer) -> None:
-    _, direct = clients(server.endpoint, "dynamodb")
-    prepared: list[object] = []
-    direct.meta.events.register("request-created.dynamodb", lambda **_: prepared.append(None))
-
-    class Renewed:
-        """Credentials whose account is another one from the second call on."""
-
-        accounts = iter(["111111111111", "222222222222", "222222222222"])
-
-        def get_frozen_credentials(self) -> ReadOnlyCredentials:
-            return ReadOnlyCredentials("a", "b", None, next(self.accounts))
-
-    direct._credentials = Renewed()
-    with closing(direct):
-        server.behaviours.extend([FINE] * 3)
-        for _ in range(3):
-            assert outcome(direct, "dynamodb")[1] == 200
-    assert len(prepared) == 2
+ANOTHER = "arn:aws:{}:us-east-1:222222222222:{}/{}"
 
 
-def test_a_table_of_another_account_may_have_another_endpoint(server: RawServer) -> None:
-    _, direct = clients(server.endpoint, "dynamodb")
-    prepared: list[str] = []
-    direct.meta.events.register(
-        "provide-client-params.dynamodb", lambda params, **_: prepared.append(params["TableName"])
-    )
-    tables = ["t", "arn:aws:dynamodb:us-east-1:210987654321:table/t"]
+@pytest.mark.parametrize(
+    ("service", "parameter", "values"),
+    [
+        ("kinesis", "StreamARN", [ANOTHER.format("kinesis", "stream", name) for name in "st"]),
+        ("dynamodb", "TableName", ["t", ANOTHER.format("dynamodb", "table", "t")]),
+        ("dynamodb", None, ["111111111111", "222222222222"]),
+    ],
+    ids=["stream", "table", "credentials"],
+)
+def test_another_account_may_have_another_endpoint(
+    server: RawServer, service: str, parameter: str | None, values: list[str]
+) -> None:
+    """botocore finds the endpoint of an account: it prepares the first call of each."""
+    _, direct = clients(server.endpoint, service)
+    prepared: list[None] = []
+    direct.meta.events.register(f"request-created.{service}", lambda **_: prepared.append(None))
+    method, request = SERVICES[service]
     with closing(direct):
         server.behaviours.extend([FINE] * 4)
-        for table in tables * 2:
-            direct.get_item(TableName=table, Key={"leaseKey": {"S": "k"}})
-    assert prepared == tables
+        for value in values * 2:
+            keys = ReadOnlyCredentials("a", "b", None, None if parameter else value)
+            direct._credentials = Mock(**{"get_frozen_credentials.return_value": keys})
+            own = {} if parameter is None else {parameter: value}
+            getattr(direct, method)(**{**request, **own})
+    assert len(prepared) == 2
 
 
 def test_where_the_user_wants_endpoints_to_be_discovered_botocore_makes_the_calls(

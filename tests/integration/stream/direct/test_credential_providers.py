@@ -19,9 +19,8 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials, SSOProvider
 
-from sparkinesis.stream.credentials import CredentialSource
 from tests.integration.stream.direct.both import FINE, clients, outcome
-from tests.integration.stream.direct.raw_server import RawServer, Request, http
+from tests.integration.stream.direct.raw_server import RawServer, Request
 
 ROLE = "arn:aws:iam::123456789012:role/reader"
 
@@ -269,30 +268,6 @@ def test_credentials_that_last_are_kept(server: RawServer, user: User, provider:
         for _ in range(3):
             assert outcome(direct, "kinesis")[1] == 200
     assert len({check_signature(request) for request in server.requests}) == 1
-
-
-def test_a_role_of_the_options_is_assumed_and_renewed(server: RawServer, user: User) -> None:
-    user.set(AWS_ACCESS_KEY_ID="base", AWS_SECRET_ACCESS_KEY="s")
-    source = CredentialSource(role_arn=ROLE, sts_endpoint=user.authority.url)
-    plain, direct = clients(server.endpoint, source=source)
-    with closing(plain), closing(direct):
-        server.behaviours.extend([FINE] * 4)
-        for client in (plain, plain, direct, direct):
-            assert outcome(client, "kinesis")[1] == 200
-    numbers = [check_signature(request) for request in server.requests]
-    assert numbers == sorted(set(numbers))
-
-
-def test_expired_credentials_are_refused_alike(server: RawServer, user: User) -> None:
-    container(user)
-    expired = http(b'{"__type":"ExpiredTokenException","message":"expired"}', "400 Bad Request")
-    server.behaviours.extend([FINE, expired] * 2)
-    found = []
-    for client in clients(server.endpoint):
-        outcome(client, "kinesis")
-        found.append(outcome(client, "kinesis"))
-    assert found[0] == found[1]
-    assert found[0][1] == "ExpiredTokenException"
 
 
 def test_a_provider_that_fails_at_a_renewal_is_an_error_of_botocore(

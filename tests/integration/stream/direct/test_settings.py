@@ -19,7 +19,6 @@ import pytest
 from botocore.exceptions import InvalidConfigError
 
 from sparkinesis.stream.calls.transport import _InitialResponse
-from sparkinesis.stream.credentials import CredentialSource
 from tests.integration.stream.direct.both import FINE, clients, outcome
 from tests.integration.stream.direct.certificates import self_signed, serving_context
 from tests.integration.stream.direct.raw_server import RawServer, http, serving
@@ -327,19 +326,3 @@ def test_attempts_of_botocores_retries_have_no_effect(
         for client in clients(server.endpoint):
             assert outcome(client, "kinesis")[3] == 500
     assert len(server.requests) == 2
-
-
-def test_the_profile_is_that_of_the_option(
-    profile: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    profile(
-        "[profile other]\naws_access_key_id = others\naws_secret_access_key = s\n"
-        "aws_session_token = t"
-    )
-    with serving() as server:
-        server.behaviours.extend([FINE] * 2)
-        for client in clients(server.endpoint, source=CredentialSource(profile="other")):
-            assert outcome(client, "kinesis")[1] == 200
-    for request in server.requests:
-        assert "Credential=others/" in request.headers["authorization"]
-        assert request.headers["x-amz-security-token"] == "t"

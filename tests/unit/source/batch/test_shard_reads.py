@@ -137,10 +137,3 @@ def test_an_offset_of_a_streaming_query_parts_the_records_in_two(
     everything = [(shard, number) for shard, count in held.items() for number in range(count)]
     before, behind = records(ALL, offset), records(offset, PRESENT)
     assert sorted(before + behind) == sorted(everything)
-
-
-@given(st.integers(0, 10**56), st.integers(0, 10**56))
-def test_sequence_numbers_are_compared_as_numbers(one: int, other: int) -> None:
-    start: Position = AfterRecord(str(one))
-    planned = read({"x": start, ANY_SHARD: SHARD_END}, {"x": AfterRecord(str(other))})
-    assert bool(planned) == (one < other)

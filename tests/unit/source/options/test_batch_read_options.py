@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkinesis.errors import OptionError
@@ -21,7 +21,6 @@ from sparkinesis.stream.position import (
     AtTimestamp,
     Position,
 )
-from tests.examples import examples
 
 
 def parse(start: Any = None, end: Any = None, streams: str = "s") -> BatchReadOptions:
@@ -97,19 +96,3 @@ def test_shards_alone_do_not_say_of_which_stream() -> None:
         OptionError, match=r'Name the stream of the shards, for example \{"s": \{"a": '
     ):
         parse({"a": "7"}, streams="s,t")
-
-
-@settings(max_examples=examples(50))
-@given(st.recursive(st.none() | st.integers() | st.text(), lambda v: st.dictionaries(st.text(), v)))
-def test_no_json_does_harm(value: Any) -> None:
-    try:
-        options = parse({"s": value})
-    except OptionError as error:
-        assert "startingPosition" in str(error)
-    else:
-        assert set(options.start) <= {"s"}
-
-
-def test_options_of_a_streaming_query_are_refused() -> None:
-    with pytest.raises(OptionError, match="initialPosition is for readStream, not for read,"):
-        batch_read_options(Options({"streamName": "s", "initialPosition": "latest"}))

@@ -9,9 +9,6 @@ import sys
 
 import pytest
 
-from sparkinesis.local import LocalServer
-from tests.streams import put
-
 ROUNDS = 20
 BLOCKS = 4
 SIZE = 12_000_000
@@ -63,31 +60,3 @@ def test_the_users_own_settings_stay(variable: dict[str, str]) -> None:
     kept, count = faults("keep", **variable)
     assert not kept
     assert count > EACH_FAULTS // 2
-
-
-READS = """
-import sys
-from sparkinesis.source.reading.kept_memory import keep_freed_memory
-from tests.engine import Query
-
-query = Query(streamName="s", endpoint=sys.argv[1], region="us-east-1",
-              initialPosition="trim_horizon")
-before = keep_freed_memory.cache_info().currsize
-query.next_batch()
-print(query.rows_read, before, keep_freed_memory.cache_info().currsize)
-"""
-
-
-def test_the_process_of_a_read_task_keeps_its_memory() -> None:
-    with LocalServer(port=0, limits=False) as server:
-        kinesis = server.client("kinesis")
-        kinesis.create_stream(StreamName="s", ShardCount=1)
-        put(kinesis, "s", [b"1"])
-        said = subprocess.run(
-            [sys.executable, "-c", READS, server.endpoint_url],
-            capture_output=True,
-            text=True,
-            check=True,
-            env={**os.environ, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"},
-        ).stdout.split()
-    assert said == ["1", "0", "1"]

@@ -78,18 +78,6 @@ def test_what_tells_environments_apart_holds_no_secret() -> None:
     assert isinstance(sessions._environment(), int)
 
 
-def test_one_thread_at_a_time_opens_clients(monkeypatch: pytest.MonkeyPatch) -> None:
-    """botocore's sessions are not made for several threads."""
-
-    class Session:
-        def create_client(self, *_: object, **__: object) -> bool:
-            return sessions._opening.locked()
-
-    monkeypatch.setattr(sessions, "open_session", lambda *_: Session())
-    assert open_client("kinesis", FOUND_BY_BOTO, "us-east-1", ENDPOINT) is True
-    assert not sessions._opening.locked()
-
-
 def test_a_process_that_was_forked_while_a_client_opened_opens_its_own() -> None:
     context = multiprocessing.get_context("fork")
     with sessions._opening:

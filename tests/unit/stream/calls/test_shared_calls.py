@@ -32,16 +32,6 @@ class Service:
         return self.now
 
 
-def test_an_answer_is_shared_while_it_is_fresh() -> None:
-    service = Service()
-    shared = SharedAnswer(service, 2.0, service.clock)
-    assert shared.with_age() == (1, 0.0)
-    service.now += 1.5
-    assert shared.with_age() == (1, 1.5)
-    service.now += 0.5
-    assert shared.with_age() == (2, 0.0)
-
-
 def test_threads_that_wait_for_a_call_share_its_error_and_later_ones_ask_again() -> None:
     service = Service()
     service.fails = True

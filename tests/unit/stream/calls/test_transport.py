@@ -13,7 +13,6 @@ from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls import transport
 from sparkinesis.stream.calls.session import open_session
 from sparkinesis.stream.calls.transport import call_client
-from sparkinesis.stream.credentials import CredentialSource
 
 THREADS = 8
 
@@ -36,33 +35,6 @@ def test_threads_that_ask_at_once_open_one_client(monkeypatch: pytest.MonkeyPatc
         clients = list(threads.map(ask, range(THREADS)))
     assert len(opened) == 1
     assert len(set(map(id, clients))) == 1
-
-
-def test_clients_of_other_regions_are_others() -> None:
-    regions = ("us-east-1", "eu-west-1")
-    clients = [
-        call_client(StreamAddress("s", None, region, "http://127.0.0.1:9")) for region in regions
-    ]
-    assert [client.meta.region_name for client in clients] == list(regions)
-
-
-def test_the_client_of_each_of_many_roles_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Streams of one application may each have a role, and each client assumes its role anew."""
-    opened: list[str] = []
-
-    def open_for(region: str | None, endpoint: str | None, source: CredentialSource) -> object:
-        opened.append(source.session_name)
-        return object()
-
-    monkeypatch.setattr(transport, "_open", open_for)
-    monkeypatch.setattr(transport, "_clients", {})
-    streams = [
-        StreamAddress(f"s{n}", credentials=CredentialSource(session_name=f"r{n}"))
-        for n in range(200)
-    ]
-    clients = [call_client(stream) for stream in streams]
-    assert [call_client(stream) for stream in streams] == clients
-    assert opened == [f"r{n}" for n in range(200)]
 
 
 def test_the_clients_that_are_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

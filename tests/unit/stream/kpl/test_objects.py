@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from aws_kinesis_agg.aggregator import RecordAggregator
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sparkinesis.stream.kpl import envelope, magic
+from sparkinesis.stream.kpl import envelope
 from sparkinesis.stream.kpl.objects import estimate_unpacked, make_objects
 from sparkinesis.stream.kpl.pack import OutgoingRecord, aggregate
 from sparkinesis.stream.page import Record
@@ -25,10 +24,7 @@ from tests.unit.stream.kpl.aggregates import (
     sealed,
 )
 from tests.unit.stream.kpl.test_unpack import (
-    MALFORMED,
     PLAIN,
-    UNUSUAL,
-    by_the_runtime,
     field,
     messages,
 )
@@ -83,31 +79,12 @@ def test_cut_short_or_changed_anywhere_it_is_what_columns_make_of_it() -> None:
     assert objects(records) == rows(records)
 
 
-@pytest.mark.parametrize("message", [*MALFORMED.values(), *UNUSUAL.values()])
-def test_malformed_and_unusual_aggregates_are_what_columns_make_of_them(message: str) -> None:
-    records = [PLAIN, sealed(bytes.fromhex(message)), GOLDEN]
-    assert objects(records) == rows(records)
-
-
 def test_a_key_that_would_expand_without_bound_is_raw() -> None:
     bomb = sealed(field(0x0A, b"k" * 100_000) + bytes.fromhex("1a0408001a00") * 20_000)
     assert objects([bomb]) == raw(bomb)
     with_hash_key = bytes.fromhex("120139 1a0608001000 1a00")
     bomb = sealed(field(0x0A, b"k" * 100_000) + with_hash_key * 20_000)
     assert objects([bomb]) == raw(bomb)
-
-
-@settings(max_examples=examples(60), deadline=None)
-@given(st.lists(messages, max_size=5))
-@example([GOLDEN_MESSAGE])
-def test_any_message_gives_what_the_protobuf_runtime_and_columns_make_of_it(
-    found: list[bytes],
-) -> None:
-    records = [PLAIN, *(sealed(message) for message in found), GOLDEN]
-    expected = raw(PLAIN, 0)
-    for place, record in enumerate(records[1:], 1):
-        expected += by_the_runtime(record, place)
-    assert objects(records) == expected == rows(records)
 
 
 def test_a_large_page_is_the_same_by_two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,27 +98,6 @@ def test_a_large_page_is_the_same_by_two_threads(monkeypatch: pytest.MonkeyPatch
     assert sum(len(record.data) for record in records) > 300_000
     assert [(key, None, data) for _, key, data, _, _ in objects(records)] == users
     assert objects(records) == rows(records)
-
-
-@settings(max_examples=examples(60), deadline=None)
-@given(
-    st.lists(
-        st.tuples(
-            st.text(min_size=1, max_size=3),
-            st.none() | st.integers(0, MAX_HASH_KEY).map(str),
-            st.binary(max_size=300),
-        ),
-        min_size=1,
-        max_size=20,
-    )
-)
-def test_what_aws_kinesis_agg_packs(users: list[OutgoingRecord]) -> None:
-    packer = RecordAggregator()
-    for key, hash_key, data in users:
-        assert packer.add_user_record(key, data, hash_key) is None
-    _, _, data = packer.clear_and_get().get_contents()
-    record = Record(data=data, partition_key="outer", sequence_number="1")
-    assert [(key, hash_key, data) for _, key, data, _, hash_key in objects([record])] == users
 
 
 pages = st.lists(
@@ -188,24 +144,6 @@ def test_objects_and_columns_agree_with_any_hash_range(
     assert [(*row[:4], *row[5:]) for row in found] == [
         tuple(row[name] for name in names) for row in columns.to_pylist()
     ]
-
-
-def test_the_filter_spares_aggregates_without_a_key() -> None:
-    (packed,) = aggregate([("k", "5", b"mine"), ("k", "50", b"not mine")])
-    keyed = Record(data=packed.data, partition_key="a", sequence_number="1")
-    bare = Record(data=packed.data, sequence_number="2")
-    found, dropped = make_objects([keyed, bare], made, SHARD, hash_range=(0, 10))
-    assert [(data, number) for data, _, number, *_ in found] == [
-        (b"mine", "1"),
-        (b"mine", "2"),
-        (b"not mine", "2"),
-    ]
-    assert dropped == 1
-
-
-def test_what_looks_like_an_aggregate() -> None:
-    assert not magic.aggregates_of([PLAIN, PLAIN])
-    assert magic.aggregates_of([PLAIN, Record(data=GOLDEN.data[:30], sequence_number="1")])
 
 
 def test_the_estimate_of_a_page_is_near() -> None:

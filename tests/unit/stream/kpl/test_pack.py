@@ -111,10 +111,6 @@ def test_golden_bytes_are_packed() -> None:
     assert (blob.partition_key, blob.explicit_hash_key, blob.count) == ("k1", None, 3)
 
 
-def test_nothing_packs_to_nothing() -> None:
-    assert list(aggregate([])) == []
-
-
 def test_a_record_too_large_is_an_error_before_any_aggregate() -> None:
     with pytest.raises(RecordTooLargeError, match=r"record 1 .*'big'.* 1048576"):
         aggregate([("small", None, b""), ("big", None, bytes(1 << 20))], 1 << 20)

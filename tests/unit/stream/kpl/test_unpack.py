@@ -93,11 +93,6 @@ class TestDeaggregate:
         assert rows([GOLDEN]) == GOLDEN_ROWS
         assert rows([]) == []
 
-    def test_a_mixed_page_keeps_its_order(self) -> None:
-        second = [(2, *row[1:]) for row in GOLDEN_ROWS]
-        expected = [*raw(PLAIN, 0), *raw(PLAIN, 1), *second, *raw(PLAIN, 3)]
-        assert rows([PLAIN, PLAIN, GOLDEN, PLAIN]) == expected
-
     def test_a_record_without_a_key_is_delivered_with_none(self) -> None:
         bare = Record(data=b"bare", sequence_number="9")
         broken = Record(data=GOLDEN.data[:-1] + b"?", sequence_number="9")

@@ -108,11 +108,3 @@ def test_the_error_shows_no_user_data() -> None:
         decode_page(body)
     assert "c2VjcmV0" not in str(error.value)
     assert "secret" not in str(error.value)
-
-
-def test_a_page_cut_short_is_an_error_at_every_byte() -> None:
-    body = json.dumps({"Records": [wire(RECORD)]}).encode()
-    decode_page(body)
-    for length in range(len(body)):
-        with pytest.raises(ServiceError):
-            decode_page(body[:length])

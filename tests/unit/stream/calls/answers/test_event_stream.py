@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sparkinesis.errors import CorruptEventStreamError
 from sparkinesis.local.encoding.event_stream import framed
 from sparkinesis.stream.calls.answers.event_stream import EventStreamDecoder, HeaderValue
-from tests.event_stream import INITIAL_RESPONSE, exception, records_event
+from tests.event_stream import INITIAL_RESPONSE, records_event
 
 Decoded = list[tuple[dict[str, HeaderValue], bytes]]
 
@@ -75,16 +75,6 @@ def test_any_cut_gives_what_botocore_gives(
     assert decode(*chunks) == (decode_with_botocore(stream), True)
 
 
-def test_every_beginning_gives_the_messages_that_are_complete() -> None:
-    parts = [INITIAL_RESPONSE, records_event([1, 2], 2), exception("X")]
-    ends = list(itertools.accumulate(map(len, parts)))
-    whole = decode_with_botocore(b"".join(parts))
-    for length in range(ends[-1] + 1):
-        complete = sum(end <= length for end in ends)
-        found = decode(b"".join(parts)[:length])
-        assert found == (whole[:complete], length in {0, *ends})
-
-
 def test_every_flipped_bit_is_noticed() -> None:
     before, broken = INITIAL_RESPONSE, records_event([1], 1)
     for bit in range(len(broken) * 8):
@@ -135,12 +125,6 @@ def test_the_longest_message_may_come_and_costs_nothing_before_it_does() -> None
         assert tracemalloc.get_traced_memory()[1] < 100_000
     finally:
         tracemalloc.stop()
-
-
-def test_a_payload_is_not_copied_when_it_came_at_once() -> None:
-    stream = records_event([1], 1)
-    (message,) = EventStreamDecoder().feed(stream)
-    assert message.payload.obj is stream
 
 
 @given(st.lists(messages, min_size=1, max_size=4))
