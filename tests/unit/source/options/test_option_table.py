@@ -76,12 +76,6 @@ def test_defaults() -> None:
     assert reading.pace.cost(2_000_000) == pytest.approx(1.0)
 
 
-def test_names_are_not_case_sensitive() -> None:
-    options = parse_options({"STREAMNAME": "flights", "initialposition": "trim_horizon"})
-    assert list(options.reading.streams) == ["flights"]
-    assert options.initial_position is TRIM_HORIZON
-
-
 @pytest.mark.parametrize("text", ["latest", "LATEST", " Latest ", "trim_horizon", "Trim_HORIZON"])
 @pytest.mark.parametrize("name", ["initialPosition", "startingPosition", "endingPosition"])
 def test_the_names_of_positions_are_not_case_sensitive(name: str, text: str) -> None:
@@ -108,12 +102,6 @@ def test_the_names_of_positions_are_not_case_sensitive(name: str, text: str) -> 
 def test_a_size_may_have_a_blank_and_any_common_unit(text: str, size: int) -> None:
     options = parse_options({"streamName": "s", "maxBytesPerTrigger": text})
     assert options.allowance.bytes == size
-
-
-def test_the_sizes_of_records_take_units_too() -> None:
-    options = Options({"streamName": "s", "maxRecordSize": "10 MB", "aggregationMaxSize": "100k"})
-    assert options["maxRecordSize"] == 10 << 20
-    assert options["aggregationMaxSize"] == 100 << 10
 
 
 def test_words_for_true_and_false() -> None:

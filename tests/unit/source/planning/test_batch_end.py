@@ -25,7 +25,6 @@ from sparkinesis.stream.shard import Lineage, Shard
 from tests.planners import plan, probed, to_probe
 
 SPLIT = Lineage.of([Shard("p", (), False), Shard("c1", ("p",)), Shard("c2", ("p",))])
-MERGE = Lineage.of([Shard("p1", (), False), Shard("p2", (), False), Shard("c", ("p1", "p2"))])
 
 
 def test_silence_moves_only_what_is_known_about_the_past() -> None:
@@ -47,16 +46,6 @@ def test_what_is_known_about_the_past_never_moves_backwards() -> None:
     assert planned.end == start
 
 
-def test_children_wait_while_their_parent_has_rows_in_the_batch() -> None:
-    planned = plan({"p": AfterRecord("7")}, SPLIT, {"p": Records("9", 100)})
-    assert planned.end == {"p": AfterRecord("9", 100)}
-
-
-def test_children_begin_once_their_parent_was_read_to_its_end() -> None:
-    planned = plan({"p": SHARD_END}, SPLIT, {"c1": Records("11"), "c2": NoRows()})
-    assert planned.end == {"c1": AfterRecord("11"), "c2": TRIM_HORIZON}
-
-
 def test_children_begin_in_the_same_batch_when_the_parent_has_nothing_left() -> None:
     findings: dict[str, Finding] = {"p": Finished(), "c1": Records("11"), "c2": NoRows(5)}
     planned = plan({"p": AfterRecord("7")}, SPLIT, findings)
@@ -70,28 +59,6 @@ def test_a_batch_may_end_before_a_record() -> None:
     )
     assert planned.has_rows
     assert str(planned.end["a"]) == "9:-1@5"
-
-
-def test_a_merged_child_waits_for_both_parents() -> None:
-    start: Positions = {"p1": SHARD_END, "p2": AfterRecord("7")}
-    planned = plan(start, MERGE, {"p2": Records("9")})
-    assert planned.end == {"p1": SHARD_END, "p2": AfterRecord("9")}
-    planned = plan(planned.end, MERGE, {"p2": Finished(), "c": Records("12")})
-    assert planned.end == {"c": AfterRecord("12")}
-
-
-def test_a_merged_child_waits_for_a_parent_that_is_itself_still_to_come() -> None:
-    lineage = Lineage.of(
-        [
-            Shard("a", (), False),
-            Shard("b", (), False),
-            Shard("a1", ("a",)),
-            Shard("a2", ("a",), False),
-            Shard("m", ("a2", "b")),
-        ]
-    )
-    planned = plan({"a": AfterRecord("1"), "b": SHARD_END}, lineage, {"a": Records("9")})
-    assert planned.end == {"a": AfterRecord("9"), "b": SHARD_END}
 
 
 def test_a_parent_that_is_not_listed_any_more_does_not_block_its_child() -> None:

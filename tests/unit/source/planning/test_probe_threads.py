@@ -37,10 +37,6 @@ def test_items_are_done_at_the_same_time() -> None:
     for_all(range(16), lambda _: together.wait(timeout=60))
 
 
-def test_nothing_is_begun_for_no_item() -> None:
-    for_all([], pytest.fail)
-
-
 def test_the_first_error_in_the_order_of_the_items_is_raised_and_no_item_is_begun_after_it() -> (
     None
 ):

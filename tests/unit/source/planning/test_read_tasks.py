@@ -19,33 +19,21 @@ RANGES = st.lists(st.none() | st.integers(0, 2 * MAX_RECORDS), max_size=40).map(
 )
 
 
-def records_of(tasks: list[list[tuple[str, int | None]]]) -> list[list[int | None]]:
-    return [[records for _, records in task] for task in tasks]
-
-
 @given(RANGES)
-def test_the_order_of_the_ranges_is_that_of_the_tasks(ranges: list[tuple[int, int | None]]) -> None:
-    assert [one for task in share_out(ranges) for one in task] == ranges
-
-
-@given(RANGES)
-def test_a_task_of_several_shards_is_light(ranges: list[tuple[int, int | None]]) -> None:
-    for task in records_of(list(share_out([(str(n), records) for n, records in ranges]))):
-        if len(task) > 1:
-            assert len(task) <= min(MAX_SHARDS, len(ranges) // MIN_TASKS)
-            assert None not in task
-            assert sum(filter(None, task)) <= MAX_RECORDS
-
-
-@given(RANGES)
-def test_two_tasks_of_light_neighbours_would_not_fit_into_one(
+def test_tasks_keep_the_order_and_are_light_and_as_few_as_neighbours_allow(
     ranges: list[tuple[int, int | None]],
 ) -> None:
-    tasks = records_of(list(share_out([(str(n), records) for n, records in ranges])))
+    found = list(share_out(ranges))
+    assert [one for task in found for one in task] == ranges
+    tasks = [[records for _, records in task] for task in found]
+    most = max(1, min(MAX_SHARDS, len(ranges) // MIN_TASKS))
+    for task in tasks:
+        assert len(task) <= most
+        assert len(task) == 1 or None not in task
+        assert len(task) == 1 or sum(filter(None, task)) <= MAX_RECORDS
     for task, following in itertools.pairwise(tasks):
         if None not in task and following[0] is not None:
             total = sum(filter(None, task)) + following[0]
-            most = max(1, min(MAX_SHARDS, len(ranges) // MIN_TASKS))
             assert total > MAX_RECORDS or len(task) == most
 
 

@@ -157,17 +157,6 @@ def options(**given: str) -> WriteOptions:
     return write_options(Options({"streamName": "flights", **given}))
 
 
-def test_defaults() -> None:
-    assert options(checkpointLocation="/c", queryName="q") == WriteOptions(
-        address=options().address,
-        ordered=False,
-        aggregation=False,
-        aggregation_max_size=51_200,
-        max_record_size=1_048_576,
-    )
-    assert options().aggregate_size is None
-
-
 def test_an_aggregate_with_its_key_is_no_larger_than_a_record_may_be() -> None:
     assert options(aggregation="true").aggregate_size == 51_200
     largest = options(aggregation="true", aggregationMaxSize="1048576")

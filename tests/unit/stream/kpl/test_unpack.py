@@ -119,13 +119,6 @@ class TestDeaggregate:
             cut = replace(GOLDEN, data=GOLDEN.data[:length])
             assert rows([cut]) == raw(cut), length
 
-    def test_a_message_cut_short_anywhere_gives_what_is_whole_or_everything_raw(self) -> None:
-        for length in range(len(GOLDEN_MESSAGE)):
-            cut = sealed(GOLDEN_MESSAGE[:length])
-            # At the end of a field it is a sound message again, with fewer records.
-            whole = {18: 1, 28: 2}.get(length, 0)
-            assert rows([cut]) == (GOLDEN_ROWS[:whole] or raw(cut)), length
-
     def test_any_flipped_bit_is_delivered_as_it_is(self) -> None:
         for bit in range(8 * len(GOLDEN.data)):
             data = bytearray(GOLDEN.data)
@@ -144,27 +137,10 @@ class TestDeaggregate:
         unusual = sealed(bytes.fromhex(UNUSUAL[name]))
         assert rows([GOLDEN, unusual]) == [*GOLDEN_ROWS, (1, "k", b"A", 0, None)]
 
-    def test_a_key_that_would_expand_without_bound_is_raw(self) -> None:
-        bomb = sealed(field(0x0A, b"k" * 100_000) + bytes.fromhex("1a0408001a00") * 20_000)
-        assert rows([bomb]) == raw(bomb)
-
     def test_the_longest_keys_with_the_smallest_records_are_unpacked(self) -> None:
         key = "\U0001f600" * 256
         message = field(0x0A, key.encode()) + bytes.fromhex("1a0408001a00") * 1000
         assert rows([sealed(message)]) == [(0, key, b"", n, None) for n in range(1000)]
-
-    def test_sub_sequence_numbers_count_from_zero_in_each_record(self) -> None:
-        users: list[OutgoingRecord] = [(f"k{n % 7}", None, b"%d" % n) for n in range(1000)]
-        records = [
-            Record(data=b.data, partition_key="outer", sequence_number="1")
-            for b in aggregate(users, 2000)
-        ]
-        unpacked = rows(records)
-        assert [(key, None, data) for _, key, data, _, _ in unpacked] == users
-        for place in range(len(records)):
-            subs = [sub for source, _, _, sub, _ in unpacked if source == place]
-            assert subs == list(range(len(subs)))
-            assert len(subs) > 1
 
 
 def test_usual_aggregates_do_without_the_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
