@@ -17,7 +17,7 @@ from pathlib import Path
 
 from sparkinesis.stream.address import stream_address
 from sparkinesis.stream.kpl.pack import OutgoingRecord
-from sparkinesis.stream.putting.putter import PutPlan, Putter
+from sparkinesis.stream.putting.putter import Putter
 from tests.soak.setting import KEYS, REGION, STREAM
 
 TICK = 0.2
@@ -33,8 +33,10 @@ def main(endpoint: str, folder: str, rate: float, seed: int) -> None:
     numbers = {f"key-{n}": 0 for n in range(KEYS)}
     keys = list(numbers)
     rng = random.Random(seed)
-    plain, packed = PutPlan(ordered=True), PutPlan(ordered=True, aggregate_size=AGGREGATE_SIZE)
-    with Putter(address, plain) as plainly, Putter(address, packed) as aggregating:
+    with (
+        Putter(address, ordered=True) as plainly,
+        Putter(address, ordered=True, aggregate_size=AGGREGATE_SIZE) as aggregating,
+    ):
         while not stopping.is_set():
             began = time.monotonic()
             records: list[list[OutgoingRecord]] = [[], []]

@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 
 from sparkinesis.public import public
 from sparkinesis.stream.shard import Shard
@@ -44,10 +45,6 @@ class ShardMap:
             if shard.is_open and shard.hash_range is not None
         )
 
-    @cached_property
-    def _firsts(self) -> list[int]:
-        return [first for first, _ in self._open]
-
     def shard_of(self, key: int) -> str:
         """Return the id of the open shard that owns this hash key."""
-        return self._open[max(0, bisect_right(self._firsts, key) - 1)][1]
+        return self._open[max(0, bisect_right(self._open, key, key=itemgetter(0)) - 1)][1]

@@ -11,14 +11,15 @@ from pyspark.sql.types import BinaryType, StringType, StructType
 
 from sparkinesis.errors import OptionError, RecordRefusedError
 from sparkinesis.stream.kpl.pack import OutgoingRecord
+from sparkinesis.stream.put_entry import MAX_KEY_LENGTH
+from sparkinesis.stream.routing import MAX_HASH_KEY
 
 COLUMNS = {
     "data": "BINARY or STRING",
     "partitionKey": "STRING",
     "explicitHashKey": "STRING",
 }
-_MAX_KEY_LENGTH = 256
-_MAX_HASH_KEY = str((1 << 128) - 1)
+_LARGEST_HASH_KEY = str(MAX_HASH_KEY)
 _SHOWN = 80
 _SHOWN_DATA = 40
 """The most bytes of a record's data that an error shows."""
@@ -137,9 +138,9 @@ def _check(data: pa.Array, keys: pa.Array, hash_keys: pa.Array, limit: int, name
 
     lengths = pc.utf8_length(keys)
     refuse(
-        pc.or_(pc.equal(lengths, 0), pc.greater(lengths, _MAX_KEY_LENGTH)),
+        pc.or_(pc.equal(lengths, 0), pc.greater(lengths, MAX_KEY_LENGTH)),
         lambda row: (
-            f"the key has {lengths[row]} characters, but Kinesis takes 1 to {_MAX_KEY_LENGTH}."
+            f"the key has {lengths[row]} characters, but Kinesis takes 1 to {MAX_KEY_LENGTH}."
         ),
     )
     refuse(
@@ -159,8 +160,8 @@ def _check(data: pa.Array, keys: pa.Array, hash_keys: pa.Array, limit: int, name
     )
     digits = pc.match_substring_regex(hash_keys, r"^(0|[1-9][0-9]{0,38})$")
     too_large = pc.and_(
-        pc.equal(pc.utf8_length(hash_keys), len(_MAX_HASH_KEY)),
-        pc.greater(hash_keys, _MAX_HASH_KEY),
+        pc.equal(pc.utf8_length(hash_keys), len(_LARGEST_HASH_KEY)),
+        pc.greater(hash_keys, _LARGEST_HASH_KEY),
     )
     refuse(
         pc.or_(pc.invert(digits), too_large),

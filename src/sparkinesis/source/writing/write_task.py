@@ -10,7 +10,7 @@ from sparkinesis.source.options.write_options import WriteOptions
 from sparkinesis.source.writing.rows import user_records
 from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.put_entry import random_key
-from sparkinesis.stream.putting.putter import RETRY, PutPlan, Putter
+from sparkinesis.stream.putting.putter import RETRY, Putter
 
 
 def write_batches(
@@ -24,8 +24,12 @@ def write_batches(
     Raises `RecordRefusedError` for a row that cannot be a record, and the errors of `Putter`. By
     then rows of earlier Arrow batches may be stored; a retried task puts them again.
     """
-    plan = PutPlan(ordered=options.ordered, aggregate_size=options.aggregate_size)
-    with Putter(options.address, plan, retry) as putter:
+    with Putter(
+        options.address,
+        retry,
+        ordered=options.ordered,
+        aggregate_size=options.aggregate_size,
+    ) as putter:
         for batch in batches:
             name, most = options.address.name, options.max_record_size
             putter.put(user_records(batch, name, most, new_key))

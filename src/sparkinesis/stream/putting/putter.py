@@ -7,7 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sparkinesis.errors import ServiceError
@@ -38,20 +38,6 @@ idle."""
 _REFRESHES = 6
 
 
-@dataclass(frozen=True, slots=True)
-class PutPlan:
-    """The way in which user records are put.
-
-    ordered: puts a user record only after the earlier ones of its partition key are stored.
-    Duplicates repeat in order, so that the first copies are in the given order. With aggregation
-    this holds for user records of one key in one shard: explicit hash keys may separate them.
-    aggregate_size: the most bytes of an aggregate; None puts every user record plain.
-    """
-
-    ordered: bool = False
-    aggregate_size: int | None = None
-
-
 class Putter:
     """Puts the user records of one task. For one thread; the calls run on the putter's own threads.
 
@@ -65,16 +51,25 @@ class Putter:
     def __init__(
         self,
         address: StreamAddress,
-        plan: PutPlan,
         retry: Retry = RETRY,
         on_stored: Callable[[Sequence[OutgoingRecord]], None] = lambda _: None,
+        *,
+        ordered: bool = False,
+        aggregate_size: int | None = None,
     ) -> None:
-        """``on_stored`` is called with user records (the same objects) once they are stored.
+        """Make a putter.
 
-        Only for plans without aggregates. The thread that uses the putter calls it.
+        ordered: puts a user record only after the earlier ones of its partition key are stored.
+        Duplicates repeat in order, so that the first copies are in the given order. With
+        aggregation this holds for user records of one key in one shard: explicit hash keys may
+        separate them.
+        aggregate_size: the most bytes of an aggregate; None puts every user record plain.
+        on_stored: is called with user records (the same objects) once they are stored, by the
+        thread that uses the putter. Not together with aggregates.
         """
         self._address = address
-        self._plan = plan
+        self._ordered = ordered
+        self._aggregate_size = aggregate_size
         self._retry = retry
         self._on_stored = on_stored
         self._stopped = threading.Event()
@@ -126,12 +121,12 @@ class Putter:
         self._progress_at += self._retry.clock() - self._left_at
 
     def _entries(self, records: Iterable[OutgoingRecord]) -> list[PutEntry]:
-        size, ordered = self._plan.aggregate_size, self._plan.ordered
+        size = self._aggregate_size
         if size is None:
-            return plain_entries(records, ordered=ordered)
+            return plain_entries(records, ordered=self._ordered)
         if self._shards is None:
             self._shards = self._client.shard_map()
-        return aggregated_entries(records, self._shards, size, ordered=ordered)
+        return aggregated_entries(records, self._shards, size, ordered=self._ordered)
 
     def _step(self) -> None:
         """Start the calls that are due, then wait for an answer or the next due time."""

@@ -16,7 +16,7 @@ from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.kpl.pack import OutgoingRecord
 from sparkinesis.stream.put_entry import random_key, why_refused
-from sparkinesis.stream.putting.putter import RETRY, PutPlan, Putter
+from sparkinesis.stream.putting.putter import RETRY, Putter
 from sparkinesis.stream.reading.arrow import USER_RECORD_SCHEMA
 from sparkinesis.worker.dead_letters.file import (
     SUMMARY_COLUMNS,
@@ -177,7 +177,7 @@ def put_back(
                 result.done.append(letter)
 
     try:
-        with Putter(stream, PutPlan(ordered=True), retry, pending.mark_stored) as putter:
+        with Putter(stream, retry, pending.mark_stored, ordered=True) as putter:
             for letter in letters:
                 try:
                     records = _records(place.rows(letter), letter.file, needs_keys=needs_keys)

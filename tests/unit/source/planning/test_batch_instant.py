@@ -63,34 +63,12 @@ def test_p10_what_is_left_arrived_no_earlier_than_what_is_taken(
     assert len(taken) == min(limit, len(there)), "as many as the limit allows"
 
 
-def test_p6_one_record_at_least_is_taken_however_small_the_limit() -> None:
-    surveys = {"a": known([7, 9], 50.0), "b": known([7, 8], 50.0)}
-    assert given_by(choose(surveys, bounds(surveys)), surveys) == {"a": 1, "b": 0}
-
-
-def test_a_burst_is_divided_by_shard_and_order() -> None:
-    surveys = {"a": known([1, 5, 5, 5], 0.2), "b": known([5, 5, 5], 0.2)}
-    assert given_by(choose(surveys, bounds(surveys)), surveys) == {"a": 4, "b": 1}
-
-
 def test_more_of_a_burst_is_read_before_it_is_divided() -> None:
     surveys = {"a": known([5, 5], 0.1, in_hand_until=4), "b": known([5] * 20, 0.1)}
     choice = choose(surveys, bounds(surveys))
     wanted = choice.wanted["a"]
     assert isinstance(wanted, ReadOn)
     assert wanted.weight == pytest.approx(0.8)
-
-
-def test_drift_lets_light_shards_go_on() -> None:
-    surveys = {
-        "busy": known(range(1000), 0.01),
-        "light": known(range(0, 1000, 100), 0.01),
-    }
-    assert given_by(choose(surveys, bounds(surveys, 999)), surveys) == {"busy": 99, "light": 1}
-    apart = given_by(choose(surveys, bounds(surveys, 999, drift=300.0)), surveys)
-    assert apart == {"busy": 96, "light": 4}
-    unbounded = given_by(choose(surveys, bounds(surveys, 999, drift=math.inf)), surveys)
-    assert unbounded == {"busy": 90, "light": 10}
 
 
 def test_drift_takes_no_shard_further_than_it_may_be_read() -> None:
@@ -258,15 +236,3 @@ def test_p6_shards_of_one_course_of_a_day_do_not_exceed_the_limit_together() -> 
             bisect.bisect_right(b.arrivals, choice.ends[shard]) for shard, b in backlogs.items()
         )
         assert 95_000 <= taken <= 105_000
-
-
-@pytest.mark.parametrize(
-    "arrivals",
-    [[START] * 50_000, [START + n // 500 * 1000 for n in range(50_000)]],
-    ids=["one instant", "seconds"],
-)
-def test_few_large_bursts_are_counted(arrivals: list[int]) -> None:
-    backlog = Backlog(arrivals, 1 / 10_000)
-    choice = plan({"a": backlog}, END)
-    counted = choice.counts.get("a", bisect.bisect_right(arrivals, choice.instant))
-    assert counted == pytest.approx(10_000, rel=0.05)

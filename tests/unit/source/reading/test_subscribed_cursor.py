@@ -5,18 +5,11 @@ from __future__ import annotations
 from sparkinesis.source.reading.subscribed_cursor import AFTER_LOSS, AFTER_REFUSAL, SubscribeLimiter
 from sparkinesis.stream.fan_out.interruption import BETWEEN_SUBSCRIPTIONS
 from sparkinesis.stream.reading.budget import LocalBudgetState
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.planners import Time
 
 
 def test_one_of_several_tasks_asks_and_the_next_after_five_seconds() -> None:
-    clock, slot = Clock(), LocalBudgetState()
+    clock, slot = Time(), LocalBudgetState()
     tasks = [SubscribeLimiter(slot, clock) for _ in range(3)]
     assert [task.try_acquire() for task in tasks] == [True, False, False]
     clock.now += 2.0
@@ -29,7 +22,7 @@ def test_one_of_several_tasks_asks_and_the_next_after_five_seconds() -> None:
 
 
 def test_a_refusal_is_asked_about_again_after_a_second() -> None:
-    clock, slot = Clock(), LocalBudgetState()
+    clock, slot = Time(), LocalBudgetState()
     limiter = SubscribeLimiter(slot, clock)
     assert limiter.try_acquire()
     limiter.delay_next(AFTER_REFUSAL)
@@ -40,7 +33,7 @@ def test_a_refusal_is_asked_about_again_after_a_second() -> None:
 
 
 def test_an_instant_that_nobody_of_this_boot_wrote_says_nothing() -> None:
-    clock, slot = Clock(), LocalBudgetState()
+    clock, slot = Time(), LocalBudgetState()
     limiter = SubscribeLimiter(slot, clock)
     limiter.delay_next(AFTER_LOSS)
     assert not limiter.try_acquire()

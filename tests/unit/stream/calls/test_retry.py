@@ -19,6 +19,7 @@ from sparkinesis.stream.calls.retry import (
     is_retryable,
     result_of,
 )
+from tests.planners import Time
 
 
 def service_error(code: str, status: int = 400) -> ClientError:
@@ -88,28 +89,19 @@ def test_a_consumer_in_use_is_part_of_a_shards_change_of_reader() -> None:
     assert result_of(in_use, "RegisterStreamConsumer") == "failed"
 
 
-class Slept:
-    """A clock that goes on by what somebody sleeps."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
-    def retry(self, base: float, cap: float, give_up_after: float) -> Retry:
-        return Retry(base, cap, give_up_after, lambda: self.now, self.sleep, lambda _, high: high)
+def virtual(time: Time, base: float, cap: float, give_up_after: float) -> Retry:
+    return Retry(base, cap, give_up_after, time, time.sleep, lambda _, high: high)
 
 
 def test_retries_end_with_the_last_error() -> None:
-    slept = Slept()
+    slept = Time()
     with pytest.raises(ClientError):
-        slept.retry(1.0, 10.0, 60.0).call(Flaky(1000))
+        virtual(slept, 1.0, 10.0, 60.0).call(Flaky(1000))
     assert 40 < slept.now <= 60
 
 
 def test_whoever_counts_retries_hears_of_those_that_are_made_and_of_no_other() -> None:
-    retry = Slept().retry(1.0, 1.0, 4.0)
+    retry = virtual(Time(), 1.0, 1.0, 4.0)
     told: list[Exception] = []
     assert retry.call(Flaky(3), told.append) == "done"
     assert [result_of(error) for error in told] == ["throttled"] * 3

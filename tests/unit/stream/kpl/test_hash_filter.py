@@ -12,7 +12,6 @@ from aws_kinesis_agg.aggregator import RecordAggregator
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sparkinesis.stream.kpl.pack import aggregate
 from sparkinesis.stream.page import Record
 from sparkinesis.worker.batches.batch import make_batch
 from tests.examples import examples
@@ -128,18 +127,3 @@ class TestTheFilter:
         found, dropped = filtered([record], (6, 9))
         assert [one.data for one in found] == [b"x", b"y"]
         assert dropped == 0
-
-    def test_looks_at_all_chunks_of_a_large_page(self) -> None:
-        blobs = [
-            aggregate([("k", str(n % 10), bytes(400_000)), ("k", "9", b"")], 1 << 20)
-            for n in range(8)
-        ]
-        records = [
-            Record(data=blob.data, partition_key="k", sequence_number=str(number))
-            for number, (blob,) in enumerate(blobs, 1)
-        ]
-        found, dropped = filtered(records, (4, 9))
-        assert [(r.sequence_number, r.sub_sequence_number) for r in found] == [
-            (str(number), sub) for number in range(1, 9) for sub in (0, 1) if sub or number > 4
-        ]
-        assert dropped == 4

@@ -149,6 +149,7 @@ def test_usual_aggregates_do_without_the_runtime(monkeypatch: pytest.MonkeyPatch
         (f"key {n % 300}", str(n % 200) if n % 3 else None, b"d" * (n * 7 % 200))
         for n in range(900)
     ]
+    users += [(f"{n}", None, b"") for n in range(17_000)]
     (blob,) = aggregate([*users, ("large", None, b"x" * 20_000)], 1 << 20)
     monkeypatch.delattr(aggregation, "_canonical")
     packed = Record(data=blob.data, partition_key="outer", sequence_number="1")

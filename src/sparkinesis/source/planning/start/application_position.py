@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from sparkinesis.errors import LeaseTableError
@@ -79,20 +78,13 @@ def leases_of_stream(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class FormerStream:
-    """A deleted stream whose leases are the only ones of its name in a table."""
-
-    text: str
-    """What happened, for an error or a warning."""
-    has_unread: bool
-    """True if a shard of the deleted stream was not finished: its unread records are lost."""
-
-
 def former_stream(
     address: StreamAddress, leases: Iterable[Lease], table: TableAddress, present: StreamIdentifier
-) -> FormerStream:
-    """Return what is known of a stream that was deleted and made anew, where no lease is newer.
+) -> tuple[str, bool]:
+    """Tell of a stream that was deleted and made anew, whose leases are the only ones of its name.
+
+    Returns what happened, for an error or a warning; and True if a shard of the deleted stream was
+    not finished: its unread records are lost.
 
     ``present``: the stream as it is now. It has no checkpoints, whatever the ids of its shards are.
     """
@@ -109,7 +101,7 @@ def former_stream(
             f" The records of the deleted stream that the application had not processed (of "
             f"{_some(unread)}) are lost."
         )
-    return FormerStream(text, bool(unread))
+    return text, bool(unread)
 
 
 def resume(

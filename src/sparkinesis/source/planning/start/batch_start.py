@@ -85,15 +85,15 @@ def application_start(
     alone = len(stream.options.reading.streams) == 1
     own = leases_of_stream(address, leases, table, present=present, alone=alone)
     if summary is not None and present is not None and not own:
-        former = former_stream(address, leases, table, present)
-        if former.has_unread and stream.options.reading.fail_on_data_loss:
+        happened, has_unread = former_stream(address, leases, table, present)
+        if has_unread and stream.options.reading.fail_on_data_loss:
             raise DataLossError(
-                f"{former.text} Set the option failOnDataLoss to false to begin with the oldest "
+                f"{happened} Set the option failOnDataLoss to false to begin with the oldest "
                 "record of the present stream, or set the option initialPosition to trim_horizon, "
                 "latest or an instant."
             )
-        _log.warning("%s The query begins with the oldest record of the stream.", former.text)
-        if former.has_unread:
+        _log.warning("%s The query begins with the oldest record of the stream.", happened)
+        if has_unread:
             stream.losses.add()
         return _whole_stream(listing, summary), None
     # Listed after the leases are read, so that every leased shard still kept is listed.

@@ -160,14 +160,6 @@ def test_resolving_reads_nothing_and_the_rest_of_a_record_is_a_range() -> None:
     assert (wanted.start, wanted.end) == (AfterRecord("7", None, 2), AfterRecord("7", 5))
 
 
-def test_silence_keeps_the_place_and_is_put_on_record_at_once() -> None:
-    start: Positions = {"a": AfterRecord("7", None, 2)}
-    planned = plan(start, Lineage.of([Shard("a")]), {"a": NoRows(NOW)})
-    assert planned.end == {"a": AfterRecord("7", NOW, 2)}
-    assert is_worth_storing(start, planned.end)
-    assert not is_worth_storing(planned.end, planned.end)
-
-
 def test_where_to_begin_is_not_forgotten_while_no_shard_is_listed() -> None:
     start: Positions = {ANY_SHARD: AtTimestamp(NOW)}
     assert not is_worth_storing(start, plan(start, Lineage.of([]), {}).end)
