@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-
 import pytest
 
 from sparkinesis.source.reading.subscribed_cursor import SubscribedCursor, SubscribeLimiter
@@ -22,9 +20,7 @@ from sparkinesis.stream.reading.range import read_range
 from sparkinesis.stream.reading.retention import RetentionCheck
 from tests.event_stream import INITIAL_RESPONSE, records_event
 from tests.integration.stream.conftest import CONSUMER_ARN, SHARD
-from tests.scripted import Answer, Script, answer
-
-ITERATOR = answer({"ShardIterator": "i"})
+from tests.scripted import Answer, Script
 
 
 @pytest.fixture
@@ -34,29 +30,8 @@ def client(script: Script) -> StreamClient:
     )
 
 
-def page(*numbers: int) -> Answer:
-    records = [
-        {
-            "Data": base64.b64encode(str(number).encode()).decode(),
-            "PartitionKey": "k",
-            "SequenceNumber": str(number),
-        }
-        for number in numbers
-    ]
-    return answer({"Records": records, "MillisBehindLatest": 9, "NextShardIterator": "i"})
-
-
 def poll(client: StreamClient, position: Position, inclusive: bool = True) -> ShardCursor:
     return ShardCursor(client, ShardBudget(Pace(0, 0)), SHARD, position, inclusive=inclusive)
-
-
-def test_a_range_holds_only_what_was_planned(script: Script, client: StreamClient) -> None:
-    """And the position has not expired: its record is there, behind those not asked for."""
-    script.on("GetShardIterator", ITERATOR)
-    script.on("GetRecords", page(1, 2), page(3, 4), page(5, 6))
-    wanted = ShardRange(SHARD, AfterRecord("3"), AfterRecord("5"))
-    pages = read_range(lambda at: poll(client, at), wanted, RetentionCheck(client))
-    assert [[one.data for one in records] for records in pages] == [[b"4"], [b"5"]]
 
 
 def test_a_task_by_enhanced_fan_out_reads_a_closed_shard_to_its_end(

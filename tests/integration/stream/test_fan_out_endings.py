@@ -452,24 +452,6 @@ def test_a_stop_ends_a_waiting_fetch_and_the_connection(
     assert len(script.calls) == 1
 
 
-def test_a_stop_ends_a_wait_between_subscriptions(script: Script, client: StreamClient) -> None:
-    script.on("SubscribeToShard", refusal("LimitExceededException"))
-    waiting = threading.Event()
-
-    def wait(stopped: threading.Event, seconds: float) -> None:
-        waiting.set()
-        assert stopped.wait(60)
-
-    fan_out = FetchingCursor(client, CONSUMER_ARN, SHARD, TRIM_HORIZON, wait=wait)
-    answers: list[object] = []
-    reader = threading.Thread(target=lambda: answers.append(fan_out.fetch()))
-    reader.start()
-    assert waiting.wait(10)
-    fan_out.stop()
-    reader.join(timeout=10)
-    assert answers == [None]
-
-
 def last_page(*numbers: int, **more: str) -> Answer:
     records = [
         {"Data": "", "PartitionKey": "k", "SequenceNumber": str(number)} for number in numbers

@@ -26,12 +26,6 @@ def server() -> Iterator[LocalServer]:
         yield running
 
 
-@pytest.fixture(autouse=True)
-def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-
-
 @pytest.mark.parametrize(
     ("wanted", "pages", "described"),
     [
@@ -45,14 +39,11 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_streams_are_listed_a_hundred_in_a_call_as_far_as_they_are_wanted(
     server: LocalServer, wanted: list[int], pages: int, described: int
 ) -> None:
-    def client(address: StreamAddress) -> StreamClient:
-        return StreamClient(address)
-
     addresses = [
         StreamAddress(f"s-{number:03}", None, "us-east-1", server.endpoint_url) for number in wanted
     ]
     server.kinesis.calls.clear()
-    found = dict(identify(addresses, client, time.monotonic, time.sleep))
+    found = dict(identify(addresses, StreamClient, time.monotonic, time.sleep))
     calls: Counter[Any] = Counter((call.operation, call.error) for call in server.kinesis.calls)
     missing = [one.name for one in addresses if not isinstance(found[one], StreamIdentity)]
     assert missing == [f"s-{number:03}" for number in wanted if number >= 230]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,7 +12,6 @@ import pytest
 from sparkinesis.errors import AccessDeniedError, ExpiredIteratorError
 from sparkinesis.local import Call, Fault, LocalServer, ManualClock
 from sparkinesis.metrics.catalogue import (
-    BYTES_FETCHED,
     CALL_DURATION,
     CALL_RETRIES,
     ITERATORS_EXPIRED,
@@ -28,7 +26,7 @@ from sparkinesis.stream.position import TRIM_HORIZON
 from sparkinesis.stream.reading.budget import Pace, ShardBudget
 from sparkinesis.stream.reading.cursor import ShardCursor
 from tests.integration.stream.conftest import SHARD, failing, waited
-from tests.streams import put, split
+from tests.streams import put
 from tests.tallies import counted, seconds
 
 
@@ -161,20 +159,6 @@ def test_a_slow_call_takes_as_long_as_it_takes_and_its_budget_does_not_count(
         ("s", "GetRecords", "ok"): pytest.approx(2.5),
         ("s", "GetShardIterator", "ok"): 0.0,
     }
-
-
-def test_what_is_fetched_is_what_the_server_handed_out(reader: Reader, kinesis: Any) -> None:
-    """Each record and, as closely as a page's size is estimated, each byte; over a reshard."""
-    put(kinesis, "s", [b"%04d" % n + b"x" * (n % 700) for n in range(400)], "key")
-    split(kinesis, "s")
-    cursor = reader.cursor()
-    while not cursor.at_end:
-        cursor.fetch(math.ceil(400 / 7))
-    calls = reader.server.kinesis.calls.select("GetRecords", stream="s")
-    assert sum(call.records for call in calls) == 400
-    assert counted(reader.tally, RECORDS_FETCHED) == {("s",): 400}
-    (size,) = counted(reader.tally, BYTES_FETCHED).values()
-    assert size == pytest.approx(sum(call.bytes for call in calls), rel=0.05)
 
 
 def test_off_costs_nothing(reader: Reader, kinesis: Any) -> None:

@@ -12,10 +12,8 @@ import pytest
 from sparkinesis.errors import ConsumerNotFoundError
 from sparkinesis.local import Fault, LocalServer, ManualClock
 from sparkinesis.metrics.catalogue import (
-    BYTES_FETCHED,
     CALL_DURATION,
     CALL_RETRIES,
-    RECORDS_FETCHED,
     SUBSCRIPTIONS_ENDED,
 )
 from sparkinesis.metrics.tally import Tally
@@ -100,47 +98,40 @@ def test_a_shard_that_ends_ends_its_subscription(
     assert subscriber.endings == {"shard ended": 1}
 
 
+CUT = Fault(cut_after=300)
+EXCEPTION = Fault(stream_code="InternalFailureException", stream_after=1)
+
+
 @pytest.mark.parametrize(
-    "fault",
-    [Fault(cut_after=300), Fault(stream_code="InternalFailureException", stream_after=1)],
-    ids=["cut", "exception"],
+    ("fault", "ending", "attempts"),
+    [
+        (CUT, "broken", {"ok": 2}),
+        (EXCEPTION, "broken", {"ok": 2}),
+        (Fault.error("LimitExceededException"), "refused", {"throttled": 1, "ok": 1}),
+        (Fault.error("InternalFailure", status=500), "refused", {"retryable": 1, "ok": 1}),
+        (Fault.dropped(), "refused", {"retryable": 1, "ok": 1}),
+    ],
+    ids=["cut", "exception", "throttled", "500", "reset"],
 )
-def test_what_breaks_is_broken(
-    server: LocalServer, kinesis: Any, subscribe: Callable[..., Subscriber], fault: Fault
+def test_what_breaks_is_broken_and_what_never_began_was_refused(
+    server: LocalServer,
+    kinesis: Any,
+    subscribe: Callable[..., Subscriber],
+    *,
+    fault: Fault,
+    ending: str,
+    attempts: dict[str, float],
 ) -> None:
+    """A call that has succeeded is not retried, whatever becomes of its subscription."""
     server.kinesis.faults = failing("SubscribeToShard", fault)
     subscriber = subscribe()
     for number in range(3):
         put(kinesis, "s", [b"%d" % number], "k")
         subscriber.read(b"%d" % number)
-    assert subscriber.endings == {"broken": 1}
-    assert subscriber.attempts == {"ok": 2}
-    assert subscriber.retries == {}, "the call itself has succeeded"
-
-
-@pytest.mark.parametrize(
-    ("fault", "result"),
-    [
-        (Fault.error("LimitExceededException"), "throttled"),
-        (Fault.error("InternalFailure", status=500), "retryable"),
-        (Fault.dropped(), "retryable"),
-    ],
-    ids=["throttled", "500", "reset"],
-)
-def test_a_subscription_that_never_began_was_refused(
-    server: LocalServer,
-    kinesis: Any,
-    subscribe: Callable[..., Subscriber],
-    fault: Fault,
-    result: str,
-) -> None:
-    put(kinesis, "s", [b"1"], "k")
-    server.kinesis.faults = failing("SubscribeToShard", fault)
-    subscriber = subscribe()
-    subscriber.read(b"1")
-    assert subscriber.endings == {"refused": 1}
-    assert subscriber.attempts == {result: 1, "ok": 1}
-    assert subscriber.retries == {("s", "SubscribeToShard", result): 1}
+    assert subscriber.endings == {ending: 1}
+    assert subscriber.attempts == attempts
+    failed = attempts.keys() - {"ok"}
+    assert subscriber.retries == {("s", "SubscribeToShard", result): 1 for result in failed}
 
 
 def test_a_newer_subscription_takes_over_and_both_see_every_record(
@@ -196,18 +187,3 @@ def test_a_stop_during_the_call_closes_what_it_opens(script: Script) -> None:
     assert answers == [None]
     assert script.gone.acquire(timeout=60)
     assert counted(tally, SUBSCRIPTIONS_ENDED) == {("s", "closed"): 1}
-
-
-def test_what_is_fetched_is_what_the_server_sent(
-    server: LocalServer, kinesis: Any, subscribe: Callable[..., Subscriber]
-) -> None:
-    put(kinesis, "s", [b"%04d" % n + b"x" * (n % 700) for n in range(400)], "key")
-    split(kinesis, "s")
-    subscriber = subscribe()
-    while not subscriber.cursor.at_end:
-        subscriber.cursor.fetch()
-    events = server.kinesis.calls.select("SubscribeToShardEvent", stream="s")
-    assert sum(event.records for event in events) == 400
-    assert counted(subscriber.tally, RECORDS_FETCHED) == {("s",): 400}
-    (size,) = counted(subscriber.tally, BYTES_FETCHED).values()
-    assert size == pytest.approx(sum(event.bytes for event in events), rel=0.05)

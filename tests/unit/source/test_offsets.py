@@ -11,7 +11,6 @@ from sparkinesis.source.offsets import (
     ANY_SHARD,
     KnownOffsets,
     Offset,
-    Positions,
     from_json,
     ranges,
     to_json,
@@ -24,7 +23,6 @@ from sparkinesis.stream.position import (
     AtTimestamp,
     FromApplication,
     Position,
-    ShardRange,
 )
 
 
@@ -79,29 +77,6 @@ def test_an_offset_like_a_known_one_is_read_by_its_own_text() -> None:
     assert kept.read({"s": {}, "t": {"a": "7"}}) == {"s": {}, "t": {"a": AfterRecord("7")}}
 
 
-def test_a_batch_reads_what_lies_between_its_offsets() -> None:
-    start: Positions = {
-        "quiet": AfterRecord("5", 1),
-        "moved": AfterRecord("5", 1),
-        "ended": AfterRecord("5"),
-        "done": SHARD_END,
-        "dropped": SHARD_END,
-    }
-    end: Positions = {
-        "quiet": AfterRecord("5", 2),
-        "moved": AfterRecord("8"),
-        "ended": SHARD_END,
-        "done": SHARD_END,
-        "child": AfterRecord("9"),
-        "idle child": AtTimestamp(3),
-    }
-    assert ranges(start, end) == [
-        ShardRange("child", TRIM_HORIZON, AfterRecord("9")),
-        ShardRange("ended", AfterRecord("5"), SHARD_END),
-        ShardRange("moved", AfterRecord("5", 1), AfterRecord("8")),
-    ]
-
-
 def test_making_latest_durable_reads_nothing() -> None:
     assert ranges({ANY_SHARD: LATEST}, {"a": AtTimestamp(5), "b": AtTimestamp(5)}) == []
     # As of a stream that was added, when another is added before its first batch is planned.
@@ -119,8 +94,3 @@ def test_making_latest_durable_reads_nothing() -> None:
 def test_a_first_batch_with_rows_is_not_begun_elsewhere(start: Position, end: Position) -> None:
     with pytest.raises(OffsetError, match=r"initialPosition was changed.* ends in shard a at"):
         ranges({ANY_SHARD: start}, {"a": end})
-
-
-def test_where_an_application_stands_its_leases_sub_sequence_number_is_no_row() -> None:
-    resolved: Positions = {"a": AfterRecord("9", sub_sequence_number=0), "b": SHARD_END}
-    assert ranges({ANY_SHARD: FromApplication("app")}, resolved) == []

@@ -47,19 +47,6 @@ def test_a_stream_with_an_arn_is_named_with_its_account() -> None:
     assert str(named) == f"stream 'flights' of account 210987654321 in eu-west-1 at {LOCAL}"
 
 
-def test_a_region_of_the_environment_is_named_with_its_variable(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
-    source = "from the environment variable AWS_DEFAULT_REGION"
-    assert str(StreamAddress("s")) == f"stream 's' in eu-west-1 ({source})"
-    # botocore prefers the variable to a profile.
-    address = StreamAddress("s", endpoint=LOCAL, credentials=CredentialSource(profile="dev"))
-    assert str(address) == f"stream 's' in eu-west-1 ({source}) at {LOCAL}"
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-2")
-    assert str(StreamAddress("s")) == f"stream 's' in eu-west-2 ({source})"
-
-
 @pytest.mark.parametrize(
     ("variables", "region", "source"),
     [

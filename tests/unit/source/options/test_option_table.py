@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from pyspark.sql.types import (
     BinaryType,
@@ -22,7 +20,7 @@ from sparkinesis.source.options.stream_names import removed_stream
 from sparkinesis.source.options.values import known_regions
 from sparkinesis.stream.address import stream_address
 from sparkinesis.stream.credentials import CredentialSource
-from sparkinesis.stream.position import LATEST, TRIM_HORIZON, FromApplication
+from sparkinesis.stream.position import LATEST, FromApplication
 
 EXAMPLES = {
     "initialPosition": "latest",
@@ -74,16 +72,6 @@ def test_defaults() -> None:
     assert reading.max_records_per_fetch == 10_000
     assert reading.pace.spacing == pytest.approx(0.6)
     assert reading.pace.cost(2_000_000) == pytest.approx(1.0)
-
-
-@pytest.mark.parametrize("text", ["latest", "LATEST", " Latest ", "trim_horizon", "Trim_HORIZON"])
-@pytest.mark.parametrize("name", ["initialPosition", "startingPosition", "endingPosition"])
-def test_the_names_of_positions_are_not_case_sensitive(name: str, text: str) -> None:
-    position = LATEST if "latest" in text.lower() else TRIM_HORIZON
-    assert Options({"streamName": "s", name: text})[name] is position
-    if name != "initialPosition":
-        found = Options({"streamName": "s", name: json.dumps({"shardId-0": text})})[name]
-        assert found == {"shardId-0": position}
 
 
 @pytest.mark.parametrize(

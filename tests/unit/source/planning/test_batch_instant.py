@@ -216,23 +216,3 @@ def test_p6_a_sampled_batch_holds_the_limit_and_fills_it(
     assert taken >= 0.8 * limit or choice.instant == bound
     assert len(set(choice.ends.values())) == 1
     assert sum(backlog.looked_at for backlog in backlogs.values()) <= 0.5 * limit + FIRST * shards
-
-
-def test_p6_shards_of_one_course_of_a_day_do_not_exceed_the_limit_together() -> None:
-    """Each shard has few records at first, and more and more; straight lines miss the curve."""
-    for shards in (8, 32):
-        backlogs = {}
-        for n in range(shards):
-            rng = random.Random(n)
-            hours = sorted(
-                6 * math.acos(1 - 2 * rng.random()) / math.pi for _ in range(200_000 // shards)
-            )
-            backlogs[f"shard-{n:02}"] = Backlog(
-                [START + int(hour * 3_600_000) for hour in hours], 1 / 100_000
-            )
-        bound = min(backlog.arrivals[-1] for backlog in backlogs.values())
-        choice = plan(backlogs, bound)
-        taken = sum(
-            bisect.bisect_right(b.arrivals, choice.ends[shard]) for shard, b in backlogs.items()
-        )
-        assert 95_000 <= taken <= 105_000

@@ -95,12 +95,6 @@ def test_only_what_was_over_after_events_is_followed_at_once(age: float | None) 
     assert at_once == {Cause.ENDED}
 
 
-@given(st.floats(0, 1), st.integers(0, 50))
-def test_a_newer_subscription_has_at_least_ten_seconds(luck: float, failures: int) -> None:
-    retry = Retry(uniform=lambda least, most: least + luck * (most - least))
-    assert pause_after(Cause.TAKEN_OVER, FailureStreak(failures), 100, retry) >= 10
-
-
 def test_a_consumer_in_use_does_not_make_the_next_failure_wait_longer() -> None:
     """Who takes a shard over is refused for five seconds; that tells nothing of the service."""
     retry = Retry(base=0.5, cap=30, uniform=lambda _, most: most)

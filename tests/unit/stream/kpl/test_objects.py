@@ -17,7 +17,6 @@ from tests.examples import examples
 from tests.unit.stream.kpl.aggregates import (
     GOLDEN,
     GOLDEN_MESSAGE,
-    GOLDEN_ROWS,
     Row,
     raw,
     rows,
@@ -48,22 +47,6 @@ def objects(records: list[Record]) -> list[Row]:
     return [
         (int(number), key, data, sub, hash_key) for data, key, number, sub, _, hash_key, _ in found
     ]
-
-
-def test_golden_bytes_between_plain_records() -> None:
-    assert objects([PLAIN, GOLDEN, PLAIN]) == [
-        *raw(PLAIN, 0),
-        *((1, *row[1:]) for row in GOLDEN_ROWS),
-        *raw(PLAIN, 2),
-    ]
-    assert objects([]) == []
-
-
-def test_without_unpacking_each_record_is_one() -> None:
-    assert make_objects([GOLDEN], made, SHARD, deaggregate=False) == (
-        [(GOLDEN.data, "outer", "7", 0, 1.5, None, SHARD)],
-        0,
-    )
 
 
 def test_cut_short_or_changed_anywhere_it_is_what_columns_make_of_it() -> None:

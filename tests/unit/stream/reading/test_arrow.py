@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
 
-import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -15,19 +14,6 @@ from sparkinesis.stream.page import Record
 from sparkinesis.stream.reading.arrow import USER_RECORD_SCHEMA, to_arrow
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-
-
-def test_the_schema() -> None:
-    assert [(field.name, field.type, field.nullable) for field in USER_RECORD_SCHEMA] == [
-        ("partitionKey", pa.string(), True),
-        ("data", pa.binary(), True),
-        ("stream", pa.string(), True),
-        ("shardId", pa.string(), True),
-        ("sequenceNumber", pa.string(), True),
-        ("approximateArrivalTimestamp", pa.timestamp("us", tz="UTC"), True),
-        ("subSequenceNumber", pa.int64(), True),
-        ("explicitHashKey", pa.string(), True),
-    ]
 
 
 def test_a_mixed_page_row_by_row() -> None:

@@ -73,15 +73,6 @@ def test_what_is_given(
         assert given_by(cut, page(*map(record, sent))) == given_
 
 
-def test_records_before_an_instant_are_dropped_up_to_the_first_since_then() -> None:
-    cut = begin(AtTimestamp(1_000_500))
-    assert given_by(cut, page(record(1, 990_100), record(2, 1_000_499))) == []
-    late = record(5, 1_000_200)
-    assert given_by(cut, page(record(3, 1_000_498), record(4, 1_000_500), late)) == [4, 5]
-    # What follows the first is wanted whatever its time: arrival times are in no strict order.
-    assert given_by(cut, page(record(6, 1_000_100))) == [6]
-
-
 @pytest.mark.parametrize("arrival_ms", [None, 1_000_000])
 def test_a_record_that_may_have_arrived_since_the_instant_is_kept(arrival_ms: int | None) -> None:
     """Without an arrival time, or with one that may have been cut to its second."""

@@ -10,7 +10,7 @@ from sparkinesis.errors import LeaseTableError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.table.table import LeaseTable
-from sparkinesis.source.offsets import ANY_SHARD, Positions, ranges
+from sparkinesis.source.offsets import ANY_SHARD, Positions
 from sparkinesis.source.planning.batch_end import (
     NoRows,
     is_worth_storing,
@@ -26,7 +26,6 @@ from sparkinesis.stream.position import (
     TRIM_HORIZON,
     AfterRecord,
     AtTimestamp,
-    FromApplication,
     Position,
 )
 from sparkinesis.stream.shard import Lineage, Shard
@@ -149,15 +148,6 @@ def test_leases_that_name_no_stream_are_not_given_to_two() -> None:
     assert set(leases_of_stream(ADDRESS, [lease("a", "1")], TABLE)) == {"a"}
     with pytest.raises(LeaseTableError, match="application that reads one stream"):
         leases_of_stream(ADDRESS, [lease("a", "1")], TABLE, alone=False)
-
-
-def test_resolving_reads_nothing_and_the_rest_of_a_record_is_a_range() -> None:
-    start: Positions = {ANY_SHARD: FromApplication("app")}
-    resumed: Positions = {"a": AfterRecord("7", None, 2), "b": SHARD_END}
-    assert ranges(start, resumed) == []
-    assert ranges(resumed, {"a": AfterRecord("7", 5, 2), "b": SHARD_END}) == []
-    (wanted,) = ranges(resumed, {"a": AfterRecord("7", 5)})
-    assert (wanted.start, wanted.end) == (AfterRecord("7", None, 2), AfterRecord("7", 5))
 
 
 def test_where_to_begin_is_not_forgotten_while_no_shard_is_listed() -> None:
