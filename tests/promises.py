@@ -135,7 +135,7 @@ other-servers:
     properties/test_other_servers.py
     integration/lease/test_shard_syncer.py::test_children_that_no_end_has_named_are_listed_by_one_call
     integration/worker/test_closed_shards.py
-    integration/stream/test_begins_elsewhere.py
+    integration/stream/test_fan_out_endings.py::test_a_task_reads_a_closed_shard_to_its_end
 secrets:
     properties/test_credentials.py
     spark/test_credentials.py

@@ -19,8 +19,9 @@ from sparkinesis.errors import (
     StreamNotFoundError,
 )
 from sparkinesis.local.encoding.event_stream import message
-from sparkinesis.metrics.catalogue import SUBSCRIPTIONS_ENDED
+from sparkinesis.metrics.catalogue import CALL_RETRIES, SUBSCRIPTIONS_ENDED
 from sparkinesis.metrics.tally import Tally
+from sparkinesis.source.reading.subscribed_cursor import SubscribedCursor, SubscribeLimiter
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Retry
@@ -33,8 +34,14 @@ from sparkinesis.stream.position import (
     AtTimestamp,
     FromApplication,
     Position,
+    ShardRange,
 )
-from tests.event_stream import INITIAL_RESPONSE, event, exception, records_event
+from sparkinesis.local.encoding.event_stream import message
+from sparkinesis.stream.reading.budget import Pace, ShardBudget
+from sparkinesis.stream.reading.cursor import ShardCursor
+from sparkinesis.stream.reading.range import read_range
+from sparkinesis.stream.reading.retention import RetentionCheck
+from tests.event_stream import INITIAL_RESPONSE, event, exception, message, records_event
 from tests.fetching import FetchingCursor
 from tests.integration.stream.conftest import CONSUMER_ARN, SHARD, STREAM_ARN
 from tests.scripted import DATE_MS, Answer, Script, answer, refusal
@@ -134,24 +141,6 @@ def test_an_interruption_goes_on_behind_the_last_event(
     assert clock.waits == [5.5]  # the rest of five seconds, and the first backoff
 
 
-def test_what_broke_before_its_first_event_begins_again_where_it_began(
-    subscribe: Subscribe, script: Script, clock: Turned
-) -> None:
-    fan_out = subscribe(
-        begun(records_event([5, 6], 6)[:-1], ends="reset"),
-        begun(ends="reset"),
-        begun(records_event([5, 6], 6), ends="reset"),
-        held(records_event([7], 7)),
-        position=AfterRecord("5"),
-        inclusive=True,
-    )
-    assert numbers(fan_out) == [5, 6]
-    assert numbers(fan_out) == [7]
-    assert starts(script) == [AT_5, AT_5, AT_5, after(6)]
-    # The backoff grows until an event comes.
-    assert clock.waits == [5.5, 6.0, 5.5]
-
-
 @pytest.mark.parametrize(
     ("position", "inclusive", "start"),
     [
@@ -187,7 +176,7 @@ def test_where_it_cannot_begin(subscribe: Subscribe, position: Position) -> None
         subscribe(position=position)
 
 
-def test_the_end_of_the_shard(subscribe: Subscribe, script: Script) -> None:
+def test_the_end_of_the_shard(subscribe: Subscribe, script: Script, tally: Tally) -> None:
     fan_out = subscribe(held(records_event([1], None, ["shardId-1", "shardId-2"])))
     fetched = fan_out.fetch()
     assert fetched is not None
@@ -197,6 +186,8 @@ def test_the_end_of_the_shard(subscribe: Subscribe, script: Script) -> None:
     assert [record.data for record in fetched.page.records] == [b"1"]
     # Nobody will ask for more, so the connection is closed without being asked to.
     assert script.gone.acquire(timeout=10)
+    fan_out.stop()
+    assert counted(tally, SUBSCRIPTIONS_ENDED) == {("s", "shard ended"): 1}
 
 
 IN_USE = "ResourceInUseException"
@@ -304,6 +295,7 @@ def described_consumer(status: str) -> dict[str, object]:
 )
 def test_what_will_not_pass_is_raised(
     subscribe: Subscribe,
+    tally: Tally,
     clock: Turned,
     *,
     code: str,
@@ -320,6 +312,9 @@ def test_what_will_not_pass_is_raised(
     for part in (says, SHARD, "stream 's'", "position 5", f"{code}: Said so."):
         assert part in text
     assert clock.waits == []
+    fan_out.stop()
+    assert counted(tally, SUBSCRIPTIONS_ENDED) == {("s", "failed" if is_event else "refused"): 1}
+    assert counted(tally, CALL_RETRIES) == {}
 
 
 @pytest.mark.parametrize("is_event", [False, True])
@@ -483,3 +478,27 @@ def test_an_event_without_a_number_ends_no_shard_that_goes_on(
     assert numbers(fan_out) == []
     assert not fan_out.at_end
     assert numbers(fan_out) == [7]
+
+
+def test_a_task_reads_a_closed_shard_to_its_end(script: Script, client: StreamClient) -> None:
+    """Each event of the closed shard names its children, and the subscription begins anew."""
+    children = ["shardId-1", "shardId-2"]
+    events = [records_event(numbers, 9, children) for numbers in ([1, 2], [3, 4], [5], [])]
+    script.on("SubscribeToShard", begun(*events))
+    wanted = ShardRange(SHARD, AfterRecord("2"), SHARD_END)
+
+    def subscribe(position: Position) -> SubscribedCursor:
+        return SubscribedCursor(
+            client,
+            SubscribeLimiter(None),
+            CONSUMER_ARN,
+            SHARD,
+            position,
+            end=wanted.end,
+            poll=lambda at, inclusive: ShardCursor(
+                client, ShardBudget(Pace(0, 0)), SHARD, at, inclusive=inclusive
+            ),
+        )
+
+    pages = read_range(subscribe, wanted, RetentionCheck(client))
+    assert [[one.data for one in records] for records in pages] == [[b"3", b"4"], [b"5"]]

@@ -1,4 +1,4 @@
-"""The metrics of enhanced fan-out: what ended each subscription, and what it delivered."""
+"""The metrics of enhanced fan-out: what ended each subscription, and its calls."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from sparkinesis.errors import ConsumerNotFoundError
 from sparkinesis.local import Fault, LocalServer, ManualClock
 from sparkinesis.metrics.catalogue import (
     CALL_DURATION,
@@ -20,13 +19,12 @@ from sparkinesis.metrics.tally import Tally
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.fan_out.cursor import RETRY
-from sparkinesis.stream.fan_out.registration import deregister_consumer
 from sparkinesis.stream.position import TRIM_HORIZON
 from tests.event_stream import INITIAL_RESPONSE, records_event
 from tests.fetching import FetchingCursor
 from tests.integration.stream.conftest import CONSUMER_ARN, SHARD, OpenCursor, failing
 from tests.scripted import Answer, Script
-from tests.streams import put, split
+from tests.streams import put
 from tests.tallies import counted
 
 
@@ -86,18 +84,6 @@ def test_the_service_ends_each_after_five_minutes(
     assert subscriber.retries == {}
 
 
-def test_a_shard_that_ends_ends_its_subscription(
-    kinesis: Any, subscribe: Callable[..., Subscriber]
-) -> None:
-    subscriber = subscribe()
-    put(kinesis, "s", [b"1"], "k")
-    split(kinesis, "s")
-    while not subscriber.cursor.at_end:
-        subscriber.cursor.fetch()
-    subscriber.cursor.stop()
-    assert subscriber.endings == {"shard ended": 1}
-
-
 CUT = Fault(cut_after=300)
 EXCEPTION = Fault(stream_code="InternalFailureException", stream_after=1)
 
@@ -154,19 +140,6 @@ def test_a_newer_subscription_takes_over_and_both_see_every_record(
     assert newer.read(b"3") == [b"2", b"3"]
     assert older.endings["taken over"] == 1
     assert older.endings.keys() <= {"taken over", "refused"}
-
-
-def test_a_deregistered_consumer_ends_it_for_good(
-    client: StreamClient, consumer: str, subscribe: Callable[..., Subscriber]
-) -> None:
-    subscriber = subscribe()
-    assert subscriber.cursor.fetch() is not None
-    deregister_consumer(client, consumer)
-    with pytest.raises(ConsumerNotFoundError):
-        subscriber.cursor.fetch()
-    subscriber.cursor.stop()
-    assert subscriber.endings == {"failed": 1}
-    assert subscriber.retries == {}
 
 
 def test_a_stop_during_the_call_closes_what_it_opens(script: Script) -> None:

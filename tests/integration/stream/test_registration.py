@@ -233,16 +233,6 @@ def test_many_who_look_at_a_moment_ask_once(
     assert find(arn) is None
 
 
-def test_who_looks_is_told_of_a_stream_that_is_gone(
-    kinesis: Any, client: StreamClient, register: Register, clock: ManualClock
-) -> None:
-    arn = register()
-    find = ConsumerFinder(client, lambda: clock() / 1000)
-    kinesis.delete_stream(StreamName="s", EnforceConsumerDeletion=True)
-    with pytest.raises(StreamNotFoundError, match="'s'"):
-        find(arn)
-
-
 def test_a_streams_arn_is_asked_for_once(
     server: LocalServer, client: StreamClient, register: Register
 ) -> None:
