@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sparkinesis.errors import OffsetError
 from sparkinesis.source.offsets import (
@@ -40,6 +43,22 @@ def test_a_checkpoint_of_another_stream_is_refused_by_name() -> None:
 
 def test_a_stream_that_was_added_may_be_missing() -> None:
     assert from_json(["a", "b"], {"a": {"x": "7"}}) == {"a": {"x": AfterRecord("7")}}
+
+
+json_values: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda children: st.lists(children) | st.dictionaries(st.text(), children),
+)
+
+
+@given(json_values | st.dictionaries(st.just("s"), json_values))
+def test_no_offset_json_does_harm(offset: Any) -> None:
+    try:
+        positions = from_json(["s"], offset)
+    except OffsetError as error:
+        assert "checkpoint" in str(error)
+    else:
+        assert from_json(["s"], to_json(positions)) == positions
 
 
 def test_an_offset_that_comes_back_from_spark_is_the_object_that_was_written() -> None:

@@ -9,9 +9,8 @@ import functools
 import logging
 import os
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Any
 
 import botocore.session
@@ -36,28 +35,19 @@ def _renew_lock() -> None:
 os.register_at_fork(after_in_child=_renew_lock)
 
 
-def _now() -> datetime:
-    return datetime.now(timezone.utc)
-
-
-def open_session(
-    source: CredentialSource,
-    region: str | None,
-    endpoint: str | None,
-    now: Callable[[], datetime] = _now,
-) -> Any:
+def open_session(source: CredentialSource, region: str | None, endpoint: str | None) -> Any:
     """Return a botocore session for ``region`` whose clients sign with ``source``'s credentials.
 
     The clients of a process that are opened with the same arguments and environment share it.
 
     The credentials of a role are fetched at the first call and renewed before they expire: from 15
     minutes before by one thread while the others continue, from 10 minutes before by all
-    (botocore's ``RefreshableCredentials``). ``now`` is the clock for the renewal.
+    (botocore's ``RefreshableCredentials``).
 
     Raises botocore's ``ProfileNotFound``. Errors of STS are raised by the calls of the clients.
     """
     with _opening:
-        return _open_session(source, region, endpoint, now, _environment())
+        return _open_session(source, region, endpoint, _environment())
 
 
 def _environment() -> int:
@@ -70,7 +60,6 @@ def _open_session(
     source: CredentialSource,
     region: str | None,
     endpoint: str | None,
-    now: Callable[[], datetime],
     environment: int,  # noqa: ARG001 - a part of the key
 ) -> Any:
     session = _session(source, region, endpoint)
@@ -91,7 +80,7 @@ def _open_session(
         ),
     )
     assuming = _session(source, region, endpoint)
-    provider = _AssumedRole(sts, source, now)
+    provider = _AssumedRole(sts, source)
     assuming.register_component("credential_provider", CredentialResolver([provider]))
     return assuming
 
@@ -148,12 +137,11 @@ class _AssumedRole:
 
     sts: Any
     source: CredentialSource
-    now: Callable[[], datetime]
     METHOD: str = "sparkinesis-assume-role"
     CANONICAL_NAME: str | None = None
 
     def load(self) -> Any:
-        return DeferredRefreshableCredentials(self._assume, self.METHOD, self.now)
+        return DeferredRefreshableCredentials(self._assume, self.METHOD)
 
     def _assume(self) -> dict[str, str]:
         source = self.source

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from sparkinesis.source.batch.filters import PushedFilters
-from sparkinesis.source.batch.shard_reads import ShardRead, open_ended, plan_shard_reads
+from sparkinesis.source.batch.shard_reads import ShardRead, open_ended, plan_shard_reads, unlisted
 from sparkinesis.source.offsets import ANY_SHARD, Positions
+from sparkinesis.source.planning.batch_end import Finding
 from sparkinesis.stream.position import (
     LATEST,
     SHARD_END,
     TRIM_HORIZON,
     AfterRecord,
     AtTimestamp,
+    Position,
 )
 from sparkinesis.stream.shard import Lineage, Shard
+from tests.planners import plan, probed
+from tests.unit.source.planning.test_batch_end import histories, look
 
 NOW = 1_000_000
 ALL: Positions = {ANY_SHARD: TRIM_HORIZON}
@@ -84,3 +91,49 @@ def test_instants_of_filters_narrow_those_of_the_options() -> None:
         ShardRead("p", AfterRecord("7"), AfterRecord("9"), 90),
         ShardRead("x", AtTimestamp(60), LATEST, 90),
     ]
+
+
+def test_shards_that_a_map_stands_in_and_that_are_gone_are_named() -> None:
+    boundary: Positions = {"z": AfterRecord("7"), "y": TRIM_HORIZON, "done": SHARD_END, **ALL}
+    assert unlisted({**boundary, "p": LATEST}, SPLIT) == ("y", "z")
+
+
+def _streamed(
+    lineage: Lineage, held: dict[str, int], batches: int, data: st.DataObject
+) -> Positions:
+    """The offset of a streaming query after some batches."""
+
+    def probe(shard: str, position: Position) -> Finding:
+        done = int(position.sequence_number) if isinstance(position, AfterRecord) else 0
+        take = data.draw(st.integers(1, 3))
+        return look(lineage.shards[shard], done, held[shard], take)
+
+    at: Positions = {ANY_SHARD: TRIM_HORIZON}
+    for _ in range(batches):
+        at = plan(at, lineage, probed(at, lineage, probe)).end
+    return at
+
+
+@given(histories(), st.integers(1, 6), st.data())
+def test_an_offset_of_a_streaming_query_parts_the_records_in_two(
+    history: tuple[Lineage, dict[str, int]], batches: int, data: st.DataObject
+) -> None:
+    lineage, held = history
+    offset = _streamed(lineage, held, batches, data)
+
+    def records(start: Positions, end: Positions) -> list[tuple[str, int]]:
+        found = []
+        for shard_read in plan_shard_reads(lineage, start, end, PushedFilters(), NOW):
+            since, until = shard_read.start, shard_read.end
+            first = int(since.sequence_number) if isinstance(since, AfterRecord) else 0
+            last = held[shard_read.shard_id]
+            if isinstance(until, AfterRecord):
+                last = int(until.sequence_number)
+            elif isinstance(shard_read.before_ms, int):
+                last = 0
+            found += [(shard_read.shard_id, number) for number in range(first, last)]
+        return found
+
+    everything = [(shard, number) for shard, count in held.items() for number in range(count)]
+    before, behind = records(ALL, offset), records(offset, PRESENT)
+    assert sorted(before + behind) == sorted(everything)

@@ -6,9 +6,11 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sparkinesis.errors import OptionError
-from sparkinesis.source.offsets import ANY_SHARD
+from sparkinesis.source.offsets import ANY_SHARD, to_json
 from sparkinesis.source.options.batch_read_options import BatchReadOptions, batch_read_options
 from sparkinesis.source.options.option_table import Options
 from sparkinesis.stream.position import (
@@ -17,6 +19,7 @@ from sparkinesis.stream.position import (
     TRIM_HORIZON,
     AfterRecord,
     AtTimestamp,
+    Position,
 )
 
 
@@ -43,6 +46,25 @@ def test_a_boundary_is_a_name_an_instant_or_a_map() -> None:
     assert options.start == {"s": {"a": AfterRecord("7"), "b": TRIM_HORIZON}}
     assert options.end == {"s": {"a": AfterRecord("9", 5), "b": SHARD_END}}
     assert parse("{}").start == {}
+
+
+positions: st.SearchStrategy[Position] = st.one_of(
+    st.sampled_from([TRIM_HORIZON, LATEST, SHARD_END]),
+    st.builds(AtTimestamp, st.integers(0, 10**14)),
+    st.builds(
+        AfterRecord, st.from_regex(r"[0-9]{1,56}", fullmatch=True), st.none() | st.integers(0, 9)
+    ),
+)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from("st"), st.dictionaries(st.text(), positions, min_size=1), min_size=1
+    )
+)
+def test_every_offset_of_a_streaming_query_is_a_boundary(offset: Any) -> None:
+    options = parse(to_json(offset), to_json(offset), "s,t")
+    assert options.start == options.end == offset
 
 
 @pytest.mark.parametrize(

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from sparkinesis.stream.timing import Timing
 from sparkinesis.worker.options import DEFAULT_OPTIONS, WorkerOptions
 from sparkinesis.worker.retrieval.polling import Polling
-from tests.unit.stream.reading.test_budget import VirtualTime
+from tests.planners import Time
 
 
-def polling(time: VirtualTime, options: WorkerOptions = DEFAULT_OPTIONS) -> Polling:
-    timing = Timing(clock=time.clock, sleep=time.sleep)
+def polling(time: Time, options: WorkerOptions = DEFAULT_OPTIONS) -> Polling:
+    timing = time.timing
     return Polling(cast(Any, None), options, timing)
 
 
 def test_a_call_of_a_slow_pace_is_remembered_for_as_long() -> None:
     """While other shards come and go: a budget that is forgotten permits a call at once."""
-    time = VirtualTime()
+    time = Time()
     mode = polling(time, WorkerOptions(shard_calls_per_second=0.001))
-    began = time.clock()
+    began = time()
     with mode._budget_of("shardId-slow").records:
         pass
     for number in range(500):
@@ -27,12 +26,12 @@ def test_a_call_of_a_slow_pace_is_remembered_for_as_long() -> None:
         with mode._budget_of(f"shardId-{number:012d}").records:
             pass
     with mode._budget_of("shardId-slow").records:
-        assert time.clock() - began == 1000.0
+        assert time() - began == 1000.0
 
 
 def test_shards_that_are_read_no_more_are_forgotten() -> None:
     """A stream that is resharded for years has had any number of them."""
-    time = VirtualTime()
+    time = Time()
     mode = polling(time)
     for number in range(5_000):
         with mode._budget_of(f"shardId-{number:012d}").records:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sparkinesis.errors import LeaseTableError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
@@ -12,6 +14,7 @@ from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.source.offsets import ANY_SHARD, Positions
 from sparkinesis.source.planning.batch_end import (
+    Finished,
     NoRows,
     is_worth_storing,
     missing,
@@ -29,7 +32,7 @@ from sparkinesis.stream.position import (
     Position,
 )
 from sparkinesis.stream.shard import Lineage, Shard
-from tests.planners import plan, to_probe
+from tests.planners import plan, probed, to_probe
 
 TABLE = LeaseTable("app", "eu-west-1")
 ADDRESS = StreamAddress("flights", region="eu-west-1")
@@ -113,6 +116,14 @@ def test_a_checkpoint_that_no_kcl_writes_is_named(checkpoint: str, sub: int) -> 
         positions(SPLIT, lease("p", checkpoint, sub))
 
 
+def test_of_several_streams_the_leases_of_this_one_count() -> None:
+    other = StreamIdentifier("123456789012", "orders", 1_700_000_000)
+    leases = [lease("a", "1", stream=FLIGHTS), lease("a", "2", stream=other), lease("a", "3")]
+    assert leases_of_stream(ADDRESS, leases, TABLE, alone=False) == {"a": leases[0]}
+    with pytest.raises(LeaseTableError, match="of stream 'flights' in eu-west-1, only of 'orders'"):
+        leases_of_stream(ADDRESS, leases[1:2], TABLE)
+
+
 FLIGHTS = StreamIdentifier("123456789012", "flights", 1_700_000_000)
 
 
@@ -155,3 +166,48 @@ def test_where_to_begin_is_not_forgotten_while_no_shard_is_listed() -> None:
     assert not is_worth_storing(start, plan(start, Lineage.of([]), {}).end)
     planned = plan(start, Lineage.of([Shard("a")]), {"a": NoRows(NOW)})
     assert is_worth_storing(start, planned.end)
+
+
+@st.composite
+def lineages(draw: st.DrawFn) -> Lineage:
+    """A stream of two shards, split and merged at random; its oldest shards may be gone."""
+    shards = {name: Shard(name) for name in ("s0", "s1")}
+    active = ["s0", "s1"]
+    for _ in range(draw(st.integers(0, 8))):
+        at = draw(st.integers(0, len(active) - 1))
+        is_split = len(active) < 2 or at == len(active) - 1 or draw(st.booleans())
+        closed = active[at : at + (1 if is_split else 2)]
+        born = [f"s{len(shards) + i}" for i in range(2 if is_split else 1)]
+        for name in closed:
+            shards[name] = Shard(name, shards[name].parents, False)
+        shards.update({name: Shard(name, tuple(closed)) for name in born})
+        active[at : at + len(closed)] = born
+    oldest_first = list(shards.values())
+    closed_before = next(n for n, shard in enumerate(oldest_first) if shard.is_open)
+    return Lineage.of(oldest_first[draw(st.integers(0, closed_before)) :])
+
+
+@given(lineages(), st.data())
+def test_every_shard_is_past_or_read_once_and_after_its_parents(
+    lineage: Lineage, data: st.DataObject
+) -> None:
+    checkpoints = st.sampled_from(["7", "TRIM_HORIZON", "SHARD_END"])
+    chosen = data.draw(st.dictionaries(st.sampled_from(sorted(lineage.shards)), checkpoints))
+    leases = [
+        lease(shard, checkpoint)
+        for shard, checkpoint in chosen.items()
+        # As a KCL: no checkpoint in a shard before its parents are finished.
+        if checkpoint == "TRIM_HORIZON"
+        or all(chosen.get(p, "SHARD_END") == "SHARD_END" for p in lineage.ancestors((shard,)))
+    ]
+    if not leases:
+        return
+    resumed = positions(lineage, *leases)
+    order = list(probed(resumed, lineage, lambda *_: Finished()))
+    finished = {one.shard_id for one in leases if one.is_finished}
+    past = lineage.ancestors(one.shard_id for one in leases) - {one.shard_id for one in leases}
+    assert len(order) == len(set(order))
+    assert not finished & set(order)
+    assert set(lineage.shards) - set(order) <= finished | past
+    for at, shard in enumerate(order):
+        assert not lineage.ancestors((shard,)) & set(order[at:])
