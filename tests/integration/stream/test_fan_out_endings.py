@@ -36,12 +36,11 @@ from sparkinesis.stream.position import (
     Position,
     ShardRange,
 )
-from sparkinesis.local.encoding.event_stream import message
 from sparkinesis.stream.reading.budget import Pace, ShardBudget
 from sparkinesis.stream.reading.cursor import ShardCursor
 from sparkinesis.stream.reading.range import read_range
 from sparkinesis.stream.reading.retention import RetentionCheck
-from tests.event_stream import INITIAL_RESPONSE, event, exception, message, records_event
+from tests.event_stream import INITIAL_RESPONSE, event, exception, records_event
 from tests.fetching import FetchingCursor
 from tests.integration.stream.conftest import CONSUMER_ARN, SHARD, STREAM_ARN
 from tests.scripted import DATE_MS, Answer, Script, answer, refusal
