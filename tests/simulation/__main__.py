@@ -17,7 +17,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from dataclasses import asdict
 from multiprocessing import get_context
 
-from tests.simulation.bug_table import hunts, row
+from tests.simulation.bug_table import rows
 from tests.simulation.rounds import Round, Tally, play_round
 from tests.simulation.subjects import SUBJECTS
 from tests.simulation.turns import Turns
@@ -77,8 +77,8 @@ def main() -> int:
     )
     given = parser.parse_args()
     if given.bugs:
-        for found in hunts([given.subject] if given.subject else _NAMES, given.jobs):
-            print(row(found), flush=True)
+        for row in rows([given.subject] if given.subject else _NAMES, given.jobs):
+            print(row, flush=True)
         return 0
     if given.seconds is None and given.histories is None:
         given.seconds = 60.0

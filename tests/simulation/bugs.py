@@ -1,297 +1,357 @@
-"""Deliberate bugs, each as a patch of one name: what the simulation has to find."""
+"""Deliberate bugs in record processors, each as one change of the package."""
 
 from __future__ import annotations
 
-from sparkinesis.lease import held, shard_ends, shard_syncer
-from sparkinesis.lease.coordinator import LeaseCoordinator
-from sparkinesis.lease.held import HeldLease
-from sparkinesis.lease.renewer import LeaseRenewer
-from sparkinesis.lease.rules import taker
-from sparkinesis.lease.shard_ends import ShardEnds
-from sparkinesis.lease.shard_syncer import ShardSyncer
-from sparkinesis.lease.table import batch as lease_batch
-from sparkinesis.lease.table import requests
-from sparkinesis.lease.table.batching import Batching
-from sparkinesis.lease.table.table import LeaseTable
-from sparkinesis.lease.table.write_conflict import OwnWrites
-from sparkinesis.stream.calls import client
-from sparkinesis.stream.calls.answers import decoding
-from sparkinesis.stream.reading.budget import Pace
-from sparkinesis.stream.reading.cursor import ShardCursor
-from sparkinesis.stream.reading.early_records import EarlyRecordFilter
-from sparkinesis.stream.reading.retention import RetentionCheck
-from sparkinesis.stream.shard import Lineage
-from sparkinesis.worker import user_methods as calling
-from sparkinesis.worker.batches import page_rows
-from sparkinesis.worker.batches.batch import RecordBatch
-from sparkinesis.worker.checkpoint_rules import Permitted
-from sparkinesis.worker.checkpointer import Checkpointer
-from sparkinesis.worker.lifecycle.settings import ConsumerSettings
-from sparkinesis.worker.lifecycle.shard import delivery, selection, starting
-from sparkinesis.worker.lifecycle.shard.consumer import ShardConsumer
-from sparkinesis.worker.lifecycle.shard.delivery import Deliverer
-from sparkinesis.worker.lifecycle.shard.intake import Intake
-from sparkinesis.worker.lifecycle.worker_state import WorkerState
-from sparkinesis.worker.options import WorkerOptions
-from sparkinesis.worker.reporting.measures import ShardMeasures
-from sparkinesis.worker.reporting.shard_reporter import ShardReporter
-from sparkinesis.worker.retrieval.ahead import FetchAhead
-from sparkinesis.worker.retrieval.memory import MemoryBudget
-from tests.simulation.patches import (
-    always,
-    begin_anew,
-    behind_aggregates,
-    believe,
-    believe_conditions,
-    believe_listing,
-    checkpoint_first,
-    children_at_latest,
-    counted_too,
-    deaf,
-    deleted_unless_told,
-    drop_first,
-    early_end,
-    filter_all,
-    forgetful,
-    grant_all,
-    keep_memory,
-    keys_only,
-    last_page,
-    latest_again,
-    no_floor,
-    one_by_one,
-    renewed_if,
-    silent_end,
-    silent_reset,
-    skip_failed,
-    sure,
-    swallow,
-    too_far,
-    twice,
-    unfenced,
-    untried,
-    whole_records,
-    without_doubt,
-)
-from tests.simulation.subject import Bug, instead
+from tests.simulation.subject import planted
 
-_READS = "readers_resume_where_they_should"
-_LOST = "leases_are_lost_for_a_reason"
-_OWNS = "only_the_owner_checkpoints"
+BUGS = planted("""
+checkpoints are not fenced by the counter | only_the_owner_checkpoints | 6
+    lease.table.requests:checkpoint
+    - _as_known(lease),
+    + {},
+renewals are not fenced by the counter | only_the_owner_checkpoints | 15
+    lease.table.requests:renew
+    - _as_known(lease)
+    + {}
+a lease is held for ever | expired_leases_are_not_processed | 0
+    lease.held:HeldLease.is_held
+    + return self._lost is None
+a write whose answer was lost is taken for another worker's | only_the_owner_checkpoints | 6
+    lease.table.requests:_fenced
+    + return ()
+a twin with the same worker id is taken for oneself | only_the_owner_checkpoints | 35
+    lease.table.write_conflict:resolve_conflict
+    - return LeaseLoss(
+    + return StillHeld(row)
+    + return LeaseLoss(
+a late write of one's own is taken for a twin's | only_a_twin_ends_a_worker | 29
+    lease.table.write_conflict:OwnWrites.may_have_made
+    + return False
+leases are not released | workers_leave | 0
+    lease.held:HeldLease.release
+    + self.lose("it was given up")
+dead workers are not noticed | every_shard_is_read | 0
+    lease.rules.taker:_Snapshot._age
+    + return 0.0
+each lease is renewed by a call of its own | leases_are_renewed_together | 2
+    lease.renewer:LeaseRenewer._send
+    + return [self.batching.write([update])[0] for update in updates]
+a throttled statement counts as renewed | leases_are_lost_for_a_reason | 11
+    lease.table.batch:outcome_of
+    - said is None:
+    + said is None or said["Code"] in {"ThrottlingError", "ProvisionedThroughputExceeded"}:
+a refused statement counts as renewed | leases_are_renewed_together | 2
+    lease.table.batch:outcome_of
+    - said is None:
+    + said is None or said["Code"] == "ConditionalCheckFailed":
+an internal error of a statement that took effect is a lost lease
+    | leases_are_lost_for_a_reason | 11
+    lease.table.batch:outcome_of
+    - return Failed(error, doubt)
+    + return Failed(error, False)
+all statements are sent again where one has failed | leases_are_lost_for_a_reason | 11
+    lease.table.batch:is_unsettled
+    + return True
+a batch with unknown outcome is repeated without a read | leases_are_lost_for_a_reason | 2
+    lease.table.table:LeaseTable.try_write
+    - in_doubt=in_doubt
+    + in_doubt=False
+batches are trusted without a probe | expired_leases_are_not_processed | 118
+    lease.table.batching:Batching._probe
+    + self._is_proven = True
+a refusal without a row is taken for a deleted row | leases_are_lost_for_a_reason | 1
+    lease.table.table:LeaseTable._refused
+    - self._row(update.key, consistent=True) if item is None
+    + None if item is None
+taking a lease drops foreign attributes | foreign_attributes_stay | 15
+    lease.table.requests:take
+    + update = was(lease, worker_id)
+    + return replace(update, remove=(*update.remove, "note"))
+a reset does not fence the owner | everything_is_processed | 6
+    lease.table.requests:reset
+    + update = was(lease, at, timestamp_ms, now_ms, began_ms)
+    + changes = {name: value for name, value in update.set.items() if name != "leaseCounter"}
+    + return replace(update, set=changes, remove=())
+parents are not waited for | parents_come_first | 1
+    lease.coordinator:LeaseCoordinator.are_finished
+    + return True
+children get no leases | finished_leases_have_children | 0
+    lease.shard_ends:ShardEnds.create_child_leases
+    + return True
+a shard end that names no children has none | finished_leases_have_children | 3
+    lease.shard_ends:ShardEnds._listed_children
+    + return ()
+a listing from before the shard's end is trusted | finished_leases_have_children | 503
+    stream.shard:Lineage.children_of_ended
+    + return self.children(shard_id)
+children begin at the latest record | leases_begin_where_they_should | 0
+    lease.shard_ends:ShardEnds.create_child_leases
+    - self._leases.create_late(plan.create, [parent.lease
+    + latest = type(parent.lease.checkpoint)("LATEST")
+    + create = [replace(one, checkpoint=latest) for one in plan.create]
+    + self._leases.create_late(create, [parent.lease
+missing leases are not repaired | every_shard_is_read | 69
+    lease.shard_syncer:ShardSyncer._audit
+    + pass
+finished leases are not deleted | nothing_is_left_to_clean_up | 0
+    lease.shard_syncer:ShardSyncer._clean_up
+    + pass
+finished leases are deleted at once | leases_are_deleted_in_time | 0
+    lease.rules.cleanup:deletable
+    + return [lease for lease in leases if lease.is_finished]
+only the last page of shards is read | leases_are_deleted_in_time | 8
+    stream.calls.client:StreamClient.list_shards
+    - shards.extend(map(_shard, answer.get("Shards", ())))
+    + shards = list(map(_shard, answer.get("Shards", ())))
+a batch is checkpointed before it is processed | checkpoints_are_requested | 0
+    worker.lifecycle.shard.delivery:Deliverer.deliver_next
+    - self.checkpointer.permit(batch.last, batch)
+    + self.checkpointer.permit(batch.last, batch)
+    + self.checkpointer.checkpoint()
+failed records may be checkpointed | readers_resume_where_they_should | 14
+    worker.checkpointer:Checkpointer.take_back
+    + pass
+a checkpoint of one record covers the whole batch | readers_resume_where_they_should | 2
+    worker.checkpoint_rules:Permitted.resolve
+    + return was(self, None, None)
+an earlier checkpoint overwrites a later one | checkpoints_never_go_back | 41
+    lease.held:_is_behind
+    + return False
+sub-sequence numbers are not kept | checkpoints_that_return_are_stored | 1
+    worker.checkpoint_rules:Permitted.resolve
+    - return wanted
+    + return ExtendedSequenceNumber(wanted.sequence_number)
+a checkpoint that cannot be written is dropped silently | checkpoints_that_return_are_stored | 10
+    lease.held:HeldLease.checkpoint
+    + try:
+    +     was(self, at, timestamp_ms, known=known, moved_ms=moved_ms)
+    + except SparkinesisError:
+    +     pass
+a shard is resumed after the whole aggregate | readers_resume_where_they_should | 19
+    worker.lifecycle.shard.starting:start_position
+    - return position
+    + is_record = isinstance(position, AfterRecord)
+    + return AfterRecord(position.sequence_number) if is_record else position
+processed user records of an aggregate are repeated | readers_resume_where_they_should | 1
+    worker.batches.batch:RecordBatch.after
+    + return self
+the record after a checkpoint is dropped | readers_resume_where_they_should | 0
+    stream.reading.retention:RetentionCheck.check_start
+    + records = was(self, shard_id, start, fetched)
+    + return records[1:] if records else records
+an expired iterator starts over | readers_resume_where_they_should | 0
+    stream.reading.cursor:ShardCursor.fetch
+    + place = self._position, self._inclusive
+    + fetched = was(self, limit)
+    + self._position, self._inclusive = place
+    + self._early_filter.apply = lambda fetched: fetched
+    + return fetched
+records that a server repeats are repeated | readers_resume_where_they_should | 8
+    stream.reading.early_records:EarlyRecordFilter.apply
+    + return fetched
+latest is a new time at each start | readers_resume_where_they_should | 42
+    worker.lifecycle.shard.starting:start_position
+    - position = lease.position()
+    + position = LATEST if lease.checkpoint.sequence_number == "LATEST" else lease.position()
+failed fetching is not restarted | everything_is_processed | 5
+    worker.retrieval.ahead:FetchAhead.take
+    - raise error
+    + return None
+the last record of a shard is lost | readers_resume_where_they_should | 2
+    worker.lifecycle.shard.intake:Intake.take
+    - return batch
+    + return batch.slice(0, len(batch) - 1) if self.at_end and batch else batch
+expired records are not reported | readers_resume_where_they_should | 25
+    stream.reading.retention:RetentionCheck.report_loss
+    + pass
+a processor's reset is not followed | readers_resume_where_they_should | 15
+    worker.checkpointer:Checkpointer.take_reset
+    + was(self)
+old records within a page are not skipped | readers_resume_where_they_should | 4
+    worker.lifecycle.shard.selection:drop_older
+    + return records
+younger records are skipped too | readers_resume_where_they_should | 4
+    worker.lifecycle.settings:ConsumerSettings.skip_before
+    + bound = was(self, now_ms)
+    + return None if bound is None else bound + 3_000
+a machine's clock is trusted | readers_resume_where_they_should | 4
+    stream.service_time:service_time
+    + return local_ms
+shards are polled without a limit | shards_are_not_read_too_fast | 0
+    worker.options:WorkerOptions.pace
+    + return Pace(0.0, 0.0)
+every record is filtered by the hash range | readers_resume_where_they_should | 1
+    stream.kpl.objects:make_objects
+    + made, _ = was(records, make, shard_id, deaggregate=deaggregate)
+    + if hash_range is None:
+    +     return made, 0
+    + keys = [user.partition_key for user in made]
+    + kept = [key is None or is_within(key, None, hash_range) for key in keys]
+    + return [user for user, is_kept in zip(made, kept) if is_kept], kept.count(False)
+records without a key are dropped | everything_is_processed | 1
+    stream.calls.answers.decoding:decode_page
+    - page = _decode(_DECODER, body)
+    + page = _decode(_DECODER, body)
+    + if any(record.partition_key is None for record in page.records):
+    +     raise msgspec.ValidationError("Object missing required field `PartitionKey`")
+the memory of a lost lease is not released | memory_is_given_back | 9
+    worker.retrieval.ahead:FetchAhead.stop
+    - pages = list(self._pages)
+    + pages = []
+an empty shard waits for memory | empty_shards_get_memory_at_once | 27
+    worker.retrieval.memory:MemoryBudget._grant
+    - size = min(want, self._room(account))
+    + size = min(want, self._room(account))
+    + if size < min(want, self.floor):
+    +     return False
+pages are fetched without memory for them | memory_is_within_its_budget | 27
+    worker.retrieval.memory:MemoryBudget._grant
+    - size = min(want, self._room(account))
+    + size = want
+a call's return value is ignored | readers_resume_where_they_should | 10
+    worker.user_methods:unfinished
+    + return None
+a failed batch is skipped | readers_resume_where_they_should | 2
+    worker.lifecycle.shard.delivery:Deliverer._failed
+    + self._pass(attempt.batch)
+    + return 0.0
+half of a failed batch is lost | readers_resume_where_they_should | 14
+    worker.batches.batch:RecordBatch.halves
+    - self.slice(0, middle), self.slice(middle, len(self))
+    + self.slice(middle, len(self)), self.slice(0, 0)
+a dead-letter target's error is ignored | readers_resume_where_they_should | 77
+    worker.lifecycle.shard.delivery:Deliverer._give_up
+    - hand_over(resort.target, self._failed_records(batch, error))
+    + try:
+    +     hand_over(resort.target, self._failed_records(batch, error))
+    + except Exception:
+    +     pass
+the last record of a failed batch is given up untried | records_given_up_were_tried_alone | 212
+    worker.lifecycle.shard.delivery:Deliverer._put_off
+    + if pause == 0.0 and len(attempt.batch) == 1:
+    +     return self._give_up(attempt, Exception())
+    + return was(self, attempt, pause)
+a stopped shard is taken again | stopped_shards_are_left_alone | 5
+    worker.lifecycle.worker_state:WorkerState.busy_leases
+    + return frozenset(self.consumers)
+failed calls count as processed | records_are_counted | 2
+    worker.reporting.measures:ShardMeasures.processing_failed
+    + was(self, began)
+    + self.processed(1, lambda: 1, began)
+failures are told twice | failures_are_counted | 2
+    worker.reporting.shard_reporter:ShardReporter.batch_failed
+    + was(self, span, action, error)
+    + was(self, span, action, error)
+shutdown_requested is not called | shutdown_is_requested_before_release | 0
+    worker.lifecycle.shard.consumer:ShardConsumer._notify_of_shutdown
+    + pass
+final calls are not made | readers_get_a_final_call | 0
+    worker.lifecycle.shard.consumer:ShardConsumer._shut_down
+    - self._last_calls.lease_lost()
+    + pass
+""")
 
-BUGS: dict[str, Bug] = {
-    # leases
-    "checkpoints are not fenced by the counter": instead(
-        requests, "checkpoint", unfenced, _OWNS, 6
-    ),
-    "renewals are not fenced by the counter": instead(requests, "renew", unfenced, _OWNS, 15),
-    "a lease is held for ever": instead(
-        HeldLease,
-        "is_held",
-        lambda _: lambda self: self._lost is None,
-        "expired_leases_are_not_processed",
-        0,
-    ),
-    "a write whose answer was lost is taken for another worker's": instead(
-        requests, "_fenced", always(()), _OWNS, 6
-    ),
-    "a twin with the same worker id is taken for oneself": instead(
-        held, "resolve_conflict", believe, _OWNS, 35
-    ),
-    "a late write of one's own is taken for a twin's": instead(
-        OwnWrites, "may_have_made", always(False), "only_a_twin_ends_a_worker", 29
-    ),
-    "leases are not released": instead(
-        HeldLease,
-        "release",
-        lambda _: lambda self, *_: self.lose("it was given up"),
-        "workers_leave",
-        0,
-    ),
-    "dead workers are not noticed": instead(
-        taker._Snapshot, "_age", always(0.0), "every_shard_is_read", 0
-    ),
-    "each lease is renewed by a call of its own": instead(
-        LeaseRenewer, "_send", one_by_one, "leases_are_renewed_together", 2
-    ),
-    "a throttled statement counts as renewed": instead(
-        lease_batch,
-        "outcome_of",
-        renewed_if("ThrottlingError", "ProvisionedThroughputExceeded"),
-        _LOST,
-        11,
-    ),
-    "a refused statement counts as renewed": instead(
-        lease_batch,
-        "outcome_of",
-        renewed_if("ConditionalCheckFailed"),
-        "leases_are_renewed_together",
-        2,
-    ),
-    "an internal error of a statement that took effect is a lost lease": instead(
-        lease_batch, "outcome_of", sure, _LOST, 11
-    ),
-    "all statements are sent again where one has failed": instead(
-        lease_batch, "is_unsettled", always(True), _LOST, 11
-    ),
-    "a batch with unknown outcome is repeated without a read": instead(
-        LeaseTable, "try_write", without_doubt, _LOST, 2
-    ),
-    "batches are trusted without a probe": instead(
-        Batching, "_probe", believe_conditions, "expired_leases_are_not_processed", 118
-    ),
-    "a refusal without a row is taken for a deleted row": instead(
-        LeaseTable, "_refused", deleted_unless_told, _LOST, 1
-    ),
-    "taking a lease drops foreign attributes": instead(
-        requests, "take", forgetful, "foreign_attributes_stay", 15
-    ),
-    "a reset does not fence the owner": instead(
-        requests, "reset", silent_reset, "everything_is_processed", 6
-    ),
-    # shards
-    "parents are not waited for": instead(
-        LeaseCoordinator, "are_finished", always(True), "parents_come_first", 1
-    ),
-    "children get no leases": instead(
-        ShardEnds, "create_child_leases", always(True), "finished_leases_have_children", 0
-    ),
-    "a shard end that names no children has none": instead(
-        ShardEnds, "_listed_children", always(()), "finished_leases_have_children", 3
-    ),
-    "a listing from before the shard's end is trusted": instead(
-        Lineage, "children_of_ended", believe_listing, "finished_leases_have_children", 503
-    ),
-    "children begin at the latest record": instead(
-        shard_ends, "plan_children", children_at_latest, "leases_begin_where_they_should", 0
-    ),
-    "missing leases are not repaired": instead(
-        ShardSyncer, "_audit", always(None), "every_shard_is_read", 69
-    ),
-    "finished leases are not deleted": instead(
-        ShardSyncer, "_clean_up", always(None), "nothing_is_left_to_clean_up", 0
-    ),
-    "finished leases are deleted at once": instead(
-        shard_syncer,
-        "deletable",
-        lambda _: lambda leases, shards: [lease for lease in leases if lease.is_finished],
-        "leases_are_deleted_in_time",
-        0,
-    ),
-    "only the last page of shards is read": instead(
-        client.StreamClient, "list_shards", last_page, "leases_are_deleted_in_time", 8
-    ),
-    # checkpoints
-    "a batch is checkpointed before it is processed": instead(
-        Deliverer, "deliver_next", checkpoint_first, "checkpoints_are_requested", 0
-    ),
-    "failed records may be checkpointed": instead(
-        Checkpointer, "take_back", always(None), _READS, 14
-    ),
-    "a checkpoint of one record covers the whole batch": instead(
-        Permitted,
-        "resolve",
-        lambda resolve: lambda self, sequence, sub: resolve(self, None, None),
-        _READS,
-        2,
-    ),
-    "an earlier checkpoint overwrites a later one": instead(
-        held, "_is_behind", always(False), "checkpoints_never_go_back", 41
-    ),
-    "sub-sequence numbers are not kept": instead(
-        Permitted, "resolve", whole_records, "checkpoints_that_return_are_stored", 1
-    ),
-    "a checkpoint that cannot be written is dropped silently": instead(
-        HeldLease, "checkpoint", swallow, "checkpoints_that_return_are_stored", 10
-    ),
-    # where reading begins and goes on
-    "a shard is resumed after the whole aggregate": instead(
-        starting, "start_position", behind_aggregates, _READS, 19
-    ),
-    "processed user records of an aggregate are repeated": instead(
-        RecordBatch, "after", lambda _: lambda self, done: self, _READS, 1
-    ),
-    "the record after a checkpoint is dropped": instead(
-        RetentionCheck, "check_start", drop_first, _READS, 0
-    ),
-    "an expired iterator starts over": instead(ShardCursor, "fetch", begin_anew, _READS, 0),
-    "records that a server repeats are repeated": instead(
-        EarlyRecordFilter, "apply", lambda _: lambda self, fetched: fetched, _READS, 8
-    ),
-    "latest is a new time at each start": instead(
-        starting, "start_position", latest_again, _READS, 42
-    ),
-    "failed fetching is not restarted": instead(
-        FetchAhead, "take", swallow, "everything_is_processed", 5
-    ),
-    "the last record of a shard is lost": instead(Intake, "take", early_end, _READS, 2),
-    "expired records are not reported": instead(
-        RetentionCheck, "report_loss", always(None), _READS, 25
-    ),
-    "a processor's reset is not followed": instead(
-        Checkpointer, "take_reset", lambda take: lambda self: take(self) and None, _READS, 15
-    ),
-    "old records within a page are not skipped": instead(
-        selection, "drop_older", lambda _: lambda records, bound: records, _READS, 4
-    ),
-    "younger records are skipped too": instead(ConsumerSettings, "skip_before", too_far, _READS, 4),
-    "a machine's clock is trusted": instead(
-        client, "service_time", lambda _: lambda headers, local_ms, *_: local_ms, _READS, 4
-    ),
-    "shards are polled without a limit": instead(
-        WorkerOptions, "pace", lambda _: Pace(0.0, 0.0), "shards_are_not_read_too_fast", 0
-    ),
-    "every record is filtered by the hash range": instead(
-        page_rows, "make_objects", filter_all, _READS, 1
-    ),
-    "records without a key are dropped": instead(
-        decoding, "_DECODER", keys_only, "everything_is_processed", 1
-    ),
-    # memory
-    "the memory of a lost lease is not released": instead(
-        FetchAhead, "stop", keep_memory, "memory_is_given_back", 9
-    ),
-    "an empty shard waits for memory": instead(
-        MemoryBudget, "_grant", no_floor, "empty_shards_get_memory_at_once", 27
-    ),
-    "pages are fetched without memory for them": instead(
-        MemoryBudget, "_grant", grant_all, "memory_is_within_its_budget", 27
-    ),
-    # processors that fail, and the end
-    "a call's return value is ignored": instead(calling, "unfinished", always(None), _READS, 10),
-    "a failed batch is skipped": instead(Deliverer, "_failed", skip_failed, _READS, 2),
-    "half of a failed batch is lost": instead(
-        RecordBatch,
-        "halves",
-        lambda halves: lambda self: (halves(self)[1], halves(self)[1].slice(0, 0)),
-        _READS,
-        14,
-    ),
-    "a dead-letter target's error is ignored": instead(delivery, "last_resort", deaf, _READS, 77),
-    "the last record of a failed batch is given up untried": instead(
-        Deliverer, "_put_off", untried, "records_given_up_were_tried_alone", 212
-    ),
-    "a stopped shard is taken again": instead(
-        WorkerState,
-        "busy_leases",
-        lambda _: lambda self: frozenset(self.consumers),
-        "stopped_shards_are_left_alone",
-        5,
-    ),
-    "failed calls count as processed": instead(
-        ShardMeasures, "processing_failed", counted_too, "records_are_counted", 2
-    ),
-    "failures are told twice": instead(
-        ShardReporter, "batch_failed", twice, "failures_are_counted", 2
-    ),
-    "shutdown_requested is not called": instead(
-        ShardConsumer,
-        "_notify_of_shutdown",
-        always(None),
-        "shutdown_is_requested_before_release",
-        0,
-    ),
-    "final calls are not made": instead(
-        ShardConsumer, "_shut_down", silent_end, "readers_get_a_final_call", 0
-    ),
-}
+FAN_OUT_BUGS = planted("""
+a subscription resumes AT the continuation | readers_resume_where_they_should | 1
+    stream.fan_out.cursor:FanOutCursor._accept
+    - self._inclusive = False
+    + self._inclusive = True
+    - self._early_filter.apply(fetched)
+    + fetched
+events of many records do not move the position | readers_resume_where_they_should | 1
+    stream.fan_out.cursor:FanOutCursor._accept
+    - if number is not None:
+    + if number is not None and len(event.records) < 2:
+    - self._early_filter.apply(fetched)
+    + fetched
+a broken subscription starts over | readers_resume_where_they_should | 1
+    stream.fan_out.cursor:FanOutCursor._pause_or_raise
+    + was(self, error, had_begun=had_begun)
+    + self._position, self._inclusive = Sentinel.TRIM_HORIZON, False
+    + self._early_filter.apply = lambda fetched: fetched
+the end of a shard is taken for the end of a subscription | everything_is_processed | 0
+    stream.fan_out.cursor:FanOutCursor._accept
+    + self._last_page = lambda: None
+    + fetched = was(self, received, begun_ms)
+    + self.at_end = False
+    + return fetched
+a shard ends only if its children are named | everything_is_processed | 3
+    stream.fan_out.cursor:FanOutCursor._last_page
+    + return None
+a silent subscription is never closed | everything_is_processed | 7
+    stream.fan_out.cursor:FanOutCursor.due_in
+    + left = was(self, wake)
+    + return float("inf") if left > 0 and self._subscription is not None else left
+a deregistered consumer is not registered again | everything_is_processed | 4
+    worker.retrieval.fan_out:FanOut._forget
+    + pass
+a refused subscription is retried at once | subscribe_calls_stay_within_limits | 0
+    stream.fan_out.interruption:pause_after
+    + return 0.0
+a lost lease's subscription stays open | subscriptions_end_with_their_leases | 0
+    worker.retrieval.fan_out:SubscribedShard.stop
+    + pass
+subscriptions are renewed each minute | subscriptions_are_kept | 1
+    stream.fan_out.cursor:RENEWAL
+    + (40.0, 60.0)
+every worker that leaves deregisters the consumer | the_last_worker_deregisters | 0
+    worker.lifecycle.consumer_loop:ConsumerLoop._is_last_reader
+    + return True
+the last worker does not deregister the consumer | the_last_worker_deregisters | 0
+    worker.lifecycle.consumer_loop:ConsumerLoop._is_last_reader
+    + return False
+""")
+
+AWAY_BUGS = planted("""
+shards without an ancestor begin at the latest record | leases_begin_where_they_should | 1
+    lease.rules.lease_start:lease_start
+    - if first_ms:
+    + if True:
+    +     return LeaseStart(initial, now_ms, None, now_ms, is_now=True)
+    + if first_ms:
+the other parent of a merge is left out | everything_is_processed | 1
+    lease.rules.children:_unread_leases
+    + return []
+records that expired before the first one are not checked for | readers_resume_where_they_should | 5
+    lease.rules.lease_start:wanted_records
+    + return WantedRecords()
+finished leases are deleted before an audit has filled the holes | leases_are_deleted_in_time | 7
+    lease.rules.cleanup:audit_needs_them
+    + return False
+the present retention period is trusted | readers_resume_where_they_should | 2
+    stream.reading.retention:has_lost
+    + return may_have_lost(position, now_ms, retention_ms)
+""")
+
+RELAXED_BUGS = planted("""
+an automatic checkpoint covers a failed batch | automatic_checkpoints_cover_processed_records | 16
+    worker.checkpointer:Checkpointer.take_back
+    + pass
+batches are not cut at the next automatic checkpoint | no_more_than_the_interval_is_repeated | 0
+    worker.lifecycle.shard.automatic_checkpoints:AutomaticCheckpoints.room
+    + return None
+processing goes on without a checkpoint that is due | no_more_than_the_interval_is_repeated | 4
+    worker.lifecycle.shard.delivery:Deliverer._checkpoint_if_due
+    + was(self)
+automatic checkpoints are not due by time | automatic_checkpoints_come_in_time | 6
+    worker.lifecycle.shard.automatic_checkpoints:AutomaticCheckpoints.due_in
+    + return 0.0 if self._most is not None and self._records >= self._most else None
+the time counts from the last call | automatic_checkpoints_come_in_time | 6
+    worker.lifecycle.shard.automatic_checkpoints:AutomaticCheckpoints.processed
+    + was(self, batch, since)
+    + self._since = None if self._since is None else since
+nothing is checkpointed automatically at a shutdown | shutdowns_checkpoint_what_was_processed | 186
+    worker.lifecycle.shard.last_calls:LastCalls.checkpoint
+    + pass
+the end of a shard is not checkpointed automatically | every_shard_is_read | 2
+    worker.lifecycle.shard.automatic_checkpoints:AutomaticCheckpoints.write
+    - if self.are_on:
+    + if self.are_on and self._checkpointer._permitted.end is None:
+children wait for their parents although they need not | children_begin_at_once | 11
+    worker.lifecycle.shard.consumer:ShardConsumer._block_on_parent
+    - not self._options.parents_first or self._worker
+    + self._worker
+children get leases only when their parents end | children_get_leases_in_time | 11
+    lease.shard_syncer:ShardSyncer._create_early_children
+    + pass
+""")

@@ -13,11 +13,6 @@ from tests.simulation.replay import Replay
 from tests.simulation.world import World
 
 
-def no_thread_ends_by_an_error(world: World) -> Iterator[str]:
-    for task, error in world.scheduler.failures:
-        yield f"the thread {task.name} of {task.process} ended by {error!r}"
-
-
 def everything_is_processed(world: World) -> Iterator[str]:
     """Every owed record is processed at least once within bounded time after all faults."""
     yield from owed(world)

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from sparkinesis.local.wire.partiql import translate
 from tests.simulation.history import TableServer
-from tests.simulation.network import Network, client_error
+from tests.simulation.network import Network, client_error, operation_of
 from tests.simulation.scheduler import Process
 
 Item: TypeAlias = Mapping[str, Mapping[str, Any]]
@@ -279,7 +279,10 @@ class DynamoDBClient:
         self._table = table
         self._statement_errors = statement_errors
 
-    def _call(self, operation: str, request: Mapping[str, Any]) -> Any:
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return functools.partial(self._call, operation_of(name))
+
+    def _call(self, operation: str, **request: Any) -> Any:
         def serve(process: Process) -> Any:
             errors: Sequence[str | None] = ()
             if operation == "BatchExecuteStatement":
@@ -287,27 +290,3 @@ class DynamoDBClient:
             return self._table.serve(operation, request, process, errors)
 
         return self._network.call("dynamodb", operation, serve, timeout=TIMEOUT)
-
-    def describe_table(self, **request: Any) -> Any:
-        return self._call("DescribeTable", request)
-
-    def create_table(self, **request: Any) -> Any:
-        return self._call("CreateTable", request)
-
-    def scan(self, **request: Any) -> Any:
-        return self._call("Scan", request)
-
-    def get_item(self, **request: Any) -> Any:
-        return self._call("GetItem", request)
-
-    def put_item(self, **request: Any) -> Any:
-        return self._call("PutItem", request)
-
-    def update_item(self, **request: Any) -> Any:
-        return self._call("UpdateItem", request)
-
-    def delete_item(self, **request: Any) -> Any:
-        return self._call("DeleteItem", request)
-
-    def batch_execute_statement(self, **request: Any) -> Any:
-        return self._call("BatchExecuteStatement", request)

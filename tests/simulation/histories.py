@@ -171,7 +171,7 @@ def histories(draw: Draw) -> h.History:
 def in_order(events: list[tuple[float, h.Event]], duration: float) -> tuple[Any, ...]:
     """Sorts events by time and ends storms within the history's duration."""
     return tuple(
-        (at, replace(event, seconds=min(event.seconds, duration - at)))
+        (at, h.Storm(event.reshards, min(event.seconds, duration - at), event.most))
         if isinstance(event, h.Storm)
         else (at, event)
         for at, event in sorted(events, key=lambda event: event[0])

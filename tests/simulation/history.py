@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from msgspec import Struct
+
 from sparkinesis.worker.options import DEFAULT_HELD_BYTES
 
 TableServer: TypeAlias = Literal["DynamoDB", "dynalite", "moto", "older"]
@@ -14,8 +16,7 @@ row; neither do those of older servers. moto answers success for a statement of 
 condition fails."""
 
 
-@dataclass(frozen=True, slots=True)
-class Put:
+class Put(Struct, frozen=True):
     """``count`` records with the partition key number ``key``.
 
     None: without one, which the stream takes for that moment, and puts them where it likes.
@@ -29,22 +30,19 @@ class Put:
     """An explicit hash key at this fraction of all hash keys; unused for aggregates."""
 
 
-@dataclass(frozen=True, slots=True)
-class Split:
+class Split(Struct, frozen=True):
     """Splits the open shard at this fraction of the hash keys in its middle."""
 
     place: float
 
 
-@dataclass(frozen=True, slots=True)
-class Merge:
+class Merge(Struct, frozen=True):
     """Merges the open shard at this fraction of the hash keys with its right neighbour."""
 
     place: float
 
 
-@dataclass(frozen=True, slots=True)
-class Storm:
+class Storm(Struct, frozen=True):
     """Many splits and merges within some seconds, up to a maximum of open shards."""
 
     reshards: int
@@ -52,8 +50,7 @@ class Storm:
     most: int = 24
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(Struct, frozen=True):
     """A worker's process, unless it is there."""
 
     worker: int
@@ -61,22 +58,19 @@ class Start:
     """True to reuse the worker id of the process before it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Twin:
+class Twin(Struct, frozen=True):
     """A second process with the worker id of a live one."""
 
     worker: int
 
 
-@dataclass(frozen=True, slots=True)
-class Crash:
+class Crash(Struct, frozen=True):
     """A worker's process ends at once, in the midst of whatever it does."""
 
     worker: int
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(Struct, frozen=True):
     """A worker's process stands still, and does not know of it."""
 
     worker: int
@@ -85,39 +79,34 @@ class Pause:
     """True if its monotonic clock stands still as well, like on a suspended machine."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shutdown:
+class Shutdown(Struct, frozen=True):
     """A worker is asked to shut down gracefully."""
 
     worker: int
 
 
-@dataclass(frozen=True, slots=True)
-class ClockJump:
+class ClockJump(Struct, frozen=True):
     """The wall clock of a worker's machine is set."""
 
     worker: int
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class DateAhead:
+class DateAhead(Struct, frozen=True):
     """The Date header of Kinesis' answers is ahead of its clock, or behind, for some seconds."""
 
     ahead: float
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Reset:
+class Reset(Struct, frozen=True):
     """An operator moves the application: see ``sparkinesis reset``."""
 
     to: Literal["LATEST", "TRIM_HORIZON"] | float
     """A number: to the instant so many seconds ago."""
 
 
-@dataclass(frozen=True, slots=True)
-class Foreign:
+class Foreign(Struct, frozen=True):
     """A foreign write to the row of the shard at this fraction of all leased shards.
 
     take: a Java KCL's worker takes the lease, and dies; evict: a hand removes the owner; note: a
@@ -128,8 +117,7 @@ class Foreign:
     place: float
 
 
-@dataclass(frozen=True, slots=True)
-class Trouble:
+class Trouble(Struct, frozen=True):
     """Calls fail in one way (see `network.FAULTS`) with a probability, for some seconds."""
 
     kind: str
@@ -143,57 +131,49 @@ class Trouble:
     """Only calls of Kinesis that are about this one of several streams; None: all calls."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lag:
+class Lag(Struct, frozen=True):
     """ListShards answers with the state of some seconds ago, for some seconds."""
 
     behind: float
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Retention:
+class Retention(Struct, frozen=True):
     """The stream keeps records for another time."""
 
     hours: int
 
 
-@dataclass(frozen=True, slots=True)
-class Deregister:
+class Deregister(Struct, frozen=True):
     """An operator deregisters the application's consumer of enhanced fan-out."""
 
 
-@dataclass(frozen=True, slots=True)
-class Crowd:
+class Crowd(Struct, frozen=True):
     """The stream has its maximum of registered consumers for some seconds."""
 
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class On:
+class On(Struct, frozen=True):
     """Something happens to one of several streams, if the stream exists."""
 
     stream: int
     event: Put | Split | Merge | Storm
 
 
-@dataclass(frozen=True, slots=True)
-class Track:
+class Track(Struct, frozen=True):
     """The tracker answers with these streams from now on."""
 
     streams: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TrackerFails:
+class TrackerFails(Struct, frozen=True):
     """The tracker raises for some seconds."""
 
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Anew:
+class Anew(Struct, frozen=True):
     """A stream is deleted, and made anew under its name some seconds later."""
 
     stream: int
@@ -265,8 +245,7 @@ Policy: TypeAlias = Literal[
 """The policies of ``on_error``."""
 
 
-@dataclass(frozen=True, slots=True)
-class OneOf:
+class OneOf(Struct, frozen=True):
     """One of several streams, as it is at the beginning."""
 
     shards: int = 1

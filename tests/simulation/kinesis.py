@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from email.utils import formatdate
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -15,7 +16,7 @@ from sparkinesis.local.model.stream import Stream
 from sparkinesis.local.model.tokens import ListShardsToken, ShardIterator, unseal
 from sparkinesis.stream.calls.answers.decoding import decode_page
 from sparkinesis.stream.calls.transport import data_size
-from tests.simulation.network import Network, client_error
+from tests.simulation.network import Network, client_error, operation_of
 from tests.simulation.scheduler import Process
 
 REGION = "us-east-1"
@@ -44,38 +45,24 @@ class KinesisClient:
         """The call SubscribeToShard, which is that of a `SubscriptionClient`; None: never made."""
 
     def describe_stream_summary(self, **request: Any) -> Any:
-        answer = self._call("DescribeStreamSummary", request)
+        answer = self._call("DescribeStreamSummary", **request)
         summary = answer["StreamDescriptionSummary"]
         created = summary["StreamCreationTimestamp"]
         summary["StreamCreationTimestamp"] = datetime.fromtimestamp(created, timezone.utc)
         return answer
-
-    def list_shards(self, **request: Any) -> Any:
-        return self._call("ListShards", request)
-
-    def get_shard_iterator(self, **request: Any) -> Any:
-        return self._call("GetShardIterator", request)
 
     def get_records(self, **request: Any) -> Any:
         token = unseal(request["ShardIterator"], ShardIterator)
         assert token is not None
         about = f"{token.stream}/{token.shard}" if self.names_streams else token.shard
         self._network.note(self.fetches, about)
-        return self._call("GetRecords", request)
+        return self._call("GetRecords", **request)
 
-    def register_stream_consumer(self, **request: Any) -> Any:
-        return self._call("RegisterStreamConsumer", request)
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        """Any other call."""
+        return partial(self._call, operation_of(name))
 
-    def describe_stream_consumer(self, **request: Any) -> Any:
-        return self._call("DescribeStreamConsumer", request)
-
-    def list_stream_consumers(self, **request: Any) -> Any:
-        return self._call("ListStreamConsumers", request)
-
-    def deregister_stream_consumer(self, **request: Any) -> Any:
-        return self._call("DeregisterStreamConsumer", request)
-
-    def _call(self, operation: str, request: Mapping[str, Any]) -> Any:
+    def _call(self, operation: str, **request: Any) -> Any:
         def serve(process: Process) -> Any:
             return self.serve(operation, request)
 

@@ -17,10 +17,7 @@ from tests.simulation.scheduler import Process, Scheduler
 
 URL = "http://simulated"
 
-THROTTLED = {
-    "kinesis": "ProvisionedThroughputExceededException",
-    "dynamodb": "ProvisionedThroughputExceededException",
-}
+THROTTLED = "ProvisionedThroughputExceededException"
 
 FAULTS = (
     "throttle",  # refused, no effect
@@ -67,6 +64,13 @@ class Faults(Protocol):
         self, service: str, operation: str, process: Process, stream: str = ""
     ) -> str | None:
         """``stream``: the name of the stream that the call is about, if it is known."""
+
+
+def operation_of(method: str) -> str:
+    """The operation of a method of boto3's clients."""
+    if method.startswith("_"):
+        raise AttributeError(method)
+    return "".join(map(str.capitalize, method.split("_")))
 
 
 def client_error(operation: str, code: str, message: str, status: int, **more: Any) -> ClientError:
@@ -132,7 +136,7 @@ class Network:
             raise ReadTimeoutError(endpoint_url=URL)
         scheduler.park(there + back)
         if fault not in {None, "slow", OVERLOADED}:
-            raise self._failure(fault, service, operation)
+            raise self._failure(fault, operation)
         value, error = answer[0]
         if error is not None:
             raise error
@@ -150,9 +154,9 @@ class Network:
         return 0.002 + 0.01 * chance if chance < 0.98 else MAX_LATENCY * self._random()
 
     @staticmethod
-    def _failure(fault: str | None, service: str, operation: str) -> Any:
+    def _failure(fault: str | None, operation: str) -> Any:
         if fault == "throttle":
-            return client_error(operation, THROTTLED[service], "Slow down", 400)
+            return client_error(operation, THROTTLED, "Slow down", 400)
         if fault == "denied":
             return client_error(operation, "AccessDeniedException", "Not authorized", 400)
         if fault == "expired" and operation == "GetRecords":

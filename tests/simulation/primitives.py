@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from types import ModuleType, TracebackType
 from typing import Any
 from unittest import mock
@@ -72,9 +73,6 @@ class Lock(_Acquired):
         if self._waiting:
             waiting = self._waiting
             self._scheduler.wake(waiting.pop(self._scheduler.rng.randrange(len(waiting))))
-
-    def locked(self) -> bool:
-        return self._is_taken
 
 
 class RLock(_Acquired):
@@ -143,11 +141,6 @@ class Condition(_Acquired):
                 break
             self.wait(left)
         return result
-
-    def notify(self, n: int = 1) -> None:
-        for _ in range(min(n, len(self._waiting))):
-            index = self._scheduler.rng.randrange(len(self._waiting))
-            self._scheduler.wake(self._waiting.pop(index))
 
     def notify_all(self) -> None:
         waiting, self._waiting = self._waiting, []
@@ -283,26 +276,19 @@ class ThreadPoolExecutor:
         return (future.result() for future in futures)
 
 
+_MADE: dict[str, Callable[..., Any]] = {
+    made.__name__: made for made in (Lock, RLock, Condition, Event, Thread)
+}
+
+
 class Threading:
     """Replaces the module `threading`."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
 
-    def Lock(self) -> Lock:
-        return Lock(self._scheduler)
-
-    def RLock(self) -> RLock:
-        return RLock(self._scheduler)
-
-    def Condition(self) -> Condition:
-        return Condition(self._scheduler)
-
-    def Event(self) -> Event:
-        return Event(self._scheduler)
-
-    def Thread(self, **of: Any) -> Thread:
-        return Thread(self._scheduler, **of)
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return partial(_MADE[name], self._scheduler)
 
     def current_thread(self) -> object:
         task = self._scheduler.current

@@ -42,8 +42,8 @@ def plain_history(number: int) -> h.History:
         (rng.choice(("timeout_after", "reset_after", "error_after")), "dynamodb"),
         (rng.choice(("expired", "denied", "timeout", "throttle")), "kinesis"),
     ):
-        trouble = h.Trouble(kind, rng.choice((0.1, 0.3, 0.6)), rng.uniform(5.0, 40.0))
-        events.append((when(), replace(trouble, service=service)))  # type: ignore[arg-type]
+        rate, seconds = rng.choice((0.1, 0.3, 0.6)), rng.uniform(5.0, 40.0)
+        events.append((when(), h.Trouble(kind, rate, seconds, service)))  # type: ignore[arg-type]
     behaviour = h.Behaviour(
         checkpoint=rng.choice((1.0, 0.3)),
         odd_checkpoint=rng.choice((0.0, 0.4)),
@@ -74,11 +74,8 @@ def _packed(history: h.History, rng: random.Random) -> h.History:
     In lease tables of several servers.
     """
     events = tuple(
-        (at, replace(event, packed=rng.choice((0, 3, 6))) if isinstance(event, h.Put) else event)
+        (at, _packed_put(event, rng.choice((0, 3, 6)), at) if isinstance(event, h.Put) else event)
         for at, event in history.events
-    )
-    events = tuple(
-        (at, _elsewhere(event, at) if isinstance(event, h.Put) else event) for at, event in events
     )
     behaviour = replace(history.behaviour, odd_checkpoint=0.5, prepare=rng.choice((0.0, 0.3)))
     options = {**QUICK, "max_records": rng.choice((1, 10_000)), "hash_range_filter": True}
@@ -90,11 +87,10 @@ def _packed(history: h.History, rng: random.Random) -> h.History:
     )
 
 
-def _elsewhere(event: h.Put, at: float) -> h.Put:
+def _packed_put(event: h.Put, packed: int, at: float) -> h.Put:
     """Some without a partition key, and some with an explicit hash key."""
-    if event.key == 7:
-        return replace(event, key=None)
-    return replace(event, hash_key=at % 1.0) if event.key == 6 else event
+    key = None if event.key == 7 else event.key
+    return h.Put(key, event.count, packed, at % 1.0 if event.key == 6 else None)
 
 
 def _late(history: h.History, rng: random.Random) -> h.History:
@@ -166,8 +162,9 @@ def _failing_batches(history: h.History, rng: random.Random) -> h.History:
     """Many shards whose shared renewals fail for single leases, only as batches, or by overload."""
     more: list[tuple[float, h.Event]] = [(rng.uniform(5.0, 20.0), h.Storm(10, 10.0))]
     for _ in range(2):
-        trouble = h.Trouble("statements", rng.choice((0.1, 0.5)), rng.uniform(10.0, 40.0))
-        more.append((rng.uniform(20.0, 90.0), replace(trouble, service="dynamodb")))
+        rate, seconds = rng.choice((0.1, 0.5)), rng.uniform(10.0, 40.0)
+        trouble = h.Trouble("statements", rate, seconds, "dynamodb")
+        more.append((rng.uniform(20.0, 90.0), trouble))
     if rng.random() < 0.5:
         more.append((rng.uniform(20.0, 90.0), h.Trouble("batches", 1.0, 20.0, "dynamodb")))
     if history.seed % 4 == 1:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 W = TypeVar("W")
 
-AT_FAULT = "fault of the rule"
-"""What the text about a rule that raised begins with; no invariant has such a name."""
+
+def no_thread_ends_by_an_error(world: Any) -> Iterator[str]:
+    for task, error in world.scheduler.failures:
+        yield f"the thread {task.name} of {task.process} ended by {error!r}"
 
 
 def broken(
@@ -29,6 +31,6 @@ def broken(
         except Exception as error:  # noqa: BLE001 - whatever the rule was not made for
             at = traceback.extract_tb(error.__traceback__)[-1]
             yield (
-                f"{AT_FAULT} {name}: {where}{error!r} at {Path(at.filename).name}:{at.lineno}; "
-                "whether the invariant holds is not known"
+                f"fault of the rule {name}: {where}{error!r} at "
+                f"{Path(at.filename).name}:{at.lineno}; whether the invariant holds is not known"
             )

@@ -21,10 +21,6 @@ class Killed(BaseException):
     """Ends the tasks of a world that is over; every further operation of theirs raises it."""
 
 
-class DeadlockError(Exception):
-    """Nothing can run, and no timer is left."""
-
-
 class Process:
     """A group of tasks that lives and dies as one, with a monotonic clock of its own."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import pprint
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -36,7 +35,6 @@ def tell_world(world: W, check: Callable[[W], list[str]]) -> str:
     with logs_noted(logging.INFO, note):
         world.run()
     wrong = check(world)
-    lines = [pprint.pformat(world.history, width=100, sort_dicts=False), ""]
     told = [
         (entry.at, f"{entry.process:<18} {entry.shard} {entry.what} {entry.about or ''}")
         for entry in world.journal.entries
@@ -51,15 +49,8 @@ def tell_world(world: W, check: Callable[[W], list[str]]) -> str:
         for (number, sub), data in zip(log.places, log.data, strict=True):
             if not sub:
                 names[number] = data
-    lines += [f"{at:9.3f}  {storytelling.shortened(text, names, _LONGEST)}" for at, text in told]
-    lines += [
-        "",
-        *(
-            storytelling.shortened(text, names, _LONGEST)
-            for text in wrong or ["Nothing was wrong."]
-        ),
-    ]
-    return "\n".join(lines)
+    lines = (f"{at:9.3f}  {text}" for at, text in told)
+    return storytelling.page(world.history, lines, wrong, names, _LONGEST)
 
 
 def _lease(row: Mapping[str, Any] | None) -> Lease | None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import pprint
 import re
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 
@@ -15,6 +16,15 @@ def told(failure: BaseException, tell: Callable[[Any], str], history: Any) -> st
     except Exception:  # noqa: BLE001 - it is told
         trace = "".join(traceback.format_exception(failure))
         return f"{history!r}\n\nA fault of the simulation, not a broken invariant:\n{trace}"
+
+
+def page(
+    history: object, lines: Iterable[str], wrong: list[str], names: Mapping[str, str], most: int
+) -> str:
+    """A history, what happened in it, and what was wrong, in lines of so many characters."""
+    told = (shortened(text, names, most) for text in lines)
+    ends = (shortened(text, names, most) for text in wrong or ["Nothing was wrong."])
+    return "\n".join([pprint.pformat(history, width=100, sort_dicts=False), "", *told, "", *ends])
 
 
 def shortened(text: str, names: Mapping[str, str], most: int) -> str:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import inspect
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+import re
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from types import FunctionType
 from typing import Any, Generic, TypeVar
 from unittest import mock
 
@@ -36,43 +41,70 @@ class Bug:
     """Gives the product the bug for a ``with`` block."""
     caught_by: str
     """The name of the invariant that it breaks."""
-    rough: int | None = None
-    """The number of a rough history in which it is found, if one is known."""
-    misfits: list[str] = field(default_factory=list, compare=False)
-    """Calls that the patch does not accept because the product has changed."""
+    rough: int
+    """The number of a rough history in which it is found."""
 
 
-def instead(
-    owner: object, name: str, make: Callable[[Any], Any], caught_by: str, rough: int | None = None
-) -> Bug:
-    """A bug that replaces a function or a number of ``owner`` by ``make`` of the original."""
-    assert hasattr(owner, name), f"{owner} has no {name} any more"
-    misfits: list[str] = []
+def planted(table: str) -> dict[str, Bug]:
+    """The bugs of a table, by name.
 
-    def patch() -> AbstractContextManager[object]:
-        return mock.patch.object(owner, name, _noting(make(getattr(owner, name)), misfits))
+    Each begins with ``name | invariant | number of a rough history``. Indented below stand a place
+    of the package, ``module:name``, and what changes there: a text of its source (``- old``) that
+    becomes another (``+ new``), or, without an old text, the whole body of a function, in which
+    ``was`` is the function as it was, or a number.
+    """
+    bugs = {}
+    for bug in re.split(r"\n(?=\S)", table.strip()):
+        head, place, *change = bug.replace("\n    | ", " | ").splitlines()
+        name, caught_by, rough = head.split(" | ")
+        text = textwrap.dedent("\n".join(change))
+        bugs[name] = Bug(functools.partial(_changed, place.strip(), text), caught_by, int(rough))
+    return bugs
 
-    return Bug(patch, caught_by, rough, misfits)
+
+@contextmanager
+def _changed(place: str, change: str) -> Iterator[None]:
+    module, _, path = place.partition(":")
+    *outer, name = path.split(".")
+    owner: Any = functools.reduce(getattr, outer, import_module(f"sparkinesis.{module}"))
+    function = _function_of(inspect.getattr_static(owner, name))
+    if not inspect.isfunction(function):
+        with mock.patch.object(owner, name, ast.literal_eval(change.removeprefix("+ "))):
+            yield
+        return
+    known, made = function.__globals__, dict[str, Any]()
+    was = FunctionType(function.__code__, known, function.__name__, function.__defaults__)
+    was.__kwdefaults__ = function.__kwdefaults__
+    exec(compile(_source_of(function, change), place, "exec"), known, made)
+    known["was"], function.__code__ = was, _function_of(made[function.__name__]).__code__
+    try:
+        yield
+    finally:
+        function.__code__ = was.__code__
+        del known["was"]
 
 
-def _noting(replacement: Any, misfits: list[str]) -> Any:
-    """The same function, which records calls that do not fit its parameters."""
-    if not inspect.isfunction(replacement):
-        return replacement
-    parameters = inspect.signature(replacement)
+def _function_of(found: Any) -> Any:
+    """The function itself of a property, a class method, or a function that another one wraps."""
+    return inspect.unwrap(getattr(found, "fget", getattr(found, "__func__", found)))
 
-    @functools.wraps(replacement)
-    def call(*given: Any, **named: Any) -> Any:
-        try:
-            return replacement(*given, **named)
-        except TypeError:
-            try:
-                parameters.bind(*given, **named)
-            except TypeError as misfit:
-                misfits.append(str(misfit))
-            raise
 
-    return call
+def _source_of(function: FunctionType, change: str) -> str:
+    """The source of a function, changed."""
+    source = textwrap.dedent(inspect.getsource(function))
+    for old, added in re.findall(r"(?:^- (.*)\n)?((?:^\+ .*\n?)+)", change, re.MULTILINE):
+        new = re.sub(r"^\+ ", "", added, flags=re.MULTILINE).rstrip("\n")
+        if old:
+            before, *after = source.split(old)
+            assert len(after) == 1, f"{function.__qualname__} has no {old!r} any more, or several"
+            line = before.rpartition("\n")[2]
+            indent = line[: len(line) - len(line.lstrip())]
+            source = before + new.replace("\n", f"\n{indent}") + after[0]
+        else:
+            tree: Any = ast.parse(source)
+            tree.body[0].body = ast.parse(new).body
+            source = ast.unparse(tree)
+    return source
 
 
 @dataclass(frozen=True)

@@ -23,14 +23,14 @@ def _round(name: str, histories: int) -> Round:
     return Round(name, 1, 0, histories, deadline=1e12, seconds=1e12)
 
 
-def _in_a_new_process(what: str, rounds: list[Round]) -> list[list[str]]:
-    """What a function of `witness` returns where other modules are loaded, and hashes differ."""
+def _in_a_new_process(rounds: list[Round]) -> list[list[str]]:
+    """What `witness` sees where other modules are loaded, and hashes differ."""
     root = Path(__file__).parents[2]
     program = (
         "import json\n"
         "from tests.simulation.rounds import Round\n"
         "from tests.simulation import witness\n"
-        f"print(json.dumps([witness.{what}(each) for each in {rounds}]))"
+        f"print(json.dumps([witness.seen_of_round(each) for each in {rounds}]))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],
@@ -48,7 +48,7 @@ def _assert_the_same_each_time(histories: int, names: list[str]) -> None:
     here = [witness.seen_of_round(each) for each in rounds]
     assert [len(each) for each in here] == [histories] * len(names)
     assert [witness.seen_of_round(each) for each in rounds] == here
-    assert _in_a_new_process("seen_of_round", rounds[::-1])[::-1] == here
+    assert _in_a_new_process(rounds[::-1])[::-1] == here
 
 
 def test_the_same_seed_plays_the_same_histories_in_any_process() -> None:
@@ -61,15 +61,8 @@ def test_twenty_histories_are_the_same_each_time(name: str) -> None:
     _assert_the_same_each_time(20, [name])
 
 
-def test_the_same_seed_draws_the_same_whatever_is_loaded() -> None:
-    """Hypothesis draws constants of loaded modules, too, unless `draw_no_constants` prevents it."""
-    rounds = [_round("queries", 20)]
-    here = [witness.numbers_of_round(each) for each in rounds]
-    assert _in_a_new_process("numbers_of_round", rounds) == here
-
-
-@pytest.mark.parametrize("subject", [SUBJECTS[0], *SUBJECTS[-2:]], ids=lambda each: each.name)
-def test_another_seed_is_another_history(subject: Any) -> None:
+def test_another_seed_is_another_history() -> None:
+    subject: Any = SUBJECTS[0]
     history = subject.rough(0)
-    other = history + 1 if isinstance(history, int) else replace(history, seed=history.seed + 1)
+    other = replace(history, seed=history.seed + 1)
     assert witness.seen(subject, history) != witness.seen(subject, other)

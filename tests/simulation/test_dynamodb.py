@@ -116,37 +116,6 @@ def test_the_model_of_a_moto_without_our_mending_answers_batches_as_moto_does() 
             assert found == expected, request
 
 
-def test_statements_of_the_model_fail_each_on_its_own() -> None:
-    model = _model("model")
-    for key in "abc":
-        model.put(key, encode_lease(_new(key)))
-    statements = [requests.renew(_new(key)).statement("model") for key in "abc"]
-    request = {"Statements": statements}
-    errors = ["ThrottlingError", None, "in doubt"]
-    answer = model.serve("BatchExecuteStatement", request, errors=errors)
-    codes = [one.get("Error", {}).get("Code") for one in answer["Responses"]]
-    assert codes == ["ThrottlingError", None, "InternalServerError"]
-    assert [model.rows[key]["leaseCounter"]["N"] for key in "abc"] == ["0", "1", "1"]
-
-
-@pytest.mark.parametrize("server", ["dynalite", "older"])
-def test_the_models_of_lesser_servers_do_not_tell_the_row_that_refuses(server: Any) -> None:
-    model = _model("model", server)
-    model.put("a", encode_lease(_new("a")))
-    update = requests.renew(replace(_new("a"), counter=9))
-    with pytest.raises(ClientError) as caught:
-        model.serve("UpdateItem", update.request("model"))
-    assert "Item" not in caught.value.response
-    request = {"Statements": [update.statement("model")]}
-    if server == "dynalite":
-        with pytest.raises(ClientError, match="UnknownOperationException"):
-            model.serve("BatchExecuteStatement", request)
-    else:
-        (answer,) = model.serve("BatchExecuteStatement", request)["Responses"]
-        assert answer["Error"]["Code"] == "ConditionalCheckFailed"
-        assert "Item" not in answer["Error"]
-
-
 def _model(name: str, server: TableServer = "DynamoDB") -> LeaseTableModel:
     model = LeaseTableModel(name, lambda: 0.0, random.Random(0))
     model.server = server

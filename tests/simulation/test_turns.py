@@ -39,23 +39,6 @@ def test_a_subject_of_long_histories_gets_no_more_time() -> None:
     assert clock.now <= 200 + 35
 
 
-def test_subjects_that_are_played_at_the_same_time_differ() -> None:
-    names = ["a", "b", "c"]
-    turns = Turns(names, 1, jobs=3, seconds=60.0)
-    assert sorted(drawn.subject for _ in names if (drawn := turns.take()) is not None) == names
-
-
-def test_each_subject_gets_several_turns_of_a_short_run() -> None:
-    clock = Clock()
-    turns = Turns(["a", "b"], 1, jobs=1, seconds=8.0, clock=clock)
-    drawn = []
-    while (one := turns.take()) is not None:
-        clock.now += one.seconds
-        turns.end(one, one.seconds)
-        drawn.append(one.subject)
-    assert min(Counter(drawn).values()) >= 4
-
-
 def test_histories_are_shared_out_and_numbered_by_subject() -> None:
     turns = Turns(["a", "b"], 7, jobs=2, histories=2 * HISTORIES + 3)
     drawn = []
@@ -69,11 +52,6 @@ def test_histories_are_shared_out_and_numbered_by_subject() -> None:
         ("b", 1, 1, 7),
     }
     assert {one.seconds for one in drawn} == {float("inf")}
-
-
-def test_a_round_plays_its_first_history_however_short_its_turn() -> None:
-    assert play_round(Round(RANGES.name, 1, 0, 3, float("inf"), 0.0)).histories == 1
-    assert play_round(Round(RANGES.name, 1, 0, 3, float("inf"), 1e9)).histories == 3
 
 
 def _raise(world: object) -> Iterator[str]:

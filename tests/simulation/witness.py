@@ -8,8 +8,6 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
-from hypothesis import strategies as st
-
 from tests.simulation.dynamodb import LeaseTableModel
 from tests.simulation.journal import Journal
 from tests.simulation.kinesis import KinesisClient, request_body
@@ -80,18 +78,7 @@ def seen(subject: Any, history: Any) -> str:
 
 def seen_of_round(this: Round) -> list[str]:
     """Plays a round as a run does; returns the hash of each history."""
-    subject = _subject(this)
+    subject = next(each for each in SUBJECTS if each.name == this.subject)
     hashes: list[str] = []
     draw(this, subject.histories(), lambda history: hashes.append(seen(subject, history)))
     return hashes
-
-
-def numbers_of_round(this: Round) -> list[str]:
-    """Draws numbers by the seed of a round, as its histories are drawn; returns them as text."""
-    found: list[str] = []
-    draw(this, st.lists(st.integers(), min_size=20), lambda numbers: found.append(repr(numbers)))
-    return found
-
-
-def _subject(this: Round) -> Any:
-    return next(subject for subject in SUBJECTS if subject.name == this.subject)

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.simulation.bugs import BUGS
-from tests.simulation.fan_out_bugs import FAN_OUT_BUGS
+from tests.simulation.bugs import AWAY_BUGS, BUGS, FAN_OUT_BUGS, RELAXED_BUGS
 from tests.simulation.histories import histories
 from tests.simulation.history import History
 from tests.simulation.invariants import check
 from tests.simulation.logs import quiet_logging
-from tests.simulation.outage_bugs import AWAY_BUGS
 from tests.simulation.outages import away_histories, rough_away
 from tests.simulation.relaxed import relaxed_histories, rough_relaxed
-from tests.simulation.relaxed_bugs import RELAXED_BUGS
 from tests.simulation.rough import rough_history
 from tests.simulation.story import W, tell
 from tests.simulation.subject import Outcome, Subject

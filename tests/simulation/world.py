@@ -5,10 +5,10 @@ Everything in a world follows from its history.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Container, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import takewhile
 from typing import Any
 from unittest import mock
@@ -180,7 +180,7 @@ class World:
         scheduler = self.scheduler
         for at, event in self.history.events:
             assert at < self.history.duration, "nothing happens behind the end of all faults"
-            scheduler.at(at, functools.partial(self._happen, event))
+            scheduler.at(at, partial(self._happen, event))
         scheduler.run_until(self.history.duration)
         self._end_of_faults()
         deadline = scheduler.now + self.history.patience
@@ -297,6 +297,7 @@ class World:
     def _happen(self, event: Event) -> None:
         self.journal.write("", "event", event)
         producer, scheduler = self.producer, self.scheduler
+        ends = scheduler.now + float(getattr(event, "seconds", 0.0))
         if isinstance(event, HAPPENS_TO_THE_STREAM):
             producer.happen(event)
         elif isinstance(event, events.Reset):
@@ -305,20 +306,20 @@ class World:
             self.table_writers.write(event)
         elif isinstance(event, events.Trouble):
             self._row_problems.append(event)
-            scheduler.at(scheduler.now + event.seconds, lambda: self._end_trouble(event))
+            scheduler.at(ends, partial(self._end_trouble, event))
         elif isinstance(event, events.Lag):
             self.kinesis_client.list_lag_ms = round(event.behind * 1000)
-            scheduler.at(scheduler.now + event.seconds, lambda: self._answer("list_lag_ms"))
+            scheduler.at(ends, partial(setattr, self.kinesis_client, "list_lag_ms", 0))
         elif isinstance(event, events.DateAhead):
             self.kinesis_client.date_ahead_ms = round(event.ahead * 1000)
-            scheduler.at(scheduler.now + event.seconds, lambda: self._answer("date_ahead_ms"))
+            scheduler.at(ends, partial(setattr, self.kinesis_client, "date_ahead_ms", 0))
         elif isinstance(event, HAPPENS_TO_SEVERAL_STREAMS):
             self._happen_to_streams(event)
         elif isinstance(event, events.Deregister):
             self._operator.deregister(APPLICATION)
         elif isinstance(event, events.Crowd):
             self._operator.crowd()
-            scheduler.at(scheduler.now + event.seconds, self._operator.disperse)
+            scheduler.at(ends, self._operator.disperse)
         else:
             self.fleet.happen(event)
 
@@ -330,10 +331,6 @@ class World:
     def _end_trouble(self, event: events.Trouble) -> None:
         if event in self._row_problems:
             self._row_problems.remove(event)
-
-    def _answer(self, what: str) -> None:
-        """Resets a fault of the Kinesis client."""
-        setattr(self.kinesis_client, what, 0)
 
     def _fault(
         self, service: str, operation: str, process: Process, stream: str = ""
@@ -410,15 +407,9 @@ def _errors_of_steps_noted(scheduler: Scheduler) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def _replaced(maker: str, client: object) -> Iterator[None]:
-    """Replaces the maker of clients by one that returns this client, during the block."""
-
-    def give(*place: object) -> object:
-        return client
-
-    with mock.patch(maker, new=give):
-        yield
+def _replaced(maker: str, client: object) -> AbstractContextManager[object]:
+    """Replaces the maker of clients by one that returns this client, for a block."""
+    return mock.patch(maker, lambda *place: client)  # noqa: PT008 - a mock keeps all calls
 
 
 class _ReadOnce:

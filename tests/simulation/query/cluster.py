@@ -35,19 +35,6 @@ class JobFailedError(Exception):
 
 
 @dataclass
-class Behaviour:
-    """Probabilities of tasks' failures until faults end; see `history.Tasks`."""
-
-    fail: float
-    slow: float
-    speculation: bool
-
-    @classmethod
-    def of(cls, tasks: Tasks) -> Behaviour:
-        return cls(tasks.fail, tasks.slow, tasks.speculation)
-
-
-@dataclass
 class Try:
     """One attempt at a range of a task: what it read, and how it ended."""
 
@@ -81,13 +68,13 @@ class Cluster:
     def __init__(
         self,
         scheduler: Scheduler,
-        behaviour: Behaviour,
+        behaviour: Tasks,
         new_process: Callable[[int], Process],
         tries: list[Try],
         note: Callable[[str], None],
     ) -> None:
         self._scheduler = scheduler
-        self._behaviour = behaviour
+        self.behaviour = behaviour
         self._new_process = new_process
         self._tries = tries
         self._note = note
@@ -123,7 +110,7 @@ class Cluster:
         if not task.running:
             return True
         is_slow = self._scheduler.now - task.running[0].began > _PATIENCE
-        return self._behaviour.speculation and len(task.running) == 1 and is_slow
+        return self.behaviour.speculation and len(task.running) == 1 and is_slow
 
     def _free(self) -> list[Process]:
         return [one for one in self.executors if not one.is_killed and len(one.tasks) < SLOTS]
@@ -156,7 +143,7 @@ class Cluster:
         self._scheduler.spawn(executor, "task", run)
 
     def _read(self, batch: int, reader: bytes, partition: bytes) -> list[Row]:
-        chance, behaviour = self._scheduler.rng.random, self._behaviour
+        chance, behaviour = self._scheduler.rng.random, self.behaviour
         unpickled = pickle.loads(partition)
         tries = {
             each.shard_id: Try(batch, unpickled.stream, each, self._scheduler.now)

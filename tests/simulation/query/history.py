@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from msgspec import Struct
+
 STREAMS = ("flights", "trains")
 
 
-@dataclass(frozen=True, slots=True)
-class Put:
+class Put(Struct, frozen=True):
     """``count`` records with the partition key number ``key``."""
 
     key: int
@@ -22,32 +23,28 @@ class Put:
     stream: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Split:
+class Split(Struct, frozen=True):
     """Splits the open shard at this fraction of the hash keys in its middle."""
 
     place: float
     stream: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Merge:
+class Merge(Struct, frozen=True):
     """Merges the open shard at this fraction of the hash keys with its right neighbour."""
 
     place: float
     stream: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(Struct, frozen=True):
     """The query is stopped, and started again later, maybe with other options."""
 
     seconds: float
     options: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CrashDriver:
+class CrashDriver(Struct, frozen=True):
     """The driver ends at once, in the midst of whatever it does, and is started again later."""
 
     seconds: float = 5.0
@@ -55,13 +52,11 @@ class CrashDriver:
     """It ends as soon as the next batch is in the offset log, so that a replay reads that batch."""
 
 
-@dataclass(frozen=True, slots=True)
-class CrashExecutor:
+class CrashExecutor(Struct, frozen=True):
     executor: int
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(Struct, frozen=True):
     """A process stands still, and does not know of it."""
 
     seconds: float
@@ -69,30 +64,26 @@ class Pause:
     """The executor's number; None: the driver."""
 
 
-@dataclass(frozen=True, slots=True)
-class Retention:
+class Retention(Struct, frozen=True):
     """The stream keeps records for so many hours from now on."""
 
     hours: int
     stream: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Recreate:
+class Recreate(Struct, frozen=True):
     """The stream is deleted, and another one of the same name is made, with shards of its own."""
 
     stream: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ClockJump:
+class ClockJump(Struct, frozen=True):
     """The wall clocks of all machines are off by so much from now on; the service's is right."""
 
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Trouble:
+class Trouble(Struct, frozen=True):
     """Calls fail in one way (see `network.FAULTS`) with a probability, for some seconds."""
 
     kind: str
@@ -102,8 +93,7 @@ class Trouble:
     """Whose; None: everybody's."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lag:
+class Lag(Struct, frozen=True):
     """ListShards answers with the state of some seconds ago, for some seconds."""
 
     behind: float

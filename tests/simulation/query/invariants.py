@@ -28,7 +28,7 @@ from tests.simulation.query.history import STREAMS, Trouble
 from tests.simulation.query.lives import RETENTION_HOURS, Life
 from tests.simulation.query.streams import LARGEST_AGGREGATE
 from tests.simulation.query.world import World
-from tests.simulation.rules import broken
+from tests.simulation.rules import broken, no_thread_ends_by_an_error
 
 Invariant = Callable[[World], Iterator[str]]
 
@@ -36,11 +36,6 @@ _RETENTION = RETENTION_HOURS * 3600.0
 _FRESH = _RETENTION - 6 * 3600 - 600
 """Seconds without a look after which a position may look expired: offsets are stored again after
 six hours of silence, and leave a minute for clocks that are apart."""
-
-
-def no_thread_ends_by_an_error(world: World) -> Iterator[str]:
-    for task, error in world.scheduler.failures:
-        yield f"the thread {task.name} of {task.process} ended by {error!r}"
 
 
 def queries_fail_for_a_reason(world: World) -> Iterator[str]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from tests.simulation.query.histories import HOUR
 from tests.simulation.query.history import (
     CrashDriver,
+    Event,
     History,
     Lag,
     Merge,
@@ -22,36 +23,18 @@ from tests.simulation.query.history import (
 from tests.simulation.query.invariants import check
 from tests.simulation.query.world import World
 
-STALE_LISTING = History(
-    seed=1,
-    shards=(1,),
-    events=(
-        (12.0, Put(0, 5)),
-        (30.0, Lag(15.0, 30.0)),
-        (31.0, Split(0.5)),
-        *((32.0, Put(key, 3)) for key in range(1, 5)),
-        (36.5, CrashDriver(0.2)),
-        (60.0, Put(4, 3)),
-    ),
-    options={"initialPosition": "trim_horizon"},
-    trigger=Trigger("processing", 2.0),
-)
-"""The query stands in shards, when it is started again, that ListShards does not know of yet."""
 
-
-@pytest.mark.parametrize("options", [{}, {"skipOlderThan": "1 hour"}])
-def test_a_listing_that_lags_behind_a_checkpoint_loses_and_repeats_nothing(
-    options: dict[str, str],
-) -> None:
-    history = replace(STALE_LISTING, options={**STALE_LISTING.options, **options})
-    assert check(World(history).run()) == []
+def _history(*events: tuple[float, Event], **more: Any) -> History:
+    """The history of a query of one shard, from the start of which it reads."""
+    options = {"initialPosition": "trim_horizon", **more.pop("options", {})}
+    return History(shards=(1,), events=events, options=options, **more)
 
 
 def test_a_first_batch_that_is_not_done_is_not_begun_at_latest_instead() -> None:
-    history = History(
-        shards=(1,),
-        events=((1.0, Put(1, 3)), (10.06, Stop(5.0, (("initialPosition", "latest"),)))),
-        options={"initialPosition": "trim_horizon", "failOnDataLoss": "false"},
+    history = _history(
+        (1.0, Put(1, 3)),
+        (10.06, Stop(5.0, (("initialPosition", "latest"),))),
+        options={"failOnDataLoss": "false"},
         trigger=Trigger("processing", 2.0),
     )
     world = World(history).run()
@@ -61,26 +44,32 @@ def test_a_first_batch_that_is_not_done_is_not_begun_at_latest_instead() -> None
 
 
 KEPT = {
-    # One stream's child has the id of another's first shard.
-    "each stream lists its own shards while listings lag": (
-        History(
-            shards=(2, 1),
-            events=(
-                (0.0, Lag(15.0, 30.0)),
-                (2.0, Split(0.5, stream=1)),
-                *((20.0, Put(key)) for key in range(4)),
+    # The query stands in shards, when it is started again, that ListShards does not know of yet.
+    **{
+        f"a listing that lags behind a checkpoint loses and repeats nothing, {options}": (
+            _history(
+                (12.0, Put(0, 5)),
+                (30.0, Lag(15.0, 30.0)),
+                (31.0, Split(0.5)),
+                *((32.0, Put(key, 3)) for key in range(1, 5)),
+                (36.5, CrashDriver(0.2)),
+                (60.0, Put(4, 3)),
+                seed=1,
+                options=options,
+                trigger=Trigger("processing", 2.0),
             ),
-            options={"initialPosition": "latest"},
-        ),
-        None,
-    ),
+            None,
+        )
+        for options in ({}, {"skipOlderThan": "1 hour"})
+    },
     # All that the shard has arrived between the start of the query and its first look, and is gone,
     # and the shard with it, when the query is started again.
     "what available now leaves is not lost without a word": (
-        History(
-            shards=(1,),
-            events=((10.53, Put(1, 2)), (11.0, Stop(60 * HOUR)), (11.5, Split(0.5))),
-            options={"initialPosition": "trim_horizon", "failOnDataLoss": "false"},
+        _history(
+            (10.53, Put(1, 2)),
+            (11.0, Stop(60 * HOUR)),
+            (11.5, Split(0.5)),
+            options={"failOnDataLoss": "false"},
             trigger=Trigger("available now", 15.0),
             begins=10.5,
             duration=60 * HOUR + 60.0,
@@ -89,33 +78,25 @@ KEPT = {
     ),
     # What is to come is older than the bound, and what was read is younger.
     "skipping repeats nothing where arrival times are out of order": (
-        History(
-            shards=(1,),
-            events=(
-                (20.0, Put(1, 3, skew=15.0)),
-                (26.0, Stop(1.0, (("skipOlderThan", "5 seconds"),))),
-                (26.5, Put(1, 2, skew=-20.0)),
-                (40.0, Put(1)),
-            ),
-            options={"initialPosition": "trim_horizon"},
+        _history(
+            (20.0, Put(1, 3, skew=15.0)),
+            (26.0, Stop(1.0, (("skipOlderThan", "5 seconds"),))),
+            (26.5, Put(1, 2, skew=-20.0)),
+            (40.0, Put(1)),
             trigger=Trigger("processing", 2.0),
         ),
         None,
     ),
     "skipping holds in a stream that is created anew during a rest": (
-        History(
-            shards=(1,),
-            events=(
-                *[(0.0, Put(0))] * 5,
-                (0.0, Stop(1.0, (("skipOlderThan", "30 seconds"),))),
-                (6.0, Stop(5 * HOUR)),
-                (6.0, Put(0)),
-                (6.0, Split(0.0)),
-                (6.0, Recreate(0)),
-                (14226.0, Put(1)),
-                (18017.9, Put(0)),
-            ),
-            options={"initialPosition": "trim_horizon"},
+        _history(
+            *[(0.0, Put(0))] * 5,
+            (0.0, Stop(1.0, (("skipOlderThan", "30 seconds"),))),
+            (6.0, Stop(5 * HOUR)),
+            (6.0, Put(0)),
+            (6.0, Split(0.0)),
+            (6.0, Recreate(0)),
+            (14226.0, Put(1)),
+            (18017.9, Put(0)),
             trigger=Trigger("processing", 3.0),
             begins=0.0,
             preempt=0.0,
@@ -126,16 +107,13 @@ KEPT = {
     # The driver stands still when it has read all of a shard that is closed; what follows is in
     # its children, and gone, when it looks at them.
     "what a finished shard told a day ago is not believed": (
-        History(
-            shards=(1,),
-            events=(
-                (15.0, Put(1, 3)),
-                (16.0, Split(0.5)),
-                (16.1, Put(2, 2)),
-                (19.0, Pause(25 * HOUR)),
-                (25 * HOUR + 25.0, Put(2)),
-            ),
-            options={"initialPosition": "trim_horizon", "failOnDataLoss": "false"},
+        _history(
+            (15.0, Put(1, 3)),
+            (16.0, Split(0.5)),
+            (16.1, Put(2, 2)),
+            (19.0, Pause(25 * HOUR)),
+            (25 * HOUR + 25.0, Put(2)),
+            options={"failOnDataLoss": "false"},
             trigger=Trigger("processing", 8.0),
             duration=25 * HOUR + 60.0,
         ),
@@ -144,17 +122,14 @@ KEPT = {
     # The driver stands still before ListShards has told of two shards in which the query is by now.
     # They, and the one that was merged from them, are gone when it goes on.
     "shards that were announced a day ago are not believed in": (
-        History(
-            shards=(1,),
-            events=(
-                (0.7, Split(0.5)),
-                (1.3, Put(1, 2)),
-                (11.9, Pause(60 * HOUR)),
-                (11.9, Merge(0.0)),
-                (11.9, Split(0.5)),
-                *((60 * HOUR + 20.0, Put(key)) for key in range(4)),
-            ),
-            options={"initialPosition": "trim_horizon", "failOnDataLoss": "false"},
+        _history(
+            (0.7, Split(0.5)),
+            (1.3, Put(1, 2)),
+            (11.9, Pause(60 * HOUR)),
+            (11.9, Merge(0.0)),
+            (11.9, Split(0.5)),
+            *((60 * HOUR + 20.0, Put(key)) for key in range(4)),
+            options={"failOnDataLoss": "false"},
             trigger=Trigger("processing", 3.0),
             begins=0.0,
             preempt=0.0,

@@ -28,10 +28,10 @@ from tests.simulation.network import URL, Network
 from tests.simulation.primitives import installed
 from tests.simulation.query import history as events
 from tests.simulation.query.checkpoint import Checkpoint, Sink
-from tests.simulation.query.cluster import Behaviour, Cluster, JobFailedError, Try
+from tests.simulation.query.cluster import Cluster, JobFailedError, Try
 from tests.simulation.query.engine import Engine, Look, Run
 from tests.simulation.query.expected import Loss, missing
-from tests.simulation.query.history import STREAMS, CrashDriver, Event, History
+from tests.simulation.query.history import STREAMS, CrashDriver, Event, History, Tasks
 from tests.simulation.query.streams import Streams
 from tests.simulation.scheduler import Process, Scheduler
 
@@ -83,7 +83,7 @@ class World:
         self.streams = Streams(self.kinesis, history.shards)
         self.options = {"region": REGION, "endpoint": URL, "streamName": STREAMS[0]}
         self.options.update(history.options)
-        self.behaviour = Behaviour.of(history.tasks)
+        self.behaviour = history.tasks
         self.cluster: Cluster | None = None
         self._run: Run | None = None
         self._starts = 0
@@ -227,8 +227,9 @@ class World:
         self._crash_when_planned = None
         self._end_lag()
         self.kinesis.empty_pages = 0
-        self.behaviour.fail = self.behaviour.slow = 0.0
+        self.behaviour = Tasks(speculation=self.behaviour.speculation)
         if self._run is not None and self.cluster is not None:
+            self.cluster.behaviour = self.behaviour
             for process in (self._run.process, *self.cluster.executors):
                 process.resume()
         self._start()

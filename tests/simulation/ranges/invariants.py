@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from tests.simulation.ranges.world import Ranges
-from tests.simulation.rules import broken
+from tests.simulation.rules import broken, no_thread_ends_by_an_error
 
 _BETWEEN = 5.0
 """Seconds between two subscriptions of a consumer to a shard, by the service's rules."""
@@ -15,8 +15,6 @@ _BETWEEN = 5.0
 
 def ranges_are_read_exactly(ranges: Ranges) -> Iterator[str]:
     """A task reads exactly its range, in order, once; a failed task a prefix of it."""
-    for task, error in ranges.scheduler.failures:
-        yield f"{task.process} ended by {error!r}"
     for reading in ranges.readings:
         expected = reading.expected
         if reading.outcome != "whole":
@@ -56,6 +54,7 @@ def machines_take_turns(ranges: Ranges) -> Iterator[str]:
 
 
 _INVARIANTS = (
+    no_thread_ends_by_an_error,
     ranges_are_read_exactly,
     subscriptions_end_with_their_tasks,
     machines_take_turns,

@@ -2,83 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from hypothesis import strategies as st
 
-from sparkinesis.source.reading import subscribed_cursor as subscribed
-from sparkinesis.source.reading.subscribed_cursor import SubscribedCursor, SubscribeLimiter
-from sparkinesis.stream.position import TRIM_HORIZON
 from tests.simulation.logs import quiet_logging
-from tests.simulation.patches import always, take_repeats
 from tests.simulation.ranges.invariants import check
 from tests.simulation.ranges.world import DURATION, Ranges
-from tests.simulation.subject import Bug, Outcome, Subject, instead
+from tests.simulation.subject import Outcome, Subject, planted
 
-
-def _at(next_event: Any) -> Any:
-    """GetRecords resumes AT the last record instead of after it."""
-
-    def event(self: Any, *subscription: Any) -> Any:
-        fetched = next_event(self, *subscription)
-        self._inclusive = True
-        take_repeats(self)
-        return fetched
-
-    return event
-
-
-def _anew(next_event: Any) -> Any:
-    """GetRecords starts at the subscription's start."""
-
-    def event(self: Any, *subscription: Any) -> Any:
-        before = self.position, self._inclusive
-        fetched = next_event(self, *subscription)
-        self.position, self._inclusive = before
-        take_repeats(self)
-        return fetched
-
-    return event
-
-
-def _by_the_oldest(subscribe: Any) -> Any:
-    """Starts GetRecords at the oldest record if there is no subscription."""
-
-    def begin(self: Any) -> Any:
-        subscribe(self)
-        if self._subscription is None:
-            self.position = TRIM_HORIZON
-            take_repeats(self)
-
-    return begin
-
-
-_EXACTLY = "ranges_are_read_exactly"
-
-BUGS: dict[str, Bug] = {
-    "GetRecords resumes AT the last record of a subscription": instead(
-        SubscribedCursor, "_next_event", _at, _EXACTLY, 1
-    ),
-    "GetRecords begins where the subscription began": instead(
-        SubscribedCursor, "_next_event", _anew, _EXACTLY, 1
-    ),
-    "GetRecords begins at the oldest record without a subscription": instead(
-        SubscribedCursor, "_subscribe", _by_the_oldest, _EXACTLY, 0
-    ),
-    "the subscription of a range is left open": instead(
-        SubscribedCursor,
-        "_end_subscription",
-        lambda _: lambda self: setattr(self, "_subscription", None),
-        "subscriptions_end_with_their_tasks",
-        0,
-    ),
-    "each range asks for a subscription": instead(
-        SubscribeLimiter, "try_acquire", always(True), "machines_take_turns", 0
-    ),
-    "a machine asks again too soon": instead(
-        subscribed, "BETWEEN_SUBSCRIPTIONS", lambda _: 4.0, "machines_take_turns", 0
-    ),
-}
+BUGS = planted("""
+GetRecords resumes AT the last record of a subscription | ranges_are_read_exactly | 1
+    source.reading.subscribed_cursor:SubscribedCursor._next_event
+    - self._inclusive = False
+    + self._early_filter.apply = lambda fetched: fetched
+GetRecords begins where the subscription began | ranges_are_read_exactly | 1
+    source.reading.subscribed_cursor:SubscribedCursor._next_event
+    - self.position = AfterRecord(event.records[-1].sequence_number)
+    + self._early_filter.apply = lambda fetched: fetched
+    - self._inclusive = False
+    + pass
+GetRecords begins at the oldest record without a subscription | ranges_are_read_exactly | 0
+    source.reading.subscribed_cursor:SubscribedCursor._subscribe
+    + was(self)
+    + if self._subscription is None:
+    +     self.position = Sentinel.TRIM_HORIZON
+    +     self._early_filter.apply = lambda fetched: fetched
+the subscription of a range is left open | subscriptions_end_with_their_tasks | 0
+    source.reading.subscribed_cursor:SubscribedCursor._end_subscription
+    + self._subscription = None
+each range asks for a subscription | machines_take_turns | 0
+    source.reading.subscribed_cursor:SubscribeLimiter.try_acquire
+    + return True
+a machine asks again too soon | machines_take_turns | 0
+    source.reading.subscribed_cursor:BETWEEN_SUBSCRIPTIONS
+    + 4.0
+""")
 
 
 def play(number: int) -> Outcome:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from tests.simulation import checkpoint_rules, costs, delivery, lease_rules, memory, order
-from tests.simulation.relaxed_rules import RELAXED
+from tests.simulation.invariants import IN_THE_END, OF_SHARDS, OF_WORKERS
 from tests.simulation.rules import broken
 from tests.simulation.several.former import (
     former_leases_are_deleted_by_the_rules,
@@ -20,48 +19,6 @@ from tests.simulation.several.neighbours import (
 )
 from tests.simulation.several.parts import all_parts, current_parts
 from tests.simulation.several.world import SeveralWorld
-from tests.simulation.world import World
-
-_OF_ALL: tuple[Callable[[World], Iterator[str]], ...] = (
-    delivery.no_thread_ends_by_an_error,
-    delivery.calls_never_overlap,
-    delivery.calls_follow_the_life_cycle,
-    delivery.readers_get_a_final_call,
-    delivery.every_shard_is_read,
-    delivery.workers_leave,
-    lease_rules.only_a_twin_ends_a_worker,
-    memory.memory_is_within_its_budget,
-    memory.memory_is_given_back,
-    memory.empty_shards_get_memory_at_once,
-    costs.calls_stay_within_budgets,
-    costs.shards_are_not_read_too_fast,
-    costs.leases_are_renewed_together,
-)
-
-_OF_EACH: tuple[Callable[[World], Iterator[str]], ...] = (
-    delivery.readers_resume_where_they_should,
-    order.keys_keep_their_order,
-    order.parents_come_first,
-    delivery.shutdown_is_requested_before_release,
-    delivery.records_given_up_were_tried_alone,
-    delivery.stopped_shards_are_left_alone,
-    checkpoint_rules.checkpoints_that_return_are_stored,
-    checkpoint_rules.checkpoints_never_go_back,
-    checkpoint_rules.checkpoints_are_requested,
-    checkpoint_rules.only_the_owner_checkpoints,
-    lease_rules.expired_leases_are_not_processed,
-    lease_rules.leases_are_lost_for_a_reason,
-    lease_rules.leases_begin_where_they_should,
-    lease_rules.finished_leases_have_children,
-    lease_rules.foreign_attributes_stay,
-    lease_rules.leases_are_deleted_in_time,
-    *RELAXED,
-)
-
-_OF_EACH_IN_THE_END: tuple[Callable[[World], Iterator[str]], ...] = (
-    lease_rules.nothing_is_left_to_clean_up,
-    delivery.everything_is_processed,
-)
 
 
 def streams_are_kept_apart(world: SeveralWorld) -> Iterator[str]:
@@ -97,11 +54,11 @@ _OF_STREAMS: tuple[Callable[[SeveralWorld], Iterator[str]], ...] = (
 
 def check(world: SeveralWorld) -> list[str]:
     """All that is wrong with a world, by the invariants' names."""
-    wrong = [*broken(_OF_STREAMS, world), *broken(_OF_ALL, world.as_one())]
+    wrong = [*broken(_OF_STREAMS, world), *broken(OF_WORKERS, world.as_one())]
     for part in all_parts(world):
         if any(entry.what == "stray" for entry in part.journal.entries):
             continue  # places in it are those of another stream
-        wrong += broken(_OF_EACH, part, part.life.identifier)
+        wrong += broken(OF_SHARDS, part, part.life.identifier)
     for part in current_parts(world):
-        wrong += broken(_OF_EACH_IN_THE_END, part, part.life.identifier)
+        wrong += broken(IN_THE_END, part, part.life.identifier)
     return wrong

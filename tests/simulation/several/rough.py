@@ -136,10 +136,8 @@ def _one_fails(history: h.History, rng: random.Random) -> h.History:
 
 def _partition(history: h.History, rng: random.Random) -> h.History:
     """A worker cannot reach the lease table, for a while."""
-    trouble = h.Trouble(
-        rng.choice(("timeout", "timeout_after", "refused")), 1.0, rng.choice((8.0, 30.0))
-    )
-    trouble = replace(trouble, service="dynamodb", worker=rng.randrange(2))
+    kind, seconds = rng.choice(("timeout", "timeout_after", "refused")), rng.choice((8.0, 30.0))
+    trouble = h.Trouble(kind, 1.0, seconds, "dynamodb", rng.randrange(2))
     events: list[Timed] = [(rng.uniform(20.0, 120.0), trouble)]
     if rng.random() < 0.5:
         at = rng.uniform(20.0, 100.0)
