@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
@@ -67,6 +68,31 @@ def test_a_shutdown_request_that_fails_leaves_the_checkpoint_where_it_was(scene:
     scene.journal.wait_for_data(b"3")
     assert worker.shutdown(PATIENCE)
     assert scene.row().checkpoint == ExtendedSequenceNumber("TRIM_HORIZON")
+
+
+def test_an_end_that_cannot_be_checkpointed_is_not_told_again(scene: Scene) -> None:
+    refused = threading.Event()
+
+    class AtTheEnd(Silent):
+        def shard_ended(self, checkpointer: Any) -> None:
+            super().shard_ended(checkpointer)
+            scene.server.kinesis.faults = refuse
+
+    def refuse(call: Call) -> Fault | None:
+        if call.operation != "UpdateItem" or call.stream != scene.stream or refused.is_set():
+            return None
+        refused.set()
+        return Fault.error("AccessDeniedException", status=400)
+
+    parent = scene.split()
+    scene.put(b"child")
+    scene.start(
+        {"checkpoint_seconds": NEVER, "task_backoff": 0.05},
+        processor=lambda: AtTheEnd(scene.journal),
+    )
+    scene.journal.wait_for_data(b"child")
+    assert refused.is_set()
+    assert scene.journal.calls("shard_ended").count((parent, "shard_ended")) == 1
 
 
 def test_processing_waits_for_a_checkpoint_that_is_due(scene: Scene) -> None:
