@@ -53,14 +53,6 @@ def put_lease(
     dynamodb.put_item(TableName=table, Item=item)
 
 
-def put_rows_of_coordination(dynamodb: Any, table: str) -> None:
-    """Puts the rows that KCL 3.5 keeps beside the leases; none of them is a lease."""
-    leader = {"leaseKey": {"S": "Leader"}, "entityType": {"S": "LEADER"}, "ownerName": {"S": "w"}}
-    metrics = {"leaseKey": {"S": "w"}, "entityType": {"S": "WORKER_METRIC_STATS"}}
-    for item in (leader, {**metrics, "lut": {"N": "1763713014"}}):
-        dynamodb.put_item(TableName=table, Item=item)
-
-
 _HALF = 170141183460469231731687303715884105726
 _SECOND = "49680417772080139964390719210533025828023069882475085842"
 

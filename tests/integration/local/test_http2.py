@@ -124,12 +124,6 @@ def test_cbor_and_errors_in_cbor(server: LocalServer) -> None:
         assert cbor2.loads(empty.body)["__type"] == "SerializationException"
 
 
-def test_the_query_and_the_path_arrive(server: LocalServer) -> None:
-    with Http2Client(server.endpoint_url) as client:
-        answer = client.answer(client.request("GET", "/?x=1", []))
-        assert json.loads(answer.body) == {"services": ["kinesis", "dynamodb", "sts"]}
-
-
 def test_a_preface_in_pieces_and_http_1_beside_it(server: LocalServer, kinesis: Any) -> None:
     preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0"
     with connected(server.endpoint_url) as raw:

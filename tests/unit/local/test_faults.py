@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sparkinesis.local import Call, Fault, KinesisError, LocalKinesis, ManualClock
-from tests.unit.local.calls import ARN, SHARD_0, SHARD_1, TOP, Stream, data
+from tests.unit.local.calls import ARN, SHARD_0, SHARD_1, Stream, data
 from tests.unit.local.subscribing import register
 
 
@@ -76,23 +76,14 @@ def test_the_log_says_what_each_call_did(
     stream.get(stream.iterator())
     with pytest.raises(KinesisError):
         kinesis.call("DescribeStream", StreamName="none")
-    put, iterator, get, describe = kinesis.calls
+    stream("PutRecords", Records=[{"Data": b"abc", "PartitionKey": "kk"}] * 3)
+    put, iterator, get, describe, puts = kinesis.calls
     assert (put.operation, put.shard, put.records, put.bytes) == ("PutRecord", SHARD_0, 1, 5)
     assert (iterator.operation, iterator.shard) == ("GetShardIterator", SHARD_0)
     assert (get.operation, get.shard, get.records, get.bytes) == ("GetRecords", SHARD_0, 1, 5)
     assert get.time_ms == put.time_ms + 7
     assert (describe.stream, describe.error) == ("none", "ResourceNotFoundException")
-
-
-def test_the_log_counts_the_records_that_a_put_stored(kinesis: LocalKinesis) -> None:
-    stream = Stream(kinesis, shards=2)
-    keys = ["0", "0", str(TOP)]
-    stream(
-        "PutRecords",
-        Records=[{"Data": b"abc", "PartitionKey": "kk", "ExplicitHashKey": key} for key in keys],
-    )
-    (put,) = kinesis.calls.select("PutRecords")
-    assert (put.records, put.bytes) == (3, 15)
+    assert (puts.records, puts.bytes) == (3, 15)
 
 
 def test_calls_are_counted_per_shard_and_in_windows(

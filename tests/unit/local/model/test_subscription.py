@@ -19,7 +19,6 @@ from tests.unit.local.subscribing import Listener, register
 SECOND = 1000
 LIFE = 300 * SECOND
 MIB = 1 << 20
-INVALID = "InvalidArgumentException"
 
 
 @pytest.fixture
@@ -52,30 +51,29 @@ def test_it_begins_where_it_is_told_to(
 
 
 @pytest.mark.parametrize(
-    ("start", "code", "words"),
+    ("start", "said"),
     [
-        ({"Type": "AT_SEQUENCE_NUMBER"}, INVALID, "no StartingSequenceNumber"),
-        ({"Type": "LATEST", "SequenceNumber": "1"}, INVALID, "also a StartingSequenceNumber"),
+        ({"Type": "AT_SEQUENCE_NUMBER"}, "InvalidArgument.* no StartingSequenceNumber"),
+        (
+            {"Type": "LATEST", "SequenceNumber": "1"},
+            "InvalidArgument.* also a StartingSequenceNumber",
+        ),
         (
             {"Type": "AFTER_SEQUENCE_NUMBER", "SequenceNumber": "1"},
-            INVALID,
-            "used in SubscribeToShard on shard shardId-000000000000",
+            "InvalidArgument.* used in SubscribeToShard on shard shardId-000000000000",
         ),
-        ({"Type": "AT_TIMESTAMP"}, INVALID, "timestampInMillis"),
-        ({"Type": "AT_TIMESTAMP", "Timestamp": 1_900_000_000}, INVALID, "cannot be greater"),
-        ({"Type": "AT_TIMESTAMP", "Timestamp": 1e308}, INVALID, "cannot be greater"),
-        ({"Type": "SHARD_END"}, "ValidationException", "'startingPosition.type'"),
-        ({}, "ValidationException", "'startingPosition.type'"),
-        ({"Type": "LATEST", "Timestamp": "x"}, "SerializationException", "timestamp"),
+        ({"Type": "AT_TIMESTAMP"}, "InvalidArgument.* timestampInMillis"),
+        ({"Type": "AT_TIMESTAMP", "Timestamp": 1e308}, "InvalidArgument.* cannot be greater"),
+        ({"Type": "SHARD_END"}, "ValidationException.* 'startingPosition.type'"),
+        ({}, "ValidationException.* 'startingPosition.type'"),
+        ({"Type": "LATEST", "Timestamp": "x"}, "SerializationException.* timestamp"),
     ],
 )
 def test_a_bad_start_is_refused(
-    kinesis: LocalKinesis, app: str, start: dict[str, Any], code: str, words: str
+    kinesis: LocalKinesis, app: str, start: dict[str, Any], said: str
 ) -> None:
-    with pytest.raises(KinesisError) as caught:
+    with pytest.raises(KinesisError, match=said):
         kinesis.subscribe(ConsumerARN=app, ShardId=SHARD_0, StartingPosition=start)
-    assert caught.value.code == code
-    assert words in caught.value.message
 
 
 def test_what_is_not_there_is_not_found(kinesis: LocalKinesis, app: str) -> None:
@@ -174,12 +172,10 @@ def test_millis_behind_latest_is_that_of_the_next_record(
 
 
 def test_an_event_holds_a_mebibyte_or_one_record(kinesis: LocalKinesis) -> None:
-    kinesis.call("CreateStream", StreamName="l", ShardCount=1, MaxRecordSizeInKiB=4096)
+    stream = Stream(kinesis, shards=1, MaxRecordSizeInKiB=4096)
     for size in (300_000, 300_000, 300_000, 300_000, 3_000_000, 10, 20):
-        kinesis.call("PutRecord", StreamName="l", Data=b"x" * size, PartitionKey="k")
-    arn = "arn:aws:kinesis:us-east-1:123456789012:stream/l"
-    made = kinesis.call("RegisterStreamConsumer", StreamARN=arn, ConsumerName="app")
-    listener = Listener(kinesis, made["Consumer"]["ConsumerARN"])
+        stream.put("x" * size)
+    listener = Listener(kinesis, register(stream))
     assert [len(listener.data()) for _ in range(4)] == [3, 1, 1, 2]
 
 

@@ -116,15 +116,6 @@ def test_describe_limits_counts_streams_and_shards(limited: LocalKinesis) -> Non
     create(limited, "t", 5)
 
 
-def test_describe_limits_may_be_called_once_a_second(clock: ManualClock) -> None:
-    kinesis = LocalKinesis(clock=clock)
-    kinesis.call("DescribeLimits")
-    with limit_exceeded("Rate exceeded"):
-        kinesis.call("DescribeLimits")
-    clock.advance(1000)
-    kinesis.call("DescribeLimits")
-
-
 def commitment(kinesis: LocalKinesis, status: str | None = None) -> dict[str, Any]:
     """Update the commitment, if a status is given, and return it."""
     described = "MinimumThroughputBillingCommitment"
