@@ -13,7 +13,7 @@ from sparkinesis.errors import AccessDeniedError, DataLossError, LeaseTableError
 from sparkinesis.local import Fault, LocalServer, ManualClock
 from sparkinesis.stream.kpl.pack import aggregate
 from tests.engine import Query, late, query_of
-from tests.kcl import create_table, put_lease, put_rows_of_coordination
+from tests.kcl import COORDINATION, create_table, put_lease, put_rows
 from tests.properties.conftest import START_MS
 from tests.streams import identifier, put
 
@@ -97,7 +97,7 @@ def test_the_first_rows_are_those_behind_the_checkpoint_inside_an_aggregate(
 ) -> None:
     app.put(b"before")
     app.checkpoint(app.put_aggregate(b"0", b"1", b"2", b"3"), done)
-    put_rows_of_coordination(app.dynamodb, app.table)
+    put_rows(app.dynamodb, app.table, COORDINATION)
     app.put_aggregate(b"4", b"5")
     app.put(b"after")
     running = begun(app.query())
@@ -330,7 +330,7 @@ def test_a_missing_table_is_explained(app: Application) -> None:
 
 
 def test_an_empty_table_is_explained(app: Application) -> None:
-    put_rows_of_coordination(app.dynamodb, app.table)
+    put_rows(app.dynamodb, app.table, COORDINATION)
     with pytest.raises(LeaseTableError, match=f"'{app.table}' in us-east-1 .* holds no leases"):
         app.query().plan()
 

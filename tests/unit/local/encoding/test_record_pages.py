@@ -170,9 +170,12 @@ def _all(kinesis: LocalKinesis, stream: Stream) -> list[dict[str, Any]]:
 def test_pages_are_whole_when_old_records_are_trimmed(
     kinesis: LocalKinesis, stream: Stream, clock: ManualClock
 ) -> None:
-    """A quarter of the records is deleted at a time, with the blocks that hold no other record."""
+    """A quarter of the records is deleted at a time, with the blocks that hold no other record.
+
+    A page has 9.6 MB here: with a quarter more it would have more than a page may have.
+    """
     for hour in range(50):
-        data = [bytes([hour]) * 30_000, b"", bytes([hour])]
+        data = [bytes([hour]) * 40_000, b"", bytes([hour])]
         put(kinesis, "s", *(Put(item, "k", CborCodec()) for item in data * 10))
         clock.advance(DAY // 24)
         if hour % 7:
@@ -181,7 +184,7 @@ def test_pages_are_whole_when_old_records_are_trimmed(
         assert as_cbor == as_json
         kept = range(max(0, hour - 23), hour + 1)
         expected = [
-            _text(item) for old in kept for item in [bytes([old]) * 30_000, b"", bytes([old])] * 10
+            _text(item) for old in kept for item in [bytes([old]) * 40_000, b"", bytes([old])] * 10
         ]
         assert [record["Data"] for record in as_json["Records"]] == expected
 

@@ -127,12 +127,9 @@ def test_merge_needs_neighbours(kinesis: LocalKinesis) -> None:
     assert hash_range(child)[0] == 0
 
 
-def test_a_closed_shard_is_not_resharded_again(stream: Stream) -> None:
+def test_a_shard_that_is_closed_or_not_there_is_not_resharded(stream: Stream) -> None:
     stream.split()
     with pytest.raises(KinesisError, match=r"InvalidArgument.*already been merged or split"):
         stream.split()
-
-
-def test_a_shard_that_is_not_there_is_not_resharded(stream: Stream) -> None:
     with pytest.raises(KinesisError, match=r"ResourceNotFound.*Could not find shard"):
         stream.split("shardId-000000000009")

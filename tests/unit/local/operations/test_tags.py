@@ -107,10 +107,9 @@ def test_a_percent_sign_has_an_error_of_its_own(stream: Stream) -> None:
         assert "illegal characters" in error.message
 
 
-@pytest.mark.parametrize("key", ["aws:x", "AWS:x"])
-def test_keys_of_aws_are_reserved(stream: Stream, key: str) -> None:
-    error = refused(stream, "AddTagsToStream", Tags={key: ""})
-    assert (error.code, key in error.message) == ("InvalidArgumentException", True)
+def test_keys_of_aws_are_reserved(stream: Stream) -> None:
+    error = refused(stream, "AddTagsToStream", Tags={"AWS:x": ""})
+    assert (error.code, "AWS:x" in error.message) == ("InvalidArgumentException", True)
 
 
 def test_lengths_are_checked_in_the_words_of_the_service(stream: Stream) -> None:
