@@ -6,13 +6,10 @@ import time
 import tracemalloc
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from sparkinesis.stream.kpl.messages import AggregatedRecord
-from tests.examples import examples
 from tests.unit.stream.kpl.aggregates import raw, rows, sealed
-from tests.unit.stream.kpl.test_unpack import by_the_runtime, field, varint
+from tests.unit.stream.kpl.test_unpack import field, varint
 
 USER = field(0x1A, bytes.fromhex("08001a0141"))
 KEY = field(0x0A, b"k")
@@ -27,55 +24,6 @@ def nested(depth: int) -> bytes:
     for _ in range(depth):
         inside = field(0x22, inside)
     return inside
-
-
-# What the format does not have, and what a parser has to find its way through.
-unknown = st.recursive(
-    st.one_of(
-        st.builds(lambda n, v, p: varint(n << 3) + varint(v, p), st.integers(4, 2**29 - 1),
-                  st.integers(0, 2**64 - 1), st.integers(0, 6)),
-        st.builds(lambda n, v: varint(n << 3 | 1) + v, st.integers(4, 99), st.binary(max_size=9)),
-        st.builds(lambda n, v: varint(n << 3 | 5) + v, st.integers(4, 99), st.binary(max_size=5)),
-        st.builds(lambda n, v: varint(n << 3 | 2) + varint(v), st.integers(1, 9),
-                  st.integers(0, 2**64 - 1)),
-        st.sampled_from([b"\x00", b"\x07", b"\x06", b"\x0b", b"\x0c", b"\x1b", b"\xff" * 11]),
-    ),
-    lambda inner: st.one_of(
-        st.builds(group, st.integers(1, 30), inner),
-        st.builds(lambda n, i: varint(n << 3 | 2) + varint(len(i)) + i, st.integers(4, 99), inner),
-    ),
-)  # fmt: skip
-inside = st.lists(
-    st.one_of(
-        unknown,
-        st.just(bytes.fromhex("0800")),
-        st.just(bytes.fromhex("1a0141")),
-        st.builds(lambda n: b"\x10" + varint(n), st.integers(0, 2**64 - 1)),
-        st.builds(lambda n: b"\x08" + varint(n), st.integers(0, 2**64 - 1)),
-    ),
-    max_size=5,
-).map(b"".join)
-parts = st.one_of(
-    unknown,
-    st.just(USER),
-    st.just(KEY),
-    inside.map(lambda user: field(0x1A, user)),
-    st.sampled_from(["", "-1", "x", str(2**128), "9" * 300]).map(
-        lambda key: field(0x12, key.encode())
-    ),
-    st.binary(max_size=4).map(lambda key: field(0x0A, key)),
-)
-
-
-@settings(max_examples=examples(200), deadline=None)
-@given(st.lists(parts, max_size=6).map(b"".join))
-def test_whatever_is_in_it_is_what_the_runtime_reads(message: bytes) -> None:
-    good, bad = sealed(KEY + USER), sealed(message)
-    assert rows([good, bad, good]) == [
-        (0, "k", b"A", 0, None),
-        *by_the_runtime(bad, 1),
-        (2, "k", b"A", 0, None),
-    ]
 
 
 SIZE = 1 << 20

@@ -17,7 +17,7 @@ a lease is held for ever | expired_leases_are_not_processed | 2
     lease.held:HeldLease.is_held
     + return self._lost is None
 a write whose answer was lost is taken for another worker's | only_the_owner_checkpoints | 15
-    lease.table.requests:_fenced
+    lease.table.update:_fenced
     + return ()
 a twin with the same worker id is taken for oneself | only_the_owner_checkpoints | 35
     lease.table.write_conflict:resolve_conflict
@@ -34,8 +34,9 @@ dead workers are not noticed | every_shard_is_read | 0
     lease.rules.taker:_Snapshot._age
     + return 0.0
 each lease is renewed by a call of its own | leases_are_renewed_together | 12
-    lease.renewer:LeaseRenewer._send
-    + return [self.batching.write([update])[0] for update in updates]
+    lease.renewer:LeaseRenewer._renew
+    - self.batching.write([update for _, update in left])
+    + [self.batching.write([update])[0] for _, update in left]
 a throttled statement counts as renewed | leases_are_lost_for_a_reason | 11
     lease.table.batch:outcome_of
     - said is None:
@@ -61,7 +62,7 @@ batches are trusted without a probe | expired_leases_are_not_processed | 118
     + self._is_proven = True
 a refusal without a row is taken for a deleted row | leases_are_lost_for_a_reason | 1
     lease.table.table:LeaseTable._refused
-    - self._row(update.key, consistent=True) if item is None
+    - self._row(update.key) if item is None
     + None if item is None
 taking a lease drops foreign attributes | foreign_attributes_stay | 15
     lease.table.requests:take

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, PendingCheckpoint, decode_lease, encode_lease
 from sparkinesis.lease.table import requests
+from sparkinesis.lease.table.update import Update
 from sparkinesis.local import LocalServer
 from tests.examples import examples
 from tests.foreign_dynamodb import plain_moto
@@ -36,7 +37,7 @@ def dynamodb() -> Iterator[Any]:
         yield server.client("dynamodb")
 
 
-UPDATES: dict[str, Callable[[Lease], requests.Update]] = {
+UPDATES: dict[str, Callable[[Lease], Update]] = {
     "renew": requests.renew,
     "renew with throughput": lambda lease: requests.with_throughput(requests.renew(lease), 2.5),
     "take": lambda lease: requests.take(lease, "a"),

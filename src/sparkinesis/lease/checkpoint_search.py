@@ -17,7 +17,7 @@ from sparkinesis.errors import ShardNotFoundError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.kpl.objects import last_sub_sequence_number
-from sparkinesis.stream.page import Page, Record
+from sparkinesis.stream.page import Record
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp, Position
 from sparkinesis.stream.reading.budget import MAX_RECORDS_PER_CALL
 
@@ -113,7 +113,8 @@ class _ShardProbe(msgspec.Struct, frozen=True):
         """Read the first page from ``position`` on that has records."""
         iterator: str | None = self.client.shard_iterator(self.shard_id, position)
         while iterator is not None:
-            page = self._fetch(iterator, limit)
+            fetched = self.client.get_records(self.shard_id, iterator, limit, self.pacer)
+            page = fetched.page
             last: Record | None = None
             for record in page.records:
                 if not _is_older(record, self.instant_ms):
@@ -124,9 +125,6 @@ class _ShardProbe(msgspec.Struct, frozen=True):
                 return _Probed(last, is_last=is_end)
             iterator = page.next_shard_iterator
         return _Probed(None, is_last=True)
-
-    def _fetch(self, iterator: str, limit: int) -> Page:
-        return self.client.get_records(self.shard_id, iterator, limit, self.pacer).page
 
 
 def _is_older(record: Record, instant_ms: int) -> bool:

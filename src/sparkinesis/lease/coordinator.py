@@ -349,5 +349,5 @@ class LeaseCoordinator:
 
         Raises what `take` raises.
         """
-        rows = [self._table.get(key, consistent=True) for key in keys]
+        rows = map(self._table.get, keys)
         return all(row is None or row.is_finished for row in rows)

@@ -15,7 +15,6 @@ from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.batch import batches_of
 from sparkinesis.lease.table.batching import Batching
-from sparkinesis.lease.table.requests import Update
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.table.write_conflict import LeaseChangedError, OwnWrites
 from sparkinesis.metrics.catalogue import RENEWAL_DURATION
@@ -160,7 +159,7 @@ class LeaseRenewer:
             for _ in range(MAX_TRIES):
                 if not left:
                     break
-                results = self._send([update for _, update in left])
+                results = self.batching.write([update for _, update in left])
                 again = []
                 for (held, update), result in zip(left, results, strict=True):
                     instead = held.settle_renewal(update, result)
@@ -182,18 +181,13 @@ class LeaseRenewer:
                 held.end_renewal()
         return failures
 
-    def _send(self, updates: Sequence[Update]) -> list[Lease | SparkinesisError]:
-        return self.batching.write(updates)
-
     def _lose_expired(self, all_held: Sequence[HeldLease]) -> None:
         for held in all_held:
-            if not held.is_held():
-                held.lose_if_expired()
-                with self._lock:
-                    self._drop(held)
-
-    def _drop(self, held: HeldLease) -> None:
-        if held.is_lost_to_duplicate:
-            self._duplicate_worker_leases.add(held.key)
-        if self._held.get(held.key) is held:
-            del self._held[held.key]
+            if held.is_held():
+                continue
+            held.lose_if_expired()
+            with self._lock:
+                if held.is_lost_to_duplicate:
+                    self._duplicate_worker_leases.add(held.key)
+                if self._held.get(held.key) is held:
+                    del self._held[held.key]

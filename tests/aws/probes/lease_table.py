@@ -16,8 +16,8 @@ from sparkinesis.lease.extended_sequence_number import TRIM_HORIZON, ExtendedSeq
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.batch import BATCH
-from sparkinesis.lease.table.requests import Update
 from sparkinesis.lease.table.table import LeaseTable
+from sparkinesis.lease.table.update import Update
 from sparkinesis.stream.calls.retry import Retry, error_code
 from tests.aws.bench import Bench
 from tests.aws.findings import Answer, Question
@@ -25,7 +25,7 @@ from tests.aws.spending import Use
 
 _BATCH = "src/sparkinesis/lease/table/batch.py"
 _BATCHING = "src/sparkinesis/lease/table/batching.py"
-_REQUESTS = "src/sparkinesis/lease/table/requests.py"
+_UPDATE = "src/sparkinesis/lease/table/update.py"
 _CONFLICT = "src/sparkinesis/lease/table/write_conflict.py"
 
 WRITTEN = "written"
@@ -36,7 +36,7 @@ QUESTIONS = (
         "table.batch_writes",
         "What does a batched statement do whose condition holds?",
         "it is written, as a GetItem with ConsistentRead shows at once",
-        (_BATCH, _REQUESTS),
+        (_BATCH, _UPDATE),
         frozenset({WRITTEN}),
     ),
     Question(
@@ -57,14 +57,14 @@ QUESTIONS = (
         "table.batch_creates_no_row",
         "Does an UPDATE statement for a missing row leave the table without that row?",
         "yes: a deleted lease stays deleted",
-        (_REQUESTS,),
+        (_UPDATE,),
         frozenset({True}),
     ),
     Question(
         "table.batch_is_missing",
         "Is a condition IS MISSING refused for an attribute that is there?",
         "yes: so a requested handoff is noticed",
-        (_REQUESTS,),
+        (_UPDATE,),
         frozenset({True}),
     ),
     Question(
@@ -78,14 +78,14 @@ QUESTIONS = (
         "table.one_wins",
         "An owner renews a lease while another worker takes it: how many of them get it?",
         "one, each time",
-        (_REQUESTS, _BATCHING),
+        (_UPDATE, _BATCHING),
         frozenset({1}),
     ),
     Question(
         "table.update_refuses",
         "What does an UpdateItem do whose condition does not hold?",
         "it is refused, and the refusal holds the row",
-        (_REQUESTS, _CONFLICT),
+        (_UPDATE, _CONFLICT),
         frozenset({REFUSED_WITH_ROW}),
     ),
 )

@@ -17,6 +17,7 @@ from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.batch import BATCH
 from sparkinesis.lease.table.table import LeaseTable
+from sparkinesis.lease.table.update import Update
 from sparkinesis.local import Call, Fault, LocalServer
 from tests.integration.lease.conftest import (
     ManualTime,
@@ -96,12 +97,12 @@ def test_who_is_told_to_leave_while_it_takes_many_leases_takes_and_requests_no_m
     told = threading.Event()
     write, write_batch = LeaseTable.write, LeaseTable.write_batch
 
-    def write_and_tell(at: LeaseTable, update: requests.Update, *, in_doubt: bool = False) -> Lease:
+    def write_and_tell(at: LeaseTable, update: Update, *, in_doubt: bool = False) -> Lease:
         written = write(at, update, in_doubt=in_doubt)
         told.set()
         return written
 
-    def write_batch_and_tell(at: LeaseTable, updates: Sequence[requests.Update]) -> Any:
+    def write_batch_and_tell(at: LeaseTable, updates: Sequence[Update]) -> Any:
         results = write_batch(at, updates)
         if len(updates) > 1:  # no probe
             told.set()
@@ -333,7 +334,7 @@ def test_of_many_leases_taken_in_a_call_those_that_another_worker_took_are_not_h
     me = coordinator_of(table, time, "me")
     write_batch = LeaseTable.write_batch
 
-    def too_late(at: LeaseTable, updates: Sequence[requests.Update]) -> Any:
+    def too_late(at: LeaseTable, updates: Sequence[Update]) -> Any:
         if len(updates) > 1:
             monkeypatch.undo()
             for update in updates[:2]:

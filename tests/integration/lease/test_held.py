@@ -22,6 +22,7 @@ from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.rules.lease_start import KNOWN_EVERY_MS
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.table import LeaseTable
+from sparkinesis.lease.table.update import Update
 from sparkinesis.lease.table.write_conflict import LeaseChangedError
 from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.metrics.health.signs import SignOfLife
@@ -325,7 +326,7 @@ def test_a_release_goes_on_while_a_worker_requests_the_lease_and_withdraws(
         changes = ["withdraw", *changes]
     write = LeaseTable.write
 
-    def write_late(at: LeaseTable, update: requests.Update, *, in_doubt: bool = False) -> Lease:
+    def write_late(at: LeaseTable, update: Update, *, in_doubt: bool = False) -> Lease:
         if changes:
             row = lease_of(table, "a")
             if changes.pop(0) == "request":
@@ -347,7 +348,7 @@ def test_a_release_that_is_always_refused_gives_up(
     (held,) = acquire(renewer, table, "a")
     row = lease_of(table, "a")
 
-    def refuse(at: LeaseTable, update: requests.Update, *, in_doubt: bool = False) -> Lease:
+    def refuse(at: LeaseTable, update: Update, *, in_doubt: bool = False) -> Lease:
         raise LeaseChangedError("refused", row)
 
     monkeypatch.setattr(LeaseTable, "write", refuse)

@@ -23,35 +23,29 @@ from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, InitialPosition
 from sparkinesis.stream.shard import Shard
-from tests.integration.lease.conftest import IDS, SYNC, ManualTime, make_stream, syncer_of
+from tests.integration.lease.conftest import IDS, SYNC, ManualTime, Stream, make_stream, syncer_of
 
 FIRST, LOW, HIGH = IDS[:3]
 
 
 @dataclass
-class Stream:
+class OneOfMany(Stream):
     """One of a thousand streams, as far as its syncer is told."""
 
     id: StreamIdentifier
-    client: StreamClient
-    kinesis: Any
     make: Callable[..., ShardSyncer]
 
-    def split(self, shard_id: str = FIRST, middle: int = 2**127) -> None:
+    def split(self, number: int = 0, middle: int = 2**127) -> None:
         """Split a shard, as soon as the account may split one more."""
-        Retry().call(
-            lambda: self.kinesis.split_shard(
-                StreamName=self.id.name, ShardToSplit=shard_id, NewStartingHashKey=str(middle)
-            )
-        )
+        Retry().call(lambda: super(OneOfMany, self).split(number, middle))
 
     def lease(self, shard_id: str) -> Lease:
-        shards = {shard.id: shard for shard in self.client.list_shards()[0]}
+        shards = {shard.id: shard for shard in self.shards()}
         return new_lease(shards[shard_id], TRIM_HORIZON).in_stream(self.id)
 
 
 @pytest.fixture
-def stream(server: LocalServer, table: LeaseTable, time: ManualTime) -> Stream:
+def stream(server: LocalServer, table: LeaseTable, time: ManualTime) -> OneOfMany:
     made = make_stream(server, 1)
     client = made.client
     identifier = StreamIdentifier("123456789012", made.name, 1_790_000_000)
@@ -66,11 +60,11 @@ def stream(server: LocalServer, table: LeaseTable, time: ManualTime) -> Stream:
             client, table, time, initial=initial, stream=of, table_size=lambda: size, **given
         )
 
-    return Stream(identifier, client, made.kinesis, make)
+    return OneOfMany(client, made.kinesis, identifier, make)
 
 
 @pytest.fixture
-def calls(server: LocalServer, stream: Stream) -> Iterator[Counter[str]]:
+def calls(server: LocalServer, stream: OneOfMany) -> Iterator[Counter[str]]:
     """The calls since the stream was created."""
     del stream
     found: Counter[str] = Counter()
@@ -86,14 +80,14 @@ def calls(server: LocalServer, stream: Stream) -> Iterator[Counter[str]]:
 
 @pytest.mark.parametrize("initial", [TRIM_HORIZON, LATEST])
 def test_a_new_stream_takes_one_listing_and_a_write_for_each_lease(
-    stream: Stream, calls: Counter[str], initial: InitialPosition
+    stream: OneOfMany, calls: Counter[str], initial: InitialPosition
 ) -> None:
     stream.make(initial=initial).sync(TableScan(), TableScan())
     assert calls == {"ListShards": 1, "PutItem": 1}
 
 
 def test_a_stream_that_another_worker_is_faster_with_takes_no_scan(
-    stream: Stream, table: LeaseTable, calls: Counter[str]
+    stream: OneOfMany, table: LeaseTable, calls: Counter[str]
 ) -> None:
     table.create(stream.lease(FIRST))
     calls.clear()
@@ -102,7 +96,7 @@ def test_a_stream_that_another_worker_is_faster_with_takes_no_scan(
 
 
 def test_the_rest_is_created_if_the_other_worker_has_died_after_its_first_lease(
-    stream: Stream, table: LeaseTable, calls: Counter[str]
+    stream: OneOfMany, table: LeaseTable, calls: Counter[str]
 ) -> None:
     stream.split()
     table.create(stream.lease(LOW))
@@ -116,12 +110,12 @@ def test_the_rest_is_created_if_the_other_worker_has_died_after_its_first_lease(
 
 @pytest.mark.parametrize("initial", [LATEST, AtTimestamp])
 def test_a_stream_that_another_worker_began_before_two_reshards_is_not_begun_again(
-    stream: Stream, table: LeaseTable, initial: Any
+    stream: OneOfMany, table: LeaseTable, initial: Any
 ) -> None:
     """The last look at the table was before, and the first shard has only grandchildren now."""
     stream.split()
-    stream.split(LOW, 2**126)
-    stream.split(HIGH, 3 * 2**126)
+    stream.split(1, 2**126)
+    stream.split(2, 3 * 2**126)
     table.create(stream.lease(FIRST))
     if initial is AtTimestamp:  # the tracker named the stream to each worker at another time
         initial = AtTimestamp(stream.client.list_shards()[1])
@@ -129,7 +123,9 @@ def test_a_stream_that_another_worker_began_before_two_reshards_is_not_begun_aga
     assert [one.shard_id for one in table.leases()] == [FIRST]
 
 
-def test_a_small_table_is_scanned(stream: Stream, table: LeaseTable, calls: Counter[str]) -> None:
+def test_a_small_table_is_scanned(
+    stream: OneOfMany, table: LeaseTable, calls: Counter[str]
+) -> None:
     stream.split()
     table.create(stream.lease(LOW))
     table.create(stream.lease(HIGH))
@@ -140,7 +136,7 @@ def test_a_small_table_is_scanned(stream: Stream, table: LeaseTable, calls: Coun
 
 
 def test_the_lease_of_a_parent_that_has_expired_is_read_too(
-    stream: Stream, table: LeaseTable, calls: Counter[str], monkeypatch: pytest.MonkeyPatch
+    stream: OneOfMany, table: LeaseTable, calls: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It tells that its children are not new."""
     leases = stream.make()._leases
@@ -158,11 +154,11 @@ def finish(table: LeaseTable, lease: Lease) -> None:
     table.write(requests.checkpoint(taken, ExtendedSequenceNumber(SHARD_END)))
 
 
-def leases_of(table: LeaseTable, stream: Stream) -> tuple[Lease, ...]:
+def leases_of(table: LeaseTable, stream: OneOfMany) -> tuple[Lease, ...]:
     return table.scan().of(stream.id).leases
 
 
-def resharded(stream: Stream, table: LeaseTable) -> list[Lease]:
+def resharded(stream: OneOfMany, table: LeaseTable) -> list[Lease]:
     """Split the first shard, whose lease is finished then; returns the leases of its children."""
     stream.split()
     for one in (FIRST, LOW, HIGH):
@@ -174,7 +170,7 @@ def resharded(stream: Stream, table: LeaseTable) -> list[Lease]:
 
 @pytest.mark.parametrize("cleans", [True, False])
 def test_a_cleanup_reads_the_leases_of_its_stream_only(
-    stream: Stream, table: LeaseTable, time: ManualTime, calls: Counter[str], *, cleans: bool
+    stream: OneOfMany, table: LeaseTable, time: ManualTime, calls: Counter[str], *, cleans: bool
 ) -> None:
     syncer = stream.make(settings=replace(SYNC, cleanup_leases=cleans))
     children = resharded(stream, table)
@@ -193,7 +189,7 @@ def test_a_cleanup_reads_the_leases_of_its_stream_only(
 
 
 def test_a_cleanup_that_can_delete_nothing_yet_lists_the_shards_once_an_hour(
-    stream: Stream, table: LeaseTable, time: ManualTime, calls: Counter[str]
+    stream: OneOfMany, table: LeaseTable, time: ManualTime, calls: Counter[str]
 ) -> None:
     """The children of a quiet stream may not begin for days."""
     syncer = stream.make()
@@ -207,7 +203,7 @@ def test_a_cleanup_that_can_delete_nothing_yet_lists_the_shards_once_an_hour(
 
 
 def test_audits_and_cleanups_of_healthy_streams_call_nothing(
-    stream: Stream, table: LeaseTable, time: ManualTime, calls: Counter[str]
+    stream: OneOfMany, table: LeaseTable, time: ManualTime, calls: Counter[str]
 ) -> None:
     syncers = [stream.make(phase=n / 10) for n in range(10)]
     table.create(stream.lease(FIRST))
@@ -221,7 +217,7 @@ def test_audits_and_cleanups_of_healthy_streams_call_nothing(
 
 
 def test_audits_of_many_streams_are_spread_over_their_interval(
-    stream: Stream, table: LeaseTable, time: ManualTime, calls: Counter[str]
+    stream: OneOfMany, table: LeaseTable, time: ManualTime, calls: Counter[str]
 ) -> None:
     """Each lists its stream's shards, as its lease is finished."""
     syncers = [stream.make(phase=n / 100) for n in range(100)]
@@ -243,7 +239,7 @@ def test_audits_of_many_streams_are_spread_over_their_interval(
 
 
 def test_the_note_for_operators_of_java_workers_comes_once_for_all_streams(
-    stream: Stream, table: LeaseTable, caplog: pytest.LogCaptureFixture
+    stream: OneOfMany, table: LeaseTable, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
     notes, begin = [JAVA_NOTE], AtTimestamp(1_790_000_000_000)

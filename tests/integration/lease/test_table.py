@@ -18,6 +18,7 @@ from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, PendingCheckpoint, decode_lease, encode_lease
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.table import LeaseTable
+from sparkinesis.lease.table.update import Update
 from sparkinesis.lease.table.write_conflict import LeaseChangedError
 from sparkinesis.local import Call, Fault, LocalServer
 from tests.integration.lease.conftest import lease, renew_many, row_of, table_of
@@ -27,7 +28,7 @@ AT = ExtendedSequenceNumber("500", 3)
 LATEST = ExtendedSequenceNumber("LATEST")
 OURS = {"app": {"M": {"deep": {"L": [{"N": "1"}]}}}, "other": {"SS": ["x"]}}
 
-UPDATES: dict[str, Callable[[Lease], requests.Update]] = {
+UPDATES: dict[str, Callable[[Lease], Update]] = {
     "renew": requests.renew,
     "renew with throughput": lambda row: requests.with_throughput(requests.renew(row), 3.25),
     "take": lambda row: requests.take(row, "me"),

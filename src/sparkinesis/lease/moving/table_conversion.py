@@ -37,11 +37,6 @@ def require_stopped(
     require_unmoved(keys.values(), [row for row in now if row.key in keys])
 
 
-def require_no_conflict(table: LeaseTable, plan: Conversion) -> None:
-    """Raise `LeaseTableError` if a new row is there, and is not what the old one becomes."""
-    _require_no_conflict(_items(table), plan, table)
-
-
 def convert(table: LeaseTable, plan: Conversion) -> None:
     """Give the planned leases their new keys.
 
@@ -51,11 +46,11 @@ def convert(table: LeaseTable, plan: Conversion) -> None:
     marked = _each(lambda lease: _mark(table, plan, lease), plan.leases)
     items = _items(table)
     _require_marked(items, marked, table)
-    _require_no_conflict(items, plan, table)
+    require_no_conflict(table, plan, items)
     _each(lambda lease: table.create_item(plan.new_item(items[lease.key], lease)), marked)
     _each(lambda lease: _delete(table, lease), marked)
     # At last, or a table would look whole that is not: the rows of a conversion back.
-    _each(lambda item: _keep(table, item), _left_marked(plan, items))
+    _each(lambda row: table.write(requests.keep_converted(row)), _left_marked(plan, items))
 
 
 def _items(table: LeaseTable) -> dict[str, Mapping[str, Any]]:
@@ -79,9 +74,15 @@ def _require_marked(
             raise _running(lease.key, f"It changed in the {table}.")
 
 
-def _require_no_conflict(
-    items: Mapping[str, Mapping[str, Any]], plan: Conversion, table: LeaseTable
+def require_no_conflict(
+    table: LeaseTable, plan: Conversion, items: Mapping[str, Mapping[str, Any]] | None = None
 ) -> None:
+    """Raise `LeaseTableError` if a new row is there, and is not what the old one becomes.
+
+    ``items``: the table's rows by key, if the caller has them.
+    """
+    if items is None:
+        items = _items(table)
     for lease in plan.leases:
         there, mine = items.get(plan.new_key(lease)), items.get(lease.key)
         if there is None or mine is None or is_same(there, plan.new_item(mine, lease)):
@@ -99,27 +100,12 @@ def _delete(table: LeaseTable, lease: Lease) -> None:
         raise _running(lease.key, "Its row could not be deleted.")
 
 
-def _left_marked(
-    plan: Conversion, items: Mapping[str, Mapping[str, Any]]
-) -> list[Mapping[str, Any]]:
+def _left_marked(plan: Conversion, items: Mapping[str, Mapping[str, Any]]) -> list[Lease]:
     """Return the rows of the new kind that a conversion in the other direction has marked."""
     old = {lease.key for lease in plan.leases}
-    return [
-        item
-        for key, item in items.items()
-        if CONVERTED_TO in item and key not in old and _is_of(plan, item)
-    ]
-
-
-def _is_of(plan: Conversion, item: Mapping[str, Any]) -> bool:
-    row = read_row(item)
-    return isinstance(row, Lease) and row.stream == plan.names
-
-
-def _keep(table: LeaseTable, item: Mapping[str, Any]) -> None:
-    row = read_row(item)
-    assert isinstance(row, Lease)
-    table.write(requests.keep_converted(row))
+    marked = (key for key, item in items.items() if CONVERTED_TO in item and key not in old)
+    rows = [read_row(items[key]) for key in marked]
+    return [row for row in rows if isinstance(row, Lease) and row.stream == plan.names]
 
 
 def _running(key: str, why: str) -> LeaseTableError:

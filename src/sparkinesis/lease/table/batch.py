@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 from botocore.exceptions import BotoCoreError, ClientError
 
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.table.requests import Update, has_landed
 from sparkinesis.lease.table.rows import read_row
+from sparkinesis.lease.table.update import Update, has_landed
 from sparkinesis.stream.calls.retry import Retry, is_in_doubt, is_retryable
 
 BATCH = 25

@@ -19,8 +19,8 @@ from sparkinesis.errors import AccessDeniedError, LeaseTableUnavailableError, Sp
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.batch import BATCH, Failed
-from sparkinesis.lease.table.requests import Update
 from sparkinesis.lease.table.table import LeaseTable
+from sparkinesis.lease.table.update import Update
 from sparkinesis.lease.table.write_conflict import LeaseChangedError
 from sparkinesis.stream.calls.explain import ACCESS_DENIED
 from sparkinesis.stream.calls.retry import error_code, is_retryable

@@ -9,95 +9,19 @@ so the counter alone could match although another worker owns the lease.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import replace
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import AttributeValue, Lease, PendingCheckpoint, encode_field
 from sparkinesis.lease.table.rows import CONVERTED_TO
+from sparkinesis.lease.table.update import Update
 from sparkinesis.stream.position import AfterRecord, AtTimestamp
 
 _NO_COUNTER = -1
 """A counter that no lease has: counters begin at 0 and only rise."""
-
-
-@dataclass(frozen=True, slots=True)
-class Update:
-    """An atomic write to one existing row.
-
-    Attributes that the update does not name keep their values.
-    """
-
-    after: Lease
-    """The row after the write, provided that it was up to date before."""
-    expected: Mapping[str, AttributeValue | None]
-    """The values that the row must have; None: must be absent. The row itself must exist."""
-    set: Mapping[str, AttributeValue]
-    add: Sequence[str] = ()
-    """Numbers to raise by one."""
-    remove: Sequence[str] = ()
-
-    @property
-    def key(self) -> str:
-        return self.after.key
-
-    def request(self, table: str) -> dict[str, Any]:
-        """Return UpdateItem's arguments; the answer holds the new row, a refusal the old one."""
-        values = {f":{name}": value for name, value in self.set.items()}
-        clauses = []
-        if self.set:
-            clauses.append("SET " + ", ".join(f"{name} = :{name}" for name in self.set))
-        if self.add:
-            clauses.append("ADD " + ", ".join(f"{name} :one" for name in self.add))
-            values[":one"] = {"N": "1"}
-        if self.remove:
-            clauses.append("REMOVE " + ", ".join(self.remove))
-        conditions = []
-        for name, value in self.expected.items():
-            if value is None:
-                conditions.append(f"attribute_not_exists({name})")
-            else:
-                conditions.append(f"{name} = :known_{name}")
-                values[f":known_{name}"] = value
-        if not any(self.expected.values()):
-            conditions.insert(0, "attribute_exists(leaseKey)")
-        request = {
-            "TableName": table,
-            "Key": {"leaseKey": {"S": self.key}},
-            "UpdateExpression": " ".join(clauses),
-            "ConditionExpression": " AND ".join(conditions),
-            "ReturnValues": "ALL_NEW",
-            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
-        }
-        return {**request, "ExpressionAttributeValues": values} if values else request
-
-    def statement(self, table: str) -> dict[str, Any]:
-        """Return the same write as a statement of BatchExecuteStatement (PartiQL).
-
-        A number to raise is set to its next value, which the row's counter makes certain. So an
-        update that raises a number, and does not expect the counter, has no statement.
-        """
-        assert not self.add or "leaseCounter" in self.expected
-        switches = {"N": str(self.after.owner_switches)}
-        changes = {**self.set, **dict.fromkeys(self.add, switches)}
-        # PartiQL's UPDATE creates no row: for a missing row, its condition fails.
-        words = [f'UPDATE "{table}"', *(f"SET {name}=?" for name in changes)]
-        words += [f"REMOVE {name}" for name in self.remove]
-        parameters = [*changes.values(), {"S": self.key}]
-        conditions = ["leaseKey=?"]
-        for name, value in self.expected.items():
-            if value is None:
-                conditions.append(f"{name} IS MISSING")
-            else:
-                conditions.append(f"{name}=?")
-                parameters.append(value)
-        return {
-            "Statement": f"{' '.join(words)} WHERE {' AND '.join(conditions)}",
-            "Parameters": parameters,
-            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
-        }
 
 
 def renew(lease: Lease, known: AfterRecord | AtTimestamp | None = None) -> Update:
@@ -131,28 +55,12 @@ def with_throughput(update: Update, kbps: float) -> Update:
 
 def take(lease: Lease, worker_id: str) -> Update:
     """Take a lease whose owner has died, or steal a lease, for this worker."""
-    return _update(
-        lease,
-        _counted(lease),
-        add=("owner_switches",),
-        owner=worker_id,
-        counter=lease.counter + 1,
-        **_switch(lease, worker_id),
-        checkpoint_owner=None,
-    )
+    return _pass_on(lease, worker_id, _counted(lease), add=("owner_switches",))
 
 
 def assign(lease: Lease, new_owner: str) -> Update:
     """Assign a lease to another worker; its owner does so at the end of a handoff."""
-    return _update(
-        lease,
-        _owners(lease),
-        add=("counter", "owner_switches"),
-        owner=new_owner,
-        counter=lease.counter + 1,
-        **_switch(lease, new_owner),
-        checkpoint_owner=None,
-    )
+    return _pass_on(lease, new_owner, _owners(lease), add=("counter", "owner_switches"))
 
 
 def initiate_handoff(lease: Lease, new_owner: str) -> Update:
@@ -339,18 +247,6 @@ def delete(lease: Lease, table: str) -> dict[str, Any]:
     }
 
 
-def has_landed(update: Update, row: Lease) -> bool:
-    """Return True if ``row`` shows that ``update``, whose answer was lost, took effect.
-
-    A handoff may have been requested or withdrawn since: neither changes the counter.
-    """
-    return _fenced(update.after) == _fenced(row)
-
-
-def _fenced(row: Lease) -> tuple[object, ...]:
-    return (row.counter, row.actual_owner, row.checkpoint, row.pending)
-
-
 def _update(
     lease: Lease,
     expected: Mapping[str, AttributeValue | None],
@@ -385,7 +281,15 @@ def _owners(lease: Lease) -> dict[str, AttributeValue | None]:
     return {name: None if owner is None else {"S": owner} for name, owner in owners.items()}
 
 
-def _switch(lease: Lease, new_owner: str) -> dict[str, int]:
-    """Return the change of a lease whose shard gets another reader than before."""
-    others = {lease.owner, lease.checkpoint_owner} - {None, new_owner}
-    return {"owner_switches": lease.owner_switches + 1} if others else {}
+def _pass_on(
+    lease: Lease,
+    new_owner: str,
+    expected: Mapping[str, AttributeValue | None],
+    *,
+    add: Container[str],
+) -> Update:
+    changes: dict[str, Any] = {"owner": new_owner, "counter": lease.counter + 1}
+    if {lease.owner, lease.checkpoint_owner} - {None, new_owner}:
+        # The shard gets another reader than before.
+        changes["owner_switches"] = lease.owner_switches + 1
+    return _update(lease, expected, add=add, **changes, checkpoint_owner=None)

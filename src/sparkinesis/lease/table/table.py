@@ -18,6 +18,7 @@ from sparkinesis.lease.table.explain import explain
 from sparkinesis.lease.table.measured_client import measured_client
 from sparkinesis.lease.table.provisioning import Patience, ProvisionOptions, provision
 from sparkinesis.lease.table.rows import BrokenLease, TableScan, read_row, read_rows
+from sparkinesis.lease.table.update import Update, has_landed
 from sparkinesis.lease.table.write_conflict import LeaseChangedError
 from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.stream.calls.retry import Retry, error_code, is_in_doubt
@@ -96,8 +97,7 @@ class LeaseTable(TableAddress):
 
     def read(self, keys: Iterable[str]) -> TableScan:
         """Return the rows of these keys that exist, by a consistent GetItem for each."""
-        items = (self._item(key, consistent=True) for key in keys)
-        return read_rows([item for item in items if item is not None])
+        return read_rows([item for item in map(self._item, keys) if item is not None])
 
     def sound(self, scan: TableScan) -> list[Lease]:
         """Return the leases of a scan. Raises `LeaseTableError` if it has rows that are broken."""
@@ -114,27 +114,23 @@ class LeaseTable(TableAddress):
             "processed again."
         )
 
-    def get(self, key: str, *, consistent: bool = True) -> Lease | None:
+    def get(self, key: str) -> Lease | None:
         """Return one lease; None if the row does not exist or is not a lease.
 
         Also raises `LeaseTableError` if the row cannot be read.
         """
-        row = self._row(key, consistent=consistent)
+        row = self._row(key)
         if isinstance(row, BrokenLease):
             raise self._broken(row)
         return row
 
-    def _row(self, key: str, *, consistent: bool) -> Lease | BrokenLease | None:
-        item = self._item(key, consistent=consistent)
+    def _row(self, key: str) -> Lease | BrokenLease | None:
+        item = self._item(key)
         return None if item is None else read_row(item)
 
-    def _item(self, key: str, *, consistent: bool) -> Mapping[str, Any] | None:
-        answer = self._call(
-            "GetItem",
-            lambda client: client.get_item(
-                TableName=self.name, Key={"leaseKey": {"S": key}}, ConsistentRead=consistent
-            ),
-        )
+    def _item(self, key: str) -> Mapping[str, Any] | None:
+        request = {"TableName": self.name, "Key": {"leaseKey": {"S": key}}, "ConsistentRead": True}
+        answer = self._call("GetItem", lambda client: client.get_item(**request))
         item: Mapping[str, Any] | None = answer.get("Item")
         return item or None
 
@@ -195,7 +191,7 @@ class LeaseTable(TableAddress):
             return False
         return True
 
-    def write(self, update: requests.Update, *, in_doubt: bool = False) -> Lease:
+    def write(self, update: Update, *, in_doubt: bool = False) -> Lease:
         """Write an update by UpdateItem; return the row.
 
         ``in_doubt``: the update was sent before, and may have taken effect. A row in the state that
@@ -220,18 +216,14 @@ class LeaseTable(TableAddress):
         # repairs it. As after a batch, the rest of the row is assumed to be unchanged.
         return written if isinstance(written, Lease) else update.after
 
-    def try_write(
-        self, update: requests.Update, *, in_doubt: bool = False
-    ) -> Lease | SparkinesisError:
+    def try_write(self, update: Update, *, in_doubt: bool = False) -> Lease | SparkinesisError:
         """Return the row, or the error that `write` raises."""
         try:
             return self.write(update, in_doubt=in_doubt)
         except SparkinesisError as error:
             return error
 
-    def write_batch(
-        self, updates: Sequence[requests.Update]
-    ) -> list[Lease | SparkinesisError | Failed]:
+    def write_batch(self, updates: Sequence[Update]) -> list[Lease | SparkinesisError | Failed]:
         """Write at most 25 updates in one call; return the row or the failure of each, in order.
 
         A refused write gives `LeaseChangedError`; a write that the server did not make, `Failed`.
@@ -249,9 +241,7 @@ class LeaseTable(TableAddress):
         """Return the error to raise for a failed statement of a batch."""
         return explain(failed.error, "PartiQLUpdate", self)
 
-    def _result(
-        self, update: requests.Update, outcome: Lease | Failed
-    ) -> Lease | SparkinesisError | Failed:
+    def _result(self, update: Update, outcome: Lease | Failed) -> Lease | SparkinesisError | Failed:
         if isinstance(outcome, Lease) or error_code(outcome.error) != REFUSED:
             return outcome
         try:
@@ -259,23 +249,19 @@ class LeaseTable(TableAddress):
         except SparkinesisError as error:
             return error
 
-    def _refused(
-        self, update: requests.Update, item: Mapping[str, Any] | None, in_doubt: bool
-    ) -> Lease:
+    def _refused(self, update: Update, item: Mapping[str, Any] | None, in_doubt: bool) -> Lease:
         """Return the row if an earlier try has written it; else raise `LeaseChangedError`.
 
         ``item``: the row in the refusal. Not all servers include the row, so a refusal without one
         does not mean that the row was deleted: it is read then, which raises what `get` raises.
         """
-        row = self._row(update.key, consistent=True) if item is None else read_row(item)
-        if isinstance(row, Lease) and in_doubt and requests.has_landed(update, row):
+        row = self._row(update.key) if item is None else read_row(item)
+        if isinstance(row, Lease) and in_doubt and has_landed(update, row):
             return row
         # `from None`: the refusal adds nothing to the error.
         raise self._changed(update, row) from None
 
-    def _changed(
-        self, update: requests.Update, row: Lease | BrokenLease | None
-    ) -> LeaseChangedError:
+    def _changed(self, update: Update, row: Lease | BrokenLease | None) -> LeaseChangedError:
         if isinstance(row, Lease):
             now = f"its counter is {row.counter}, owner {row.owner}"
         else:

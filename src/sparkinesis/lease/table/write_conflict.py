@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sparkinesis.errors import SparkinesisError
 from sparkinesis.events import LeaseEnd
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.table.requests import Update, has_landed
+from sparkinesis.lease.table.update import Update, has_landed
 
 
 class LeaseChangedError(SparkinesisError):

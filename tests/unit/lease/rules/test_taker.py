@@ -521,20 +521,3 @@ def test_what_is_meant_for_another_worker_is_asked_for_if_there_is_no_more_to_re
     rows = leases(big=10, aa=1, **{ME: 1})
     unreadable = {f"big-{i:02d}" for i in range(3, 10)}
     assert keys(plan(rows, unreadable=unreadable).steal) == {"big-00", "big-01", "big-02"}
-
-
-@settings(derandomize=True, max_examples=examples(100), deadline=None)
-@given(fleets(owned=False), st.integers(1, 12))
-def test_released_leases_do_not_wait_for_a_worker_that_looks_seldom(
-    fleet: Fleet, javas: int
-) -> None:
-    """A Java worker renews what it has, counts for everybody's share, and does not look."""
-    for i in range(javas):
-        row = lease(f"j{i:02d}", "java")
-        fleet.table[row.key] = row
-    for _ in range(4):  # two looks behind the first one, and one to take
-        fleet.round(stale=False)
-        for row in list(fleet.table.values()):
-            if row.owner == "java":
-                fleet.write(row)
-    assert all(row.owner for row in fleet.table.values())

@@ -11,6 +11,7 @@ import pytest
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, PendingCheckpoint
 from sparkinesis.lease.table import requests
+from sparkinesis.lease.table.update import Update, has_landed
 from sparkinesis.stream.position import AfterRecord, AtTimestamp
 
 AT = ExtendedSequenceNumber("500", 3)
@@ -35,7 +36,7 @@ AT_LATEST = "checkpoint = 'LATEST', checkpointSubSequenceNumber = 0"
 NO_SWITCHES = "ownerSwitchesSinceCheckpoint = 0"
 PREPARE = "pendingCheckpoint = '500', pendingCheckpointSubSequenceNumber = 3"
 
-CASES: dict[str, tuple[requests.Update, str, str, Lease]] = {
+CASES: dict[str, tuple[Update, str, str, Lease]] = {
     "renew": (
         requests.renew(MINE),
         STILL_MINE,
@@ -294,4 +295,4 @@ def test_a_probe_has_to_be_refused_and_sets_what_never_changes() -> None:
         "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
     }
     # The row as it is before is not taken for what an earlier try has left.
-    assert not requests.has_landed(probe, with_keys)
+    assert not has_landed(probe, with_keys)

@@ -9,6 +9,7 @@ import pytest
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.table import requests
+from sparkinesis.lease.table.update import Update
 from sparkinesis.lease.table.write_conflict import (
     LeaseLoss,
     OwnWrites,
@@ -39,7 +40,7 @@ def test_a_row_that_is_as_it_was_known_is_still_ones_own() -> None:
 
 
 @pytest.mark.parametrize("update", [RENEWAL, CHECKPOINT])
-def test_a_write_whose_answer_was_lost_is_recognised(update: requests.Update) -> None:
+def test_a_write_whose_answer_was_lost_is_recognised(update: Update) -> None:
     sent = [RENEWAL, CHECKPOINT]
     assert resolve_conflict(KNOWN, update.after, "me", sent) == StillHeld(update.after, update)
     after_handoff = asked(update.after)
@@ -48,7 +49,7 @@ def test_a_write_whose_answer_was_lost_is_recognised(update: requests.Update) ->
 
 @pytest.mark.parametrize("unanswered", [[], [CHECKPOINT]])
 def test_a_counter_that_none_of_ones_own_writes_explains_is_an_impostors(
-    unanswered: list[requests.Update],
+    unanswered: list[Update],
 ) -> None:
     verdict = resolve_conflict(KNOWN, RENEWAL.after, "me", unanswered)
     assert isinstance(verdict, LeaseLoss)
