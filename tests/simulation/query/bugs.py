@@ -19,7 +19,7 @@ a batch begins by arrival time | each_row_arrives_once | 0
     + if isinstance(position, AfterRecord) and position.clear_until is not None:
     +     from sparkinesis.stream.position import AtTimestamp
     +     position = AtTimestamp(position.clear_until)
-children are planned with their parents' last range | parents_come_first | 4
+children are planned with their parents' last range | parents_come_first | 2
     source.planning.stream_planner:StreamPlanner.finish
     + from sparkinesis.source.planning.batch_end import Records
     + from sparkinesis.stream.position import END_OF_TIME_MS, AfterRecord

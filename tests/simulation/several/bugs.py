@@ -50,10 +50,10 @@ busy leases are compared by shard id | every_shard_is_read | 5
     + for key in was(self):
     +     busy[key] = None
     + return busy
-parents are looked up by shard id | parents_come_first | 0
+parents are looked up by shard id | parents_come_first | 35
     lease.lease:Lease.parent_keys
     + return self.parent_ids
-a parent is sought in another stream | parents_come_first | 35
+a parent is sought in another stream | parents_come_first | 224
     lease.coordinator:LeaseCoordinator.are_finished
     + rows = sorted(self.snapshot.leases, key=lambda row: row.key, reverse=True)
     + first = {row.shard_id: row.key for row in rows}
