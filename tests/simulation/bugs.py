@@ -19,7 +19,7 @@ a lease is held for ever | expired_leases_are_not_processed | 2
 a write whose answer was lost is taken for another worker's | only_the_owner_checkpoints | 15
     lease.table.update:_fenced
     + return ()
-a twin with the same worker id is taken for oneself | only_the_owner_checkpoints | 35
+a twin with the same worker id is taken for oneself | only_the_owner_checkpoints | 8
     lease.table.write_conflict:resolve_conflict
     - return LeaseLoss(
     + return StillHeld(row)
