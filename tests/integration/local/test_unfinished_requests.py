@@ -188,8 +188,8 @@ def test_a_refused_request_whose_body_does_not_end_is_closed(
 def test_a_connection_that_waits_for_its_answer_is_not_closed(
     monkeypatch: pytest.MonkeyPatch, server: LocalServer, kinesis: Any
 ) -> None:
-    monkeypatch.setattr(protocol_detector, "IDLE_S", 0.05)
-    server.kinesis.faults = lambda _: Fault(delay_ms=300)
+    monkeypatch.setattr(protocol_detector, "IDLE_S", 0.4)
+    server.kinesis.faults = lambda _: Fault(delay_ms=900)
     assert kinesis.list_streams()["StreamNames"] == []
     server.kinesis.faults = None
     assert kinesis.list_streams()["StreamNames"] == []

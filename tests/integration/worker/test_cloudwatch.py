@@ -93,7 +93,8 @@ def test_cloudwatch_tells_what_was_processed(scene: Scene, watched: Any, retriev
     worker = scene.start({"metrics": (metrics,)}, on_records=checkpoint)
     scene.journal.wait_for_data(*DATA)
     # Gauges are read while a worker runs.
-    pace.eventually(lambda: ("TakeLeases", "NumWorkers") in metrics_of(watched, scene.stream))
+    gauges = {("TakeLeases", "NumWorkers"), ("ApplicationTracker", "MillisBehindLatest")}
+    pace.eventually(lambda: gauges <= metrics_of(watched, scene.stream).keys())
     worker.shutdown(PATIENCE)
     shards = {shard for shard, _ in scene.journal.calls("process_records")}
     assert len(shards) == 2
