@@ -19,6 +19,7 @@ _TABLE = """
 P1:
     properties/test_p1_determinism.py
     properties/test_removed_streams.py
+    spark/test_p1_determinism.py
     spark/test_p2_no_gap_no_overlap.py
 P2:
     properties/test_p2_faults.py

@@ -3,11 +3,12 @@
 Usage: fleet_driver.py ENDPOINT STREAM FOLDER WORKERS FAILOVER_TIME CHECKPOINTS LOST_AFTER
 
 The processor is defined here, in what is ``__main__`` on the driver and not there on executors.
-CHECKPOINTS: ``each`` batch, or at ``shutdown`` only.
+CHECKPOINTS: ``each`` batch, or at ``shutdown`` only; or ``imported``, for a processor of a module.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import os
@@ -92,10 +93,16 @@ def main(arguments: list[str]) -> None:
         idle_time=0.3,
         parent_poll_interval=1.0,
     )
+    processor = make_processor(folder, checkpoints)
+    if checkpoints == "imported":
+        import fleet_processor  # type: ignore[import-not-found]  # noqa: PLC0415 - beside this file
+
+        spark.addArtifacts(fleet_processor.__file__, pyfile=True)
+        processor = functools.partial(fleet_processor.Imported, folder)
     application = Application(
         stream,
         stream,
-        make_processor(folder, checkpoints),
+        processor,
         region="eu-west-1",
         endpoint=endpoint,
         initial_position="trim_horizon",

@@ -56,17 +56,18 @@ def wait_until(
     condition: Callable[[], object],
     process: subprocess.Popen[bytes],
     log: Path,
+    seconds: float = 120,
     every: float = 0.005,
 ) -> None:
     """Until the condition, looked at so often, holds; fails with the log if the process ends."""
-    deadline = Deadline(120)
+    deadline = Deadline(seconds)
     while not condition():
         assert process.poll() is None, log.read_text()[-3000:]
         assert not deadline.has_passed(), log.read_text()[-3000:]
         time.sleep(every)
 
 
-def open_batches(output: Path) -> set[str]:
+def open_batches(output: Path, suffix: str = "json") -> set[str]:
     """Batches that a running query has begun (``started-N``) and not finished (``batch-N``)."""
     started = {path.name.removeprefix("started-") for path in output.glob("started-*")}
-    return {n for n in started if not (output / f"batch-{n}.json").exists()}
+    return {n for n in started if not (output / f"batch-{n}.{suffix}").exists()}

@@ -21,7 +21,7 @@ from sparkinesis import Application, WorkerOptions
 from sparkinesis.local import LocalServer
 from tests import pace
 from tests.pace import Deadline
-from tests.spark.cluster import Cluster
+from tests.spark.cluster import HOSTS, Cluster
 from tests.spark.fleet_driver import make_processor
 from tests.spark.fleet_run import FleetRun, events, processed, start_fleet
 from tests.streams import merge_neighbours, split
@@ -277,3 +277,37 @@ def resume(server: LocalServer, stream: str, folder: Path, is_enough: Callable[[
         assert not deadline.has_passed()
         time.sleep(0.2)
     assert worker.shutdown()
+
+
+@pytest.mark.long
+def test_a_speculative_copy_stands_by_and_a_shipped_module_is_found(
+    start: Start, cluster: Cluster, server: LocalServer, stream_name: str, tmp_path: Path
+) -> None:
+    kinesis = server.client("kinesis", region=REGION)
+    kinesis.create_stream(StreamName=stream_name, ShardCount=2)
+    with start(
+        workers=1,
+        failover_time=FAILOVER_TIME,
+        checkpoints="imported",
+        settings={
+            "spark.speculation": "true",
+            "spark.speculation.task.duration.threshold": "1s",
+            "spark.speculation.interval": "500ms",
+        },
+    ) as run:
+
+        def states() -> list[str]:
+            return sorted(run.ask("status")["workers"].values())
+
+        run.wait(lambda: states() == ["running", "standby"], every=0.2)
+        status = run.ask("status")
+        (worker,) = (w for w, state in status["workers"].items() if state == "running")
+        run.wait(lambda: run.all_owned_by({worker}))
+        end = run.ask("shutdown")
+    assert end["graceful"]
+    assert set(end["jobs"]) == {"SUCCEEDED"}
+    written = events(tmp_path)
+    assert {e["worker"] for e in written} == {worker}
+    assert {Path(e["executor"]).parents[1].name for e in written} <= set(HOSTS)
+    assert all(Path(e["module"]).name == "fleet_processor.py" for e in written)
+    assert not any(Path(e["module"]).is_relative_to(Path(__file__).parent) for e in written)
