@@ -35,6 +35,6 @@ def run_active_users(*arguments: str, minute: float) -> None:
     assert any(line.endswith("evictions, 0 of them wrong") for line in lines)
     assert not any(line.startswith("0 heartbeats") for line in lines)
     (by_stream,) = [line for line in lines if line.startswith("they are ")]
-    counts = dict(part.split(" of ") for part in by_stream.removeprefix("they are ").split(" and "))
-    assert set(counts.values()) == {"heartbeats-web", "heartbeats-mobile"}
-    assert "0" not in counts
+    parts = [part.split(" of ") for part in by_stream.removeprefix("they are ").split(" and ")]
+    assert {stream for _, stream in parts} == {"heartbeats-web", "heartbeats-mobile"}
+    assert "0" not in {count for count, _ in parts}

@@ -59,7 +59,7 @@ def test_p7_planner_and_readers_together_stay_within_the_shards_limits(
         while time.monotonic() < end:
             if batch := query.next_batch():
                 read += len(batch.rows)
-                if read > 1000 and not resharded:
+                if read > 100 and not resharded:
                     resharded = split(kinesis, "s")
         stopping.set()
         producer.join()

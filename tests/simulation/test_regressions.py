@@ -291,4 +291,5 @@ def test_a_reset_that_leaves_out_a_closed_shard_is_found(to: Any) -> None:
     history = History(seed=3, shards=1, events=events, **_EVEN)
     (bug,) = _LEFT_OUT.values()
     with bug.patch():
-        assert WORKERS.play(history).wrong[0].startswith(f"{bug.caught_by}: k0:0 ")
+        wrong = WORKERS.play(history).wrong
+    assert any(one.startswith(f"{bug.caught_by}: k0:0 ") for one in wrong)
