@@ -63,6 +63,7 @@ _MORE = (
     "tests/integration/worker/test_permissions.py::test_commands_",
     "tests/integration/worker/test_s1_trouble.py::test_a_function_that_fails",
     "tests/integration/worker/test_s1_trouble.py::test_a_lease_table_that_is_not_available",
+    "tests/integration/worker/test_ways_killed.py",
     "tests/page/",
     "tests/properties/test_p7_call_budget.py::test_p7_planner_and_readers_together",
     "tests/simulation/test_determinism.py::test_the_same_seed_plays",

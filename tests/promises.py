@@ -49,6 +49,7 @@ W1:
     unit/worker/lifecycle/shard/test_states.py
     unit/lease/rules/test_children.py
 W2:
+    integration/worker/test_ways_killed.py
     integration/worker/test_w2_checkpoints.py
     integration/worker/test_automatic_checkpoints.py
     unit/worker/test_checkpointer.py
@@ -233,6 +234,7 @@ WorkerOptions.processing_time_limit: integration/worker/test_processing_time_lim
 WorkerOptions.give_up_after_limit: integration/worker/test_processing_time_limit.py::test_another_worker_goes_on_from_the_last_checkpoint
 WorkerOptions.checkpoint_seconds: unit/worker/lifecycle/shard/test_automatic_checkpoints.py::test_what_is_processed_waits_no_longer_than_it_may_also_without_more_records
 WorkerOptions.checkpoint_records: unit/worker/lifecycle/shard/test_automatic_checkpoints.py::test_each_so_many_records_are_checkpointed_however_large_the_batches
+WorkerOptions.concurrency: integration/worker/test_ways.py::test_keys_run_at_the_same_time_and_each_in_order
 WorkerOptions.parents_first: integration/worker/test_parents_first.py::test_children_begin_while_their_parent_is_read
 WorkerOptions.parent_poll_interval: integration/worker/test_w1_order.py::test_a_merged_shard_waits_for_the_slower_of_its_parents
 WorkerOptions.task_backoff: unit/worker/lifecycle/shard/test_delivery.py::test_a_refusing_target_is_asked_again_ever_more_slowly_and_the_processor_is_not

@@ -7,16 +7,25 @@ DataFrames:
     sparkinesis.register(spark)
     flights = spark.readStream.format("kinesis").option("streamName", "flights").load()
 
-Record processors:
+Record processors, as a function (``async def``, too), a class or a loop:
 
     from sparkinesis import Application, RecordProcessor
+
+    def handle(batch):
+        ...
 
     class Flights(RecordProcessor):
         def process_records(self, batch, checkpointer):
             ...
             checkpointer.checkpoint()
 
+    Application("flights-app", "flights", handle, region="eu-west-1").run()
     Application("flights-app", "flights", Flights, region="eu-west-1").run()
+
+    with Application("flights-app", "flights", region="eu-west-1").batches() as batches:
+        for batch in batches:
+            ...
+            batch.checkpoint()
 
 The same application runs on Spark's executors with ``.run(spark, workers=8)``.
 
@@ -66,7 +75,8 @@ if TYPE_CHECKING:
     from sparkinesis.worker.lifecycle.worker import Worker
     from sparkinesis.worker.on_error import DeadLetter, OnError, Retry, Skip, Stop
     from sparkinesis.worker.options import FanOutOptions, LeaseTableOptions, WorkerOptions
-    from sparkinesis.worker.processor import ProcessorShard, RecordProcessor
+    from sparkinesis.worker.processors.functions import processor
+    from sparkinesis.worker.processors.processor import ProcessorShard, RecordProcessor
     from sparkinesis.worker.reporting.log_context import LogContext
 
 __all__ = [
@@ -110,6 +120,7 @@ __all__ = [
     "deaggregate",
     "hash_key",
     "lag",
+    "processor",
     "register",
     "watch",
 ]
@@ -130,11 +141,11 @@ _HOMES = {
     "OnError": "worker.on_error",
     "PendingCheckpoint": "lease.lease",
     "PreparedCheckpoint": "worker.checkpointer",
-    "ProcessorShard": "worker.processor",
+    "ProcessorShard": "worker.processors.processor",
     "QueryWatch": "source.watching.watch",
     "Record": "stream.page",
     "RecordBatch": "worker.batches.batch",
-    "RecordProcessor": "worker.processor",
+    "RecordProcessor": "worker.processors.processor",
     "Retry": "worker.on_error",
     "Skip": "worker.on_error",
     "Stop": "worker.on_error",
@@ -147,6 +158,7 @@ _HOMES = {
     "deaggregate": "stream.kpl.unpack",
     "hash_key": "stream.routing",
     "lag": "source.watching.query_lag",
+    "processor": "worker.processors.functions",
     "watch": "source.watching.watch",
 }
 """Inner modules of the names. Imported lazily: a Spark query needs none of them, and

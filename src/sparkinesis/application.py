@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, overload
 
+from sparkinesis.errors import OptionError, ProcessorError
 from sparkinesis.metrics.health.liveness import LOOK_EVERY
 from sparkinesis.metrics.metrics import Metrics
 from sparkinesis.public import public
 from sparkinesis.stream.timing import MACHINE, Timing
 from sparkinesis.worker.application_settings import ApplicationSettings
 from sparkinesis.worker.lifecycle.signals import graceful_on_signals
+from sparkinesis.worker.lifecycle.streams.stream_config import StreamConfig
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.new_worker import new_worker
 from sparkinesis.worker.retrieval.memory import MemoryBudget
 
 if TYPE_CHECKING:
+    import asyncio
+
     from pyspark.sql import SparkSession
 
     from sparkinesis.fleet.fleet import Fleet
     from sparkinesis.fleet.options import FleetOptions
+    from sparkinesis.worker.lifecycle.batch_loop import BatchLoop, RecordLoop
+    from sparkinesis.worker.processors.processor import ProcessorFactory
 
 
 @public
@@ -31,8 +37,10 @@ class Application(ApplicationSettings):
     name: the name of the application and of its lease table (KCL ``applicationName``). Workers of
     the same name share the streams' shards.
     stream: the stream's name, or its ARN for a stream of another account.
-    processor: a class derived from `RecordProcessor`, or a function that makes an instance. It is
-    called for each shard.
+    processor: a function that processes batches, ``handle(batch)`` or ``handle(batch,
+    checkpointer)``, see `sparkinesis.processor`; or a class derived from `RecordProcessor`, of
+    which each shard gets an instance; or a function without parameters that makes an instance.
+    Functions and methods may be ``async def``. None: for `batches` and `records`.
     streams: in place of ``stream``, for an application of several: names, ARNs and `StreamConfig`s,
     or a function that returns them, which is asked again every minute (KCL ``StreamTracker``). A
     stream that cannot be read stops none of the others; `Worker.streams` tells why.
@@ -61,6 +69,7 @@ class Application(ApplicationSettings):
         memory: MemoryBudget | None = None,
         tally: Metrics | None = None,
         look_every: float = LOOK_EVERY,
+        loop: asyncio.AbstractEventLoop | None = None,
     ) -> Worker:
         """Make a worker of this application, which is not started yet.
 
@@ -71,6 +80,8 @@ class Application(ApplicationSettings):
         with the same ``max_held_bytes``.
         tally: gets the worker's measurements besides the exporters, for who calls
         `Worker.look_at_health` every ``look_every`` seconds.
+        loop: the event loop of your program, to run methods that are ``async def``; None: one of
+        the worker's own. The loop must run until the worker has ended.
 
         Creates the lease table if it is missing. Raises `StreamNotFoundError`, `LeaseTableError`,
         `AccessDeniedError` and `ServiceError`.
@@ -82,6 +93,7 @@ class Application(ApplicationSettings):
             memory=memory,
             tally=tally,
             look_every=look_every,
+            loop=loop,
         )
 
     @overload
@@ -118,3 +130,46 @@ class Application(ApplicationSettings):
             while not worker.wait(1.0):
                 pass
         return None
+
+    async def run_async(self) -> None:
+        """Run one worker within a program that has an event loop, such as a web server.
+
+        Methods and functions that are ``async def`` run on the program's loop. No signal is taken
+        over: cancel the task to shut the worker down gracefully, and once more to shut it down at
+        once. Returns when the worker has ended, and raises as `run` does.
+        """
+        from sparkinesis.worker.lifecycle.run_async import run_worker  # noqa: PLC0415 - imports asyncio
+
+        await run_worker(lambda loop: self.worker(loop=loop))
+
+    def batches(self, *, timeout: float | None = None) -> BatchLoop:
+        """Return a loop over the batches, in place of a processor.
+
+        timeout: ends the loop if no batch comes for so many seconds; None: never.
+
+        Raises `ProcessorError` if the application, or one of its streams, has a processor. The
+        block raises the errors of `worker` and `Worker.start`.
+        """
+        from sparkinesis.worker.lifecycle.batch_loop import BatchLoop  # noqa: PLC0415 - only for a loop
+
+        return BatchLoop(self.name, self._worker_of_loop(), timeout)
+
+    def records(self, *, timeout: float | None = None) -> RecordLoop:
+        """Return a loop over user records; as `batches`."""
+        from sparkinesis.worker.lifecycle.batch_loop import RecordLoop  # noqa: PLC0415 - only for a loop
+
+        return RecordLoop(self.name, self._worker_of_loop(), timeout)
+
+    def _worker_of_loop(self) -> Callable[[ProcessorFactory], Worker]:
+        own = [] if self.streams is None or callable(self.streams) else self.streams
+        if self.processor or any(isinstance(one, StreamConfig) and one.processor for one in own):
+            raise ProcessorError(
+                f"The application {self.name!r} has a processor, which gets the records. Leave it "
+                "out for a loop over them."
+            )
+        if self.options.concurrency is not None:
+            raise OptionError(
+                "concurrency works with a processor, which it calls for several records at a time; "
+                "a loop gets one batch at a time. Leave it out."
+            )
+        return lambda factory: replace(self, processor=factory).worker()

@@ -19,6 +19,7 @@
     ├── ConsumerLimitError
     ├── RecordRefusedError              (ValueError)
     ├── RecordTooLargeError             (ValueError)
+    ├── RecordDecodeError               (ValueError)
     ├── LeaseTableError
     │   └── LeaseTableNotFoundError
     ├── LeaseLostError
@@ -175,6 +176,17 @@ class RecordTooLargeError(SparkinesisError, ValueError):
 
 
 # --- Leases and workers
+
+
+class RecordDecodeError(SparkinesisError, ValueError):
+    """The data of a record is not as its decoder expects. The cause is the decoder's error.
+
+    position: the record's sequence number, with its sub-sequence number.
+    """
+
+    def __init__(self, message: str, position: str = "") -> None:
+        super().__init__(message)
+        self.position = position
 
 
 class LeaseTableError(SparkinesisError):

@@ -9,6 +9,7 @@
 
 The worker
     `WorkerStarted`, `WorkerReport` once a minute, `ShutdownBegan`, `ShutdownOverdue`,
+    `EventLoopBlocked`,
     `WorkerFailed`, `WorkerEnded`; `ConsumerDeregistered` by the last worker, with enhanced fan-out
 Its leases (`LeaseEvent`)
     `LeaseTaken`, `LeaseEnded`, `HandoffRequested`; `OwnerSilent` and `LegacyWorkerSeen` of other
@@ -146,6 +147,24 @@ class ShutdownOverdue(Event, frozen=True):
             f"{_list(self.leases)} have not finished. Their leases are released: other workers "
             "process the records since the last checkpoint again. If the processors need longer, "
             "raise shutdown_timeout.",
+        )
+
+
+class EventLoopBlocked(Event, frozen=True):
+    """A coroutine of a record processor blocks the event loop, and with it all other shards."""
+
+    worker_id: str
+    seconds: float
+    """The time for which the loop has not answered."""
+    where: str
+    """The function, file and line at which the coroutine stands."""
+
+    def line(self) -> Line:
+        return Line(
+            WARNING,
+            f"The event loop of worker {self.worker_id} has stood still for {self.seconds:.1f} s "
+            f"in {self.where}: no other shard's coroutine runs meanwhile. Await the call, or run "
+            "it by asyncio.to_thread. Leases are renewed all the same.",
         )
 
 

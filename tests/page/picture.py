@@ -23,7 +23,7 @@ from sparkinesis.stream.credentials import CredentialSource
 from sparkinesis.ui.serving import serve_table
 from sparkinesis.ui.worker_urls import WorkerUrls
 from sparkinesis.worker.options import WorkerOptions
-from sparkinesis.worker.processor import RecordProcessor
+from sparkinesis.worker.processors.processor import RecordProcessor
 from tests.page.browser import Browser
 from tests.repeating import repeating
 from tests.streams import merge_neighbours, split

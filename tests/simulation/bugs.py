@@ -210,7 +210,7 @@ pages are fetched without memory for them | memory_is_within_its_budget | 27
     - size = min(want, self._room(account))
     + size = want
 a call's return value is ignored | readers_resume_where_they_should | 10
-    worker.user_methods:unfinished
+    worker.processors.user_methods:unfinished
     + return None
 a failed batch is skipped | readers_resume_where_they_should | 2
     worker.lifecycle.shard.delivery:Deliverer._failed
@@ -221,7 +221,7 @@ half of a failed batch is lost | readers_resume_where_they_should | 14
     - self.slice(0, middle), self.slice(middle, len(self))
     + self.slice(middle, len(self)), self.slice(0, 0)
 a dead-letter target's error is ignored | readers_resume_where_they_should | 77
-    worker.lifecycle.shard.delivery:Deliverer._give_up
+    worker.lifecycle.shard.delivery:Deliverer._hand_over
     - hand_over(resort.target, self._failed_records(batch, error))
     + try:
     +     hand_over(resort.target, self._failed_records(batch, error))

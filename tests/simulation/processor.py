@@ -13,7 +13,7 @@ from sparkinesis.worker.batches.user_record import UserRecord
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.dead_letters.targets import FailedRecords
 from sparkinesis.worker.on_error import DeadLetter, OnError, Retry, Skip, Stop
-from sparkinesis.worker.processor import ProcessorShard, RecordProcessor
+from sparkinesis.worker.processors.processor import ProcessorShard, RecordProcessor
 from tests.simulation.history import History, Policy
 from tests.simulation.journal import Journal, Place
 

@@ -34,6 +34,10 @@ NEVER_SIMULATED = ("local/",)
 
 _FLEET = "No simulation hosts a fleet: it needs sockets and Spark's jobs."
 
+_WAYS = "Simulated record processors are classes with plain methods: no loop, and no coroutine."
+
+_CANCELLED = "An error's class starts no thread."
+
 _EXPORTERS = "Simulated workers have no exporters, but metrics in memory."
 
 EXCEPTIONS: dict[tuple[str, str], str] = {
@@ -63,6 +67,28 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("metrics/otel/instruments.py", "threading.Lock at import"): _EXPORTERS,
     ("metrics/prometheus.py", "threading.Lock at import"): _EXPORTERS,
     ("metrics/health/server.py", "socketserver"): "Simulated workers serve no HTTP.",
+    **dict.fromkeys(
+        (
+            ("application.py", "asyncio in a block"),
+            ("worker/checkpointer.py", "asyncio in a block"),
+            ("worker/lifecycle/batch_loop.py", "asyncio in a block"),
+            ("worker/lifecycle/batch_loop.py", "concurrent.futures"),
+            ("worker/lifecycle/batch_loop.py", "concurrent.futures.CancelledError"),
+            ("worker/lifecycle/batch_loop.py", "concurrent.futures.Future"),
+            ("worker/lifecycle/run_async.py", "asyncio"),
+            ("worker/new_worker.py", "asyncio in a block"),
+            ("worker/processors/event_loop.py", "asyncio"),
+            ("worker/processors/event_loop.py", "concurrent.futures.CancelledError"),
+            ("worker/processors/event_loop.py", "concurrent.futures.Future"),
+            ("worker/processors/user_calls.py", "asyncio in a block"),
+        ),
+        _WAYS,
+    ),
+    (
+        "worker/lifecycle/shard/concurrent_delivery.py",
+        "concurrent.futures.CancelledError",
+    ): _CANCELLED,
+    ("worker/lifecycle/shard/delivery.py", "concurrent.futures.CancelledError"): _CANCELLED,
     ("ui/web/server.py", "asyncio"): "No page looks at a simulated world.",
     **{
         ("stream/putting/putter.py", f"concurrent.futures.{name}"): (

@@ -14,7 +14,7 @@ from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.local import LocalServer
 from sparkinesis.stream.page import Record
 from sparkinesis.worker.batches.batch import RecordBatch, make_batch
-from sparkinesis.worker.processor import ProcessorShard
+from sparkinesis.worker.processors.processor import ProcessorShard
 from tests.active_users import run_active_users
 
 REGION = "eu-west-1"

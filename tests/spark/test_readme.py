@@ -7,6 +7,7 @@ are replaced: the port, so that tests may run side by side, and the folder for f
 from __future__ import annotations
 
 import os
+import select
 import shlex
 import signal
 import subprocess
@@ -20,7 +21,7 @@ import pytest
 
 import sparkinesis
 from sparkinesis.local import LocalServer, ManualClock
-from tests.documents import README, blocks, commands
+from tests.documents import README, Block, blocks, commands
 from tests.streams import put, shard_ids
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 HALF_PAST_EIGHT = datetime(2026, 11, 21, 8, 30, tzinfo=timezone.utc)
 
 PROGRAMS = [block for block in blocks(README) if block.language == "python"]
-READ, PROCESS, TRY, BATCH = PROGRAMS
+READ, *PROCESS, TRY, BATCH = PROGRAMS
 
 
 def exports(endpoint: str) -> dict[str, str]:
@@ -116,22 +117,25 @@ def test_a_query_reads_a_stream(
     assert (tmp_path / "checkpoint" / "commits").is_dir()
 
 
-def test_a_record_processor_prints_records(kinesis: Any, server: LocalServer) -> None:
-    put(kinesis, "flights", [b"first"])
+@pytest.mark.parametrize("program", PROCESS, ids=["function", "coroutine", "class", "loop"])
+def test_an_application_prints_records(kinesis: Any, server: LocalServer, program: Block) -> None:
     worker = subprocess.Popen(
-        [sys.executable, "-u", "-c", PROCESS.text],
+        [sys.executable, "-u", "-c", program.text],
         env={**os.environ, **exports(server.endpoint_url)},
         stdout=subprocess.PIPE,
         text=True,
     )
     try:
         assert worker.stdout is not None
-        assert worker.stdout.readline() == "first b'first'\n"
+        while not select.select([worker.stdout], [], [], 0.5)[0]:
+            put(kinesis, "flights", [b"first"])  # it begins with records that come after its start
+        assert "('first', b'first')" in worker.stdout.readline()
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(60) == 0
     finally:
         worker.kill()
         worker.communicate()
+        server.client("dynamodb", "eu-west-1").delete_table(TableName="flights-app")
 
 
 def test_a_thousand_records_are_put_and_read_back(

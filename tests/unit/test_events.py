@@ -120,6 +120,7 @@ EVENTS: list[Event] = [
     of.TableMissing("w", "no table"),
     of.TableFound("w"),
     of.ShutdownOverdue(("s0", "s1")),
+    of.EventLoopBlocked("w", 1.25, "handle (app.py:7)"),
     of.TakingFailed("no"),
     of.ShardSyncFailed("s", "stream 's'", "no"),
     of.ShardSyncRecovered("s", "stream 's'"),

@@ -237,6 +237,11 @@ PROCESSING_FOR = _age(
     name="processing.age", labels=("stream", "shard"),
     help="Duration of the present call of process_records; 0 between two calls.",
 )
+EVENT_LOOP_LAG = _age(
+    name="event.loop.lag",
+    help="Time that the event loop of coroutines took to answer last, or has not answered for. No "
+    "series in a worker without coroutines.",
+)
 INITIALIZE_DURATION = _duration(
     name="initialize.duration", labels=("stream", "shard", "result"),
     help="Calls of a record processor's initialize. result: ok, failed.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
 
 from sparkinesis.errors import OptionError
 from sparkinesis.lease.table.table import LeaseTable
@@ -38,7 +39,10 @@ from sparkinesis.worker.lifecycle.streams.stream_config import (
 )
 from sparkinesis.worker.on_error import RETRY, OnError, check_policy
 from sparkinesis.worker.options import DEFAULT_OPTIONS, WorkerOptions, check_consumer_name
-from sparkinesis.worker.processor import ProcessorFactory, check_factory
+from sparkinesis.worker.processors.functions import Processor, check_processor, function_of
+
+if TYPE_CHECKING:
+    from sparkinesis.worker.processors.processor import ProcessorFactory
 
 _WORKER_ID = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,256}")
 
@@ -52,7 +56,7 @@ class ApplicationSettings:
 
     name: str
     stream: str | None = None
-    processor: ProcessorFactory | None = None
+    processor: Processor | None = None
     region: str | None = None
     endpoint: str | None = None
     dynamodb_endpoint: str | None = None
@@ -68,8 +72,6 @@ class ApplicationSettings:
     __repr__ = repr_without_secrets
 
     def __post_init__(self) -> None:
-        if self.processor is not None or self.streams is None:
-            check_factory(self.processor)
         check_policy(self.on_error)
         self.initial()
         if not isinstance(self.name, str) or not self.name:
@@ -81,6 +83,8 @@ class ApplicationSettings:
         ):
             if not isinstance(getattr(self, name), kind):
                 raise OptionError(f"{name} must be {kind.__name__}(...).")
+        if self.processor is not None:
+            self._check(self.processor)
         check_place(self.region, self.endpoint)
         if self.streams is None:
             require_no_circle({self.address(): self.on_error})
@@ -103,6 +107,9 @@ class ApplicationSettings:
                 f"worker_id is {shown(str(self.worker_id))}; it takes 1 to 256 characters that can "
                 "be printed. Leave it out to have one made."
             )
+
+    def _check(self, processor: Processor) -> None:
+        check_processor(processor, by_record=self.options.concurrency is not None)
 
     def _check_fan_out(self) -> None:
         fan_out = self.options.fan_out
@@ -172,13 +179,16 @@ class ApplicationSettings:
         one = StreamConfig(stream) if isinstance(stream, str) else stream
         # The region of an ARN goes before the application's, which is for streams by name.
         region = one.region or (None if one.stream.startswith("arn:") else self.region)
-        factory = one.processor or self.processor
-        if factory is None:
+        given = one.processor or self.processor
+        if given is None:
             raise OptionError(
                 f"The stream {one.stream!r} has no processor, and neither has the application."
             )
         if one.consumer_arn is not None:
             check_consumer(one, self.options)
+        if one.processor is not None:
+            self._check(one.processor)
+        function = function_of(given)
         return StreamPlan(
             stream_address(
                 one.stream,
@@ -186,12 +196,13 @@ class ApplicationSettings:
                 one.endpoint or self.endpoint,
                 one.credentials or self.credentials,
             ),
-            factory,
+            cast("ProcessorFactory", given) if function is None else function.new_processor,
             one.on_error or self.on_error,
             self.initial()
             if one.initial_position is None
             else initial_position(one.initial_position),
             one.consumer_arn,
+            function,
         )
 
     def stream_names(self) -> str:

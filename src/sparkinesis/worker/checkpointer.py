@@ -123,6 +123,17 @@ class Checkpointer:
             wanted = self._permitted.resolve(*_parts(at, sub_sequence_number))
             self.commit(wanted, _arrival_of(at))
 
+    async def checkpoint_async(
+        self, at: UserRecord | str | None = None, sub_sequence_number: int | None = None
+    ) -> None:
+        """As `checkpoint`, in a thread, so that the event loop goes on meanwhile.
+
+        If the caller is cancelled, the checkpoint may be written all the same.
+        """
+        import asyncio  # noqa: PLC0415 - most processors do without it
+
+        await asyncio.to_thread(self.checkpoint, at, sub_sequence_number)
+
     def prepare(
         self,
         at: UserRecord | str | None = None,

@@ -6,6 +6,7 @@ import os
 import socket
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.renewer import LeaseRenewer
@@ -24,10 +25,14 @@ from sparkinesis.worker.lifecycle.streams.open_stream import OnlyStream, Streams
 from sparkinesis.worker.lifecycle.streams.opening import StreamOpener
 from sparkinesis.worker.lifecycle.streams.several_streams import SeveralStreams
 from sparkinesis.worker.lifecycle.worker import Worker
+from sparkinesis.worker.processors.user_calls import UserCalls
 from sparkinesis.worker.reporting.log_context import LogPlace
 from sparkinesis.worker.reporting.teller import TELL_NOBODY, EventTeller, Teller
 from sparkinesis.worker.retrieval.memory import MemoryBudget, budget_of_process
 from sparkinesis.worker.retrieval.step_pool import StepPool
+
+if TYPE_CHECKING:
+    import asyncio
 
 
 def new_worker(
@@ -38,6 +43,7 @@ def new_worker(
     memory: MemoryBudget | None = None,
     tally: Metrics | None = None,
     look_every: float = LOOK_EVERY,
+    loop: asyncio.AbstractEventLoop | None = None,
 ) -> Worker:
     """Make a worker; `Application.worker` says what it takes and raises."""
     name, options = application.name, application.options
@@ -65,6 +71,7 @@ def new_worker(
             memory=memory or budget_of_process(options.max_held_bytes),
             fetchers=StepPool(f"{name}-fetch", timing.clock),
             consumers=StepPool(f"{name}-process", timing.clock),
+            calls=UserCalls(name, timing.clock, loop),
         )
         worker = _assemble(application, settings, subscription_clock)
         if served is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, TypeAlias
 
 from sparkinesis.errors import OptionError
@@ -15,7 +15,7 @@ from sparkinesis.metrics.metrics import MetricsExporter
 from sparkinesis.public import public
 from sparkinesis.stream.address import CONSUMER_NAME, shown
 from sparkinesis.stream.reading.budget import FASTEST, MAX_RECORDS_PER_CALL, SLOWEST, Pace
-from sparkinesis.worker.user_methods import asynchronous
+from sparkinesis.worker.processors.user_methods import asynchronous
 
 _CONSUMER_ARN = re.compile(
     r"arn:aws[a-z-]*:kinesis:[a-z0-9-]+:[0-9]{12}"
@@ -292,6 +292,12 @@ class WorkerOptions:
     checkpoint_records: int | None = None
     """Default: None, off. The same for each so many user records; no batch is longer. May be
     combined with ``checkpoint_seconds``. The KCL has no such option."""
+    concurrency: int | None = None
+    """Default: None, off: ``process_records`` gets batches. A number gives ``process_record`` one
+    record a call, and runs so many calls of each shard at the same time, in threads or, if it is
+    ``async def``, as tasks; records of one partition key one after the other, in order. Checkpoints
+    are automatic (once a second, unless ``checkpoint_seconds`` or ``checkpoint_records`` is given),
+    and cover the unbroken run of finished records. The KCL has no such option."""
     parents_first: bool = True
     """Default: True. The children of a shard begin after all of its records are checkpointed. False
     begins with them at once, while the shard is still read: for applications that need no order
@@ -365,11 +371,18 @@ class WorkerOptions:
         for name in ("skip_older_than", "processing_time_limit", "checkpoint_seconds"):
             _at_least(self, name, 0)
         _at_least(self, "checkpoint_records", 1)
+        _at_least(self, "concurrency", 1)
         for name in ("give_up_after_limit", "unhealthy_after_limit"):
             if getattr(self, name) and self.processing_time_limit is None:
                 raise OptionError(f"{name} needs a processing_time_limit.")
         self._check_metrics()
         _at_least(self, "shutdown_timeout", 0)
+
+    def with_checkpoints(self) -> WorkerOptions:
+        """Return these options with automatic checkpoints, if none were asked for."""
+        if self.checkpoint_seconds is not None or self.checkpoint_records is not None:
+            return self
+        return replace(self, checkpoint_seconds=1.0)
 
     def _check_metrics(self) -> None:
         if self.http is not None:

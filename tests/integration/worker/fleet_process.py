@@ -20,7 +20,7 @@ from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.lifecycle.signals import graceful_on_signals
 from sparkinesis.worker.options import WorkerOptions
-from sparkinesis.worker.processor import ProcessorShard, RecordProcessor
+from sparkinesis.worker.processors.processor import ProcessorShard, RecordProcessor
 
 _acquisitions = itertools.count()
 

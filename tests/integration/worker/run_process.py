@@ -16,7 +16,7 @@ from sparkinesis.application import Application
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.options import WorkerOptions
-from sparkinesis.worker.processor import ProcessorShard, RecordProcessor
+from sparkinesis.worker.processors.processor import ProcessorShard, RecordProcessor
 from tests import pace
 
 

@@ -10,7 +10,7 @@ import pytest
 from sparkinesis.application import Application
 from sparkinesis.errors import DuplicateWorkerIdError, ProcessorError, StreamNotFoundError
 from sparkinesis.worker.lifecycle.worker import Worker
-from sparkinesis.worker.processor import RecordProcessor
+from sparkinesis.worker.processors.processor import RecordProcessor
 from tests.integration.worker.scene import FIRST, SECOND, Scene
 from tests.journal import PATIENCE, Journal, Journaling
 
@@ -72,7 +72,7 @@ def test_a_stream_that_does_not_exist_leaves_no_table_behind(scene: Scene, dynam
 
 
 class NoProcessRecords(RecordProcessor):
-    def process_record(self, batch: Any, checkpointer: Any) -> None:
+    def process_recods(self, batch: Any, checkpointer: Any) -> None:
         """A typing error."""
 
 

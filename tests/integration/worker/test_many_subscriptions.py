@@ -18,7 +18,7 @@ from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.stream.calls.subscription import Subscription
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.options import WorkerOptions
-from sparkinesis.worker.processor import ProcessorShard, RecordProcessor
+from sparkinesis.worker.processors.processor import ProcessorShard, RecordProcessor
 from tests import pace
 from tests.journal import PATIENCE
 

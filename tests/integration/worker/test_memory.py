@@ -19,7 +19,7 @@ from sparkinesis.stream.kpl.pack import aggregate
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import WorkerOptions
-from sparkinesis.worker.processor import ProcessorShard, RecordProcessor
+from sparkinesis.worker.processors.processor import ProcessorShard, RecordProcessor
 from sparkinesis.worker.retrieval.ahead import FetchedPage
 from sparkinesis.worker.retrieval.memory import MemoryBudget, floor_of
 from tests import pace

@@ -19,7 +19,7 @@ from sparkinesis.errors import LeaseLostError
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer
 from sparkinesis.worker.checkpointer import Checkpointer
-from sparkinesis.worker.processor import ProcessorShard
+from sparkinesis.worker.processors.processor import ProcessorShard
 from tests.flaky import flaky
 from tests.integration.worker.scene import FIRST, SECOND, UPPER, Scene
 from tests.integration.worker.sink_process import SCHEMA, Storing

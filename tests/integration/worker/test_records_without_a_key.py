@@ -16,7 +16,7 @@ from sparkinesis.compat.kclpy.v3.processor import RecordProcessorBase as Version
 from sparkinesis.stream.kpl.pack import aggregate
 from sparkinesis.worker.dead_letters.targets import DeadLetterDirectory, DeadLetterStream
 from sparkinesis.worker.on_error import DeadLetter
-from sparkinesis.worker.processor import RecordProcessor
+from sparkinesis.worker.processors.processor import RecordProcessor
 from tests.integration.worker.scene import Scene
 from tests.lake import visible_files, visible_rows
 from tests.streams import create_auto, records_of, shard_ids

@@ -14,7 +14,7 @@ from sparkinesis.fleet.executor_worker import ExecutorWorker, SparkTask, WorkerS
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.options import WorkerOptions
-from sparkinesis.worker.processor import RecordProcessor
+from sparkinesis.worker.processors.processor import RecordProcessor
 
 
 class Processor(RecordProcessor):

@@ -10,7 +10,7 @@ from sparkinesis.fleet.channel.messages import Hello
 from sparkinesis.fleet.fleet import Fleet
 from sparkinesis.fleet.options import FleetOptions
 from sparkinesis.worker.options import WorkerOptions
-from sparkinesis.worker.processor import RecordProcessor
+from sparkinesis.worker.processors.processor import RecordProcessor
 from tests.unit.fleet.wire import PATIENCE
 
 OPTIONS = FleetOptions(heartbeat_interval=0.1, lost_after=0.5, first_backoff=0.1)

@@ -197,8 +197,9 @@ def test_a_stream_that_cannot_be_read_is_noted_once(
     assert [record.levelname for record in logged] == ["WARNING"]
 
 
-class Asynchronous(Processor):
-    async def process_records(self, batch: Any, checkpointer: Any) -> None: ...  # type: ignore[override]
+class Deferring(Processor):
+    def process_records(self, batch: Any, checkpointer: Any) -> Any:
+        yield
 
 
 LOCK = threading.Lock()
@@ -234,11 +235,11 @@ OWN = StreamConfig("mobile", processor=with_lock())
             OptionError,
             "^PrometheusMetrics with a registry cannot be sent",
         ),
-        ({"processor": Asynchronous}, ProcessorError, "is `async def`"),
+        ({"processor": Deferring}, ProcessorError, "has a `yield`"),
         (
-            {"processor": lambda batch, checkpointer: None},
+            {"processor": lambda batch, checkpointer, more: None},
             ProcessorError,
-            "make it the method process_records",
+            "takes 3 arguments",
         ),
     ],
 )

@@ -19,7 +19,8 @@ from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.lifecycle.shard.delivery import Deliverer
 from sparkinesis.worker.on_error import OnError
 from sparkinesis.worker.options import WorkerOptions
-from sparkinesis.worker.processor import RecordProcessor
+from sparkinesis.worker.processors.processor import RecordProcessor
+from sparkinesis.worker.processors.user_calls import UserCalls
 from sparkinesis.worker.reporting.failures import Failures
 from sparkinesis.worker.reporting.measures import ShardMeasures
 from sparkinesis.worker.reporting.shard_reporter import ShardPlace, ShardReporter
@@ -80,6 +81,7 @@ class Setting:
     failures: Failures = field(default_factory=Failures)
     metrics: Metrics = OFF
     tell: Teller = TELL_NOBODY
+    calls: UserCalls = field(default_factory=UserCalls)
     application = "app"
 
     client: ClassVar[Any] = SimpleNamespace(address=SimpleNamespace(name="s"))

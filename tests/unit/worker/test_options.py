@@ -19,7 +19,7 @@ from sparkinesis.stream.reading.budget import Pace
 from sparkinesis.worker.lifecycle.streams.stream_config import StreamPlan
 from sparkinesis.worker.on_error import Retry, Skip
 from sparkinesis.worker.options import AheadLimits, FanOutOptions, LeaseTableOptions, WorkerOptions
-from sparkinesis.worker.processor import RecordProcessor
+from sparkinesis.worker.processors.processor import RecordProcessor
 
 
 class Processor(RecordProcessor):
@@ -120,8 +120,7 @@ def test_a_streams_own_settings_go_before_the_applications() -> None:
     )
     own, other = made.plans()
     address = stream_address(arn, "eu-west-1", "https://vpce.example.com", partner)
-    assert web.processor is not None
-    assert own == StreamPlan(address, web.processor, Skip(), AtTimestamp(1000), consumer)
+    assert own == StreamPlan(address, Processor, Skip(), AtTimestamp(1000), consumer)
     assert other == StreamPlan(
         stream_address("app", "eu-north-1", None), Processor, Retry(), made.initial()
     )
@@ -277,7 +276,7 @@ def test_an_application_that_cannot_run_is_refused(changed: dict[str, Any], why:
         (WithoutProcessRecords, "process_records"),
         (NotDerived, "no initialize"),
         (Processor(), "instance"),
-        (None, "cannot be called"),
+        ("name", "cannot be called"),
     ],
 )
 def test_what_is_no_record_processor_is_refused(processor: Any, why: str) -> None:

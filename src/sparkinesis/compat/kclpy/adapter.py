@@ -25,8 +25,13 @@ from sparkinesis.compat.kclpy.v3 import processor as v3
 from sparkinesis.errors import ProcessorError, SparkinesisError
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer as WorkerCheckpointer
-from sparkinesis.worker.processor import ProcessorShard, RecordProcessor
-from sparkinesis.worker.user_methods import call_user, made_by, refuse_asynchronous, refuse_factory
+from sparkinesis.worker.processors.processor import ProcessorShard, RecordProcessor
+from sparkinesis.worker.processors.user_methods import (
+    call_user,
+    made_by,
+    refuse_asynchronous,
+    refuse_factory,
+)
 
 _log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from sparkinesis.compat.kclpy.checkpoint_error import SHUTDOWN, CheckpointError
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.batches.user_record import UserRecord
-from sparkinesis.worker.processor import ProcessorShard
+from sparkinesis.worker.processors.processor import ProcessorShard
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 

@@ -26,7 +26,7 @@ from sparkinesis.worker.options import (
     LeaseTableOptions,
     WorkerOptions,
 )
-from sparkinesis.worker.processor import ProcessorFactory
+from sparkinesis.worker.processors.processor import ProcessorFactory
 
 PROPERTIES_VARIABLE = "SPARKINESIS_KCLPY_PROPERTIES"
 """The environment variable that names the properties file."""

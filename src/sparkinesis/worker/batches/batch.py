@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import bisect
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+import msgspec
+
+from sparkinesis.errors import RecordDecodeError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.public import public
 from sparkinesis.stream.page import Record
@@ -15,7 +18,11 @@ from sparkinesis.worker.batches.page_rows import Habit, PackedRecords, PageRows
 from sparkinesis.worker.batches.user_record import UserRecord, instant
 
 if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
     import pyarrow as pa
+
+Value = TypeVar("Value")
 
 
 @public
@@ -73,6 +80,68 @@ class RecordBatch:
         self._rows.habit.asks_for_objects = True
         return self._rows.objects()[self._start : self._stop]
 
+    def __iter__(self) -> Iterator[UserRecord]:
+        return iter(self.records)
+
+    @overload
+    def __getitem__(self, index: int) -> UserRecord: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> RecordBatch: ...
+
+    def __getitem__(self, index: int | slice) -> UserRecord | RecordBatch:
+        """Return a record, or a batch of successive ones."""
+        if not isinstance(index, slice):
+            return self.records[index]
+        start, stop, step = index.indices(len(self))
+        if step != 1:
+            raise IndexError(f"the step is {step}; a batch has successive records only")
+        return self.slice(start, stop)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return the columns of `to_arrow` as a pandas DataFrame. Needs pandas."""
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> pl.DataFrame:
+        """Return the columns of `to_arrow` as a polars DataFrame. Needs polars."""
+        import polars  # noqa: PLC0415 - only where it is installed
+
+        frame = polars.from_arrow(self.to_arrow())
+        assert isinstance(frame, polars.DataFrame)
+        return frame
+
+    @overload
+    def json(self) -> list[Any]: ...
+
+    @overload
+    def json(self, of: type[Value]) -> list[Value]: ...
+
+    def json(self, of: Any = Any) -> list[Any]:
+        """Return what each record's JSON text says, by msgspec.
+
+        of: a type that msgspec knows, such as a `msgspec.Struct` or a dataclass, which is checked;
+        without it, dicts, lists, texts and numbers. Raises as `values`.
+        """
+        return self.values(decode=_json_decoder(of).decode)
+
+    def values(self, *, decode: Callable[[bytes], Value]) -> list[Value]:
+        """Return ``decode(record.data)`` of each record.
+
+        Raises `RecordDecodeError`, which names the first record that ``decode`` fails on.
+        """
+        found: list[Value] = []
+        for record in self.records:
+            try:
+                found.append(decode(record.data))
+            except Exception as error:
+                raise RecordDecodeError(
+                    f"Record {record.position} of shard {record.shard_id} cannot be decoded: "
+                    f"{error}. With on_error=Skip(...) or DeadLetter(...), processing goes on "
+                    "after it.",
+                    str(record.position),
+                ) from error
+        return found
+
     @property
     def last(self) -> ExtendedSequenceNumber:
         """The position of the last record. The batch must not be empty."""
@@ -125,6 +194,11 @@ class RecordBatch:
     def halves(self) -> tuple[RecordBatch, RecordBatch]:
         middle = len(self) // 2
         return self.slice(0, middle), self.slice(middle, len(self))
+
+
+@functools.lru_cache(maxsize=64)
+def _json_decoder(of: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(of)
 
 
 def _position_of(record: Record) -> ExtendedSequenceNumber:

@@ -19,9 +19,9 @@ from sparkinesis.public import public_sink
 from sparkinesis.stream.address import StreamAddress, repr_without_secrets, stream_address
 from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
 from sparkinesis.worker.batches.batch import RecordBatch
+from sparkinesis.worker.processors.user_methods import asynchronous, unfinished, why_not_callable
 from sparkinesis.worker.reporting.failures import cut
 from sparkinesis.worker.sink.names import shortened, stream_label
-from sparkinesis.worker.user_methods import asynchronous, unfinished, why_not_callable
 
 
 @public_sink

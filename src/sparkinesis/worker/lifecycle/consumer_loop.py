@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from sparkinesis.errors import SparkinesisError
-from sparkinesis.events import LeaseEnd, ShutdownOverdue
+from sparkinesis.events import EventLoopBlocked, LeaseEnd, ShutdownOverdue
 from sparkinesis.lease.checkpoint_search import checkpoint_at
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
@@ -91,6 +91,7 @@ class ConsumerLoop(WorkerLoop):
                 or self.streams.get(lease.stream) is None
             ):
                 consumer.request(ShutdownReason.REQUESTED)
+        self._look_at_event_loop()
         if state.shutdown_requested:
             for key, lease in held.items():
                 if key not in state.consumers:
@@ -170,6 +171,17 @@ class ConsumerLoop(WorkerLoop):
                 self._release(consumer.held, LeaseEnd.PROCESSING_TIME)
                 consumer.request(ShutdownReason.LEASE_LOST)
 
+    def _look_at_event_loop(self) -> None:
+        """Cancel the coroutines that are overdue; report one that blocks the event loop."""
+        loop = self.settings.calls.loop
+        if loop is None:
+            return
+        if self.state.shutdown_forced:
+            loop.cancel()
+        if (blocked := loop.look()) is not None:
+            worker_id = self.settings.worker_id
+            self.settings.tell(EventLoopBlocked(worker_id, blocked.seconds, blocked.where))
+
     def _release(self, lease: HeldLease, why: LeaseEnd) -> None:
         with contextlib.suppress(SparkinesisError):  # the lease's event has the error
             lease.release(why)
@@ -208,6 +220,8 @@ class ConsumerLoop(WorkerLoop):
         state.end()
         self.settings.fetchers.close()
         self.settings.consumers.close()
+        if (event_loop := self.settings.calls.loop) is not None:
+            event_loop.close()
 
     def _wait_while_shutting_down(self, seconds: float) -> bool:
         """Wait; return False, as soon as the shutdown's time is up, if that comes first."""

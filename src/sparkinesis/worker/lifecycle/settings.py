@@ -15,7 +15,8 @@ from sparkinesis.stream.position import Position
 from sparkinesis.stream.timing import Timing
 from sparkinesis.worker.on_error import OnError
 from sparkinesis.worker.options import DEFAULT_HELD_BYTES, WorkerOptions
-from sparkinesis.worker.processor import ProcessorFactory
+from sparkinesis.worker.processors.processor import ProcessorFactory
+from sparkinesis.worker.processors.user_calls import UserCalls
 from sparkinesis.worker.reporting.failures import Failures
 from sparkinesis.worker.reporting.measures import ShardMeasures
 from sparkinesis.worker.reporting.shard_reporter import ShardPlace, ShardReporter
@@ -47,6 +48,8 @@ class WorkerSettings:
     """The threads that fetch. A record processor never runs in one."""
     consumers: StepPool = field(default_factory=lambda: StepPool("process"))
     """The threads that run record processors, and the other tasks of shard consumers."""
+    calls: UserCalls = field(default_factory=UserCalls)
+    """Calls the methods of record processors."""
 
     @property
     def clock(self) -> Callable[[], float]:

@@ -124,6 +124,7 @@ class Worker:
             unread=None if unread is None else len(unread),
             unseen_for=self._state.looks.unseen_for,
             streams=self._streams.counts(),
+            event_loop_lag=None if (loop := self._settings.calls.loop) is None else loop.lag,
         )
 
     def serve(self, served: ServedTally) -> None:

@@ -13,6 +13,7 @@ from sparkinesis.metrics.catalogue import (
     APPLICATION_LAG,
     BYTES_HELD,
     CHECKPOINT_AGE,
+    EVENT_LOOP_LAG,
     LAG,
     LEADER,
     LEASES_EXPIRED,
@@ -68,6 +69,8 @@ class Look(msgspec.Struct, frozen=True):
     """Seconds since the worker has seen the whole lease table, or since its start."""
     streams: StreamCounts | None = None
     """None for an application of one stream."""
+    event_loop_lag: float | None = None
+    """The seconds that the event loop takes to answer; None without coroutines."""
 
 
 class WorkerGauges:
@@ -120,6 +123,7 @@ def samples_of(look: Look) -> list[Sample]:
         TABLE_UNSEEN: look.unseen_for,
         APPLICATION_LAG: max(known, default=None),
         LEASES_UNREAD: look.unread,
+        EVENT_LOOP_LAG: look.event_loop_lag,
     }
     found = list(_shards(look.shards))
     if (leases := look.leases) is not None:

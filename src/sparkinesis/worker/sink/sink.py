@@ -214,6 +214,11 @@ class ShardSinks:
             return self._sinks[-1]
 
     @property
+    def are_in_use(self) -> bool:
+        """True if there is a sink."""
+        return bool(self._sinks)
+
+    @property
     def has_rows(self) -> bool:
         return any(sink.buffered_rows for sink in self._sinks)
 

@@ -22,7 +22,7 @@ from sparkinesis.lease.held import HeldLease
 from sparkinesis.stream.page import Record
 from sparkinesis.worker.batches.batch import make_batch
 from sparkinesis.worker.checkpointer import Checkpointer
-from sparkinesis.worker.processor import ProcessorShard, RecordProcessor
+from sparkinesis.worker.processors.processor import ProcessorShard, RecordProcessor
 from tests.unit.worker.delivering import Held, at
 
 Log = list[tuple[Any, ...]]
@@ -215,7 +215,7 @@ def test_a_call_that_returns_a_coroutine_is_an_error(base: Any, name: str) -> No
     """The error is the same for every version, with an adapter or without."""
     made = type("Forgetful", (base,), {name: lambda *_: later()})
     processor = make_factory(made(Shared()))()
-    calls: dict[str, list[Callable[[], None]]] = {
+    calls: dict[str, list[Callable[[], object]]] = {
         "initialize": [lambda: processor.initialize(shard())],
         "process_records": [lambda: deliver(processor, b"a")],
         "shutdown": [processor.lease_lost, lambda: processor.shard_ended(NO_CHECKPOINTER)],

@@ -27,7 +27,7 @@ from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.stream.page import Record as StreamRecord
 from sparkinesis.worker.batches.batch import make_batch
 from sparkinesis.worker.batches.user_record import UserRecord
-from sparkinesis.worker.processor import ProcessorShard
+from sparkinesis.worker.processors.processor import ProcessorShard
 
 ARRIVAL = datetime(2027, 1, 15, 8, 0, 0, 123_000, tzinfo=timezone.utc)
 PROTOCOL = {

@@ -19,7 +19,7 @@ from sparkinesis.errors import OptionError
 from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
 from sparkinesis.worker.on_error import Retry
 from sparkinesis.worker.options import FanOutOptions, LeaseTableOptions, WorkerOptions
-from sparkinesis.worker.processor import RecordProcessor
+from sparkinesis.worker.processors.processor import RecordProcessor
 
 ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/flights"
 ROLE = "arn:aws:iam::123456789012:role/path/reader"

@@ -25,7 +25,8 @@ from sparkinesis.stream.position import LATEST
 from sparkinesis.stream.shard import Shard
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings
-from sparkinesis.worker.lifecycle.shard.delivery import Deliverer
+from sparkinesis.worker.lifecycle.shard.concurrent_delivery import ConcurrentDeliverer
+from sparkinesis.worker.lifecycle.shard.delivery import IDLE, Deliverer
 from sparkinesis.worker.lifecycle.shard.intake import Intake
 from sparkinesis.worker.lifecycle.shard.last_calls import LastCalls
 from sparkinesis.worker.lifecycle.shard.reaction import backoff
@@ -38,11 +39,10 @@ from sparkinesis.worker.lifecycle.shard.states import (
     after_task,
     before_task,
 )
-from sparkinesis.worker.processor import ProcessorShard, RecordProcessor, make_processor
+from sparkinesis.worker.processors.processor import ProcessorShard, RecordProcessor, make_processor
 from sparkinesis.worker.reporting.log_context import LogPlace
 from sparkinesis.worker.retrieval.ahead import OpenRetrieval
 from sparkinesis.worker.sink.sink import ShardSinks
-from sparkinesis.worker.user_methods import call_user
 
 
 @dataclass(frozen=True)
@@ -275,7 +275,9 @@ class ShardConsumer:
         if (skip := options.skip_older_than) is not None:
             bound_ms = settings.skip_before(settings.service_time_ms() if skip else 0)
         if self._processor is None:
-            self._processor = make_processor(settings.factory)
+            self._processor = make_processor(
+                settings.factory, by_record=options.concurrency is not None
+            )
         sinks = ShardSinks(settings.clock, metrics=settings.metrics, stream=self.stream)
         checkpointer = Checkpointer(
             self.held,
@@ -299,23 +301,37 @@ class ShardConsumer:
             sinks=sinks,
         )
         self._measures.call(
-            INITIALIZE_DURATION, partial(call_user, self._processor.initialize, shard)
+            INITIALIZE_DURATION,
+            partial(settings.calls.call, self._processor.initialize, shard),
         )
-        self._deliverer = Deliverer(
-            self.held,
-            self.intake,
-            self._processor,
-            checkpointer,
-            settings,
-            is_ending=self._is_ending,
+        self._deliverer = self._new_deliverer(self._processor, checkpointer)
+        self._last_calls = LastCalls(
+            self._deliverer, self.report, self._worker.fail, settings.calls
         )
-        self._last_calls = LastCalls(self._deliverer, self.report, self._worker.fail)
         lease = self.held.lease  # the processor may have committed a pending checkpoint
         start, unread = start_of(
             lease, settings.initial, settings.started_ms, bound_ms, deaggregate=options.deaggregate
         )
         self.intake.begin(start, lease.checkpoint, unread)
         self.report.started(start, lease.checkpoint)
+
+    def _new_deliverer(self, processor: RecordProcessor, checkpointer: Checkpointer) -> Deliverer:
+        deliver: type[Deliverer] | partial[ConcurrentDeliverer] = Deliverer
+        if self._options.concurrency is not None:
+            if checkpointer.sinks.are_in_use:
+                raise ProcessorError(
+                    f"The processor of {self} has made a sink, which does not work with the option "
+                    "concurrency: the rows of records that are not checkpointed would be stored."
+                )
+            deliver = partial(ConcurrentDeliverer, wake=self.wake)
+        return deliver(
+            self.held,
+            self.intake,
+            processor,
+            checkpointer,
+            self._settings,
+            is_ending=self._is_ending,
+        )
 
     def _process(self) -> float | None:
         assert self._deliverer is not None
@@ -330,13 +346,22 @@ class ShardConsumer:
             self.request(following.end)
         return following.pause
 
-    def _notify_of_shutdown(self) -> None:
+    def _notify_of_shutdown(self) -> float | None:
         self.intake.stop()
+        if self._has_open_calls():
+            return IDLE
         if self._last_calls is not None:
             self._last_calls.shutdown_requested()
+        return None
+
+    def _has_open_calls(self) -> bool:
+        """Return True while calls for records run; each that ends wakes this consumer."""
+        return self._deliverer is not None and not self._deliverer.settle()
 
     def _shut_down(self) -> float | None:
         self.intake.stop()
+        if self._has_open_calls():
+            return IDLE
         if self._ending.reason is ShutdownReason.SHARD_END and self.held.is_held():
             return self._end_shard()
         if self._last_calls is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import CancelledError
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -23,10 +24,9 @@ from sparkinesis.worker.lifecycle.shard.intake import Intake
 from sparkinesis.worker.lifecycle.shard.reaction import Attempt, backoff, react
 from sparkinesis.worker.lifecycle.shard.states import ShutdownReason
 from sparkinesis.worker.on_error import DeadLetter, last_resort
-from sparkinesis.worker.processor import RecordProcessor
-from sparkinesis.worker.user_methods import call_user
+from sparkinesis.worker.processors.processor import RecordProcessor
 
-_IDLE = 3.0
+IDLE = 3.0
 """Seconds until the next step, if no page is announced: there may be pages of a silence, or another
 thread may have reset the position."""
 
@@ -90,24 +90,24 @@ class Deliverer:
         self._done = self.checkpointer.last
         self.automatic.clear()
 
+    def settle(self) -> bool:
+        """Return True once no call runs: here, whenever a step is taken."""
+        return True
+
     def process(self) -> Next:
         """Take the next batch if none is left, and deliver it.
 
         Raises the errors of `Intake.take` and `deliver_next`, and `LeaseLostError`.
         """
         checkpointer, intake, options = self.checkpointer, self._intake, self._settings.options
-        reset_to = checkpointer.take_reset()
-        if reset_to is not None:
-            self.clear()
-            unread = WantedRecords(reset_to) if isinstance(reset_to, AtTimestamp) else None
-            intake.begin(reset_to, unread=unread)
+        self._begin_anew_after_reset()
         pause = self._checkpoint_if_due()
         if pause is not None:
             return Next(pause)
         if not self._queue:
             batch = intake.take()
             if batch is None and not intake.at_end:
-                return Next(self._soonest(_IDLE))
+                return Next(self._soonest(IDLE))
             if batch is not None and (
                 batch or options.call_even_for_empty_batches or checkpointer.sinks.is_due
             ):
@@ -122,6 +122,14 @@ class Deliverer:
             self._soonest(pause) if pause > 0 else None,
             ShutdownReason.SHARD_END if is_over else None,
         )
+
+    def _begin_anew_after_reset(self) -> None:
+        """If the processor has reset its shard, read from the new position on."""
+        reset_to = self.checkpointer.take_reset()
+        if reset_to is not None:
+            self.clear()
+            unread = WantedRecords(reset_to) if isinstance(reset_to, AtTimestamp) else None
+            self._intake.begin(reset_to, unread=unread)
 
     def _soonest(self, pause: float) -> float:
         """Return the seconds to wait, until a checkpoint is due at most."""
@@ -191,7 +199,7 @@ class Deliverer:
         began = self.processing_since = self._settings.clock()
         try:
             with self.measures.processing(partial(_extent, batch)):
-                call_user(self.processor.process_records, batch, self.checkpointer)
+                self._settings.calls.call(self.processor.process_records, batch, self.checkpointer)
         except ProcessorError:
             # A mistake in the program, which every other batch would meet as well.
             self.measures.processing_failed(began)
@@ -199,6 +207,9 @@ class Deliverer:
             raise
         except BaseException as error:  # noqa: BLE001 - a user's code may call sys.exit() too
             self.measures.processing_failed(began)
+            if isinstance(error, CancelledError) and self._is_ending():
+                self._take_back()  # the shard's next owner gets the records
+                return 0.0
             return self._failed(attempt, error)
         finally:
             self.processing_since = None
@@ -235,7 +246,7 @@ class Deliverer:
 
     def _failed(self, attempt: Attempt, error: BaseException) -> float:
         """React to a call that raised; return the seconds until the next try, or 0."""
-        span = _span(attempt.batch)
+        span = span_of(attempt.batch)
         self._take_back()
         reaction = react(
             attempt,
@@ -270,29 +281,40 @@ class Deliverer:
         self._queue.extendleft(Attempt(half, attempt.failures) for half in halves)
 
     def _give_up(self, attempt: Attempt, error: BaseException) -> float:
-        """Skip a record that cannot be processed; store it as a dead letter first, if asked."""
+        """Give up a record that cannot be processed; return the seconds until another try, or 0."""
+        refused = self._hand_over(attempt, error)
+        if refused is not None:
+            return self._put_off(*refused)
         batch = attempt.batch
-        resort = last_resort(self._settings.on_error)
-        if batch and isinstance(resort, DeadLetter):
-            try:
-                hand_over(resort.target, self._failed_records(batch, error))
-            except BaseException as refusal:  # noqa: BLE001 - a user's function, or a service
-                self._report.task_failed(
-                    f"The dead-letter target failed on {_span(batch)} of {self.name}; it will be "
-                    "retried",
-                    refusal,
-                )
-                refusals = attempt.refusals + 1
-                pause = backoff(self._settings.options.task_backoff, refusals)
-                return self._put_off(replace(attempt, refusals=refusals, given_up=error), pause)
-            self._report.stored(_span(batch))
-        else:
-            self._report.skipped(_span(batch))
         if batch:
             self.checkpointer.permit(batch.last, batch)
             self.checkpointer.end_call()
         self._pass(batch)
         return 0.0
+
+    def _hand_over(self, attempt: Attempt, error: BaseException) -> tuple[Attempt, float] | None:
+        """Store a record as a dead letter, if asked; else it is skipped.
+
+        Returns the next try, and the seconds until then, if the target failed.
+        """
+        batch = attempt.batch
+        resort = last_resort(self._settings.on_error)
+        if not batch or not isinstance(resort, DeadLetter):
+            self._report.skipped(span_of(batch))
+            return None
+        try:
+            hand_over(resort.target, self._failed_records(batch, error))
+        except BaseException as refusal:  # noqa: BLE001 - a user's function, or a service
+            self._report.task_failed(
+                f"The dead-letter target failed on {span_of(batch)} of {self.name}; it will be "
+                "retried",
+                refusal,
+            )
+            refusals = attempt.refusals + 1
+            pause = backoff(self._settings.options.task_backoff, refusals)
+            return replace(attempt, refusals=refusals, given_up=error), pause
+        self._report.stored(span_of(batch))
+        return None
 
     def _failed_records(self, batch: RecordBatch, error: BaseException) -> FailedRecords:
         settings = self._settings
@@ -313,7 +335,7 @@ def _extent(batch: RecordBatch) -> Extent | None:
     return Extent(first.sequence_number, last.sequence_number, len(batch))
 
 
-def _span(batch: RecordBatch) -> Span:
+def span_of(batch: RecordBatch) -> Span:
     if not batch:
         return Span(0, "", "")
     return Span(len(batch), str(batch.slice(0, 1).last), str(batch.last))

@@ -8,8 +8,8 @@ from functools import partial
 from sparkinesis.errors import LeaseLostError, ProcessorError, SparkinesisError
 from sparkinesis.metrics.catalogue import SHUTDOWN_DURATION
 from sparkinesis.worker.lifecycle.shard.delivery import Deliverer
+from sparkinesis.worker.processors.user_calls import UserCalls
 from sparkinesis.worker.reporting.shard_reporter import ShardReporter
-from sparkinesis.worker.user_methods import call_user
 
 
 class LastCalls:
@@ -20,6 +20,7 @@ class LastCalls:
         deliverer: Deliverer,
         report: ShardReporter,
         fail: Callable[[BaseException], None],
+        calls: UserCalls,
     ) -> None:
         """``fail``: ends the worker with an error."""
         self.shard_ended_was_called = False
@@ -33,6 +34,7 @@ class LastCalls:
         self._measures = deliverer.measures
         self._report = report
         self._fail = fail
+        self._calls = calls
 
     def shutdown_requested(self) -> None:
         """Call ``shutdown_requested`` once: the lease goes to another worker anyway."""
@@ -79,7 +81,7 @@ class LastCalls:
 
     def _call(self, name: str, *given: object) -> None:
         method = getattr(self._processor, name)
-        self._measures.call(SHUTDOWN_DURATION, partial(call_user, method, *given))
+        self._measures.call(SHUTDOWN_DURATION, partial(self._calls.call, method, *given))
 
     def _call_once(self, name: str, *given: object) -> bool:
         """Call a method, and log its error; return True if there was none."""

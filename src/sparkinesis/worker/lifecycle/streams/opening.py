@@ -178,6 +178,10 @@ class StreamOpener:
         self, plan: StreamPlan, client: StreamClient, summary: StreamSummary | None
     ) -> WorkerOptions:
         options = self._settings.options
+        if plan.function is not None:
+            options = plan.function.options(options)
+        if options.concurrency is not None:
+            options = options.with_checkpoints()
         if plan.consumer_arn is not None:
             options = replace(
                 options, fan_out=replace(options.fan_out, consumer_arn=plan.consumer_arn)

@@ -14,8 +14,9 @@ from sparkinesis.stream.credentials import CredentialSource
 from sparkinesis.stream.position import InitialPosition, parse_initial_position
 from sparkinesis.worker.on_error import OnError, check_policy
 from sparkinesis.worker.options import WorkerOptions
-from sparkinesis.worker.processor import ProcessorFactory, check_factory
-from sparkinesis.worker.user_methods import asynchronous, why_not_callable
+from sparkinesis.worker.processors.functions import Processor, RecordFunction
+from sparkinesis.worker.processors.processor import ProcessorFactory
+from sparkinesis.worker.processors.user_methods import asynchronous, why_not_callable
 
 _MOST_NAMED = 5
 
@@ -31,17 +32,17 @@ class StreamConfig:
 
     stream: the stream's name, or its ARN for a stream of another account. All that is None is as
     the `Application` has it.
-    processor: a record processor for this stream.
+    processor: a class or a function for this stream.
     initial_position: as in `Application`.
     region: default: that of the ARN, or else the application's.
     credentials: such as an assumed role for a stream of another account.
     consumer_arn: with enhanced fan-out, a consumer that is registered already.
 
-    Raises `OptionError` and `ProcessorError`.
+    Raises `OptionError`.
     """
 
     stream: str
-    processor: ProcessorFactory | None = None
+    processor: Processor | None = None
     initial_position: InitialPositionOption | None = None
     on_error: OnError | None = None
     region: str | None = None
@@ -54,8 +55,6 @@ class StreamConfig:
     def __post_init__(self) -> None:
         if not isinstance(self.stream, str) or not self.stream:
             raise OptionError(f"stream is {self.stream!r}; it must be a string, and not empty.")
-        if self.processor is not None:
-            check_factory(self.processor)
         if self.on_error is not None:
             check_policy(self.on_error)
         if self.initial_position is not None:
@@ -119,6 +118,8 @@ class StreamPlan:
     on_error: OnError
     initial: InitialPosition
     consumer_arn: str | None = None
+    function: RecordFunction | None = None
+    """The function that the processors call; None: a class or a factory was given."""
 
     @property
     def name(self) -> str:

@@ -11,7 +11,7 @@ import pytest
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.on_error import OnError, Retry, Skip
-from sparkinesis.worker.processor import ProcessorShard
+from sparkinesis.worker.processors.processor import ProcessorShard
 from tests.unit.worker.delivering import SHARD, Shard
 
 SLOW = 3.0

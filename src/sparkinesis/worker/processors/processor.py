@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias, cast
 
@@ -12,13 +12,14 @@ from sparkinesis.errors import ProcessorError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import PendingCheckpoint
 from sparkinesis.public import public
+from sparkinesis.worker.processors.user_methods import made_by, refuse_asynchronous, refuse_factory
 from sparkinesis.worker.sink.sink import DEFAULT_MAX_AGE, DEFAULT_MAX_BYTES, ParquetSink, ShardSinks
-from sparkinesis.worker.user_methods import made_by, refuse_asynchronous, refuse_factory
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from sparkinesis.worker.batches.batch import RecordBatch
+    from sparkinesis.worker.batches.user_record import UserRecord
     from sparkinesis.worker.checkpointer import Checkpointer
 
 
@@ -105,15 +106,18 @@ class RecordProcessor:
     delivered, on any worker, before the parent's `shard_ended` has checkpointed (unless the option
     ``parents_first`` is False).
 
-    Each method must have done its work when it returns. A class with a method that is ``async def``
-    or has a ``yield`` is refused (`ProcessorError`). A call that returns a coroutine or a generator
-    ends the worker with the same error.
+    Each method may be ``async def``: it then runs on an event loop, in a thread beside those that
+    fetch and renew, and the shard waits for its end. Otherwise it must have done its work when it
+    returns. A class with a method that has a ``yield`` is refused (`ProcessorError`). A plain
+    method that returns a coroutine or a generator ends the worker with the same error.
     """
 
-    def initialize(self, shard: ProcessorShard) -> None:
+    def initialize(self, shard: ProcessorShard) -> Awaitable[None] | None:
         """Prepare for the shard; called first. An exception is logged, and the call is retried."""
 
-    def process_records(self, batch: RecordBatch, checkpointer: Checkpointer) -> None:
+    def process_records(
+        self, batch: RecordBatch, checkpointer: Checkpointer
+    ) -> Awaitable[None] | None:
         """Process user records, in order. Checkpoint as often as you like, or not at all.
 
         With the option ``checkpoint_seconds`` or ``checkpoint_records``, the worker checkpoints the
@@ -124,18 +128,28 @@ class RecordProcessor:
         """
         raise NotImplementedError
 
-    def lease_lost(self) -> None:
+    def process_record(self, record: UserRecord) -> Awaitable[None] | None:
+        """Process one user record; called in place of `process_records` with ``concurrency``.
+
+        Calls of one shard overlap, from many threads; those for one partition key do not, and come
+        in order. The application's ``on_error`` decides what follows an exception. A record that is
+        tried again holds up the later ones of its key, and checkpoints, but not other keys.
+        """
+        raise NotImplementedError
+
+    def lease_lost(self) -> Awaitable[None] | None:
         """Clean up: another worker has the shard, or will. Checkpoints are refused from now on."""
 
-    def shard_ended(self, checkpointer: Checkpointer) -> None:
+    def shard_ended(self, checkpointer: Checkpointer) -> Awaitable[None] | None:
         """Finish the shard: it was split or merged, and all of its records were delivered.
 
         Must checkpoint, so that the shard's children can begin. The call is repeated until it does.
         With automatic checkpoints, the worker does so when the call has returned.
         """
         checkpointer.checkpoint()
+        return None
 
-    def shutdown_requested(self, checkpointer: Checkpointer) -> None:
+    def shutdown_requested(self, checkpointer: Checkpointer) -> Awaitable[None] | None:
         """Checkpoint for the last time: the worker shuts down, or another worker gets the shard.
 
         `lease_lost` follows.
@@ -145,11 +159,19 @@ class RecordProcessor:
 ProcessorFactory: TypeAlias = Callable[[], RecordProcessor]
 """A class or function that makes a record processor when called without arguments."""
 
-_REQUIRED = ("initialize", "process_records", "lease_lost", "shard_ended", "shutdown_requested")
+_REQUIRED = ("initialize", "lease_lost", "shard_ended", "shutdown_requested")
 
 
-def check_factory(factory: object) -> None:
-    """Raise `ProcessorError` if ``factory`` can be seen, without a call, not to make processors."""
+def _called(*, by_record: bool) -> tuple[str, ...]:
+    """Return the methods that a processor must have."""
+    return (*_REQUIRED, "process_record" if by_record else "process_records")
+
+
+def check_factory(factory: object, *, by_record: bool = False) -> None:
+    """Raise `ProcessorError` if ``factory`` can be seen, without a call, not to make processors.
+
+    ``by_record``: they are to process one record a call, with the option ``concurrency``.
+    """
     if isinstance(factory, RecordProcessor):
         raise ProcessorError(
             f"The processor is an instance of {type(factory).__name__}. Each shard needs one of "
@@ -164,26 +186,30 @@ def check_factory(factory: object) -> None:
     while isinstance(made, functools.partial):
         made = made.func
     if isinstance(made, type):
-        _check_methods(made)
-        refuse_asynchronous(made, _REQUIRED)
+        _check_methods(made, by_record=by_record)
+        refuse_asynchronous(made, _called(by_record=by_record), permit_coroutines=True)
     refuse_factory(factory)
 
 
-def make_processor(factory: ProcessorFactory) -> RecordProcessor:
+def make_processor(factory: ProcessorFactory, *, by_record: bool = False) -> RecordProcessor:
     """Make a record processor. Raises `ProcessorError` if the factory returns something else."""
     processor = made_by(factory)
-    _check_methods(type(processor))
-    refuse_asynchronous(processor, _REQUIRED)
+    _check_methods(type(processor), by_record=by_record)
+    refuse_asynchronous(processor, _called(by_record=by_record), permit_coroutines=True)
     return cast("RecordProcessor", processor)
 
 
-def _check_methods(made: type) -> None:
-    missing = [name for name in _REQUIRED if not callable(getattr(made, name, None))]
-    if getattr(made, "process_records", None) is RecordProcessor.process_records:
-        missing.append("process_records")
+def _check_methods(made: type, *, by_record: bool) -> None:
+    called = _called(by_record=by_record)
+    missing = [name for name in called if not callable(getattr(made, name, None))]
+    main = called[-1]
+    if getattr(made, main, None) is getattr(RecordProcessor, main):
+        missing.append(main)
     if missing:
+        given = "record" if by_record else "batch, checkpointer"
+        why = ", because of the option concurrency" if by_record else ""
         raise ProcessorError(
             f"{made.__module__}.{made.__qualname__} is not a record processor: it has no "
             f"{' and no '.join(missing)}. Derive it from sparkinesis.RecordProcessor, and define "
-            "process_records(self, batch, checkpointer)."
+            f"{main}(self, {given}){why}."
         )

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 
 from sparkinesis.errors import ProcessorError
 
-_ADVICE = (
+ADVICE = (
     "Write it as `def` without `yield`; where it needs coroutines, let it run them by "
     "asyncio.run(...) and return after that."
 )
@@ -24,11 +24,15 @@ _ADVICE = (
 def call_user(method: Callable[..., object], *given: object) -> None:
     """Call ``method``. Raises `ProcessorError` if it returns unfinished work."""
     returned = method(*given)
-    if returned is None:
-        return
+    if returned is not None:
+        require_finished(method, returned)
+
+
+def require_finished(method: Callable[..., object], returned: object) -> None:
+    """Raise `ProcessorError` if what a call returned is unfinished work."""
     if found := unfinished(returned):
         raise ProcessorError(
-            f"{_name(method)} returned {found} instead of doing its work. {_ADVICE} The call's "
+            f"{name_of(method)} returned {found} instead of doing its work. {ADVICE} The call's "
             "records are not checkpointed, and none is skipped."
         )
 
@@ -87,15 +91,20 @@ def asynchronous(function: object) -> str | None:
     return None
 
 
-def refuse_asynchronous(made: object, names: Iterable[str]) -> None:
-    """Raise `ProcessorError` if a method of a processor, or of its class, defers its work."""
+def refuse_asynchronous(
+    made: object, names: Iterable[str], *, permit_coroutines: bool = False
+) -> None:
+    """Raise `ProcessorError` if a method of a processor, or of its class, defers its work.
+
+    ``permit_coroutines``: permit ``async def``, whose calls the worker awaits.
+    """
     for name in names:
         how = asynchronous(getattr(made, name, None))
-        if how is not None:
+        if how is not None and not (permit_coroutines and how == "is `async def`"):
             kind = made if isinstance(made, type) else type(made)
             raise ProcessorError(
                 f"{name} of {kind.__module__}.{kind.__qualname__} {how}, so a call of it would "
-                f"return before any record is processed. {_ADVICE}"
+                f"return before any record is processed. {ADVICE}"
             )
 
 
@@ -104,7 +113,7 @@ def refuse_factory(factory: Callable[..., object]) -> None:
     how = asynchronous(factory)
     if how is not None:
         raise ProcessorError(
-            f"{_name(factory)} {how}, so a call of it makes no record processor. Give a plain "
+            f"{name_of(factory)} {how}, so a call of it makes no record processor. Give a plain "
             "function."
         )
     if error := why_not_callable(factory):
@@ -116,8 +125,8 @@ def refuse_factory(factory: Callable[..., object]) -> None:
             "checkpointer) of a class derived from sparkinesis.RecordProcessor, and give the class."
         )
         raise ProcessorError(
-            f"{_name(factory)} cannot be called without arguments, to make a record processor for "
-            f"each shard: {error}. {advice}"
+            f"{name_of(factory)} cannot be called without arguments, to make a record processor "
+            f"for each shard: {error}. {advice}"
         )
 
 
@@ -126,13 +135,13 @@ def made_by(factory: Callable[[], object]) -> object:
     made = factory()
     if inspect.isawaitable(made) or inspect.isgenerator(made):
         raise ProcessorError(
-            f"{_name(factory)} returned {unfinished(made)} instead of a record processor. Give a "
+            f"{name_of(factory)} returned {unfinished(made)} instead of a record processor. Give a "
             "plain function that returns a processor."
         )
     return made
 
 
-def _name(function: object) -> str:
+def name_of(function: object) -> str:
     while isinstance(function, functools.partial):
         function = function.func
     named = function if hasattr(function, "__qualname__") else type(function)

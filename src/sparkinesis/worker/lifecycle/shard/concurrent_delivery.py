@@ -1,0 +1,210 @@
+"""The delivery of records to a record processor, several at a time, in order for each key."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import CancelledError
+from functools import partial
+from typing import NamedTuple
+
+from sparkinesis.errors import ProcessorError
+from sparkinesis.events import BatchAction
+from sparkinesis.lease.held import HeldLease
+from sparkinesis.worker.checkpointer import Checkpointer
+from sparkinesis.worker.lifecycle.settings import ConsumerSettings
+from sparkinesis.worker.lifecycle.shard.delivery import IDLE, Deliverer, Next, span_of
+from sparkinesis.worker.lifecycle.shard.intake import Intake
+from sparkinesis.worker.lifecycle.shard.open_records import OpenRecord, OpenRecords
+from sparkinesis.worker.lifecycle.shard.reaction import Attempt, react
+from sparkinesis.worker.lifecycle.shard.states import ShutdownReason
+from sparkinesis.worker.processors.processor import RecordProcessor
+
+_OPEN = 10
+"""Open records for each call that may run: so far one key may be behind the others."""
+
+_NO_THREAD = 1.0
+"""Seconds until the next attempt, after the operating system has refused a thread."""
+
+
+class _Ended(NamedTuple):
+    """A call that has ended; ``error``: what it raised."""
+
+    one: OpenRecord
+    error: BaseException | None
+
+
+class ConcurrentDeliverer(Deliverer):
+    """Delivers one shard's records, as many at a time as the option ``concurrency`` says.
+
+    For the thread of the shard's consumer; only the calls run elsewhere. Checkpoints are permitted
+    up to the end of the unbroken run of finished records.
+    """
+
+    def __init__(
+        self,
+        held: HeldLease,
+        intake: Intake,
+        processor: RecordProcessor,
+        checkpointer: Checkpointer,
+        settings: ConsumerSettings,
+        *,
+        is_ending: Callable[[], bool],
+        wake: Callable[[], None],
+    ) -> None:
+        """``wake``: has `process` called soon; for any thread."""
+        super().__init__(held, intake, processor, checkpointer, settings, is_ending=is_ending)
+        self._wake = wake
+        self._concurrency = settings.options.concurrency or 1
+        self._open = OpenRecords(_OPEN * self._concurrency)
+        self._running: dict[OpenRecord, float] = {}
+        """The start of each call that runs."""
+        self._ended: deque[_Ended] = deque()
+        """Filled by the threads of the calls."""
+        self._attempts: dict[OpenRecord, Attempt] = {}
+        """The records that have failed, until they are finished."""
+        self._again: list[tuple[float, int, OpenRecord]] = []
+        """A heap: the records that are delivered again, and when."""
+        self._count = itertools.count()
+
+    def __bool__(self) -> bool:
+        return bool(self._open)
+
+    def clear(self) -> None:
+        super().clear()
+        self._open.clear()
+        self._attempts.clear()
+        self._again.clear()
+
+    def settle(self) -> bool:
+        """Take the calls that have ended; return True once none runs."""
+        while self._ended:
+            one, error = self._ended.popleft()
+            began = self._running.pop(one)
+            if error is None:
+                self._succeeded(one, began)
+            else:
+                self.measures.processing_failed(began)
+                self._call_failed(one, error)
+        self.processing_since = min(self._running.values(), default=None)
+        return not self._running
+
+    def process(self) -> Next:
+        """Take the calls that have ended, and begin others.
+
+        Raises the errors of `Intake.take`, `ProcessorError` for a mistake in the processor's class,
+        and `LeaseLostError`.
+        """
+        has_settled = self.settle()
+        if self.checkpointer.is_reset and not has_settled:
+            return Next(self._soonest_call())
+        self._begin_anew_after_reset()
+        if self.stopped_by is not None:
+            return Next()
+        pause = self._checkpoint_if_due()
+        if pause is not None:
+            return Next(pause)
+        while self._open.has_room and not self._intake.at_end:
+            batch = self._intake.take()
+            if batch is None:
+                break
+            if batch:
+                self._open.add(batch)
+        if not self._held.is_held():
+            return Next(end=ShutdownReason.LEASE_LOST)
+        if not self._open:
+            self._note_silence()
+        self._begin_calls()
+        is_over = self._intake.at_end and not self._open and not self.checkpointer.is_reset
+        return Next(
+            self._soonest(self._soonest_call()), ShutdownReason.SHARD_END if is_over else None
+        )
+
+    def _soonest_call(self) -> float:
+        """Return the seconds until a record is due again; calls that end wake the consumer."""
+        if not self._again or len(self._running) >= self._concurrency:
+            return IDLE
+        return max(0.0, self._again[0][0] - self._settings.clock())
+
+    def _begin_calls(self) -> None:
+        now = self._settings.clock()
+        while len(self._running) < self._concurrency:
+            if self._again and self._again[0][0] <= now:
+                one = heapq.heappop(self._again)[2]
+                attempt = self._attempts[one]
+                if attempt.given_up is not None:
+                    self._give_up_record(one, attempt, attempt.given_up)
+                    continue
+            elif (found := self._open.start()) is not None:
+                one = found
+            else:
+                break
+            self._running[one] = now
+            method = self.processor.process_record
+            try:
+                self._settings.calls.begin(method, one.record, partial(self._end_call, one))
+            except RuntimeError:  # the operating system permits no more threads
+                del self._running[one]
+                self._try_again(one, self._attempts.get(one) or Attempt(one.alone()), _NO_THREAD)
+                break
+        self.processing_since = min(self._running.values(), default=None)
+
+    def _end_call(self, one: OpenRecord, error: BaseException | None) -> None:
+        """Note that a call has ended; in its thread."""
+        self._ended.append(_Ended(one, error))
+        self._wake()
+
+    def _succeeded(self, one: OpenRecord, began: float) -> None:
+        self._attempts.pop(one, None)
+        if not self._attempts:
+            self._report.forget_failure()
+        self.records += 1
+        self.measures.processed(1, partial(len, one.record.data), began)
+        self._finish(one, began)
+
+    def _finish(self, one: OpenRecord, began: float) -> None:
+        """Finish a record: processed or given up."""
+        for run in self._open.finish(one):
+            self.checkpointer.permit(run.last, run)
+            self.checkpointer.end_call()
+            self._done = run.last
+            self.automatic.processed(run, began)
+
+    def _call_failed(self, one: OpenRecord, error: BaseException) -> None:
+        if isinstance(error, ProcessorError):
+            raise error  # a mistake in the program, which every other record would meet as well
+        if isinstance(error, CancelledError) and self._is_ending():
+            return
+        attempt = self._attempts.get(one) or Attempt(one.alone())
+        reaction = react(
+            attempt,
+            error,
+            self._settings,
+            self.checkpointer.last,
+            is_ending=self._is_ending(),
+            is_reset=self.checkpointer.is_reset,
+        )
+        self._report.batch_failed(span_of(attempt.batch), reaction.action, error)
+        match reaction.action:
+            case BatchAction.WAIT | BatchAction.RETRY:
+                self._try_again(one, reaction.rest, reaction.pause)
+            case BatchAction.STOP:
+                self.stopped_by = error
+            case BatchAction.SKIP | BatchAction.DEAD_LETTER:
+                self._give_up_record(one, reaction.rest, error)
+            case _:
+                pass  # the shard's next owner gets the record, or a reset has dropped it
+
+    def _try_again(self, one: OpenRecord, attempt: Attempt, pause: float) -> None:
+        self._attempts[one] = attempt
+        heapq.heappush(self._again, (self._settings.clock() + pause, next(self._count), one))
+
+    def _give_up_record(self, one: OpenRecord, attempt: Attempt, error: BaseException) -> None:
+        refused = self._hand_over(attempt, error)
+        if refused is None:
+            self._attempts.pop(one, None)
+            self._finish(one, self._settings.clock())
+        else:
+            self._try_again(one, *refused)

@@ -1,0 +1,94 @@
+"""The calls of record processors' methods, which may be ``async def``.
+
+A thread of the pool that runs a shard's consumer waits for the shard's coroutine. So calls for one
+shard never overlap, errors go the same way as those of plain methods, and the threads that fetch
+and renew do not depend on the event loop. Only records that are processed at the same time, with
+the option ``concurrency``, hold no thread of the pool.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+
+from sparkinesis.worker.processors.call_threads import CallThreads
+from sparkinesis.worker.processors.user_methods import asynchronous, call_user, require_finished
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from sparkinesis.worker.processors.event_loop import EventLoop
+
+
+Done: TypeAlias = Callable[[BaseException | None], None]
+"""Takes the error of a call that has ended; None if it raised none. In any thread."""
+
+
+class UserCalls:
+    """Calls the methods of a worker's record processors. For any thread.
+
+    The event loop begins with the first coroutine: most workers need none.
+    """
+
+    def __init__(
+        self,
+        name: str = "sparkinesis",
+        clock: Callable[[], float] = time.monotonic,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        """``loop``: the event loop of the user's program, to use in place of one of its own."""
+        self.loop: EventLoop | None = None
+        """The event loop; None if no method was ``async def`` yet."""
+        self._given = loop
+        self._name = name
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._threads = CallThreads(f"{name}-record")
+
+    def call(self, method: Callable[..., object], *given: object) -> None:
+        """Call a method, and run it to its end if it is ``async def``.
+
+        Raises the method's errors, `ProcessorError` if it returns unfinished work, and
+        ``concurrent.futures.CancelledError`` if the call was cancelled.
+        """
+        returned = method(*given)
+        if returned is None:
+            return
+        if inspect.iscoroutine(returned) and asynchronous(method):
+            returned = self._event_loop().run(returned)
+        require_finished(method, returned)
+
+    def begin(self, method: Callable[..., object], given: object, done: Done) -> None:
+        """Begin a call, beside others: as a task if it is ``async def``, else in a thread.
+
+        done: called when the call has ended, with its error as of `call`. Raises RuntimeError if
+        the operating system permits no thread.
+        """
+        if asynchronous(method):
+            coroutine = method(given)
+            assert inspect.iscoroutine(coroutine)
+            self._event_loop().begin(coroutine, done)
+        else:
+            self._threads.run(partial(_finish, partial(call_user, method, given), done))
+
+    def _event_loop(self) -> EventLoop:
+        with self._lock:
+            if self.loop is None:
+                # asyncio would delay the start of workers that do without it.
+                from sparkinesis.worker.processors.event_loop import EventLoop  # noqa: PLC0415
+
+                self.loop = EventLoop(f"{self._name}-asyncio", self._clock, self._given)
+            return self.loop
+
+
+def _finish(call: Callable[[], None], done: Done) -> None:
+    try:
+        call()
+    except BaseException as error:  # noqa: BLE001 - a user's code may call sys.exit() too
+        done(error)
+    else:
+        done(None)

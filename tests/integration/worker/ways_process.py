@@ -1,0 +1,118 @@
+"""Runs an application, written in one of the ways to write one, until it is killed.
+
+Usage: python -m tests.integration.worker.ways_process WAY ENDPOINT STREAM WORKER LOG
+
+It appends a line for each record that it has processed: the time, the record's place, and its data.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from sparkinesis import Application, Checkpointer, RecordBatch, RecordProcessor, UserRecord
+from sparkinesis.worker.options import WorkerOptions
+from tests import pace
+
+FAILOVER_TIME = pace.seconds(1.5)
+WORK = 0.002
+"""Seconds that a record takes."""
+
+_log = Path(sys.argv[-1])
+
+
+def note(record: UserRecord) -> None:
+    place = f"{record.shard_id} {record.sequence_number} {record.sub_sequence_number}"
+    with _log.open("a", encoding="utf-8") as file:
+        file.write(f"{time.monotonic()} {place} {record.data.decode()}\n")
+
+
+def process(record: UserRecord) -> None:
+    time.sleep(WORK)
+    note(record)
+
+
+async def process_async(record: UserRecord) -> None:
+    await asyncio.sleep(WORK)
+    note(record)
+
+
+class Processor(RecordProcessor):
+    def process_records(self, batch: RecordBatch, checkpointer: Checkpointer) -> None:
+        function(batch)
+        checkpointer.checkpoint()
+
+
+class AsyncProcessor(RecordProcessor):
+    async def process_records(self, batch: RecordBatch, checkpointer: Checkpointer) -> None:
+        await async_function(batch)
+        await checkpointer.checkpoint_async()
+
+
+def function(batch: RecordBatch) -> None:
+    for record in batch:
+        process(record)
+
+
+async def async_function(batch: RecordBatch) -> None:
+    for record in batch:
+        await process_async(record)
+
+
+def loop(application: Application) -> None:
+    with application.batches() as batches:
+        for batch in batches:
+            function(batch)
+            batch.checkpoint()
+
+
+async def async_loop(application: Application) -> None:
+    async with application.batches() as batches:
+        async for batch in batches:
+            await async_function(batch)
+            batch.checkpoint()
+
+
+PROCESSORS: dict[str, Callable[..., object]] = {
+    "class": Processor,
+    "function": function,
+    "async class": AsyncProcessor,
+    "async function": async_function,
+    "concurrency": process,
+    "async concurrency": process_async,
+}
+
+
+def main(way: str, endpoint: str, stream: str, worker: str) -> None:
+    is_concurrent = way.endswith("concurrency")
+    application = Application(
+        stream,
+        stream,
+        PROCESSORS.get(way),
+        region="us-east-1",
+        endpoint=endpoint,
+        initial_position="trim_horizon",
+        worker_id=worker,
+        options=WorkerOptions(
+            failover_time=FAILOVER_TIME,
+            idle_time=0.25,
+            parent_poll_interval=0.2,
+            concurrency=32 if is_concurrent else None,
+            checkpoint_seconds=0.1 if is_concurrent else None,
+        ),
+    )
+    if way == "loop":
+        loop(application)
+    elif way == "async loop":
+        asyncio.run(async_loop(application))
+    elif way == "async class":
+        asyncio.run(application.run_async())
+    else:
+        application.run()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:-1])
