@@ -4,8 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.peers.arguments import parsed
+from benchmarks.peers.arguments import ALL, parsed
 from benchmarks.peers.competitors import PEERS, unusable
+
+
+def test_without_arguments_all_is_measured_in_five_rounds() -> None:
+    found = parsed([])
+    assert found.cases == ALL == ("backlog", "start", "steady"), "costs repeats parts of these"
+    assert (found.peers, found.rounds) == (PEERS, 5)
 
 
 @pytest.mark.parametrize(

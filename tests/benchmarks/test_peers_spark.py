@@ -12,11 +12,11 @@ import pytest
 from benchmarks.local_server import Client
 from benchmarks.peers.__main__ import main as peers
 from benchmarks.peers.spark import command, producer
-from benchmarks.peers.spark.competitors import Competitor
+from benchmarks.peers.spark.competitors import JSON, Competitor
 from benchmarks.peers.spark.processes import Cpu, Meter
 from benchmarks.peers.spark.records import SHARDS, Backlog, fill
-from benchmarks.peers.spark.rounds import Runs, results, spread
-from benchmarks.peers.spark.running import ROOT, environment
+from benchmarks.peers.spark.rounds import Runs, alternating, ratio, results, spread
+from benchmarks.peers.spark.running import ROOT, QueryFailedError, environment
 from benchmarks.peers.spark.server import serving
 from benchmarks.peers.spark.tally import losses
 from benchmarks.proc_stat import Stat
@@ -48,6 +48,43 @@ def test_results_are_medians_beside_ours() -> None:
     assert ours.note == "2 to 8 in 3 rounds"
     assert theirs.note == "6 to 10 in 2 rounds, 1 failed"
     assert spread([1.0], 1) == "1 round"
+
+
+def test_a_ratio_above_one_means_that_ours_is_better() -> None:
+    assert ratio("rows/s", ours=300, theirs=200) == 1.5
+    assert ratio("CPU s", ours=2, theirs=3) == 1.5
+    assert ratio("records lost", ours=0, theirs=3) is None
+
+
+def test_every_second_round_goes_backwards_and_a_failure_ends_no_other_round() -> None:
+    turns: list[str] = []
+    said: list[str] = []
+
+    def measure(competitor: Competitor) -> dict[str, float]:
+        turns.append(competitor.name)
+        if turns == ["a", "b"]:
+            raise QueryFailedError("no shard")
+        return {"rows/s": float(len(turns))}
+
+    runs = alternating([Competitor("a"), Competitor("b")], 2, measure, said.append)
+    assert turns == ["a", "b", "b", "a"]
+    assert runs == {"a": [{"rows/s": 1}, {"rows/s": 4}], "b": [{}, {"rows/s": 3}]}
+    assert "round 1 of 2, b, failed: no shard" in said
+
+
+def test_the_connector_runs_as_the_page_says() -> None:
+    plain, in_json = Competitor("peer", JAR), Competitor("peer", JAR, cbor=False)
+    assert plain.session() == {"spark.jars": "connector.jar"}
+    assert in_json.session() == {"spark.driver.extraJavaOptions": JSON, **plain.session()}
+    options = plain.options("http://h", "s")
+    assert options["kinesis.startingPosition"] == "TRIM_HORIZON"
+    assert options["kinesis.failOnDataLoss"] == "true"
+    assert plain.backlog_options(500, 1_000) == {}
+    assert Competitor("peer", JAR, tuned=True).backlog_options(500, 1_000) == {
+        "kinesis.maxFetchRecordsPerShard": "500",
+        "kinesis.getRecords.numberOfRecordsPerFetch": "2000",
+        "kinesis.getRecords.fetchIntervalMs": "0",
+    }
 
 
 def test_what_a_process_took_that_has_ended_is_kept() -> None:
@@ -114,6 +151,26 @@ def test_a_record_that_was_refused_is_put_again() -> None:
         producer.put_all(server.client, "s", large)
         calls = server.calls()
     assert sum(count for (name, _, _), count in calls.items() if name == "PutRecords") > 1
+
+
+def test_all_is_measured_unless_some_is_named() -> None:
+    every = command.arguments([])
+    assert (tuple(every.only), every.rounds, every.scale) == (command.PARTS, 5, 1)
+    assert every.backlogs == ["1kb", "200b", "kpl"]
+    assert every.ways == ["tuned-json", "tuned-cbor", "defaults-json"]
+    words = "--only idle,twice --backlogs 1kb,kpl --ways tuned-cbor --also a --also b"
+    chosen = command.arguments(words.split())
+    assert (chosen.only, chosen.backlogs) == (["idle", "twice"], ["1kb", "kpl"])
+    assert (chosen.ways, chosen.also) == (["tuned-cbor"], ["a", "b"])
+
+
+def test_the_connector_is_found_by_option_then_variable_then_folder(tmp_path: Path) -> None:
+    environment = {command.VARIABLE: "b.jar"}
+    assert command.connector(JAR, environment, tmp_path) == JAR
+    assert command.connector(None, environment, tmp_path) == Path("b.jar")
+    assert command.connector(None, {}, tmp_path) is None
+    (tmp_path / "one.jar").touch()
+    assert command.connector(None, {}, tmp_path) == tmp_path / "one.jar"
 
 
 @pytest.mark.parametrize(

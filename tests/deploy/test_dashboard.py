@@ -52,6 +52,11 @@ def test_every_metric_exists() -> None:
     assert all(named(text) for text in expressions())
 
 
+def test_each_row_is_there() -> None:
+    rows = [panel["title"] for panel in BOARD["panels"] if panel["type"] == "row"]
+    assert rows == ["Lag", "Throughput", "Failures", "Leases", "Calls", "Fleets", "Queries"]
+
+
 def test_charts_do_not_overlap_and_have_numbers_of_their_own() -> None:
     numbers = [panel["id"] for panel in BOARD["panels"]]
     assert len(set(numbers)) == len(numbers)

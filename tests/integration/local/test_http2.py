@@ -14,7 +14,7 @@ from botocore.eventstream import EventStreamBuffer, EventStreamMessage
 from h2.errors import ErrorCodes
 from h2.settings import SettingCodes
 
-from sparkinesis.local import Call, Fault, LocalServer
+from sparkinesis.local import Call, Fault, LocalServer, ManualClock
 from tests.http2 import JSON, Answer, Http2Client, connected
 from tests.integration.local.conftest import first_iterator, records
 
@@ -281,6 +281,19 @@ def test_hundreds_of_subscriptions_share_one_connection(server: LocalServer) -> 
             )
         for index, subscription in enumerate(subscriptions):
             assert subscription.data(1) == [str(index).encode()]
+
+
+def test_a_subscription_whose_time_is_over_ends_its_stream_alone(
+    server: LocalServer, clock: ManualClock
+) -> None:
+    server.kinesis.call("CreateStream", StreamName="s", ShardCount=1)
+    with Http2Client(server.endpoint_url) as client:
+        subscription = Subscription(client, server)
+        subscription.event()
+        clock.advance(300_000)
+        answer = client.answer(subscription.number)
+        assert (answer.ended, answer.reset) == (True, None)
+        assert client.call("ListStreams").status == 200
 
 
 @pytest.mark.parametrize("leave", ["reset", "close"])

@@ -347,3 +347,32 @@ def test_a_file_that_cannot_be_moved_away_says_that_its_records_are_in_the_strea
     result = run(str(tmp_path), *into, "--yes", code=1)
     assert "are in the stream, but the file" in result.stderr
     assert all_of(kinesis, stream).total() == 1
+
+
+def test_records_of_a_key_go_back_in_order_though_the_stream_refuses_some_at_first(
+    tmp_path: Path, kinesis: Any, stream: str, server: LocalServer, faults: Faults
+) -> None:
+    for number in range(6):
+        write_letter(tmp_path, NUMBER + number, partitionKey=f"key-{number % 2}")
+    place = DeadLetters.at(str(tmp_path))
+    address = StreamAddress(stream, None, "us-east-1", server.endpoint_url)
+
+    def refuse_first(call: Any) -> Fault | None:
+        is_first = call.operation == "PutRecords" and call.stream == stream and call.ordinal <= 2
+        code = "ProvisionedThroughputExceededException"
+        return Fault(code=code, entries=frozenset({0})) if is_first else None
+
+    faults(refuse_first)
+    retry = Retry(base=0.05, uniform=lambda _, high: high)
+    found = put_back(place, place.contents().letters, address, delete=True, retry=retry)
+    faults(None)
+    assert len(found.done) == 6
+    for key in ("key-0", "key-1"):
+        put = [
+            record["Data"]
+            for shard in (FIRST, SECOND)
+            for record in records_of(kinesis, stream, shard)
+            if record["PartitionKey"] == key
+        ]
+        assert put == sorted(put), put
+        assert len(put) == 3

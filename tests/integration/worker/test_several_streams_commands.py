@@ -5,14 +5,20 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 
+import pytest
+
 from sparkinesis.application import Application
+from sparkinesis.errors import OptionError
 from sparkinesis.lease.extended_sequence_number import TRIM_HORIZON
 from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.moving.application_reset import StreamToReset, plan_resets
 from sparkinesis.local.faults import Fault
 from sparkinesis.monitor.lag_streams import LagStreams
 from sparkinesis.monitor.lag_watch import LagWatch
 from sparkinesis.monitor.lags import Lag, lag_client
 from sparkinesis.stream.address import StreamIdentifier, address_of
+from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.position import LATEST
 from tests.command import Command, objects
 from tests.integration.worker.scene import FIRST, Scene
 from tests.integration.worker.test_s1_several_streams import ByStream
@@ -314,3 +320,14 @@ def test_reset_of_rows_of_both_kinds_is_refused(
     assert result.returncode == 1
     assert "1 that name none, such as shardId-000000000000" in result.stderr
     assert {row.counter for row in scene.table.leases()} == {0}
+
+
+def test_a_table_of_several_streams_is_not_reset_as_one_of_a_single_stream(
+    scene: Scene, streams: list[str]
+) -> None:
+    app = scene.application(stream=None, streams=streams)
+    before = create_leases(app)
+    client = StreamClient(scene.application(stream=streams[0]).address())
+    with pytest.raises(OptionError, match=r"The leases of the .* name their streams"):
+        plan_resets([StreamToReset(client)], app.table(), LATEST)
+    assert leases_of(app) == before

@@ -102,6 +102,7 @@ def test_once(call: Command, run: Command, stream: str) -> None:
     assert "every" not in result.stdout, "it is not updated"
     assert lines[2] == ["owner", "shards", "behind", "KB/s"]
     assert lines[3][:2] == ["a", "2"]
+    assert " ".join(lines[5]) == "shard owner state checkpoint behind renewed KB/s"
     late, fresh = lines[6:]
     assert late[:4] == [FIRST, "a", "held", "TRIM_HORIZON"]
     assert late[4:6] != ["0.0", "s"]

@@ -99,6 +99,15 @@ def test_a_stream_becomes_provisioned_only_within_the_shard_limit(limited: Local
     limited.call("UpdateStreamMode", StreamARN=ARN.replace("/s", "/a"), **provisioned)
 
 
+def test_describe_limits_may_be_called_once_a_second(clock: ManualClock) -> None:
+    kinesis = LocalKinesis(clock=clock)
+    kinesis.call("DescribeLimits")
+    with limit_exceeded("Rate exceeded"):
+        kinesis.call("DescribeLimits")
+    clock.advance(1000)
+    kinesis.call("DescribeLimits")
+
+
 def test_describe_limits_counts_streams_and_shards(limited: LocalKinesis) -> None:
     stream = Stream(limited, shards=2)
     stream.split(SHARD_0, at=2**126)

@@ -125,6 +125,15 @@ def test_times_are_milliseconds_and_successes_one_or_zero() -> None:
     assert failed["Time"] == found["Time"]
 
 
+def test_a_name_of_one_operation_counts_no_other_operation() -> None:
+    one = StatisticSet.of(1)
+    assert set(data(catalogue.CALL_DURATION, "s", "a", "GetShardIterator", "ok", values=one)) == {
+        "KinesisDataFetcher.getShardIterator.Success",
+        "KinesisDataFetcher.getShardIterator.Time",
+    }
+    assert data(catalogue.CALL_DURATION, "s", "a", "ListShards", "ok", values=one) == {}
+
+
 def test_a_lease_that_another_worker_has_created_is_a_success() -> None:
     one = StatisticSet.of(0.5)
     created = data(catalogue.TABLE_CALL_DURATION, "PutItem", "refused", values=one)
