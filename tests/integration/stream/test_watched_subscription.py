@@ -15,14 +15,18 @@ from botocore.exceptions import ReadTimeoutError, ResponseStreamingError
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls import transport
 from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.calls.direct.client import DirectClient
 from sparkinesis.stream.calls.direct.pumped_body import PumpedBody
 from sparkinesis.stream.calls.direct.streamed_body import StreamedBody
+from sparkinesis.stream.calls.session import client_of, open_session
 from sparkinesis.stream.calls.subscription import Subscription
-from sparkinesis.stream.position import TRIM_HORIZON
+from sparkinesis.stream.calls.subscription import subscribe as calls_subscribe
+from sparkinesis.stream.credentials import CredentialSource
+from sparkinesis.stream.position import TRIM_HORIZON, starting_position
 from tests.event_stream import INITIAL_RESPONSE, records_event
 from tests.integration.stream.conftest import CONSUMER_ARN, SHARD
 from tests.integration.stream.direct.certificates import self_signed, serving_context
-from tests.scripted import Answer, Script, serving
+from tests.scripted import DATE_MS, Answer, Script, serving
 
 CHUNKED = {"transfer-encoding": "chunked"}
 END = b"0\r\n\r\n"
@@ -236,4 +240,23 @@ def test_silence_is_a_timeout() -> None:
     with theirs:
         subscription = Subscription(StreamedBody("http://test", ours, b"", CHUNKED), 0)
         with pytest.raises(ReadTimeoutError, match="http://test"):
+            subscription.next_event()
+
+
+def test_the_read_timeout_of_a_client_is_that_of_its_subscriptions() -> None:
+    with serving() as service:
+        script = service.begin()
+        script.on("SubscribeToShard", Answer([INITIAL_RESPONSE], "hold"))
+        session = open_session(CredentialSource(), "us-east-1", script.endpoint)
+        client = client_of(session, "kinesis", script.endpoint, read_timeout=0.3)
+        direct = DirectClient(
+            client,
+            session,
+            {"SubscribeToShard": lambda answer: {"Body": answer.stream}},
+            streamed={"SubscribeToShard"},
+            most_idle=1,
+        )
+        start = starting_position(TRIM_HORIZON, inclusive=False)
+        subscription = calls_subscribe(direct, CONSUMER_ARN, SHARD, start, lambda _: DATE_MS)
+        with pytest.raises(ReadTimeoutError):
             subscription.next_event()

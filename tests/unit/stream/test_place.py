@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from botocore.exceptions import ClientError, NoRegionError
+from botocore.exceptions import ClientError, EndpointConnectionError, NoRegionError
 
 from sparkinesis.errors import StreamNotFoundError
 from sparkinesis.lease.table.address import TableAddress
@@ -134,3 +134,9 @@ def test_a_missing_stream_is_told_with_the_source_of_its_region(
     assert isinstance(told, StreamNotFoundError)
     assert str(told).startswith(said)
     assert "default region" not in str(told)
+
+
+def test_an_endpoint_that_does_not_answer_names_the_options() -> None:
+    error = EndpointConnectionError(endpoint_url="https://kinesis.eu-wset-1.amazonaws.com")
+    told = explain(error, "ListShards", StreamAddress("s", region="eu-wset-1"), None, None)
+    assert "does not answer. Check the spelling of the options region, endpoint" in str(told)
