@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from sparkinesis import RecordBatch, RecordProcessor, Retry, Skip
+from sparkinesis import RecordBatch, RecordProcessor, Retry, Skip, Stop
 from sparkinesis.errors import OptionError, ProcessorError, RecordDecodeError
 from sparkinesis.events import EventLoopBlocked
 from sparkinesis.stream.page import Record
 from sparkinesis.worker.batches.batch import make_batch
 from sparkinesis.worker.batches.user_record import UserRecord
+from tests import pace
 from tests.integration.worker.scene import Scene
 from tests.journal import PATIENCE
 
@@ -373,6 +374,34 @@ def test_a_record_that_is_given_up_holds_up_no_other_key(scene: Scene, seen: See
     assert worker.shutdown()
     assert len(tries) == 2
     assert scene.row().checkpoint.sequence_number == last
+
+
+def test_a_shard_that_is_stopped_is_left_once_no_call_runs(scene: Scene, seen: Seen) -> None:
+    first = scene.put(b"first", key="c")
+    scene.put(b"slow", key="b")
+    scene.put(b"bad", key="a")
+    has_failed, is_over = threading.Event(), threading.Event()
+
+    def handle(record: UserRecord) -> None:
+        if record.data == b"bad":
+            has_failed.set()
+            raise ValueError("bad")
+        if record.data == b"slow":
+            assert is_over.wait(PATIENCE)
+        seen.add(record)
+
+    options = {"concurrency": 4, "checkpoint_records": 1}
+    worker = scene.start(options, processor=handle, on_error=Retry(attempts=1, then=Stop()))
+    assert has_failed.wait(PATIENCE)
+    seen.wait(b"first")
+    renewed = scene.row().counter + 3
+    pace.eventually(lambda: scene.row().counter >= renewed)
+    assert scene.row().owner is not None
+    is_over.set()
+    pace.eventually(lambda: scene.row().owner is None)
+    assert worker.shutdown()
+    assert set(seen.data) == {b"first", b"slow"}
+    assert scene.row().checkpoint.sequence_number > first
 
 
 # --- the data of a batch

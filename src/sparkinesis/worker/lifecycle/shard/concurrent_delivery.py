@@ -68,6 +68,8 @@ class ConcurrentDeliverer(Deliverer):
         self._again: list[tuple[float, int, OpenRecord]] = []
         """A heap: the records that are delivered again, and when."""
         self._count = itertools.count()
+        self._stopping: BaseException | None = None
+        """The error for which ``on_error`` stops the shard, once the other calls have ended."""
 
     def __bool__(self) -> bool:
         return bool(self._open)
@@ -89,6 +91,8 @@ class ConcurrentDeliverer(Deliverer):
                 self.measures.processing_failed(began)
                 self._call_failed(one, error)
         self.processing_since = min(self._running.values(), default=None)
+        if not self._running:
+            self.stopped_by = self._stopping
         return not self._running
 
     def process(self) -> Next:
@@ -101,8 +105,8 @@ class ConcurrentDeliverer(Deliverer):
         if self.checkpointer.is_reset and not has_settled:
             return Next(self._soonest_call())
         self._begin_anew_after_reset()
-        if self.stopped_by is not None:
-            return Next()
+        if self._stopping is not None:
+            return Next(None if has_settled else IDLE)
         pause = self._checkpoint_if_due()
         if pause is not None:
             return Next(pause)
@@ -191,7 +195,7 @@ class ConcurrentDeliverer(Deliverer):
             case BatchAction.WAIT | BatchAction.RETRY:
                 self._try_again(one, reaction.rest, reaction.pause)
             case BatchAction.STOP:
-                self.stopped_by = error
+                self._stopping = error
             case BatchAction.SKIP | BatchAction.DEAD_LETTER:
                 self._give_up_record(one, reaction.rest, error)
             case _:
