@@ -17,6 +17,7 @@ from sparkinesis.events import (
     LeaseReadable,
     LeasesMissing,
     LeaseUnreadable,
+    ShardStarted,
     TakingFailed,
     TakingRecovered,
     TroubleBegan,
@@ -64,6 +65,7 @@ def test_leases_that_are_created_missing_and_deleted(
     created = heard.wait_for(LeaseCreated, 2)
     assert sorted(one.lease for one in created) == [FIRST, SECOND]
     assert {one.checkpoint for one in created} == {"TRIM_HORIZON"}
+    heard.wait_for(ShardStarted, 2)  # A row that goes before is created anew by the start itself.
 
     dynamodb.delete_item(TableName=scene.stream, Key={"leaseKey": {"S": SECOND}})
     missing = heard.wait_for(LeasesMissing)[0]
