@@ -36,7 +36,7 @@ _SEEN: tuple[tuple[type, str, Callable[..., object]], ...] = (
     ),
     (KinesisClient, "serve", lambda _, operation, request: (operation, request_body(request))),
     (LeaseTableModel, "serve", lambda _, operation, request, *more: (operation, request, more)),
-    (LeaseTableModel, "_put", lambda table, *write: (table._clock(), write)),
+    (LeaseTableModel, "put", lambda table, *write: (table._clock(), write, table._by)),
     (Journal, "write", lambda journal, *entry: (_of_task(journal.scheduler), entry)),
     (QueryWorld, "note", lambda world, text: (_of_task(world.scheduler), text)),
     # Whatever took another way has drawn, or waited, another number of times.

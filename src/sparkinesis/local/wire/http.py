@@ -30,6 +30,7 @@ from sparkinesis.local.encoding.cbor import CborCodec
 from sparkinesis.local.encoding.codec import Codec, JsonCodec
 from sparkinesis.local.errors import KinesisError, unknown_operation
 from sparkinesis.local.kinesis import LocalKinesis, Outcome
+from sparkinesis.local.lease_tables import LeaseTables
 from sparkinesis.local.wire.answer import Answer, text, xml_error
 from sparkinesis.local.wire.dynamodb import Moto
 from sparkinesis.local.wire.other_services import OtherServices
@@ -63,7 +64,7 @@ class App:
     def __init__(
         self,
         kinesis: LocalKinesis,
-        backend: Moto,
+        backend: Moto | LeaseTables,
         guard: Guard,
         bodies: Bodies,
         *,

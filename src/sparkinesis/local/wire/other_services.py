@@ -13,6 +13,7 @@ import msgspec
 
 from sparkinesis.local.faults import Fault
 from sparkinesis.local.kinesis import LocalKinesis
+from sparkinesis.local.lease_tables import LeaseTables
 from sparkinesis.local.wire import statement_faults
 from sparkinesis.local.wire.answer import Answer, json_error, xml_error
 from sparkinesis.local.wire.dynamodb import Moto
@@ -54,7 +55,9 @@ class OtherServices:
     cloudwatch: whether CloudWatch is served.
     """
 
-    def __init__(self, kinesis: LocalKinesis, backend: Moto, *, cloudwatch: bool) -> None:
+    def __init__(
+        self, kinesis: LocalKinesis, backend: Moto | LeaseTables, *, cloudwatch: bool
+    ) -> None:
         self._kinesis = kinesis
         self._backend = backend
         self._cloudwatch = cloudwatch

@@ -15,6 +15,7 @@ from sparkinesis.local.admission.guard import Guard
 from sparkinesis.local.clock import Clock, system_clock
 from sparkinesis.local.faults import FaultPlan
 from sparkinesis.local.kinesis import DEFAULT_REGION, LocalKinesis
+from sparkinesis.local.lease_tables import LeaseTables
 from sparkinesis.local.model.limits import Limits
 from sparkinesis.local.wire.dynamodb import Moto, MotoError
 from sparkinesis.local.wire.protocol_detector import ProtocolDetector
@@ -39,6 +40,7 @@ class LocalServer:
     `LocalKinesis`.
     dynamodb: start moto at once; by default it starts on its first call, which takes 2 seconds.
     cloudwatch: serve CloudWatch (moto's), too.
+    lease_tables: serves DynamoDB's calls of workers in this process, in place of moto.
 
         with LocalServer() as server:
             kinesis = server.client("kinesis")
@@ -58,6 +60,7 @@ class LocalServer:
         faults: FaultPlan | None = None,
         dynamodb: bool = False,
         cloudwatch: bool = False,
+        lease_tables: LeaseTables | None = None,
         empty_pages: int = 0,
         stream_delay_ms: int = 0,
         reshard_delay_ms: int | None = None,
@@ -77,6 +80,7 @@ class LocalServer:
         self._port = port
         self._eager_moto = dynamodb
         self._cloudwatch = cloudwatch
+        self._lease_tables = lease_tables
         self._host: _Host | None = None
         self._clients: list[Any] = []
 
@@ -114,7 +118,12 @@ class LocalServer:
         """Start the server; return once it accepts connections. Raises: LocalServerError."""
         if self._host is None:
             host = _Host(
-                self.kinesis, self._guard, self._address, self._port, cloudwatch=self._cloudwatch
+                self.kinesis,
+                self._guard,
+                self._address,
+                self._port,
+                self._lease_tables or Moto(),
+                cloudwatch=self._cloudwatch,
             )
             host.start()
             self._host = host
@@ -163,12 +172,19 @@ class _Host:
     """The thread with the event loop, the listening socket, and moto."""
 
     def __init__(
-        self, kinesis: LocalKinesis, guard: Guard, address: str, port: int, *, cloudwatch: bool
+        self,
+        kinesis: LocalKinesis,
+        guard: Guard,
+        address: str,
+        port: int,
+        moto: Moto | LeaseTables,
+        *,
+        cloudwatch: bool,
     ) -> None:
         self._cloudwatch = cloudwatch
         self._kinesis = kinesis
         self._guard = guard
-        self.moto: Moto = Moto()
+        self.moto = moto
         self._ready = threading.Event()
         self._failure: BaseException | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
