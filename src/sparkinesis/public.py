@@ -45,6 +45,11 @@ def public_metrics(thing: _T) -> _T:
     return public(thing, "sparkinesis.metrics")
 
 
+def public_testing(thing: _T) -> _T:
+    """Show a class as a name of ``sparkinesis.testing``."""
+    return public(thing, "sparkinesis.testing")
+
+
 def _resolve_annotations(cls: type) -> None:
     own = vars(cls).get("__annotations__")
     if not own:

@@ -28,6 +28,17 @@ LAYERS: dict[str, set[str]] = {
         "ui",
         "version",
     },
+    "testing": {
+        "public",
+        "events",
+        "status",
+        "stream",
+        "lease",
+        "worker",
+        "application",
+        "source",
+        "local",
+    },
     "ui": {"terminal", "errors", "status", "stream", "lease", "worker", "fleet", "monitor"},
     "monitor": {"terminal", "errors", "metrics", "stream", "lease", "version"},
     "fleet": {"terminal", "public", "errors", "status", "metrics", "stream", "lease", "worker"},
@@ -130,8 +141,8 @@ MOST_ENTRIES = 14
 MOST_LAYERS = 20
 """The same for ``sparkinesis`` itself: the layers, the modules below them all, and public pages."""
 
-IMPORT_PYSPARK = ("source/", "fleet/")
-NAME_PYSPARK = ("application.py", "__init__.py")
+IMPORT_PYSPARK = ("source/", "fleet/", "testing/query_run.py")
+NAME_PYSPARK = ("application.py", "__init__.py", "testing/sandbox.py")
 """Modules that import pyspark's types for type checkers only."""
 
 COMPUTE_NAMES = ("__init__.py", *PAGES)

@@ -44,8 +44,12 @@ def new_worker(
     tally: Metrics | None = None,
     look_every: float = LOOK_EVERY,
     loop: asyncio.AbstractEventLoop | None = None,
+    calls: UserCalls | None = None,
 ) -> Worker:
-    """Make a worker; `Application.worker` says what it takes and raises."""
+    """Make a worker; `Application.worker` says what it takes and raises.
+
+    calls: makes the calls of record processors, for who watches them.
+    """
     name, options = application.name, application.options
     rng = timing.new_rng()
     worker_id = application.worker_id or default_worker_id(socket.gethostname(), os.getpid(), rng)
@@ -71,7 +75,7 @@ def new_worker(
             memory=memory or budget_of_process(options.max_held_bytes),
             fetchers=StepPool(f"{name}-fetch", timing.clock),
             consumers=StepPool(f"{name}-process", timing.clock),
-            calls=UserCalls(name, timing.clock, loop),
+            calls=calls or UserCalls(name, timing.clock, loop),
         )
         worker = _assemble(application, settings, subscription_clock)
         if served is not None:

@@ -144,8 +144,9 @@ class AssignmentLoop(WorkerLoop):
         if impostors := self.coordinator.duplicate_worker_leases:
             self.state.fail(self._duplicate_worker_id(impostors))
         took = self.settings.clock() - began
-        # A large table is scanned less often, so that the thread has time for other work.
-        return max((interval / 3 if is_unsettled else interval) - took, took)
+        # A large table is scanned less often, so that the thread has time for other work. But a
+        # machine that was suspended, or a clock that was moved, makes no scan long.
+        return max((interval / 3 if is_unsettled else interval) - took, min(took, 10 * interval))
 
     def _note_success(self) -> None:
         since, self._failing_since = self._failing_since, None

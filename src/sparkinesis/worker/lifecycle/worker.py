@@ -224,6 +224,17 @@ class Worker:
         """
         return None if self._http is None or self._state.ended.is_set() else self._http.url
 
+    @property
+    def is_at_work(self) -> bool:
+        """True while a shard's records are processed or its processor is called."""
+        return self._settings.consumers.is_at_work
+
+    def look_at_time(self) -> None:
+        """Have the worker look at the clock of its ``timing``, which somebody has moved."""
+        self._settings.fetchers.look_at_time()
+        self._settings.consumers.look_at_time()
+        self._state.notify()
+
     def why_not_live(self) -> tuple[str, ...]:
         """Return which loops and pools of the worker stand still or have died; () if all go on.
 

@@ -144,6 +144,16 @@ class StepPool:
         is_dead = watch is not None and not watch.is_alive() and self.unfinished > 0
         return Part(name, due, is_dead)
 
+    @property
+    def is_at_work(self) -> bool:
+        """True while a step is being taken, or could be taken now."""
+        with self._lock:
+            return bool(self._ready) or len(self._idle) + self._summoned < self.threads
+
+    def look_at_time(self) -> None:
+        """Have the pool look at its clock, which somebody has moved."""
+        self._dispatcher.ring()
+
     def close(self) -> None:
         """Have the threads end as soon as all work has ended."""
         with self._lock:

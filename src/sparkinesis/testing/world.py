@@ -1,0 +1,142 @@
+"""The world of a test: streams, lease tables and a time that the test moves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any, Protocol
+
+from sparkinesis.local.clock import ManualClock
+from sparkinesis.local.lease_tables import LeaseTables
+from sparkinesis.local.wire.server import LocalServer
+from sparkinesis.testing.environment import local_credentials
+from sparkinesis.testing.progress import Place
+from sparkinesis.testing.quick import REGION
+from sparkinesis.testing.records import Given, entries
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+STREAM = "stream"
+"""The stream of tests that name none."""
+
+
+class Follower(Protocol):
+    """A run that follows what happens in the world."""
+
+    @property
+    def streams(self) -> Sequence[str]:
+        """The names of the streams that it reads."""
+
+    def owe(self, place: Place, entry: Mapping[str, Any]) -> None:
+        """Note a record that was put into one of the streams."""
+
+    def look_at_time(self) -> None:
+        """Note that the time was moved."""
+
+
+class World:
+    """A local Kinesis in this process; `sparkinesis.testing.Sandbox` says how it is used."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        """The time in milliseconds since the epoch, as a function."""
+        self.lease_tables = LeaseTables()
+        self.followers: list[Follower] = []
+        """The applications that run now."""
+        self._server = LocalServer(clock=self.clock, limits=None, lease_tables=self.lease_tables)
+        self._moved = 0.0
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._stack.enter_context(local_credentials())
+        self._stack.enter_context(self._server)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    # --- time
+
+    def time(self) -> float:
+        """Return the time in seconds since the epoch: ``clock=kinesis.time`` for a processor."""
+        return self.clock() / 1000
+
+    @property
+    def now(self) -> datetime:
+        """The time in UTC."""
+        return datetime.fromtimestamp(self.time(), timezone.utc)
+
+    def monotonic(self) -> float:
+        """Return the time of workers, which goes on by itself and is moved by `advance`, too."""
+        return time.monotonic() + self._moved
+
+    def advance(self, seconds: float | timedelta) -> None:
+        """Move the time forward; timers of workers that are due by then are served at once."""
+        moved = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
+        self.clock.advance(round(moved * 1000))
+        self._moved += moved
+        for one in self.followers:
+            one.look_at_time()
+
+    # --- streams
+
+    @property
+    def endpoint(self) -> str:
+        """The URL of the local Kinesis, for ``endpoint=`` and ``endpoint_url=``."""
+        return self._server.endpoint_url
+
+    def client(self, service: str = "kinesis") -> Any:
+        """Return a boto3 client."""
+        return self._server.client(service, REGION)
+
+    def create_stream(self, name: str = STREAM, shards: int = 1) -> None:
+        """Create a stream, if there is none of the name."""
+        client = self.client()
+        with suppress(client.exceptions.ResourceInUseException):
+            client.create_stream(StreamName=name, ShardCount=shards)
+
+    def put(self, records: Iterable[Given], stream: str = STREAM) -> list[Place]:
+        """Put records, in order; return their places."""
+        places: list[Place] = []
+        given, client = entries(records), self.client()
+        followers = [one for one in self.followers if stream in one.streams]
+        for start in range(0, len(given), 500):
+            some = given[start : start + 500]
+            answer = client.put_records(StreamName=stream, Records=some)
+            for entry, put in zip(some, answer["Records"], strict=True):
+                if "ErrorCode" in put:
+                    raise AssertionError(f"Kinesis refused {entry!r}: {put['ErrorMessage']}")
+                place = Place(stream, put["ShardId"], put["SequenceNumber"])
+                places.append(place)
+                for one in followers:
+                    one.owe(place, entry)
+        return places
+
+    def split(self, stream: str = STREAM) -> None:
+        """Split the first open shard in the middle."""
+        shard = self._open_shards(stream)[0]
+        first, last = (int(bound) for bound in shard["HashKeyRange"].values())
+        self.client().split_shard(
+            StreamName=stream,
+            ShardToSplit=shard["ShardId"],
+            NewStartingHashKey=str((first + last) // 2 + 1),
+        )
+
+    def merge(self, stream: str = STREAM) -> None:
+        """Merge the first two open shards."""
+        left, right, *_ = self._open_shards(stream)
+        self.client().merge_shards(
+            StreamName=stream,
+            ShardToMerge=left["ShardId"],
+            AdjacentShardToMerge=right["ShardId"],
+        )
+
+    def _open_shards(self, stream: str) -> list[dict[str, Any]]:
+        shards = self.client().list_shards(StreamName=stream)["Shards"]
+        return sorted(
+            (one for one in shards if "EndingSequenceNumber" not in one["SequenceNumberRange"]),
+            key=lambda one: int(one["HashKeyRange"]["StartingHashKey"]),
+        )
