@@ -47,6 +47,7 @@ _MORE = (
     "tests/benchmarks/test_peers_costs.py",
     "tests/hostile/test_sizes.py::test_the_largest_records",
     "tests/integration/compat/test_kclpy_sample.py",
+    "tests/integration/testing/test_documented.py::test_the_documented_test_of_a_query",
     "tests/integration/ui/test_command.py",
     "tests/integration/worker/test_active_users.py",
     "tests/integration/worker/test_archive_example.py",

@@ -20,14 +20,22 @@ if TYPE_CHECKING:
     from sparkinesis.testing.world import World
 
 
+_QUICK = {
+    "initialPosition": "trim_horizon",
+    "minFetchPeriod": "0 seconds",
+    "shardCallsPerSecond": "unlimited",
+    "shardBytesPerSecond": "unlimited",
+}
+"""A query on a local Kinesis without limits waits for nothing."""
+
+
 def dataframe(
     spark: SparkSession, endpoint: str, stream: str, options: Mapping[str, str]
 ) -> DataFrame:
     """Return a streaming DataFrame over a stream of a local Kinesis."""
     spark.dataSource.register(KinesisDataSource)
-    place = {"streamName": stream, "region": REGION, "endpointUrl": endpoint}
-    start = {"startingPosition": "trim_horizon"}
-    return spark.readStream.format("kinesis").options(**{**place, **start, **options}).load()
+    place = {"streamName": stream, "region": REGION, "endpoint": endpoint}
+    return spark.readStream.format("kinesis").options(**{**place, **_QUICK, **options}).load()
 
 
 @public_testing

@@ -1,0 +1,30 @@
+"""`sparkinesis.testing` feeds a query batch by batch, and moves its time."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+from sparkinesis.testing import Sandbox
+
+
+def heartbeats(frame: DataFrame) -> DataFrame:
+    """The number of heartbeats of each user, by minute; a late one counts for two minutes."""
+    at = "approximateArrivalTimestamp"
+    minute = F.window(at, "1 minute").alias("minute")
+    return frame.withWatermark(at, "2 minutes").groupBy(minute, "partitionKey").count()
+
+
+def counts(rows: list[Row]) -> list[tuple[str, int]]:
+    return sorted((row["partitionKey"], row["count"]) for row in rows)
+
+
+def test_a_windowed_count(kinesis: Sandbox, spark: SparkSession) -> None:
+    kinesis.advance(60 - kinesis.time() % 60)
+    with kinesis.query(heartbeats(kinesis.dataframe(spark))) as query:
+        assert query.feed([("ann", b""), ("bob", b""), ("ann", b"")]) == []
+        kinesis.advance(179)
+        assert query.feed([("bob", b"")]) == [], "the first minute could still get a late heartbeat"
+        query.restart()
+        kinesis.advance(2)
+        assert counts(query.feed([("eve", b"")])) == [("ann", 2), ("bob", 1)]
