@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, Row, SparkSession, functions
 
 from sparkinesis.testing import Sandbox
 
@@ -11,7 +10,7 @@ from sparkinesis.testing import Sandbox
 def heartbeats(frame: DataFrame) -> DataFrame:
     """The number of heartbeats of each user, by minute; a late one counts for two minutes."""
     at = "approximateArrivalTimestamp"
-    minute = F.window(at, "1 minute").alias("minute")
+    minute = functions.window(at, "1 minute").alias("minute")
     return frame.withWatermark(at, "2 minutes").groupBy(minute, "partitionKey").count()
 
 
