@@ -133,8 +133,7 @@ class ApplicationRun:
                 self._take_over()
             if self._worker.wait(0):
                 return
-            # A checkpoint may follow the call.
-            if self._holds(until) and not self._missing() and not self._worker.is_at_work:
+            if not self._missing() and self._holds(until):
                 return
             if time.monotonic() > deadline:
                 raise AssertionError(f"Not within {self._timeout:g} s: {self._where()}")
@@ -251,7 +250,10 @@ class ApplicationRun:
         return parts[1] if len(parts) > 1 else self.streams[0]
 
     def _holds(self, until: Callable[[], object] | None) -> bool:
-        return self._progress.is_done() if until is None else bool(until())
+        if until is not None:
+            return bool(until())
+        # A checkpoint may follow the last call.
+        return self._progress.is_done() and not self._worker.is_at_work
 
     def _where(self) -> str:
         """Say for people what the run waits for."""

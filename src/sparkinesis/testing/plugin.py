@@ -43,12 +43,19 @@ def run_application(kinesis: Sandbox) -> Callable[..., Result]:
         on_error asks. crash_after: after so many user records, the worker is abandoned as by ``kill
         -9``, and another one takes over. shards, timeout: as in `Sandbox.run`.
 
-        Raises the error that ended the worker, and AssertionError if the run takes too long.
+        Raises the error that ended the worker, and AssertionError if the run takes too long, or if
+        it has fewer records than ``crash_after``.
         """
         with kinesis.run(application, shards=shards, timeout=timeout) as running:
             if crash_after is not None:
                 running.crash_after(crash_after)
             running.put(records, until=until)
-        return running.result
+        result = running.result
+        if crash_after is not None and len(result.processed) < crash_after:
+            raise AssertionError(
+                f"No worker crashed: crash_after is {crash_after}, and the run processed "
+                f"{len(result.processed)} records."
+            )
+        return result
 
     return run

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +26,7 @@ from sparkinesis import (
 from sparkinesis.events import BatchFailed, ShardEnded, WorkerStarted
 from sparkinesis.testing import Result, Sandbox
 from sparkinesis.worker.batches.user_record import UserRecord
+from tests.journal import PATIENCE
 
 Run = Callable[..., Result]
 LETTERS = ["a", "b", "c"]
@@ -233,6 +235,31 @@ def test_a_condition_of_the_tests_own(run_application: Run) -> None:
     assert seen.data[:1] == [b"a"]
     with pytest.raises(AssertionError, match=r"Not within 0\.1 s"):
         run_application(application(seen.by_function), [], until=lambda: False, timeout=0.1)
+
+
+def test_a_crash_that_never_comes(run_application: Run) -> None:
+    with pytest.raises(AssertionError, match="crash_after is 4, and the run processed 3"):
+        run_application(application(Seen().by_function), LETTERS, crash_after=4)
+
+
+def test_a_crash_amid_a_call(kinesis: Sandbox) -> None:
+    """The call is at work when the worker dies, and its records come again."""
+    began, go_on = threading.Event(), threading.Event()
+    seen: list[bytes] = []
+
+    def handle(batch: RecordBatch) -> None:
+        if not began.is_set():
+            began.set()
+            go_on.wait(PATIENCE)
+        seen.extend(record.data for record in batch)
+
+    with kinesis.run(application(handle)) as run:
+        run.put(["a"], until=began.is_set)
+        run.crash()
+        assert seen == [b"a"]
+        go_on.set()
+        run.put(["b"])
+    assert seen.count(b"b") == 1
 
 
 def test_an_application_that_asks_for_its_own_shutdown(run_application: Run) -> None:
