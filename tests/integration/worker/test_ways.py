@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,10 +17,12 @@ import pytest
 from sparkinesis import RecordBatch, RecordProcessor, Retry, Skip, Stop
 from sparkinesis.errors import OptionError, ProcessorError, RecordDecodeError
 from sparkinesis.events import EventLoopBlocked
+from sparkinesis.local import Call
 from sparkinesis.stream.page import Record
 from sparkinesis.worker.batches.batch import make_batch
 from sparkinesis.worker.batches.user_record import UserRecord
 from tests import pace
+from tests.integration.worker import ways_process
 from tests.integration.worker.scene import Scene
 from tests.journal import PATIENCE
 
@@ -162,13 +168,15 @@ def test_run_async_runs_on_the_programs_loop_and_ends_when_cancelled(
     async def main() -> None:
         running = asyncio.create_task(scene.application(processor=handle).run_async())
         await asyncio.to_thread(seen.wait, b"first")
-        running.cancel()
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()  # as asyncio.run() does when Ctrl-C interrupts it
         with pytest.raises(asyncio.CancelledError):
             await running
 
     asyncio.run(main())
     assert threads == [threading.main_thread()]
     assert scene.row().checkpoint.sequence_number == last
+    assert scene.row().owner is None
     assert scene.row().owner is None
 
 
@@ -278,6 +286,73 @@ def test_mistakes_around_loops_have_errors(scene: Scene) -> None:
         scene.application({"concurrency": 2}, processor=None).records()
     with pytest.raises(OptionError, match="has no processor"):
         application.worker()
+
+
+def test_a_coroutine_that_is_cancelled_as_its_loop_begins_leaves_no_worker(scene: Scene) -> None:
+    batches = scene.application(processor=None).batches()
+
+    async def main() -> None:
+        loop, me = asyncio.get_running_loop(), asyncio.current_task()
+        assert me is not None
+
+        def cancel(call: Call) -> None:
+            # The first call of many that a worker makes before it has begun.
+            scene.server.kinesis.faults = None
+            loop.call_soon_threadsafe(me.cancel)
+
+        scene.server.kinesis.faults = cancel
+        async with batches:
+            pytest.fail("The block begins.")
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(main())
+    assert batches.worker.wait(0)
+
+
+@pytest.mark.parametrize(
+    ("way", "signals", "is_processed"),
+    [
+        ("loop", [signal.SIGINT], False),
+        ("loop", [signal.SIGTERM], True),
+        ("async loop", [signal.SIGINT], False),
+        ("async class", [signal.SIGINT], True),
+        ("async class", [signal.SIGINT, signal.SIGINT], False),
+    ],
+)
+def test_a_signal_in_the_midst_of_a_batch_ends_the_program_and_releases_its_leases(
+    scene: Scene, seen: Seen, tmp_path: Path, way: str, *, signals: list[int], is_processed: bool
+) -> None:
+    last = scene.put(ways_process.HOLD)
+    command = [sys.executable, "-m", ways_process.__name__, way, scene.server.endpoint_url]
+    with subprocess.Popen(
+        [*command, scene.stream, "worker", str(tmp_path / "log")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == "holding\n"
+        process.send_signal(signals[0])
+        assert process.stdout.readline() == "shutting down\n"
+        for number in signals[1:]:
+            process.send_signal(number)
+        if is_processed:
+            process.stdin.close()
+        code = process.wait(PATIENCE)
+    # Ctrl-C ends Python by the signal itself, which a shell calls 130.
+    assert code == (0 if signals[0] == signal.SIGTERM else -signal.SIGINT)
+    assert set(scene.owners().values()) == {None}
+    checkpoint = scene.row().checkpoint
+    assert checkpoint.sequence_number == last if is_processed else checkpoint.is_sentinel
+
+    def handle(batch: RecordBatch) -> None:
+        seen.add(*batch)
+
+    scene.put(b"next")
+    scene.start(processor=handle)
+    seen.wait(b"next")
+    assert (ways_process.HOLD in seen.data) is not is_processed
 
 
 # --- several records at a time

@@ -3,6 +3,8 @@
 Usage: python -m tests.integration.worker.ways_process WAY ENDPOINT STREAM WORKER LOG
 
 It appends a line for each record that it has processed: the time, the record's place, and its data.
+It prints a line when it is at the record ``hold``, which takes until its standard input ends, and
+one when its worker begins to shut down.
 """
 
 from __future__ import annotations
@@ -14,12 +16,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sparkinesis import Application, Checkpointer, RecordBatch, RecordProcessor, UserRecord
+from sparkinesis.events import ShutdownBegan
 from sparkinesis.worker.options import WorkerOptions
 from tests import pace
 
 FAILOVER_TIME = pace.seconds(1.5)
 WORK = 0.002
 """Seconds that a record takes."""
+HOLD = b"hold"
 
 _log = Path(sys.argv[-1])
 
@@ -32,12 +36,25 @@ def note(record: UserRecord) -> None:
 
 def process(record: UserRecord) -> None:
     time.sleep(WORK)
+    if record.data == HOLD:
+        print("holding", flush=True)
+        sys.stdin.read()
     note(record)
 
 
 async def process_async(record: UserRecord) -> None:
     await asyncio.sleep(WORK)
+    if record.data == HOLD:
+        print("holding", flush=True)
+        has_ended = asyncio.Event()
+        asyncio.get_running_loop().add_reader(sys.stdin, has_ended.set)
+        await has_ended.wait()
     note(record)
+
+
+def tell(event: object) -> None:
+    if isinstance(event, ShutdownBegan):
+        print("shutting down", flush=True)
 
 
 class Processor(RecordProcessor):
@@ -102,6 +119,7 @@ def main(way: str, endpoint: str, stream: str, worker: str) -> None:
             parent_poll_interval=0.2,
             concurrency=32 if is_concurrent else None,
             checkpoint_seconds=0.1 if is_concurrent else None,
+            on_event=tell,
         ),
     )
     if way == "loop":

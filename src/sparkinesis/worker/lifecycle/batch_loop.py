@@ -155,6 +155,8 @@ class ApplicationLoop(Generic[Item]):
         self._items: Iterator[Item] = iter(())
         """What is left of this batch."""
         self._worker: Worker | None = None
+        self._changing = threading.Lock()
+        """Held while the worker begins or ends."""
         self._signals = ExitStack()
         self._is_iterated = False
 
@@ -196,7 +198,16 @@ class ApplicationLoop(Generic[Item]):
         return item
 
     async def __aenter__(self) -> Self:
-        await _in_a_thread(self._begin)
+        import asyncio  # noqa: PLC0415 - a plain loop does without it
+
+        try:
+            await _in_a_thread(self._begin)
+        except asyncio.CancelledError:
+            # The thread goes on, and nobody else would end its worker.
+            if self._worker is not None:
+                self._worker.request_shutdown()
+            await _in_a_thread(self._end)
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -254,11 +265,14 @@ class ApplicationLoop(Generic[Item]):
             taken.is_processed.set_result(is_processed)
 
     def _begin(self) -> None:
-        if self._worker is not None:
-            raise ProcessorError(f"The loop over {self._name} has begun already. Make another one.")
-        self._worker = worker = self._new_worker(lambda: _Offering(self._handover))
-        worker.start()
-        threading.Thread(target=self._watch, name=f"{self._name}-loop", daemon=True).start()
+        with self._changing:
+            if self._worker is not None:
+                raise ProcessorError(
+                    f"The loop over {self._name} has begun already. Make another one."
+                )
+            self._worker = worker = self._new_worker(lambda: _Offering(self._handover))
+            worker.start()
+            threading.Thread(target=self._watch, name=f"{self._name}-loop", daemon=True).start()
 
     def _watch(self) -> None:
         """Tell the loop when the worker has ended."""
@@ -275,12 +289,15 @@ class ApplicationLoop(Generic[Item]):
         self._handover.close()
 
     def _end(self) -> None:
-        self._request_shutdown()
-        self._settle(is_processed=False)
-        asked, self._asked = self._asked, None
-        if asked is not None and not asked.cancel() and (offer := asked.result()) is not None:
-            offer.is_processed.set_result(False)  # the loop was left while it waited
-        self.worker.shutdown()
+        with self._changing:
+            if self._worker is None:
+                return  # it could not be made
+            self._request_shutdown()
+            self._settle(is_processed=False)
+            asked, self._asked = self._asked, None
+            if asked is not None and not asked.cancel() and (offer := asked.result()) is not None:
+                offer.is_processed.set_result(False)  # the loop was left while it waited
+            self._worker.shutdown()
 
 
 @public

@@ -18,7 +18,7 @@ async def run_worker(make: Callable[[asyncio.AbstractEventLoop], Worker]) -> Non
     loop = asyncio.get_running_loop()
     worker = await asyncio.to_thread(make, loop)
     is_cancelled = False
-    running = asyncio.ensure_future(_in_own_thread(worker))
+    running = _in_own_thread(worker)
     while not running.done():
         try:
             await asyncio.wait([running])
@@ -30,8 +30,11 @@ async def run_worker(make: Callable[[asyncio.AbstractEventLoop], Worker]) -> Non
         raise asyncio.CancelledError
 
 
-async def _in_own_thread(worker: Worker) -> None:
-    """Start a worker, and wait for its end, in a thread that nobody else waits for."""
+def _in_own_thread(worker: Worker) -> asyncio.Future[None]:
+    """Start a worker, and return its end, in a thread that nobody else waits for.
+
+    Not a task: Ctrl-C may cancel all of them, and nobody would wait for the worker.
+    """
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
 
@@ -47,7 +50,7 @@ async def _in_own_thread(worker: Worker) -> None:
             loop.call_soon_threadsafe(_settle, ended, error)
 
     threading.Thread(target=run, name="run_async", daemon=True).start()
-    await ended
+    return ended
 
 
 def _settle(future: asyncio.Future[None], error: BaseException | None) -> None:
