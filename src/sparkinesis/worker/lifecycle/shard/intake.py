@@ -122,7 +122,7 @@ class Intake:
             self._rest = None
 
     def close(self) -> None:
-        """Stop fetching permanently and release all memory. The last batch must not be in use."""
+        """Stop fetching permanently and release all memory. No batch must be in use."""
         self.end_reading()
         self.stop()
         self._accounts.close()
@@ -151,14 +151,16 @@ class Intake:
         taken, self._bytes = self._bytes, 0
         return taken
 
-    def take(self) -> RecordBatch | None:
+    def take(self, in_use: int = 0) -> RecordBatch | None:
         """Return the next batch, which may be empty.
 
-        Returns None if no page is ready, `at_end`, and after `end_reading`. The previous batch must
-        not be in use any more. Raises the errors of fetching and of making a batch; the next call
-        resumes after the last batch.
+        in_use: how many of the last batches with records are still in use; they keep their memory.
+
+        Returns None if no page is ready, `at_end`, and after `end_reading`; also if there is no
+        memory beside that of the batches in use. Raises the errors of fetching and of making a
+        batch; the next call resumes after the last batch.
         """
-        self._accounts.release_batch()
+        self._accounts.release_batches(in_use)
         retrieval = None if self.at_end else self._running_retrieval()
         if retrieval is None:
             return None
@@ -176,8 +178,8 @@ class Intake:
             finally:
                 if self._rest is None:
                     page.release()
-                if batch is None:
-                    self._accounts.release_batch()
+                if not batch:
+                    self._accounts.release_last(in_use)
             return batch
         except PositionNotFoundError:
             self.stop()
@@ -243,7 +245,7 @@ class Intake:
     # --- the making of a batch, in this order
 
     def _next_page(self, retrieval: FetchAhead) -> FetchedPage | None:
-        """Return as much of the next page as a batch has memory for; None if no page is ready."""
+        """Return as much of the next page as a batch has memory for; None if nothing is ready."""
         self._rest = self._rest or retrieval.take()
         if self._rest is None:
             return None

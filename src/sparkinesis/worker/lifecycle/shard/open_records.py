@@ -39,6 +39,8 @@ class OpenRecords:
     """What is left of the last batch, which is not open yet."""
     _in_order: deque[OpenRecord] = field(default_factory=deque)
     """From the first record that is not finished."""
+    _left: deque[int] = field(default_factory=deque)
+    """The records of each batch that are not checkpointable yet, in the same order."""
     _startable: deque[OpenRecord] = field(default_factory=deque)
     _behind: dict[str, deque[OpenRecord]] = field(default_factory=dict)
     """The records that wait for one of their key, which is started or startable."""
@@ -52,8 +54,14 @@ class OpenRecords:
         """True if another batch may be added."""
         return self._rest is None and len(self._in_order) < self.most
 
+    @property
+    def batches(self) -> int:
+        """The number of batches in use, which are the last ones that were added."""
+        return len(self._left)
+
     def add(self, batch: RecordBatch) -> None:
-        """Add a batch, of which as many records are opened as there is room for."""
+        """Add a batch with records, of which as many are opened as there is room for."""
+        self._left.append(len(batch))
         self._rest = batch
         self._open()
 
@@ -78,6 +86,9 @@ class OpenRecords:
         first: OpenRecord | None = None
         while self._in_order and self._in_order[0].is_finished:
             last = self._in_order.popleft()
+            self._left[0] -= 1
+            if not self._left[0]:
+                self._left.popleft()
             if first is None or first.batch is not last.batch:
                 first = last
                 run.append(last.alone())
@@ -89,6 +100,7 @@ class OpenRecords:
     def clear(self) -> None:
         """Drop all records."""
         self._rest = None
+        self._left.clear()
         self._in_order.clear()
         self._startable.clear()
         self._behind.clear()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
@@ -12,6 +14,7 @@ import pytest
 
 from sparkinesis.errors import PositionNotFoundError, ServiceError, ShardNotFoundError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.rules.children import ShardEnd
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import Fetched, StreamSummary
@@ -21,13 +24,17 @@ from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp, 
 from sparkinesis.stream.reading.retention import CLOCK_MARGIN_MS
 from sparkinesis.stream.shard import Shard
 from sparkinesis.stream.timing import Timing
+from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings
+from sparkinesis.worker.lifecycle.shard.concurrent_delivery import ConcurrentDeliverer
 from sparkinesis.worker.lifecycle.shard.intake import Intake
+from sparkinesis.worker.on_error import Retry
 from sparkinesis.worker.options import DEFAULT_HELD_BYTES, WorkerOptions
 from sparkinesis.worker.reporting.log_context import LogPlace
 from sparkinesis.worker.reporting.teller import EventTeller
 from sparkinesis.worker.retrieval.ahead import FetchedPage, FetchRequest
 from sparkinesis.worker.retrieval.memory import MemoryBudget
+from tests.unit.worker.delivering import Held, Setting
 
 SHARD = "shardId-000000000000"
 NOW_MS = 1_790_000_000_000
@@ -335,6 +342,74 @@ def test_a_page_that_is_too_large_for_a_batch_comes_in_parts(service: Service) -
     assert [child.id for child in reading.children] == ["shardId-000000000001"]
     assert reading.take() is None
     assert budget.held == others, "of page and batches"
+
+
+def test_batches_in_use_keep_their_memory_and_the_next_one_waits_for_it(service: Service) -> None:
+    budget = crowded()
+    others = budget.held
+    reading = intake(service, memory=budget)
+    service.pages = [page(*map(record, range(1, 14)))]
+    first = reading.take()
+    assert first
+    assert budget.held - others >= len(first) * 500
+    assert reading.take(in_use=1) is None
+    assert take(reading) == [b"%d" % (len(first) + n) for n in range(1, len(first) + 1)]
+
+
+def test_with_concurrency_the_memory_of_a_batch_is_kept_until_its_records_are_done(
+    service: Service,
+) -> None:
+    budget = crowded()
+    begun: list[Callable[[BaseException | None], None]] = []
+    setting = Setting(Retry(), WorkerOptions(concurrency=64))
+    setting.calls = cast(Any, SimpleNamespace(begin=lambda _, __, done: begun.append(done)))
+    held = cast(HeldLease, Held())
+    deliverer = ConcurrentDeliverer(
+        held,
+        intake(service, memory=budget),
+        cast(Any, SimpleNamespace(process_record=None)),
+        Checkpointer(held, lambda: 0),
+        cast(Any, setting),
+        is_ending=lambda: False,
+        wake=lambda: None,
+    )
+    records = [msgspec.structs.replace(record(n), partition_key=str(n)) for n in range(13)]
+    service.pages = [page(*records)]
+    deliverer.process()
+    first = len(begun)
+    assert 0 < first < len(records)
+    for done in begun[1:]:
+        done(None)
+    deliverer.process()
+    assert len(begun) == first, "the first record is not done"
+    begun[0](None)
+    deliverer.process()
+    assert first < len(begun) < len(records)
+
+
+@pytest.mark.parametrize("end", [False, True])
+def test_batches_in_use_are_released_in_the_order_of_the_shard(
+    service: Service, *, end: bool
+) -> None:
+    budget = MemoryBudget(DEFAULT_HELD_BYTES)
+    reading = intake(service, memory=budget, skip_older_than=60)
+    service.next_from = WORKER_CLOCK + 1
+    data = [b"x" * size for size in (1_000, 10_000, 100_000)]
+    kept = [msgspec.structs.replace(record(n), data=one) for n, one in enumerate(data)]
+    service.pages = [page(kept[0]), page(record(9, age_s=100)), page(kept[1]), page(kept[2])]
+    held = []
+    for in_use in (0, 1, 1, 2):
+        reading.take(in_use)
+        held.append(budget.held)
+    assert held[0] == held[1], "a batch without records has no memory"
+    assert 2_000 < held[0] < 20_000 < held[2] < 200_000 < held[3]
+    reading.take(2)
+    assert budget.held == held[3] - held[0]
+    if end:
+        reading.close()
+    else:
+        reading.take()
+    assert budget.held == 0
 
 
 def test_a_failure_in_the_midst_of_a_page_goes_on_behind_the_parts_that_were_taken(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
+from itertools import accumulate
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,6 +39,12 @@ def test_each_key_is_in_order_and_the_run_has_no_hole(
     started: dict[str | None, list[str]] = defaultdict(list)
     finished: set[str] = set()
     run: list[str] = []
+
+    def batches_in_use(run: list[str]) -> int:
+        added = batches[: len(batches) - len(left)]
+        ends = accumulate(map(len, added))
+        return sum(len(run) < end for end in ends)
+
     while left or open_records or running:
         if left and open_records.has_room:
             open_records.add(batch_of(left[0], first))
@@ -53,6 +60,7 @@ def test_each_key_is_in_order_and_the_run_has_no_hole(
         for part in open_records.finish(one):
             run += [record.sequence_number for record in part.records]
         assert finished.issuperset(run)
+        assert open_records.batches == batches_in_use(run)
     total = sum(map(len, batches))
     assert run == [str(1000 + n) for n in range(total)]
     assert all(numbers == sorted(numbers) for key, numbers in started.items() if key is not None)
