@@ -23,6 +23,8 @@ class Timing:
     sleep: Callable[[float], None] = time.sleep
     wall_clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
     """The wall clock in epoch ms; supplies the milliseconds that the service's clock lacks."""
+    checkpoint_clock: Callable[[], float] | None = None
+    """Measures ``checkpoint_seconds``, for a test whose time stands still; None: ``clock``."""
     new_rng: Callable[[], random.Random] = _seeded_by_the_machine
 
     def of(self, retry: Retry, rng: random.Random) -> Retry:

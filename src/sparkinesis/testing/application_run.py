@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sparkinesis.application import Application
 from sparkinesis.events import Event, ShardStarted
@@ -18,7 +18,7 @@ from sparkinesis.lease.table.rows import read_rows
 from sparkinesis.public import public_testing
 from sparkinesis.status import Failure
 from sparkinesis.stream.timing import Timing
-from sparkinesis.testing.progress import Place, Progress, WatchedCalls
+from sparkinesis.testing.progress import Progress, Put, WatchedCalls
 from sparkinesis.testing.quick import quick
 from sparkinesis.testing.records import Given
 from sparkinesis.worker.batches.user_record import UserRecord
@@ -59,7 +59,7 @@ class ApplicationRun:
     """
 
     def __init__(self, world: World, application: Application, timeout: float) -> None:
-        self.streams = [plan.name for plan in application.plans()]
+        self.streams = [plan.address.name for plan in application.plans()]
         """The names of the application's streams."""
         self._world = world
         self._application = application
@@ -74,6 +74,11 @@ class ApplicationRun:
         self._calls: WatchedCalls
 
     def __enter__(self) -> Self:
+        for put in self._world.puts:
+            if put.place.stream in self.streams:
+                self.owe(put)
+        if leases := self._leases():
+            self._progress.forget_done(self._checkpoints(leases))
         self._start()
         self._world.followers.append(self)
         return self
@@ -116,9 +121,9 @@ class ApplicationRun:
         self._world.put(given, stream or self.streams[0])
         self.wait(until)
 
-    def owe(self, place: Place, entry: Mapping[str, Any]) -> None:
+    def owe(self, put: Put) -> None:
         """Note a record that was put into a stream of the application."""
-        self._progress.owe(place, entry, self._world.clock())
+        self._progress.owe(put)
 
     def wait(self, until: Callable[[], object] | None = None) -> None:
         """Wait until a condition holds; None: all records are processed, or given up by on_error.
@@ -177,9 +182,11 @@ class ApplicationRun:
     def look_at_time(self) -> None:
         """Have the worker look at its clock, which was moved.
 
-        Waits for a later call of each shard if empty batches are delivered too.
+        Waits for the automatic checkpoints that are due, and for a later call of each shard if
+        empty batches are delivered too.
         """
         self._worker.look_at_time()
+        self.wait(self._rests)
         if not self._application.options.call_even_for_empty_batches:
             return
         shards = [(one.stream, one.shard_id) for one in self._worker.status()]
@@ -192,6 +199,12 @@ class ApplicationRun:
             return all(calls[shard] >= wanted[shard] for shard in now & wanted.keys())
 
         self.wait(are_called)
+
+    def _rests(self) -> bool:
+        """Return True if the worker does nothing, or waits for a call of the user's."""
+        if not self._worker.is_at_work:
+            return True
+        return any(one.processing_for is not None for one in self._worker.status())
 
     def _start(self) -> None:
         self._workers += 1
@@ -213,7 +226,9 @@ class ApplicationRun:
 
         application = quick(self._application, world.endpoint, worker_id, tell)
         rng = random.Random(0)  # noqa: S311 - a test should do the same again
-        timing = Timing(clock, wall_clock_ms=world.clock, new_rng=lambda: rng)
+        timing = Timing(
+            clock, wall_clock_ms=world.clock, checkpoint_clock=world.time, new_rng=lambda: rng
+        )
         self._calls = calls
         self._worker = new_worker(application, timing=timing, calls=calls)
         self._worker.start()
@@ -223,9 +238,7 @@ class ApplicationRun:
         leases = self._leases()
         with self._progress.changed:
             self._calls.is_abandoned = True
-            self._progress.owe_again(
-                {(self._stream_of(one), one.shard_id): one.checkpoint for one in leases}
-            )
+            self._progress.owe_again(self._checkpoints(leases))
             self._read = self._started(0) - {one.key for one in leases if one.is_finished}
             self._since = len(self._progress.events)
         # A call of the user's may hang: nobody waits for it.
@@ -243,6 +256,11 @@ class ApplicationRun:
     def _leases(self) -> Sequence[Lease]:
         rows = self._world.lease_tables.rows(self._application.table().name)
         return read_rows(rows).leases
+
+    def _checkpoints(
+        self, leases: Iterable[Lease]
+    ) -> dict[tuple[str, str], ExtendedSequenceNumber]:
+        return {(self._stream_of(one), one.shard_id): one.checkpoint for one in leases}
 
     def _stream_of(self, lease: Lease) -> str:
         """Return the stream of a lease, whose key names one of several."""

@@ -14,9 +14,10 @@ from sparkinesis.events import (
     RecordsEvent,
     RecordsSkipped,
     ShardEvent,
+    ShardStarted,
     ShardStopped,
 )
-from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.lease.extended_sequence_number import AT_TIMESTAMP, ExtendedSequenceNumber
 from sparkinesis.stream.kpl.unpack import deaggregate
 from sparkinesis.stream.page import Record
 from sparkinesis.worker.batches.batch import RecordBatch
@@ -33,7 +34,16 @@ class Place(NamedTuple):
     sequence_number: str
 
 
-class _Put(NamedTuple):
+class Put(NamedTuple):
+    """A record that was put."""
+
+    place: Place
+    entry: Mapping[str, Any]
+    """The entry of PutRecords."""
+    arrived_ms: int
+
+
+class _Known(NamedTuple):
     users: int
     """The number of user records."""
     arrived_ms: int
@@ -52,7 +62,7 @@ class Progress:
         self.calls: Counter[tuple[str, str]] = Counter()
         """The number of calls of ``process_records`` that have returned, by stream and shard."""
         self.events: list[Event] = []
-        self._put: dict[Place, _Put] = {}
+        self._put: dict[Place, _Known] = {}
         self._owed: dict[Place, set[int]] = {}
         """The sub-sequence numbers of each record that was put, without those done."""
         self._settled: dict[Place, set[int]] = {}
@@ -60,11 +70,12 @@ class Progress:
         self._giving_up: list[ShardEvent] = []
         """The events since the last crash that may give records up."""
 
-    def owe(self, place: Place, entry: Mapping[str, Any], arrived_ms: int) -> None:
+    def owe(self, put: Put) -> None:
         """Note a record that was put."""
-        count = len(deaggregate([_record(place, entry)]).data)
+        place = put.place
+        count = len(deaggregate([_record(place, put.entry)]).data)
         with self.changed:
-            self._put[place] = _Put(count, arrived_ms)
+            self._put[place] = _Known(count, put.arrived_ms)
             # The worker may be quicker than the answer to the put.
             if owed := set(range(count)) - self._settled.get(place, set()):
                 self._owed[place] = owed
@@ -74,15 +85,25 @@ class Progress:
     def owe_again(self, checkpoints: Mapping[tuple[str, str], ExtendedSequenceNumber]) -> None:
         """Note that what no checkpoint covers comes again. checkpoints: by stream and shard."""
         with self.changed:
-            self._settled.clear()
             self._giving_up.clear()
             for place, put in self._put.items():
                 at = checkpoints.get((place.stream, place.shard_id))
-                subs = {
-                    sub for sub in range(put.users) if at is None or not _covers(at, place, sub)
-                }
-                if subs:
-                    self._owed[place] = subs
+                subs = range(put.users)
+                open_subs = {sub for sub in subs if at is None or not _covers(at, place, sub)}
+                if open_subs:
+                    self._owed[place] = open_subs
+
+    def forget_done(self, checkpoints: Mapping[tuple[str, str], ExtendedSequenceNumber]) -> None:
+        """Note what an earlier run has done, by the checkpoints that it left.
+
+        Shards without a lease are done: they have ended, or begin after their parents.
+        """
+        with self.changed:
+            for place in list(self._owed):
+                at = checkpoints.get((place.stream, place.shard_id))
+                for sub in list(self._owed[place]):
+                    if at is None or _covers(at, place, sub):
+                        self._done(place, sub)
 
     def is_done(self) -> bool:
         """Return True if every record was processed, or was given up as ``on_error`` asks."""
@@ -126,9 +147,7 @@ class Progress:
         if isinstance(event, RecordsSkipped | DeadLettersStored):
             first, last = _positions(event)
             yield from (sub for sub in subs if first <= (int(place.sequence_number), sub) <= last)
-        elif isinstance(event, ShardStopped) or (
-            isinstance(event, OldRecordsSkipped) and self._put[place].arrived_ms < event.until_ms
-        ):
+        elif isinstance(event, ShardStopped) or self._put[place].arrived_ms < _begins_ms(event):
             yield from subs
 
     def _done(self, place: Place, sub: int) -> None:
@@ -138,6 +157,16 @@ class Progress:
             subs.discard(sub)
             if not subs:
                 del self._owed[place]
+
+
+def _begins_ms(event: ShardEvent) -> int:
+    """Return the time before which no record is delivered any more; 0 if that is not said."""
+    if isinstance(event, OldRecordsSkipped):
+        return event.until_ms
+    if isinstance(event, ShardStarted):
+        kind, _, instant = event.position.partition(":")
+        return int(instant) if kind == AT_TIMESTAMP else 0
+    return 0
 
 
 def _covers(checkpoint: ExtendedSequenceNumber, place: Place, sub: int) -> bool:

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from sparkinesis.public import public_testing
-from sparkinesis.source.datasource import KinesisDataSource
 from sparkinesis.testing.quick import REGION
 from sparkinesis.testing.records import Given
 
@@ -33,6 +32,8 @@ def dataframe(
     spark: SparkSession, endpoint: str, stream: str, options: Mapping[str, str]
 ) -> DataFrame:
     """Return a streaming DataFrame over a stream of a local Kinesis."""
+    from sparkinesis.source.datasource import KinesisDataSource  # noqa: PLC0415 - needs PySpark
+
     spark.dataSource.register(KinesisDataSource)
     place = {"streamName": stream, "region": REGION, "endpoint": endpoint}
     return spark.readStream.format("kinesis").options(**{**place, **_QUICK, **options}).load()

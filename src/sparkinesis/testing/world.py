@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, suppress
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Protocol
@@ -12,7 +12,7 @@ from sparkinesis.local.clock import ManualClock
 from sparkinesis.local.lease_tables import LeaseTables
 from sparkinesis.local.wire.server import LocalServer
 from sparkinesis.testing.environment import local_credentials
-from sparkinesis.testing.progress import Place
+from sparkinesis.testing.progress import Place, Put
 from sparkinesis.testing.quick import REGION
 from sparkinesis.testing.records import Given, entries
 
@@ -30,7 +30,7 @@ class Follower(Protocol):
     def streams(self) -> Sequence[str]:
         """The names of the streams that it reads."""
 
-    def owe(self, place: Place, entry: Mapping[str, Any]) -> None:
+    def owe(self, put: Put) -> None:
         """Note a record that was put into one of the streams."""
 
     def look_at_time(self) -> None:
@@ -44,6 +44,8 @@ class World:
         self.clock = ManualClock()
         """The time in milliseconds since the epoch, as a function."""
         self.lease_tables = LeaseTables()
+        self.puts: list[Put] = []
+        """All records that were put by `put`, in order."""
         self.followers: list[Follower] = []
         """The applications that run now."""
         self._server = LocalServer(clock=self.clock, limits=None, lease_tables=self.lease_tables)
@@ -106,13 +108,14 @@ class World:
         for start in range(0, len(given), 500):
             some = given[start : start + 500]
             answer = client.put_records(StreamName=stream, Records=some)
-            for entry, put in zip(some, answer["Records"], strict=True):
-                if "ErrorCode" in put:
-                    raise AssertionError(f"Kinesis refused {entry!r}: {put['ErrorMessage']}")
-                place = Place(stream, put["ShardId"], put["SequenceNumber"])
+            for entry, stored in zip(some, answer["Records"], strict=True):
+                if "ErrorCode" in stored:
+                    raise AssertionError(f"Kinesis refused {entry!r}: {stored['ErrorMessage']}")
+                place = Place(stream, stored["ShardId"], stored["SequenceNumber"])
                 places.append(place)
+                self.puts.append(Put(place, entry, self.clock()))
                 for one in followers:
-                    one.owe(place, entry)
+                    one.owe(self.puts[-1])
         return places
 
     def split(self, stream: str = STREAM) -> None:

@@ -13,6 +13,7 @@ import pytest
 from sparkinesis import (
     Application,
     Checkpointer,
+    CredentialSource,
     DeadLetter,
     ProcessorShard,
     RecordBatch,
@@ -23,10 +24,11 @@ from sparkinesis import (
     WorkerOptions,
     aggregate,
 )
-from sparkinesis.events import BatchFailed, ShardEnded, WorkerStarted
+from sparkinesis.events import BatchFailed, ShardEnded, WorkerEnded, WorkerStarted
+from sparkinesis.status import ShardState
 from sparkinesis.testing import Result, Sandbox
 from sparkinesis.worker.batches.user_record import UserRecord
-from tests.journal import PATIENCE
+from tests.integration.worker.scene import Gate
 
 Run = Callable[..., Result]
 LETTERS = ["a", "b", "c"]
@@ -194,7 +196,7 @@ def test_time_is_moved_by_hand(kinesis: Sandbox) -> None:
         assert looked[-1] == (began + 2_999, 0)
         assert run.result.checkpoints["shardId-000000000000"].is_sentinel
         kinesis.advance(1)
-        run.wait(lambda: set(run.result.checkpoints.values()) == {record.position})
+        assert set(run.result.checkpoints.values()) == {record.position}, "it is written by then"
         kinesis.advance(86_400)
         run.put(["b"])
         assert run.result.processed[-1].approximate_arrival_timestamp == kinesis.now
@@ -244,22 +246,80 @@ def test_a_crash_that_never_comes(run_application: Run) -> None:
 
 def test_a_crash_amid_a_call(kinesis: Sandbox) -> None:
     """The call is at work when the worker dies, and its records come again."""
-    began, go_on = threading.Event(), threading.Event()
+    gate = Gate()
     seen: list[bytes] = []
 
     def handle(batch: RecordBatch) -> None:
-        if not began.is_set():
-            began.set()
-            go_on.wait(PATIENCE)
+        if not gate.at_work.is_set():
+            gate()
         seen.extend(record.data for record in batch)
 
     with kinesis.run(application(handle)) as run:
-        run.put(["a"], until=began.is_set)
+        run.put(["a"], until=gate.at_work.is_set)
         run.crash()
         assert seen == [b"a"]
-        go_on.set()
+        gate.go_on.set()
         run.put(["b"])
     assert seen.count(b"b") == 1
+
+
+def test_what_a_dead_call_ends_comes_again_all_the_same(kinesis: Sandbox) -> None:
+    gates = [Gate(), Gate()]
+    left = iter(gates)
+
+    def handle(batch: RecordBatch) -> None:
+        next(left)()
+
+    with kinesis.run(application(handle)) as run:
+        run.put(["a"], until=gates[0].at_work.is_set)
+        crashing = threading.Thread(target=run.crash)
+        crashing.start()
+        gates[1].wait_for_work()
+        gates[0].go_on.set()
+        run.wait(lambda: len(run.result.processed) == 1)
+        crashing.join(0.05)
+        assert crashing.is_alive(), "the record is not processed by a live worker"
+        gates[1].go_on.set()
+        crashing.join()
+        assert data(run.result) == [b"a", b"a"]
+
+
+def test_a_crash_leaves_the_shards_with_another_worker(run_application: Run) -> None:
+    result = run_application(application(Seen().by_function), LETTERS, crash_after=1)
+    ended = [event for event in result.events if isinstance(event, WorkerEnded)]
+    assert [event.worker_id for event in ended] == ["worker-2"], "the dead tell nothing"
+
+
+def test_after_a_crash_the_shards_are_read_again(kinesis: Sandbox) -> None:
+    with kinesis.run(application(Seen().by_function), shards=3) as run:
+        run.put(LETTERS)
+        run.crash()
+        assert [one.state for one in run.worker.status()] == [ShardState.PROCESSING] * 3
+
+
+def test_what_is_too_old_after_a_crash_is_not_waited_for(kinesis: Sandbox) -> None:
+    seen = Seen()
+    options = WorkerOptions(skip_older_than=100, checkpoint_seconds=3_000)
+    with kinesis.run(application(seen.by_function, options=options)) as run:
+        run.put(["a"])
+        kinesis.advance(101)
+        run.put(["b"])
+        run.crash()
+    assert seen.data == [b"a", b"b", b"b"]
+
+
+def test_the_place_and_the_exporters_of_production_are_left_out(run_application: Run) -> None:
+    class Exporter:
+        def open(self, *_: object) -> None:
+            raise AssertionError("no exporter is opened in a test")
+
+    options = WorkerOptions(metrics=(Exporter(),), http="127.0.0.1:1")  # type: ignore[arg-type]
+    arn = "arn:aws:kinesis:eu-west-1:999999999999:stream/flights"
+    seen = Seen()
+    credentials = CredentialSource(role_arn="arn:aws:iam::999999999999:role/reader")
+    app = Application("app", arn, seen.by_function, None, options=options, credentials=credentials)
+    run_application(app, LETTERS)
+    assert seen.data == [b"a", b"b", b"c"]
 
 
 def test_an_application_that_asks_for_its_own_shutdown(run_application: Run) -> None:
@@ -271,6 +331,32 @@ def test_an_application_that_asks_for_its_own_shutdown(run_application: Run) -> 
             raise AssertionError("no call is expected")
 
     assert data(run_application(application(Ends), LETTERS)) == []
+
+
+def test_records_that_were_put_before_are_waited_for(kinesis: Sandbox) -> None:
+    kinesis.create_stream("flights")
+    kinesis.put(LETTERS, "flights")
+    seen = Seen()
+    app = application(seen.by_function, initial_position="trim_horizon")
+    with kinesis.run(app) as run:
+        run.wait()
+        assert seen.data == [b"a", b"b", b"c"]
+    kinesis.split("flights")
+    with kinesis.run(app) as run:
+        run.put(["d"])
+        run.crash()
+    with kinesis.run(app) as run:
+        run.wait()
+    assert seen.data == [b"a", b"b", b"c", b"d"]
+
+
+def test_time_can_be_moved_during_a_call(kinesis: Sandbox) -> None:
+    gate = Gate()
+    with kinesis.run(application(lambda batch: gate()), timeout=5) as run:
+        run.put(["a"], until=gate.at_work.is_set)
+        kinesis.advance(60)
+        gate.go_on.set()
+        run.wait()
 
 
 def test_a_mistake_of_the_program_is_raised(run_application: Run) -> None:

@@ -89,6 +89,8 @@ class Setting:
     def clock(self) -> float:
         return self.now
 
+    checkpoint_clock = clock
+
     def uniform(self, low: float, high: float) -> float:
         return high
 

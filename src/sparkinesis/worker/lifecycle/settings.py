@@ -57,6 +57,11 @@ class WorkerSettings:
         return self.timing.clock
 
     @property
+    def checkpoint_clock(self) -> Callable[[], float]:
+        """The clock of automatic checkpoints, in seconds."""
+        return self.timing.checkpoint_clock or self.timing.clock
+
+    @property
     def uniform(self) -> Callable[[float, float], float]:
         """Draws a number evenly between two."""
         return self.rng.uniform

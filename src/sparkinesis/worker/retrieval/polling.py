@@ -23,6 +23,9 @@ _BYTES_A_SECOND = 1_048_576
 _RECORDS_A_SECOND = 1000
 """The most that producers can put into a shard (Kinesis' quotas)."""
 
+_SLACK = 1.0
+"""Seconds that may pass between the request for memory and the call."""
+
 _SLOT = 0.05
 """Seconds between two instants at which idle shards are polled."""
 
@@ -83,6 +86,11 @@ class Polling(RetrievalMode):
             return self._budgets.setdefault(shard_id, new)
 
 
+def _written_in(seconds: float) -> int:
+    """Return the memory of all that producers can put into a shard within so many seconds."""
+    return response_memory(int(_BYTES_A_SECOND * seconds), int(_RECORDS_A_SECOND * seconds))
+
+
 def _due_after(now: float, idle_time: float) -> float:
     """Return the time of an idle shard's next call, by the worker's clock (seconds).
 
@@ -101,7 +109,8 @@ class PolledShard:
     are ``idle_time`` seconds apart, to the nearest slot, also while records trickle in.
 
     GetRecords limits the number of records, not of bytes. To fit a page into its memory, its
-    records are assumed to be as large as those of the previous page, and the first ones very large.
+    records are assumed to be as large as those of the previous page, and the first ones very large;
+    but at the tip, no more can come than producers have put since the last call.
     """
 
     is_divisible = True
@@ -137,9 +146,7 @@ class PolledShard:
         since = self._at_tip_since
         if since is None:
             return self._whole
-        seconds = self._clock() - since + 1.0
-        written = response_memory(int(_BYTES_A_SECOND * seconds), int(_RECORDS_A_SECOND * seconds))
-        return min(self._whole, written)
+        return min(self._whole, _written_in(self._clock() - since + _SLACK))
 
     @property
     def _whole(self) -> int:
@@ -151,7 +158,9 @@ class PolledShard:
 
     def fetch(self, room: int) -> Fetched | None:
         limit = self._most
-        if room < self._whole:
+        since = self._at_tip_since
+        holds_all = since is not None and room >= _written_in(self._clock() - since)
+        if room < self._whole and not holds_all:
             limit = min(limit, max(1, room // response_memory(self._size, 1)))
         try:
             fetched = self._cursor.fetch(limit)

@@ -151,7 +151,9 @@ class StepPool:
             return bool(self._ready) or len(self._idle) + self._summoned < self.threads
 
     def look_at_time(self) -> None:
-        """Have the pool look at its clock, which somebody has moved."""
+        """Begin the steps that are due by the clock, which somebody has moved."""
+        with self._lock:
+            self._begin_due(self._clock())
         self._dispatcher.ring()
 
     def close(self) -> None:

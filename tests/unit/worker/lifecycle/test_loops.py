@@ -47,6 +47,23 @@ def test_a_shutdown_reaches_the_taking_of_leases_that_has_begun() -> None:
     assert seen == [False, True]
 
 
+def test_a_clock_that_jumps_during_a_scan_makes_no_scan_late() -> None:
+    """A clock that a test moves, or a machine that was suspended, makes no table a large one."""
+    settings = settings_of(taker_interval=2.0)
+    now = [100.0]
+    settings.clock = lambda: now[0]
+
+    def take(*_: object) -> bool:
+        now[0] += 86_400
+        return False
+
+    snapshot = SimpleNamespace(leases=(), unfinished=frozenset())
+    coordinator: Any = SimpleNamespace(take=take, duplicate_worker_leases=(), snapshot=snapshot)
+    streams: Any = SimpleNamespace(get=lambda _: None, wants=lambda _: True)
+    loop = AssignmentLoop(WorkerState(settings), settings, coordinator, streams)
+    assert loop.step() == 20.0
+
+
 @pytest.mark.parametrize("kind", [RenewalLoop, AssignmentLoop, ShardSyncLoop, StreamLoop])
 def test_a_loop_announces_how_long_it_waits(kind: type[WorkerLoop]) -> None:
     """Or a worker with long intervals would seem to stand still."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from sparkinesis.stream.calls.client import Fetched
+from sparkinesis.stream.page import Page
 from sparkinesis.worker.options import DEFAULT_OPTIONS, WorkerOptions
-from sparkinesis.worker.retrieval.polling import Polling
+from sparkinesis.worker.retrieval.polling import PolledShard, Polling
 from tests.planners import Time
 
 
@@ -40,3 +42,39 @@ def test_shards_that_are_read_no_more_are_forgotten() -> None:
             pass
     assert len(mode._budgets) < 200
     assert "shardId-of-all-the-time" in mode._budgets
+
+
+class Cursor:
+    """A cursor at the tip of a shard without records, which notes the limits of its calls."""
+
+    at_end = False
+
+    def __init__(self) -> None:
+        self.limits: list[int] = []
+
+    def due_in(self) -> float:
+        return 0.0
+
+    def fetch(self, limit: int) -> Fetched:
+        self.limits.append(limit)
+        page = Page([], "x", 0)
+        return Fetched(page, 100, 0)
+
+
+def test_the_first_records_at_the_tip_come_in_one_page() -> None:
+    """Their size is not known, but that of all that can have come since the last call is."""
+    time, cursor = Time(), Cursor()
+    shard = PolledShard(cast(Any, cursor), max_records=500, idle_time=1.0, clock=time)
+    shard.fetch(10**9)
+    time.now += 1.0
+    wanted = shard.wanted
+    time.now += 0.5
+    shard.fetch(wanted)
+    time.now += 1.0
+    shard.fetch(shard.wanted // 4)
+    time.now += 1.0
+    wanted = shard.wanted
+    time.now += 1.5
+    shard.fetch(wanted)
+    assert cursor.limits[:2] == [500, 500]
+    assert max(cursor.limits[2:]) <= 2, "there is less memory than what can have come"

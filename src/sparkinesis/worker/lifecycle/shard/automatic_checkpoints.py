@@ -30,7 +30,8 @@ class AutomaticCheckpoints:
         self._checkpointer = checkpointer
         self._seconds = options.checkpoint_seconds
         self._most = options.checkpoint_records
-        self._clock = clock
+        self.now = clock
+        """The time in seconds."""
         self._records = 0
         """The number of user records processed since the last checkpoint."""
         self._since: float | None = None
@@ -58,11 +59,14 @@ class AutomaticCheckpoints:
             return 0.0
         if self._since is None or self._seconds is None:
             return None
-        left = self._since + self._seconds - self._clock()
+        left = self._since + self._seconds - self.now()
         return left if left > _AT_ONCE else 0.0
 
     def processed(self, batch: RecordBatch, since: float) -> None:
-        """Note a batch that was processed without error, or given up; ``since``: the call began."""
+        """Note a batch that was processed without error, or given up.
+
+        since: the time, by `now`, at which the call began.
+        """
         left = len(batch.after(self._checkpointer.last))
         if left < len(batch):
             self.clear()

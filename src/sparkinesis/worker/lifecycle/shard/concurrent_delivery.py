@@ -29,6 +29,15 @@ _NO_THREAD = 1.0
 """Seconds until the next attempt, after the operating system has refused a thread."""
 
 
+class _Start(NamedTuple):
+    """The start of a call."""
+
+    at: float
+    """By the worker's clock."""
+    since: float
+    """By the clock of automatic checkpoints."""
+
+
 class _Ended(NamedTuple):
     """A call that has ended; ``error``: what it raised."""
 
@@ -59,7 +68,7 @@ class ConcurrentDeliverer(Deliverer):
         self._wake = wake
         self._concurrency = settings.options.concurrency or 1
         self._open = OpenRecords(_OPEN * self._concurrency)
-        self._running: dict[OpenRecord, float] = {}
+        self._running: dict[OpenRecord, _Start] = {}
         """The start of each call that runs."""
         self._ended: deque[_Ended] = deque()
         """Filled by the threads of the calls."""
@@ -84,13 +93,13 @@ class ConcurrentDeliverer(Deliverer):
         """Take the calls that have ended; return True once none runs."""
         while self._ended:
             one, error = self._ended.popleft()
-            began = self._running.pop(one)
+            start = self._running.pop(one)
             if error is None:
-                self._succeeded(one, began)
+                self._succeeded(one, start)
             else:
-                self.measures.processing_failed(began)
+                self.measures.processing_failed(start.at)
                 self._call_failed(one, error)
-        self.processing_since = min(self._running.values(), default=None)
+        self.processing_since = min((start.at for start in self._running.values()), default=None)
         if not self._running:
             self.stopped_by = self._stopping
         return not self._running
@@ -145,7 +154,7 @@ class ConcurrentDeliverer(Deliverer):
                 one = found
             else:
                 break
-            self._running[one] = now
+            self._running[one] = _Start(now, self.automatic.now())
             method = self.processor.process_record
             try:
                 self._settings.calls.begin(method, one.record, partial(self._end_call, one))
@@ -153,28 +162,28 @@ class ConcurrentDeliverer(Deliverer):
                 del self._running[one]
                 self._try_again(one, self._attempts.get(one) or Attempt(one.alone()), _NO_THREAD)
                 break
-        self.processing_since = min(self._running.values(), default=None)
+        self.processing_since = min((start.at for start in self._running.values()), default=None)
 
     def _end_call(self, one: OpenRecord, error: BaseException | None) -> None:
         """Note that a call has ended; in its thread."""
         self._ended.append(_Ended(one, error))
         self._wake()
 
-    def _succeeded(self, one: OpenRecord, began: float) -> None:
+    def _succeeded(self, one: OpenRecord, start: _Start) -> None:
         self._attempts.pop(one, None)
         if not self._attempts:
             self._report.forget_failure()
         self.records += 1
-        self.measures.processed(1, partial(len, one.record.data), began)
-        self._finish(one, began)
+        self.measures.processed(1, partial(len, one.record.data), start.at)
+        self._finish(one, start.since)
 
-    def _finish(self, one: OpenRecord, began: float) -> None:
-        """Finish a record: processed or given up."""
+    def _finish(self, one: OpenRecord, since: float) -> None:
+        """Finish a record, processed or given up, whose call began at ``since``."""
         for run in self._open.finish(one):
             self.checkpointer.permit(run.last, run)
             self.checkpointer.end_call()
             self._done = run.last
-            self.automatic.processed(run, began)
+            self.automatic.processed(run, since)
 
     def _call_failed(self, one: OpenRecord, error: BaseException) -> None:
         if isinstance(error, ProcessorError):
@@ -209,6 +218,6 @@ class ConcurrentDeliverer(Deliverer):
         refused = self._hand_over(attempt, error)
         if refused is None:
             self._attempts.pop(one, None)
-            self._finish(one, self._settings.clock())
+            self._finish(one, self.automatic.now())
         else:
             self._try_again(one, *refused)

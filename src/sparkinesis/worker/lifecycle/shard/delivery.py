@@ -62,7 +62,9 @@ class Deliverer:
         """The number of user records in successful calls. For any thread."""
         self.stopped_by: BaseException | None = None
         """The error for which ``on_error`` stops the shard; None otherwise."""
-        self.automatic = AutomaticCheckpoints(checkpointer, settings.options, settings.clock)
+        self.automatic = AutomaticCheckpoints(
+            checkpointer, settings.options, settings.checkpoint_clock
+        )
         self.name = settings.describe_shard(held.shard_id)
         self.measures = settings.measures(held.shard_id)
         self.processor = processor
@@ -197,6 +199,7 @@ class Deliverer:
             self.checkpointer.permit(batch.last, batch)
         self.checkpointer.sinks.begin_call()
         began = self.processing_since = self._settings.clock()
+        since = self.automatic.now()
         try:
             with self.measures.processing(partial(_extent, batch)):
                 self._settings.calls.call(self.processor.process_records, batch, self.checkpointer)
@@ -217,7 +220,7 @@ class Deliverer:
         self._report.forget_failure()
         self.records += len(batch)
         self.measures.processed(len(batch), batch.data_bytes, began)
-        self._pass(batch, began)
+        self._pass(batch, since)
         return 0.0
 
     def _undone(self, batch: RecordBatch) -> RecordBatch:
@@ -237,7 +240,7 @@ class Deliverer:
         self._queue.popleft()
         if batch:
             self._done = batch.last
-            self.automatic.processed(batch, self._settings.clock() if since is None else since)
+            self.automatic.processed(batch, self.automatic.now() if since is None else since)
 
     def _take_back(self) -> None:
         """Forbid checkpoints of the current batch, and drop the rows that it wrote to sinks."""

@@ -1,0 +1,73 @@
+"""The lease tables of a local server refuse what a crashed worker writes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.lease.lease import Lease, decode_lease, encode_lease
+from sparkinesis.lease.table import requests
+from sparkinesis.lease.table.update import Update
+from sparkinesis.local.lease_tables import LeaseTables
+
+NEW = Lease("one", "one", ExtendedSequenceNumber("100"))
+
+
+def call(tables: LeaseTables, operation: str, request: dict[str, Any]) -> Any:
+    target = f"DynamoDB_20120810.{operation}".encode()
+    body = msgspec.json.encode(request)
+    answer = tables.forward("dynamodb", "POST", "/", [(b"x-amz-target", target)], body)
+    return answer.status, msgspec.json.decode(answer.body) if answer.status != 501 else None
+
+
+def write(tables: LeaseTables, update: Update, *, in_batch: bool = False) -> bool:
+    """Return whether the write was accepted."""
+    if not in_batch:
+        status, _ = call(tables, "UpdateItem", update.request("app"))
+        return bool(status == 200)
+    _, answer = call(tables, "BatchExecuteStatement", {"Statements": [update.statement("app")]})
+    return "Error" not in answer["Responses"][0]
+
+
+def row(tables: LeaseTables) -> Lease:
+    (found,) = tables.rows("app")
+    lease = decode_lease(found)
+    assert isinstance(lease, Lease)
+    return lease
+
+
+def owned() -> LeaseTables:
+    tables = LeaseTables()
+    call(tables, "CreateTable", {"TableName": "app"})
+    item = {
+        "TableName": "app",
+        "Item": encode_lease(NEW),
+        "ConditionExpression": "attribute_not_exists(leaseKey)",
+    }
+    assert call(tables, "PutItem", item) == (200, {})
+    assert write(tables, requests.take(row(tables), "a"))
+    assert row(tables).owner == "a"
+    return tables
+
+
+def test_a_crashed_worker_writes_nothing_and_takes_nothing() -> None:
+    tables = owned()
+    before = row(tables)
+    tables.crash("a")
+    assert row(tables) == replace(before, owner=None)
+    for in_batch in (False, True):
+        assert not write(tables, requests.renew(before), in_batch=in_batch)
+        assert not write(tables, requests.take(row(tables), "a"), in_batch=in_batch)
+    assert not write(tables, requests.checkpoint(before, ExtendedSequenceNumber("200")))
+    assert not write(tables, requests.evict(before))
+    assert write(tables, requests.take(row(tables), "b"))
+    assert row(tables).owner == "b"
+
+
+def test_what_workers_do_not_call_is_not_served() -> None:
+    tables = owned()
+    assert call(tables, "DeleteTable", {"TableName": "app"}) == (501, None)
+    assert tables.forward("sts", "POST", "/", [], b"").status == 501
