@@ -356,3 +356,52 @@ children get leases only when their parents end | children_get_leases_in_time | 
     lease.shard_syncer:ShardSyncer._create_early_children
     + pass
 """)
+
+WAYS_BUGS = planted("""
+a checkpoint passes an unfinished record | automatic_checkpoints_cover_processed_records | 0
+    worker.lifecycle.shard.open_records:OpenRecords.finish
+    - self._in_order and self._in_order[0].is_finished
+    + self._in_order
+all that wait for a record of their key begin at once | calls_never_overlap | 0
+    worker.lifecycle.shard.open_records:OpenRecords.finish
+    - behind = self._behind[key]
+    + behind = self._behind.setdefault(key, deque())
+    - self._startable.append(behind.popleft())
+    + self._startable.extend(behind)
+    + behind.clear()
+records that wait for one of their key are forgotten at the end of a shard
+    | readers_resume_where_they_should | 1
+    worker.lifecycle.shard.open_records:OpenRecords.__bool__
+    + return self._rest is not None or bool(self._startable)
+a child begins before the tasks of its parent have ended | calls_never_overlap | 0
+    worker.processors.user_calls:UserCalls.begin
+    + was(self, method, given, lambda error: None)
+    + done(None)
+a shard is left while calls for its records run | calls_never_overlap | 0
+    worker.lifecycle.shard.consumer:ShardConsumer._has_open_calls
+    + return False
+a failed record counts as finished | automatic_checkpoints_cover_processed_records | 1
+    worker.lifecycle.shard.concurrent_delivery:ConcurrentDeliverer._call_failed
+    + self._finish(one, self._settings.clock())
+a cancelled coroutine is checkpointed | automatic_checkpoints_cover_processed_records | 1
+    worker.processors.event_loop:EventLoop.begin
+    - CancelledError() if future.cancelled()
+    + None if future.cancelled()
+a function's batches are not checkpointed | automatic_checkpoints_come_in_time | 5
+    worker.processors.functions:RecordFunction.options
+    + return options
+a batch is checkpointed before its loop asks again
+    | automatic_checkpoints_cover_processed_records | 8
+    worker.lifecycle.batch_loop:_Handover.offer
+    - offer.is_processed.result()
+    + True
+a batch at which a loop is left counts as processed
+    | automatic_checkpoints_cover_processed_records | 8
+    worker.lifecycle.batch_loop:ApplicationLoop._end
+    - is_processed=False
+    + is_processed=True
+what a coroutine for a record returns is not looked at
+    | automatic_checkpoints_cover_processed_records | 1
+    worker.processors.user_calls:_finished
+    + await coroutine
+""")

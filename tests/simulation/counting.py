@@ -84,24 +84,30 @@ def records_are_counted(world: World) -> Iterator[str]:
     killed = {process.name for process in world.fleet.started_at if process.is_killed}
     for process in sorted(counts.tallies):
         counted, returned = counts.sum(process, "records.processed"), counts.records[process]
-        late = sum(n for (name, _), n in counts.last.items() if name == process)
-        least = returned - late if process in killed or not world.was_graceful() else returned
+        calls = world.options.concurrency or 1
+        late = sum(n * calls for (name, _), n in counts.last.items() if name == process)
+        is_graceful = world.was_graceful() and process not in world.fleet.ungraceful
+        least = returned if is_graceful and process not in killed else returned - late
         if not least <= counted <= returned:
             yield f"{process} counts {counted:.0f} records, and processed {returned}"
 
 
 def failures_are_counted(world: World) -> Iterator[str]:
-    """A worker counts each call that raised, once."""
-    raised: Counter[str] = Counter(
-        entry.process
-        for entry in world.journal.entries
-        if entry.what == "raised" and entry.about[0] == "records"
-    )
+    """A worker counts each call that raised, once.
+
+    But for a coroutine that is cancelled, or a loop that is left, as the shard is being left.
+    """
+    raised: dict[str, list[bool]] = defaultdict(list)
+    for entry in world.journal.entries:
+        if entry.what == "raised" and entry.about[0] == "records":
+            raised[entry.process].append(entry.about[1] != "CancelledError")
+    is_sure = world.history.way != "loop"
     killed = {process.name for process in world.fleet.started_at if process.is_killed}
     for process in sorted(world.counts.tallies):
-        counted = world.counts.sum(process, "batches.failed")
-        if counted > raised[process] or (counted < raised[process] and process not in killed):
-            yield f"{process} counts {counted:.0f} failures, and {raised[process]} calls raised"
+        counted, calls = world.counts.sum(process, "batches.failed"), raised[process]
+        least = sum(calls) if is_sure and process not in killed else 0
+        if not least <= counted <= len(calls):
+            yield f"{process} counts {counted:.0f} failures, and {len(calls)} calls raised"
 
 
 COUNTING = (records_are_counted, failures_are_counted)

@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import functools
 import random
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import Literal
 
 from sparkinesis.application import Application
 from sparkinesis.errors import DuplicateWorkerIdError, SparkinesisError
 from sparkinesis.stream.timing import Timing
+from sparkinesis.worker.lifecycle.batch_loop import BatchLoop
 from sparkinesis.worker.lifecycle.streams.stream_config import FormerStreams, StreamConfig
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import WorkerOptions
+from sparkinesis.worker.processors.functions import Processor
+from sparkinesis.worker.processors.processor import ProcessorFactory, RecordProcessor
 from tests.simulation import history as events
-from tests.simulation.history import History
+from tests.simulation.history import History, Way
 from tests.simulation.journal import EPOCH_MS, Journal
 from tests.simulation.kinesis import REGION
 from tests.simulation.memory import Notes
-from tests.simulation.processor import SimulatedFailureError, SimulatedProcessor, on_error
+from tests.simulation.processor import (
+    SimulatedCoroutines,
+    SimulatedFailureError,
+    SimulatedFunction,
+    SimulatedProcessor,
+    on_error,
+)
 from tests.simulation.producer import STREAM
 from tests.simulation.scheduler import Process, Scheduler
 
@@ -39,6 +49,8 @@ class Slot:
     starts: int = 0
     process: Process | None = None
     worker: Worker | None = None
+    stop: Callable[[], object] | None = None
+    """Shuts it down gracefully; None until it is there."""
     is_wanted: bool = False
     """True from the start until a crash or a shutdown."""
     clock_ahead: float = 0.0
@@ -93,7 +105,7 @@ class WorkerFleet:
                 slot.is_wanted = False  # nor is it started again, with another id
         elif isinstance(event, events.Crash):
             process.kill()
-            slot.is_wanted, slot.worker = False, None
+            slot.is_wanted, slot.worker, slot.stop = False, None, None
         elif isinstance(event, events.Pause):
             process.pause()
             since = self.scheduler.now if event.is_suspended else None
@@ -126,10 +138,9 @@ class WorkerFleet:
 
     def shut_down(self, slot: Slot) -> None:
         slot.is_wanted = False
-        worker, process = slot.worker, slot.process
-        assert process is not None
-        if worker is not None:
-            self.scheduler.spawn(process, "shutdown", worker.shutdown)
+        assert slot.process is not None
+        if slot.stop is not None:
+            self.scheduler.spawn(slot.process, "shutdown", slot.stop)
         # A worker that is only just being made shuts down as soon as it is there.
 
     def wanted(self) -> list[Slot]:
@@ -160,7 +171,7 @@ class WorkerFleet:
         process = slot.process = self.scheduler.process(name)
         self.worker_ids[process] = slot.worker_id
         self.started_at[process] = self.scheduler.now
-        slot.is_wanted, slot.worker = True, None
+        slot.is_wanted, slot.worker, slot.stop = True, None, None
         self.scheduler.spawn(process, "main", lambda: self._main(slot, process, slot.worker_id))
 
     def _main(self, slot: Slot, process: Process, worker_id: str) -> None:
@@ -174,39 +185,63 @@ class WorkerFleet:
             new_rng=lambda: random.Random(seed),
         )
         memory = self.memory.budget(self.history.memory, process)
-        worker: Worker | None = None
+
+        def new_worker(factory: ProcessorFactory | None = None) -> Worker:
+            made = application if factory is None else replace(application, processor=factory)
+            slot.worker = made.worker(timing=timing, memory=memory)
+            return slot.worker
+
         while _is_wanted(slot):
             try:
-                worker = application.worker(timing=timing, memory=memory)
-                slot.worker = worker
-                if not _is_wanted(slot):
-                    break
-                worker.start()
-                worker.wait()
+                if self.history.way == "loop":
+                    self._iterate(slot, new_worker)
+                else:
+                    worker = new_worker()
+                    slot.stop = worker.shutdown
+                    if not _is_wanted(slot):
+                        break
+                    worker.start()
+                    worker.wait()
             except DuplicateWorkerIdError as error:
                 self.duplicates.append((self.scheduler.now, process))
-                self._another_id(slot, worker, error)
+                self._another_id(slot, error)
                 break
             except (SparkinesisError, SimulatedFailureError) as error:
                 self.journal.write("", "worker failed", type(error).__name__)
-                if worker is not None:
-                    worker.shutdown()
-                    self._note_end(worker, process)
+                self._shut_down_now(slot)
                 self.scheduler.sleep(5.0)
             else:
                 break
-        if worker is not None:
-            self._note_end(worker, process)
+        self._note_end(slot)
 
-    def _note_end(self, worker: Worker, process: Process) -> None:
-        if not worker.was_graceful:
-            self.ungraceful.add(process.name)
+    def _iterate(self, slot: Slot, new_worker: Callable[[ProcessorFactory], Worker]) -> None:
+        """Processes batches in a loop, until its worker is shut down."""
+        noting: dict[str, SimulatedProcessor] = {}
 
-    def _another_id(self, slot: Slot, worker: Worker | None, error: SparkinesisError) -> None:
+        def beside(factory: ProcessorFactory) -> RecordProcessor:
+            made = SimulatedProcessor(self.journal, self.history, lambda: _leave(slot))
+            return made.beside(factory(), noting)
+
+        loop = BatchLoop(APPLICATION, lambda factory: new_worker(lambda: beside(factory)), None)
+        with loop:
+            slot.stop = loop._request_shutdown
+            if _is_wanted(slot):
+                for batch in loop:
+                    noting[batch.shard.id].process_records(batch, batch)
+
+    def _shut_down_now(self, slot: Slot) -> None:
+        if slot.worker is not None:
+            slot.worker.shutdown()
+            self._note_end(slot)
+
+    def _note_end(self, slot: Slot) -> None:
+        if slot.worker is not None and slot.process is not None and not slot.worker.was_graceful:
+            self.ungraceful.add(slot.process.name)
+
+    def _another_id(self, slot: Slot, error: SparkinesisError) -> None:
         """Gives the slot another worker id, like an operator who reads the error in the log."""
         self.journal.write("", "worker failed", type(error).__name__)
-        if worker is not None:
-            worker.shutdown()
+        self._shut_down_now(slot)
         if _is_wanted(slot):
             self.scheduler.at(self.scheduler.now + 5.0, lambda: self._start_if_wanted(slot))
 
@@ -223,10 +258,20 @@ class WorkerFleet:
         if history.streams:
             return self._application_of_several(slot, worker_id)
         position = history.initial_position
+        kind = SimulatedCoroutines if history.is_async else SimulatedProcessor
+
+        def new_processor() -> SimulatedProcessor:
+            return kind(self.journal, history, lambda: _leave(slot))
+
+        processors: dict[Way, Processor | None] = {
+            "class": new_processor,
+            "function": SimulatedFunction(new_processor, self.options.concurrency is None),
+            "loop": None,
+        }
         return Application(
             APPLICATION,
             STREAM,
-            lambda: SimulatedProcessor(self.journal, history, lambda: _leave(slot)),
+            processors[history.way],
             region=REGION,
             initial_position=position if isinstance(position, str) else instant(position),
             on_error=on_error(history, self.journal),

@@ -10,6 +10,9 @@ from msgspec import Struct
 
 from sparkinesis.worker.options import DEFAULT_HELD_BYTES
 
+Way: TypeAlias = Literal["class", "function", "loop"]
+"""What a user writes."""
+
 TableServer: TypeAlias = Literal["DynamoDB", "dynalite", "moto", "older"]
 """The server of the lease table. dynalite has no batches, and its refusals do not name the refusing
 row; neither do those of older servers. moto answers success for a statement of a batch whose
@@ -272,6 +275,9 @@ class History:
     behaviour: Behaviour = Behaviour()
     options: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of `WorkerOptions`."""
+    way: Way = "class"
+    is_async: bool = False
+    """True if what processes records is a coroutine."""
     initial_position: Literal["latest", "trim_horizon"] | float = "trim_horizon"
     """A number: the instant so many seconds from the beginning."""
     on_error: Policy = "retry"
@@ -311,4 +317,5 @@ class History:
     @property
     def is_automatic(self) -> bool:
         """True if the worker checkpoints what record processors do not."""
-        return any(name in self.options for name in ("checkpoint_seconds", "checkpoint_records"))
+        names = ("checkpoint_seconds", "checkpoint_records", "concurrency")
+        return self.way == "function" or any(self.options.get(name) is not None for name in names)

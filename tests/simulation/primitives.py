@@ -1,12 +1,14 @@
 """`threading`, as far as the package uses it, on a scheduler's tasks; and its installation.
 
 The modules of the package run as they are: within `installed` their name ``threading`` means the
-tasks of one scheduler. What `threading` leaves open (who gets a lock next, who runs after a
-notification) the scheduler's seed decides.
+tasks of one scheduler, and so do ``Future``, ``ThreadPoolExecutor`` and ``asyncio``. What
+`threading` leaves open (who gets a lock next, who runs after a notification) the scheduler's seed
+decides.
 """
 
 from __future__ import annotations
 
+import concurrent.futures
 import importlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -16,6 +18,7 @@ from typing import Any
 from unittest import mock
 
 from tests.simulation import reach
+from tests.simulation.coroutines import Asyncio
 from tests.simulation.scheduler import Scheduler, Task
 
 
@@ -142,6 +145,11 @@ class Condition(_Acquired):
             self.wait(left)
         return result
 
+    def notify(self) -> None:
+        if self._waiting:
+            waiting = self._waiting
+            self._scheduler.wake(waiting.pop(self._scheduler.rng.randrange(len(waiting))))
+
     def notify_all(self) -> None:
         waiting, self._waiting = self._waiting, []
         for task in waiting:
@@ -222,7 +230,15 @@ class Thread:
         self._has_ended.wait(timeout)
 
 
-class Future:
+class Future(concurrent.futures.Future[Any]):
+    """A future for which tasks wait."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        super().__init__()
+        self._condition: Any = Condition(scheduler)
+
+
+class Call:
     """The result of a call in a thread of its own."""
 
     def __init__(self, scheduler: Scheduler, call: Callable[..., Any], args: Any, name: str):
@@ -257,23 +273,23 @@ class ThreadPoolExecutor:
     def __init__(self, scheduler: Scheduler, max_workers: int, name: str) -> None:
         self._scheduler = scheduler
         self._name = name
-        self._futures: list[Future] = []
+        self._calls: list[Call] = []
 
     def __enter__(self) -> ThreadPoolExecutor:
         return self
 
     def __exit__(self, *error: object) -> None:
-        for future in self._futures:
-            future.wait()
+        for call in self._calls:
+            call.wait()
 
-    def submit(self, call: Callable[..., Any], *args: Any) -> Future:
-        name = f"{self._name}_{len(self._futures)}"
-        self._futures.append(Future(self._scheduler, call, args, name))
-        return self._futures[-1]
+    def submit(self, call: Callable[..., Any], *args: Any) -> Call:
+        name = f"{self._name}_{len(self._calls)}"
+        self._calls.append(Call(self._scheduler, call, args, name))
+        return self._calls[-1]
 
     def map(self, call: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
-        futures = [self.submit(call, item) for item in items]
-        return (future.result() for future in futures)
+        calls = [self.submit(call, item) for item in items]
+        return (each.result() for each in calls)
 
 
 _MADE: dict[str, Callable[..., Any]] = {
@@ -293,6 +309,10 @@ class Threading:
     def current_thread(self) -> object:
         task = self._scheduler.current
         return None if task is None else task.thread or task
+
+    def main_thread(self) -> object:
+        """No task is the main thread, which alone handles signals."""
+        return None
 
     def get_ident(self) -> int:
         return id(self._scheduler.current)
@@ -316,6 +336,8 @@ def installed(scheduler: Scheduler) -> Iterator[None]:
     """Makes the package's threads tasks of ``scheduler`` during the block."""
     replacements: dict[str, object] = {
         "threading": Threading(scheduler),
+        "asyncio": Asyncio(scheduler, Event, Future),
+        "Future": partial(Future, scheduler),
         "ThreadPoolExecutor": lambda workers, thread_name_prefix="pool": ThreadPoolExecutor(
             scheduler, workers, thread_name_prefix
         ),

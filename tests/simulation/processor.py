@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import asyncio
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -12,10 +14,15 @@ from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.batches.user_record import UserRecord
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.dead_letters.targets import FailedRecords
+from sparkinesis.worker.lifecycle.batch_loop import LoopBatch
 from sparkinesis.worker.on_error import DeadLetter, OnError, Retry, Skip, Stop
+from sparkinesis.worker.processors.functions import RecordFunction
 from sparkinesis.worker.processors.processor import ProcessorShard, RecordProcessor
+from tests.simulation.coroutines import Pauses
 from tests.simulation.history import History, Policy
 from tests.simulation.journal import Journal, Place
+
+_ALL = "all keys"
 
 _HANGS = 60.0
 """The duration of a hanging call in seconds."""
@@ -50,11 +57,13 @@ class SimulatedProcessor(RecordProcessor):
         self._policy = history.on_error
         self._faults_end = history.duration
         self._options = history.options
+        self._is_loop = history.way == "loop"
         self._is_automatic = history.is_automatic
         """True if the worker checkpoints what this processor does not."""
         self._leaves = leaves
         self._scheduler = journal.scheduler
-        self._is_busy = False
+        self._running: list[str | None] = []
+        """The partition keys of the calls that run."""
         self._has_moved = False
         """True if the present call reset its shard: its records do not count as processed then."""
         self._stream = stream
@@ -64,6 +73,33 @@ class SimulatedProcessor(RecordProcessor):
         self._last: ExtendedSequenceNumber | None = None
         """The last record of the last batch that it is done with."""
 
+    @property
+    def takes_one(self) -> bool:
+        """True if each call is for one record."""
+        return "concurrency" in self._options
+
+    def beside(
+        self, made: RecordProcessor, noting: dict[str, SimulatedProcessor] | None = None
+    ) -> RecordProcessor:
+        """Is told the calls of the package's own record processor, but for those with records.
+
+        ``noting``: takes this processor, by its shard.
+        """
+        begin = made.initialize
+
+        def initialize(shard: ProcessorShard) -> None:
+            begin(shard)
+            if noting is not None:
+                noting[shard.id] = self
+            self.initialize(shard)
+
+        calls: dict[str, object] = {"initialize": initialize}
+        calls |= {
+            one: getattr(self, one) for one in ("lease_lost", "shard_ended", "shutdown_requested")
+        }
+        vars(made).update(calls)
+        return made
+
     def initialize(self, shard: ProcessorShard) -> None:
         self._shard = shard.id
         if shard.stream_id is not None:
@@ -72,11 +108,32 @@ class SimulatedProcessor(RecordProcessor):
             if shard.stream != self._stream:
                 self._write("stray", f"a shard of {shard.stream}, to one for {self._stream}")
         self._request_shutdown = shard.request_shutdown
-        self._call("initialize", shard.checkpoint, self._fail_elsewhere)
+        with self._called("initialize", shard.checkpoint):
+            self._fail_elsewhere()
         self._write("initialized")
 
-    def process_records(self, batch: RecordBatch, checkpointer: Checkpointer) -> Any:
-        records = batch.records
+    def process_records(
+        self, batch: RecordBatch, checkpointer: Checkpointer | LoopBatch | None = None
+    ) -> Any:
+        return self._run(self._work(batch.records, checkpointer))
+
+    def process_record(self, record: UserRecord) -> Any:
+        return self._run(self._work([record], key=record.partition_key))
+
+    def _run(self, steps: Iterator[float]) -> Any:
+        try:
+            while True:
+                self._scheduler.sleep(next(steps))
+        except StopIteration as end:
+            return end.value
+
+    def _work(
+        self,
+        records: list[UserRecord],
+        checkpointer: Checkpointer | LoopBatch | None = None,
+        key: str | None = _ALL,
+    ) -> Generator[float, None, Any]:
+        """Processes records; yields the seconds of each pause, and returns what the call does."""
         if not records:
             return None
         strays = [
@@ -91,9 +148,10 @@ class SimulatedProcessor(RecordProcessor):
         self._has_moved = False
         defers = self._behaviour.defers
         if defers and self._are_there_faults() and self._scheduler.rng.random() < defers:
-            self._call("records", places, lambda: None)
-            return _later()
-        self._call("records", places, lambda: self._process_all(records, checkpointer))
+            with self._called("records", places, key):
+                return _later()
+        with self._called("records", places, key):
+            yield from self._process_all(records, checkpointer)
         if not self._has_moved:
             self._done(records)
             self._write("processed", places)
@@ -103,13 +161,15 @@ class SimulatedProcessor(RecordProcessor):
         self._journal.counts.returned(self._shard, len(records))
         return None
 
-    def _process_all(self, records: list[UserRecord], checkpointer: Checkpointer) -> None:
+    def _process_all(
+        self, records: list[UserRecord], checkpointer: Checkpointer | LoopBatch | None
+    ) -> Iterator[float]:
         chance, behaviour = self._scheduler.rng.random, self._behaviour
         if chance() < behaviour.slow:
-            self._scheduler.sleep(self._slowest() * chance())
+            yield self._slowest() * chance()
         if self._are_there_faults():
             if chance() < behaviour.hang:
-                self._scheduler.sleep(_HANGS)
+                yield _HANGS
             # Who has hung until faults ended stays: nobody would be there in its place.
             if chance() < behaviour.leave and self._are_there_faults():
                 self._leaves()
@@ -119,15 +179,18 @@ class SimulatedProcessor(RecordProcessor):
         if any(record.partition_key == f"k{behaviour.poison}" for record in records):
             raise SimulatedFailureError
         if chance() < self._fail_rate():
-            raise SimulatedFailureError
+            self._fail()
         if chance() < behaviour.checkpoint:
             self._checkpoint(checkpointer, records, explicit=chance() < 0.5)
         if self._are_there_faults() and chance() < behaviour.reset:
             self._reset(checkpointer)
 
+    def _fail(self) -> None:
+        raise SimulatedFailureError
+
     def _fail_rate(self) -> float:
-        """The probability of failure; zero after all faults if failures cost records or shards."""
-        gives_up = self._policy != "retry" and not self._are_there_faults()
+        """The probability of failure; zero after all faults if failures cost more than a retry."""
+        gives_up = (self._policy != "retry" or self._is_loop) and not self._are_there_faults()
         return 0.0 if gives_up else self._behaviour.fail
 
     def _slowest(self) -> float:
@@ -141,14 +204,23 @@ class SimulatedProcessor(RecordProcessor):
         return self._scheduler.now < self._faults_end
 
     def _checkpoint(
-        self, checkpointer: Checkpointer, done: list[UserRecord], *, explicit: bool = True
+        self,
+        checkpointer: Checkpointer | LoopBatch | None,
+        done: list[UserRecord],
+        *,
+        explicit: bool = True,
     ) -> None:
+        if checkpointer is None:
+            return
         at = done[-1]
         self._journal.claim(self._shard, at.position)
         # Who checkpoints says so. Whether what fails behind it is given again shows elsewhere.
         self._done(done)
         chance = self._scheduler.rng.random
-        if chance() < self._behaviour.prepare:
+        if isinstance(checkpointer, LoopBatch):
+            if not checkpointer.checkpoint(at if explicit else None):
+                return
+        elif chance() < self._behaviour.prepare:
             checkpointer.prepare(at).checkpoint()
         elif not explicit:
             checkpointer.checkpoint()
@@ -158,7 +230,11 @@ class SimulatedProcessor(RecordProcessor):
             checkpointer.checkpoint(at.sequence_number, at.sub_sequence_number)
         self._write("checkpointed", place_of(at))
 
-    def _reset(self, checkpointer: Checkpointer) -> None:
+    def _reset(self, checkpointer: Checkpointer | LoopBatch | None) -> None:
+        if isinstance(checkpointer, LoopBatch):
+            checkpointer = checkpointer.checkpointer
+        if checkpointer is None:
+            return
         chance, now_ms = self._scheduler.rng.random, self._journal.now_ms()
         to: str | datetime = "TRIM_HORIZON" if chance() < 0.5 else "LATEST"
         if chance() < 0.4:
@@ -170,27 +246,24 @@ class SimulatedProcessor(RecordProcessor):
         self._write("reset", to)
 
     def lease_lost(self) -> None:
-        self._call("lease_lost", None, self._fail_elsewhere)
+        with self._called("lease_lost"):
+            self._fail_elsewhere()
 
     def shard_ended(self, checkpointer: Checkpointer) -> None:
-        def end() -> None:
+        with self._called("shard_ended"):
             self._journal.claim(self._shard, ExtendedSequenceNumber("SHARD_END"))
             if self._scheduler.rng.random() < self._behaviour.fail:
                 raise SimulatedFailureError
             if self._behaviour.checkpoint_at_shutdown or not self._is_automatic:
                 checkpointer.checkpoint()
 
-        self._call("shard_ended", None, end)
-
     def shutdown_requested(self, checkpointer: Checkpointer) -> None:
-        def leave() -> None:
+        with self._called("shutdown_requested"):
             self._fail_elsewhere()
             if self._behaviour.checkpoint_at_shutdown:
                 if self._last is not None:
                     self._journal.claim(self._shard, self._last)
                 checkpointer.checkpoint()
-
-        self._call("shutdown_requested", None, leave)
 
     def _fail_elsewhere(self) -> None:
         if self._scheduler.rng.random() < self._behaviour.fail_elsewhere:
@@ -206,18 +279,52 @@ class SimulatedProcessor(RecordProcessor):
     def _write(self, what: str, about: object = None) -> None:
         self._journal.write(self._shard, what, about, self._reader)
 
-    def _call(self, what: str, about: object, do: Callable[[], None]) -> None:
-        if self._is_busy:
+    @contextmanager
+    def _called(self, what: str, about: object = None, key: str | None = _ALL) -> Iterator[None]:
+        """Writes a call down, with its error and what it overlaps."""
+        if any(key == other is not None or _ALL in (key, other) for other in self._running):
             self._write("overlap", what)
-        self._is_busy = True
+        self._running.append(key)
         self._write(what, about)
         try:
-            do()
-        except (SimulatedFailureError, SparkinesisError) as error:
-            self._write("raised", (what, type(error).__name__))
+            yield
+        except (SimulatedFailureError, SparkinesisError, asyncio.CancelledError) as error:
+            self._write("raised", (what, type(error).__name__, about))
             raise
         finally:
-            self._is_busy = False
+            self._running.remove(key)
+
+
+class SimulatedCoroutines(SimulatedProcessor):
+    """The same with coroutines for records, some of which are cancelled by their own program."""
+
+    async def process_records(
+        self, batch: RecordBatch, checkpointer: Checkpointer | LoopBatch | None = None
+    ) -> Any:
+        return await Pauses(self._work(batch.records, checkpointer))
+
+    async def process_record(self, record: UserRecord) -> Any:
+        return await Pauses(self._work([record], key=record.partition_key))
+
+    def _fail(self) -> None:
+        if self._scheduler.rng.random() < 0.5:
+            raise asyncio.CancelledError
+        super()._fail()
+
+
+class SimulatedFunction(RecordFunction):
+    """A function over records, which tells of itself by a record processor for each shard.
+
+    Its own function makes these.
+    """
+
+    def new_processor(self) -> RecordProcessor:
+        noting = self.function()
+        assert isinstance(noting, SimulatedProcessor)
+        by_record = noting.takes_one
+        function = noting.process_record if by_record else noting.process_records
+        made = RecordFunction(function, self.takes_checkpointer).new_processor()
+        return noting.beside(made)
 
 
 def _shard_of(failed: FailedRecords, journal: Journal) -> str:

@@ -22,6 +22,12 @@ StreamEvent: TypeAlias = Put | Split | Merge | Storm | Retention
 HAPPENS_TO_THE_STREAM = (Put, Split, Merge, Storm, Retention)
 
 
+def key_of(data: str) -> str | None:
+    """The partition key of a record, by its data; None: it was put without one."""
+    key = data.rpartition(":")[0]
+    return None if key == "no key" else key
+
+
 @dataclass
 class ShardLog:
     """The user records of one shard, in order."""

@@ -1,8 +1,8 @@
 """Finds the threads, locks and queues of the package that the simulation cannot replace.
 
-`primitives` replaces two names that a module imports at its top: ``threading`` and
-``ThreadPoolExecutor`` of `concurrent.futures`. Everything else stays real in a simulated world,
-and whoever waits for a real lock there waits for ever.
+`primitives` replaces four names that a module imports at its top: ``threading``, ``asyncio``, and
+``Future`` and ``ThreadPoolExecutor`` of `concurrent.futures`. Everything else stays real in a
+simulated world, and whoever waits for a real lock there waits for ever.
 """
 
 from __future__ import annotations
@@ -15,7 +15,12 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "src" / "sparkinesis"
 
-REPLACED = {"threading": "threading", "concurrent.futures.ThreadPoolExecutor": "ThreadPoolExecutor"}
+REPLACED = {
+    "asyncio": "asyncio",
+    "threading": "threading",
+    "concurrent.futures.Future": "Future",
+    "concurrent.futures.ThreadPoolExecutor": "ThreadPoolExecutor",
+}
 """Imports at a module's top that the simulation replaces, and their names in the module."""
 
 _PACKAGES = {
@@ -34,9 +39,9 @@ NEVER_SIMULATED = ("local/",)
 
 _FLEET = "No simulation hosts a fleet: it needs sockets and Spark's jobs."
 
-_WAYS = "Simulated record processors are classes with plain methods: no loop, and no coroutine."
+_LOOP = "A simulated program has no event loop of its own, and its types alone start none."
 
-_CANCELLED = "An error's class starts no thread."
+_ERROR = "An error's class starts no thread."
 
 _EXPORTERS = "Simulated workers have no exporters, but metrics in memory."
 
@@ -72,29 +77,34 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
             ("application.py", "asyncio in a block"),
             ("worker/checkpointer.py", "asyncio in a block"),
             ("worker/lifecycle/batch_loop.py", "asyncio in a block"),
-            ("worker/lifecycle/batch_loop.py", "concurrent.futures"),
-            ("worker/lifecycle/batch_loop.py", "concurrent.futures.CancelledError"),
-            ("worker/lifecycle/batch_loop.py", "concurrent.futures.Future"),
             ("worker/lifecycle/run_async.py", "asyncio"),
             ("worker/new_worker.py", "asyncio in a block"),
-            ("worker/processors/event_loop.py", "asyncio"),
-            ("worker/processors/event_loop.py", "concurrent.futures.CancelledError"),
-            ("worker/processors/event_loop.py", "concurrent.futures.Future"),
             ("worker/processors/user_calls.py", "asyncio in a block"),
         ),
-        _WAYS,
+        _LOOP,
     ),
-    (
-        "worker/lifecycle/shard/concurrent_delivery.py",
-        "concurrent.futures.CancelledError",
-    ): _CANCELLED,
-    ("worker/lifecycle/shard/delivery.py", "concurrent.futures.CancelledError"): _CANCELLED,
+    **dict.fromkeys(
+        (
+            ("worker/lifecycle/batch_loop.py", "concurrent.futures"),
+            ("worker/lifecycle/batch_loop.py", "concurrent.futures.CancelledError"),
+            ("worker/lifecycle/shard/concurrent_delivery.py", "concurrent.futures.CancelledError"),
+            ("worker/lifecycle/shard/delivery.py", "concurrent.futures.CancelledError"),
+            ("worker/processors/event_loop.py", "concurrent.futures.CancelledError"),
+        ),
+        _ERROR,
+    ),
     ("ui/web/server.py", "asyncio"): "No page looks at a simulated world.",
     **{
-        ("stream/putting/putter.py", f"concurrent.futures.{name}"): (
+        ("stream/putting/putter.py", name): (
             "Simulated producers and dead-letter targets put records without a Putter."
         )
-        for name in ("FIRST_COMPLETED", "CancelledError", "Future", "wait")
+        for name in (
+            "Future",
+            *(
+                f"concurrent.futures.{name}"
+                for name in ("FIRST_COMPLETED", "CancelledError", "wait")
+            ),
+        )
     },
 }
 """Uses of threads that stay real, and why that does no harm. By module and use."""

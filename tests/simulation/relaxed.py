@@ -12,7 +12,7 @@ from tests.simulation import history as h
 from tests.simulation.histories import QUICK, Draw, histories, in_order
 from tests.simulation.rough import plain_history
 
-_AUTOMATIC: tuple[dict[str, Any], ...] = (
+AUTOMATIC: tuple[dict[str, Any], ...] = (
     {"checkpoint_seconds": 5.0},
     {"checkpoint_seconds": 20.0},
     {"checkpoint_seconds": 0.0},
@@ -27,7 +27,7 @@ _SETTLED = 90.0
 """Seconds until workers that have just started share the shards evenly, and more."""
 _SELDOM = (0.0, 0.0, 0.2)
 """Probabilities that a processor checkpoints."""
-_OPTIONS = (*_AUTOMATIC, _UNORDERED, {**_UNORDERED, "checkpoint_seconds": 5.0})
+_OPTIONS = (*AUTOMATIC, _UNORDERED, {**_UNORDERED, "checkpoint_seconds": 5.0})
 
 
 @st.composite
@@ -76,7 +76,7 @@ def _automatic(history: h.History, rng: random.Random) -> h.History:
         denied = h.Trouble("denied", 0.6, 30.0, "dynamodb")
         more = [(rng.uniform(10.0, 80.0), denied) for _ in range(2)]
         history = replace(history, events=in_order([*history.events, *more], _ROUGH))
-    return replace(history, behaviour=behaviour, options={**QUICK, **rng.choice(_AUTOMATIC)})
+    return replace(history, behaviour=behaviour, options={**QUICK, **rng.choice(AUTOMATIC)})
 
 
 def _unordered(history: h.History, rng: random.Random) -> h.History:

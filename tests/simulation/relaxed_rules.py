@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.worker.lifecycle.shard.concurrent_delivery import _OPEN
 from tests.simulation.calm import Calm
 from tests.simulation.journal import EPOCH_MS, Entry, Place
 from tests.simulation.owed_records import excused
@@ -25,6 +26,8 @@ class _Reader:
     """The calls of one record processor."""
 
     first: Entry
+    given: list[Place] = field(default_factory=list)
+    """The first record of each call, also of those that failed."""
     calls: list[tuple[float, float, tuple[Place, ...]]] = field(default_factory=list)
     """The calls of ``process_records`` that succeeded: begin, end, places."""
     busy: list[tuple[float, float]] = field(default_factory=list)
@@ -34,34 +37,62 @@ class _Reader:
     ended: Entry | None = None
     has_moved: bool = False
 
+    def follow(self, entry: Entry, begun: dict[tuple[int, Place], float]) -> None:
+        """Notes one of its entries. ``begun``: the calls that run."""
+        what, about = entry.what, entry.about
+        has_raised = what == "raised"
+        if what == "records":
+            begun[entry.reader, about[0]] = entry.at
+            self.given.append(about[0])
+        elif what == "processed" or (has_raised and about[0] == "records"):
+            places = about[2] if has_raised else about
+            since = begun.pop((entry.reader, places[0]))
+            self.busy.append((since, entry.at))
+            if not has_raised:
+                self.calls.append((since, entry.at, tuple(places)))
+        elif what == "shutdown_requested":
+            self.asked = entry
+        elif has_raised and about[0] == "shutdown_requested":
+            self.asked = None
+        elif what in {"lease_lost", "shard_ended"}:
+            self.ended = self.ended or entry
+        elif what == "resets":
+            self.has_moved = True
+
 
 def _readers(world: World) -> dict[int, _Reader]:
     found: dict[int, _Reader] = {}
-    begun: dict[int, float] = {}
+    begun: dict[tuple[int, Place], float] = {}
     for entry in world.journal.entries:
         if entry.what == "initialize":
             found.setdefault(entry.reader, _Reader(entry))
         reader = found.get(entry.reader)
         if reader is None:
             continue
-        if entry.what == "records":
-            begun[entry.reader] = entry.at
-        elif entry.what in {"processed", "raised"} and entry.reader in begun:
-            since = begun.pop(entry.reader)
-            reader.busy.append((since, entry.at))
-            if entry.what == "processed":
-                reader.calls.append((since, entry.at, tuple(entry.about)))
-        if entry.what == "shutdown_requested":
-            reader.asked = entry
-        elif entry.what == "raised" and entry.about[0] == "shutdown_requested":
-            reader.asked = None
-        elif entry.what in {"lease_lost", "shard_ended"}:
-            reader.ended = reader.ended or entry
-        elif entry.what == "resets":
-            reader.has_moved = True
-    for number, since in begun.items():
+        reader.follow(entry, begun)
+    for (number, _), since in begun.items():
         found[number].busy.append((since, float("inf")))
+    if world.options.concurrency is not None:
+        for reader in found.values():
+            if reader.given:
+                _line_up(reader, world.producer.logs[reader.first.shard])
     return found
+
+
+def _line_up(reader: _Reader, log: ShardLog) -> None:
+    """Changes calls that overlap into those of the unbroken run, as if each ended it anew.
+
+    A checkpoint does not wait for calls.
+    """
+    ended = {log.index[call[2][0]]: call for call in reader.calls}
+    reader.calls, reader.busy = [], []
+    index = min(log.index[place] for place in reader.given)
+    last = (0.0, 0.0)
+    while index in ended:
+        begin, end, places = ended[index]
+        last = max(last, (begin, end), key=lambda call: call[1])
+        reader.calls.append((*last, places))
+        index += 1
 
 
 class _Checkpoints:
@@ -119,10 +150,14 @@ def automatic_checkpoints_cover_processed_records(world: World) -> Iterator[str]
 
 
 def no_more_than_the_interval_is_repeated(world: World) -> Iterator[str]:
-    """No reader has processed more than ``checkpoint_records`` behind the row's checkpoint."""
+    """No reader has processed more than ``checkpoint_records`` behind the row's checkpoint.
+
+    With ``concurrency``, one record may hold up the run of all that are open.
+    """
     most = world.options.checkpoint_records
     if most is None or world.history.behaviour.prepare:
         return
+    most += _OPEN * (world.options.concurrency or 0)
     checkpoints, moved = _Checkpoints(world), _moved(world)
     for reader in _readers(world).values():
         shard = reader.first.shard

@@ -21,10 +21,12 @@ from sparkinesis.lease.rules.lease_start import STARTS_WITHIN_MS
 from tests.simulation.history import DateAhead, Trouble
 from tests.simulation.journal import EPOCH_MS, Entry
 from tests.simulation.network import MAX_LATENCY, SLOWEST
-from tests.simulation.producer import ShardLog
+from tests.simulation.producer import ShardLog, key_of
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
+
+_FAILED = {("records", "SimulatedFailureError"), ("records", "CancelledError")}
 
 _SECOND_MS = 1000
 """The service tells its time in whole seconds."""
@@ -73,11 +75,11 @@ class _Reader:
     entry: Entry
     """The journal's entry of the reader's ``initialize``."""
     done: int = -1
-    """The index of the last record that is behind it."""
+    """The index of the last record that is behind it; with ``concurrency``, where it began."""
+    finished: set[int] = field(default_factory=set)
+    """With ``concurrency``, the records behind that which it does not get any more."""
     from_ms: int | None = None
     """The instant at which it began, if it began at one, until a record was given."""
-    given: list[int] = field(default_factory=list)
-    """The records of the present call."""
     farthest: int = -1
     has_begun: bool = False
     """True after the first record or a reset: from then on no record may be missing."""
@@ -97,6 +99,7 @@ class Replay:
         self._on_the_way = _on_the_way_ms(world)
         self._jitter = jitter_ms(world)
         self._skip = world.options.skip_older_than
+        self._is_by_record = world.options.concurrency is not None
         self._readers: dict[int, _Reader] = {}
         self._present: dict[tuple[str, str], _Reader] = {}
         self._instants = self._find_instants()
@@ -124,7 +127,7 @@ class Replay:
             if at is not None:
                 index = log.index.get(entry.about, -1)
                 at.given_up.add(index)
-                at.done = max(at.done, index)
+                self._finish(at, index)
             return
         reader = self._readers.get(entry.reader)
         if reader is None:
@@ -133,9 +136,10 @@ class Replay:
             self._records(reader, entry, log)
         elif entry.what in {"processed", "checkpointed"}:
             last = entry.about[-1] if entry.what == "processed" else entry.about
-            reader.done = max(reader.done, log.index.get(last, -1))
-        elif entry.what == "raised" and entry.about == ("records", "SimulatedFailureError"):
-            rest = [index for index in reader.given if index > reader.done]
+            self._finish(reader, log.index.get(last, -1))
+        elif entry.what == "raised" and entry.about[:2] in _FAILED:
+            given = [log.index.get(place, -1) for place in entry.about[2]]
+            rest = [index for index in given if index > reader.done]
             if self._skips and len(rest) == 1:
                 reader.given_up.add(rest[0])
                 self.passed.add(log.data[rest[0]])
@@ -143,6 +147,12 @@ class Replay:
             self._move(reader, entry)
         elif entry.what == "shard_ended":
             self._pass_over(reader, entry, log, range(reader.done + 1, len(log.places)))
+
+    def _finish(self, reader: _Reader, index: int) -> None:
+        if self._is_by_record:
+            reader.finished.add(index)
+        else:
+            reader.done = max(reader.done, index)
 
     def _begin(self, entry: Entry, log: ShardLog) -> None:
         at: ExtendedSequenceNumber = entry.about
@@ -170,7 +180,6 @@ class Replay:
 
     def _move(self, reader: _Reader, entry: Entry) -> None:
         reader.done = reader.farthest = -1
-        reader.given.clear()
         reader.at_record = reader.has_begun = False
         if entry.about == "TRIM_HORIZON":
             reader.from_ms = None
@@ -181,6 +190,9 @@ class Replay:
 
     def _records(self, reader: _Reader, entry: Entry, log: ShardLog) -> None:
         given = [log.index.get(place, -1) for place in entry.about]
+        if self._is_by_record:
+            self._record(reader, entry, log, *given)
+            return
         expected = reader.done + 1
         for index in given:
             if index < expected:
@@ -196,7 +208,20 @@ class Replay:
             if index > reader.farthest:
                 self._require_young(reader, entry, log, index)
                 reader.farthest = index
-        reader.given, reader.has_begun = given, True
+        reader.has_begun = True
+
+    def _record(self, reader: _Reader, entry: Entry, log: ShardLog, index: int) -> None:
+        """Requires that a record comes once, behind all earlier ones of its key."""
+        if index <= reader.done or index in reader.finished:
+            self.wrong.append(
+                f"at {entry.at:.3f} {entry.process} was given record {index} of {entry.shard} again"
+            )
+        key = key_of(log.data[index])
+        earlier = range(reader.done + 1, index)
+        before = [one for one in earlier if key == key_of(log.data[one]) is not None]
+        self._pass_over(reader, entry, log, before)
+        reader.finished.update(before)  # what was passed over does not come any more
+        reader.has_begun = True
 
     def _require_young(self, reader: _Reader, entry: Entry, log: ShardLog, index: int) -> None:
         """Requires that a record did not arrive before the bound of ``skip_older_than``."""
@@ -227,7 +252,7 @@ class Replay:
     ) -> None:
         """Requires a reason for each missing record."""
         for index in missing:
-            if index in reader.given_up:
+            if index in reader.given_up or index in reader.finished:
                 continue
             reason = self._reason(reader, entry, log.arrivals[index])
             if reason is None:
@@ -247,7 +272,8 @@ class Replay:
                 return
 
     def _reason(self, reader: _Reader, entry: Entry, arrival_ms: int) -> str | None:
-        if not reader.has_begun and reader.from_ms is not None and arrival_ms < reader.from_ms:
+        is_first = self._is_by_record or not reader.has_begun  # of its key
+        if is_first and reader.from_ms is not None and arrival_ms < reader.from_ms:
             return "before its beginning"
         if self._skip == 0 and arrival_ms < ms(reader.entry.at) + self._slack:
             return "older than the worker"

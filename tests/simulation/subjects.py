@@ -8,13 +8,14 @@ from tests.simulation.query.subject import SUBJECT as QUERIES
 from tests.simulation.ranges.subject import RANGES
 from tests.simulation.several.subject import SEVERAL
 from tests.simulation.subject import Subject
-from tests.simulation.workers import AWAY, RELAXED, SUBSCRIBERS, WORKERS
+from tests.simulation.workers import AWAY, RELAXED, SUBSCRIBERS, WAYS, WORKERS
 
 SUBJECTS: tuple[Subject[Any], ...] = (
     WORKERS,
     SUBSCRIBERS,
     AWAY,
     RELAXED,
+    WAYS,
     SEVERAL,
     QUERIES,
     RANGES,

@@ -65,7 +65,6 @@ def test_planted_threads_are_found(tmp_path: Path) -> None:
     assert sorted(reach.out_of_reach(tmp_path)) == [
         "planted.py: asyncio.tasks in a block",
         "planted.py: concurrent.futures",
-        "planted.py: concurrent.futures.Future",
         "planted.py: concurrent.futures.ThreadPoolExecutor as Pool",
         "planted.py: multiprocessing in a block",
         "planted.py: queue",

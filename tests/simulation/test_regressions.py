@@ -28,7 +28,8 @@ from tests.simulation.history import (
 from tests.simulation.several.rough import rough_several
 from tests.simulation.several.subject import SEVERAL
 from tests.simulation.subject import planted
-from tests.simulation.workers import WORKERS
+from tests.simulation.ways import written
+from tests.simulation.workers import WAYS, WORKERS
 
 _EVEN: dict[str, Any] = {"preempt": 0.0, "staleness": 0.0}
 """Threads in a fixed order, and no stale reads."""
@@ -264,9 +265,28 @@ KEPT_OF_SEVERAL = {
 }
 
 
+KEPT_OF_WAYS = {
+    # A coroutine that returned another one, instead of awaiting it, counted as finished: with
+    # concurrency, or as a function.
+    f"coroutines return before their work is done ({history.way}, {history.options})": history
+    for history in (
+        written(_history((1.0, Put(0, 8)), behaviour=Behaviour(defers=0.2)), how)
+        for how in (
+            {"way": "class", "is_async": True, "concurrency": 3},
+            {"way": "function", "is_async": True},
+        )
+    )
+}
+
+
 @pytest.mark.parametrize("history", KEPT.values(), ids=KEPT)
 def test_what_was_wrong_once_is_in_order(history: History) -> None:
     assert WORKERS.play(history).wrong == []
+
+
+@pytest.mark.parametrize("history", KEPT_OF_WAYS.values(), ids=KEPT_OF_WAYS)
+def test_what_was_wrong_once_of_a_way_to_write_one_is_in_order(history: History) -> None:
+    assert WAYS.play(history).wrong == []
 
 
 @pytest.mark.parametrize("history", KEPT_OF_SEVERAL.values(), ids=KEPT_OF_SEVERAL)

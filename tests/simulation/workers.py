@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.simulation.bugs import AWAY_BUGS, BUGS, FAN_OUT_BUGS, RELAXED_BUGS
+from tests.simulation.bugs import AWAY_BUGS, BUGS, FAN_OUT_BUGS, RELAXED_BUGS, WAYS_BUGS
 from tests.simulation.histories import histories
 from tests.simulation.history import History
 from tests.simulation.invariants import check
@@ -15,6 +15,7 @@ from tests.simulation.rough import rough_history
 from tests.simulation.story import W, tell
 from tests.simulation.subject import Outcome, Subject
 from tests.simulation.subscribing import rough_subscribing, subscribing_histories
+from tests.simulation.ways import rough_ways, ways_histories
 from tests.simulation.world import World
 
 
@@ -57,4 +58,8 @@ RELAXED: Subject[History] = Subject(
     play,
     tell,
     RELAXED_BUGS,
+)
+
+WAYS: Subject[History] = Subject(
+    "applications of every way to write one", ways_histories, rough_ways, play, tell, WAYS_BUGS
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import takewhile
 from typing import Any
@@ -103,8 +103,13 @@ class World:
         self.table = LeaseTableModel(APPLICATION, lambda: self.scheduler.now, self.scheduler.rng)
         self.table.staleness = history.staleness
         self.table.server = history.table_server
-        self.options = WorkerOptions(**history.options)
-        self.fleet = WorkerFleet(history, self.scheduler, self.journal, self.options)
+        options = WorkerOptions(**history.options)
+        self.fleet = WorkerFleet(history, self.scheduler, self.journal, options)
+        seconds, records = options.checkpoint_seconds, options.checkpoint_records
+        if history.is_automatic and seconds is records is None:
+            options = replace(options, checkpoint_seconds=1.0 if options.concurrency else 0.0)
+        self.options = options
+        """Those of the workers, with the automatic checkpoints that nobody asked for."""
         self.table_writers = TableWriters(self.scheduler, self.table, self.journal, self._is_open)
         network = Network(self.scheduler, self._fault)
         self.kinesis_client = KinesisClient(network, self.kinesis, list_page=history.list_page)

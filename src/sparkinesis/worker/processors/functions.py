@@ -12,7 +12,13 @@ from sparkinesis.errors import ProcessorError
 from sparkinesis.public import public
 from sparkinesis.worker.options import DEFAULT_OPTIONS, WorkerOptions
 from sparkinesis.worker.processors.processor import ProcessorFactory, RecordProcessor, check_factory
-from sparkinesis.worker.processors.user_methods import ADVICE, asynchronous, call_user, name_of
+from sparkinesis.worker.processors.user_methods import (
+    ADVICE,
+    asynchronous,
+    call_user,
+    name_of,
+    require_finished,
+)
 
 if TYPE_CHECKING:
     from sparkinesis.worker.batches.batch import RecordBatch
@@ -76,15 +82,16 @@ class _CoroutineProcessor(RecordProcessor):
         self._of = of
 
     async def process_records(self, batch: RecordBatch, checkpointer: Checkpointer) -> None:
-        await _awaitable(self._of.function(*self._of.arguments(batch, checkpointer)))
+        await _await_user(self._of.function, *self._of.arguments(batch, checkpointer))
 
     async def process_record(self, record: UserRecord) -> None:
-        await _awaitable(self._of.function(record))
+        await _await_user(self._of.function, record)
 
 
-def _awaitable(returned: object) -> Awaitable[object]:
+async def _await_user(function: Callable[..., object], *given: object) -> None:
+    returned = function(*given)
     assert isinstance(returned, Awaitable)
-    return returned
+    require_finished(function, await returned)
 
 
 @overload

@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -71,7 +71,7 @@ class UserCalls:
         if asynchronous(method):
             coroutine = method(given)
             assert inspect.iscoroutine(coroutine)
-            self._event_loop().begin(coroutine, done)
+            self._event_loop().begin(_finished(method, coroutine), done)
         else:
             self._threads.run(partial(_finish, partial(call_user, method, given), done))
 
@@ -83,6 +83,12 @@ class UserCalls:
 
                 self.loop = EventLoop(f"{self._name}-asyncio", self._clock, self._given)
             return self.loop
+
+
+async def _finished(
+    method: Callable[..., object], coroutine: Coroutine[object, object, object]
+) -> None:
+    require_finished(method, await coroutine)
 
 
 def _finish(call: Callable[[], None], done: Done) -> None:
