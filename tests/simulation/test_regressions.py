@@ -270,7 +270,7 @@ KEPT_OF_WAYS = {
     # concurrency, or as a function.
     f"coroutines return before their work is done ({history.way}, {history.options})": history
     for history in (
-        written(_history((1.0, Put(0, 8)), behaviour=Behaviour(defers=0.2)), how)
+        written(_history((1.0, Put(0, 8)), behaviour=Behaviour(defers=0.5)), how)
         for how in (
             {"way": "class", "is_async": True, "concurrency": 3},
             {"way": "function", "is_async": True},
