@@ -400,6 +400,10 @@ a batch at which a loop is left counts as processed
     worker.lifecycle.batch_loop:ApplicationLoop._end
     - is_processed=False
     + is_processed=True
+a loop is given the batches of lost leases | expired_leases_are_not_processed | 0
+    worker.lifecycle.batch_loop:_Handover._serve
+    - not self._offers[0].batch.checkpointer.is_held
+    + False
 what a coroutine for a record returns is not looked at
     | automatic_checkpoints_cover_processed_records | 1
     worker.processors.user_calls:_finished

@@ -65,13 +65,15 @@ _MAY_FOLLOW = {
 def calls_follow_the_life_cycle(world: World) -> Iterator[str]:
     """One ``initialize``, then records, then one final call; a call that raised is repeated.
 
-    ``lease_lost`` follows ``shard_ended`` if its automatic checkpoint came too late.
+    ``lease_lost`` follows ``shard_ended`` if its automatic checkpoint came too late, or without an
+    answer.
     """
     is_automatic = world.history.is_automatic
     ends = [
-        (write.at, write.by and write.by.name, write.key)
+        (write.at, write.by.name, write.key)
         for write, before, after in world.leases()
         if after is not None and after.is_finished and not (before and before.is_finished)
+        if write.by is not None and not _is_unanswered(world, write.by.name, write.at)
     ]
     last: dict[int, str] = {}
     initialized: set[int] = set()

@@ -90,8 +90,8 @@ def _line_up(reader: _Reader, log: ShardLog) -> None:
     last = (0.0, 0.0)
     while index in ended:
         begin, end, places = ended[index]
-        last = max(last, (begin, end), key=lambda call: call[1])
-        reader.calls.append((*last, places))
+        last = max(last, (end, begin))
+        reader.calls.append((last[1], last[0], places))
         index += 1
 
 
@@ -180,10 +180,10 @@ def no_more_than_the_interval_is_repeated(world: World) -> Iterator[str]:
 def automatic_checkpoints_come_in_time(world: World) -> Iterator[str]:
     """What was processed is checkpointed ``checkpoint_seconds`` after that began.
 
-    Or when the call is over that is running then.
+    Or when the call is over that is running then; in a loop, whenever it comes to the shard again.
     """
     seconds = world.options.checkpoint_seconds
-    if seconds is None or _is_left(world):
+    if seconds is None or _is_left(world) or world.history.way == "loop":
         return
     checkpoints, moved, calm = _Checkpoints(world), _moved(world), Calm(world)
     for reader in _readers(world).values():

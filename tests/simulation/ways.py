@@ -40,13 +40,13 @@ def rough_ways(number: int) -> h.History:
     history = rough_relaxed(4 * (number // 2) + number % 2 * 2)
     behaviour = replace(
         history.behaviour,
-        hang=rng.choice((0.0, 0.02)),
+        hang=rng.choice((0.0, 0.05)),
         slow=rng.choice((0.1, 0.4)),
         defers=rng.choice((0.0, 0.02)),
     )
-    leaving = [(rng.uniform(20.0, 90.0), event) for event in (h.Shutdown(1), h.Put(0, 8))]
+    more = [(rng.uniform(20.0, 90.0), event) for event in (h.Shutdown(1), h.Start(2))]
     policy: Any = rng.choice(("retry", "retry", "skip", "dead letter", "retry, then dead letter"))
-    events = sorted([*history.events, *leaving], key=lambda event: event[0])
+    events = sorted([*history.events, *more], key=lambda event: event[0])
     history = replace(history, events=tuple(events), behaviour=behaviour, on_error=policy)
     return written(history, _WAYS[number % len(_WAYS)])
 

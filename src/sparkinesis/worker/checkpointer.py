@@ -233,6 +233,11 @@ class Checkpointer:
     # --- for the shard consumer
 
     @property
+    def is_held(self) -> bool:
+        """True while the worker holds the lease, as far as it knows."""
+        return self._held.is_held()
+
+    @property
     def age(self) -> float:
         """Seconds since the first delivery that no checkpoint covers, or since a later checkpoint.
 

@@ -18,6 +18,7 @@ from sparkinesis import RecordBatch, RecordProcessor, Retry, Skip, Stop
 from sparkinesis.errors import OptionError, ProcessorError, RecordDecodeError
 from sparkinesis.events import EventLoopBlocked
 from sparkinesis.local import Call
+from sparkinesis.status import ShardState
 from sparkinesis.stream.page import Record
 from sparkinesis.worker.batches.batch import make_batch
 from sparkinesis.worker.batches.user_record import UserRecord
@@ -424,6 +425,31 @@ def test_a_checkpoint_waits_for_the_first_record_that_is_not_finished(
     assert worker.shutdown()
     assert seen.data[-1] == b"slow"
     assert scene.row().checkpoint.sequence_number > first
+
+
+def test_a_shutdown_checkpoints_what_has_ended_while_another_call_runs(
+    scene: Scene, seen: Seen
+) -> None:
+    first = scene.put(b"first", key="a")
+    scene.put(b"slow", key="b")
+    may_end = {b"first": threading.Event(), b"slow": threading.Event()}
+
+    def handle(record: UserRecord) -> None:
+        seen.add(record)
+        assert may_end[record.data].wait(PATIENCE)
+
+    worker = scene.start({"concurrency": 4, "checkpoint_records": 1}, processor=handle)
+    seen.wait(b"first", b"slow")
+    worker.request_shutdown()
+    deadline = time.monotonic() + PATIENCE
+    while worker.status()[0].state is ShardState.PROCESSING and time.monotonic() < deadline:
+        time.sleep(0.01)
+    may_end[b"first"].set()
+    while scene.row().checkpoint.is_sentinel and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert scene.row().checkpoint.sequence_number == first
+    may_end[b"slow"].set()
+    assert worker.shutdown()
 
 
 def test_a_record_that_is_given_up_holds_up_no_other_key(scene: Scene, seen: Seen) -> None:

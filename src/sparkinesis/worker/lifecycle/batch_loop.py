@@ -117,6 +117,8 @@ class _Handover:
             offer.is_processed.set_result(False)
 
     def _serve(self) -> None:
+        while self._offers and not self._offers[0].batch.checkpointer.is_held:
+            self._offers.popleft().is_processed.cancel()  # another worker has the records
         asked = self._waiting
         if asked is None or not (self._offers or self._is_over):
             return

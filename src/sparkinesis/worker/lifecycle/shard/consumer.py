@@ -348,8 +348,8 @@ class ShardConsumer:
 
     def _notify_of_shutdown(self) -> float | None:
         self.intake.stop()
-        if self._has_open_calls():
-            return IDLE
+        if self._deliverer is not None and self._has_open_calls():
+            return self._deliverer.checkpoint_meanwhile()
         if self._last_calls is not None:
             self._last_calls.shutdown_requested()
         return None

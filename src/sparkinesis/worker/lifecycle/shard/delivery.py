@@ -125,6 +125,11 @@ class Deliverer:
             ShutdownReason.SHARD_END if is_over else None,
         )
 
+    def checkpoint_meanwhile(self) -> float:
+        """Checkpoint while the last calls run; return the seconds until the next step."""
+        pause = self._checkpoint_if_due()
+        return self._soonest(IDLE) if pause is None else pause
+
     def _begin_anew_after_reset(self) -> None:
         """If the processor has reset its shard, read from the new position on."""
         reset_to = self.checkpointer.take_reset()
