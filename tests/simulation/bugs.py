@@ -377,7 +377,7 @@ a child begins before the tasks of its parent have ended | calls_never_overlap |
     worker.processors.user_calls:UserCalls.begin
     + was(self, method, given, lambda error: None)
     + done(None)
-a shard is left while calls for its records run | calls_never_overlap | 0
+a shard is left while calls for its records run | calls_never_overlap | 2
     worker.lifecycle.shard.consumer:ShardConsumer._has_open_calls
     + return False
 a failed record counts as finished | automatic_checkpoints_cover_processed_records | 1
@@ -400,7 +400,7 @@ a batch at which a loop is left counts as processed
     worker.lifecycle.batch_loop:ApplicationLoop._end
     - is_processed=False
     + is_processed=True
-a loop is given the batches of lost leases | expired_leases_are_not_processed | 0
+a loop is given the batches of lost leases | expired_leases_are_not_processed | 79
     worker.lifecycle.batch_loop:_Handover._serve
     - not self._offers[0].batch.checkpointer.is_held
     + False
