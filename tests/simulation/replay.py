@@ -100,6 +100,8 @@ class Replay:
         self._jitter = jitter_ms(world)
         self._skip = world.options.skip_older_than
         self._is_by_record = world.options.concurrency is not None
+        self._is_cut = self._is_by_record or world.options.checkpoint_records is not None
+        """True if a batch is given bit by bit: its end may be too old when its turn comes."""
         self._readers: dict[int, _Reader] = {}
         self._present: dict[tuple[str, str], _Reader] = {}
         self._instants = self._find_instants()
@@ -221,6 +223,7 @@ class Replay:
         before = [one for one in earlier if key == key_of(log.data[one]) is not None]
         self._pass_over(reader, entry, log, before)
         reader.finished.update(before)  # what was passed over does not come any more
+        self._require_young(reader, entry, log, index)
         reader.has_begun = True
 
     def _require_young(self, reader: _Reader, entry: Entry, log: ShardLog, index: int) -> None:
@@ -233,7 +236,7 @@ class Replay:
             bounds.append(reader.from_ms - self._jitter - cut_ms)
         if self._skip == 0:
             bounds.append(self._started[entry.process] - self._slack)
-        elif self._skip is not None:
+        elif self._skip is not None and not self._is_cut:
             age_ms = round(self._skip * 1000) + self._slack + self._on_the_way
             bounds.append(ms(entry.at) - age_ms - self._stood_still_ms(entry, log.put_at[index]))
         if bounds and log.arrivals[index] < max(bounds):
