@@ -178,7 +178,25 @@ def test_both_are_true_through_a_reshard_and_on_an_idle_stream(scene: Scene) -> 
     stays_live_until(worker, has_children)
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.fixture
+def kill(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Ends a thread as an error does that nothing catches, once the thread is awake.
+
+    Python says nothing of a SystemExit in a thread, and pytest warns of it.
+    """
+    monkeypatch.setattr(threading, "excepthook", threading.__excepthook__)
+
+    def end(thread: threading.Thread, wake: Callable[[], object] = lambda: None) -> None:
+        assert thread.ident is not None
+        killed = ctypes.c_ulong(thread.ident), ctypes.py_object(SystemExit)
+        assert ctypes.pythonapi.PyThreadState_SetAsyncExc(*killed) == 1
+        wake()
+        thread.join(60)
+        assert not thread.is_alive()
+
+    return end
+
+
 @pytest.mark.parametrize(
     ("loop", "does"),
     [
@@ -189,7 +207,7 @@ def test_both_are_true_through_a_reshard_and_on_an_idle_stream(scene: Scene) -> 
     ],
 )
 def test_a_loop_that_died_is_told_within_fifteen_seconds(
-    scene: Scene, loop: str, does: str
+    scene: Scene, kill: Callable[..., None], loop: str, does: str
 ) -> None:
     # A thread dies when its wait returns, so the intervals are short.
     worker = healthy(scene, {**HTTP, "cleanup_interval": 0.5, "audit_interval": 0.5})
@@ -209,17 +227,7 @@ def shut_down_without_its_loop(worker: Worker) -> None:
     ConsumerLoop(state, settings, worker._coordinator, worker._streams).run()
 
 
-def kill(thread: threading.Thread) -> None:
-    """End a thread as an error does that nothing catches."""
-    assert thread.ident is not None
-    killed = ctypes.c_ulong(thread.ident), ctypes.py_object(SystemExit)
-    assert ctypes.pythonapi.PyThreadState_SetAsyncExc(*killed) == 1
-    thread.join(60)
-    assert not thread.is_alive()
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_pool_that_nobody_dispatches_is_told(scene: Scene) -> None:
+def test_a_pool_that_nobody_dispatches_is_told(scene: Scene, kill: Callable[..., None]) -> None:
     worker = healthy(scene)
     dispatcher = worker._settings.fetchers._dispatching
     assert dispatcher is not None
@@ -228,7 +236,7 @@ def test_a_pool_that_nobody_dispatches_is_told(scene: Scene) -> None:
 
 
 def test_a_thread_that_watches_no_more_subscriptions_is_told(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, kill: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine = SocketWatch()  # the process's own serves the tests that follow
     for module in ("stream.fan_out.cursor", "worker.lifecycle.worker"):
@@ -236,14 +244,10 @@ def test_a_thread_that_watches_no_more_subscriptions_is_told(
     worker = scene.start({**HTTP, "retrieval": "efo"})
     eventually(lambda: mine._thread is not None and len(worker.status()) == 2)
     assert live(worker) == []
-    assert mine._thread is not None
-    # The thread waits for sockets: it dies as soon as one wakes it, as the ends of readers do.
-    asked = ctypes.c_ulong(mine._thread.ident or 0), ctypes.py_object(SystemExit)
-    assert ctypes.pythonapi.PyThreadState_SetAsyncExc(*asked) == 1
     one, other = socket.socketpair()
     mine.when_readable(one.fileno(), lambda: None)
-    other.send(b"x")
-    mine._thread.join(60)
+    # The thread waits for sockets: it dies as soon as one wakes it, as the ends of readers do.
+    kill(mine._thread, wake=lambda: other.send(b"x"))
     assert live(worker) == ["the thread that watches subscriptions has died"]
     one.close()
     other.close()
