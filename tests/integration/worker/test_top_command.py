@@ -33,6 +33,7 @@ from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.command import COMMAND, Command, place_of
 from tests.journal import PATIENCE, Journal
+from tests.pace import eventually
 from tests.streams import put_at
 
 Start = Callable[[Application], Worker]
@@ -84,11 +85,16 @@ def lag_streams(application: Make) -> LagStreams:
 
 @pytest.fixture
 def behind(application: Make, start: Start, kinesis: Any, stream: str, journal: Journal) -> Worker:
-    """A worker that has read a record of the first shard, and checkpoints none."""
+    """A worker that has read a record of the first shard, and checkpoints none.
+
+    It has renewed its leases: a table without rates has no column for them.
+    """
     worker = start(application(worker_id="a"))
     put_at(kinesis, stream, b"x")
     journal.wait_for_data(b"x")
     journal.wait(lambda: len(journal.calls("initialize")) == 2)
+    leases = application().table().leases
+    eventually(lambda: all(lease.throughput_kbps is not None for lease in leases()))
     return worker
 
 
