@@ -7,6 +7,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from sparkinesis import (
     RecordProcessor,
     WorkerOptions,
 )
+from sparkinesis.events import Event, ShardStarted, WorkerEnded
 from sparkinesis.local import LocalServer
 from sparkinesis.worker.checkpointer import Checkpointer
 from tests import pace
@@ -53,7 +55,7 @@ def run(server: LocalServer, stream: str, spark: SparkSession) -> Iterator[Calla
     """Starts fleets; they are shut down when the test is over."""
     fleets: list[Fleet] = []
 
-    def start(processor: Any, workers: int = 2, of: str = stream) -> Fleet:
+    def start(processor: Any, workers: int = 2, of: str = stream, **options: Any) -> Fleet:
         application = Application(
             stream,
             of,
@@ -61,7 +63,7 @@ def run(server: LocalServer, stream: str, spark: SparkSession) -> Iterator[Calla
             region="us-east-1",
             endpoint=server.endpoint_url,
             initial_position="trim_horizon",
-            options=OPTIONS,
+            options=replace(OPTIONS, **options),
         )
         fleets.append(application.run(spark, workers=workers, fleet=FLEET))
         return fleets[-1]
@@ -104,13 +106,33 @@ class Noting(RecordProcessor):
         checkpointer.checkpoint()
 
 
+def note_event(folder: str, event: Event) -> None:
+    """Make an empty file of the event and this process, for what concerns a shard or the end."""
+    if isinstance(event, ShardStarted):
+        Path(folder, f"started-{os.getpid()}-{event.shard_id}").touch()
+    elif isinstance(event, WorkerEnded):
+        Path(folder, f"ended-{os.getpid()}-{event.worker_id}").touch()
+
+
+def noted(folder: Path, event: str) -> set[tuple[str, str]]:
+    """Return the process ids, and the shards or workers, of the events that were told."""
+    names = [path.name.split("-", 2) for path in folder.glob(f"{event}-*")]
+    return {(pid, of) for _, pid, of in names}
+
+
 def test_a_worker_whose_process_dies_is_started_again_and_others_go_on(
     run: Callable[..., Fleet], server: LocalServer, stream: str, tmp_path: Path
 ) -> None:
-    fleet = run(functools.partial(Noting, str(tmp_path)))
+    """The workers' events reach ``on_event`` in their own processes, also the last ones."""
+    fleet = run(
+        functools.partial(Noting, str(tmp_path)),
+        on_event=functools.partial(note_event, str(tmp_path)),
+    )
     kinesis = server.client("kinesis")
     put(kinesis, stream, [f"record-{n}".encode() for n in range(50)])
     wait(lambda: len(list(tmp_path.glob("record-*"))) == 50)
+    wait(lambda: len({shard for _, shard in noted(tmp_path, "started")}) == 4)
+    assert str(os.getpid()) not in {pid for pid, _ in noted(tmp_path, "started")}
     before = {worker.worker_id for worker in fleet.status().workers}
     put(kinesis, stream, [b"crash"])
     put(kinesis, stream, [f"record-{n}".encode() for n in range(50, 100)])
@@ -126,6 +148,9 @@ def test_a_worker_whose_process_dies_is_started_again_and_others_go_on(
     assert status.lost_workers >= 1, "each crash loses a worker"
     wait(lambda: not fleet.status().unread and len(fleet.status().shards) == 4)
     assert fleet.shutdown(10)
+    ended = noted(tmp_path, "ended")
+    assert {worker for _, worker in ended} == {worker.worker_id for worker in status.workers}
+    assert all(worker.split("-")[-2] == pid for pid, worker in ended)
 
 
 def test_a_traceback_reaches_the_driver_once(
