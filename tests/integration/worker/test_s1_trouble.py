@@ -16,6 +16,8 @@ from sparkinesis import Application, FanOutOptions, FormerStreams, ProcessorShar
 from sparkinesis.errors import OptionError
 from sparkinesis.local import LocalServer
 from sparkinesis.local.faults import Call, Fault
+from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.shard import Shard
 from sparkinesis.worker.lifecycle.streams import several_streams
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.integration.worker.conftest import AT_ONCE
@@ -120,6 +122,32 @@ def test_records_put_before_a_missing_stream_is_found_are_read_from_latest_too(
     put(scene.kinesis, late, [b"first"], key="k")
     scene.journal.wait_for_data(b"first")
     eventually(lambda: all(one.problem is None for one in worker.streams()))
+
+
+def test_a_stream_that_is_made_anew_before_its_shards_are_listed_is_read_from_its_start(
+    scene: Scene, several: Make, dynamodb: Any, streams: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also at LATEST. Its shards get leases of the old identity, too, by which nobody reads."""
+    monkeypatch.setattr(several_streams, "ASK_EVERY", 3600.0)
+    epochs: list[tuple[str, str]] = []
+    list_shards = StreamClient.list_shards
+
+    def make_anew_before(client: StreamClient, **given: Any) -> tuple[list[Shard], int]:
+        if client.address.name == streams[0] and not epochs:
+            epochs.append(make_anew(scene.kinesis, streams[0]))
+            put(scene.kinesis, streams[0], [b"new"], key="k")
+        return list_shards(client, **given)
+
+    monkeypatch.setattr(StreamClient, "list_shards", make_anew_before)
+    app = several(streams[:2], initial_position="latest")
+    scene.run(app)
+    put(scene.kinesis, streams[0], [b"newer"], key="k")
+    scene.journal.wait_for_data(b"newer")
+    ((before, after),) = epochs
+    assert scene.journal.data(before) == []
+    assert scene.journal.data(after) == [b"new", b"newer"]
+    old = f"{before}:{SHARD}"
+    eventually(lambda: "leaseOwner" not in rows_of(dynamodb, app.name).get(old, {}))
 
 
 def test_a_stream_that_was_deleted_stops_none_and_its_leases_go(
