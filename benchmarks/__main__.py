@@ -1,6 +1,6 @@
 """Runs all benchmarks, or those named: call, decode, deaggregate, objects, source, source_cpu,
 backlog, skewed, planning, consumer_mode, local_server, leases, fleet, latency, spark_latency,
-memory, metrics, cloudwatch_outage, streams, scale, idle_shards, scrape.
+memory, metrics, ways, cloudwatch_outage, streams, scale, idle_shards, scrape.
 
 python -m benchmarks                          # all
 python -m benchmarks decode source            # two of them
@@ -40,6 +40,7 @@ from benchmarks import (
     source_cpu,
     spark_latency,
     streams,
+    ways,
 )
 from benchmarks.report import Result, print_table, write_json
 
@@ -62,6 +63,7 @@ BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
     "spark_latency": spark_latency.run,
     "memory": memory.run,
     "metrics": metrics.run,
+    "ways": ways.run,
     "cloudwatch_outage": cloudwatch_outage.run,
     "streams": streams.run,
     "idle_shards": idle_shards.run,

@@ -82,15 +82,15 @@ def server(*options: str) -> Iterator[Client]:
             process.terminate()
 
 
-def fill(client: Client) -> None:
-    """The same number of records into each shard."""
-    client.call("CreateStream", StreamName=STREAM, ShardCount=SHARDS)
-    for shard in range(SHARDS):
-        body = json.loads(put_body(STREAM, SIZE))
+def fill(client: Client, stream: str, shards: int, records: int, size: int = SIZE) -> None:
+    """Put the same number of records into each shard, by multiples of 500."""
+    client.call("CreateStream", StreamName=stream, ShardCount=shards)
+    for shard in range(shards):
+        body = json.loads(put_body(stream, size))
         for record in body["Records"]:
-            record["ExplicitHashKey"] = str(shard * (2**128 // SHARDS) + 1)
+            record["ExplicitHashKey"] = str(shard * (2**128 // shards) + 1)
         text = json.dumps(body).encode()
-        for _ in range(RECORDS // len(body["Records"])):
+        for _ in range(records // len(body["Records"])):
             client.send("PutRecords", text)
 
 
@@ -153,7 +153,7 @@ def _settled(folder: Path, workers: int) -> dict[str, Any] | None:
 def run() -> list[Result]:
     runs: dict[int, list[Run]] = {workers: [] for workers in SIDES}
     with server("--no-limits") as client, tempfile.TemporaryDirectory() as folder:
-        fill(client)
+        fill(client, STREAM, SHARDS, RECORDS)
         endpoint = f"http://127.0.0.1:{client.port}"
         for number in range(ROUNDS):
             for workers in SIDES if number % 2 == 0 else SIDES[::-1]:

@@ -18,13 +18,11 @@ import sys
 import time
 from dataclasses import dataclass
 
-from benchmarks.fleet import pinned, server
-from benchmarks.local_server import Client, put_body
+from benchmarks.fleet import SIZE, fill, pinned, server
 from benchmarks.metrics_side import KINDS, REGION, STREAM
 from benchmarks.report import Result, print_table
 
 SHARDS = 16
-SIZE = 10
 RECORDS = 100_000
 """The number of records in each shard."""
 ROUNDS = 9
@@ -37,18 +35,6 @@ class Run:
     records_per_second: float
     cpu_per_million: float
     """CPU seconds for a million records."""
-
-
-def fill(client: Client) -> None:
-    """Put the same number of records into each shard."""
-    client.call("CreateStream", StreamName=STREAM, ShardCount=SHARDS)
-    for shard in range(SHARDS):
-        body = json.loads(put_body(STREAM, SIZE))
-        for record in body["Records"]:
-            record["ExplicitHashKey"] = str(shard * (2**128 // SHARDS) + 1)
-        text = json.dumps(body).encode()
-        for _ in range(RECORDS // len(body["Records"])):
-            client.send("PutRecords", text)
 
 
 def measure(endpoint: str, kind: str, application: str) -> Run:
@@ -74,7 +60,7 @@ def measure(endpoint: str, kind: str, application: str) -> Run:
 def run() -> list[Result]:
     runs: dict[str, list[Run]] = {kind: [] for kind in KINDS}
     with server("--no-limits", "--cloudwatch") as client:
-        fill(client)
+        fill(client, STREAM, SHARDS, RECORDS)
         endpoint = f"http://127.0.0.1:{client.port}"
         for number in range(ROUNDS):
             for kind in KINDS if number % 2 == 0 else [*KINDS][::-1]:
