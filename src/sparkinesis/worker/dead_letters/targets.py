@@ -27,7 +27,7 @@ from sparkinesis.worker.sink.names import shortened, stream_label
 @public_sink
 @dataclass(frozen=True, slots=True)
 class FailedRecords:
-    """The user records of one shard that ``process_records`` failed on, and the error."""
+    """The user records of one shard that cannot be processed, and the error."""
 
     batch: RecordBatch
     error: BaseException
