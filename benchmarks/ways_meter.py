@@ -12,7 +12,7 @@ WARM_UP = 0.5
 
 
 class Meter:
-    """Tells, as JSON, the records, the batches and the CPU seconds of some seconds."""
+    """Tells, as JSON, the records, batches and CPU seconds of so many seconds."""
 
     def __init__(self, seconds: float) -> None:
         self._done: list[int] = []
@@ -27,10 +27,12 @@ class Meter:
     def _measure(self, seconds: float) -> None:
         self._first.wait()
         time.sleep(WARM_UP * seconds)
-        before = self._sample()
-        time.sleep(seconds)
+        before = now = self._sample()
+        while now[1] == before[1]:  # a busy machine may take longer for one batch
+            time.sleep(seconds)
+            now = self._sample()
         names = ("records", "batches", "seconds", "cpu")
-        change = (now - then for now, then in zip(self._sample(), before, strict=True))
+        change = (after - then for after, then in zip(now, before, strict=True))
         print(json.dumps(dict(zip(names, change, strict=True))), flush=True)
         os._exit(0)  # a graceful end waits for the batch at hand
 

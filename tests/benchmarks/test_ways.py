@@ -24,7 +24,7 @@ def endpoint() -> Iterator[str]:
     ids=lambda side: f"{side.stream}-{side.way}",
 )
 def test_each_way_is_measured(endpoint: str, side: Side) -> None:
-    told = side.measure(endpoint, 0.3)
+    told = side.measure(endpoint, 0.1)
     assert told["records"] >= told["batches"] > 0
     assert told["cpu"] > 0
     if side.way == "in turn":
