@@ -25,6 +25,10 @@ _LOOPBACK = "127.0.0.1"
 _ON_THIS_MACHINE = {"0.0.0.0": _LOOPBACK, "::": "::1"}  # noqa: S104 - not bound by default
 
 
+_TURNS = 10
+"""Turns of asyncio's loop: more than the four that it takes to make an accepted connection."""
+
+
 class LocalServer:
     """Kinesis on an HTTP port of this machine; DynamoDB and STS (moto's) on the same port.
 
@@ -227,9 +231,14 @@ class _Host:
         server = await loop.create_server(protocol, sock=self._socket)
         self._ready.set()
         await self._stopping.wait()
+        # A connection that was accepted a moment ago is known only some turns of the loop later. Of
+        # a server that is closed by then, asyncio would leave its socket open.
+        loop.remove_reader(self._socket)
+        for _ in range(_TURNS):
+            for connection in list(connections.connections):
+                connection.transport.abort()
+            await asyncio.sleep(0)
         server.close()
-        for connection in list(connections.connections):
-            connection.transport.abort()
         tasks = list(connections.tasks)
         for task in tasks:
             task.cancel()
