@@ -406,6 +406,6 @@ a loop is given the batches of lost leases | expired_leases_are_not_processed | 
     + False
 what a coroutine for a record returns is not looked at
     | automatic_checkpoints_cover_processed_records | 1
-    worker.processors.user_calls:_finished
-    + await coroutine
+    worker.processors.user_methods:await_user
+    + await method(*given)
 """)

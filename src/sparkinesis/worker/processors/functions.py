@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias, overload
 
@@ -15,9 +15,9 @@ from sparkinesis.worker.processors.processor import ProcessorFactory, RecordProc
 from sparkinesis.worker.processors.user_methods import (
     ADVICE,
     asynchronous,
+    await_user,
     call_user,
     name_of,
-    require_finished,
 )
 
 if TYPE_CHECKING:
@@ -82,16 +82,10 @@ class _CoroutineProcessor(RecordProcessor):
         self._of = of
 
     async def process_records(self, batch: RecordBatch, checkpointer: Checkpointer) -> None:
-        await _await_user(self._of.function, *self._of.arguments(batch, checkpointer))
+        await await_user(self._of.function, *self._of.arguments(batch, checkpointer))
 
     async def process_record(self, record: UserRecord) -> None:
-        await _await_user(self._of.function, record)
-
-
-async def _await_user(function: Callable[..., object], *given: object) -> None:
-    returned = function(*given)
-    assert isinstance(returned, Awaitable)
-    require_finished(function, await returned)
+        await await_user(self._of.function, record)
 
 
 @overload

@@ -11,12 +11,17 @@ from __future__ import annotations
 import inspect
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from sparkinesis.worker.processors.call_threads import CallThreads
-from sparkinesis.worker.processors.user_methods import asynchronous, call_user, require_finished
+from sparkinesis.worker.processors.user_methods import (
+    asynchronous,
+    await_user,
+    call_user,
+    require_finished,
+)
 
 if TYPE_CHECKING:
     import asyncio
@@ -69,9 +74,7 @@ class UserCalls:
         the operating system permits no thread.
         """
         if asynchronous(method):
-            coroutine = method(given)
-            assert inspect.iscoroutine(coroutine)
-            self._event_loop().begin(_finished(method, coroutine), done)
+            self._event_loop().begin(await_user(method, given), done)
         else:
             self._threads.run(partial(_finish, partial(call_user, method, given), done))
 
@@ -83,12 +86,6 @@ class UserCalls:
 
                 self.loop = EventLoop(f"{self._name}-asyncio", self._clock, self._given)
             return self.loop
-
-
-async def _finished(
-    method: Callable[..., object], coroutine: Coroutine[object, object, object]
-) -> None:
-    require_finished(method, await coroutine)
 
 
 def _finish(call: Callable[[], None], done: Done) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from sparkinesis.errors import ProcessorError
 
@@ -26,6 +26,13 @@ def call_user(method: Callable[..., object], *given: object) -> None:
     returned = method(*given)
     if returned is not None:
         require_finished(method, returned)
+
+
+async def await_user(method: Callable[..., object], *given: object) -> None:
+    """Call ``method``, which is ``async def``, and await its work. Raises as `call_user`."""
+    returned = method(*given)
+    assert isinstance(returned, Awaitable)
+    require_finished(method, await returned)
 
 
 def require_finished(method: Callable[..., object], returned: object) -> None:

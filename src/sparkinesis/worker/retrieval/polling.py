@@ -158,9 +158,7 @@ class PolledShard:
 
     def fetch(self, room: int) -> Fetched | None:
         limit = self._most
-        since = self._at_tip_since
-        holds_all = since is not None and room >= _written_in(self._clock() - since)
-        if room < self._whole and not holds_all:
+        if room < self._whole and not self._holds_what_came(room):
             limit = min(limit, max(1, room // response_memory(self._size, 1)))
         try:
             fetched = self._cursor.fetch(limit)
@@ -175,6 +173,11 @@ class PolledShard:
             self._at_tip_since = self._clock()
             self._due = _due_after(self._at_tip_since, self._idle_time)
         return fetched
+
+    def _holds_what_came(self, room: int) -> bool:
+        """Return True if the memory is enough for all that producers can have put since the tip."""
+        since = self._at_tip_since
+        return since is not None and room >= _written_in(self._clock() - since)
 
     def keep(self, fetched: Fetched, count: int) -> Fetched:
         self._at_tip_since, self._due = None, self._clock()

@@ -99,7 +99,7 @@ class ConcurrentDeliverer(Deliverer):
             else:
                 self.measures.processing_failed(start.at)
                 self._call_failed(one, error)
-        self.processing_since = min((start.at for start in self._running.values()), default=None)
+        self._note_oldest_call()
         if not self._running:
             self.stopped_by = self._stopping
         return not self._running
@@ -162,6 +162,9 @@ class ConcurrentDeliverer(Deliverer):
                 del self._running[one]
                 self._try_again(one, self._attempts.get(one) or Attempt(one.alone()), _NO_THREAD)
                 break
+        self._note_oldest_call()
+
+    def _note_oldest_call(self) -> None:
         self.processing_since = min((start.at for start in self._running.values()), default=None)
 
     def _end_call(self, one: OpenRecord, error: BaseException | None) -> None:
