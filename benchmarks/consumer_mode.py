@@ -24,7 +24,6 @@ from benchmarks.report import Result, print_table
 from benchmarks.source import spark_session
 from sparkinesis.local import LocalServer
 from sparkinesis.source.datasource import KinesisDataSource, KinesisStreamReader
-from sparkinesis.source.options.read_options import stream_read_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,8 +53,8 @@ def watched(folder: str) -> type[KinesisDataSource]:
         def name(cls) -> str:
             return "watched"
 
-        def streamReader(self, schema: Any) -> KinesisStreamReader:  # noqa: ARG002, N802
-            return WatchedReader(stream_read_options(self._options))
+        def streamReader(self, schema: Any) -> KinesisStreamReader:  # noqa: N802
+            return WatchedReader(super().streamReader(schema)._options)
 
     return Watched
 

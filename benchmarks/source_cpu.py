@@ -27,7 +27,7 @@ from benchmarks.local_server import Client, running
 from benchmarks.proc_stat import cpu_of
 from benchmarks.report import Result, print_table
 from benchmarks.source import CASES, REGION, UNLIMITED, Case, fill, read, spark_session
-from sparkinesis.source.datasource import SCHEMA
+from sparkinesis.source.columns import SCHEMA
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.answers.decoding import decode_page
 from sparkinesis.stream.calls.client import StreamClient

@@ -183,13 +183,20 @@ def __dir__() -> list[str]:
     return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
 
 
-def register(spark: SparkSession) -> None:
-    """Add ``format("kinesis")`` to a Spark session (PySpark 4.2 or newer).
+def register(spark: SparkSession, name: str = "kinesis") -> None:
+    """Add ``format("kinesis")`` to a Spark session (PySpark 4.2 or newer), or another name of it.
 
-    Raises `OptionError` if the session is local and its workers run a Python without sparkinesis.
+    Spark finds ``kinesis`` by itself where sparkinesis is installed for the Python that Spark
+    starts. Call this for another name, where the platform has a ``kinesis`` of its own
+    (``register(spark, name="sparkinesis")``; both names then work), or if only this program has
+    sparkinesis and ships it (``--py-files``).
+
+    Raises `OptionError` for a name that is not one word of letters, digits and underscores, and if
+    the session is local and its workers run a Python without sparkinesis.
     """
-    from sparkinesis.source.datasource import KinesisDataSource  # noqa: PLC0415
+    from sparkinesis.source.datasource import source_named  # noqa: PLC0415
     from sparkinesis.source.worker_python import check_worker_python  # noqa: PLC0415
 
+    source = source_named(name)
     check_worker_python(spark)
-    spark.dataSource.register(KinesisDataSource)
+    spark.dataSource.register(source)

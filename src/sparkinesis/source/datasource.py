@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import logging
 import math
+import re
 import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -34,15 +35,26 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from sparkinesis.errors import OptionError
+from sparkinesis.source.columns import SCHEMA
 from sparkinesis.source.expected_errors import told_by_its_message
 from sparkinesis.source.offsets import KnownOffsets, Offset, ranges, to_json
 from sparkinesis.source.options.allowance import NO_LIMIT
-from sparkinesis.source.options.option_table import Options, Use
+from sparkinesis.source.options.batch_read_options import batch_read_options
+from sparkinesis.source.options.catalog_table import (
+    check_new_table,
+    is_new_table,
+    new_table_options,
+    no_stream,
+    table_options,
+    table_schema,
+)
+from sparkinesis.source.options.option_table import Options, Use, options_for
 from sparkinesis.source.options.read_options import StreamReadOptions, stream_read_options
 from sparkinesis.source.options.stream_names import removed_stream
+from sparkinesis.source.options.write_options import WriteOptions, write_options
 from sparkinesis.source.planning.read_tasks import share_out
 from sparkinesis.source.worker_process import begin_task
-from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.address import StreamAddress, shown
 from sparkinesis.stream.position import ShardRange
 
 if TYPE_CHECKING:
@@ -50,16 +62,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from sparkinesis.source.batch.batch_reader import KinesisBatchReader
-    from sparkinesis.source.options.write_options import WriteOptions
     from sparkinesis.source.planning.source_planner import SourcePlanner
 
 _log = logging.getLogger(__name__)
-
-SCHEMA = (
-    "partitionKey STRING, data BINARY, stream STRING, shardId STRING, sequenceNumber STRING, "
-    "approximateArrivalTimestamp TIMESTAMP, subSequenceNumber BIGINT, explicitHashKey STRING"
-)
-"""The columns of a read; the first six have the names of Databricks' Kinesis source."""
 
 
 @dataclass
@@ -80,46 +85,64 @@ class KinesisDataSource(DataSource):
 
     @told_by_its_message()
     def __init__(self, options: MutableMapping[str, str]) -> None:
-        self._options = Options(options)
-        if not self._options.unknown:  # else a misspelled streamName would be told to be missing
-            self._options.addresses()  # raises at once if they are wrong
+        self._given = dict(options)
+        self._is_new_table = is_new_table(options, self.name())
+        if self._is_new_table:
+            self._given = new_table_options(options)
+        checked = Options(self._given)
+        # A table of the catalog names its stream later, and so does a misspelled streamName.
+        if checked.names_a_stream and not checked.unknown:
+            checked.addresses()  # raises at once if they are wrong
 
     @classmethod
     def name(cls) -> str:
         return "kinesis"
 
     @told_by_its_message()
-    def schema(self) -> str:
-        # Spark asks for it in load() of a read, and never for a write.
-        self._options.check_use(Use.READ, Use.READ_STREAM)
+    def schema(self) -> str | StructType:
+        # Spark asks for it in load() of a read and for a new table, and never for a write.
+        if self._is_new_table:
+            check_new_table(self._given)
+            return table_schema(self._given)
+        options = Options(self._given)
+        options.check_use(Use.READ, Use.READ_STREAM)
+        options.addresses()
         return SCHEMA
 
     @told_by_its_message()
     def reader(self, schema: StructType) -> KinesisBatchReader:
         from sparkinesis.source.batch.batch_reader import batch_reader  # noqa: PLC0415 - see above
-        from sparkinesis.source.options.batch_read_options import batch_read_options  # noqa: PLC0415
 
-        _check_read_schema(schema)
-        return batch_reader(batch_read_options(self._options))
+        options = self._read_options(schema, Use.READ)
+        return batch_reader(batch_read_options(options))
 
     @told_by_its_message()
     def streamReader(self, schema: StructType) -> KinesisStreamReader:  # noqa: N802
-        _check_read_schema(schema)
-        return KinesisStreamReader(stream_read_options(self._options))
+        options = self._read_options(schema, Use.READ_STREAM)
+        return KinesisStreamReader(stream_read_options(options))
 
     @told_by_its_message()
     def writer(self, schema: StructType, overwrite: bool) -> KinesisWriter:
-        return KinesisWriter(self._write_options(schema, overwrite))
+        # The columns of the table that is written, unless the program itself names the stream.
+        of_table = {} if Options(self._given).names_a_stream else table_options(schema)
+        return KinesisWriter(self._write_options(schema, overwrite, of_table))
 
     @told_by_its_message()
     def streamWriter(self, schema: StructType, overwrite: bool) -> KinesisStreamWriter:  # noqa: N802
-        return KinesisStreamWriter(self._write_options(schema, overwrite))
+        # Columns of a table are those of the one that is read: Spark does not say which is written.
+        return KinesisStreamWriter(self._write_options(schema, overwrite, {}))
 
-    def _write_options(self, schema: StructType, overwrite: bool) -> WriteOptions:
-        from sparkinesis.source.options.write_options import write_options  # noqa: PLC0415 - see above
+    def _read_options(self, schema: StructType, use: Use) -> Options:
+        options = self._options_above(table_options(schema), use)
+        _check_read_schema(schema)
+        return options
+
+    def _write_options(
+        self, schema: StructType, overwrite: bool, of_table: Mapping[str, str]
+    ) -> WriteOptions:
         from sparkinesis.source.writing.rows import check_schema  # noqa: PLC0415 - see above
 
-        options = write_options(self._options)
+        options = write_options(self._options_above(of_table, Use.WRITE))
         if overwrite:
             raise OptionError(
                 f"The mode overwrite would replace {options.address}, but a Kinesis stream can "
@@ -128,6 +151,25 @@ class KinesisDataSource(DataSource):
             )
         check_schema(schema, ordered=options.ordered)
         return options
+
+    def _options_above(self, of_table: Mapping[str, str], use: Use) -> Options:
+        """Return the query's own options, and beneath them those of its table for this use."""
+        options = Options(options_for(of_table, use) | self._given)
+        if not (options.names_a_stream or options.unknown):
+            raise no_stream()
+        return options
+
+
+def source_named(name: str) -> type[KinesisDataSource]:
+    """Return the data source under another name, by which Spark finds it. Raises `OptionError`."""
+    if name == KinesisDataSource.name():
+        return KinesisDataSource
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
+        raise OptionError(
+            f"The name {shown(name)} cannot be that of a format. It takes letters, digits and "
+            'underscores, and begins with a letter, such as register(spark, name="sparkinesis").'
+        )
+    return type(f"{name}DataSource", (KinesisDataSource,), {"name": classmethod(lambda _: name)})
 
 
 def _check_read_schema(schema: StructType) -> None:

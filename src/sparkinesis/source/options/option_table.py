@@ -108,12 +108,38 @@ OPTIONS: Mapping[str, Option] = {
     "queryName": Option(text, _WRITING),
 }
 
+_KNOWN = {name.lower(): name for name in OPTIONS}
 _LISTS = {"streamName", "streamARN"}
 _MAPS = {"startingPosition", "endingPosition"}
 _LONGEST = 4_096
 """The most characters of a value that is no list and no JSON map; every ARN is shorter."""
 
 _CREDENTIALS = re.compile(r"(aws|sts)*(access|secret|secretaccess)key(id)?|(aws|sts)*sessiontoken")
+
+
+def refuse_credentials(names: Iterable[str]) -> None:
+    """Raise `OptionError` if an option would hold credentials."""
+    for name in names:
+        if _CREDENTIALS.fullmatch(re.sub("[^a-z]", "", name.lower().removeprefix("option."))):
+            raise OptionError(
+                f"The option {name} is refused: credentials in options end up in query plans and "
+                "logs, and those of a table in the catalog. Give the driver and the executors a "
+                "role, a profile, or the environment variables AWS_ACCESS_KEY_ID and "
+                "AWS_SECRET_ACCESS_KEY. To assume a role with those credentials, set the option "
+                "roleArn."
+            )
+
+
+def options_for(options: Mapping[str, str], use: Use) -> dict[str, str]:
+    """Return the options that apply to a use; all of them are known."""
+    return {
+        name: value for name, value in options.items() if use in OPTIONS[_KNOWN[name.lower()]].uses
+    }
+
+
+def nearest_option(name: str, likeness: float) -> str | None:
+    """Return the option whose name is most like this one; None if none is so like it, of 0 to 1."""
+    return _nearest(name, OPTIONS, likeness)
 
 
 class Options:
@@ -123,19 +149,11 @@ class Options:
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        known = {name.lower(): name for name in OPTIONS}
-        for name in options:
-            if _CREDENTIALS.fullmatch(re.sub("[^a-z]", "", name.lower())):
-                raise OptionError(
-                    f"The option {name} is refused: credentials in options end up in query plans "
-                    "and logs. Give the driver and the executors a role, a profile, or the "
-                    "environment variables AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. To assume "
-                    "a role with those credentials, set the option roleArn."
-                )
-        self.unknown = tuple(name for name in options if name.lower() not in known)
+        refuse_credentials(options)
+        self.unknown = tuple(name for name in options if name.lower() not in _KNOWN)
         """The names that are no option's, as Spark hands them over: in lower case."""
         texts = {
-            known[name.lower()]: value for name, value in options.items() if name.lower() in known
+            _KNOWN[name.lower()]: value for name, value in options.items() if name.lower() in _KNOWN
         }
         self.given = frozenset(texts)
         """The options that are given, by their documented names."""
@@ -168,6 +186,10 @@ class Options:
                     f"{_named(uses)}, which takes: {', '.join(_taken(uses))}."
                 )
 
+    @property
+    def names_a_stream(self) -> bool:
+        return not self.given.isdisjoint(_LISTS)
+
     def addresses(self) -> tuple[StreamAddress, ...]:
         """Return the streams, in the order given. Raises `OptionError`."""
         credentials = self._credential_source()
@@ -194,7 +216,7 @@ class Options:
 
 
 def _named(uses: Collection[Use]) -> str:
-    return " and ".join(sorted(use.value for use in uses))
+    return "a table" if len(uses) == len(Use) else " and ".join(sorted(use.value for use in uses))
 
 
 def _taken(uses: Collection[Use]) -> list[str]:
@@ -204,7 +226,7 @@ def _taken(uses: Collection[Use]) -> list[str]:
 def _unknown(name: str, uses: Collection[Use]) -> str:
     taken = _taken(uses)
     # A name of another use is suggested only if none of this use is much like it.
-    near = _nearest(name, taken, 0.8) or _nearest(name, OPTIONS, 0.5)
+    near = _nearest(name, taken, 0.8) or nearest_option(name, 0.5)
     elsewhere = f" (of {_named(OPTIONS[near].uses)})" if near and near not in taken else ""
     hint = f"Did you mean {near}{elsewhere}? " if near else ""
     return (

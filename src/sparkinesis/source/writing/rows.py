@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import BinaryType, StringType, StructType
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from sparkinesis.errors import OptionError, RecordRefusedError
+from sparkinesis.source.columns import NAMES
 from sparkinesis.stream.kpl.pack import OutgoingRecord
 from sparkinesis.stream.put_entry import MAX_KEY_LENGTH
 from sparkinesis.stream.routing import MAX_HASH_KEY
@@ -19,6 +20,9 @@ COLUMNS = {
     "partitionKey": "STRING",
     "explicitHashKey": "STRING",
 }
+FILLED = tuple(name for name in NAMES if name not in COLUMNS)
+"""The columns of a read that Kinesis fills. A write may have all of them, without values, because
+Spark adds the columns of a table that an INSERT does not name."""
 _LARGEST_HASH_KEY = str(MAX_HASH_KEY)
 _SHOWN = 80
 _SHOWN_DATA = 40
@@ -28,11 +32,12 @@ _SHOWN_DATA = 40
 def check_schema(schema: StructType, *, ordered: bool) -> None:
     """Raise `OptionError` if columns cannot be written; it names all of them."""
     known = {name.lower(): name for name in COLUMNS}
-    names = [known.get(field.name.lower()) for field in schema.fields]
+    fields = _written(schema)
+    names = [known.get(field.name.lower()) for field in fields]
     problems = []
     if "data" not in names:
         problems.append("the column data is missing")
-    for field, name in zip(schema.fields, names, strict=True):
+    for field, name in zip(fields, names, strict=True):
         kind = field.dataType.simpleString().upper()
         if name is None:
             problems.append(f"the column {field.name} is unknown")
@@ -53,6 +58,14 @@ def check_schema(schema: StructType, *, ordered: bool) -> None:
         )
 
 
+def _written(schema: StructType) -> list[StructField]:
+    """Return the columns of a write; of those of a table, without the ones that Kinesis fills."""
+    filled = {name.lower() for name in FILLED}
+    others = [field for field in schema.fields if field.name.lower() not in filled]
+    is_table = len(others) == len(COLUMNS) and len(schema.fields) == len(NAMES)
+    return others if is_table else schema.fields
+
+
 def user_records(
     batch: pa.RecordBatch, stream: str, max_size: int, random_key: Callable[[], str]
 ) -> Iterator[OutgoingRecord]:
@@ -62,6 +75,7 @@ def user_records(
     largest size in bytes of data and partition key together. Raises `RecordRefusedError`.
     """
     columns = dict(zip(map(str.lower, batch.schema.names), batch.columns, strict=True))
+    _check_filled(columns)
     none = pa.nulls(batch.num_rows, pa.string())
     data = columns["data"].cast(pa.binary())
     given_keys = keys = columns.get("partitionkey", none).cast(pa.string())
@@ -73,6 +87,20 @@ def user_records(
         _check_text(column, name, stream)
     _check(data, keys, hash_keys, max_size, _Names(stream, given_keys, data))
     return zip(keys.to_pylist(), hash_keys.to_pylist(), data.to_pylist(), strict=True)
+
+
+def _check_filled(columns: dict[str, pa.Array]) -> None:
+    """Raise `RecordRefusedError` for a value that the record would not keep."""
+    for name in FILLED:
+        column = columns.get(name.lower())
+        if column is not None and column.null_count < len(column):
+            value = pc.drop_null(column)[0].as_py()
+            raise RecordRefusedError(
+                f"A row to put has {str(value)[:_SHOWN]!r} in the column {name}, which Kinesis "
+                "itself fills for each new record. Write only partitionKey, data and "
+                "explicitHashKey: name them in the INSERT and in its SELECT, or select them before "
+                "the write. No record of its Arrow batch was put."
+            )
 
 
 def _check_text(column: pa.Array, name: str, stream: str) -> None:

@@ -13,7 +13,8 @@ from pyspark.sql.types import (
 )
 
 from sparkinesis.errors import OffsetError, OptionError
-from sparkinesis.source.datasource import SCHEMA, KinesisDataSource
+from sparkinesis.source.columns import SCHEMA
+from sparkinesis.source.datasource import KinesisDataSource
 from sparkinesis.source.options.option_table import OPTIONS, Options, Use
 from sparkinesis.source.options.read_options import FanOut, StreamReadOptions, stream_read_options
 from sparkinesis.source.options.stream_names import removed_stream
