@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import boto3
 
-import sparkinesis
 from benchmarks.local_server import running
 from benchmarks.report import Result, print_table
 from sparkinesis.local.java import use_java
@@ -65,7 +64,6 @@ def spark_session(master: str = "local[2]", **config: str) -> SparkSession:
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")
-    sparkinesis.register(spark)
     return spark
 
 

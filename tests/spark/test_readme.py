@@ -70,12 +70,13 @@ def kinesis(server: LocalServer) -> Iterator[Any]:
 def run(spark: SparkSession, server: LocalServer, tmp_path: Path) -> Iterator[Run]:
     """Runs a program in the session that the tests share; returns the program's variables.
 
-    Spark's Python processes get the environment that the session holds when the source is
-    registered.
+    Spark's Python processes get the environment that the session holds when the source is first
+    used, or registered.
     """
     environment = spark.sparkContext.environment
     before = dict(environment)
     environment.update(exports(server.endpoint_url))
+    sparkinesis.register(spark)
 
     def run_program(text: str) -> dict[str, Any]:
         names: dict[str, Any] = {"__name__": "__main__"}

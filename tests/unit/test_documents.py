@@ -41,7 +41,7 @@ COMMANDS = [
     for line in commands(block)
 ]
 
-OTHERS = {"aws", "docker", "du", "find", "mv", "spark-submit"}
+OTHERS = {"aws", "docker", "du", "find", "mv", "spark-pipelines", "spark-submit"}
 """Programs that are not ours; their arguments are not looked at."""
 
 SPARKS_OWN = {"path", "checkpointLocation", "queryName"}
@@ -52,7 +52,7 @@ MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
 
 @pytest.mark.parametrize("block", BLOCKS, ids=str)
 def test_every_block_names_its_language(block: Block) -> None:
-    assert block.language in {"python", "shell", "console", "json", "text"}
+    assert block.language in {"python", "shell", "console", "sql", "json", "yaml", "text"}
     if block.language == "console":
         assert commands(block), "a console block shows a command and its output"
 

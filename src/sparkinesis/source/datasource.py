@@ -81,7 +81,7 @@ class ShardPartition(InputPartition):
 
 
 class KinesisDataSource(DataSource):
-    """Reads Amazon Kinesis data streams; see `sparkinesis.register`."""
+    """Reads Amazon Kinesis data streams, and writes to them."""
 
     @told_by_its_message()
     def __init__(self, options: MutableMapping[str, str]) -> None:
@@ -146,8 +146,8 @@ class KinesisDataSource(DataSource):
         if overwrite:
             raise OptionError(
                 f"The mode overwrite would replace {options.address}, but a Kinesis stream can "
-                'only be appended to. Write with mode("append"); write a streaming query with '
-                'outputMode("append") or outputMode("update").'
+                'only be appended to. Write with INSERT INTO or mode("append"); write a streaming '
+                'query with outputMode("append") or outputMode("update").'
             )
         check_schema(schema, ordered=options.ordered)
         return options
@@ -177,10 +177,10 @@ def _check_read_schema(schema: StructType) -> None:
     columns = ", ".join(f"{f.name} {f.dataType.simpleString().upper()}" for f in schema.fields)
     if columns and columns != SCHEMA:
         raise OptionError(
-            f"A read of the kinesis source has fixed columns, and .schema(...) asks for others: "
-            f"{columns}. Leave out .schema(...) and parse the column data of the rows, for example "
-            'JSON: .load().select(from_json(col("data").cast("string"), schema)). The columns are: '
-            f"{SCHEMA}."
+            f"A read of the kinesis source has fixed columns, and .schema(...) or an altered table "
+            f"asks for others: {columns}. Leave out .schema(...), or create the table again, and "
+            "parse the column data of the rows, for example JSON: .load().select(from_json("
+            f'col("data").cast("string"), schema)). The columns are: {SCHEMA}.'
         )
 
 
@@ -268,9 +268,9 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         from sparkinesis.source.reading.read_task import read_records  # noqa: PLC0415 - see above
 
         assert isinstance(partition, ShardPartition)
-        begin_task()
         ranges_to_read = zip(partition.shard_ranges, partition.expected, strict=True)
         with told_by_its_message():
+            begin_task(self._options.reading.version)
             for shard_range, expected in ranges_to_read:
                 yield from read_records(
                     self._options.reading,
@@ -349,7 +349,7 @@ class _Writes:
         """Put the rows of one task. Runs on an executor."""
         from sparkinesis.source.writing.write_task import write_batches  # noqa: PLC0415 - see above
 
-        begin_task()
+        begin_task(self._options.version)
         write_batches(self._options, iterator)
         return WriterCommitMessage()
 

@@ -9,7 +9,9 @@ import sys
 
 import pytest
 
+from sparkinesis.errors import SparkinesisError
 from sparkinesis.local import LocalServer
+from sparkinesis.source.worker_process import begin_task
 from tests.streams import put
 
 QUERY = """
@@ -56,10 +58,11 @@ print(json.dumps([len(exempt), *exempt]))
 OTHER_MODULES = """
 import gc, json
 from sparkinesis.source.worker_process import begin_task
+from sparkinesis.version import __version__
 
 exempt = []
 for task in range(5):
-    begin_task()
+    begin_task(__version__)
     exempt.append(gc.get_freeze_count())
     if task == 2:
         import decimal, xml.dom.minidom
@@ -109,3 +112,8 @@ def test_modules_that_a_later_task_loads_are_spared_from_the_next_task_on() -> N
     assert 0 < third <= second, "no module was loaded since"
     assert fourth > third, "a third task has loaded more"
     assert fifth <= fourth
+
+
+def test_another_version_on_the_driver_is_told() -> None:
+    with pytest.raises(SparkinesisError, match=r"driver has sparkinesis 9.9, .* executor has"):
+        begin_task("9.9")

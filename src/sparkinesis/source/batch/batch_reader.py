@@ -40,9 +40,9 @@ class KinesisBatchReader(DataSourceReader):
 
         if not isinstance(partition, BatchPartition):
             return  # Spark's placeholder when there are no partitions
-        begin_task()
         reading = self._options.reading
         with told_by_its_message():
+            begin_task(reading.version)
             rows = read_records(reading, reading.streams[partition.stream], partition.shard_range)
             until = partition.before_ms
             yield from rows if until is None else rows_before(rows, until)

@@ -119,8 +119,8 @@ _CREDENTIALS = re.compile(r"(aws|sts)*(access|secret|secretaccess)key(id)?|(aws|
 
 def refuse_credentials(names: Iterable[str]) -> None:
     """Raise `OptionError` if an option would hold credentials."""
-    for name in names:
-        if _CREDENTIALS.fullmatch(re.sub("[^a-z]", "", name.lower().removeprefix("option."))):
+    for name in (name.removeprefix("option.") for name in names):
+        if _CREDENTIALS.fullmatch(re.sub("[^a-z]", "", name.lower())):
             raise OptionError(
                 f"The option {name} is refused: credentials in options end up in query plans and "
                 "logs, and those of a table in the catalog. Give the driver and the executors a "

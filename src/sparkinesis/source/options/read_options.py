@@ -11,6 +11,7 @@ from sparkinesis.source.options.option_table import Options, Use
 from sparkinesis.stream.address import StreamAddress, is_loopback
 from sparkinesis.stream.position import LATEST, FromApplication, Position
 from sparkinesis.stream.reading.budget import Pace
+from sparkinesis.version import __version__
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,8 @@ class ReadOptions:
     max_records_per_fetch: int
     """``Limit`` of the readers' GetRecords calls, 1 to 10,000."""
     pace: Pace
+    version: str = __version__
+    """The driver's version of sparkinesis."""
 
     @property
     def streams(self) -> dict[str, StreamAddress]:

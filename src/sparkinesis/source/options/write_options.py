@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from sparkinesis.errors import OptionError
 from sparkinesis.source.options.option_table import Options, Use
 from sparkinesis.stream.address import StreamAddress
+from sparkinesis.version import __version__
 
 AGGREGATE_KEY_SIZE = 1
 """Bytes of `sparkinesis.stream.put_entry.AGGREGATE_KEY`."""
@@ -23,6 +24,8 @@ class WriteOptions:
     """The largest size of an aggregate, in bytes."""
     max_record_size: int
     """The largest size of a record in bytes: its data and its partition key."""
+    version: str = __version__
+    """The driver's version of sparkinesis."""
 
     @property
     def aggregate_size(self) -> int | None:
