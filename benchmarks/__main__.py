@@ -1,6 +1,6 @@
 """Runs all benchmarks, or those named: call, decode, deaggregate, objects, source, source_cpu,
 backlog, skewed, planning, consumer_mode, local_server, leases, fleet, latency, spark_latency,
-memory, metrics, ways, cloudwatch_outage, streams, scale, idle_shards, scrape.
+memory, metrics, ways, cloudwatch_outage, streams, scale, idle_shards, scrape, registration.
 
 python -m benchmarks                          # all
 python -m benchmarks decode source            # two of them
@@ -33,6 +33,7 @@ from benchmarks import (
     metrics,
     objects,
     planning,
+    registration,
     scale,
     scrape,
     skewed,
@@ -68,6 +69,7 @@ BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
     "streams": streams.run,
     "idle_shards": idle_shards.run,
     "scrape": scrape.run,
+    "registration": registration.run,
 }
 WITH_OPTIONS: dict[str, Callable[[list[str]], int]] = {"idle_shards": idle_shards.main}
 HELP = (["-h"], ["--help"])

@@ -69,6 +69,7 @@ def new_table_options(properties: Mapping[str, str]) -> dict[str, str]:
     """
     refuse_credentials(properties)
     found = {}
+    properties = {name.lower(): value for name, value in properties.items()}
     for name, value in properties.items():
         if name in _SPARKS_OWN or name.startswith("option."):
             continue
