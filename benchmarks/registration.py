@@ -63,9 +63,9 @@ def run() -> list[Result]:
         one = [turn[step] * 1000 for turn in seconds[WITH]]
         other = [turn[step] * 1000 for turn in seconds[WITHOUT]]
         difference = statistics.median(a - b for a, b in zip(one, other, strict=True))
-        for variant, taken in ((WITH, one), (WITHOUT, other)):
-            note = f"median of {TURNS} turns, {min(taken):,.0f} to {max(taken):,.0f}"
-            results.append(Result(f"{name}, {variant}", statistics.median(taken), "ms", note=note))
+        for variant, ms in ((WITH, one), (WITHOUT, other)):
+            note = f"median of {TURNS} turns, {min(ms):,.0f} to {max(ms):,.0f}"
+            results.append(Result(f"{name}, {variant}", statistics.median(ms), "ms", note=note))
         results.append(Result(f"{name}, difference in a turn", difference, "ms", note="median"))
     return results
 

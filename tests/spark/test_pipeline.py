@@ -78,11 +78,12 @@ def update(project: Path, environment: dict[str, str], *options: str) -> None:
         [*COMMAND, *options],
         cwd=project,
         env=environment,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
         check=False,
     )
-    assert (done.returncode, "Run is COMPLETED" in done.stderr) == (0, True), done.stderr[-3000:]
+    assert (done.returncode, "Run is COMPLETED" in done.stdout) == (0, True), done.stdout[-3000:]
 
 
 def test_an_update_after_a_kill_and_a_full_refresh(
