@@ -84,6 +84,7 @@ _MORE = (
     "tests/spark/test_p10_active_users.py",
     "tests/spark/test_p10_watermark.py",
     "tests/spark/test_p1_determinism.py",
+    "tests/spark/test_payload_processes.py",
     "tests/spark/test_pipeline.py",
     "tests/spark/test_removed_streams.py",
     "tests/spark/test_speculation.py",

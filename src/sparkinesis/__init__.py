@@ -27,7 +27,7 @@ Record processors, as a function (``async def``, too), a class or a loop:
 The same application runs on Spark's executors with ``.run(spark, workers=8)``.
 
 Other names are on pages of their own: `sparkinesis.errors`, `sparkinesis.events`,
-`sparkinesis.metrics`, `sparkinesis.sinks` and `sparkinesis.status`.
+`sparkinesis.functions`, `sparkinesis.metrics`, `sparkinesis.sinks` and `sparkinesis.status`.
 """
 
 from __future__ import annotations
@@ -44,12 +44,13 @@ from sparkinesis.errors import (
     ServiceError,
     SparkinesisError,
 )
-from sparkinesis.version import __version__ as __version__
+from sparkinesis.public import __version__ as __version__
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from sparkinesis import events as events
+    from sparkinesis import functions as functions
     from sparkinesis import metrics as metrics
     from sparkinesis import sinks as sinks
     from sparkinesis import status as status
@@ -162,7 +163,7 @@ _HOMES = {
 importing them would slow down each of Spark's Python processes."""
 
 
-_PAGES = ("events", "metrics", "sinks", "status")
+_PAGES = ("events", "functions", "metrics", "sinks", "status")
 """The other public pages, which ``sparkinesis.status`` finds without an import of its own."""
 
 

@@ -1,4 +1,6 @@
-"""The decorators of public names: tracebacks and reprs show the name that a user imports.
+"""What the package shows of itself: its version, and decorators of its public names.
+
+With the decorators, tracebacks and reprs show the name that a user imports.
 
 A public class that is defined in an inner module is imported from ``sparkinesis`` or from one of
 its pages, such as ``sparkinesis.sinks``. With `public` its ``__module__`` is that page, so that a
@@ -17,6 +19,9 @@ import sys
 import typing
 from collections.abc import Callable
 from typing import Any, TypeVar
+
+__version__ = "0.1.0"
+"""Also of the package that is built; a text, because a package in a zip has no metadata."""
 
 _T = TypeVar("_T", bound="type | Callable[..., Any]")
 

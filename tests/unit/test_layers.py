@@ -26,7 +26,7 @@ LAYERS: dict[str, set[str]] = {
         "metrics",
         "monitor",
         "ui",
-        "version",
+        "public",
     },
     "testing": {
         "public",
@@ -40,30 +40,31 @@ LAYERS: dict[str, set[str]] = {
         "local",
     },
     "ui": {"terminal", "errors", "status", "stream", "lease", "worker", "fleet", "monitor"},
-    "monitor": {"terminal", "errors", "metrics", "stream", "lease", "version"},
+    "monitor": {"terminal", "errors", "metrics", "stream", "lease", "public"},
     "fleet": {"terminal", "public", "errors", "status", "metrics", "stream", "lease", "worker"},
     "compat": {"errors", "stream", "worker", "application"},
     "application": {"public", "errors", "metrics", "stream", "worker", "fleet"},
     "worker": {"public", "errors", "events", "status", "metrics", "stream", "lease"},
-    "source": {"public", "errors", "status", "metrics", "stream", "lease", "version"},
+    "source": {"public", "errors", "status", "metrics", "stream", "lease"},
     "lease": {"public", "errors", "events", "metrics", "stream"},
     "stream": {"public", "errors", "metrics"},
-    "metrics": {"public", "errors", "version"},
+    "metrics": {"public", "errors"},
     "local": {"errors"},
     "terminal": set(),
     "events": {"status"},
     "errors": set(),
     "status": set(),
+    "functions": {"errors"},
     "sinks": {"worker"},
     "public": set(),
-    "version": set(),
     "__init__": {
         "application",
         "errors",
         "events",
         "status",
         "sinks",
-        "version",
+        "functions",
+        "public",
         "metrics page",
         "stream",
         "lease",
@@ -141,7 +142,7 @@ MOST_ENTRIES = 14
 MOST_LAYERS = 20
 """The same for ``sparkinesis`` itself: the layers, the modules below them all, and public pages."""
 
-IMPORT_PYSPARK = ("source/", "fleet/", "testing/query_run.py")
+IMPORT_PYSPARK = ("source/", "fleet/", "functions.py", "testing/query_run.py")
 NAME_PYSPARK = ("application.py", "__init__.py", "testing/sandbox.py")
 """Modules that import pyspark's types for type checkers only."""
 

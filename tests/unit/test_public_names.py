@@ -17,7 +17,7 @@ import pytest
 from pyspark import cloudpickle
 
 import sparkinesis
-from sparkinesis import errors, events, metrics, sinks, status
+from sparkinesis import errors, events, functions, metrics, sinks, status
 
 MOST_NAMES = 45
 """The names of ``sparkinesis`` itself: those that a first program needs."""
@@ -39,6 +39,7 @@ PAGES = {
     sparkinesis: sorted({*sparkinesis.__all__} - ALIASES - {*defined_by(errors)}),
     errors: defined_by(errors),
     events: defined_by(events),
+    functions: functions.__all__,
     metrics: metrics.__all__,
     sinks: sinks.__all__,
     status: defined_by(status),

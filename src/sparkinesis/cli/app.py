@@ -17,7 +17,7 @@ from sparkinesis.cli.reset import reset
 from sparkinesis.cli.top import top
 from sparkinesis.cli.ui import ui
 from sparkinesis.local.command import local
-from sparkinesis.version import __version__
+from sparkinesis.public import __version__
 
 app = typer.Typer(
     name="sparkinesis",

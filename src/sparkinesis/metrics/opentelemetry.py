@@ -65,7 +65,7 @@ class OpenTelemetryMetrics:
         from sparkinesis.metrics.otel.instruments import instruments_of  # noqa: PLC0415 - as above
         from sparkinesis.metrics.otel.names import scope_attributes  # noqa: PLC0415
         from sparkinesis.metrics.otel.spans import OtelTracing  # noqa: PLC0415
-        from sparkinesis.version import __version__  # noqa: PLC0415
+        from sparkinesis.public import __version__  # noqa: PLC0415
 
         attributes = scope_attributes(measured)
         tracer = trace.get_tracer("sparkinesis", __version__, self._tracer_provider)

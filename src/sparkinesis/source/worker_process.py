@@ -6,7 +6,7 @@ import gc
 import sys
 
 from sparkinesis.errors import SparkinesisError
-from sparkinesis.version import __version__
+from sparkinesis.public import __version__
 
 _exempt_modules: int | None = None
 """The number of modules at the last exemption; None before the first task."""

@@ -12,7 +12,7 @@ import pytest
 
 from sparkinesis.local import LocalServer
 from sparkinesis.local.faults import Call, Fault
-from sparkinesis.version import __version__
+from sparkinesis.public import __version__
 from tests.command import Result, call, objects, place_of, run
 from tests.integration.worker.conftest import AT_ONCE
 from tests.integration.worker.scene import Scene

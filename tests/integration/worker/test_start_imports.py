@@ -103,7 +103,7 @@ def test_importing_the_package_loads_its_errors_only() -> None:
         "print(loaded(sys.argv[1:]))"
     )
     names = NEVER | ARROW | PROTOBUF | {"botocore", "msgspec", "dataclasses"}
-    own = "sparkinesis sparkinesis.errors sparkinesis.version"
+    own = "sparkinesis sparkinesis.errors sparkinesis.public"
     assert python(code, *names) == f"{own}\nnothing"
 
 

@@ -57,8 +57,8 @@ print(json.dumps([len(exempt), *exempt]))
 
 OTHER_MODULES = """
 import gc, json
+from sparkinesis.public import __version__
 from sparkinesis.source.worker_process import begin_task
-from sparkinesis.version import __version__
 
 exempt = []
 for task in range(5):

@@ -34,7 +34,7 @@ from sparkinesis.metrics.otel.names import (
     names_of,
 )
 from sparkinesis.metrics.tally import BUCKETS
-from sparkinesis.version import __version__
+from sparkinesis.public import __version__
 
 _FRESH = 1.0
 """Seconds for which gauges that were read serve other instruments: those of one collection."""

@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from sparkinesis.monitor.doctor import judge
 from sparkinesis.monitor.doctor.finding import Finding, ok
-from sparkinesis.version import __version__
+from sparkinesis.public import __version__
 
 _JAVA = re.compile(r'version "(?:1\.)?([0-9]+)')
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sparkinesis.errors import OptionError
+from sparkinesis.public import __version__
 from sparkinesis.source.offsets import ANY_SHARD, Positions
 from sparkinesis.source.options.allowance import NO_LIMIT, Allowance
 from sparkinesis.source.options.option_table import Options, Use
 from sparkinesis.stream.address import StreamAddress, is_loopback
 from sparkinesis.stream.position import LATEST, FromApplication, Position
 from sparkinesis.stream.reading.budget import Pace
-from sparkinesis.version import __version__
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sparkinesis.errors import OptionError
+from sparkinesis.public import __version__
 from sparkinesis.source.options.option_table import Options, Use
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.version import __version__
 
 AGGREGATE_KEY_SIZE = 1
 """Bytes of `sparkinesis.stream.put_entry.AGGREGATE_KEY`."""
