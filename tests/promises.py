@@ -154,6 +154,10 @@ fleet-failures:
 writing:
     properties/test_sink_delivery.py
     spark/test_sink.py
+tables:
+    unit/source/options/test_catalog_table.py
+    spark/test_sql.py
+    spark/test_wrong_statements.py
 fleet-end:
     unit/fleet/test_executor_worker.py
     unit/fleet/channel/test_driver_link.py
