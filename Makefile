@@ -4,6 +4,8 @@ BIN := .venv/bin
 SETUP := .venv/.installed
 CLASSES := .venv/spark-classes.jsa
 BYTECODE := .venv/.pyspark-compiled
+LAKES := .venv/lakes/.installed
+DELTA := 4.4.0
 KCLPY := .venv/sdists/amazon_kclpy-3.2.0.tar.gz
 ARGS ?=
 STREAM_PREFIX ?=
@@ -14,7 +16,7 @@ FILE ?=
 # Processes share the tests as tests/conftest.py says; the 15 slowest are listed at the end.
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadscope --no-loadscope-reorder --durations=15
 
-.PHONY: help demo active-users test test-more test-long test-page test-prometheus check simulate soak interop interop-emulators check-aws lint bench bench-peers format lock clean
+.PHONY: help demo active-users test test-more test-long test-page test-lakes test-prometheus check simulate soak interop interop-emulators check-aws lint bench bench-peers format lock clean
 
 help: ## List the targets (default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,7 +28,7 @@ active-users: $(SETUP) $(BYTECODE) ## Run the example of who is active now (ARGS
 	@$(BIN)/python -m examples.active_users $(ARGS)
 
 # They start many Pythons, so the bytecode is kept, even if the shell forbids it.
-demo active-users test test-more test-long: export PYTHONDONTWRITEBYTECODE =
+demo active-users test test-more test-long test-lakes: export PYTHONDONTWRITEBYTECODE =
 
 test: $(SETUP) $(KCLPY) $(CLASSES) $(BYTECODE) ## Run the tests that hold each property once, in minutes
 	$(PYTEST) $(ARGS)
@@ -41,6 +43,11 @@ test-long: $(SETUP) $(KCLPY) $(CLASSES) $(BYTECODE) ## Run the long forms: twent
 test-page: $(SETUP) ## Test the live page in a headless Chromium (apt install chromium chromium-driver)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test-page]'
 	PAGE_TESTS=required $(BIN)/python -m pytest tests/page $(ARGS)
+
+# `make test-more` skips those whose packages are missing, and says so. Needs Maven, and Debian's package postgresql.
+test-lakes: $(SETUP) $(LAKES) $(BYTECODE) ## Write into lakes and databases through kill -9 (apt install maven postgresql)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test-lakes]'
+	LAKE_TESTS=required $(BIN)/python -m pytest -m '' tests/spark/lakes --durations=15 $(ARGS)
 
 check: $(SETUP) ## Check FILE=src/sparkinesis/lease/rules/taker.py: its unit test, ruff and mypy
 	@$(BIN)/python -m tests.check $(FILE)
@@ -96,6 +103,16 @@ $(SETUP): pyproject.toml constraints.txt
 $(KCLPY): $(SETUP)
 	@$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps \
 	    --no-binary amazon-kclpy --dest $(@D) amazon-kclpy==3.2.0
+	@touch $@
+
+# The newest PySpark that Delta runs on, with Delta's JARs, beside the other one.
+$(LAKES): $(SETUP)
+	@command -v mvn >/dev/null || { echo "Maven is needed: it gets Delta's JARs (apt install maven)."; exit 1; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade \
+	    --target $(@D) delta-spark==$(DELTA) pyspark==4.2.0
+	@for jar in delta-spark_4.2_2.13 delta-storage; do \
+	    mvn -q -B dependency:copy -Dartifact=io.delta:$$jar:$(DELTA) -DoutputDirectory=$(CURDIR)/$(@D)/jars \
+	    || exit 1; done
 	@touch $@
 
 # What Spark's JVMs load, so that tests start them faster.

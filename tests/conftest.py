@@ -71,6 +71,7 @@ _MORE = (
     "tests/simulation/test_regressions.py",
     "tests/simulation/test_takeover.py",
     "tests/simulation/test_turns.py",
+    "tests/spark/lakes/",
     "tests/spark/test_active_users",
     "tests/spark/test_cluster.py",
     "tests/spark/test_credentials.py",
