@@ -47,7 +47,7 @@ class Cluster:
         self._stack = ExitStack()
         self.master = ""
         self.work = folder / "work"
-        self.python = _python_with_dependencies(folder / "python")
+        self.python = python_with_dependencies(folder / "python")
 
     def __enter__(self) -> Cluster:
         use_java()
@@ -162,7 +162,7 @@ class Cluster:
                     yield int(process.name), folder, (process / "cmdline").read_bytes()
 
 
-def _python_with_dependencies(folder: Path) -> Path:
+def python_with_dependencies(folder: Path) -> Path:
     """A Python with the packages of this one, but for those that are installed in place.
 
     A path file adds a folder of packages, and the path files in that folder are not looked at.

@@ -41,7 +41,17 @@ COMMANDS = [
     for line in commands(block)
 ]
 
-OTHERS = {"aws", "docker", "du", "find", "mv", "protoc", "spark-pipelines", "spark-submit"}
+OTHERS = {
+    "aws",
+    "docker",
+    "du",
+    "find",
+    "mv",
+    "protoc",
+    "sbin/start-connect-server.sh",
+    "spark-pipelines",
+    "spark-submit",
+}
 """Programs that are not ours; their arguments are not looked at."""
 
 SPARKS_OWN = {"path", "checkpointLocation", "queryName"}

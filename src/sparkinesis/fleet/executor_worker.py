@@ -153,8 +153,9 @@ class ExecutorWorker:
         except (ChannelClosedError, NotAuthenticatedError) as error:
             raise FleetError(
                 f"A worker of {self._spec.application.name!r} on {self._hello.host} cannot connect "
-                f"to its driver: {error} Executors have to reach the driver: set host, bind and "
-                "port of FleetOptions if a firewall or another network is in between."
+                f"to its driver: {error} Executors have to reach the driver, which with Spark "
+                "Connect is the client: set host, bind and port of FleetOptions if a firewall or "
+                "another network is in between."
             ) from None
         try:
             ended = self._work()

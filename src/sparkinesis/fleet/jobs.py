@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_VERSIONS = re.compile(
+    r"\[PYTHON_VERSION_MISMATCH\] \D*worker has different version: ([\d.]+\d) than that in driver: "
+    r"([\d.]+\d)"
+)
 _LONGEST_REASON = 2_000
 """The most characters of Spark's message when a job fails; its stack traces are cut off."""
 
@@ -242,5 +246,13 @@ def _without_traceback(text: str) -> str:
         return (
             f"{missing[0]}. Executors cannot import it: install it there, or ship it by --py-files "
             "or spark.addArtifacts(..., pyfile=True)."
+        )
+    if found := _VERSIONS.search(text):
+        theirs, mine = found.groups()
+        return (
+            f"This program runs Python {mine}, and Spark's workers run Python {theirs}. The "
+            "processor is pickled for them, so both must be one minor version. Run this program "
+            f"with Python {theirs}, or set PYSPARK_PYTHON to a Python {mine} in the environment of "
+            "the Spark driver, which with Spark Connect is the server, before it starts."
         )
     return text

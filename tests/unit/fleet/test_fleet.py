@@ -107,6 +107,7 @@ def test_workers_without_a_core_are_noted(spark: Any) -> None:
     assert not [note for note in fleet.status().notes if "wait" in note]
     clock.now += 11.0
     wait_for("No worker runs yet: all 2 still wait for Spark")
+    wait_for("If Spark runs the tasks already, its executors cannot reach this program")
     assert fleet.status().waiting == 2
     fleet._driver.receive("w", hello(runs=False))
     fleet.scale(9)

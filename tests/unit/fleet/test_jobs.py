@@ -32,6 +32,19 @@ JAVA = (
                 "spark.addArtifacts(..., pyfile=True)."
             ),
         ),
+        (
+            (
+                f"{TRACE}[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.11 "
+                "than that in driver: 3.12, PySpark cannot run with different minor versions."
+                f"{JAVA}"
+            ),
+            (
+                "This program runs Python 3.12, and Spark's workers run Python 3.11. The processor "
+                "is pickled for them, so both must be one minor version. Run this program with "
+                "Python 3.11, or set PYSPARK_PYTHON to a Python 3.12 in the environment of the "
+                "Spark driver, which with Spark Connect is the server, before it starts."
+            ),
+        ),
         (f"{TRACE}ValueError: of the user{JAVA}", f"{TRACE}ValueError: of the user"),
         ("Job 5 cancelled because SparkContext was shut down",) * 2,
         ("", "RuntimeError"),

@@ -128,7 +128,11 @@ class Known:
         """A Spark job has ended. ``is_stopped``: the Spark session was stopped while it ran."""
         known, before = self, self.roster
         if is_stopped:
-            why = "the Spark session was stopped. Call the fleet's shutdown() before spark.stop()"
+            why = (
+                "the Spark session was stopped, or its Spark Connect server has ended. Call the "
+                "fleet's shutdown() before spark.stop(); after the end of a server, start the "
+                "program again: it goes on from the checkpoints"
+            )
             known = known.note(f"No worker can run any more: {why}")
             before = before.shut_down(why)
         roster = before.job_ended(job, error, now)

@@ -38,10 +38,17 @@ def decommissioned(hello: Hello) -> str:
 
 def waiting(count: int, wanted: int) -> str:
     who = f"{count} of {wanted} workers" if count < wanted else f"No worker runs yet: all {wanted}"
-    return (
+    text = (
         f"{who} still wait for Spark to run their tasks. Each worker needs a free core "
         "(spark.task.cpus) for as long as the fleet runs: add cores or executors, end other jobs, "
         "or scale the fleet down"
+    )
+    if count < wanted:
+        return text
+    # A worker that cannot connect is not told from one that Spark has not started.
+    return (
+        f"{text}. If Spark runs the tasks already, its executors cannot reach this program: set "
+        "host, bind and port of FleetOptions"
     )
 
 

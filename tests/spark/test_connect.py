@@ -1,0 +1,228 @@
+"""Clients of a Spark Connect server, which alone has sparkinesis; either side is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pyarrow.parquet as pq
+import pytest
+
+import sparkinesis
+from sparkinesis import Application, FleetError, FleetOptions
+from sparkinesis.local import LocalServer
+from tests import pace
+from tests.documents import ROOT, blocks
+from tests.spark.cluster import python_with_dependencies
+from tests.spark.connect_server import ConnectServer, connect_server
+from tests.spark.query_process import group_process, kill, wait_until
+from tests.streams import merge_neighbours, put, records_of, shard_ids, split
+
+REGION = "eu-west-1"
+READ, SQL = (b.text for b in blocks(ROOT / "docs" / "connect.md") if b.language == "python")
+CLIENT = Path(__file__).with_name("connect_client.py")
+
+
+@pytest.fixture(scope="module")
+def kinesis_server() -> Iterator[LocalServer]:
+    with LocalServer(port=0, dynamodb=True, limits=None) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def start(
+    kinesis_server: LocalServer, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., AbstractContextManager[ConnectServer]]:
+    """Starts a server whose environment has the local Kinesis: no client names it."""
+    folder = tmp_path_factory.mktemp("connect")
+
+    def start_server(port: int = 0) -> AbstractContextManager[ConnectServer]:
+        return connect_server(folder, {"AWS_ENDPOINT_URL": kinesis_server.endpoint_url}, port=port)
+
+    return start_server
+
+
+@pytest.fixture(scope="module")
+def server(start: Callable[..., AbstractContextManager[ConnectServer]]) -> Iterator[ConnectServer]:
+    with start() as running:
+        yield running
+
+
+@pytest.fixture
+def kinesis(kinesis_server: LocalServer) -> Any:
+    return kinesis_server.client("kinesis", REGION)
+
+
+@pytest.fixture(scope="module")
+def client_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Python without sparkinesis, for the programs that users write."""
+    return python_with_dependencies(tmp_path_factory.mktemp("client") / "python")
+
+
+def events(count: int, start: int = 0) -> list[str]:
+    return [f"event {n}" for n in range(start, start + count)]
+
+
+def encoded(texts: list[str]) -> list[bytes]:
+    return [text.encode() for text in texts]
+
+
+def written(folder: Path) -> list[str]:
+    """The rows of the files that a query's parquet sink has committed, sorted."""
+    files = {
+        unquote(urlsplit(json.loads(line)["path"]).path)
+        for log in (folder / "_spark_metadata").glob("[0-9]*")
+        for line in log.read_text().splitlines()[1:]
+    }
+    return sorted(row for file in files for row in pq.ParquetFile(file).read()["event"].to_pylist())
+
+
+def run_printed(program: str, python: Path, server: ConnectServer, folder: Path) -> str:
+    """Run a program of the page; its server and its folder are replaced. Returns its output."""
+    assert "sc://127.0.0.1:15002" in program
+    text = program.replace("sc://127.0.0.1:15002", server.remote).replace("/tmp/", f"{folder}/")
+    done = subprocess.run(
+        [str(python), "-c", text],
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=pace.seconds(180),
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.partition("JVM stacktrace")[0][-3000:]
+    return done.stdout
+
+
+def test_the_client_has_no_sparkinesis(client_python: Path, tmp_path: Path) -> None:
+    asked = "import importlib.util as u; print(u.find_spec('sparkinesis'), u.find_spec('boto3'))"
+    command = [str(client_python), "-c", asked]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert answer.stdout.startswith("None ModuleSpec(name='boto3'")
+
+
+def test_two_runs_of_the_printed_program_read_each_record_once(
+    server: ConnectServer, client_python: Path, kinesis: Any, tmp_path: Path
+) -> None:
+    """The stream is resharded between them."""
+    kinesis.create_stream(StreamName="flights", ShardCount=2)
+    put(kinesis, "flights", encoded(events(100)))
+    assert run_printed(READ, client_python, server, tmp_path).split() == ["100"]
+    split(kinesis, "flights")
+    put(kinesis, "flights", encoded(events(50, start=100)))
+    merge_neighbours(kinesis, "flights", index=1)
+    put(kinesis, "flights", encoded(events(50, start=150)))
+    assert run_printed(READ, client_python, server, tmp_path).split() == ["200"]
+    assert written(tmp_path / "flights") == sorted(events(200))
+    kinesis.delete_stream(StreamName="flights")
+
+
+def test_the_printed_sql_fills_and_reads_a_table(
+    server: ConnectServer, client_python: Path, kinesis: Any, tmp_path: Path
+) -> None:
+    for name in ("flights", "copies"):
+        kinesis.create_stream(StreamName=name, ShardCount=2)
+    shown = run_printed(SQL, client_python, server, tmp_path)
+    assert "only showing top 20 rows" in shown
+    assert "|event " in shown
+    for name in ("flights", "copies"):
+        found = [
+            (record["PartitionKey"], record["Data"].decode())
+            for shard in shard_ids(kinesis, name)
+            for record in records_of(kinesis, name, shard)
+        ]
+        assert sorted(found) == sorted((f"plane {n}", f"event {n}") for n in range(100))
+        kinesis.delete_stream(StreamName=name)
+
+
+def test_sessions_of_one_server_do_not_disturb_each_other(
+    server: ConnectServer, kinesis: Any, tmp_path: Path
+) -> None:
+    """Each has a query. One session ends, and so does its query; the other one goes on."""
+    kinesis.create_stream(StreamName="shared", ShardCount=2)
+    first, second = server.session(), server.session()
+    queries = []
+    for number, session in enumerate((first, second)):
+        query = (
+            session.readStream.format("kinesis")
+            .options(streamName="shared", region=REGION, initialPosition="trim_horizon")
+            .load()
+            .selectExpr("CAST(data AS STRING) AS event")
+            .writeStream.format("parquet")
+            .option("path", str(tmp_path / f"rows-{number}"))
+            .option("checkpointLocation", str(tmp_path / f"checkpoint-{number}"))
+            .start()
+        )
+        queries.append(query)
+    put(kinesis, "shared", encoded(events(20)))
+    pace.eventually(lambda: all(len(written(tmp_path / f"rows-{n}")) == 20 for n in (0, 1)))
+    first.stop()
+    put(kinesis, "shared", encoded(events(20, start=20)))
+    pace.eventually(lambda: len(written(tmp_path / "rows-1")) == 40)
+    assert sparkinesis.lag(queries[1])["shared"].max_ms is not None
+    are_active = [queries[1].isActive]
+    queries[1].stop()
+    are_active.append(queries[1].isActive)
+    assert are_active == [True, False]
+    second.stop()
+    assert written(tmp_path / "rows-0") == sorted(events(20))
+    assert written(tmp_path / "rows-1") == sorted(events(40))
+
+
+def test_executors_that_cannot_reach_the_client(server: ConnectServer) -> None:
+    """The client is the driver of a fleet; what is said names the options that help."""
+    session = server.session()
+    application = Application("far", "far", print, region=REGION, endpoint="http://127.0.0.1:1")
+    # The workers are told an address on which nobody listens.
+    options = FleetOptions(
+        host="127.0.0.9", bind="127.0.0.1", heartbeat_interval=0.5, lost_after=1.0
+    )
+    fleet = application.run(session, workers=1, fleet=options)
+    with pytest.raises(FleetError) as caught:
+        fleet.await_termination(pace.seconds(60))
+    session.stop()
+    assert "cannot connect to its driver: The driver cannot be reached at 127.0.0.9:" in str(
+        caught.value
+    )
+    assert "set host, bind and port of FleetOptions" in str(caught.value)
+
+
+def test_either_side_is_killed_and_each_record_comes_once(
+    start: Callable[..., AbstractContextManager[ConnectServer]],
+    client_python: Path,
+    kinesis: Any,
+    tmp_path: Path,
+) -> None:
+    kinesis.create_stream(StreamName="killed", ShardCount=2)
+    rows, log = tmp_path / "rows", tmp_path / "client.log"
+    with start() as server:
+        command = [str(client_python), str(CLIENT), server.remote, "killed", str(tmp_path)]
+        put(kinesis, "killed", encoded(events(20)))
+        with group_process(command, log) as client:
+            wait_until(lambda: len(written(rows)) == 20, client, log, every=0.2)
+            kill(client)
+            put(kinesis, "killed", encoded(events(20, start=20)))
+            pace.eventually(lambda: len(written(rows)) == 40)  # by the query of a dead client
+        with group_process(command, log) as client:
+            # Spark stops the dead client's run, because both have one checkpoint.
+            wait_until(lambda: log.read_text().count("started") == 2, client, log, every=0.2)
+            put(kinesis, "killed", encoded(events(20, start=40)))
+            wait_until(lambda: len(written(rows)) == 60, client, log, every=0.2)
+            put(kinesis, "killed", encoded(events(20, start=60)))
+            server.kill()
+    split(kinesis, "killed")
+    put(kinesis, "killed", encoded(events(20, start=80)))
+    with start(port=server.port) as server, group_process(command, log) as client:
+        wait_until(lambda: len(written(rows)) >= 100, client, log, every=0.2)
+        put(kinesis, "killed", encoded(events(20, start=100)))
+        wait_until(lambda: len(written(rows)) >= 120, client, log, every=0.2)
+    started = [line.split() for line in log.read_text().splitlines() if line.startswith("started")]
+    assert len({query for _, query, _ in started}) == 1
+    assert len({run for _, _, run in started}) == 3
+    assert written(rows) == sorted(events(120))
