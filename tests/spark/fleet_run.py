@@ -96,14 +96,20 @@ def start_fleet(
 
 @contextmanager
 def start_connect_fleet(
-    endpoint: str, stream: str, folder: Path, *, workers: int, failover_time: float
+    endpoint: str,
+    stream: str,
+    folder: Path,
+    *,
+    workers: int,
+    failover_time: float,
+    remote: str = "local[4]",
 ) -> Iterator[FleetRun]:
-    """Run a driver with a Spark Connect server of its own."""
+    """Run a driver with a Spark Connect server: one of its own, or another one's URL."""
     log = _prepare(folder)
     arguments = _arguments(endpoint, stream, folder, workers, failover_time, "each")
     environment = {
         **os.environ,
-        "SPARK_REMOTE": "local[4]",
+        "SPARK_REMOTE": remote,
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
     }

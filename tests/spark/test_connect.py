@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -21,12 +23,15 @@ from tests import pace
 from tests.documents import ROOT, blocks
 from tests.spark.cluster import python_with_dependencies
 from tests.spark.connect_server import ConnectServer, connect_server
+from tests.spark.fleet_run import processed, start_connect_fleet
 from tests.spark.query_process import group_process, kill, wait_until
 from tests.streams import merge_neighbours, put, records_of, shard_ids, split
 
 REGION = "eu-west-1"
 READ, SQL = (b.text for b in blocks(ROOT / "docs" / "connect.md") if b.language == "python")
 CLIENT = Path(__file__).with_name("connect_client.py")
+LONG_FAILOVER_TIME = 20.0
+"""Where leases are released, not left to expire."""
 
 
 @pytest.fixture(scope="module")
@@ -191,6 +196,41 @@ def test_executors_that_cannot_reach_the_client(server: ConnectServer) -> None:
         caught.value
     )
     assert "set host, bind and port of FleetOptions" in str(caught.value)
+
+
+def test_workers_of_a_killed_client_release_their_leases_to_the_next(
+    server: ConnectServer,
+    kinesis_server: LocalServer,
+    kinesis: Any,
+    stream_name: str,
+    tmp_path: Path,
+) -> None:
+    """Their executor lives on, so that no signal tells them: they miss the client's heartbeat."""
+    kinesis.create_stream(StreamName=stream_name, ShardCount=4)
+    put(kinesis, stream_name, [json.dumps({"id": id_}).encode() for id_ in events(50)])
+    start_client = functools.partial(
+        start_connect_fleet,
+        kinesis_server.endpoint_url,
+        stream_name,
+        tmp_path,
+        workers=2,
+        failover_time=LONG_FAILOVER_TIME,
+        remote=server.remote,
+    )
+    with start_client() as run:
+        run.wait(lambda: len(run.running()) == 2 and run.all_owned_by(run.running()))
+        run.wait(lambda: len(processed(tmp_path)) == 50)
+        run.kill_driver()
+        killed = time.monotonic()
+        pace.eventually(lambda: set(run.owners().values()) == {None})
+        print(f"released after {time.monotonic() - killed:.1f} s")
+    more = events(50, start=50)
+    put(kinesis, stream_name, [json.dumps({"id": id_}).encode() for id_ in more])
+    with start_client() as run:
+        run.wait(lambda: len(processed(tmp_path)) >= 100)
+        end = run.ask("shutdown")
+    assert end["graceful"]
+    assert sorted(processed(tmp_path)) == sorted(events(100))
 
 
 def test_either_side_is_killed_and_each_record_comes_once(
