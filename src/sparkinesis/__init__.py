@@ -187,7 +187,8 @@ def register(spark: SparkSession, name: str = "kinesis") -> None:
     Spark finds ``kinesis`` by itself where sparkinesis is installed for the Python that Spark
     starts. Call this for another name, where the platform has a ``kinesis`` of its own
     (``register(spark, name="sparkinesis")``; both names then work), or if only this program has
-    sparkinesis and ships it (``--py-files``).
+    sparkinesis and ships it (``--py-files``). With Spark Connect the call pickles a class for the
+    server, whose Python must then be of the same minor version; without it, any version will do.
 
     Raises `OptionError` for a name that is not one word of letters, digits and underscores, and if
     the session is local and its workers run a Python without sparkinesis.
