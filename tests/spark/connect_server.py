@@ -41,30 +41,33 @@ class ConnectServer:
         """kill -9 of its JVM and of all Python processes that the JVM has started."""
         kill(self._process)
 
-    def session(self) -> SparkSession:
-        """A new session of a client in this process.
+    @contextmanager
+    def session(self) -> Iterator[SparkSession]:
+        """A new session of a client in this process, stopped in the end.
 
-        Not by ``SparkSession.builder``: that decides for all of a process what its sessions are.
+        Not by ``SparkSession.builder``: that decides for all of a process what its sessions are. A
+        session that outlives its server keeps the process from ending, for minutes.
         """
         from pyspark.sql.connect.session import SparkSession as Session  # noqa: PLC0415
 
         session: SparkSession = Session.builder.remote(self.remote).create()  # type: ignore[assignment]
-        return session
+        try:
+            yield session
+        finally:
+            session.stop()
 
 
 @contextmanager
-def connect_server(
-    folder: Path, additions: Mapping[str, str], *, port: int = 0
-) -> Iterator[ConnectServer]:
+def connect_server(folder: Path, additions: Mapping[str, str]) -> Iterator[ConnectServer]:
     """Start a server; it is killed in the end. Its Python is this one, which has sparkinesis.
 
-    additions: to its environment. port: 0 for any.
+    additions: to its environment.
     """
     use_java()
     log = folder / f"connect-{len(list(folder.glob('connect-*.log')))}.log"
     pairs = {
         "spark.ui.enabled": "false",
-        "spark.connect.grpc.binding.port": str(port),
+        "spark.connect.grpc.binding.port": "0",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.local.dir": str(folder / "scratch"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -47,10 +48,8 @@ def start(
     """Starts a server whose environment has the local Kinesis: no client names it."""
     folder = tmp_path_factory.mktemp("connect")
 
-    def start_server(port: int = 0) -> AbstractContextManager[ConnectServer]:
-        return connect_server(folder, {"AWS_ENDPOINT_URL": kinesis_server.endpoint_url}, port=port)
-
-    return start_server
+    environment = {"AWS_ENDPOINT_URL": kinesis_server.endpoint_url}
+    return functools.partial(connect_server, folder, environment)
 
 
 @pytest.fixture(scope="module")
@@ -151,47 +150,46 @@ def test_sessions_of_one_server_do_not_disturb_each_other(
 ) -> None:
     """Each has a query. One session ends, and so does its query; the other one goes on."""
     kinesis.create_stream(StreamName="shared", ShardCount=2)
-    first, second = server.session(), server.session()
     queries = []
-    for number, session in enumerate((first, second)):
-        query = (
-            session.readStream.format("kinesis")
-            .options(streamName="shared", region=REGION, initialPosition="trim_horizon")
-            .load()
-            .selectExpr("CAST(data AS STRING) AS event")
-            .writeStream.format("parquet")
-            .option("path", str(tmp_path / f"rows-{number}"))
-            .option("checkpointLocation", str(tmp_path / f"checkpoint-{number}"))
-            .start()
-        )
-        queries.append(query)
-    put(kinesis, "shared", encoded(events(20)))
-    pace.eventually(lambda: all(len(written(tmp_path / f"rows-{n}")) == 20 for n in (0, 1)))
-    first.stop()
-    put(kinesis, "shared", encoded(events(20, start=20)))
-    pace.eventually(lambda: len(written(tmp_path / "rows-1")) == 40)
-    assert sparkinesis.lag(queries[1])["shared"].max_ms is not None
-    are_active = [queries[1].isActive]
-    queries[1].stop()
-    are_active.append(queries[1].isActive)
-    assert are_active == [True, False]
-    second.stop()
+    with server.session() as first, server.session() as second:
+        for number, session in enumerate((first, second)):
+            query = (
+                session.readStream.format("kinesis")
+                .options(streamName="shared", region=REGION, initialPosition="trim_horizon")
+                .load()
+                .selectExpr("CAST(data AS STRING) AS event")
+                .writeStream.format("parquet")
+                .option("path", str(tmp_path / f"rows-{number}"))
+                .option("checkpointLocation", str(tmp_path / f"checkpoint-{number}"))
+                .start()
+            )
+            queries.append(query)
+        put(kinesis, "shared", encoded(events(20)))
+        pace.eventually(lambda: all(len(written(tmp_path / f"rows-{n}")) == 20 for n in (0, 1)))
+        run = queries[0].runId
+        first.stop()
+        stopped = re.compile(rf"Query .*runId = {run}\] was stopped")
+        pace.eventually(lambda: stopped.search(server.log.read_text()))
+        put(kinesis, "shared", encoded(events(20, start=20)))
+        pace.eventually(lambda: len(written(tmp_path / "rows-1")) == 40)
+        assert sparkinesis.lag(queries[1])["shared"].max_ms is not None
+        are_active = [queries[1].isActive]
+        queries[1].stop()
+        are_active.append(queries[1].isActive)
+        assert are_active == [True, False]
     assert written(tmp_path / "rows-0") == sorted(events(20))
     assert written(tmp_path / "rows-1") == sorted(events(40))
 
 
 def test_executors_that_cannot_reach_the_client(server: ConnectServer) -> None:
     """The client is the driver of a fleet; what is said names the options that help."""
-    session = server.session()
     application = Application("far", "far", print, region=REGION, endpoint="http://127.0.0.1:1")
     # The workers are told an address on which nobody listens.
     options = FleetOptions(
         host="127.0.0.9", bind="127.0.0.1", heartbeat_interval=0.5, lost_after=1.0
     )
-    fleet = application.run(session, workers=1, fleet=options)
-    with pytest.raises(FleetError) as caught:
-        fleet.await_termination(pace.seconds(60))
-    session.stop()
+    with server.session() as session, pytest.raises(FleetError) as caught:
+        application.run(session, workers=1, fleet=options).await_termination(pace.seconds(60))
     assert "cannot connect to its driver: The driver cannot be reached at 127.0.0.9:" in str(
         caught.value
     )
@@ -234,31 +232,35 @@ def test_workers_of_a_killed_client_release_their_leases_to_the_next(
 
 
 def test_either_side_is_killed_and_each_record_comes_once(
+    server: ConnectServer,
     start: Callable[..., AbstractContextManager[ConnectServer]],
     client_python: Path,
     kinesis: Any,
     tmp_path: Path,
 ) -> None:
+    """The server is that of this file, whose last test this is."""
     kinesis.create_stream(StreamName="killed", ShardCount=2)
     rows, log = tmp_path / "rows", tmp_path / "client.log"
-    with start() as server:
-        command = [str(client_python), str(CLIENT), server.remote, "killed", str(tmp_path)]
-        put(kinesis, "killed", encoded(events(20)))
-        with group_process(command, log) as client:
-            wait_until(lambda: len(written(rows)) == 20, client, log, every=0.2)
-            kill(client)
-            put(kinesis, "killed", encoded(events(20, start=20)))
-            pace.eventually(lambda: len(written(rows)) == 40)  # by the query of a dead client
-        with group_process(command, log) as client:
-            # Spark stops the dead client's run, because both have one checkpoint.
-            wait_until(lambda: log.read_text().count("started") == 2, client, log, every=0.2)
-            put(kinesis, "killed", encoded(events(20, start=40)))
-            wait_until(lambda: len(written(rows)) == 60, client, log, every=0.2)
-            put(kinesis, "killed", encoded(events(20, start=60)))
-            server.kill()
+
+    def command(server: ConnectServer) -> list[str]:
+        return [str(client_python), str(CLIENT), server.remote, "killed", str(tmp_path)]
+
+    put(kinesis, "killed", encoded(events(20)))
+    with group_process(command(server), log) as client:
+        wait_until(lambda: len(written(rows)) == 20, client, log, every=0.2)
+        kill(client)
+        put(kinesis, "killed", encoded(events(20, start=20)))
+        pace.eventually(lambda: len(written(rows)) == 40)  # by the query of a dead client
+    with group_process(command(server), log) as client:
+        # Spark stops the dead client's run, because both have one checkpoint.
+        wait_until(lambda: log.read_text().count("started") == 2, client, log, every=0.2)
+        put(kinesis, "killed", encoded(events(20, start=40)))
+        wait_until(lambda: len(written(rows)) == 60, client, log, every=0.2)
+        put(kinesis, "killed", encoded(events(20, start=60)))
+        server.kill()
     split(kinesis, "killed")
     put(kinesis, "killed", encoded(events(20, start=80)))
-    with start(port=server.port) as server, group_process(command, log) as client:
+    with start() as another, group_process(command(another), log) as client:
         wait_until(lambda: len(written(rows)) >= 100, client, log, every=0.2)
         put(kinesis, "killed", encoded(events(20, start=100)))
         wait_until(lambda: len(written(rows)) >= 120, client, log, every=0.2)
