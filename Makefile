@@ -6,6 +6,7 @@ CLASSES := .venv/spark-classes.jsa
 BYTECODE := .venv/.pyspark-compiled
 LAKES := .venv/lakes/.installed
 DELTA := 4.4.0
+UV := .venv/bin/uv
 KCLPY := .venv/sdists/amazon_kclpy-3.2.0.tar.gz
 ARGS ?=
 STREAM_PREFIX ?=
@@ -16,7 +17,7 @@ FILE ?=
 # Processes share the tests as tests/conftest.py says; the 15 slowest are listed at the end.
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadscope --no-loadscope-reorder --durations=15
 
-.PHONY: help demo active-users test test-more test-long test-page test-lakes test-prometheus check simulate soak interop interop-emulators check-aws lint bench bench-peers format lock clean
+.PHONY: help demo active-users test test-more test-long test-page test-lakes test-prometheus compat check simulate soak interop interop-emulators check-aws lint bench bench-peers format lock clean
 
 help: ## List the targets (default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +49,10 @@ test-page: $(SETUP) ## Test the live page in a headless Chromium (apt install ch
 test-lakes: $(SETUP) $(LAKES) $(BYTECODE) ## Write into lakes and databases through kill -9 (apt install maven postgresql)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test-lakes]'
 	LAKE_TESTS=required $(BIN)/python -m pytest -m '' tests/spark/lakes --durations=15 $(ARGS)
+
+# Installs from PyPI, and leaves out, with a sentence that says why, what this machine does not have.
+compat: $(UV) ## Run the core of the tests on old and new Sparks, Pythons and libraries (ARGS="--only lowest")
+	@$(BIN)/python -m tests.compat $(ARGS)
 
 check: $(SETUP) ## Check FILE=src/sparkinesis/lease/rules/taker.py: its unit test, ruff and mypy
 	@$(BIN)/python -m tests.check $(FILE)
@@ -113,6 +118,8 @@ $(LAKES): $(SETUP)
 	@for jar in delta-spark_4.2_2.13 delta-storage; do \
 	    mvn -q -B dependency:copy -Dartifact=io.delta:$$jar:$(DELTA) -DoutputDirectory=$(CURDIR)/$(@D)/jars \
 	    || exit 1; done
+$(UV): $(SETUP)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	@touch $@
 
 # What Spark's JVMs load, so that tests start them faster.

@@ -28,6 +28,9 @@ class DefaultSource(DataSource):
 
     def __new__(cls, options: MutableMapping[str, str]) -> KinesisDataSource:  # type: ignore[misc]
         import sparkinesis  # noqa: PLC0415 - see above
+        from sparkinesis.source import check_pyspark  # noqa: PLC0415
+
+        check_pyspark()
         from sparkinesis.source.datasource import KinesisDataSource  # noqa: PLC0415 - see above
 
         here, there = (Path(str(file)).parents[1] for file in (__file__, sparkinesis.__file__))

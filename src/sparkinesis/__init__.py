@@ -191,8 +191,12 @@ def register(spark: SparkSession, name: str = "kinesis") -> None:
     server, whose Python must then be of the same minor version; without it, any version will do.
 
     Raises `OptionError` for a name that is not one word of letters, digits and underscores, and if
-    the session is local and its workers run a Python without sparkinesis.
+    the session is local and its workers run a Python without sparkinesis; `ImportError` if PySpark
+    is too old.
     """
+    from sparkinesis.source import check_pyspark  # noqa: PLC0415
+
+    check_pyspark()
     from sparkinesis.source.datasource import source_named  # noqa: PLC0415
     from sparkinesis.source.worker_python import check_worker_python  # noqa: PLC0415
 

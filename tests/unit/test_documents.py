@@ -46,11 +46,15 @@ OTHERS = {
     "docker",
     "du",
     "find",
+    "mkdir",
     "mv",
     "protoc",
     "sbin/start-connect-server.sh",
+    "source",
     "spark-pipelines",
     "spark-submit",
+    "tar",
+    "venv-pack",
 }
 """Programs that are not ours; their arguments are not looked at."""
 

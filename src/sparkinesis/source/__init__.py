@@ -1,1 +1,26 @@
 """The Spark data source ``kinesis``: streaming and batch reads, and writes."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+_NEEDED = "pyspark.sql.streaming.datasource"
+"""The module is new in PySpark 4.2. A platform's PySpark may have it under an older number."""
+
+
+def check_pyspark() -> None:
+    """Raise `ImportError` if PySpark is missing or too old."""
+    try:
+        is_there = find_spec(_NEEDED) is not None
+    except ModuleNotFoundError:
+        is_there = False
+    if not is_there:
+        raise ImportError(f"sparkinesis needs PySpark 4.2 or newer; {_found()}")
+
+
+def _found() -> str:
+    try:
+        from pyspark import __version__  # noqa: PLC0415 - it may be missing
+    except ImportError:
+        return "none is installed: pip install 'sparkinesis[spark]'"
+    return f"this is {__version__}"

@@ -44,7 +44,7 @@ def numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in found[0].split(".")) if found else ()
 
 
-def spark(pyspark: str | None, pandas: str | None, java: int | None) -> Finding:
+def spark(pyspark: str | None, java: int | None) -> Finding:
     """Judge what a fleet or a Spark query needs; None: it is not installed.
 
     java: the feature version, such as 17; 0 if it cannot be told.
@@ -56,12 +56,6 @@ def spark(pyspark: str | None, pandas: str | None, java: int | None) -> Finding:
             "Spark",
             f"pyspark {pyspark} is too old",
             'Install PySpark 4.2 or newer: pip install "sparkinesis[spark]".',
-        )
-    if pandas is not None and numbers(pandas) >= (3,):
-        return problem(
-            "Spark",
-            f"PySpark does not work with pandas {pandas}",
-            'Install an older one: pip install "pandas<3".',
         )
     if java is None:
         return note(

@@ -23,7 +23,7 @@ def versions() -> list[Finding]:
     pyspark = installed("pyspark")
     return [
         ok("versions", f"sparkinesis {__version__}, {python}, {boto}"),
-        judge.spark(pyspark, installed("pandas"), java() if pyspark else None),
+        judge.spark(pyspark, java() if pyspark else None),
     ]
 
 

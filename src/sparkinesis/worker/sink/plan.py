@@ -227,6 +227,10 @@ def _check_storable(column: pa.ChunkedArray, field: pa.Field) -> None:
     if not is_of_seconds and not pa.types.is_nested(field.type):
         return
     try:
+        if is_of_seconds:
+            # Parquet stores milliseconds. Older pyarrows, as 23.0, write other instants instead.
+            column.cast(pa.timestamp("ms", field.type.tz))
+            return
         table = pa.Table.from_arrays([column], schema=pa.schema([field]))
         pq.write_table(table, pa.BufferOutputStream(), compression=None)
     except pa.ArrowException as error:
