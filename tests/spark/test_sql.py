@@ -176,3 +176,12 @@ def test_no_write_ends_in_the_stream_that_is_read(
         streamName="copy"
     ).mode("append").save()
     assert (len(stored(server, "flights")), len(stored(server, "copy"))) == (3, 9)
+
+
+def test_another_name_beside_the_usual_one(spark: SparkSession, sql: Any) -> None:
+    sparkinesis.register(spark, name="sparkinesis")
+    sql("CREATE TABLE t USING sparkinesis OPTIONS (streamName 'flights')")
+    assert sql("SELECT * FROM t").count() == 3
+    sql("INSERT INTO t (data) VALUES (X'00')")
+    for name in ("sparkinesis", "kinesis"):
+        assert spark.read.format(name).option("streamName", "flights").load().count() == 4

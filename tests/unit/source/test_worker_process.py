@@ -6,12 +6,17 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
+from typing import Any
 
 import pytest
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 from sparkinesis.errors import SparkinesisError
 from sparkinesis.local import LocalServer
-from sparkinesis.source.worker_process import begin_task
+from sparkinesis.source.batch.shard_reads import BatchPartition
+from sparkinesis.source.datasource import KinesisDataSource, ShardPartition
+from sparkinesis.stream.position import SHARD_END, TRIM_HORIZON, ShardRange
 from tests.streams import put
 
 QUERY = """
@@ -114,6 +119,23 @@ def test_modules_that_a_later_task_loads_are_spared_from_the_next_task_on() -> N
     assert fifth <= fourth
 
 
-def test_another_version_on_the_driver_is_told() -> None:
-    with pytest.raises(SparkinesisError, match=r"driver has sparkinesis 9.9, .* executor has"):
-        begin_task("9.9")
+def of_another_version(reading_or_writing: Any) -> Any:
+    return replace(reading_or_writing, version="9.9")
+
+
+def test_each_task_checks_the_version_of_the_driver() -> None:
+    source = KinesisDataSource({"streamName": "flights", "region": "us-east-1"})
+    batch = source.reader(StructType())
+    batch._options = replace(batch._options, reading=of_another_version(batch._options.reading))
+    stream = source.streamReader(StructType())
+    stream._options = replace(stream._options, reading=of_another_version(stream._options.reading))
+    writer = source.writer(StructType([StructField("data", BinaryType())]), overwrite=False)
+    writer._options = of_another_version(writer._options)
+    one = BatchPartition("flights", ShardRange("shardId-000000000000", TRIM_HORIZON, SHARD_END))
+    for task in (
+        lambda: next(batch.read(one)),
+        lambda: next(stream.read(ShardPartition("flights", [], [], None))),
+        lambda: writer.write(iter([])),
+    ):
+        with pytest.raises(SparkinesisError, match=r"driver has sparkinesis 9.9, .* executor has"):
+            task()

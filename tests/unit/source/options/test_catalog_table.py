@@ -15,6 +15,7 @@ from sparkinesis.source.options.catalog_table import (
     table_options,
     table_schema,
 )
+from sparkinesis.source.options.option_table import OPTIONS
 
 FLIGHTS = {"streamname": "flights", "region": "eu-west-1"}
 
@@ -34,6 +35,11 @@ def test_a_new_table_is_one_of_this_source() -> None:
 def test_options_and_properties_are_taken_and_a_users_own_are_not() -> None:
     given = handed_over(FLIGHTS, **{"initialposition": "latest", "team": "blue", "a.b": "c"})
     assert new_table_options(given) == {**FLIGHTS, "initialposition": "latest"}
+
+
+def test_each_option_is_taken_once() -> None:
+    given = {name.lower(): "x" for name in OPTIONS}
+    assert new_table_options(handed_over(given)) == given
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,11 @@ import pytest
 from pyspark.sql.types import StructType
 
 from sparkinesis.errors import OptionError, RecordRefusedError
+from sparkinesis.source.columns import SCHEMA
 from sparkinesis.source.datasource import KinesisDataSource
 from sparkinesis.source.options.option_table import Options
 from sparkinesis.source.options.write_options import WriteOptions, write_options
-from sparkinesis.source.writing.rows import check_schema, user_records
+from sparkinesis.source.writing.rows import FILLED, check_schema, user_records
 from tests.sink import SPARK_SCHEMA, Row, arrow
 
 LARGEST = str(2**128 - 1)
@@ -55,6 +56,25 @@ def test_columns_that_cannot_be_written_are_named(columns: dict[str, str], said:
     assert said in str(caught.value)
     assert "A write takes the column data (BINARY or STRING)" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_the_columns_that_kinesis_fills_may_be_there_without_values() -> None:
+    """As in an INSERT into a table that names the others."""
+    kinds = {"BINARY": "binary", "BIGINT": "long", "TIMESTAMP": "timestamp", "STRING": "string"}
+    of_table = {name: kinds[kind] for name, kind in (each.split() for each in SCHEMA.split(", "))}
+    check_schema(schema(**of_table), ordered=True)
+    of_table.pop("stream")
+    with pytest.raises(OptionError, match="the column shardId is unknown"):
+        check_schema(schema(**of_table), ordered=False)
+
+    for filled in FILLED:
+        for value in (None, "x"):
+            batch = pa.RecordBatch.from_pydict({"data": [b"a", b"b"], filled: [None, value]})
+            if value is None:
+                assert len([*user_records(batch, "s", 1000, lambda: "key")]) == 2
+                continue
+            with pytest.raises(RecordRefusedError, match=f"'x' in the column {filled}, which"):
+                user_records(batch, "s", 1000, lambda: "key")
 
 
 def test_order_needs_a_key() -> None:
