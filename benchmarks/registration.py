@@ -1,8 +1,8 @@
 """Measures what the package costs by which Spark finds ``format("kinesis")`` by itself.
 
-The steps are the start of a session, another package's data source, and the first DataFrame of a
-stream. Programs with and without the package run in turns. Without it, the program calls
-`sparkinesis.register`, as all had to before.
+One program starts a session and reads a stream, the other starts one and uses another data source.
+Both run with and without the package, in turns; the one that goes first changes. Without it, the
+reader of a stream calls `sparkinesis.register`, as all had to before.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ import sparkinesis
 from benchmarks.report import Result
 from sparkinesis.local import use_java
 
-TURNS = 10
+TURNS = 8
 WITH, WITHOUT = "with the package", "without it"
-PROGRAM = """
+SESSION = """
 import json, sys, time
 began = time.perf_counter()
 from pyspark.sql import SparkSession
@@ -31,7 +31,8 @@ from pyspark.sql.datasource import DataSource
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
 spark.range(3).collect()
 session = time.perf_counter()
-
+"""
+OTHER = """
 class Other(DataSource):
     @classmethod
     def name(cls):
@@ -41,36 +42,44 @@ class Other(DataSource):
 
 spark.dataSource.register(Other)
 spark.read.format("other").load().schema
-other = time.perf_counter()
+"""
+STREAM = """
 if sys.argv[1] == "register":
     import sparkinesis
     sparkinesis.register(spark)
 spark.read.format("kinesis").option("streamName", "s").option("region", "eu-west-1").load().schema
-kinesis = time.perf_counter()
-print(json.dumps([session - began, other - session, kinesis - other]))
 """
+END = "print(json.dumps([session - began, time.perf_counter() - session]))"
+PROGRAMS = {"a stream's DataFrame": STREAM, "another source's": OTHER}
 
 
 def run() -> list[Result]:
     use_java()
-    seconds: dict[str, list[list[float]]] = {WITH: [], WITHOUT: []}
-    with tempfile.TemporaryDirectory() as folder:
-        for _ in range(TURNS):
-            for variant, taken in seconds.items():
-                taken.append(_measured(variant, Path(folder, variant)))
     results = []
-    for step, name in enumerate(("start of a session", "another source", "a stream's DataFrame")):
-        one = [turn[step] * 1000 for turn in seconds[WITH]]
-        other = [turn[step] * 1000 for turn in seconds[WITHOUT]]
-        difference = statistics.median(a - b for a, b in zip(one, other, strict=True))
-        for variant, ms in ((WITH, one), (WITHOUT, other)):
-            note = f"median of {TURNS} turns, {min(ms):,.0f} to {max(ms):,.0f}"
-            results.append(Result(f"{name}, {variant}", statistics.median(ms), "ms", note=note))
-        results.append(Result(f"{name}, difference in a turn", difference, "ms", note="median"))
+    with tempfile.TemporaryDirectory() as folder:
+        for name, use in PROGRAMS.items():
+            taken: dict[str, list[list[float]]] = {WITH: [], WITHOUT: []}
+            for turn in range(TURNS):
+                for variant in (WITH, WITHOUT) if turn % 2 else (WITHOUT, WITH):
+                    program = SESSION + use + END
+                    taken[variant].append(_measured(variant, program, Path(folder, variant)))
+            for step, what in enumerate((f"session before {name}", name)):
+                results += _compared(
+                    what, *([turn[step] for turn in each] for each in taken.values())
+                )
     return results
 
 
-def _measured(variant: str, folder: Path) -> list[float]:
+def _compared(what: str, one: list[float], other: list[float]) -> list[Result]:
+    results = []
+    for variant, seconds in ((WITH, one), (WITHOUT, other)):
+        note = f"median of {len(seconds)}; {min(seconds) * 1000:,.0f} to {max(seconds) * 1000:,.0f}"
+        ms = statistics.median(seconds) * 1000
+        results.append(Result(f"{what}, {variant}", ms, "ms", note=note))
+    return results
+
+
+def _measured(variant: str, program: str, folder: Path) -> list[float]:
     """Seconds of the steps of a program whose path has, or lacks, the package."""
     if not folder.exists():
         folder.mkdir()
@@ -81,7 +90,7 @@ def _measured(variant: str, folder: Path) -> list[float]:
     python = str(Path(sys._base_executable))  # type: ignore[attr-defined]
     path = os.pathsep.join((str(folder), sysconfig.get_path("purelib")))
     done = subprocess.run(
-        [python, "-c", PROGRAM, "find" if variant == WITH else "register"],
+        [python, "-c", program, "find" if variant == WITH else "register"],
         env={**os.environ, "PYTHONPATH": path, "PYSPARK_PYTHON": python},
         capture_output=True,
         text=True,
