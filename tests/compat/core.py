@@ -14,8 +14,10 @@ spark/test_batch_read.py
 spark/test_fan_out.py
 spark/test_p2_no_gap_no_overlap.py
 spark/test_sink.py
+spark/test_sql.py
 spark/test_testing_kit.py
 unit/source/options
+unit/test_pyspark_package.py
 
 # Workers, and a small fleet
 integration/worker/test_cloudwatch.py
