@@ -22,6 +22,7 @@ ORIGIN = "package STRING, executor STRING, attempt INT"
 
 def main(master: str, endpoint: str, stream: str, output: str) -> None:
     spark = start_spark(master)
+    sparkinesis.register(spark)  # it is shipped, and not installed where Spark would find it
     folder = Path(output)
 
     @F.udf(ORIGIN)
