@@ -73,7 +73,6 @@ _MORE = (
     "tests/simulation/test_turns.py",
     "tests/spark/lakes/",
     "tests/spark/test_active_users",
-    "tests/spark/test_autoscaling.py",
     "tests/spark/test_cluster.py",
     "tests/spark/test_connect.py",
     "tests/spark/test_credentials.py",
@@ -94,7 +93,7 @@ _MORE = (
     "tests/spark/test_speculation.py",
     "tests/spark/test_watch.py::test_the_lag_follows",
     "tests/spark/test_watch_connect.py",
-    "tests/spark/test_wrong_statements.py",
+    "tests/spark/test_wrong_statements.py::test_a_",
     "tests/unit/test_hangs.py::test_each_of_many",
 )
 """What `make test` leaves to `make test-more`: the slowest tests, whose properties others hold in

@@ -21,6 +21,7 @@ _SHORT = 4
 _TABLE = Path(__file__).parents[2] / "docs" / "simulation.md"
 
 
+@pytest.mark.limit(300)
 @pytest.mark.parametrize(
     ("subject", "name"),
     [

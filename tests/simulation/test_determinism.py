@@ -51,6 +51,7 @@ def _assert_the_same_each_time(histories: int, names: list[str]) -> None:
     assert _in_a_new_process(rounds[::-1])[::-1] == here
 
 
+@pytest.mark.limit(300)
 def test_the_same_seed_plays_the_same_histories_in_any_process() -> None:
     _assert_the_same_each_time(2, _NAMES)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer
@@ -59,6 +60,7 @@ def order_by_key(ids: list[str]) -> dict[str, list[int]]:
     return found
 
 
+@pytest.mark.long
 def test_executors_come_and_go_under_a_query_and_stay_under_a_fleet(
     cluster: Cluster, py_files: list[Path], stream_name: str, tmp_path: Path
 ) -> None:

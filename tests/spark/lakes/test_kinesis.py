@@ -7,6 +7,8 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from sparkinesis.local import LocalServer
 from tests.spark.lakes.flights import REGION, Flights, assert_each_once
 from tests.spark.lakes.program import Checkpoint, Program, printed
@@ -59,6 +61,7 @@ class IsPutting:
         return self._checkpoint.is_open() and puts > self._before
 
 
+@pytest.mark.long
 def test_repeats_are_put_and_the_reader_drops_them(
     spark: SparkSession,
     server: LocalServer,
