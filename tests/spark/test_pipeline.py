@@ -15,6 +15,7 @@ import pytest
 
 from sparkinesis.local import LocalServer
 from sparkinesis.local.java import use_java
+from tests.documents import blocks
 from tests.engine import query_of
 from tests.spark.query_process import ROOT, group_process, kill, wait_until
 from tests.streams import split
@@ -115,3 +116,13 @@ def test_an_update_after_a_kill_and_a_full_refresh(
     table = spark.read.parquet(str(warehouse / "flights"))
     assert sorted(row.delay for row in table.collect()) == list(range(90))
     assert Counter(late_flights(server))[89] == 1
+
+
+def test_the_page_shows_the_example() -> None:
+    project = ROOT / "examples" / "pipeline"
+    shown = "".join(block.text for block in blocks(ROOT / "docs" / "pipelines.md"))
+    files = [path for path in project.rglob("*") if path.suffix in {".py", ".sql", ".yml"}]
+    assert len(files) == 3
+    for path in files:
+        text = path.read_text()
+        assert (text.partition('"""\n\n')[2] or text).strip() in shown, path
