@@ -14,6 +14,8 @@ from pathlib import Path
 from tests.pace import Deadline
 
 ROOT = Path(__file__).parents[2]
+FREE_PORT = {"SPARK_TESTING": "1"}
+"""PySpark's own switch, by which a local Connect server takes a free port, and not 15002 always."""
 
 
 @contextmanager

@@ -7,11 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from sparkinesis.local import LocalServer
 from tests.spark.query_process import ROOT
 from tests.streams import put
 
 
+@pytest.mark.long
 def test_a_session_without_a_stream_does_not_look_for_sources(
     server: LocalServer, tmp_path: Path
 ) -> None:

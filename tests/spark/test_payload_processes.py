@@ -20,6 +20,7 @@ from sparkinesis.local.java import use_java
 from tests import pace
 from tests.documents import Block
 from tests.spark.glue import FIXTURE, add_schema, add_version, glue_registry, header
+from tests.spark.query_process import FREE_PORT
 from tests.spark.test_payloads import (
     AVRO,
     AVRO_SHOWN,
@@ -140,7 +141,6 @@ def test_a_session_of_spark_connect_has_the_parts(
     put_glue_records(kinesis, client)
     is_remote = "\nassert type(spark).__module__.startswith('pyspark.sql.connect')"
     settings = {"SPARK_REMOTE": "local[2]", "AWS_ENDPOINT_URL_GLUE": endpoint}
-    free_port = {"SPARK_TESTING": "1"}  # PySpark's own switch; without it the port is always 15002
-    ran = run(GLUE, server, tmp_path, is_remote, **settings, **free_port)
+    ran = run(GLUE, server, tmp_path, is_remote, **settings, **FREE_PORT)
     assert ran.returncode == 0, ran.stderr[-3000:]
     assert ran.stdout.strip() == GLUE_SHOWN.strip()

@@ -17,7 +17,7 @@ from sparkinesis.local import LocalServer
 from sparkinesis.local.java import use_java
 from tests.documents import blocks
 from tests.engine import query_of
-from tests.spark.query_process import ROOT, group_process, kill, wait_until
+from tests.spark.query_process import FREE_PORT, ROOT, group_process, kill, wait_until
 from tests.streams import split
 
 if TYPE_CHECKING:
@@ -45,11 +45,11 @@ def environment(server: LocalServer) -> dict[str, str]:
     scripts = str(Path(sys.executable).parent)
     return {
         **os.environ,
+        **FREE_PORT,
         "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}",
         "PYSPARK_PYTHON": sys.executable,
         "AWS_ENDPOINT_URL": server.endpoint_url,
         "AWS_REGION": "us-east-1",
-        "SPARK_TESTING": "1",  # its Connect server takes any port that is free
     }
 
 

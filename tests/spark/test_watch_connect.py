@@ -10,6 +10,7 @@ import sys
 from sparkinesis.local import LocalServer
 from sparkinesis.local.java import use_java
 from tests import pace
+from tests.spark.query_process import FREE_PORT
 from tests.streams import put
 
 DRIVER = "tests.spark.watch_driver"
@@ -23,7 +24,12 @@ def test_a_query_by_spark_connect_is_watched(stream_name: str, checkpoint: str) 
         put(kinesis, stream_name, [b"%02d" % n for n in range(50)])
         ran = subprocess.run(
             [sys.executable, "-m", DRIVER, server.endpoint_url, stream_name, checkpoint],
-            env={**os.environ, "SPARK_REMOTE": "local[2]", "PYSPARK_PYTHON": sys.executable},
+            env={
+                **os.environ,
+                **FREE_PORT,
+                "SPARK_REMOTE": "local[2]",
+                "PYSPARK_PYTHON": sys.executable,
+            },
             capture_output=True,
             text=True,
             timeout=pace.seconds(120),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
+import pytest
 
 from tests.spark.lakes.files import is_whole
 from tests.spark.lakes.flights import Flights, assert_each_once
@@ -50,6 +51,7 @@ def test_spark_reads_each_row_once_and_a_bare_reader_some_twice(
     )
 
 
+@pytest.mark.long
 def test_a_new_column_is_in_new_files_and_a_reader_merges_the_schemas(
     spark: SparkSession, flights: Flights, environment: dict[str, str], tmp_path: Path
 ) -> None:
