@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+import sparkinesis
 from sparkinesis.local.java import use_java
 
 REGION = "us-east-1"
@@ -29,6 +31,19 @@ def killable_session(master: str, folder: str) -> SparkSession:
     )
     spark.sparkContext.setLogLevel("ERROR")
     return spark
+
+
+@contextmanager
+def python_environment(spark: SparkSession, variables: Mapping[str, str]) -> Iterator[None]:
+    """Variables of Spark's Python processes, which get those of the moment of `register`."""
+    environment = spark.sparkContext.environment
+    before = dict(environment)
+    environment.update(variables)
+    sparkinesis.register(spark)
+    yield
+    environment.clear()
+    environment.update(before)
+    sparkinesis.register(spark)
 
 
 def rows_dropped(progress: Iterable[Any]) -> int:

@@ -17,11 +17,11 @@ from uuid import UUID
 import pytest
 from google.protobuf import descriptor_pb2
 
-import sparkinesis
 from sparkinesis.functions import glue_record, gunzip
 from sparkinesis.local import LocalServer
 from tests.documents import ROOT, Block, blocks, tables
 from tests.spark.glue import FIXTURE, add_schema, glue_registry, header
+from tests.spark.reading import python_environment
 from tests.spark.test_readme import exports
 from tests.streams import put
 
@@ -56,20 +56,14 @@ def run(
     spark: SparkSession, server: LocalServer, tmp_path: Path
 ) -> Iterator[Callable[[Block], dict[str, Any]]]:
     """Runs a program in the session that the tests share; returns the program's variables."""
-    environment = spark.sparkContext.environment
-    before = dict(environment)
-    environment.update(exports(server.endpoint_url))
-    sparkinesis.register(spark)  # Spark's Python processes get the environment of this moment
 
     def run_program(program: Block) -> dict[str, Any]:
         names: dict[str, Any] = {"__name__": "__main__"}
         exec(program.text.replace("/tmp/", f"{tmp_path}/"), names)
         return names
 
-    yield run_program
-    environment.clear()
-    environment.update(before)
-    sparkinesis.register(spark)
+    with python_environment(spark, exports(server.endpoint_url)):
+        yield run_program
 
 
 Run = Callable[[Block], dict[str, Any]]

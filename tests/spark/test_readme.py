@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import sparkinesis
 from sparkinesis.local import LocalServer, ManualClock
 from tests.documents import README, Block, blocks, commands
+from tests.spark.reading import python_environment
 from tests.streams import put, shard_ids
 
 if TYPE_CHECKING:
@@ -68,25 +68,15 @@ def kinesis(server: LocalServer) -> Iterator[Any]:
 
 @pytest.fixture
 def run(spark: SparkSession, server: LocalServer, tmp_path: Path) -> Iterator[Run]:
-    """Runs a program in the session that the tests share; returns the program's variables.
-
-    Spark's Python processes get the environment that the session holds when the source is first
-    used, or registered.
-    """
-    environment = spark.sparkContext.environment
-    before = dict(environment)
-    environment.update(exports(server.endpoint_url))
-    sparkinesis.register(spark)
+    """Runs a program in the session that the tests share; returns the program's variables."""
 
     def run_program(text: str) -> dict[str, Any]:
         names: dict[str, Any] = {"__name__": "__main__"}
         exec(text.replace("/tmp/", f"{tmp_path}/"), names)
         return names
 
-    yield run_program
-    environment.clear()
-    environment.update(before)
-    sparkinesis.register(spark)
+    with python_environment(spark, exports(server.endpoint_url)):
+        yield run_program
 
 
 def keys(kinesis: Any) -> list[str]:

@@ -15,6 +15,7 @@ import sparkinesis
 from sparkinesis.local import LocalServer, ManualClock
 from tests.documents import ROOT, blocks
 from tests.engine import query_of
+from tests.spark.reading import python_environment
 from tests.streams import put, shard_ids
 
 if TYPE_CHECKING:
@@ -37,26 +38,20 @@ def server() -> Iterator[LocalServer]:
 @pytest.fixture
 def sql(spark: SparkSession, server: LocalServer) -> Iterator[Any]:
     """Runs statements in the shared session, whose Python processes find the local Kinesis."""
-    environment = spark.sparkContext.environment
-    before = dict(environment)
-    environment.update(AWS_ENDPOINT_URL=server.endpoint_url, AWS_REGION="eu-west-1")
-    # Spark keeps the environment of its first lookup; a source that is registered has this one.
-    sparkinesis.register(spark)
     kinesis = server.client("kinesis", "eu-west-1")
     for name in ("flights", "copy"):
         kinesis.create_stream(StreamName=name, ShardCount=1)
     for key, delay in DELAYS:
         data = f'{{"delay": {delay}}}'.encode()
         kinesis.put_record(StreamName="flights", PartitionKey=key, Data=data)
-    yield spark.sql
+    place = {"AWS_ENDPOINT_URL": server.endpoint_url, "AWS_REGION": "eu-west-1"}
+    with python_environment(spark, place):
+        yield spark.sql
     for row in spark.sql("SHOW TABLES").collect():
         spark.sql(f"DROP {'VIEW' if row.isTemporary else 'TABLE'} {row.tableName}")
     spark.conf.unset(PUSHDOWN)
     for name in ("flights", "copy"):
         kinesis.delete_stream(StreamName=name)
-    environment.clear()
-    environment.update(before)
-    sparkinesis.register(spark)
 
 
 def stored(server: LocalServer, stream: str) -> list[tuple[str, bytes]]:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import sparkinesis
 from sparkinesis.errors import OptionError
 from sparkinesis.source.datasource import KinesisDataSource
+from tests.spark.reading import python_environment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -91,20 +91,15 @@ STATEMENTS = {
 
 @pytest.fixture(scope="module")
 def sql(spark: SparkSession) -> Iterator[Callable[[str], Any]]:
-    environment = spark.sparkContext.environment
-    before = dict(environment)
-    environment.update(AWS_ENDPOINT_URL="http://127.0.0.1:9", AWS_REGION="eu-west-1")
-    sparkinesis.register(spark)
-    for name in ("flights", "altered"):
-        spark.sql(f"CREATE TABLE {name} USING kinesis OPTIONS (streamName 'flights')")
-    spark.sql("ALTER TABLE altered ADD COLUMNS (delay INT)")
-    spark.sql("CREATE TABLE with_columns (partitionKey STRING, data BINARY) USING kinesis")
-    yield spark.sql
-    for name in ("flights", "altered", "with_columns"):
-        spark.sql(f"DROP TABLE {name}")
-    environment.clear()
-    environment.update(before)
-    sparkinesis.register(spark)
+    nowhere = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_REGION": "eu-west-1"}
+    with python_environment(spark, nowhere):
+        for name in ("flights", "altered"):
+            spark.sql(f"CREATE TABLE {name} USING kinesis OPTIONS (streamName 'flights')")
+        spark.sql("ALTER TABLE altered ADD COLUMNS (delay INT)")
+        spark.sql("CREATE TABLE with_columns (partitionKey STRING, data BINARY) USING kinesis")
+        yield spark.sql
+        for name in ("flights", "altered", "with_columns"):
+            spark.sql(f"DROP TABLE {name}")
 
 
 def message(sql: Callable[[str], Any], statement: str) -> str:
