@@ -1,6 +1,7 @@
 """Runs all benchmarks, or those named: call, decode, deaggregate, objects, source, source_cpu,
 backlog, skewed, planning, consumer_mode, local_server, leases, fleet, latency, spark_latency,
-memory, metrics, ways, cloudwatch_outage, streams, scale, idle_shards, scrape, registration.
+spark_restart, memory, metrics, ways, processes, cloudwatch_outage, streams, scale, growth,
+idle_shards, scrape, registration, balance.
 
 python -m benchmarks                          # all
 python -m benchmarks decode source            # two of them
@@ -19,12 +20,14 @@ from rich.console import Console
 
 from benchmarks import (
     backlog,
+    balance,
     call,
     cloudwatch_outage,
     consumer_mode,
     deaggregate,
     decode,
     fleet,
+    growth,
     idle_shards,
     latency,
     leases,
@@ -33,6 +36,7 @@ from benchmarks import (
     metrics,
     objects,
     planning,
+    processes,
     registration,
     scale,
     scrape,
@@ -40,6 +44,7 @@ from benchmarks import (
     source,
     source_cpu,
     spark_latency,
+    spark_restart,
     streams,
     ways,
 )
@@ -62,16 +67,23 @@ BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
     "fleet": fleet.run,
     "latency": latency.run,
     "spark_latency": spark_latency.run,
+    "spark_restart": spark_restart.run,
     "memory": memory.run,
     "metrics": metrics.run,
     "ways": ways.run,
+    "processes": processes.run,
     "cloudwatch_outage": cloudwatch_outage.run,
     "streams": streams.run,
+    "growth": growth.run,
     "idle_shards": idle_shards.run,
     "scrape": scrape.run,
     "registration": registration.run,
+    "balance": balance.run,
 }
-WITH_OPTIONS: dict[str, Callable[[list[str]], int]] = {"idle_shards": idle_shards.main}
+WITH_OPTIONS: dict[str, Callable[[list[str]], int]] = {
+    "growth": growth.main,
+    "idle_shards": idle_shards.main,
+}
 HELP = (["-h"], ["--help"])
 OUTPUT = Path("build/benchmarks.json")
 

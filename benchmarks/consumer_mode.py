@@ -44,7 +44,7 @@ def watched(folder: str) -> type[KinesisDataSource]:
     class WatchedReader(KinesisStreamReader):
         def read(self, partition: Any) -> Iterator[Any]:
             with Path(folder, str(os.getpid())).open("a") as file:
-                shards = [each.shard_id for each in partition.shard_ranges]
+                shards = [each.shard_range.shard_id for each in partition.to_read]
                 file.writelines(f"{time.time()} {shard}\n" for shard in shards)
             return super().read(partition)
 

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from sparkinesis.lease.rules.observations import ALONE, CALM
 from sparkinesis.source.planning.probe_threads import threads_for
 from sparkinesis.stream.reading.retention import ITERATOR_LIFE_MS
 from sparkinesis.worker.options import LONGEST_WAIT, WorkerOptions
@@ -94,16 +95,21 @@ class Application:
         return self.shards * self.measured.row_bytes
 
     @property
+    def scan_pause(self) -> float:
+        """Seconds between two readings of the table while all workers live and no lease moves."""
+        return self.options.taker_interval * (ALONE if self.workers == 1 else CALM)
+
+    @property
     def scan_calls(self) -> float:
         """Scan calls a second: each worker reads the whole table."""
         pages = math.ceil(self.table_bytes / SCAN_PAGE)
-        return self.workers * pages / self.options.taker_interval
+        return self.workers * pages / self.scan_pause
 
     @property
     def read_units(self) -> float:
         """DynamoDB's read units a second."""
         units = math.ceil(self.table_bytes / READ_UNIT) / 2
-        return self.workers * units / self.options.taker_interval
+        return self.workers * units / self.scan_pause
 
     @property
     def listings(self) -> float:
@@ -121,7 +127,7 @@ class Application:
     @property
     def table_cpu(self) -> float:
         """The part of `worker_cpu` that reading the table takes."""
-        return self.shards * self.measured.row_cpu / self.options.taker_interval
+        return self.shards * self.measured.row_cpu / self.scan_pause
 
     @property
     def table_memory(self) -> int:

@@ -27,11 +27,11 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from benchmarks.idle_shards_server import READS, Server, serving
 from benchmarks.peers.competitors import before
 from benchmarks.peers.environments import ROOT, checked_out
 from benchmarks.proc_stat import clock_of, told
 from benchmarks.report import Result, print_table, write_json
+from benchmarks.shards_server import READS, Server, serving
 from sparkinesis.local.faults import CallRecord
 
 SHARDS = 1000
@@ -108,13 +108,15 @@ class Side:
     def listen(self) -> None:
         assert self.process.stdout is not None
         with self.process.stdout as told:
-            self.late += (float(line) for line in told)
+            self.late += (float(word) for line in told for word in line.split())
 
 
 @contextmanager
-def worker(source: Path, server: Server, stream: str, retrieval: str) -> Iterator[Side]:
-    """Run a worker of the sparkinesis in ``source`` during the block."""
-    module = [sys.executable, "-m", "benchmarks.idle_shards_side"]
+def worker(
+    source: Path, server: Server, streams: str, application: str, *options: str
+) -> Iterator[Side]:
+    """Run a worker of the sparkinesis in ``source`` during the block: see `shards_side`."""
+    module = [sys.executable, "-m", "benchmarks.shards_side"]
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(source / "src"), str(ROOT)]),
@@ -125,7 +127,7 @@ def worker(source: Path, server: Server, stream: str, retrieval: str) -> Iterato
         log = Path(folder, "log")
         with log.open("w") as out:
             process = subprocess.Popen(
-                [*module, server.endpoint, stream, stream, retrieval],
+                [*module, server.endpoint, streams, application, *options],
                 env=environment,
                 cwd=folder,
                 stdout=subprocess.PIPE,
@@ -151,15 +153,15 @@ def measure(source: Path, server: Server, stream: str, case: Case) -> dict[str, 
     """Measure one worker on a stream that is made for it."""
     one = f"{stream}-one"
     server.create(one, 1)
-    with worker(source, server, one, case.retrieval) as side:
-        _wait_for_all(server, side, one, 1)
+    with worker(source, server, one, one, case.retrieval) as side:
+        wait_for_all(server, side, [one], 1)
         time.sleep(SETTLE)
         rss_of_one = side.rss()
     server.delete(one)
     server.clear()
     server.create(stream, case.shards)
-    with worker(source, server, stream, case.retrieval) as side:
-        found = _wait_for_all(server, side, stream, case.shards)
+    with worker(source, server, stream, stream, case.retrieval) as side:
+        found = wait_for_all(server, side, [stream], case.shards)
         time.sleep(SETTLE)
         found |= _steady(server, side, stream, case)
         found["RSS a shard"] = 1000 * (found["RSS"] - rss_of_one) / case.shards
@@ -168,10 +170,13 @@ def measure(source: Path, server: Server, stream: str, case: Case) -> dict[str, 
     return {measure: found[measure] for measure in UNITS if measure in found}
 
 
-def _wait_for_all(server: Server, side: Side, stream: str, shards: int) -> dict[str, float]:
+def wait_for_all(
+    server: Server, side: Side, streams: Sequence[str], shards: int
+) -> dict[str, float]:
+    """Wait until so many shards are read, and measure the start."""
     began = time.monotonic()
     threads = 0
-    while (read := server.shards_read(stream)) < shards:
+    while (read := server.shards_read(streams)) < shards:
         if time.monotonic() > began + PATIENCE or side.process.poll() is not None:
             raise RuntimeError(
                 f"{read} of {shards} shards were read in {time.monotonic() - began:.0f} s:\n"
@@ -304,13 +309,15 @@ def run(
     return list(results(samples, shards))
 
 
-def parser() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(prog="python -m benchmarks idle_shards")
-    found.add_argument("--shards", type=int, default=SHARDS, help=f"default: {SHARDS}")
+def parser_of(name: str, seconds: float) -> argparse.ArgumentParser:
+    """Return a parser of the options that benchmarks of many shards have in common.
+
+    seconds: the default of each measurement.
+    """
+    found = argparse.ArgumentParser(prog=f"python -m benchmarks {name}")
     found.add_argument(
-        "--seconds", type=float, default=SECONDS, help=f"of each measurement; default: {SECONDS:g}"
+        "--seconds", type=float, default=seconds, help=f"of each measurement; default: {seconds:g}"
     )
-    found.add_argument("--rounds", type=int, default=1, help="default: 1")
     found.add_argument("--only", choices=RETRIEVALS, help="only one way to read")
     found.add_argument(
         "--also",
@@ -320,6 +327,13 @@ def parser() -> argparse.ArgumentParser:
         help="a revision of sparkinesis in git, measured in turn with this checkout",
     )
     found.add_argument("--json", type=Path, help="write the results there, too")
+    return found
+
+
+def parser() -> argparse.ArgumentParser:
+    found = parser_of("idle_shards", SECONDS)
+    found.add_argument("--shards", type=int, default=SHARDS, help=f"default: {SHARDS}")
+    found.add_argument("--rounds", type=int, default=1, help="default: 1")
     return found
 
 

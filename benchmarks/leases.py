@@ -24,6 +24,7 @@ from benchmarks.report import Result, medians, print_table
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, decode_lease, encode_lease
 from sparkinesis.lease.renewer import LeaseRenewer
+from sparkinesis.lease.rules.observations import CALM
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.client import dynamodb_client
 from sparkinesis.lease.table.table import LeaseTable
@@ -132,7 +133,7 @@ def run() -> list[Result]:
 
 def _against_java(batches: float, scans: int) -> list[Result]:
     options = WorkerOptions()
-    renewals, looks = 60 / options.renew_interval, 60 / options.taker_interval
+    renewals, looks = 60 / options.renew_interval, 60 / (CALM * options.taker_interval)
     java_renewals, java_looks = 60 / JAVA_RENEW_INTERVAL, 60 / JAVA_SCAN_INTERVAL
     per_call = f"per lease and minute; {LEASES} leases, one worker"
     ours = batches * renewals / LEASES + scans * looks / LEASES

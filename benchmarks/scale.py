@@ -103,9 +103,7 @@ def plan(pipe: Connection, endpoint: str, shards: int) -> None:
     )
     put(kinesis, shards, range(min(shards, ACTIVE)))
     batch, end = latest(offset)
-    ranges = sum(
-        len(one.shard_ranges) for one in reader.partitions(json.loads(offset), json.loads(end))
-    )
+    ranges = sum(len(one.to_read) for one in reader.partitions(json.loads(offset), json.loads(end)))
     assert ranges == min(shards, ACTIVE), ranges
     pipe.send((first, sorted(idle)[PLANS // 2], batch, most, len(offset)))
 

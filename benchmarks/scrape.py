@@ -16,9 +16,9 @@ from functools import partial
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
-from benchmarks.idle_shards_server import Server, serving
 from benchmarks.many_files import allow_many_files
 from benchmarks.report import Result, medians, print_table
+from benchmarks.shards_server import Server, serving
 from sparkinesis import Application, Checkpointer, RecordBatch, RecordProcessor, WorkerOptions
 from sparkinesis.metrics import PrometheusMetrics
 

@@ -63,7 +63,7 @@ def main(
         options=WorkerOptions(retrieval="efo" if retrieval == "efo" else "polling"),
     )
     worker = app.worker()
-    with graceful_on_signals(worker):
+    with graceful_on_signals(worker.shutdown, worker.log_place):
         worker.start()
         tell(started=time.monotonic())
         while not worker.wait(1.0):

@@ -37,6 +37,14 @@ def test_a_renewal_is_a_write_unit_and_25_share_a_call() -> None:
     assert with_checkpoints.write_units == pytest.approx(1_000 / 3.975 + 500)
 
 
+def test_each_worker_reads_the_whole_table_as_often_as_it_renews() -> None:
+    assert application().scan_calls == pytest.approx(10 / 3.975)
+    assert application(1_025).scan_calls == pytest.approx(10 * 2 / 3.975)
+    assert application().read_units == pytest.approx(10 * 250 / 2 / 3.975)
+    assert application(workers=1).scan_calls == pytest.approx(1 / 7.95), "it is alone"
+    assert application(workers=1).table_cpu == pytest.approx(1_000 * 0.001 / 7.95)
+
+
 def test_quotas_that_an_application_hits_are_named() -> None:
     def hit(shards: int, workers: int) -> list[str]:
         return [quota.name for quota in quotas(Application(shards, workers)) if quota.is_hit]

@@ -1,4 +1,4 @@
-"""The benchmark of idle shards: its arithmetic, and one small run of it."""
+"""The benchmarks of idle and of busy shards: their arithmetic, and one small run of each."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import idle_shards
+from benchmarks import growth, idle_shards
 from benchmarks.idle_shards import AIMS, SHARDS, Case, measure, pace, results
-from benchmarks.idle_shards_server import Server, serving
 from benchmarks.peers.environments import ROOT
+from benchmarks.shards_server import Server, serving
 from benchmarks.threads_or_loop import serving as serving_sketch
 from benchmarks.threads_or_loop import side
 from sparkinesis.local.faults import CallRecord
@@ -95,6 +95,21 @@ def test_a_worker_is_measured(
     assert 0 < found["CPU"] < 4
     assert found["put to process_records, median"] > 0
     assert ("GetRecords a second and shard, least" in found) == (retrieval == "polling")
+
+
+@pytest.mark.parametrize("retrieval", ["polling", "efo"])
+def test_a_worker_is_measured_while_each_shard_has_a_record_a_second(
+    retrieval: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(growth, "SETTLE", 0.5)
+    with serving(has_moto=False) as own:
+        found = growth.measure(ROOT, own, growth.Case(2, 2), retrieval, 2.5)
+    assert found["records lost"] == 0
+    rate = found["GetRecords" if retrieval == "polling" else "events"]
+    assert 3 < rate < 5, "four shards have a record a second each"
+    assert found["calls of the lease table"] > 0
+    assert 0 < found["CPU of a record"] < 1000
+    assert found["put to process_records, median"] > 0
 
 
 @pytest.mark.parametrize("kind", ["threads", "loop"])

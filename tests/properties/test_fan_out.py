@@ -10,12 +10,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pytest
 
 from sparkinesis.errors import AccessDeniedError, ConsumerLimitError
 from sparkinesis.local import Call, Fault, LocalServer, ManualClock
 from sparkinesis.source.datasource import ShardPartition
+from sparkinesis.source.planning.read_tasks import ToRead
 from sparkinesis.stream.position import AfterRecord
 from tests.engine import MODES, Query, query_of
 from tests.properties.conftest import World
@@ -137,10 +139,12 @@ def test_a_range_that_is_given_up_ends_its_subscription_at_once(
     put(one.kinesis, "one", [b"a"])
     running = one.query(streamName="one")
     (task,) = running.reader.partitions(*running.plan())
-    (shard_range,) = task.shard_ranges
+    (shard_range,) = (each.shard_range for each in task.to_read)
     assert isinstance(shard_range.end, AfterRecord)
     later = str(int(shard_range.end.sequence_number) + 1)
-    unfinished = replace(task, shard_ranges=[replace(shard_range, end=AfterRecord(later))])
+    unfinished = replace(
+        task, to_read=[ToRead(msgspec.structs.replace(shard_range, end=AfterRecord(later)))]
+    )
     before = one.server.kinesis.calls.count("GetRecords")
     reading = running.reader.read(unfinished)
     assert data(iter([next(reading)])) == [b"a"]

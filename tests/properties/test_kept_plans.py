@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 import pytest
+from msgspec.structs import replace
 
 from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.source.offsets import ANY_SHARD, KnownOffsets, Positions, to_json

@@ -6,12 +6,12 @@ The ends of shards name no children, and iterators and subscriptions begin too e
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from sparkinesis.errors import ServiceError
 from sparkinesis.local import Fault, LocalServer, ManualClock

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 
 import pytest
 
 from sparkinesis.local import LocalServer
 from tests.engine import MODES, query_of
 from tests.streams import put, split
+
+SMALL = [200]
 
 
 @pytest.fixture
@@ -19,23 +22,34 @@ def server() -> LocalServer:
 
 
 @pytest.mark.parametrize(
-    ("mode", "period", "limits"),
+    ("mode", "period", "limits", "sizes"),
     [
-        ("polling", "1s", {}),
-        ("polling", "200ms", {}),
-        ("polling", "200ms", {"maxRecordsPerTrigger": "300"}),
-        ("efo", "200ms", {}),
-        ("efo", "200ms", {"maxRecordsPerTrigger": "300"}),
+        ("polling", "1s", {}, SMALL),
+        ("polling", "200ms", {}, SMALL),
+        ("polling", "200ms", {}, [700]),
+        ("polling", "200ms", {}, [5000, *29 * SMALL]),
+        ("polling", "200ms", {"maxRecordsPerTrigger": "300"}, SMALL),
+        ("efo", "200ms", {}, SMALL),
+        ("efo", "200ms", {"maxRecordsPerTrigger": "300"}, SMALL),
     ],
-    ids=["polling-1s", "polling-200ms", "polling-planned-ahead", "efo-200ms", "efo-planned-ahead"],
+    ids=[
+        "polling-1s",
+        "polling-200ms",
+        "polling-fetched",
+        "polling-fetched-now-and-then",
+        "polling-planned-ahead",
+        "efo-200ms",
+        "efo-planned-ahead",
+    ],
 )
 def test_p7_planner_and_readers_together_stay_within_the_shards_limits(
-    server: LocalServer, mode: str, period: str, limits: dict[str, str]
+    server: LocalServer, mode: str, period: str, limits: dict[str, str], sizes: Sequence[int]
 ) -> None:
     """Readers follow planners without the pauses that Spark makes: the worst that can happen.
 
     With enhanced fan-out, most ranges come within five seconds of a subscription, and none asks for
-    another in vain. With a limit, batches are planned while others are read.
+    another in vain. With a limit, batches are planned while others are read. ``sizes``: of the
+    records of each call in turn; the planner hands the tasks those of small calls.
     """
     with server:
         kinesis = server.client("kinesis")
@@ -48,7 +62,9 @@ def test_p7_planner_and_readers_together_stay_within_the_shards_limits(
         def produce() -> None:
             nonlocal written
             while not stopping.wait(0.05):
-                put(kinesis, "s", [b"%06d" % n + bytes(200) for n in range(written, written + 50)])
+                size = sizes[written // 50 % len(sizes)]
+                rows = [b"%06d" % n + bytes(size) for n in range(written, written + 50)]
+                put(kinesis, "s", rows, f"{written}")
                 written += 50
 
         producer = threading.Thread(target=produce)

@@ -108,7 +108,7 @@ def test_a_shard_that_waits_for_a_later_batch_is_no_range(world: World) -> None:
     told = []
     for batch in running.drain():
         tasks = running.reader.partitions(batch.start, batch.end)
-        assert report(running).ranges == sum(len(task.shard_ranges) for task in tasks)
+        assert report(running).ranges == sum(len(task.to_read) for task in tasks)
         told.append(report(running).ranges)
     assert [ranges for ranges in told if ranges] == [1, 1, 1, 1]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import itertools
 import math
 from dataclasses import dataclass, replace
 from typing import Any
@@ -44,11 +44,11 @@ class Probed:
             self.put(rate)
             self.clock.advance(1000)
 
-    def prober(self, limit: int) -> ShardProber:
+    def prober(self, limit: int, pace: Pace = Pace(0, 0)) -> ShardProber:  # noqa: B008 - frozen
         """A prober that has looked at the first records, so many of them."""
         address = StreamAddress("s", region="us-east-1", endpoint=self.server.endpoint_url)
         client = self.client(address)
-        budget = ShardBudget(Pace(0, 0), lambda: 0.0, lambda seconds: None)
+        budget = ShardBudget(pace, itertools.count(0, 60).__next__, lambda seconds: None)
         made = ShardProber(client, SHARD, budget)
         made.look(TRIM_HORIZON, RetentionCheck(client), Scale(LIMIT), limit)
         return made
@@ -73,7 +73,7 @@ class BehindUntilEmpty(StreamClient):
         if not fetched.page.records:
             return fetched
         page = msgspec.structs.replace(fetched.page, millis_behind_latest=1000)
-        return dataclasses.replace(fetched, page=page)
+        return msgspec.structs.replace(fetched, page=page)
 
 
 def at(second: float) -> int:
@@ -151,3 +151,24 @@ def test_samples_do_not_outlive_their_plan(shard: Probed) -> None:
     chosen = found.find_end(at(100))
     found.keep(chosen, TRIM_HORIZON, TRIM_HORIZON)
     assert (found._samples.windows, found._samples.is_bursty) == ([], False)
+
+
+@pytest.mark.parametrize(
+    ("pace", "most_calls", "most_records"), [(Pace(0, 0), 20, 100), (Pace(), 10, 2_000)]
+)
+def test_the_last_record_before_a_silence_is_found_with_few_calls_or_few_records(
+    shard: Probed, pace: Pace, most_calls: int, most_records: int
+) -> None:
+    """Of a Kinesis without limits, calls cost less than the records of a second."""
+    for _ in range(500):
+        shard.put(10)
+        shard.clock.advance(5)
+    shard.clock.advance(60_000)
+    prober = shard.prober(limit=100, pace=pace)
+    shard.server.kinesis.calls.clear()
+    end = prober.find_end(shard.clock() - 250).end
+    assert isinstance(end.finding, Records)
+    assert end.finding.end == shard.numbers()[-1]
+    calls = list(shard.server.kinesis.calls.select("GetRecords"))[:-1]  # but that of `numbers`
+    assert len(calls) <= most_calls
+    assert sum(call.records for call in calls) <= most_records

@@ -63,7 +63,7 @@ def local(
         typer.Option(metavar="NAME:SHARDS,...", help="Streams to create, as in flights:4,other."),
     ] = "",
     region: Annotated[
-        str, typer.Option(help="Region in which to create the streams.")
+        str, typer.Option(metavar="REGION", help="Region in which to create the streams.")
     ] = DEFAULT_REGION,
     limits: Annotated[
         bool, typer.Option(help="Apply the limits of the service (throttling), or none.")
@@ -87,6 +87,7 @@ def local(
         int | None,
         typer.Option(
             min=0,
+            metavar="N",
             help="Milliseconds a stream stays UPDATING during a reshard.",
             show_default="--stream-delay-ms",
         ),

@@ -91,7 +91,7 @@ class LeaseTable:
         key = (request.get("Key") or request["Item"])[KEY]["S"]
         values = request.get("ExpressionAttributeValues", {})
         row = self.rows.get(key)
-        tests = _conditions(request["ConditionExpression"])
+        tests = _conditions(request.get("ConditionExpression", ""))
         new: dict[str, Any] | None = None
         if operation == "PutItem":
             new = request["Item"]
@@ -108,7 +108,7 @@ class LeaseTable:
         return {"Attributes": new} if operation == "UpdateItem" else {}
 
     def _is_of_crashed(self, row: Item | None) -> bool:
-        return row is not None and _owner(row) in self._crashed
+        return row is not None and _writer(row) in self._crashed
 
     def execute(self, statement: Mapping[str, Any]) -> dict[str, Any]:
         """Return the answer to one statement of a batch."""
@@ -137,7 +137,7 @@ _Change: TypeAlias = Callable[[dict[str, Any], Mapping[str, Any]], None]
 @functools.cache
 def _conditions(expression: str) -> list[_Test]:
     """Return the parts of a conjunction of ``a = :b`` and ``attribute_(not_)exists(a)``."""
-    return [_condition(part) for part in expression.split(" AND ")]
+    return [_condition(part) for part in expression.split(" AND ") if part]
 
 
 def _condition(part: str) -> _Test:
@@ -208,7 +208,8 @@ class LeaseTables:
     def crash(self, worker_id: str) -> None:
         """Make a worker a crashed one: none of its writes is accepted from now on.
 
-        Its leases have no owner afterwards, as if their failover time had passed.
+        Its leases have no owner afterwards, as if their failover time had passed, and it is neither
+        the leader nor known to it.
         """
         with self._lock:
             self._crashed.add(worker_id)
@@ -216,6 +217,8 @@ class LeaseTables:
                 for key, row in list(table.rows.items()):
                     if _owner(row) == worker_id:
                         table.put(key, {name: row[name] for name in row if name != _OWNER})
+                    elif _writer(row) == worker_id:
+                        table.put(key, None)
 
     def forward(
         self,
@@ -273,3 +276,10 @@ _OPERATIONS = {
 
 def _owner(row: Item) -> str | None:
     return row[_OWNER]["S"] if _OWNER in row else None
+
+
+def _writer(row: Item) -> str | None:
+    """Return the worker to which a row belongs: a lease, the leader's lock, or a worker's stats."""
+    if row.get("entityType") == {"S": "WORKER_METRIC_STATS"}:
+        return str(row[KEY]["S"])
+    return row["ownerName"]["S"] if "ownerName" in row else _owner(row)

@@ -278,9 +278,15 @@ CHECKPOINT_AGE = _age(
     help="Time since the shard's last checkpoint, or since this worker took the shard; 0 while "
     "everything delivered is checkpointed.",
 )
+PAUSED_AGE = _age(
+    name="paused.age", labels=("stream", "shard"),
+    help="Time for which the program has paused the shard. No series of a shard that is not "
+    "paused.",
+)
 LAG = _age(
     name="lag", labels=("stream", "shard"),
-    help="Age of the records that are being read: the MillisBehindLatest of the service.",
+    help="Age of the records that are being read: the MillisBehindLatest of the service. No series "
+    "of a paused shard.",
     kcl=(KclName("ProcessTask", "MillisBehindLatest"),),
     otel_name=_JAVA + "consumer.lag.duration",
 )

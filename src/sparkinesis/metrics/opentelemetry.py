@@ -83,9 +83,10 @@ class OpenTelemetryMetrics:
     def __reduce__(self) -> tuple[object, ...]:
         if self._meter_provider is not None or self._tracer_provider is not None:
             raise OptionError(
-                "OpenTelemetryMetrics with a provider cannot be sent to Spark's executors, because "
-                "a provider belongs to its process. Use OpenTelemetryMetrics() for a fleet, and "
-                "let the processor's factory set the global providers, once in each process."
+                "OpenTelemetryMetrics with a provider cannot be sent to another process, because a "
+                "provider belongs to its process. Use OpenTelemetryMetrics() for a fleet, and for "
+                "worker processes, and let the processor's factory set the global providers, once "
+                "in each process."
             )
         return partial(OpenTelemetryMetrics, shards=self._shards), ()
 

@@ -161,8 +161,9 @@ class PrometheusMetrics:
     def __reduce__(self) -> tuple[type[PrometheusMetrics], tuple[()]]:
         if self._registry is not None:
             raise OptionError(
-                "PrometheusMetrics with a registry cannot be sent to Spark's executors, because a "
-                "registry belongs to its process. Use PrometheusMetrics() for a fleet."
+                "PrometheusMetrics with a registry cannot be sent to another process, because a "
+                "registry belongs to its process. Use PrometheusMetrics() for a fleet, and for "
+                "worker processes."
             )
         return PrometheusMetrics, ()
 

@@ -68,6 +68,7 @@ def lease_object(seen: SeenLease, watched: WatchedTable) -> dict[str, Any]:
         "state": seen.state.value,
         "owner": lease.actual_owner,
         "handed_over_to": lease.owner if lease.checkpoint_owner else None,
+        "stopped_by": list(lease.stopped_by),
         "checkpoint": checkpoint_object(lease.checkpoint, lease.timestamp_ms),
         "millis_behind_latest": seen.millis_behind,
         "lag_unknown_because": (seen.lag and seen.lag.why) or None,

@@ -32,6 +32,8 @@ class LeaseState(Enum):
     """The state of a lease."""
 
     UNOWNED = "unowned"
+    STOPPED = "stopped"
+    """Without an owner, and ``Stop`` has stopped its shard on workers: those do not take it."""
     HELD = "held"
     HANDED_OVER = "handed over"
     """Still read by ``checkpoint_owner``, and requested by ``owner``."""
@@ -54,7 +56,7 @@ def _state(lease: Lease, unfinished: Collection[tuple[StreamIdentifier | None, s
     if lease.checkpoint_owner is not None:
         return LeaseState.HANDED_OVER
     if lease.owner is None:
-        return LeaseState.UNOWNED
+        return LeaseState.STOPPED if lease.stopped_by else LeaseState.UNOWNED
     has_begun = not lease.checkpoint.is_sentinel  # before its parents: ``parents_first=False``
     if not has_begun and any((lease.stream, one) in unfinished for one in lease.parent_ids):
         return LeaseState.WAITING_FOR_PARENTS

@@ -52,10 +52,9 @@ from sparkinesis.source.options.option_table import Options, Use, options_for
 from sparkinesis.source.options.read_options import StreamReadOptions, stream_read_options
 from sparkinesis.source.options.stream_names import removed_stream
 from sparkinesis.source.options.write_options import WriteOptions, write_options
-from sparkinesis.source.planning.read_tasks import share_out
+from sparkinesis.source.planning.read_tasks import ToRead, share_out
 from sparkinesis.source.worker_process import begin_task
 from sparkinesis.stream.address import StreamAddress, shown
-from sparkinesis.stream.position import ShardRange
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -72,10 +71,8 @@ class ShardPartition(InputPartition):
     """One task of a micro-batch: a range of one shard, or of each of several light ones."""
 
     stream: str
-    shard_ranges: Sequence[ShardRange]
-    expected: Sequence[int | None]
-    """The approximate number of records of each range, if the planner knows; it does not change the
-    rows."""
+    to_read: Sequence[ToRead]
+    """The ranges; what the planner knows of them does not change the rows."""
     consumer_arn: str | None
     """The consumer to subscribe as; None reads by GetRecords. It does not change the rows."""
 
@@ -250,35 +247,43 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             since[stream] = dict(self._options.initial_positions)
         planner = self._the_planner()
         expected, consumers = planner.expected(until), planner.consumers()
+        carried = planner.carried(since, until)
         tasks = []
         for stream in sorted(since):
             consumer = consumers.get(stream)
-            to_read = [
-                (each, expected.get((stream, each.shard_id)))
-                for each in ranges(since[stream], until.get(stream, {}))
-            ]
+            to_read = []
+            for each in ranges(since[stream], until.get(stream, {})):
+                shard = stream, each.shard_id
+                to_read.append(ToRead(each, expected.get(shard), carried.get(shard)))
             # A subscription is opened at once for each shard, as its first event takes a while.
-            for task in share_out(to_read) if consumer is None else ([each] for each in to_read):
-                shard_ranges, records = zip(*task, strict=True)
-                tasks.append(ShardPartition(stream, shard_ranges, records, consumer))
+            shared = share_out(to_read) if consumer is None else ([each] for each in to_read)
+            tasks += [ShardPartition(stream, task, consumer) for task in shared]
         return tasks
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task, in the order of each shard. Runs on an executor."""
-        from sparkinesis.source.reading.read_task import read_records  # noqa: PLC0415 - see above
-
         assert isinstance(partition, ShardPartition)
-        ranges_to_read = zip(partition.shard_ranges, partition.expected, strict=True)
+        options = self._options.reading
         with told_by_its_message():
-            begin_task(self._options.reading.version)
-            for shard_range, expected in ranges_to_read:
-                yield from read_records(
-                    self._options.reading,
-                    self._address(partition.stream),
-                    shard_range,
-                    expected,
-                    partition.consumer_arn,
-                )
+            begin_task(options.version)
+            for each in partition.to_read:
+                if each.carried is not None:
+                    from sparkinesis.source.reading.record_rows import record_rows  # noqa: PLC0415
+
+                    yield record_rows(
+                        each.carried, partition.stream, each.shard_range, options.deaggregate
+                    )
+                else:
+                    # With the client of AWS, which records in hand do not need.
+                    from sparkinesis.source.reading.read_task import read_records  # noqa: PLC0415
+
+                    yield from read_records(
+                        options,
+                        self._address(partition.stream),
+                        each.shard_range,
+                        each.expected,
+                        partition.consumer_arn,
+                    )
 
     def stop(self) -> None:
         """End the query: deregister its consumers if the options say so."""

@@ -11,8 +11,9 @@ first batch Spark asks for it again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any, TypeAlias
+
+from msgspec.structs import replace
 
 from sparkinesis.errors import OffsetError
 from sparkinesis.stream.address import shown

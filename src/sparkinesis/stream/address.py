@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 from urllib.parse import urlsplit
+
+import msgspec
 
 from sparkinesis.errors import OptionError
 from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
@@ -30,8 +32,7 @@ _NO_URL = re.compile(r"[\s\"'<>]")
 """Characters that end a URL within a text."""
 
 
-@dataclass(frozen=True, slots=True)
-class StreamAddress:
+class StreamAddress(msgspec.Struct, frozen=True):
     """The name and location of a stream. It is sent to executors, so it never holds credentials."""
 
     name: str
@@ -54,8 +55,7 @@ class StreamAddress:
         return f"stream {self.name!r}{account} in {place}"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class StreamIdentifier:
+class StreamIdentifier(msgspec.Struct, frozen=True, order=True):
     """The stream of a lease in the table of an application that reads several streams.
 
     The text is the KCL's: ``<account>:<stream>:<creation epoch>``. The region is not part of it.
@@ -198,10 +198,12 @@ def without_secrets(text: str) -> str:
 
 
 def repr_without_secrets(value: Any) -> str:
-    """Return the text that `dataclass` makes of a value, without the secret parts of its URLs."""
-    inside = ", ".join(
-        f"{one.name}={getattr(value, one.name)!r}" for one in fields(value) if one.repr
-    )
+    """Return the text of a struct or a dataclass, without the secret parts of its URLs."""
+    if isinstance(value, msgspec.Struct):
+        names = list(value.__struct_fields__)
+    else:
+        names = [one.name for one in fields(value) if one.repr]
+    inside = ", ".join(f"{name}={getattr(value, name)!r}" for name in names)
     return without_secrets(f"{type(value).__qualname__}({inside})")
 
 

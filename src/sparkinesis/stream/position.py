@@ -32,10 +32,11 @@ after ``^`` is stored if the start of the batch names no record: a replay looks 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from enum import Enum
 from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
 
 
 class Sentinel(Enum):
@@ -60,8 +61,7 @@ END_OF_TIME_MS: Final = 253_402_300_800_000
 """The start of the year 10000 in epoch milliseconds: all instants are before it."""
 
 
-@dataclass(frozen=True, slots=True)
-class AtTimestamp:
+class AtTimestamp(msgspec.Struct, frozen=True):
     """The position of the first record that arrived at ``ms`` (epoch milliseconds) or later."""
 
     ms: int
@@ -82,8 +82,7 @@ class AtTimestamp:
         return f"AT_TIMESTAMP:{self.ms}"
 
 
-@dataclass(frozen=True, slots=True)
-class AfterRecord:
+class AfterRecord(msgspec.Struct, frozen=True):
     """The position after the record ``sequence_number``: everything up to it is done.
 
     ``clear_until``: no record after it arrived before this epoch millisecond; None if unknown.
@@ -121,8 +120,7 @@ class AfterRecord:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class FromApplication:
+class FromApplication(msgspec.Struct, frozen=True):
     """The position of the KCL application ``name``, by its lease table of the same name."""
 
     name: str
@@ -142,8 +140,7 @@ InitialPosition: TypeAlias = AtTimestamp | Literal[Sentinel.TRIM_HORIZON] | Lite
 """The position at which a query or an application without progress begins."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShardRange:
+class ShardRange(msgspec.Struct, frozen=True):
     """The records of a shard after ``start``, up to ``end``, which may be included (`is_before`).
 
     If the start lies inside a record, the remaining user records of that record come first.
@@ -295,3 +292,14 @@ def sequence_order(sequence_number: str) -> tuple[int, str]:
     """Return a key that sorts sequence numbers as numbers, without an int of 56 digits."""
     digits = sequence_number.lstrip("0")
     return len(digits), digits
+
+
+def user_records_done(first: str, start: Position) -> int:
+    """Return how many user records of the record ``first`` are already done at ``start``.
+
+    ``first``: the sequence number of the first record of a read AT ``start``.
+    """
+    if not isinstance(start, AfterRecord) or start.sub_sequence_number is None:
+        return 0
+    is_start = first == start.sequence_number
+    return start.sub_sequence_number + 1 if is_start else 0

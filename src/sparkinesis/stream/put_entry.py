@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from sparkinesis.stream.kpl.magic import ENVELOPE_SIZE
 from sparkinesis.stream.routing import MAX_HASH_KEY, ShardMap, hash_key
@@ -30,8 +31,7 @@ def random_key() -> str:
     return f"{random.SystemRandom().getrandbits(64):016x}"
 
 
-@dataclass(slots=True)
-class PutEntry:
+class PutEntry(msgspec.Struct):
     """One entry of a PutRecords call.
 
     partition_key: empty for a record without a key, for streams that distribute records themselves

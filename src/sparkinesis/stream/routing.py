@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
+
+import msgspec
 
 from sparkinesis.public import public
 from sparkinesis.stream.shard import Shard
@@ -26,8 +27,7 @@ def hash_key(partition_key: str, explicit_hash_key: str | None) -> int:
     )
 
 
-@dataclass(frozen=True)
-class ShardMap:
+class ShardMap(msgspec.Struct, frozen=True, dict=True):
     """The shards that ListShards returned, by id; the open ones cover each hash key once."""
 
     shards: Mapping[str, Shard]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Mapping
-from datetime import timezone
-from email.utils import parsedate_to_datetime
+from datetime import datetime, timezone
 
 
 def service_time(headers: Mapping[str, str], local_ms: int, sent_ms: int | None = None) -> int:
@@ -25,14 +25,38 @@ def service_time(headers: Mapping[str, str], local_ms: int, sent_ms: int | None 
     return second
 
 
+_USUAL = re.compile(
+    r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), ([0-9]{2}) (Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
+    r" ([0-9]{4}) ([0-9]{2}):([0-9]{2}):([0-9]{2}) GMT"
+)
+"""The form that RFC 9110 prescribes. email.utils reads all others, and is slow to import."""
+_MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
+
+
 @functools.lru_cache(maxsize=16)
 def second_of(date: str | None) -> int | None:
     """Return the epoch second of a ``Date`` header; None without a valid one.
 
     Many answers have the same.
     """
+    usual = _USUAL.fullmatch(date or "")
     try:
-        parsed = parsedate_to_datetime(date or "")
+        if usual is not None:
+            day, month, year, *clock = usual.groups()
+            hour, minute, second = map(int, clock)
+            parsed = datetime(
+                int(year),
+                _MONTHS.index(month) // 3 + 1,
+                int(day),
+                hour,
+                minute,
+                second,
+                tzinfo=timezone.utc,
+            )
+        else:
+            from email.utils import parsedate_to_datetime  # noqa: PLC0415 - slow to import
+
+            parsed = parsedate_to_datetime(date or "")
     except ValueError:
         return None
     if parsed.tzinfo is None:  # "-0000" names no zone, and means UTC

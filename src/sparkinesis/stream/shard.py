@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class Shard:
+
+class Shard(msgspec.Struct, frozen=True):
     """A shard as described by ListShards, or by the ChildShards of a GetRecords answer."""
 
     id: str
@@ -28,8 +28,7 @@ class Shard:
         )
 
 
-@dataclass(frozen=True)
-class Lineage:
+class Lineage(msgspec.Struct, frozen=True, dict=True):
     """The known shards of a stream by id. A parent may be missing because it has expired."""
 
     shards: Mapping[str, Shard]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from sparkinesis.stream.calls.retry import Retry
 
@@ -14,8 +16,7 @@ def _seeded_by_the_machine() -> random.Random:
     return random.Random(random.SystemRandom().getrandbits(64))  # noqa: S311 - no secret
 
 
-@dataclass(frozen=True, slots=True)
-class Timing:
+class Timing(msgspec.Struct, frozen=True):
     """The clocks, the waiting and the randomness of one worker or planner."""
 
     clock: Callable[[], float] = time.monotonic

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from sparkinesis.local import Call, Fault, LocalServer, ManualClock
 from sparkinesis.metrics.metrics import OFF, Metrics

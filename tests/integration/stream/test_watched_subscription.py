@@ -247,14 +247,13 @@ def test_the_read_timeout_of_a_client_is_that_of_its_subscriptions() -> None:
     with serving() as service:
         script = service.begin()
         script.on("SubscribeToShard", Answer([INITIAL_RESPONSE], "hold"))
-        session = open_session(CredentialSource(), "us-east-1", script.endpoint)
-        client = client_of(session, "kinesis", script.endpoint, read_timeout=0.3)
         direct = DirectClient(
-            client,
-            session,
+            lambda: open_session(CredentialSource(), "us-east-1", script.endpoint),
+            lambda session: client_of(session, "kinesis", script.endpoint, read_timeout=0.3),
             {"SubscribeToShard": lambda answer: {"Body": answer.stream}},
             streamed={"SubscribeToShard"},
             most_idle=1,
+            read_timeout=0.3,
         )
         start = starting_position(TRIM_HORIZON, inclusive=False)
         subscription = calls_subscribe(direct, CONSUMER_ARN, SHARD, start, lambda _: DATE_MS)

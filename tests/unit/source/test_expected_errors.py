@@ -17,6 +17,7 @@ from sparkinesis.local import LocalServer
 from sparkinesis.source.batch.shard_reads import BatchPartition
 from sparkinesis.source.datasource import KinesisDataSource, ShardPartition
 from sparkinesis.source.expected_errors import HIDE_TRACEBACK, told_by_its_message
+from sparkinesis.source.planning.read_tasks import ToRead
 from sparkinesis.stream.position import SHARD_END, TRIM_HORIZON, ShardRange
 from tests.sink import SPARK_SCHEMA, arrow
 
@@ -88,7 +89,7 @@ CALLS: dict[str, Callable[[LocalServer], Any]] = {
         missing(server).streamReader(OWN).partitions({}, {"a": 1})
     ),
     "a task": lambda server: list(
-        missing(server).streamReader(OWN).read(ShardPartition("none", [RANGE], [None], None))
+        missing(server).streamReader(OWN).read(ShardPartition("none", [ToRead(RANGE)], None))
     ),
     "a writer": lambda server: missing(server).writer(SPARK_SCHEMA, True),
     "a stream writer": lambda server: missing(server).streamWriter(SPARK_SCHEMA, True),

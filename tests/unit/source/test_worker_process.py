@@ -21,8 +21,11 @@ from tests.streams import put
 
 QUERY = """
 import gc, json, sys
+from sparkinesis.source.planning.probing import records_in_hand
 from sparkinesis.source.reading.kept_memory import keep_freed_memory
 from tests.engine import Query
+
+records_in_hand.KEPT_BYTES = -1  # so that tasks fetch their records
 
 query = Query(streamName="s", endpoint=sys.argv[1], region="us-east-1",
               initialPosition="trim_horizon", maxRecordsPerTrigger="2")
@@ -134,7 +137,7 @@ def test_each_task_checks_the_version_of_the_driver() -> None:
     one = BatchPartition("flights", ShardRange("shardId-000000000000", TRIM_HORIZON, SHARD_END))
     for task in (
         lambda: next(batch.read(one)),
-        lambda: next(stream.read(ShardPartition("flights", [], [], None))),
+        lambda: next(stream.read(ShardPartition("flights", [], None))),
         lambda: writer.write(iter([])),
     ):
         with pytest.raises(SparkinesisError, match=r"driver has sparkinesis 9.9, .* executor has"):

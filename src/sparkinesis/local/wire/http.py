@@ -135,6 +135,8 @@ class App:
             await self._finish(scope, receive, send, outcome, headers)
         elif answer is None:
             await _drop(scope, receive)
+        else:
+            answer.headers.append((b"date", self._date()))
         return answer
 
     def _serve(self, target: str, headers: Headers, signed: Signer, body: bytes) -> Outcome:

@@ -10,9 +10,11 @@ import difflib
 import math
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
+
+from msgspec.structs import replace
 
 from sparkinesis.errors import OptionError
 from sparkinesis.source.options.batch_boundary import boundary
@@ -90,7 +92,7 @@ OPTIONS: Mapping[str, Option] = {
     "deaggregate": Option(boolean, default=True),
     "failOnDataLoss": Option(boolean, default=True),
     "maxRecordsPerFetch": Option(integer(1, MAX_RECORDS_PER_CALL), default=MAX_RECORDS_PER_CALL),
-    "minFetchPeriod": Option(duration, _STREAMING, 1.0),
+    "minFetchPeriod": Option(duration, _STREAMING),
     "skipOlderThan": Option(age, _STREAMING),
     "maxRecordsPerTrigger": Option(integer(1, 10**18), _STREAMING, math.inf),
     "maxBytesPerTrigger": Option(size, _STREAMING, math.inf),

@@ -49,8 +49,8 @@ class StreamReadOptions:
     """The checked options of a streaming query, by which a batch read plans its open ends, too."""
 
     reading: ReadOptions
-    min_fetch_period: float
-    """Seconds between two polls of the planner for new records, at least."""
+    min_fetch_period: float | None
+    """Seconds between two polls of the planner for new records, at least; None: it adapts."""
     initial_position: Position = LATEST
     """The start of a query without a checkpoint: LATEST, TRIM_HORIZON, an instant, or the
     checkpoints of a KCL application."""

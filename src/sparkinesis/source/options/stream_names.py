@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Literal
+
+from msgspec.structs import replace
 
 from sparkinesis.errors import OffsetError, OptionError
 from sparkinesis.source.options.values import known_regions, nearest_region

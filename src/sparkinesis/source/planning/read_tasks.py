@@ -8,9 +8,13 @@ depend on how the ranges are shared out.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-_Range = TypeVar("_Range")
+from sparkinesis.stream.position import ShardRange
+
+if TYPE_CHECKING:
+    from sparkinesis.stream.page import Record
 
 MAX_SHARDS = 8
 """The most shards of a task. Each takes two or three calls, one after the other."""
@@ -21,28 +25,47 @@ MIN_TASKS = 4
 MAX_RECORDS = 4_000
 """The most records of a task that reads several shards."""
 
+MAX_CARRIED = 500_000
+"""The most bytes of records that a task is handed: Spark warns of a task of a mebibyte."""
 
-def share_out(
-    ranges: Sequence[tuple[_Range, int | None]],
-) -> Iterator[list[tuple[_Range, int | None]]]:
+
+@dataclass(frozen=True, slots=True)
+class ToRead:
+    """A range of a batch, and what the planner knows of it."""
+
+    shard_range: ShardRange
+    expected: int | None = None
+    """The number of its records, about; None if it is not known."""
+    carried: Sequence[Record] | None = None
+    """The records, if the planner has them: the task needs no call."""
+
+
+def share_out(ranges: Sequence[ToRead]) -> Iterator[list[ToRead]]:
     """Yield the ranges of each task, in order.
 
-    ranges: with the number of records of each, about. A range whose number is not known, None, is a
-    task of its own.
+    A range whose number of records is not known is a task of its own. Ranges that the planner has
+    the records of share a task as long as they are few, however many there are.
     """
-    together: list[tuple[_Range, int | None]] = []
-    total = 0
+    together: list[ToRead] = []
+    records: int | None = 0
+    size = 0
     most = max(1, min(MAX_SHARDS, len(ranges) // MIN_TASKS))
-    for one, records in ranges:
-        is_full = records is None or total + records > MAX_RECORDS or len(together) == most
-        if together and is_full:
-            yield together
-            together, total = [], 0
-        together.append((one, records))
-        if records is None:
-            yield together
-            together, total = [], 0
-        else:
-            total += records
+    for one in ranges:
+        is_carried = one.carried is not None
+        own = sum(len(record.data) for record in one.carried or ())
+        if together:
+            fits = (
+                records is not None
+                and one.expected is not None
+                and records + one.expected <= MAX_RECORDS
+                and is_carried == (together[0].carried is not None)
+                and (size + own <= MAX_CARRIED if is_carried else len(together) < most)
+            )
+            if not fits:
+                yield together
+                together, records, size = [], 0, 0
+        together.append(one)
+        records = None if records is None or one.expected is None else records + one.expected
+        size += own
     if together:
         yield together

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sparkinesis.errors import SparkinesisError
@@ -20,6 +20,7 @@ from sparkinesis.source.stream_report import StreamReport, lag_report
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.fan_out.consumers import describe_consumer
 from sparkinesis.stream.fan_out.registration import deregister_consumer, register_consumer
+from sparkinesis.stream.page import Record
 from sparkinesis.stream.timing import MACHINE, Timing
 
 _log = logging.getLogger(__name__)
@@ -33,12 +34,14 @@ BACKLOG_FROM = 0.8
 
 @dataclass(frozen=True, slots=True)
 class _PlannedBatch:
-    """A planned batch: its end, its share of the allowance, and what the progress tells of it."""
+    """A planned batch: its edges, its share of the allowance, what the progress tells of it."""
 
+    start: Offset
     end: Offset
     taken: float
     reports: Mapping[str, StreamReport]
     expected: Mapping[tuple[str, str], int | None] = field(default_factory=dict)
+    carried: Mapping[tuple[str, str], Sequence[Record]] = field(default_factory=dict)
 
 
 class _BackgroundPlan:
@@ -95,7 +98,7 @@ class SourcePlanner:
             for name, address in streams.items()
         }
         self._planners = {
-            name: StreamPlanner(client, options, timing=timing)
+            name: StreamPlanner(client, options, timing=timing, calls=self._calls[name])
             for name, client in self._clients.items()
         }
 
@@ -164,6 +167,16 @@ class SourcePlanner:
         """Return the approximate number of records of the batch to ``end``, by stream and shard."""
         return self._planned.expected if self._planned and self._planned.end == end else {}
 
+    def carried(self, start: Offset, end: Offset) -> Mapping[tuple[str, str], Sequence[Record]]:
+        """Return the records of the batch from ``start`` to ``end``, by stream and shard.
+
+        Only those of shards with few records, and only of the batch that was planned last.
+        """
+        planned = self._planned
+        if planned is None or planned.start != start or planned.end != end:
+            return {}
+        return planned.carried
+
     @property
     def reports(self) -> Mapping[str, StreamReport]:
         """What the query's progress tells of each stream as of the last plan."""
@@ -211,7 +224,7 @@ class SourcePlanner:
         added = {name: self._initial for name in self._planners if name not in start}
         if added:
             # The checkpoint stores their start first: a replay must not depend on the options.
-            return _PlannedBatch({**start, **added}, 0.0, {})
+            return _PlannedBatch(start, {**start, **added}, 0.0, {})
         batch = plan_batch(self._planners, start, allowance, self._drift, least_rows)
         is_same = all(batch.end[name] is start[name] for name in batch.end)
         expected = {
@@ -220,8 +233,14 @@ class SourcePlanner:
             for shard, records in planner.outcome.expected.items()
         }
         is_limited = allowance.is_limited and allowance is not COUNTED
+        carried = {
+            (name, shard): records
+            for name, planner in self._planners.items()
+            for shard, records in planner.outcome.carried.items()
+        }
         reports = self._reports(batch.taken if is_limited else None)
-        return _PlannedBatch(start if is_same else batch.end, batch.taken, reports, expected)
+        end = start if is_same else batch.end
+        return _PlannedBatch(start, end, batch.taken, reports, expected, carried)
 
     def _reports(self, filled: float | None) -> dict[str, StreamReport]:
         began = min(planner.began for planner in self._planners.values())

@@ -7,17 +7,20 @@ same steps: begin, look, choose an instant, find where the batch ends in each sh
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sparkinesis.errors import ServiceError
 from sparkinesis.source.offsets import ANY_SHARD, Positions, start_of
 from sparkinesis.source.options.allowance import NO_LIMIT, Allowance
 from sparkinesis.source.options.read_options import StreamReadOptions
+from sparkinesis.source.plan_calls import PlanCalls
 from sparkinesis.source.planning.batch_end import NoRows, Records, is_fresh, is_worth_storing
 from sparkinesis.source.planning.batch_instant import Choice
 from sparkinesis.source.planning.kept import Kept
+from sparkinesis.source.planning.probing.carried import within_bounds
 from sparkinesis.source.planning.probing.end_in_shard import EndInShard, Resumption
+from sparkinesis.source.planning.probing.look_period import LookPeriod
 from sparkinesis.source.planning.shard_listing import LIST_SHARDS_INTERVAL
 from sparkinesis.source.planning.start.batch_start import (
     application_start,
@@ -32,6 +35,7 @@ from sparkinesis.source.planning.stream_tools import StreamTools
 from sparkinesis.source.stream_report import SampleReport
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.page import Record
 from sparkinesis.stream.position import LATEST, SHARD_END, AtTimestamp, FromApplication
 from sparkinesis.stream.reading.missing_end import EndlessShards
 from sparkinesis.stream.reading.retention import ITERATOR_LIFE_MS
@@ -49,6 +53,8 @@ class Outcome:
 
     expected: Mapping[str, int | None] = field(default_factory=dict)
     """The approximate number of records of the batch, by shard; None: not known."""
+    carried: Mapping[str, Sequence[Record]] = field(default_factory=dict)
+    """The records themselves, by shard, where they are few: the tasks need not fetch them."""
     lags_ms: Mapping[str, int] = field(default_factory=dict)
     """The lag (ms) of each shard at the end of the batch, by shard id."""
     sample: SampleReport | None = None
@@ -69,17 +75,19 @@ class StreamPlanner:
         *,
         is_batch_read: bool = False,
         timing: Timing = MACHINE,
+        calls: PlanCalls | None = None,
     ) -> None:
         """Make a planner.
 
         is_batch_read: shards missing from the start are left out on purpose, and no later read
-        catches up.
+        catches up. calls: counts the calls of ``client``.
         """
         self._stream = StreamTools(client, options, is_batch_read, timing)
         self._kept = Kept(self._stream, STARTUP_RETRY)
         self._skip_older_than = options.skip_older_than
         self._until_ms: int | None = None
-        self._period = options.min_fetch_period
+        self._period = LookPeriod(options.min_fetch_period)
+        self._calls = calls or PlanCalls()
         self._polled_at = float("-inf")
         self._endless = EndlessShards(client.address)
         self.outcome = Outcome()
@@ -98,7 +106,7 @@ class StreamPlanner:
     def stop_at(self, ms: int) -> None:
         """Plan from now on as if nothing arrived after this epoch ms, and without pauses."""
         self._until_ms = ms
-        self._period = 0.0
+        self._period = LookPeriod(0.0)
 
     def forget(self) -> None:
         """Drop what is kept between plans."""
@@ -107,11 +115,11 @@ class StreamPlanner:
     def begin(self, start: Positions, allowance: Allowance = NO_LIMIT) -> StreamPlan | Positions:
         """Begin to plan a batch from ``start``: look at the first records of each shard.
 
-        Waits until ``min_fetch_period`` seconds have passed since the last call. Returns an offset
-        without rows if that must be stored before a batch can be planned.
+        Waits until the period of looks has passed since the last call. Returns an offset without
+        rows if that must be stored before a batch can be planned.
         """
         self._wait_for_period()
-        self.outcome = replace(self.outcome, expected={})
+        self.outcome = replace(self.outcome, expected={}, carried={})
         to_store = self._to_store_before(start)
         if to_store is not start:
             return to_store
@@ -137,7 +145,7 @@ class StreamPlanner:
             if now_ms is not None and AtTimestamp(now_ms) in resolved.values():
                 # The service refuses instants in its future, and its clock is known only to the
                 # second.
-                self._polled_at = stream.timing.clock() + max(0.0, 1.0 - self._period)
+                self._polled_at = stream.timing.clock() + max(0.0, 1.0 - self._period.idle)
             return resolved
         if self._skip_older_than is not None:
             start = skip_older(stream, listing, start, self._skip_older_than, kept.created_ms)
@@ -182,7 +190,18 @@ class StreamPlanner:
             return start
         self._keep_only(assembled.end, plan)
         self.outcome = _stored(self.outcome, ends, assembled.end)
+        if self._stream.options.fan_out is None and not self._stream.is_batch_read:
+            self.outcome = replace(self.outcome, carried=within_bounds(ends))
+        self._leave_room(plan)
+        if assembled.has_rows:
+            self._period.note_rows(self.began, len(self._kept.probers))
         return assembled.end
+
+    def _leave_room(self, plan: StreamPlan) -> None:
+        """Leave the tasks their part of the calls on the shards that they read."""
+        read = self.outcome.expected.keys() - self.outcome.carried.keys()
+        for shard_id, prober in plan.active.items():
+            prober.front.budget.set_pace(self._stream.pace(is_alone=shard_id not in read))
 
     def _has_nothing_to_store(
         self, plan: StreamPlan, start: Positions, ends: Mapping[str, EndInShard]
@@ -207,7 +226,7 @@ class StreamPlanner:
 
     def _wait_for_period(self) -> None:
         clock = self._stream.timing.clock
-        pause = self._polled_at + self._period - clock()
+        pause = self._polled_at + self._period.seconds(clock(), self._calls.throttled) - clock()
         if pause > 0:
             self._stream.timing.sleep(pause)
         if ITERATOR_LIFE_MS / 1000 < clock() - self._polled_at < float("inf"):

@@ -11,17 +11,17 @@ import pyarrow.compute as pc
 
 from sparkinesis.source.options.read_options import ReadOptions
 from sparkinesis.source.reading.kept_memory import keep_freed_memory
+from sparkinesis.source.reading.record_rows import record_rows
 from sparkinesis.source.reading.subscribed_cursor import SubscribedCursor, SubscribeLimiter
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.subscription import OPERATION
 from sparkinesis.stream.position import Position, ShardRange
-from sparkinesis.stream.reading.arrow import to_arrow
 from sparkinesis.stream.reading.budget import Pace, ShardBudget
 from sparkinesis.stream.reading.cursor import ShardCursor
 from sparkinesis.stream.reading.machine_budget import machine_budget_state
 from sparkinesis.stream.reading.range import read_range
-from sparkinesis.stream.reading.retention import RetentionCheck, user_records_done
+from sparkinesis.stream.reading.retention import RetentionCheck
 
 
 @functools.lru_cache(maxsize=4096)
@@ -84,15 +84,7 @@ def read_records(
         most = options.max_records_per_fetch
         pages = read_range(open_cursor, shard_range, check, most, expected)
         for records in ending.enter_context(closing(pages)):
-            rows = to_arrow(
-                records,
-                stream=address.name,
-                shard_id=shard_range.shard_id,
-                deaggregate=options.deaggregate,
-            )
-            # Without deaggregation a row is a whole record, which cannot be delivered in part.
-            done = user_records_done(records[0], shard_range.start)
-            yield rows.slice(done) if options.deaggregate else rows
+            yield record_rows(records, address.name, shard_range, options.deaggregate)
 
 
 def rows_before(batches: Iterator[pa.RecordBatch], ms: int) -> Iterator[pa.RecordBatch]:

@@ -11,9 +11,10 @@ import re
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
+
+import msgspec
 
 from sparkinesis.errors import ServiceError, ShardNotFoundError
 from sparkinesis.metrics.catalogue import (
@@ -47,8 +48,7 @@ _SHARD_ID = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
 """The shard ids that the service accepts. An offset that a user edited may hold any text."""
 
 
-@dataclass(frozen=True, slots=True)
-class StreamSummary:
+class StreamSummary(msgspec.Struct, frozen=True):
     """The part of DescribeStreamSummary's answer that readers need."""
 
     retention_ms: int
@@ -60,8 +60,7 @@ class StreamSummary:
     """The stream's creation time in epoch ms; 0 if the service does not return it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fetched:
+class Fetched(msgspec.Struct, frozen=True):
     """A GetRecords answer or an event, with the service's clock (epoch ms) at that moment."""
 
     page: Page

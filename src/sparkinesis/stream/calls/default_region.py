@@ -6,17 +6,14 @@ import functools
 import os
 from typing import Any
 
-import botocore.session
 from botocore.exceptions import BotoCoreError, UnknownRegionError
-
-from sparkinesis.stream.calls.data_files import share_data_files
 
 LOCAL_REGION = "us-east-1"
 """The region of a local endpoint where no region is set at all."""
 
-_REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
+REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
 """In the order of AWS's command line. The other SDKs read the first only, botocore the second."""
-_VARIABLES = (*_REGION_VARIABLES, "AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_CONFIG_FILE", "HOME")
+_VARIABLES = (*REGION_VARIABLES, "AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_CONFIG_FILE", "HOME")
 """The environment variables that choose the region."""
 
 
@@ -25,7 +22,7 @@ def region_settings() -> dict[str, Any]:
 
     A variable that is empty counts as not set.
     """
-    return {"region": ("region", list(filter(os.environ.get, _REGION_VARIABLES)), None, None)}
+    return {"region": ("region", list(filter(os.environ.get, REGION_VARIABLES)), None, None)}
 
 
 def default_region(profile: str | None, *, is_local: bool) -> tuple[str | None, str]:
@@ -44,7 +41,9 @@ def _default_region(
     is_local: bool,
     environment: tuple[str | None, ...],  # noqa: ARG001 - a part of the key
 ) -> tuple[str | None, str]:
-    session = botocore.session.Session(
+    from botocore.session import Session  # noqa: PLC0415 - slow to import
+
+    session = Session(
         session_vars=region_settings(), include_builtin_handlers=False, profile=profile
     )
     try:
@@ -53,7 +52,7 @@ def _default_region(
         return None, "the profile cannot be read"
     if region is None:
         return (LOCAL_REGION, "the default of a local endpoint") if is_local else (None, "none set")
-    for name in filter(os.environ.get, _REGION_VARIABLES):
+    for name in filter(os.environ.get, REGION_VARIABLES):
         return region, f"from the environment variable {name}"
     file = session.get_config_variable("config_file")
     return region, f"from the profile {session.profile or 'default'!r} in {file}"
@@ -62,7 +61,11 @@ def _default_region(
 @functools.lru_cache(maxsize=64)
 def partition_of(region: str) -> str:
     """Return the partition of a region, which its ARNs name: ``aws``, ``aws-cn``, ..."""
-    session = botocore.session.Session(include_builtin_handlers=False)
+    from botocore.session import Session  # noqa: PLC0415 - slow to import
+
+    from sparkinesis.stream.calls.data_files import share_data_files  # noqa: PLC0415 - slow to import
+
+    session = Session(include_builtin_handlers=False)
     share_data_files(session)
     try:
         return str(session.get_partition_for_region(region))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
 
+import msgspec
 from botocore.exceptions import (
     BotoCoreError,
     ChecksumError,
@@ -105,8 +105,7 @@ def exponential_backoff(base: float, cap: float, failures: int) -> float:
     return min(cap, base * 2.0 ** min(max(failures - 1, 0), _MOST_DOUBLINGS))
 
 
-@dataclass(frozen=True)
-class Retry:
+class Retry(msgspec.Struct, frozen=True):
     """Retries calls for at most ``give_up_after`` seconds: exponential backoff, full jitter.
 
     The n-th wait is drawn evenly from 0 to ``min(cap, base * 2**n)`` seconds.
@@ -117,7 +116,7 @@ class Retry:
     give_up_after: float = 300.0
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
-    uniform: Callable[[float, float], float] = field(default=random.SystemRandom().uniform)
+    uniform: Callable[[float, float], float] = random.SystemRandom().uniform
 
     def pause(self, attempt: int) -> float:
         """Draw the seconds to wait after the failed attempt number ``attempt`` (from 0)."""

@@ -1,6 +1,9 @@
 """botocore sessions and clients that use the credentials of a `CredentialSource`.
 
 The clients of one source share a session: credentials are found, and a role is assumed, once.
+
+botocore is imported when a session is opened: it takes longer to import than all the rest of a
+worker, which mostly needs no session.
 """
 
 from __future__ import annotations
@@ -9,18 +12,16 @@ import functools
 import logging
 import os
 import threading
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-import botocore.session
-from botocore.config import Config
-from botocore.credentials import CredentialResolver, DeferredRefreshableCredentials
-
 from sparkinesis.stream.address import is_loopback
-from sparkinesis.stream.calls.data_files import share_data_files
 from sparkinesis.stream.calls.default_region import LOCAL_REGION, region_settings
+from sparkinesis.stream.calls.direct.connection import connect_timeout
 from sparkinesis.stream.credentials import CredentialSource
+
+READ_TIMEOUT = 30.0
+"""Seconds for each part of an answer."""
 
 _log = logging.getLogger(__name__)
 
@@ -68,6 +69,9 @@ def _open_session(
         session.set_credentials("local", "local")
     if source.role_arn is None:
         return session
+    from botocore.config import Config  # noqa: PLC0415
+    from botocore.credentials import CredentialResolver  # noqa: PLC0415
+
     sts = session.create_client(
         "sts",
         # The local Kinesis also answers STS calls.
@@ -100,13 +104,15 @@ def client_of(
     service: str,
     endpoint: str | None,
     *,
-    read_timeout: float = 30,
+    read_timeout: float = READ_TIMEOUT,
     max_pool_connections: int = 64,
 ) -> Any:
     """Return a botocore client of a session, without retries of its own."""
+    from botocore.config import Config  # noqa: PLC0415
+
     config = Config(
         retries={"total_max_attempts": 1, "mode": "standard"},
-        connect_timeout=min(10, read_timeout),
+        connect_timeout=connect_timeout(read_timeout),
         read_timeout=read_timeout,
         max_pool_connections=max_pool_connections,
         user_agent_extra="sparkinesis",
@@ -126,21 +132,28 @@ def _session(source: CredentialSource, region: str | None, endpoint: str | None)
 
 def new_session(profile: str | None = None) -> Any:
     """Return a botocore session that shares parsed data files with the others of this process."""
-    session = botocore.session.Session(session_vars=region_settings(), profile=profile)
+    from botocore.session import Session  # noqa: PLC0415
+
+    from sparkinesis.stream.calls.data_files import share_data_files  # noqa: PLC0415
+
+    session = Session(session_vars=region_settings(), profile=profile)
     share_data_files(session)
     return session
 
 
-@dataclass(frozen=True)
 class _AssumedRole:
     """A botocore credential provider for a role. botocore's own needs a profile in a file."""
 
-    sts: Any
-    source: CredentialSource
-    METHOD: str = "sparkinesis-assume-role"
-    CANONICAL_NAME: str | None = None
+    METHOD = "sparkinesis-assume-role"
+    CANONICAL_NAME = None
+
+    def __init__(self, sts: Any, source: CredentialSource) -> None:
+        self.sts = sts
+        self.source = source
 
     def load(self) -> Any:
+        from botocore.credentials import DeferredRefreshableCredentials  # noqa: PLC0415
+
         return DeferredRefreshableCredentials(self._assume, self.METHOD)
 
     def _assume(self) -> dict[str, str]:
@@ -163,7 +176,9 @@ class _AssumedRole:
 
 def profile_files() -> tuple[str, str]:
     """Return the paths of the configuration file and the credentials file of this process."""
-    session = botocore.session.Session()
+    from botocore.session import Session  # noqa: PLC0415
+
+    session = Session()
     config, credentials = (
         str(session.get_config_variable(name)) for name in ("config_file", "credentials_file")
     )

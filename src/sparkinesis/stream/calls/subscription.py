@@ -8,12 +8,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 from botocore.exceptions import EventStreamError, ReadTimeoutError, ResponseStreamingError
-from urllib3 import HTTPResponse
 
 from sparkinesis.errors import CorruptEventStreamError
 from sparkinesis.stream.calls.answers.decoding import decode_event
 from sparkinesis.stream.calls.answers.event_stream import EventStreamDecoder, Message
-from sparkinesis.stream.calls.direct.pumped_body import pumped
 from sparkinesis.stream.calls.direct.streamed_body import StreamedBody
 from sparkinesis.stream.page import Event
 
@@ -191,10 +189,7 @@ def subscribe(
     answer = client.subscribe_to_shard(
         ConsumerARN=consumer_arn, ShardId=shard_id, StartingPosition=starting_position
     )
-    body = answer["Body"]
-    if isinstance(body, HTTPResponse):
-        body = pumped(body)
-    subscription = Subscription(body, service_time(answer))
+    subscription = Subscription(answer["Body"], service_time(answer))
     subscription.skip_initial_response()
     return subscription
 

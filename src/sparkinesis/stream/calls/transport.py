@@ -8,16 +8,19 @@ the answer's body and leave a small document to the parser.
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 from collections.abc import Iterator, Mapping
+from datetime import datetime, timezone
 from typing import Any
 
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.answers.decoding import decode_page
 from sparkinesis.stream.calls.direct.client import Decoder, DirectClient, decode_object
 from sparkinesis.stream.calls.direct.connection import Answer
-from sparkinesis.stream.calls.session import client_of, open_session
+from sparkinesis.stream.calls.direct.usual import usual_settings
+from sparkinesis.stream.calls.session import READ_TIMEOUT, client_of, open_session
 from sparkinesis.stream.credentials import CredentialSource
 from sparkinesis.stream.page import Page
 
@@ -64,17 +67,22 @@ client need not wait while the client of another stream's role is opened."""
 
 
 def _open(region: str | None, endpoint: str | None, credentials: CredentialSource) -> Any:
-    session = open_session(credentials, region, endpoint)
-    client = client_of(session, "kinesis", endpoint, max_pool_connections=MOST_CONNECTIONS)
-    client.meta.events.register("before-parse.kinesis.GetRecords", _decode_get_records)
-    client.meta.events.register("before-parse.kinesis.SubscribeToShard", _take_event_stream)
     return DirectClient(
-        client,
-        session,
+        functools.partial(open_session, credentials, region, endpoint),
+        functools.partial(_botocores, endpoint),
         _DECODERS,
         streamed={"SubscribeToShard"},
         most_idle=MOST_CONNECTIONS,
+        read_timeout=READ_TIMEOUT,
+        usual=usual_settings("kinesis", region, endpoint, credentials),
     )
+
+
+def _botocores(endpoint: str | None, session: Any) -> Any:
+    client = client_of(session, "kinesis", endpoint, max_pool_connections=MOST_CONNECTIONS)
+    client.meta.events.register("before-parse.kinesis.GetRecords", _decode_get_records)
+    client.meta.events.register("before-parse.kinesis.SubscribeToShard", _take_event_stream)
+    return client
 
 
 def _decode_answer_page(answer: Answer) -> dict[str, Any]:
@@ -82,7 +90,18 @@ def _decode_answer_page(answer: Answer) -> dict[str, Any]:
     return {"Page": page, "Size": data_size(len(answer.body), page)}
 
 
+def _decode_summary(answer: Answer) -> dict[str, Any]:
+    found = decode_object(answer)
+    summary: dict[str, Any] = found.get("StreamDescriptionSummary", {})
+    created = summary.get("StreamCreationTimestamp")
+    if created is not None:
+        summary["StreamCreationTimestamp"] = datetime.fromtimestamp(created, timezone.utc)
+    return found
+
+
 _DECODERS: Mapping[str, Decoder] = {
+    "DescribeStreamConsumer": decode_object,
+    "DescribeStreamSummary": _decode_summary,
     "GetRecords": _decode_answer_page,
     "GetShardIterator": decode_object,
     "ListShards": decode_object,
@@ -108,7 +127,9 @@ def _take_event_stream(
 ) -> None:
     """Take the unread body, and leave the first message that botocore expects to its parser."""
     if response_dict["status_code"] < 300:
-        customized_response_dict["Body"] = response_dict["body"]
+        from sparkinesis.stream.calls.direct.pumped_body import pumped  # noqa: PLC0415 - with urllib3
+
+        customized_response_dict["Body"] = pumped(response_dict["body"])
         response_dict["body"] = _InitialResponse()
 
 

@@ -7,9 +7,8 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import chain
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from google.protobuf.message import DecodeError
 
@@ -18,9 +17,6 @@ from sparkinesis.stream.kpl.messages import AggregatedEnvelope
 from sparkinesis.stream.page import Record
 
 _T = TypeVar("_T")
-
-_CHUNK_SIZE = 1 << 20
-"""Bytes of records whose messages are held at a time: they stay in the processor's cache."""
 
 _MIN_SIZE_FOR_THREAD = 1 << 18
 """The least bytes of records for which a second thread saves more time than it costs."""
@@ -36,41 +32,54 @@ the keys of 10 MB of records below the 2 GiB that an Arrow column of strings hol
 """
 
 
-def message_of(data: bytes) -> bytes | None:
+def message_of(data: bytes) -> memoryview | None:
     """Return the message in an aggregated record's data; None for other data or a wrong MD5."""
     if not is_aggregated(data):
         return None
     message = memoryview(data)[len(MAGIC) : -DIGEST_SIZE]
     # MD5 is not used for security here. Without the flag, a machine in FIPS mode refuses it.
     digest = hashlib.md5(message, usedforsecurity=False).digest()
-    return bytes(message) if data.endswith(digest) else None
+    return message if data.endswith(digest) else None
 
 
-@dataclass(frozen=True, slots=True)
-class Envelope:
-    """An aggregated record whose user records are still encoded."""
+class Envelope(NamedTuple):
+    """The parts of an aggregated record; its user records are still encoded."""
 
-    partition_keys: list[str]
-    explicit_hash_keys: list[str]
+    partition_keys: list[bytes]
+    explicit_hash_keys: list[bytes]
     messages: list[bytes]
 
 
-def open_aggregate(data: bytes) -> Envelope | None:
-    """Return the envelope of an aggregated record; None for other data, or if it has no records."""
-    message = message_of(data)
-    if message is None:
-        return None
-    envelope = AggregatedEnvelope()
+def open_message(message: memoryview) -> Envelope | None:
+    """Return the parts of a message; None if it has no user records, or is no protobuf.
+
+    The keys may still be unsound: see `are_sound`.
+    """
     try:
-        envelope.ParseFromString(message)
-        partition_keys = envelope.partition_key_table[:]
-        explicit_hash_keys = envelope.explicit_hash_key_table[:]
-    except (DecodeError, UnicodeDecodeError):
+        parsed = AggregatedEnvelope.FromString(message)
+    except DecodeError:
         return None
-    messages = envelope.records[:]
-    if not are_sound(partition_keys, explicit_hash_keys, len(messages), len(message)):
+    messages = parsed.records[:]
+    if not messages:
         return None
-    return Envelope(partition_keys, explicit_hash_keys, messages)
+    return Envelope(
+        parsed.partition_key_table[:],
+        parsed.explicit_hash_key_table[:],
+        messages,
+    )
+
+
+def open_sound(message: memoryview) -> Envelope | None:
+    """Return the parts of a message; None if it is malformed, but for its user records."""
+    envelope = open_message(message)
+    if envelope is None:
+        return None
+    keys, hash_keys, messages = envelope
+    try:
+        texts = [key.decode() for key in chain(keys, hash_keys)]
+    except UnicodeDecodeError:
+        return None
+    return envelope if are_sound(texts, (), len(messages), len(message)) else None
 
 
 def are_sound(
@@ -84,7 +93,12 @@ def are_sound(
     if not {str}.issuperset(map(type, chain(partition_keys, explicit_hash_keys))):
         return False
     longest = max(map(len, chain(partition_keys, explicit_hash_keys)), default=0)
-    return records > 0 and longest * records * _UTF8_WIDTH <= _MAX_EXPANSION * size
+    return records > 0 and is_in_proportion(longest, records, size)
+
+
+def is_in_proportion(longest: int, records: int, size: int) -> bool:
+    """Return True if so many user records may repeat a key of ``longest`` characters."""
+    return longest * records * _UTF8_WIDTH <= _MAX_EXPANSION * size
 
 
 def count_user_records(records: Iterable[Record]) -> list[int]:
@@ -93,9 +107,8 @@ def count_user_records(records: Iterable[Record]) -> list[int]:
     `sparkinesis.stream.kpl.unpack` gives the same numbers, except for aggregates with a malformed
     user record.
     """
-    envelopes = (
-        open_aggregate(record.data) if is_aggregated(record.data) else None for record in records
-    )
+    messages = [message_of(record.data) for record in records]
+    envelopes = [None if message is None else open_sound(message) for message in messages]
     return [1 if envelope is None else len(envelope.messages) for envelope in envelopes]
 
 
@@ -114,15 +127,9 @@ def _shared_by_two(do: Callable[[bytes], _T], records: Sequence[Record]) -> list
     return [do(record.data) for record in records[:middle]] + rest.result()
 
 
-def open_all(records: Sequence[Record]) -> list[Envelope | None]:
-    """Open each record. MD5, which takes half of the time, releases the GIL."""
-    return _shared_by_two(open_aggregate, records)
-
-
-def messages_of(records: Sequence[Record]) -> Iterator[bytes | None]:
-    """Yield `message_of` each record."""
-    for start, stop in chunks(records, _CHUNK_SIZE):
-        yield from _shared_by_two(message_of, records[start:stop])
+def messages_of(records: Sequence[Record]) -> list[memoryview | None]:
+    """Return `message_of` each record. MD5, which takes most of the time, releases the GIL."""
+    return _shared_by_two(message_of, records)
 
 
 def chunks(records: Sequence[Record], chunk_size: int) -> Iterator[tuple[int, int]]:

@@ -40,8 +40,8 @@ _SCHEMA: dict[str, list[tuple[str, Field.Label.ValueType, Field.Type.ValueType |
         ("records", _REPEATED, "Record"),
     ],
     "AggregatedEnvelope": [
-        ("partition_key_table", _REPEATED, _STRING),
-        ("explicit_hash_key_table", _REPEATED, _STRING),
+        ("partition_key_table", _REPEATED, _BYTES),
+        ("explicit_hash_key_table", _REPEATED, _BYTES),
         ("records", _REPEATED, _BYTES),
     ],
     "UsualRecord": [
@@ -89,4 +89,4 @@ KplRecord: Any = _TYPES["Record"]
 UsualAggregate: Any = _TYPES["UsualAggregate"]
 """An `AggregatedRecord` whose user records have a partition key and data, and nothing else."""
 AggregatedEnvelope: Any = _TYPES["AggregatedEnvelope"]
-"""The same wire format as `AggregatedRecord`, with its records as undecoded bytes."""
+"""The same wire format as `AggregatedRecord`, with its keys and records as undecoded bytes."""

@@ -19,7 +19,7 @@ Make = Callable[[bytes, str | None, str, int, float | None, str | None, str], _T
 epoch seconds, explicit hash key, shard id."""
 
 
-def make_all(message: bytes, record: Record, make: Make[_T], shard_id: str) -> list[_T] | None:
+def make_all(message: memoryview, record: Record, make: Make[_T], shard_id: str) -> list[_T] | None:
     """Return the objects of an aggregate's user records; None if it is malformed.
 
     A user record costs the least if it is known to have no explicit hash key. A message that the
@@ -56,7 +56,9 @@ def make_all(message: bytes, record: Record, make: Make[_T], shard_id: str) -> l
         return None
 
 
-def _make_any(message: bytes, record: Record, make: Make[_T], shard_id: str) -> list[_T] | None:
+def _make_any(
+    message: memoryview, record: Record, make: Make[_T], shard_id: str
+) -> list[_T] | None:
     """The same for aggregates with explicit hash keys, tags, unknown fields and other forms."""
     aggregate = AggregatedRecord()
     try:

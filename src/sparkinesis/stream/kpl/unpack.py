@@ -9,20 +9,31 @@ unchanged: every record of the stream gives at least one row.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import compress, count, pairwise
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from google.protobuf.message import DecodeError
 
 from sparkinesis.public import public
-from sparkinesis.stream.kpl.envelope import Envelope, chunks, open_all
+from sparkinesis.stream.kpl.envelope import (
+    Envelope,
+    chunks,
+    is_in_proportion,
+    messages_of,
+    open_message,
+    open_sound,
+)
 from sparkinesis.stream.kpl.headers import read_headers
+from sparkinesis.stream.kpl.joined_binary import JoinedBinary
+from sparkinesis.stream.kpl.magic import ENVELOPE_SIZE
 from sparkinesis.stream.kpl.messages import KplRecord
 from sparkinesis.stream.page import Record
 
-_CHUNK_SIZE = 1 << 22
+_CHUNK_SIZE = 1 << 20
 """Bytes of records that are unpacked at a time: few calls of Arrow, and little memory beside."""
 
 
@@ -58,13 +69,23 @@ _NO_COLUMNS = UserRecordColumns(
 )
 
 
-def _canonical(envelope: Envelope) -> Envelope | None:
-    """Re-encode the user records without other fields; None if any is malformed."""
+class _UnusualError(Exception):
+    """Aggregates are not in the usual form; ``places`` are their indices."""
+
+    def __init__(self, places: Iterable[int]) -> None:
+        self.places = places
+
+
+def _canonical(message: memoryview) -> Envelope | None:
+    """Open a message, its user records re-encoded without other fields; None if malformed."""
+    envelope = open_sound(message)
+    if envelope is None:
+        return None
     messages: list[bytes] = []
-    for message in envelope.messages:
+    for user in envelope.messages:
         record = KplRecord()
         try:
-            record.ParseFromString(message)
+            record.ParseFromString(user)
         except (DecodeError, UnicodeDecodeError):
             return None
         has_hash_key = record.HasField("explicit_hash_key_index")
@@ -77,51 +98,74 @@ def _canonical(envelope: Envelope) -> Envelope | None:
         record.ClearField("tags")
         record.DiscardUnknownFields()
         messages.append(record.SerializeToString())
-    return replace(envelope, messages=messages)
+    return envelope._replace(messages=messages)
 
 
 @public
 def deaggregate(records: Sequence[Record]) -> UserRecordColumns:
     """Return the user records of ``records`` in order. A plain record is one user record."""
-    parts = [_unpack(records[start:stop], start) for start, stop in chunks(records, _CHUNK_SIZE)]
-    if len(parts) == 1:
-        return parts[0]
-    return UserRecordColumns(
+    bounds = list(chunks(records, _CHUNK_SIZE))
+    messages = messages_of(records)
+    if len(bounds) == 1:
+        return _unpack(records, messages, 0)
+    data = JoinedBinary(sum([len(record.data) for record in records]))
+    parts: list[UserRecordColumns] = []
+    for start, stop in bounds:
+        part = _unpack(records[start:stop], messages[start:stop], start)
+        data.add(part.data)
+        parts.append(replace(part, data=_NO_COLUMNS.data))  # the copy is enough
+    joined = UserRecordColumns(
         *(
             pa.concat_arrays([getattr(part, field.name) for part in parts])
             for field in fields(UserRecordColumns)
         )
     )
+    return replace(joined, data=data.array())
 
 
-def _unpack(records: Sequence[Record], first: int) -> UserRecordColumns:
+def _unpack(
+    records: Sequence[Record], messages: Sequence[memoryview | None], first: int
+) -> UserRecordColumns:
     """Return the columns of one chunk, whose first record has the index ``first``."""
-    envelopes = open_all(records)
-    columns = _columns(records, envelopes, first)
-    if not isinstance(columns, UserRecordColumns):
+    if not records:
+        return _NO_COLUMNS
+    try:
+        return _columns(records, map(_opened, messages), first)
+    except _UnusualError as error:
         # The protobuf runtime decides about messages in another form: tags, unknown fields and
         # another order are valid, and everything else is malformed.
-        for place in columns:
-            envelope = envelopes[place]
-            envelopes[place] = None if envelope is None else _canonical(envelope)
-        columns = _columns(records, envelopes, first)
-        assert isinstance(columns, UserRecordColumns)
-    return columns
+        unusual = set(error.places)
+    envelopes = (
+        _canonical(message) if message and place in unusual else _opened(message)
+        for place, message in enumerate(messages)
+    )
+    return _columns(records, envelopes, first, unusual)
 
 
-def _columns(
-    records: Sequence[Record], envelopes: Sequence[Envelope | None], first: int
-) -> UserRecordColumns | list[int]:
-    """Return the columns, or the indices of aggregates that are not in the usual form.
+def _opened(message: memoryview | None) -> Envelope | None:
+    return None if message is None else open_message(message)
 
-    In the usual form (see `sparkinesis.stream.kpl.headers`) the data is the rest of a user record's
-    message after a short header, so that one cut per message gives the whole column.
-    """
-    partition_keys: list[str | None] = []
-    explicit_hash_keys: list[str] = []
+
+class _Parts(NamedTuple):
+    """The parts of all aggregates of a chunk; of a plain record its key and its data."""
+
+    partition_keys: list[bytes | str | None]
+    explicit_hash_keys: list[bytes]
+    wire: pa.Array
+    """The messages of user records, and the data of plain records."""
+    bounds: list[tuple[int, int, int]]
+    """Where each record's messages, partition keys and explicit hash keys begin, and the ends."""
+    is_packed: list[bool]
+
+
+def _parts(records: Sequence[Record], envelopes: Iterable[Envelope | None]) -> _Parts:
+    partition_keys: list[bytes | str | None] = []
+    explicit_hash_keys: list[bytes] = []
     messages: list[bytes] = []
-    bounds = [(0, 0, 0)]  # of each record's messages, partition keys and explicit hash keys
+    bounds = [(0, 0, 0)]
+    is_packed: list[bool] = []
     for record, envelope in zip(records, envelopes, strict=True):
+        is_packed.append(envelope is not None)
         if envelope is None:
             partition_keys.append(record.partition_key)
             messages.append(record.data)
@@ -130,16 +174,36 @@ def _columns(
             explicit_hash_keys += envelope.explicit_hash_keys
             messages += envelope.messages
         bounds.append((len(messages), len(partition_keys), len(explicit_hash_keys)))
-    first_row, first_key, first_hash_key = map(list, zip(*bounds, strict=True))
-    rows = len(messages)
-    if rows == 0:
-        return _NO_COLUMNS
     wire = pa.array(messages, pa.binary())
-    header = read_headers(wire, with_hash_keys=bool(explicit_hash_keys))
+    return _Parts(partition_keys, explicit_hash_keys, wire, bounds, is_packed)
+
+
+def _columns(
+    records: Sequence[Record],
+    envelopes: Iterable[Envelope | None],
+    first: int,
+    checked: Container[int] = (),
+) -> UserRecordColumns:
+    """Return the columns. Raises `_UnusualError`.
+
+    In the usual form (see `sparkinesis.stream.kpl.headers`) the data is the rest of a user record's
+    message after a short header, so that one cut per message gives the whole column.
+
+    checked: the indices of aggregates that the protobuf runtime has decided about.
+    """
+    parts = _parts(records, envelopes)
+    first_row, first_key, first_hash_key = map(list, zip(*parts.bounds, strict=True))
+    wire, rows = parts.wire, len(parts.wire)
+    try:
+        partition_keys = pa.array(parts.partition_keys, pa.string())
+        explicit_hash_keys = pa.array(parts.explicit_hash_keys, pa.string())
+    except pa.ArrowInvalid:  # one is not UTF-8
+        raise _UnusualError(compress(count(), parts.is_packed)) from None
+    header = read_headers(wire, with_hash_keys=len(explicit_hash_keys) > 0)
     source = pc.list_parent_indices(
         pa.ListArray.from_arrays(pa.array(first_row, pa.int32()), pa.nulls(rows))
     )
-    packed = pa.array([envelope is not None for envelope in envelopes], pa.bool_()).take(source)
+    packed = pa.array(parts.is_packed, pa.bool_()).take(source)
 
     key, in_table = _places(header.key, first_key, source)
     usual = pc.and_(header.is_usual, in_table)
@@ -149,25 +213,42 @@ def _columns(
         hash_key, in_table = _places(header.hash_key, first_hash_key, source)
         usual = pc.and_(usual, pc.fill_null(in_table, True))
     unusual = pc.and_not(packed, usual)
-    if unusual.true_count:
-        places: list[int] = source.filter(unusual).unique().to_pylist()
-        return places
+    places = source.filter(unusual).unique().to_pylist() if unusual.true_count else []
+    longest = max(_longest(partition_keys), _longest(explicit_hash_keys))
+    places += [
+        place
+        for place, (start, stop) in enumerate(pairwise(first_row))
+        if not is_in_proportion(longest, stop - start, len(records[place].data) - ENVELOPE_SIZE)
+        and parts.is_packed[place]
+        and place not in checked
+    ]
+    if places:
+        raise _UnusualError(places)
 
     if header.hash_key is not None:
         hash_key = pc.if_else(packed, hash_key, None)
-        explicit_hash_key = pa.array(explicit_hash_keys, pa.string()).take(hash_key)
-    begins = pa.array(first_key[:-1], pa.uint64()).take(source)
+        explicit_hash_key = explicit_hash_keys.take(hash_key)
+    size = header.size
+    if not all(parts.is_packed):
+        key = pc.if_else(packed, key, pa.array(first_key[:-1], pa.uint64()).take(source))
+        size = pc.if_else(packed, size, pa.scalar(0, pa.uint64()))
     return UserRecordColumns(
         source=pc.add(source, pa.scalar(first, pa.int64())).cast(pa.int32()),
-        partition_key=pa.array(partition_keys, pa.string()).take(pc.if_else(packed, key, begins)),
-        data=_rest(wire, pc.if_else(packed, header.size, pa.scalar(0, pa.uint64()))),
+        partition_key=partition_keys.take(key),
+        data=_rest(wire, size),
         sub_sequence_number=pc.subtract(
-            pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), rows)),
-            pc.add(pa.array(first_row[:-1], pa.int64()), pa.scalar(1, pa.int64())).take(source),
+            pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), rows), start=-1),
+            pa.array(first_row[:-1], pa.int64()).take(source),
         ),
         explicit_hash_key=explicit_hash_key,
         is_packed=packed,
     )
+
+
+def _longest(texts: pa.Array) -> int:
+    """Return the bytes of the longest text, which are at least its characters; 0 without any."""
+    longest: int | None = pc.max(pc.binary_length(texts)).as_py()
+    return longest or 0
 
 
 def _places(

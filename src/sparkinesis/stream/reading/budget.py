@@ -93,7 +93,7 @@ class CallBudget:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._pace = pace
+        self.pace = pace
         self._state = new_state() if pace.is_limited else None
         self._latest = 2 * max(pace.spacing, pace.cost(LARGEST_PAGE)) + _LATE
         self._clock = clock
@@ -109,16 +109,16 @@ class CallBudget:
                 wait = self._state.free_at - now
                 # An instant this late is from before a reboot, and means nothing.
                 if wait <= 0 or wait > self._latest:
-                    self._state.free_at = now + self._pace.spacing
+                    self._state.free_at = now + self.pace.spacing
                     return
             self._sleep(wait)
 
     def __exit__(self, *_: object) -> None:
-        self._busy_for(self._pace.spacing)
+        self._busy_for(self.pace.spacing)
 
     def spend(self, size: int) -> None:
         """Count ``size`` bytes: a 10 MB page delays the next call by five seconds."""
-        self._busy_for(self._pace.cost(size))
+        self._busy_for(self.pace.cost(size))
 
     def idle_for(self) -> float:
         """Return the seconds since a call is permitted; negative: the seconds until then."""
@@ -153,3 +153,8 @@ class ShardBudget:
 
         self.records = budget("GetRecords", pace)
         self.iterators = budget("GetShardIterator", Pace(pace.calls_per_second, 0.0))
+
+    def set_pace(self, pace: Pace) -> None:
+        """Space the calls after the next one by another pace, limited if this one is."""
+        self.records.pace = pace
+        self.iterators.pace = Pace(pace.calls_per_second, 0.0)

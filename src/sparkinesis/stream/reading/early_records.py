@@ -16,10 +16,10 @@ import bisect
 import logging
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from sparkinesis.stream.address import StreamAddress, place_of
 from sparkinesis.stream.position import AfterRecord, AtTimestamp, Position, sequence_order

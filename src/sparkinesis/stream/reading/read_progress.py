@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import msgspec
+from msgspec.structs import replace
 
 from sparkinesis.stream.calls.client import Fetched
 from sparkinesis.stream.position import AfterRecord, Position, advanced
@@ -14,8 +15,7 @@ from sparkinesis.stream.reading.retention import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ReadProgress:
+class ReadProgress(msgspec.Struct, frozen=True):
     """A reader's position in a shard, and the time at which the reader was there.
 
     A reader may pause for days between two pages, because a processor hangs or the machine is

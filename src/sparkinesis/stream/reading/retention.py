@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timezone
+
+import msgspec
 
 from sparkinesis.errors import DataLossError
 from sparkinesis.stream.calls.client import Fetched, StreamClient, StreamSummary
@@ -117,19 +118,7 @@ def holds_more(record: Record, done: AfterRecord) -> bool:
     return done.is_before or last_sub_sequence_number(record) > done.sub_sequence_number
 
 
-def user_records_done(first: Record, start: Position) -> int:
-    """Return how many user records of ``first`` are already done at ``start``.
-
-    ``first``: the first record of a read AT ``start``.
-    """
-    if not isinstance(start, AfterRecord) or start.sub_sequence_number is None:
-        return 0
-    is_start = first.sequence_number == start.sequence_number
-    return start.sub_sequence_number + 1 if is_start else 0
-
-
-@dataclass(frozen=True, slots=True)
-class RetentionCheck:
+class RetentionCheck(msgspec.Struct, frozen=True):
     """Compares the pages of a shard with a position; raises or logs if records are lost."""
 
     client: StreamClient

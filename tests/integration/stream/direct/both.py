@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from typing import Any
 
@@ -9,6 +10,7 @@ from botocore.exceptions import ClientError
 
 from sparkinesis.stream.calls.direct.client import DirectClient
 from sparkinesis.stream.calls.direct.connection import Answer
+from sparkinesis.stream.calls.direct.usual import usual_settings
 from sparkinesis.stream.calls.retry import error_code, is_in_doubt, is_retryable
 from sparkinesis.stream.calls.session import client_of, open_session
 from sparkinesis.stream.credentials import CredentialSource
@@ -39,13 +41,18 @@ def clients(
 ) -> tuple[Any, Any]:
     """botocore's own client, and a direct one."""
     source = source or CredentialSource()
-    made = []
-    for _ in range(2):
-        session = open_session(source, region, endpoint)
-        made.append((client_of(session, service, endpoint, read_timeout=read_timeout), session))
-    (plain, _), (client, session) = made
-    return plain, DirectClient(
-        client, session, {operation or OPERATIONS[service]: decode}, most_idle=4
+    opening = functools.partial(open_session, source, region, endpoint)
+
+    def botocores(session: Any) -> Any:
+        return client_of(session, service, endpoint, read_timeout=read_timeout)
+
+    return botocores(opening()), DirectClient(
+        opening,
+        botocores,
+        {operation or OPERATIONS[service]: decode},
+        most_idle=4,
+        read_timeout=read_timeout,
+        usual=usual_settings(service, region, endpoint, source),
     )
 
 

@@ -187,9 +187,14 @@ ANOTHER = "arn:aws:{}:us-east-1:222222222222:{}/{}"
     ids=["stream", "table", "credentials"],
 )
 def test_another_account_may_have_another_endpoint(
-    server: RawServer, service: str, parameter: str | None, values: list[str]
+    server: RawServer,
+    monkeypatch: pytest.MonkeyPatch,
+    service: str,
+    parameter: str | None,
+    values: list[str],
 ) -> None:
     """botocore finds the endpoint of an account: it prepares the first call of each."""
+    monkeypatch.setenv("AWS_ENDPOINT_DISCOVERY_ENABLED", "false")  # a setting for botocore
     _, direct = clients(server.endpoint, service)
     prepared: list[None] = []
     direct.meta.events.register(f"request-created.{service}", lambda **_: prepared.append(None))

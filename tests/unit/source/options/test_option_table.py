@@ -66,7 +66,7 @@ def parse_options(options: dict[str, str]) -> StreamReadOptions:
 def test_defaults() -> None:
     options = parse_options({"streamName": "flights"})
     assert options.initial_position is LATEST
-    assert options.min_fetch_period == 1.0
+    assert options.min_fetch_period is None
     reading = options.reading
     assert reading.deaggregate
     assert reading.fail_on_data_loss

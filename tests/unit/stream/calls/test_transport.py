@@ -30,7 +30,7 @@ def test_threads_that_ask_at_once_open_one_client(monkeypatch: pytest.MonkeyPatc
         return call_client(address)
 
     monkeypatch.setattr(transport, "open_session", counted)
-    address = StreamAddress("s", None, "us-east-1", "http://127.0.0.1:9")
+    address = StreamAddress("s", None, "us-east-1", "http://127.0.0.1:17")  # no other test's
     with ThreadPoolExecutor(THREADS) as threads:
         clients = list(threads.map(ask, range(THREADS)))
     assert len(opened) == 1

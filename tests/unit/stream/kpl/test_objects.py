@@ -69,7 +69,6 @@ def test_a_key_that_would_expand_without_bound_is_raw() -> None:
 
 
 def test_a_large_page_is_the_same_by_two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(envelope, "_CHUNK_SIZE", 100_000)
     monkeypatch.setattr(envelope, "_MIN_SIZE_FOR_THREAD", 10_000)
     users: list[OutgoingRecord] = [(f"k{n % 7}", None, b"%d" % n) for n in range(40_000)]
     records = [

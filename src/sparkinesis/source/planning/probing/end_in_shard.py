@@ -7,6 +7,7 @@ silence), the time since the last known record is halved, and the rest is read f
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sparkinesis.source.planning.batch_end import Finding, Finished, NoRows, Records
@@ -19,11 +20,16 @@ from sparkinesis.source.planning.probing.shard_front import (
     is_last,
 )
 from sparkinesis.source.planning.probing.survey import Survey
+from sparkinesis.stream.page import Record
 from sparkinesis.stream.reading.budget import MAX_RECORDS_PER_CALL
 from sparkinesis.stream.reading.cursor import ShardCursor
 
 CLOSE_MS = 1_000
-"""The time without a record to which the halving of a silence narrows it down."""
+"""The time without a record to which the halving of a silence narrows it down: all that a shard
+takes in a second is a page."""
+
+CLOSE_WITHOUT_LIMITS_MS = 20
+"""The same on a Kinesis without limits: calls are free there, and a second may hold many pages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +41,8 @@ class EndInShard:
     """The lag behind the shard's tip at this end."""
     records: int | None = None
     """The number of records up to this end, about; None if it is not known."""
+    kept: Sequence[Record] | None = None
+    """The records up to this end, if all of them are in hand with their data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +98,8 @@ class EndSearch:
             silent_until = all_arrived_before(arrived)
         found = Records(hand.numbers[count - 1], silent_until, arrived, hand.numbers[0])
         lag = 0 if front.at_tip and not rest else max(0, front.tip_ms - (arrived or front.tip_ms))
-        return Resumption(EndInShard(found, lag, count), front.cursor, rest, limit)
+        kept = None if hand.records is None else hand.records[:count]
+        return Resumption(EndInShard(found, lag, count, kept), front.cursor, rest, limit)
 
     def _in_sample(self, sample: Sample, place: int, *, is_kept: bool) -> Resumption:
         """Return the end before a record of a sample: the first one that arrived too late."""
@@ -121,6 +130,7 @@ class EndSearch:
         Halve the time in which it arrived, then read forward.
         """
         low, high = self.front.hand.arrivals[-1], min(instant, self.front.tip_ms)
+        close = CLOSE_MS if self.front.budget.records.pace.is_limited else CLOSE_WITHOUT_LIMITS_MS
         near: Sample | None = None
         for sample in sorted(self.samples.taken, key=lambda sample: sample.since):
             if sample.records:
@@ -128,7 +138,7 @@ class EndSearch:
                 low = max(low, *map(arrival_ms, sample.records))
             if sample.is_all:
                 high = min(high, max(low, sample.since))
-        while low and high - low > CLOSE_MS:
+        while low and high - low > close:
             middle = (low + high) // 2
             landed = self.samples.jump(middle, 1)
             if not landed.records:

@@ -16,6 +16,9 @@ from sparkinesis.stream.page import Record
 COUNTED_RECORDS = 20
 """The most aggregated records of a page that are opened if nothing limits a batch."""
 
+KEPT_BYTES = 64 * 1024
+"""The most bytes of data of a shard's records in hand that are kept with their data."""
+
 
 @dataclass(frozen=True, slots=True)
 class Scale:
@@ -54,7 +57,7 @@ UNLIMITED = Scale(NO_LIMIT)
 
 
 class RecordsInHand:
-    """The first records of a shard after a position, without their data."""
+    """The first records of a shard after a position; their data is kept where it is small."""
 
     def __init__(self) -> None:
         self.numbers: list[str] = []
@@ -68,6 +71,8 @@ class RecordsInHand:
         """The number of rows; about, if nothing limits the batch."""
         self.size = 0
         """The bytes of data."""
+        self.records: list[Record] | None = []
+        """The records themselves; None once there are more than `KEPT_BYTES`."""
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -85,6 +90,8 @@ class RecordsInHand:
         self.arrivals += itertools.islice(latest, 1, None)
         self.weights += itertools.islice(sums, 1, None)
         self.size += sum(len(record.data) for record in records)
+        is_small = self.records is not None and self.size <= KEPT_BYTES
+        self.records = [*(self.records or ()), *records] if is_small else None
 
     @property
     def first_arrival(self) -> int | None:
@@ -110,6 +117,10 @@ class RecordsInHand:
         rest.weights = [weight - done for weight in self.weights[count:]]
         share = len(rest) / len(self) if self.numbers else 0.0
         rest.size, rest.rows = round(self.size * share), round(self.rows * share)
+        if self.records is not None:
+            rest.records = self.records[count:]
+        elif rest.numbers:
+            rest.records = None
         return rest
 
     def window(self) -> Window | None:

@@ -38,7 +38,7 @@ class ShardFront:
     def __init__(self, client: StreamClient, shard_id: str, budget: ShardBudget) -> None:
         self._client = client
         self._shard_id = shard_id
-        self._budget = budget
+        self.budget = budget
         self._check: RetentionCheck
         self._positions: tuple[Position, ...] = ()
         """The positions after which the records in hand come first; all are the same place."""
@@ -87,7 +87,7 @@ class ShardFront:
         """Return a cursor at a position."""
         return ShardCursor(
             self._client,
-            self._budget,
+            self.budget,
             self._shard_id,
             position,
             inclusive=inclusive,

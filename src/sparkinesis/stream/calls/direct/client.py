@@ -3,51 +3,29 @@
 from __future__ import annotations
 
 import functools
-import ssl
-import threading
+import re
 import time
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
-from typing import Any
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any
 
-import botocore.parsers
 import msgspec
-from botocore import xform_name
-from botocore.awsrequest import HeadersDict
-from botocore.exceptions import ChecksumError, ClientError, HTTPClientError
-from botocore.utils import get_environ_proxies
+from botocore.exceptions import ChecksumError, HTTPClientError
 from zlib_ng.zlib_ng import crc32
 
-from sparkinesis.metrics.health.signs import CONNECTING, CREDENTIALS, expect
-from sparkinesis.stream.calls.direct.connection import Answer, Connections, tls_context, trusted
-from sparkinesis.stream.calls.direct.learned import LearnedRequest, learn
-from sparkinesis.stream.calls.direct.signature import Scope, Signer
-from sparkinesis.stream.service_time import second_of
+from sparkinesis.metrics.health.signs import CREDENTIALS, expect
+from sparkinesis.stream.calls.direct.connection import Answer, Connections
+from sparkinesis.stream.calls.direct.learned import LearnedRequest
+from sparkinesis.stream.calls.direct.signature import Signers
+from sparkinesis.stream.calls.direct.usual import UsualSettings
+
+if TYPE_CHECKING:
+    import ssl
+
+    from sparkinesis.stream.calls.direct.by_botocore import ByBotocore
 
 Decoder = Callable[[Answer], dict[str, Any]]
 """Makes an operation's answer, without ``ResponseMetadata``, of a successful HTTP answer."""
-
-_SKEW_CODES = frozenset(
-    {
-        "RequestTimeTooSkewed",
-        "RequestExpired",
-        "InvalidSignatureException",
-        "SignatureDoesNotMatch",
-        "RequestInTheFuture",
-        "AuthFailure",
-    }
-)
-_LEAST_SKEW = 60.0
-"""Seconds. The service accepts signatures of five minutes before and after its time."""
-
-
-class _Prepared(Exception):  # noqa: N818 - botocore stops for it, and nobody else sees it
-    """botocore has prepared a request that can be repeated."""
-
-    def __init__(self, learned: LearnedRequest) -> None:
-        super().__init__("the request is sent directly")
-        self.learned = learned
 
 
 class DirectClient:
@@ -58,6 +36,9 @@ class DirectClient:
     are sent by this client, with their own bodies and signatures. Behind a proxy, and where
     botocore does not sign by signature version 4, all calls go through botocore.
 
+    session, client: return botocore's session, and open botocore's client of it. usual: the
+    settings, if they are known without botocore. Then botocore's session is opened only for
+    credentials that are not in the environment, and its client for other operations and for errors.
     streamed: the operations of ``decoders`` whose answers are event streams.
 
     Errors are botocore's. There are no retries, but for a request that the service has refused
@@ -67,70 +48,78 @@ class DirectClient:
 
     def __init__(
         self,
-        client: Any,
-        session: Any,
+        session: Callable[[], Any],
+        client: Callable[[Any], Any],
         decoders: Mapping[str, Decoder],
         *,
         most_idle: int,
+        read_timeout: float,
         streamed: Collection[str] = (),
+        usual: UsualSettings | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._client = client
         self._session = session
+        self._client = client
         self._decoders = decoders
         self._streamed = frozenset(streamed)
+        self._usual = usual
         self._most_idle = most_idle
-        self._clock = clock
-        self._credentials = session.get_credentials()
-        self._proxies = get_environ_proxies(client.meta.endpoint_url)
-        self._trusted = trusted(session)
+        self._read_timeout = read_timeout
+        self._keep_alive_probes = False
+        self._signers = Signers(clock)
         self._learned: dict[object, LearnedRequest | None] = {}
         """None for a kind of request that botocore has to send."""
         self._connections: dict[str, Connections] = {}
-        self._signers: dict[Scope, Signer] = {}
-        self._skew = 0.0
-        """Seconds by which the service's clock is ahead of this machine's."""
-        self._thread = threading.local()
-        self._service = client.meta.service_model
-        self._operations: Mapping[str, str] = client.meta.method_to_api_mapping
-        # Before 1.36, botocore has the protocol in the metadata only.
-        protocol = getattr(self._service, "resolved_protocol", self._service.metadata["protocol"])
-        self._parser = botocore.parsers.create_parser(protocol)
-        event = f"before-send.{self._service.service_id.hyphenize()}"
-        client.meta.events.register_first(event, self._before_send)
+        self._botocore: ByBotocore | None = None
+        self._credentials: Any = None if usual is None else usual.keys
+        if self._credentials is None:
+            self._credentials = session().get_credentials()
+        self._trusted: Any = None
+        """The certificates to trust: see `sparkinesis.stream.calls.direct.tls.trusted`."""
+        if usual is not None:
+            self._trusted = usual.trusted
+        else:
+            from sparkinesis.stream.calls.direct.tls import trusted  # noqa: PLC0415 - imports ssl
+
+            self._trusted = trusted(session())
+            self._keep_alive_probes = bool(session().get_config_variable("tcp_keepalive"))
+            if self._by_botocore().looks_for_endpoints:
+                return
         for operation in decoders:
-            # botocore calls the handlers of one operation first. Another one of those may send.
-            client.meta.events.register_first(f"{event}.{operation}", self._before_send)
-        if not _looks_for_endpoints(client, session):
-            for operation in decoders:
-                setattr(self, xform_name(operation), functools.partial(self._call, operation))
+            setattr(self, method_name(operation), functools.partial(self._call, operation))
 
     def __getattr__(self, name: str) -> Any:
         """Return the method of botocore's client for any other operation."""
-        if name.startswith("__") or name == "_client":
+        if name.startswith("_"):
             raise AttributeError(name)
-        found = getattr(self._client, name)
-        if name not in self._operations:
-            return found
-
-        def call(**request: Any) -> Any:
-            return self._by_botocore(found, request)
-
-        return call
+        return self._by_botocore().attribute(name)
 
     def close(self) -> None:
         """Close all idle connections."""
         for connections in list(self._connections.values()):
             connections.close()
-        self._client.close()
+        if self._botocore is not None:
+            self._botocore.close()
+
+    def _by_botocore(self) -> ByBotocore:
+        """Open botocore's client, once; two threads that are here at a time may open two."""
+        if self._botocore is None:
+            from sparkinesis.stream.calls.direct.by_botocore import ByBotocore  # noqa: PLC0415 - slow to import
+
+            session = self._session()
+            self._botocore = ByBotocore(
+                self._client(session), session, self._decoders, self._signers
+            )
+        return self._botocore
 
     def _call(self, operation: str, /, **request: Any) -> dict[str, Any]:
         expect(CREDENTIALS)
         keys = None if self._credentials is None else self._credentials.get_frozen_credentials()
+        account = getattr(keys, "account_id", None)
         # Requests with another key may go to another endpoint.
         key = (
             operation,
-            getattr(keys, "account_id", None),
+            account,
             request.get("StreamARN"),
             request.get("ConsumerARN"),
             request.get("TableName"),
@@ -138,68 +127,28 @@ class DirectClient:
         try:
             learned = self._learned[key]
         except KeyError:
-            try:
-                answer: dict[str, Any] = self._by_botocore(
-                    getattr(self._client, xform_name(operation)), request, may_prepare=True
-                )
-            except _Prepared as prepared:
-                learned = self._learned[key] = prepared.learned
-            else:
-                self._learned[key] = None
-                return answer
+            learned = None
+            if self._usual is not None and keys is not None and account is None:
+                learned = self._usual.request(operation, request)
+            if learned is None:
+                prepared = self._by_botocore().prepare(operation, request)
+                if isinstance(prepared, dict):
+                    self._learned[key] = None
+                    return prepared
+                learned = prepared
+            self._learned[key] = learned
         if learned is None:
-            made: dict[str, Any] = self._by_botocore(
-                getattr(self._client, xform_name(operation)), request
-            )
-            return made
+            return self._by_botocore().call(operation, request)
         return self._send(learned, keys, operation, encode(operation, request))
-
-    # --- by botocore
-
-    def _by_botocore(
-        self, method: Callable[..., Any], request: Mapping[str, Any], *, may_prepare: bool = False
-    ) -> Any:
-        config = self._client.meta.config
-        expect(max(CREDENTIALS, CONNECTING + config.connect_timeout + config.read_timeout))
-        self._thread.may_prepare = may_prepare
-        skew = self._skew
-        try:
-            return method(**request)
-        except ClientError as error:
-            if not self._corrects_clock(error, skew):
-                raise
-        finally:
-            self._thread.may_prepare = False
-        return method(**request)
-
-    def _before_send(self, request: Any, **_: Any) -> None:
-        """Stop botocore from sending a request that can be sent directly; sign any other anew.
-
-        botocore's ``before-send`` permits both.
-        """
-        if getattr(self._thread, "may_prepare", False) and not self._proxies.get(
-            urlsplit(request.url).scheme
-        ):
-            learned = learn(request)
-            if learned is not None:
-                raise _Prepared(learned)
-        if self._skew and (signed := learn(request)) is not None:
-            keys = self._credentials.get_frozen_credentials()
-            body = request.body or b""
-            date, proof = self._signer(signed.scope).sign(keys, signed.canonical, body)
-            request.headers["X-Amz-Date"] = date
-            request.headers["Authorization"] = proof
-
-    # --- directly
 
     def _send(
         self, learned: LearnedRequest, keys: Any, operation: str, body: bytes
     ) -> dict[str, Any]:
         connections = self._connections.get(learned.url) or self._connections_of(learned.url)
-        signer = self._signer(learned.scope)
+        signer = self._signers.of(learned.scope)
         exchange = connections.begin if operation in self._streamed else connections.exchange
         for is_last in (False, True):
-            skew = self._skew
+            skew = self._signers.skew
             date, proof = signer.sign(keys, learned.canonical, body)
             token = f"X-Amz-Security-Token: {keys.token}\r\n" if keys.token else ""
             head = (
@@ -211,8 +160,8 @@ class DirectClient:
             answer = exchange(learned.head + head.encode() + body)
             if answer.status < 300:
                 return self._decoded(operation, answer)
-            error = self._error(operation, answer)
-            if is_last or not self._corrects_clock(error, skew):
+            error = self._by_botocore().error(operation, answer)
+            if is_last or not self._signers.corrects_clock(error, skew):
                 raise error
         raise AssertionError("unreachable")
 
@@ -231,67 +180,25 @@ class DirectClient:
         }
         return found
 
-    def _error(self, operation: str, answer: Answer) -> ClientError:
-        """Return botocore's error for an answer, made by botocore's parser."""
-        shape = self._service.operation_model(operation).output_shape
-        response = {
-            "status_code": answer.status,
-            "headers": HeadersDict(answer.headers),
-            "body": bytes(answer.body),
-        }
-        parsed = self._parser.parse(response, shape)
-        code = parsed.get("Error", {}).get("Code")
-        error_shape = self._service.shape_for_error_code(code)
-        if error_shape is not None:
-            # The fields of its own, such as the row of a refused condition.
-            parsed.update(self._parser.parse(response, error_shape))
-        kind = self._client.exceptions.from_code(code)
-        error: ClientError = kind(parsed, operation)
-        return error
-
-    def _corrects_clock(self, error: ClientError, used: float) -> bool:
-        """Adopt the service's time if the request was refused for its date; return True then.
-
-        used: the correction with which the request was signed.
-        """
-        if error.response.get("Error", {}).get("Code") not in _SKEW_CODES:
-            return False
-        headers = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
-        second = second_of(headers.get("date"))
-        if second is None or abs(second - self._clock() - used) < _LEAST_SKEW:
-            return False
-        self._skew = second - self._clock()
-        return True
-
-    def _service_clock(self) -> float:
-        return self._clock() + self._skew
-
-    def _signer(self, scope: Scope) -> Signer:
-        signer = self._signers.get(scope)
-        if signer is None:
-            signer = self._signers.setdefault(scope, Signer(scope, self._service_clock))
-        return signer
-
     def _connections_of(self, url: str) -> Connections:
-        config = self._client.meta.config
         context: ssl.SSLContext | None = None
         if url.startswith("https:"):
+            from sparkinesis.stream.calls.direct.tls import tls_context  # noqa: PLC0415 - imports ssl
+
             context = tls_context(self._trusted, url)
         connections = Connections(
             url,
             context,
-            connect_timeout=config.connect_timeout,
-            read_timeout=config.read_timeout,
+            read_timeout=self._read_timeout,
             most_idle=self._most_idle,
-            keep_alive_probes=bool(self._session.get_config_variable("tcp_keepalive")),
+            keep_alive_probes=self._keep_alive_probes,
         )
         return self._connections.setdefault(url, connections)
 
 
-def _looks_for_endpoints(client: Any, session: Any) -> bool:
-    """Return True if the user wants botocore to ask DynamoDB for endpoints, which change."""
-    wanted = str(session.get_config_variable("endpoint_discovery_enabled")).strip().lower()
-    return wanted == "true" and client.meta.service_model.endpoint_discovery_operation is not None
+def method_name(operation: str) -> str:
+    """Return the name of an operation's method, which is that of botocore's client."""
+    return re.sub("(?<!^)(?=[A-Z])", "_", operation).lower()
 
 
 def _invalid_header() -> HTTPClientError:

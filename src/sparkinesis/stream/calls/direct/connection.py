@@ -9,13 +9,12 @@ import contextlib
 import os
 import re
 import socket
-import ssl
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
 
+import msgspec
 from botocore.exceptions import (
     ConnectionClosedError,
     ConnectTimeoutError,
@@ -24,10 +23,12 @@ from botocore.exceptions import (
     ReadTimeoutError,
     SSLError,
 )
-from botocore.httpsession import create_urllib3_context, get_cert_path
 
 from sparkinesis.metrics.health.signs import CONNECTING, expect
 from sparkinesis.stream.calls.direct.streamed_body import StreamedBody, is_readable
+
+if TYPE_CHECKING:
+    import ssl
 
 _CHUNK = 65_536
 _LONGEST_HEAD = 65_536
@@ -40,8 +41,7 @@ _WITHOUT_BODY = frozenset({204, 304})
 _BROKEN = (OSError, EOFError, ValueError)
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     status: int
     headers: Mapping[str, str]
     """By names in lower case."""
@@ -53,8 +53,8 @@ class Answer:
 class Connections:
     """The connections to one endpoint. For any thread, and for any process after a fork.
 
-    context: None for plain HTTP. connect_timeout, read_timeout: seconds; the second is for each
-    part of an answer. most_idle: the most connections to keep.
+    context: None for plain HTTP. read_timeout: seconds, for each part of an answer. most_idle: the
+    most connections to keep.
     """
 
     def __init__(
@@ -62,7 +62,6 @@ class Connections:
         url: str,
         context: ssl.SSLContext | None,
         *,
-        connect_timeout: float,
         read_timeout: float,
         most_idle: int,
         keep_alive_probes: bool = False,
@@ -72,7 +71,7 @@ class Connections:
         self._host = parts.hostname or ""
         self._port = parts.port or (443 if parts.scheme == "https" else 80)
         self._context = context
-        self._connect_timeout = connect_timeout
+        self._connect_timeout = connect_timeout(read_timeout)
         self._read_timeout = read_timeout
         self._most_idle = most_idle
         self._keep_alive_probes = keep_alive_probes
@@ -140,10 +139,17 @@ class Connections:
         kind: Any = ConnectionClosedError
         if isinstance(error, TimeoutError):
             kind = ReadTimeoutError
-        elif isinstance(error, ssl.SSLError):
+        elif self._is_of_tls(error):
             kind = SSLError
         botocores: Exception = kind(endpoint_url=self.url, error=error)
         return botocores
+
+    def _is_of_tls(self, error: Exception) -> bool:
+        if self._context is None:
+            return False
+        import ssl  # noqa: PLC0415 - a plain endpoint needs none
+
+        return isinstance(error, ssl.SSLError)
 
     def _idle_connection(self) -> socket.socket | None:
         """Return the connection that was used last, if the server has not closed it."""
@@ -178,13 +184,17 @@ class Connections:
         except TimeoutError as error:
             connection.close()
             raise ConnectTimeoutError(endpoint_url=self.url, error=error) from error
-        except ssl.SSLError as error:
-            connection.close()
-            raise SSLError(endpoint_url=self.url, error=error) from error
         except OSError as error:
             connection.close()
+            if self._is_of_tls(error):
+                raise SSLError(endpoint_url=self.url, error=error) from error
             raise HTTPClientError(error=error) from error
         return connection
+
+
+def connect_timeout(read_timeout: float) -> float:
+    """Return the seconds in which a client with this ``read_timeout`` has to connect."""
+    return min(10.0, read_timeout)
 
 
 def _send(connection: socket.socket, request: bytes) -> None:
@@ -281,31 +291,3 @@ def _receive_rest(connection: socket.socket, start: bytes, length: int) -> bytea
             raise EOFError(f"the server closed the connection {len(rest)} bytes before the end")
         rest = rest[count:]
     return body
-
-
-def trusted(session: Any) -> Any:
-    """Return the path of the certificates to trust, or True for botocore's own.
-
-    The setting is ``ca_bundle`` of ``~/.aws/config``, AWS_CA_BUNDLE or else REQUESTS_CA_BUNDLE.
-    An empty one turns verification off, in the versions of botocore that accept it.
-    """
-    configured = session.get_config_variable("ca_bundle")
-    if configured is not None:
-        return configured
-    found = os.environ.get("REQUESTS_CA_BUNDLE")
-    return True if found is None else found
-
-
-def tls_context(trusted: Any, url: str) -> ssl.SSLContext:
-    """Return a context for connections to ``url``. Raises botocore's `SSLError`."""
-    context: ssl.SSLContext = create_urllib3_context(
-        cert_reqs=ssl.CERT_REQUIRED if trusted else ssl.CERT_NONE
-    )
-    context.check_hostname = bool(trusted)
-    context.set_alpn_protocols(["http/1.1"])
-    if trusted:
-        try:
-            context.load_verify_locations(get_cert_path(trusted))
-        except OSError as error:
-            raise SSLError(endpoint_url=url, error=error) from error
-    return context

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
+
+import msgspec
 
 from sparkinesis.stream.calls.direct.signature import (
     DATE,
@@ -29,8 +31,7 @@ _OF_EACH_CALL = frozenset(
 """Headers that botocore makes anew for each call; the last three say nothing that is needed."""
 
 
-@dataclass(frozen=True, slots=True)
-class LearnedRequest:
+class LearnedRequest(msgspec.Struct, frozen=True):
     """The part of a request that is the same in each call of its kind."""
 
     url: str
@@ -59,20 +60,31 @@ def learn(request: Any) -> LearnedRequest | None:
     ):
         return None
     scope, signed = authorization
+    fixed = {name: value for name, value in headers.items() if name not in _OF_EACH_CALL}
+    if DATE not in signed or not set(signed) <= {*fixed, "host", DATE, TOKEN}:
+        return None
+    return repeated(request.url, scope, signed, fixed)
+
+
+def repeated(
+    url: str, scope: Scope, signed: Iterable[str], headers: Mapping[str, str]
+) -> LearnedRequest:
+    """Return the request with these headers, and with those that http.client would add.
+
+    signed: the names of the headers to sign, the date included.
+    """
+    parts = urlsplit(url)
     host = parts.hostname or ""
     if ":" in host:
         host = f"[{host}]"
     if parts.port not in {None, {"http": 80, "https": 443}[parts.scheme]}:
         host = f"{host}:{parts.port}"
-    fixed = {name: value for name, value in headers.items() if name not in _OF_EACH_CALL}
-    fixed["host"] = host
-    if DATE not in signed or not set(signed) <= {*fixed, DATE, TOKEN}:
-        return None
-    # http.client adds this to botocore's requests: without it, any encoding would be welcome.
+    fixed = {**headers, "host": host}
+    # Without this header, any encoding would be welcome.
     sent = {"accept-encoding": "identity", **fixed}
     head = "".join(f"{name}: {value}\r\n" for name, value in sent.items())
     return LearnedRequest(
-        request.url,
+        url,
         scope,
         canonical(
             signed,

@@ -10,9 +10,13 @@ import hmac
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
+
+import msgspec
+from botocore.exceptions import ClientError
+
+from sparkinesis.stream.service_time import second_of
 
 _AUTHORIZATION = re.compile(
     r"AWS4-HMAC-SHA256 Credential=[^ ,]+/[0-9]{8}/(?P<region>[^/ ,]+)/(?P<service>[^/ ,]+)"
@@ -24,8 +28,7 @@ DATE = "x-amz-date"
 TOKEN = "x-amz-security-token"  # noqa: S105 - the name of a header
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(msgspec.Struct, frozen=True):
     """The part of a signature that says what it is for."""
 
     region: str
@@ -35,8 +38,7 @@ class Scope:
         return f"{day}/{self.region}/{self.service}/aws4_request"
 
 
-@dataclass(frozen=True, slots=True)
-class Canonical:
+class Canonical(msgspec.Struct, frozen=True):
     """A canonical request up to the hash of its body, cut where the date and the token belong."""
 
     before_date: str
@@ -148,3 +150,53 @@ class _Hmac:
         inner.update(message)
         outer.update(inner.digest())
         return outer.hexdigest()
+
+
+_SKEW_CODES = frozenset(
+    {
+        "RequestTimeTooSkewed",
+        "RequestExpired",
+        "InvalidSignatureException",
+        "SignatureDoesNotMatch",
+        "RequestInTheFuture",
+        "AuthFailure",
+    }
+)
+_LEAST_SKEW = 60.0
+"""Seconds. The service accepts signatures of five minutes before and after its time."""
+
+
+class Signers:
+    """The signers of one client, which sign with the service's time.
+
+    clock: epoch seconds, of this machine.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._signers: dict[Scope, Signer] = {}
+        self.skew = 0.0
+        """Seconds by which the service's clock is ahead of this machine's."""
+
+    def of(self, scope: Scope) -> Signer:
+        signer = self._signers.get(scope)
+        if signer is None:
+            signer = self._signers.setdefault(scope, Signer(scope, self._service_clock))
+        return signer
+
+    def corrects_clock(self, error: ClientError, used: float) -> bool:
+        """Adopt the service's time if the request was refused for its date; return True then.
+
+        used: the correction with which the request was signed.
+        """
+        if error.response.get("Error", {}).get("Code") not in _SKEW_CODES:
+            return False
+        headers = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+        second = second_of(headers.get("date"))
+        if second is None or abs(second - self._clock() - used) < _LEAST_SKEW:
+            return False
+        self.skew = second - self._clock()
+        return True
+
+    def _service_clock(self) -> float:
+        return self._clock() + self.skew
