@@ -17,6 +17,9 @@ class Resource(Enum):
     STREAM = "arn:aws:kinesis:REGION:ACCOUNT:stream/STREAM"
     CONSUMER = "arn:aws:kinesis:REGION:ACCOUNT:stream/STREAM/consumer/CONSUMER:*"
     TABLE = "arn:aws:dynamodb:REGION:ACCOUNT:table/APPLICATION"
+    STATES_TABLE = "arn:aws:dynamodb:REGION:ACCOUNT:table/APPLICATION-CoordinatorState"
+    STATS_TABLE = "arn:aws:dynamodb:REGION:ACCOUNT:table/APPLICATION-WorkerMetricStats"
+    REPLAY_TABLE = "arn:aws:dynamodb:REGION:ACCOUNT:table/APPLICATION-replay-*"
     ANY = "*"
     """The action has no resource."""
 
@@ -119,13 +122,46 @@ POLICIES = (
         (CREATE_TABLE,),
     ),
     Policy(
+        "fleet-tables",
+        "workers in a fleet with a leader, in addition",
+        (
+            Grant(
+                "FleetState",
+                Resource.STATES_TABLE,
+                (
+                    "dynamodb:DeleteItem",
+                    "dynamodb:GetItem",
+                    "dynamodb:PutItem",
+                    "dynamodb:UpdateItem",
+                ),
+            ),
+            Grant(
+                "WorkerStats",
+                Resource.STATS_TABLE,
+                ("dynamodb:DeleteItem", "dynamodb:Scan", "dynamodb:UpdateItem"),
+            ),
+        ),
+    ),
+    Policy(
+        "replay",
+        "`application.replay`",
+        (
+            READ,
+            Grant(
+                "ReplayTable",
+                Resource.REPLAY_TABLE,
+                tuple(sorted((*LEASES.actions, "dynamodb:CreateTable", "dynamodb:DeleteTable"))),
+            ),
+        ),
+    ),
+    Policy(
         "monitor",
         "`sparkinesis leases`, `top`, `exporter` and `ui`, to look only",
         (READ, Grant("ReadLeases", Resource.TABLE, ("dynamodb:Scan",))),
     ),
     Policy(
         "operator",
-        "`sparkinesis reset` and `convert-leases`, and `ui` to move leases, too",
+        "`sparkinesis reset`, `restart` and `convert-leases`, and `ui` to move leases, too",
         (READ, LEASES),
     ),
     Policy(

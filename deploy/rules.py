@@ -74,7 +74,6 @@ def _of_lag(limits: Thresholds) -> list[Alert]:
     )
     worker = f"max {by('application', 'stream', of=c.LAG)} ({series(c.LAG)})"
     query = f"max {by('query', 'stream', of=c.QUERY_LAG_MAX)} ({series(c.QUERY_LAG_MAX)})"
-    shard = f"max {by('application', 'stream', of=c.SHARD_LAG)} ({series(c.SHARD_LAG)})"
     return [
         Alert(
             "LagHigh",
@@ -96,7 +95,9 @@ def _of_lag(limits: Thresholds) -> list[Alert]:
         ),
         Alert(
             "ShardLagHigh",
-            f"{shard} > {limits.lag}",
+            # The exporter sees a pause as it sees a dead worker; the worker tells of its pauses.
+            f"max {by('application', 'stream', of=c.SHARD_LAG)} "
+            f"({_unless_paused(series(c.SHARD_LAG))}) > {limits.lag}",
             "5m",
             "critical",
             "The checkpoints of {{ $labels.application }} are {{ $value | humanizeDuration }} "
@@ -130,13 +131,25 @@ def _of_shards(limits: Thresholds) -> list[Alert]:
         ),
         Alert(
             "CheckpointOld",
-            f"max by ({shard}) ({series(c.CHECKPOINT_AGE)}) > {limits.checkpoint_age}",
+            f"max by ({shard}) ({_unless_paused(series(c.CHECKPOINT_AGE))}) "
+            f"> {limits.checkpoint_age}",
             "1m",
             "warning",
             "{{ $labels.application }} has not checkpointed {{ $labels.shard }} of "
             "{{ $labels.stream }} for {{ $value | humanizeDuration }}",
             "Everything since then is processed again when the shard moves. Look whether batches "
             "fail, hang, or do not call checkpoint.",
+        ),
+        Alert(
+            "ShardPaused",
+            f"max by ({shard}) ({series(c.PAUSED_AGE)}) > {limits.lag}",
+            "1m",
+            "critical",
+            "{{ $labels.application }} has paused {{ $labels.shard }} of {{ $labels.stream }} for "
+            "{{ $value | humanizeDuration }}",
+            "The program holds the shard back, such as for a system downstream, and no other alert "
+            "tells how old its records get. Those that are older than the stream's retention are "
+            "lost. Look why the program does not resume it, or extend the retention at once.",
         ),
         Alert(
             "ProcessRecordsStuck",
@@ -280,6 +293,11 @@ def _of_workers(limits: Thresholds) -> list[Alert]:
             "Nobody reads the streams, or Prometheus reaches neither workers nor drivers.",
         ),
     ]
+
+
+def _unless_paused(shards: str) -> str:
+    """Return the series of shards, without those that the program has paused."""
+    return f"{shards} unless on (application, stream, shard) {series(c.PAUSED_AGE)}"
 
 
 def _any_new(counter: Metric, grouping: str) -> str:

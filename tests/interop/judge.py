@@ -75,11 +75,15 @@ def deliveries_of(lines: Iterable[Mapping[str, object]]) -> list[Delivery]:
             open_[reader, shard].append(len(found))
             whole = tuple((str(key), int(number)) for key, number in records)
             found.append(Delivery(reader, shard, whole, is_kept=False))
-        else:
+        elif not _NO_CHECKPOINT & line.keys():
             for at in open_.pop((reader, shard), ()):
                 one = found[at]
                 found[at] = Delivery(one.reader, one.shard, one.records, is_kept=True)
     return found
+
+
+_NO_CHECKPOINT = {"from", "lost", "asked"}
+"""In lines that tell something else of a shard."""
 
 
 class UnequalReplayError(Exception):

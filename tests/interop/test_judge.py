@@ -65,6 +65,13 @@ def test_a_repeat_is_explained_by_a_kill_ahead_of_a_checkpoint(
     assert verdict.is_good == (explained == 2)
 
 
+@pytest.mark.parametrize("what", ["lost", "from", "asked"])
+def test_only_a_checkpoint_covers_what_was_given(what: str) -> None:
+    told = {"at": 1.5, "reader": "v", "shard": "s", what: True}
+    lines = [given(1, "v", ("a", 0)), told, given(2, "w", ("a", 0))]
+    assert judge({"a": 1}, deliveries_of(lines), {"v"}).explained == 1
+
+
 def test_of_tries_of_one_batch_one_is_kept_if_they_are_equal() -> None:
     rows = [("a", 0), ("a", 1)]
     tries = [(1, "q2", [("a", 2), ("b", 0)]), (0, "q1", rows), (0, "q2", rows)]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import math
 import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from sparkinesis.errors import (
     DuplicateWorkerIdError,
@@ -17,6 +19,7 @@ from sparkinesis.errors import (
 )
 from sparkinesis.events import (
     HandoffRequested,
+    LeaseAssigned,
     LeaseTaken,
     LegacyWorkerSeen,
     Listener,
@@ -24,16 +27,22 @@ from sparkinesis.events import (
     ignore,
 )
 from sparkinesis.lease.held import HeldLease
+from sparkinesis.lease.leading.moves import Move
+from sparkinesis.lease.leading.standing import EACH_TAKES
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.row_problems import RowProblems
+from sparkinesis.lease.rules.fencing import token_at
 from sparkinesis.lease.rules.legacy_workers import WorkerVersions, observe_renewals
 from sparkinesis.lease.rules.observations import (
+    CALM,
     Observation,
     Snapshot,
+    between_renewals,
     expired_leases,
     moved_leases,
     observe,
+    scan_pause,
     silent_owners,
     unread_since,
 )
@@ -44,11 +53,15 @@ from sparkinesis.lease.table.batch import BATCH
 from sparkinesis.lease.table.provisioning import note_vanished
 from sparkinesis.lease.table.rows import KnownRows, TableScan
 from sparkinesis.lease.table.table import LeaseTable
+from sparkinesis.lease.table.update import Update
 from sparkinesis.lease.table.write_conflict import LeaseChangedError
 from sparkinesis.metrics.catalogue import TAKE_DURATION
 from sparkinesis.metrics.measured import timed
 from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.stream.address import StreamIdentifier
+
+if TYPE_CHECKING:
+    from sparkinesis.lease.leading.membership import Membership
 
 _log = logging.getLogger(__name__)
 
@@ -71,8 +84,15 @@ class LeaseCoordinator:
         tell: Listener = ignore,
         metrics: Metrics = OFF,
         several_streams: bool = False,
+        join: Callable[[], Membership] | None = None,
+        wants_leader: bool = False,
     ) -> None:
+        """``join``: makes the membership of a fleet with a leader, once there is a sign of one."""
         self._table = table
+        self._join = join
+        self._wants_leader = wants_leader
+        self._membership: Membership | None = None
+        self._is_led = False
         self._several_streams = several_streams
         self._renewer = renewer
         self._worker_id = worker_id
@@ -92,6 +112,14 @@ class LeaseCoordinator:
         """True if a failed write to one of these leases may have taken effect nevertheless."""
         self._row_problems = RowProblems(str(table), tell)
         self._known_rows = KnownRows()
+        self._observing_since: float | None = None
+        """The time of the first scan; None before it."""
+        self._scanned_at = -math.inf
+        """The time at which the last scan began."""
+        self._scan_at = -math.inf
+        """The time of the next scan, as far as the last one tells."""
+        self._held_then: frozenset[str] = frozenset()
+        """The keys of the leases that were held after the last scan."""
         self.snapshot = Snapshot()
         self.duplicate_worker_leases: tuple[str, ...] = ()
         """Keys of leases that another process renews under this worker's id."""
@@ -120,7 +148,8 @@ class LeaseCoordinator:
         """
         leases = self._scan(consistent=True).leases
         # Observing starts now, so that a lease that is not renewed can be taken sooner.
-        self._observations = observe({}, leases, self._clock(), self._worker_id)
+        self._observing_since = self._clock()
+        self._observations = observe({}, leases, self._observing_since, self._worker_id)
         if all(row.actual_owner != self._worker_id for row in leases):
             return
         wait(self._settings.failover_time / 2)
@@ -130,6 +159,17 @@ class LeaseCoordinator:
                 f"{', '.join(moved[:5])} in the {self._table}. Give each worker its own worker_id, "
                 "or leave it out to generate one. No lease was taken."
             )
+
+    def due_in(self) -> float:
+        """Return the seconds until the next call of `take`; 0 or less: now.
+
+        A lease that was lost or released since the last scan may be for this worker to take again,
+        or its shard may have ended, and children follow.
+        """
+        at = self._scan_at
+        if self._renewer.held().keys() != self._held_then:
+            at = min(at, self._scanned_at + self._settings.scan_interval)
+        return at - self._clock()
 
     def _scan(self, *, consistent: bool) -> TableScan:
         """Scan the table; log leases that cannot be read, and leave them out."""
@@ -167,7 +207,7 @@ class LeaseCoordinator:
         reads: Callable[[StreamIdentifier | None], bool],
         wants: Callable[[StreamIdentifier | None], bool],
     ) -> bool:
-        held_before = self._renewer.held()
+        began, held_before = self._clock(), self._renewer.held()
         is_consistent = self._is_in_doubt
         try:
             scan = self._scan(consistent=is_consistent)
@@ -176,6 +216,8 @@ class LeaseCoordinator:
         leases = scan.leases
         self._is_in_doubt = False
         now = self._clock()
+        if self._observing_since is None:
+            self._observing_since = now
         held = self._renewer.held()
         for row in leases:
             if row.key in held:
@@ -194,6 +236,10 @@ class LeaseCoordinator:
         has_java = java_kcl_may_read(scan, self._worker_id)
         self.snapshot = Snapshot(leases, now, expired, unread, has_java)
         self._asked = still_asked(self._asked, leases, self._worker_id, is_consistent=is_consistent)
+        standing = EACH_TAKES
+        if not is_leaving() and (membership := self._member(has_java=has_java)) is not None:
+            standing = membership.look(scan, self._observations, expired, now)
+        self._is_led = standing.is_led
         takes = plan_takes(
             leases,
             self._observations,
@@ -202,10 +248,11 @@ class LeaseCoordinator:
             self._settings,
             rng=self._rng,
             held=known,
-            asked=self._asked,
+            asked=self._asked.keys() | (self._given() if standing.is_led else set()),
             busy=busy,
             legacy=self._worker_versions.legacy,
             can_read=lambda row: reads(row.stream),
+            reach=standing.reach,
         )
         duplicates = {row.key for row in takes.duplicate_worker_leases}
         self.duplicate_worker_leases = tuple(
@@ -219,21 +266,62 @@ class LeaseCoordinator:
                 if row.key not in busy:
                     yield row
 
-        due = [*takes.adopt, *takes.overdue, *takes.seize]
+        due = [
+            *takes.adopt,
+            *takes.overdue,
+            *takes.seize,
+            *self._assign(standing.moves, is_leaving),
+        ]
         size = 1
         if not is_leaving() and (due or takes.take):
             size = self._renewer.batching.size([*due, *takes.take][:BATCH])
-        self._take_some(free(due), len(due), size)
-        self._take_some(free(takes.take), takes.need, size)
+        token = token_at(scan.second, self._rng)
+        self._take_some(free(due), len(due), size, token)
+        self._take_some(free(takes.take), takes.need, size, token)
         for row in free(takes.steal):
             self._request(row)
         mine = self._renewer.held()
-        if len(mine) >= self._settings.max_leases:
-            return False
-        return bool(self._asked) or any(
-            row.owner is None and not row.is_finished and row.key not in mine and reads(row.stream)
-            for row in free(leases)
+        is_unsettled = len(mine) < self._settings.max_leases and (
+            bool(self._asked)
+            or any(
+                row.owner is None
+                and not row.is_finished
+                and row.key not in mine
+                and reads(row.stream)
+                for row in free(leases)
+            )
         )
+        self._plan_scan(wanted, began, now, mine, is_unsettled=is_unsettled)
+        return is_unsettled
+
+    def _plan_scan(
+        self,
+        leases: Sequence[Lease],
+        began: float,
+        now: float,
+        mine: Collection[str],
+        *,
+        is_unsettled: bool,
+    ) -> None:
+        """Note the time of the next scan, after one from ``began`` to ``now``."""
+        interval = self._settings.scan_interval
+        pause = interval / 3
+        if not is_unsettled:
+            pause = scan_pause(
+                leases,
+                self._observations,
+                self._worker_id,
+                now,
+                failover_time=self._settings.failover_time,
+                interval=interval,
+                held=mine,
+                may_be_alone=not self._several_streams,
+            )
+            # A leader proves three times in a failover time that it is alive.
+            pause = min(pause, CALM * interval) if self._is_led else pause
+            pause = between_renewals(pause, began, self._renewer.renewed_at, interval)
+        self._scanned_at, self._scan_at = began, began + pause
+        self._held_then = frozenset(mine)
 
     def _tell_of_others(
         self, leases: Sequence[Lease], expired: Collection[str], now: float
@@ -252,19 +340,21 @@ class LeaseCoordinator:
             self._tell(OwnerSilent(owner, keys, now - since))
         self._silent = frozenset(silent)
 
-    def _take_some(self, rows: Iterator[Lease], need: int, size: int) -> None:
+    def _take_some(self, rows: Iterator[Lease], need: int, size: int, token: int) -> None:
         """Take rows until ``need`` of them are held, at most ``size`` in a call.
+
+        token: the least fencing token.
 
         A worker that starts takes a thousand leases while it begins to read those that it has: one
         by one, each would wait for the threads that read.
         """
         while need > 0 and (batch := list(islice(rows, min(need, size)))):
-            need -= self._take_batch(batch)
+            need -= self._take_batch(batch, token)
 
-    def _take_batch(self, rows: Sequence[Lease]) -> int:
+    def _take_batch(self, rows: Sequence[Lease], token: int) -> int:
         """Take these leases; return the number of those that no other worker was faster to take."""
         now, before = self._clock(), self._note_requests(rows)
-        results = self._renewer.acquire(rows)
+        results = self._renewer.acquire(rows, token)
         taken = 0
         trouble: SparkinesisError | None = None
         for row, result in zip(rows, results, strict=True):
@@ -286,6 +376,52 @@ class LeaseCoordinator:
         if trouble is not None:
             raise trouble
         return taken
+
+    def _member(self, *, has_java: bool) -> Membership | None:
+        """Return this worker's membership of a fleet with a leader; None without a sign of one."""
+        if self._membership is None and (self._wants_leader or has_java) and self._join is not None:
+            self._membership = self._join()
+        return self._membership
+
+    def _given(self) -> set[str]:
+        """Return the leases that somebody has given to this worker since it observes the table."""
+        since, mine = self._observing_since, (self._worker_id, None)
+        return {
+            key
+            for key, seen in self._observations.items()
+            if since is not None and seen.owners == mine and seen.owners_since > since
+        }
+
+    def _assign(self, moves: Iterable[Move], is_leaving: Callable[[], bool]) -> list[Lease]:
+        """Write what this worker assigns as the leader; return the leases that it takes itself.
+
+        A row that has changed since the scan is left alone; the next scan shows it as it is.
+        """
+        mine: list[Lease] = []
+        writes: list[tuple[Move, Update]] = []
+        for move in moves:
+            row, to = move.lease, move.to
+            is_vacant = row.actual_owner is None or row.key in self.snapshot.expired
+            if is_vacant and to == self._worker_id:
+                mine.append(row)
+            elif is_vacant or row.checkpoint_owner is not None:
+                writes.append((move, requests.assign_vacant(row, to)))
+            else:
+                writes.append((move, requests.initiate_handoff(row, to)))
+        trouble: SparkinesisError | None = None
+        while writes and not is_leaving():
+            batch, writes = writes[:BATCH], writes[BATCH:]
+            results = self._renewer.batching.write([update for _, update in batch])
+            for (move, _), result in zip(batch, results, strict=True):
+                row = move.lease
+                if isinstance(result, Lease):
+                    owner = result.checkpoint_owner
+                    self._tell(LeaseAssigned(row.key, row.shard_id, move.to, owner))
+                elif not isinstance(result, LeaseChangedError):
+                    trouble = result
+        if trouble is not None:
+            raise trouble
+        return mine
 
     def _request(self, row: Lease) -> None:
         """Request a lease. If its row cannot be written, this worker goes on with the others."""
@@ -331,7 +467,36 @@ class LeaseCoordinator:
         release it to a worker that has ended, and it would have to expire. Call this from the
         thread that takes leases, or after that thread has ended. Raises what `take` raises.
         """
-        self._table.withdraw(self._asked, self._worker_id, self._renewer.held)
+        if self.duplicate_worker_leases:
+            return  # the other process of this id has these leases, or adopts them
+        given: set[str] = set()
+        if self._is_led:
+            # The leader may have assigned leases since the last scan.
+            rows = self._scan(consistent=True).leases
+            given = {
+                row.key
+                for row in rows
+                if row.owner == self._worker_id
+                and not row.is_finished
+                and not self._has_moved_by_itself(row)
+            }
+        self._table.withdraw(self._asked.keys() | given, self._worker_id, self._renewer.held)
+
+    def _has_moved_by_itself(self, row: Lease) -> bool:
+        """Return True if another process with this worker's id seems to renew a lease."""
+        seen = self._observations.get(row.key)
+        if seen is None or seen.owners != (self._worker_id, None):
+            return False
+        has_moved = seen.counter != row.counter and not self._renewer.own_writes.may_have_made(row)
+        return has_moved or seen.foreign_renewals > 0
+
+    def leave(self) -> None:
+        """Leave a fleet with a leader, which then gives this worker no more. Raises nothing.
+
+        Call this from the thread that takes leases, after the last one.
+        """
+        if self._membership is not None:
+            self._membership.leave()
 
     def streams_of_others(self) -> set[StreamIdentifier | None]:
         """Return the streams that other workers read, None for a single one. Raises as `take` does.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from sparkinesis.errors import LeaseLostError, SparkinesisError
 from sparkinesis.events import LeaseEnd, LeaseEnded, Listener
@@ -58,6 +59,8 @@ class HeldLease:
         self.key = lease.key
         self.shard_id = lease.shard_id
         self.stream = lease.stream
+        self.fencing_token = lease.fencing_token or 0
+        """The token of this acquisition. A hand may raise the row's while the lease is held."""
         self._lease = lease
         self._table = table
         self._worker_id = worker_id
@@ -65,6 +68,8 @@ class HeldLease:
         self._clock = clock
         self._tell = tell
         self._own_writes = own_writes
+        self.released: Lease | None = None
+        """The row after this worker has released it; None before, and if that failed."""
         self._since = self._sent_at = since
         self.renewed_at = since
         """The time, by the renewer's clock, at which the last successful write was sent."""
@@ -187,23 +192,25 @@ class HeldLease:
             if not self._end(released):
                 return
             try:
-                after = self._write_release()
+                after = self._write_release(reason)
             except SparkinesisError as error:
                 self._tell_end(released, str(error))
                 raise
             if isinstance(after, LeaseLoss):
                 self._tell_end(after)
             else:
+                self.released = after
                 self._tell_end(replace(released, to=after.owner))
 
-    def _write_release(self) -> Lease | LeaseLoss:
+    def _write_release(self, reason: LeaseEnd) -> Lease | LeaseLoss:
         """Write the release; return the row, or how the lease was lost before."""
         row = self._lease
         for _ in range(MAX_TRIES):
             try:
-                if row.owner in {None, self._worker_id}:
-                    return self._table.write(requests.evict(row))
-                return self._table.write(requests.assign(row, str(row.owner)))
+                update = requests.release(row, self._worker_id)
+                if reason is LeaseEnd.STOPPED:
+                    update = requests.with_stop(row, update, self._worker_id)
+                return self._table.write(update)
             except LeaseChangedError as refused:
                 now = refused.row
                 if now is None or now.actual_owner != self._worker_id or now.owner is None:

@@ -1,7 +1,7 @@
 """A lease: the row of a lease table with the owner of a shard and its checkpoint.
 
-The attributes are those of the KCL's ``DynamoDBLeaseSerializer`` (Java, 1.x to 3.x), and five of
-ours, which the KCL keeps and ignores:
+The attributes are those of the KCL's ``DynamoDBLeaseSerializer`` (Java, 1.x to 3.x), and seven
+of ours, which the KCL keeps and ignores:
 
 ========================  ==========================================================================
 ``checkpointTimestamp``   the instant that the checkpoint LATEST or AT_TIMESTAMP means
@@ -9,6 +9,8 @@ ours, which the KCL keeps and ignores:
                           with the known arrival times
 ``applicationTimestamp``  the instant at which the application began at LATEST; 0: unknown
 ``leaseTimestamp``        the instant at which the row was created or reset
+``fencingToken``          the token of the last acquisition (`sparkinesis.lease.rules.fencing`)
+``stoppedBy``             the workers on which ``on_error`` has stopped the shard
 ``convertedTo``           during `sparkinesis convert-leases`, the key of the row that replaces it
 ========================  ==========================================================================
 
@@ -19,9 +21,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.public import public
@@ -37,6 +42,9 @@ from sparkinesis.stream.routing import MAX_HASH_KEY
 
 AttributeValue: TypeAlias = Mapping[str, Any]
 
+MOST_TOKEN = 2**63 - 1
+"""The last fencing token, which databases can store as a signed integer of 64 bits."""
+
 
 @public
 @dataclass(frozen=True, slots=True)
@@ -48,8 +56,7 @@ class PendingCheckpoint:
     """The application's own state, for its recovery after a crash."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
+class Lease(msgspec.Struct, frozen=True):
     """A row of the lease table."""
 
     key: str
@@ -85,6 +92,10 @@ class Lease:
     0: the instant is unknown, and no record may be skipped."""
     made_ms: int | None = None
     """The time (epoch ms) at which the lease was created or last reset."""
+    stopped_by: tuple[str, ...] = ()
+    """The ids of the workers on which ``on_error`` has stopped the shard, sorted."""
+    fencing_token: int | None = None
+    """The token of the last acquisition; None if no worker of this library has acquired it."""
 
     def in_stream(self, stream: StreamIdentifier | None) -> Lease:
         """Return this lease as a row of one of several streams; None: of the only stream."""
@@ -201,6 +212,8 @@ def decode_lease(item: Mapping[str, Any]) -> Lease | None:
         known=_known(item, checkpoint),
         application_ms=_instant(item, "applicationTimestamp"),
         made_ms=_instant(item, "leaseTimestamp"),
+        stopped_by=_texts(item, "stoppedBy"),
+        fencing_token=_token(item),
     )
 
 
@@ -222,12 +235,14 @@ _ATTRIBUTES = {
     "checkpoint_owner": ("checkpointOwner", "S"),
     "parent_ids": ("parentShardId", "SS"),
     "child_ids": ("childShardIds", "SS"),
+    "stopped_by": ("stoppedBy", "SS"),
     "stream": ("streamName", "S"),
     "shard_id": ("shardId", "S"),
     "known": ("checkpointPosition", "S"),
     "timestamp_ms": ("checkpointTimestamp", "N"),
     "application_ms": ("applicationTimestamp", "N"),
     "made_ms": ("leaseTimestamp", "N"),
+    "fencing_token": ("fencingToken", "N"),
 }
 """The attribute that holds a field of a lease, and its type."""
 
@@ -297,6 +312,11 @@ def _known(
 def _instant(item: Mapping[str, Any], name: str) -> int | None:
     found = _number(item, name)
     return found if found is not None and 0 <= found < END_OF_TIME_MS else None
+
+
+def _token(item: Mapping[str, Any]) -> int | None:
+    found = _number(item, "fencingToken")
+    return found if found is not None and 0 < found < MOST_TOKEN else None
 
 
 def _pending(item: Mapping[str, Any]) -> PendingCheckpoint | None:

@@ -54,6 +54,8 @@ class LeaseRenewer:
         self._duplicate_worker_leases: set[str] = set()
         self._failing_since: float | None = None
         """The time of the first failed round; None if the last round went well."""
+        self.renewed_at = clock()
+        """The time at which the last round of renewals began."""
         self.batching = Batching(table, clock)
         """For all writes of the worker that may share a call."""
         self.own_writes = OwnWrites()
@@ -81,10 +83,13 @@ class LeaseRenewer:
             before.lose("it was acquired anew", LeaseEnd.EXPIRED)
         return held
 
-    def acquire(self, rows: Sequence[Lease]) -> list[Lease | SparkinesisError]:
-        """Take leases, and hold those that were taken; return the row or the error of each."""
+    def acquire(self, rows: Sequence[Lease], token: int) -> list[Lease | SparkinesisError]:
+        """Take leases, and hold those that were taken; return the row or the error of each.
+
+        token: the fencing token, if no row has a larger one.
+        """
         since = self._clock()
-        updates = [requests.take(row, self._worker_id) for row in rows]
+        updates = [requests.take(row, self._worker_id, token) for row in rows]
         self.own_writes.note(updates)
         results = self.batching.write(updates)
         for result in results:
@@ -121,6 +126,7 @@ class LeaseRenewer:
 
     def _renew_all(self) -> bool:
         """Return False if a lease could not be renewed, although it is not lost."""
+        self.renewed_at = self._clock()
         with self._lock:
             all_held = list(self._held.values())
         self._lose_expired(all_held)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import msgspec
+from msgspec.structs import replace
 
 from sparkinesis.events import ChildrenUnlisted, ChildrenWaiting
 from sparkinesis.lease.held import HeldLease

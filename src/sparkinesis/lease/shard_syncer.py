@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from sparkinesis.errors import InconsistentShardsError
 from sparkinesis.events import LeaseDeleted, LeasesMissing
@@ -28,8 +29,7 @@ from sparkinesis.stream.shard import Lineage
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class ShardSyncSettings:
+class ShardSyncSettings(msgspec.Struct, frozen=True):
     """The settings of audits and cleanups, in seconds; see `WorkerOptions` for the defaults."""
 
     audit_interval: float
@@ -143,10 +143,11 @@ class ShardSyncer:
         and the records before it would be skipped.
         """
         require_not_vanished(self._leases.table)
-        shards, now_ms = self._leases.list_shards(at=self._leases.initial)
-        leases = leases_for_empty_table(shards, self._leases.initial, now_ms)
+        first = self._leases.first
+        shards, now_ms = self._leases.list_shards(at=first)
+        leases = leases_for_empty_table(shards, first, now_ms, self._leases.began_ms)
         # At TRIM_HORIZON no record is skipped, whoever begins first.
-        if self._leases.initial is not TRIM_HORIZON and any(shard.parents for shard in shards):
+        if first is not TRIM_HORIZON and any(shard.parents for shard in shards):
             there = self._leases.scan_table()
             if there.leases or there.broken:
                 self._complete(there)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from sparkinesis.events import LeaseCreated, Listener, ParentsLost, ignore
 from sparkinesis.lease.checkpoint_search import checkpoint_at
@@ -41,8 +42,9 @@ class StreamLeases:
     """The leases of one stream of an application. For any thread.
 
     stream: None for the only stream of the application. initial: the stream's initial position.
-    table_size: returns about how many rows the table has. notes: `JAVA_NOTE`, until it is logged;
-    shared by the streams of an application.
+    first: the position at which it begins if no lease tells when the application began at LATEST;
+    None: ``initial``. table_size: returns about how many rows the table has. notes: `JAVA_NOTE`,
+    until it is logged; shared by the streams of an application.
 
     Leases are read by the cheaper of a Scan and a GetItem for each lease. GetItem needs the keys:
     `know`, `list_shards` and `scan_table` note them. A lease whose shard is neither listed, nor the
@@ -59,6 +61,7 @@ class StreamLeases:
         initial: InitialPosition,
         wait: Callable[[float], object],
         stream: StreamIdentifier | None = None,
+        first: InitialPosition | None = None,
         table_size: Callable[[], int] = lambda: 0,
         notes: list[str] | None = None,
         tell: Listener = ignore,
@@ -66,7 +69,8 @@ class StreamLeases:
         self.client = client
         self.table = table
         self.stream = stream
-        self.initial = initial
+        self.first = initial if first is None else first
+        self._initial = initial
         self.wait = wait
         self.tell = tell
         self._worker_id = worker_id
@@ -74,6 +78,13 @@ class StreamLeases:
         self._notes = [JAVA_NOTE] if notes is None else notes
         self._listed: frozenset[str] = frozenset()
         self._seen: frozenset[str] = frozenset()
+
+    @property
+    def began_ms(self) -> int | None:
+        """The instant (epoch ms) that LATEST means, if that is known before the first lease."""
+        if self._initial is LATEST and isinstance(self.first, AtTimestamp):
+            return self.first.ms
+        return None
 
     def know(self, leases: Iterable[Lease]) -> None:
         """Note the stream's leases by a scan of the table."""
@@ -108,14 +119,23 @@ class StreamLeases:
 
     def start(self, leases: Sequence[Lease]) -> tuple[LeaseStart, list[Shard]]:
         """Return the start of shards without leases, and the shards to consider."""
-        first_ms = application_start_ms(leases)
+        first_ms, initial = application_start_ms(leases), self._initial_by(leases)
         since: AtTimestamp | None = None
-        if isinstance(self.initial, AtTimestamp):
-            since = self.initial
-        elif self.initial is LATEST and first_ms:
+        if isinstance(initial, AtTimestamp):
+            since = initial
+        elif initial is LATEST and first_ms:
             since = AtTimestamp(first_ms)
         shards, now_ms = self.list_shards(since=since)
-        return lease_start(leases, shards, self.initial, now_ms), shards
+        return lease_start(leases, shards, initial, now_ms), shards
+
+    def _initial_by(self, leases: Iterable[Lease]) -> InitialPosition:
+        """Return the initial position: `first`, unless leases tell the application's instant.
+
+        A worker that was told of the stream later than another one, and could not read it at once,
+        would else skip what was put in between.
+        """
+        tells = self._initial is LATEST and application_start_ms(leases) is not None
+        return LATEST if tells else self.first
 
     def create(self, leases: Iterable[Lease], table: TableScan | None = None) -> int:
         """Create leases; return the number of those that did not exist yet.
@@ -165,7 +185,8 @@ class StreamLeases:
             self.table.write(requests.add_hash_range(lease, hash_range))
         self.create_late(orphaned_children(leases, shards, begin), leases, shards, begin)
         leases = self.read()
-        missing = leases_for_partial_table(shards, leases, begin, self.initial)
+        initial = self._initial_by(leases)
+        missing = leases_for_partial_table(shards, leases, begin, initial)
         self.create_late(missing, leases, shards, begin)
 
     def _for_all_readers(self, leases: list[Lease], table: TableScan | None = None) -> list[Lease]:

@@ -15,7 +15,7 @@ from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.rules.lease_start import ANY_AGE
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer, ManualClock
-from sparkinesis.stream.position import LATEST, TRIM_HORIZON, InitialPosition
+from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, InitialPosition
 from tests.kcl import put_lease
 from tests.streams import put_at
 from tests.timed_stream import HOUR, SHARDS, TimedStream
@@ -58,6 +58,30 @@ def test_a_first_start_that_dies_between_leases_keeps_its_instant(two: TimedStre
     two.clock.advance(HOUR)
     two.shard_syncer().sync()
     assert two.beginnings() == dict.fromkeys((0, 1), ("LATEST", first_ms))
+
+
+def test_who_could_not_read_the_stream_at_once_goes_by_the_instant_of_others(
+    two: TimedStream,
+) -> None:
+    """What LATEST means to a worker that was told later would skip records."""
+    first_ms = two.clock()
+    two.shard_syncer().sync()
+    two.delete(1)
+    two.clock.advance(HOUR)
+    two.shard_syncer(first=AtTimestamp(two.clock())).sync()
+    assert two.beginnings() == dict.fromkeys((0, 1), ("LATEST", first_ms))
+
+
+def test_the_instant_of_who_could_not_read_the_stream_at_once_counts_for_others(
+    two: TimedStream,
+) -> None:
+    """Without it, they would begin with the oldest record, as nothing may be skipped."""
+    first_ms = two.clock()
+    two.clock.advance(HOUR)
+    two.shard_syncer(first=AtTimestamp(first_ms)).sync()
+    two.delete(1)
+    two.shard_syncer().sync()
+    assert two.beginnings() == {0: ("AT_TIMESTAMP", first_ms), 1: ("LATEST", first_ms)}
 
 
 @pytest.mark.parametrize(("dies", "is_resharded"), [(True, False), (False, True), (True, True)])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Literal
 
 import pytest
+from msgspec.structs import replace
 
 from sparkinesis.errors import LeaseTableError, LeaseTableUnavailableError
 from sparkinesis.events import Event, LegacyWorkerSeen

@@ -64,7 +64,7 @@ ENDS: dict[LeaseEnd, Callable[[LeaseTable, Lease, Any], object]] = {
     LeaseEnd.DELETED: lambda table, row, dynamodb: dynamodb.delete_item(
         TableName=table.name, Key={"leaseKey": {"S": row.key}}
     ),
-    LeaseEnd.DUPLICATE_WORKER: lambda table, row, _: table.write(requests.renew(row)),
+    LeaseEnd.DUPLICATE_WORKER: lambda table, row, _: table.write(requests.take(row, "me")),
 }
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import boto3
 import pytest
+from msgspec.structs import replace
 
 from sparkinesis.errors import LeaseLostError, LeaseTableError, LeaseTableUnavailableError
 from sparkinesis.events import Event, RenewalFailed

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from sparkinesis.errors import (
     LeaseLostError,
@@ -77,6 +77,7 @@ def test_writes_and_renewals_follow_each_other(table: LeaseTable, renewer: Lease
         timestamp_ms=1_800_000_000_000,
         child_ids=("c1",),
         throughput_kbps=2.5,
+        fencing_token=1,
     )
     assert lease_of(table, "b") == two.lease
     assert two.lease.counter == 4
@@ -217,9 +218,7 @@ def test_a_second_worker_of_the_same_id_is_noticed(
 ) -> None:
     held = acquire(renewer, table, *(f"s{i}" for i in range(count)))
     twin = LeaseRenewer(table, "me", FAILOVER, time)
-    for row in table.leases():
-        twin.hold(row)
-    twin.renew_all()
+    twin.acquire(table.leases(), 1)
     renewer.renew_all()
     assert renewer.held() == {}
     assert renewer.duplicate_worker_leases == {one.key for one in held}
@@ -235,7 +234,7 @@ def test_a_checkpoint_notices_an_impostor_too(
     table: LeaseTable, renewer: LeaseRenewer, is_forgotten: bool
 ) -> None:
     (held,) = acquire(renewer, table, "a")
-    table.write(requests.renew(held.lease))
+    table.write(requests.take(held.lease, "me"))
     with pytest.raises(LeaseLostError, match="another process writes to it as worker me too"):
         held.checkpoint(AT)
     assert renewer.duplicate_worker_leases == {"a"}

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+import msgspec
 import pytest
 
 from sparkinesis.errors import LeaseTableUnavailableError, SparkinesisError
@@ -124,7 +125,7 @@ def test_a_condition_that_fails_is_refused(measured: Measured) -> None:
     taken = table.write(requests.take(lease("a"), "me"))
     with pytest.raises(LeaseChangedError):
         table.write(requests.take(lease("a"), "other"))
-    assert not table.delete(replace(taken, counter=taken.counter + 1))
+    assert not table.delete(msgspec.structs.replace(taken, counter=taken.counter + 1))
     assert measured.calls == {
         ("PutItem", "ok"): 1,
         ("PutItem", "refused"): 1,

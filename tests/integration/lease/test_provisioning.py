@@ -102,6 +102,15 @@ def test_a_table_that_never_becomes_usable_is_given_up(server: LocalServer) -> N
     assert waits == [10.0] * 6
 
 
+def test_a_start_waits_longer_for_the_service_than_a_renewal(server: LocalServer) -> None:
+    """Its retries are over after 3 seconds, and each call takes half of one."""
+    table = table_of(server, next(_names))
+    faults = iter([Fault.error("ServiceUnavailable", status=503)] * 10)
+    server.kinesis.faults = lambda _: next(faults, None)
+    assert table.provision(LeaseTableOptions())
+    assert next(faults, None) is None
+
+
 def test_recovery_that_is_not_available_yet_is_waited_for(
     server: LocalServer, dynamodb: Any
 ) -> None:

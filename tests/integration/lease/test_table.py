@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from sparkinesis.errors import (
     AccessDeniedError,
@@ -34,6 +34,7 @@ UPDATES: dict[str, Callable[[Lease], Update]] = {
     "take": lambda row: requests.take(row, "me"),
     "assign": lambda row: requests.assign(row, "me"),
     "evict": requests.evict,
+    "release": lambda row: requests.release(row, "me"),
     "checkpoint": lambda row: requests.checkpoint(row, AT),
     "checkpoint an instant": lambda row: requests.checkpoint(row, LATEST, 1_800_000_000_123),
     "prepare": lambda row: requests.prepare(row, PendingCheckpoint(AT)),
@@ -75,6 +76,34 @@ def test_a_write_with_an_old_counter_is_refused_and_shows_the_row(
         table.write(UPDATES[name](old))
     assert caught.value.row == new
     assert table.get("s") == new
+
+
+def test_a_late_take_does_not_meet_an_owner_that_has_its_lease_back(table: LeaseTable) -> None:
+    """No counter rises when a handoff is requested, and when the request is withdrawn."""
+    table.create(lease("s", "victim"))
+    asked = table.write(requests.initiate_handoff(table.leases()[0], "thief"))
+    back = table.write(requests.withdraw_handoff(asked))
+    with pytest.raises(LeaseChangedError) as caught:
+        table.write(requests.take(asked, "thief"))
+    assert caught.value.row == back
+
+
+def test_a_worker_that_ends_leaves_a_lease_to_a_process_started_with_its_id(
+    table: LeaseTable,
+) -> None:
+    """The owner is the same then; only the counter tells."""
+    table.create(lease("s", "me"))
+    taken: list[Lease] = []
+
+    def held() -> tuple[str, ...]:
+        if not taken:
+            taken.append(table.write(requests.take(table.leases()[0], "me")))
+        return ()
+
+    table.withdraw(["s"], "me", held)
+    assert table.get("s") == taken[0]
+    table.withdraw(["s"], "me", held)
+    assert table.leases()[0].owner is None
 
 
 @pytest.mark.parametrize("name", UPDATES)
@@ -159,7 +188,7 @@ def test_a_write_whose_answer_is_lost_is_known_to_have_landed(
     table.create(lease("a", "me"))
     (known,) = table.leases()
     server.kinesis.faults = lost = fail_first("UpdateItem", Fault.dropped("after"))
-    taken = replace(known, owner="other", counter=1, owner_switches=1)
+    taken = replace(known, owner="other", counter=1, owner_switches=1, fencing_token=1)
     assert table.write(requests.take(known, "other")) == taken
     assert table.get(taken.key) == taken
     assert lost.failed == 1

@@ -1,7 +1,9 @@
 """Plays scenarios with a Java KCL 3.5 and with workers of this library, and prints a table.
 
-Three streams on the local server, one application. Needs Maven and a JDK. Exits with 1 if a
-scenario fails, with 2 if a tool is missing.
+Without ``--scenario``, the leader's lock passes between this library and Java's lock client, too.
+
+Three streams on the local server, one application. Needs Maven and a JDK, but for an upgrade. Exits
+with 1 if a scenario fails, with 2 if a tool is missing.
 """
 
 from __future__ import annotations
@@ -17,9 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from tests.interop.kcl.java import build, require_java
+from tests.interop.kcl.lock import play as play_lock
+from tests.interop.kcl.outcome import Outcome
 from tests.interop.kcl.rows import Comparison
-from tests.interop.kcl.scenarios import SCENARIOS, Outcome, Scenario
+from tests.interop.kcl.scenarios import SCENARIOS, Scenario
 from tests.interop.kcl.stage import stage
+from tests.interop.kcl.upgrade import upgrades
 from tests.interop.processes import ScenarioError
 from tests.interop.report import FIGURES, figures, print_table
 from tests.interop.servers import MissingToolError
@@ -35,6 +40,16 @@ _ROWS_HEADING = (
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make interop", description=__doc__)
     parser.add_argument(
+        "what",
+        nargs="?",
+        choices=["java", "upgrade"],
+        default="java",
+        help="upgrade: without Java, replace an older revision of this library, and go back",
+    )
+    parser.add_argument(
+        "--from", dest="revision", default="HEAD~1", metavar="REVISION", help="the older revision"
+    )
+    parser.add_argument(
         "--scenario",
         type=int,
         choices=range(1, len(SCENARIOS) + 1),
@@ -48,17 +63,21 @@ def _arguments() -> argparse.Namespace:
 
 def main() -> int:
     given = _arguments()
-    try:
-        require_java()
-    except MissingToolError as error:
-        print(f"No scenario was played: {error}", file=sys.stderr)
-        return 2
-    build()
+    scenarios: Sequence[Scenario] = SCENARIOS
+    if given.what == "upgrade":
+        scenarios = [Scenario(*each) for each in upgrades(given.revision)]
+    else:
+        try:
+            require_java()
+        except MissingToolError as error:
+            print(f"No scenario was played: {error}", file=sys.stderr)
+            return 2
+        build()
     folder = Path(tempfile.mkdtemp(prefix="sparkinesis-interop-"))
     rows: list[Sequence[str]] = []
     comparisons: list[Comparison] = []
     is_good = True
-    for number, scenario in enumerate(SCENARIOS, 1):
+    for number, scenario in enumerate(scenarios, 1):
         if given.scenario not in {None, number}:
             continue
         print(f"{scenario.name} ...", flush=True)
@@ -71,6 +90,8 @@ def main() -> int:
             comparisons += outcome.comparisons
             if given.record and outcome.recorded:
                 FIXTURE.write_text(_json(outcome.recorded), encoding="utf-8")
+    if given.scenario is None:
+        is_good = _play_lock(folder / "lock") and is_good
     if comparisons:
         print_table([_ROWS_HEADING, *map(_cells, comparisons)], texts=4)
     print_table([_HEADING, *rows], texts=1)
@@ -88,7 +109,20 @@ def _play(scenario: Scenario, folder: Path) -> Outcome | None:
         return None
     for problem in outcome.problems:
         print(f"  {problem}", file=sys.stderr, flush=True)
+    for cause, count in sorted(outcome.repeats.items()):
+        print(f"  {count} again: {cause}", flush=True)
     return outcome
+
+
+def _play_lock(folder: Path) -> bool:
+    print("the leader's lock, with Java's lock client ...", flush=True)
+    try:
+        problems = play_lock(folder)
+    except ScenarioError as error:
+        problems = [str(error)]
+    for problem in problems:
+        print(f"  {problem}", file=sys.stderr, flush=True)
+    return not problems
 
 
 def _cells(one: Comparison) -> Sequence[str]:

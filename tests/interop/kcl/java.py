@@ -48,9 +48,13 @@ def build() -> None:
     stamp.touch()
 
 
-def command(*arguments: str) -> Sequence[str]:
-    """Return the command that runs one Java worker."""
+def command(*arguments: str, main: str = "JavaWorker") -> Sequence[str]:
+    """Return the command that runs one Java worker, or another class."""
     quick = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
     logs = ["-Dorg.slf4j.simpleLogger.showDateTime=true"]
-    path = f"{_BUILT / 'classes'}:{_BUILT / 'libraries'}/*"
-    return ["java", *quick, *logs, "-cp", path, "interop.JavaWorker", *arguments]
+    return ["java", *quick, *logs, "-cp", classpath(), f"interop.{main}", *arguments]
+
+
+def classpath() -> str:
+    """Return the path of what `build` has compiled, and of its libraries."""
+    return f"{_BUILT / 'classes'}:{_BUILT / 'libraries'}/*"

@@ -24,6 +24,7 @@ EXPLAINED: Mapping[str, tuple[set[str], str]] = {
     "entityType": ({_JAVA}, "KCL 3.5 writes LEASE, and reads a row without it as a lease"),
     "leaseTimestamp": ({_OURS}, "when the row was made; a Java KCL keeps and ignores it"),
     "checkpointPosition": ({_OURS}, "arrival times known at the checkpoint; likewise"),
+    "fencingToken": ({_OURS}, "the token of the last acquisition; likewise"),
 }
 """The differences that may be: of which kinds, and why.
 

@@ -2,41 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from tests.interop.judge import Verdict
-from tests.interop.kcl.rows import Comparison, compare, leases_of, row_problems, state_of
+from tests.interop.kcl import led
+from tests.interop.kcl.outcome import Outcome
+from tests.interop.kcl.playing import APPLICATION, kill_at_work, producing, unfinished
+from tests.interop.kcl.rows import compare, leases_of, row_problems, state_of
 from tests.interop.kcl.stage import Stage, Stop, remake
 from tests.interop.kcl.tenures import place
-from tests.repeating import repeating
 from tests.streams import merge_neighbours, split
-
-APPLICATION = "interop"
-TURN = 0.5
-"""Seconds between two turns of the producer, at least."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    verdict: Verdict
-    problems: list[str]
-    """What is wrong beside the verdict, one sentence each."""
-    comparisons: list[Comparison] = field(default_factory=list)
-    recorded: dict[str, Any] = field(default_factory=dict)
-    """What goes into the fixture of rows."""
-    may_repeat: bool = False
-    """True if workers were killed, or took leases without a request."""
-
-    @property
-    def is_good(self) -> bool:
-        found = self.verdict
-        is_whole = not found.lost and not found.out_of_order
-        return is_whole and not self.problems and (self.may_repeat or not found.repeated)
 
 
 def handover(on: Stage) -> Outcome:
@@ -85,67 +63,32 @@ def mixed_fleet(on: Stage) -> Outcome:
     for name in ("j1", "j2"):
         on.start_java(name, APPLICATION, mode="COMPATIBLE_WITH_2X")
     first, second, third = on.streams
-    with _producing(on, keys):
+    with producing(on, keys):
         on.wait_until("a batch of each worker", lambda: on.readers() == {"w1", "w2", "j1", "j2"})
         split(on.kinesis, first)
         merge_neighbours(on.kinesis, second)
-        _kill_at_work(on, "w1")
+        kill_at_work(on, "w1")
         on.start_ours("w3", APPLICATION)
         on.wait_until("a batch of w3", lambda: on.has_read("w3"))
         split(on.kinesis, second)
         merge_neighbours(on.kinesis, third)
-        _kill_at_work(on, "j1")
+        kill_at_work(on, "j1")
         on.start_java("j3", APPLICATION, mode="COMPATIBLE_WITH_2X")
         on.wait_until("a batch of j3", lambda: on.has_read("j3"))
         merge_neighbours(on.kinesis, first, index=1)
         time.sleep(2.0)  # so that the new shards get records, too
     verdict = on.verdict()
-    on.wait_until("the end of each closed shard", lambda: not _unfinished(on))
-    for name in ("w2", "w3", "j2", "j3"):
+    on.wait_until("the end of each closed shard", lambda: not unfinished(on))
+    live = ("w2", "w3", "j2", "j3")
+    on.wait_until("an even share for each worker", lambda: _is_even(on, live))
+    for name in live:
         on.end(name)
-    return Outcome(verdict, on.problems() + _unfinished(on), may_repeat=True)
+    return Outcome(verdict, on.problems() + unfinished(on), repeats=on.repeats(), may_repeat=True)
 
 
-def _kill_at_work(on: Stage, name: str) -> None:
-    """Kill a worker that was given something since this call, and has not checkpointed that."""
-    since = time.monotonic()
-
-    def is_at_work() -> bool:
-        mine = [line for line in on.lines() if line["reader"] == name]
-        return bool(mine) and "records" in mine[-1] and mine[-1]["at"] > since
-
-    on.wait_until(f"a batch of {name} without a checkpoint", is_at_work)
-    on.kill(name)
-
-
-def _unfinished(on: Stage) -> list[str]:
-    """Return a sentence for each closed shard that no worker has finished, or its row not."""
-    ended = {line["shard"] for line in on.lines() if line.get("checkpoint", [""])[0] == "SHARD_END"}
-    rows = on.rows(APPLICATION)
-    found = []
-    for stream in on.streams:
-        for shard in on.kinesis.list_shards(StreamName=stream)["Shards"]:
-            key = f"{on.identifier(stream)}:{shard['ShardId']}"
-            if "EndingSequenceNumber" in shard["SequenceNumberRange"]:
-                row = rows.get(key, {"checkpoint": {"S": "SHARD_END"}})
-                if key not in ended or row["checkpoint"]["S"] != "SHARD_END":
-                    found.append(f"{key} is not finished")
-    return found
-
-
-def _producing(on: Stage, keys: list[str]) -> AbstractContextManager[None]:
-    """Puts turn after turn, in a thread: aggregates of one key each, and plain records."""
-    turns = itertools.count(1)
-
-    def put() -> None:
-        turn = next(turns)
-        for number, key in enumerate(keys):
-            if (turn + number) % 2:
-                on.put_packed(key, 4)
-            else:
-                on.put_plain(key)
-
-    return repeating(put, TURN)
+def _is_even(on: Stage, live: Sequence[str]) -> bool:
+    counts = Counter(row.actual_owner for row in led.leases(on))
+    return counts.keys() == set(live) and max(counts.values()) - min(counts.values()) <= 1
 
 
 def rows(on: Stage) -> Outcome:
@@ -251,4 +194,7 @@ SCENARIOS = (
     Scenario("two workers of each kind, one of each killed", mixed_fleet),
     Scenario("the rows of each kind, for the same state", rows),
     Scenario("a stream deleted and made anew: Java, then ours", made_anew),
+    Scenario("a leader assigns: Java, then ours; at last, Java leads", led.java_first),
+    Scenario("a leader assigns: ours, then Java; at last, ours leads", led.ours_first),
+    Scenario("a leader assigns: both in turns; at last, ours leads", led.in_turns),
 )

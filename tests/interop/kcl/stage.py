@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +16,7 @@ from sparkinesis.stream.kpl.pack import aggregate
 from sparkinesis.stream.routing import hash_key
 from tests.interop.judge import Record, Verdict, deliveries_of, judge
 from tests.interop.kcl import java
+from tests.interop.kcl.repeats import repeats
 from tests.interop.kcl.tenures import Place, problems_of
 from tests.interop.processes import Processes, settled
 from tests.kcl import rows_of
@@ -112,11 +113,18 @@ class Stage(Processes):
         self.start_process(name, java.command(name, *places, mode, former, stop))
 
     def start_ours(
-        self, name: str, application: str, *, stop: str = _NEVER, cleanup: str = "clean"
+        self,
+        name: str,
+        application: str,
+        *,
+        stop: str = _NEVER,
+        cleanup: str = "clean",
+        balance: str = "count",
+        python: str = sys.executable,
     ) -> None:
         places = (self.endpoint, application, str(self.folder), str(FAILOVER_MILLIS))
-        module = [sys.executable, "-m", "tests.interop.kcl.worker"]
-        self.start_process(name, [*module, name, *places, stop, cleanup])
+        module = [python, "-m", "tests.interop.kcl.worker"]
+        self.start_process(name, [*module, name, *places, stop, cleanup, balance])
 
     def rows(self, application: str) -> dict[str, dict[str, Any]]:
         """Return all rows of a lease table, by key."""
@@ -154,6 +162,10 @@ class Stage(Processes):
             return judge(put or self.put, deliveries_of(lines), self.killed)
 
         return settled(now)
+
+    def repeats(self) -> Mapping[str, int]:
+        """Return the number of records that came again so far, by the cause."""
+        return repeats(self.lines(), self.killed)
 
     def problems(self, reader: str | None = None) -> list[str]:
         """Return what readers, or the only one that counts, have done wrong."""

@@ -6,7 +6,7 @@ import pytest
 
 from tests.interop.judge import Verdict
 from tests.interop.kcl.java import is_new_enough, require_java
-from tests.interop.kcl.scenarios import Outcome
+from tests.interop.kcl.outcome import Outcome
 from tests.interop.servers import MissingToolError
 
 GOOD = Verdict(put=4, read=4, lost=0, out_of_order=0, repeated=0, explained=0)

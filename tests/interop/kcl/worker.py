@@ -89,6 +89,7 @@ class Writing(RecordProcessor):
         self._write({"checkpoint": ["SHARD_END", 0]})
 
     def shutdown_requested(self, checkpointer: Checkpointer) -> None:
+        self._write({"asked": True})
         if self._last is not None and not self._is_stopped:
             self._checkpoint(checkpointer, self._last)
 
@@ -120,6 +121,7 @@ class Arguments:
     stop: str
     cleanup: str
     """``clean``: delete the leases of finished shards; ``keep``: let them be."""
+    balance: str
 
 
 def main(given: Arguments) -> None:
@@ -131,6 +133,8 @@ def main(given: Arguments) -> None:
         lines = (folder / "streams").read_text(encoding="utf-8").splitlines()
         return [line.split(":")[1] for line in lines]
 
+    # An older revision, which this program runs, too, knows no such option.
+    balance: dict[str, Any] = {} if given.balance == "count" else {"balance": given.balance}
     Application(
         given.application,
         streams=names,
@@ -141,6 +145,7 @@ def main(given: Arguments) -> None:
         worker_id=given.name,
         options=WorkerOptions(
             failover_time=int(given.failover_millis) / 1000,
+            **balance,
             handoff_timeout=15.0,
             idle_time=0.3,
             parent_poll_interval=1.0,

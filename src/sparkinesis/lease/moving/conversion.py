@@ -24,6 +24,7 @@ _MAY_DIFFER = {
     "ownerSwitchesSinceCheckpoint",
     "throughputKBps",
     "checkpointPosition",
+    "fencingToken",
 }
 """Attributes in which two rows of the same checkpoint may differ: a worker had one of them."""
 

@@ -6,7 +6,8 @@ The rules are the KCL's (``ShutdownTask``).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from sparkinesis.errors import InconsistentShardsError
 from sparkinesis.lease.lease import Lease
@@ -15,8 +16,7 @@ from sparkinesis.lease.rules.shard_sync import by_birth, is_passed
 from sparkinesis.stream.shard import Lineage, Shard
 
 
-@dataclass(frozen=True, slots=True)
-class ShardEnd:
+class ShardEnd(msgspec.Struct, frozen=True):
     """The times that the reader of a shard saw at its end."""
 
     seen_ms: int | None = None
@@ -28,8 +28,7 @@ class ShardEnd:
 UNSEEN = ShardEnd()
 
 
-@dataclass(frozen=True, slots=True)
-class ChildLeases:
+class ChildLeases(msgspec.Struct, frozen=True):
     """The leases to create for the children of a finished shard."""
 
     create: tuple[Lease, ...]

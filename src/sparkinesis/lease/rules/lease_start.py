@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from sparkinesis.lease.extended_sequence_number import AT_TIMESTAMP, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
@@ -28,8 +30,7 @@ STARTS_WITHIN_MS = 300_000
 it count as expired before."""
 
 
-@dataclass(frozen=True, slots=True)
-class WantedRecords:
+class WantedRecords(msgspec.Struct, frozen=True):
     """The records that a lease wants from a shard that was never read."""
 
     nothing_before: AtTimestamp | None = None
@@ -130,8 +131,7 @@ def new_lease(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseStart:
+class LeaseStart(msgspec.Struct, frozen=True):
     """The start of a shard when neither it nor any ancestor has a lease."""
 
     at: InitialPosition

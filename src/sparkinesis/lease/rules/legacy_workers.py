@@ -11,7 +11,9 @@ Only workers that process records can be distinguished: before a shard has its f
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
@@ -24,8 +26,7 @@ _SAME_RATE = 5
 """Renewals after a checkpoint, with the same ``throughputKBps``, that identify one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tenure:
+class Tenure(msgspec.Struct, frozen=True):
     """The time during which one worker renews one lease."""
 
     worker: str | None
@@ -41,11 +42,10 @@ class Tenure:
     """Scans since then at which the counter had moved."""
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerVersions:
+class WorkerVersions(msgspec.Struct, frozen=True):
     """The workers that own leases now, by their support for handoffs."""
 
-    tenures: Mapping[str, Tenure] = field(default_factory=dict)
+    tenures: Mapping[str, Tenure] = msgspec.field(default_factory=dict)
     """The tenures by lease key."""
     legacy: frozenset[str] = frozenset()
     """Workers that do not support handoffs."""

@@ -1,13 +1,17 @@
-"""The leases of a table as one worker observes them, scan after scan: which are expired or unread.
+"""The leases of a table as one worker observes them, scan after scan, and when it scans again.
 
 Pure. Each worker measures by its own monotonic clock (seconds).
+
+A crash is noticed by a counter that stands still, from the first scan that shows its last value. So
+the longest failover is one failover time after the longest pause between two scans, provided that a
+scan follows as soon as the failover time is over.
 """
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import msgspec
@@ -17,6 +21,18 @@ from sparkinesis.lease.lease import Lease
 _MISSED = 2 / 3
 """The part of the failover time after which an owner that has not renewed counts as silent: KCLs
 renew three times within it."""
+
+CALM = 2
+"""Scan intervals between two scans while all other workers renew their leases: a renew interval."""
+ALONE = 4
+"""Scan intervals between two scans while this worker holds all leases: nobody else can crash. A
+lease that is requested, taken or reset is noticed by the next renewal."""
+_STILL = 3
+"""Scan intervals for which a counter stands still only if its owner has missed a renewal."""
+_EARLY = 0.25
+"""Scan intervals by which a scan may come before the middle between two rounds of renewals."""
+_JUST_AFTER = 0.01
+"""Seconds from the end of a failover time to the scan that finds the lease expired."""
 
 
 class Observation(msgspec.Struct, frozen=True):
@@ -33,8 +49,7 @@ class Observation(msgspec.Struct, frozen=True):
     owner, and this worker did not hold the lease."""
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(msgspec.Struct, frozen=True):
     """The lease table as one worker observed it by its last scan."""
 
     leases: tuple[Lease, ...] = ()
@@ -42,7 +57,7 @@ class Snapshot:
     """The time of the scan, by the worker's clock; None before the first."""
     expired: frozenset[str] = frozenset()
     """Keys of the leases whose owners have not renewed for a failover time."""
-    unread: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    unread: Mapping[str, float] = msgspec.field(default_factory=lambda: MappingProxyType({}))
     """The time since which no live worker reads a shard, by lease key; see `unread_since`."""
     may_have_java_readers: bool = False
     """True if a Java KCL may share these leases."""
@@ -143,6 +158,29 @@ def expired_leases(
     )
 
 
+def vacant_leases(
+    leases: Iterable[Lease],
+    observations: Mapping[str, Observation],
+    expired: Collection[str],
+    now: float,
+    *,
+    late: float,
+) -> dict[str, float]:
+    """Return the keys of the leases that have no live owner, and the time of each since when.
+
+    late: the seconds after which a handoff that has not ended counts as such. Each lease needs an
+    observation.
+    """
+    found = {}
+    for row in leases:
+        seen = observations[row.key]
+        if row.actual_owner is None or row.key in expired:
+            found[row.key] = seen.since
+        elif row.checkpoint_owner is not None and now - seen.owners_since > late:
+            found[row.key] = seen.owners_since
+    return found
+
+
 def silent_owners(
     leases: Iterable[Lease], expired: Collection[str], worker_id: str
 ) -> dict[str, list[str]]:
@@ -163,3 +201,52 @@ def moved_leases(before: Iterable[Lease], after: Iterable[Lease], worker_id: str
         for row in after
         if row.actual_owner == worker_id and counters.get(row.key, row.counter) != row.counter
     )
+
+
+def scan_pause(
+    leases: Iterable[Lease],
+    observations: Mapping[str, Observation],
+    worker_id: str,
+    now: float,
+    *,
+    failover_time: float,
+    interval: float,
+    held: Collection[str],
+    may_be_alone: bool = True,
+) -> float:
+    """Return the seconds from a scan at ``now`` until the next one, by what the scan has shown.
+
+    interval: the shortest pause, half a renew interval; it applies while leases are to move, or if
+    an owner seems to be silent. held: the keys of the leases that this worker holds. may_be_alone:
+    False if leases of other streams may appear. Each lease needs an observation.
+    """
+    is_alone, is_calm = may_be_alone and bool(held), True
+    expiry = math.inf
+    for row in leases:
+        if row.is_finished:
+            continue
+        if row.owner is None or row.checkpoint_owner is not None:
+            is_calm = False  # the lease is to be taken, or handed over
+        elif row.owner == worker_id:
+            is_calm = is_calm and row.key in held
+        else:
+            is_alone = False
+            age = now - observations[row.key].since
+            if age > _STILL * interval:
+                is_calm = False
+            if age <= failover_time:
+                expiry = min(expiry, failover_time - age + _JUST_AFTER)
+    if not is_calm:
+        return min(interval, expiry)
+    return min(ALONE * interval if is_alone else CALM * interval, expiry)
+
+
+def between_renewals(pause: float, now: float, renewed_at: float, interval: float) -> float:
+    """Return the pause, shortened so that the scan comes midway between two rounds of renewals.
+
+    So a worker looks at its own rows twice in a renew interval. renewed_at: the time at which the
+    last round began. interval: the scan interval, half a renew interval.
+    """
+    late = (now + pause - renewed_at - interval) % (2 * interval)
+    is_early = late > (2 - _EARLY) * interval
+    return pause if pause <= interval or is_early else pause - min(late, interval)

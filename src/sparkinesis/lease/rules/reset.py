@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from sparkinesis.errors import InconsistentShardsError, OptionError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
@@ -148,7 +150,8 @@ def at_checkpoint(move: LeaseReset, at: ExtendedSequenceNumber) -> LeaseReset:
     return replace(
         move,
         at=at,
-        create=move.create and replace(move.create, checkpoint=at, timestamp_ms=None),
+        create=move.create
+        and msgspec.structs.replace(move.create, checkpoint=at, timestamp_ms=None),
         is_from_now=move.at.is_latest,
     )
 
@@ -224,7 +227,7 @@ def require_recent(leased: Mapping[str, Lease], lineage: Lineage) -> None:
 def _begin(shard: Shard, at: InitialPosition, now_ms: int, lease: Lease | None) -> LeaseReset:
     new = new_lease(shard, at, now_ms, made_ms=now_ms)
     if at is LATEST:
-        new = replace(new, application_ms=now_ms)
+        new = msgspec.structs.replace(new, application_ms=now_ms)
     create = new if lease is None else None
     key = lease.key if lease else new.key
     return LeaseReset(key, new.checkpoint, new.timestamp_ms, create, lease)
@@ -270,7 +273,9 @@ def _move_one(
             "the shard id."
         )
     if lease is None:
-        create = replace(new_lease(shard, TRIM_HORIZON, made_ms=now_ms), checkpoint=to.at)
+        create = msgspec.structs.replace(
+            new_lease(shard, TRIM_HORIZON, made_ms=now_ms), checkpoint=to.at
+        )
         note = f"{shard.id} had no lease."
         return LeaseReset(create.key, to.at, create=create, note=note, now_ms=now_ms)
     begun = sorted(child for child in lineage.children(shard.id) if child in leased)

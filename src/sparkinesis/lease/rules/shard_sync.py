@@ -68,14 +68,19 @@ def through_reshard(task: Callable[[], _T], wait: Callable[[float], object]) -> 
 
 
 def leases_for_empty_table(
-    shards: Iterable[Shard], position: InitialPosition, timestamp_ms: int
+    shards: Iterable[Shard],
+    position: InitialPosition,
+    timestamp_ms: int,
+    began_ms: int | None = None,
 ) -> list[Lease]:
     """Return a lease for each shard that was open at ``position``, in order of creation.
 
     ``shards``: those that ListShards returns with that position as ShardFilter. ``timestamp_ms``:
-    the service's clock before that call. Children of closed shards get leases when their parents
-    have ended, even if they are in ``shards``: at the instant of a reshard, ListShards returns
-    both generations.
+    the service's clock before that call. ``began_ms``: the instant (epoch ms) that LATEST means, if
+    ``position`` stands for that; None: at LATEST, ``timestamp_ms``.
+
+    Children of closed shards get leases when their parents have ended, even if they are in
+    ``shards``: at the instant of a reshard, ListShards returns both generations.
 
     Raises InconsistentShardsError: the shards do not tile the hash keys.
     """
@@ -84,7 +89,8 @@ def leases_for_empty_table(
     require_tiling(shards)
     is_latest = position is LATEST
     instant_ms = timestamp_ms if is_latest else None
-    begin = LeaseStart(position, instant_ms, instant_ms, timestamp_ms, is_now=is_latest)
+    began_ms = instant_ms if began_ms is None else began_ms
+    begin = LeaseStart(position, instant_ms, began_ms, timestamp_ms, is_now=is_latest)
     return [begin.lease(shard) for shard in by_birth(shards)]
 
 

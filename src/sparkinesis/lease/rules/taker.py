@@ -1,15 +1,16 @@
 """The leases that a worker adopts, takes or steals. Each worker decides alone, by the same rules.
 
 The rules are those of the KCL 2.x (``DynamoDBLeaseTaker``), with two improvements: the first worker
-does not take all new leases, and balance is reached in a few scans of the table.
+does not take all new leases, and balance is reached in a few scans of the table. In a fleet with a
+leader (`sparkinesis.lease.leading`), a worker only adopts, and takes if the leader is dead.
 """
 
 from __future__ import annotations
 
+import enum
 import random
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 
 import msgspec
 
@@ -24,8 +25,18 @@ The KCL waits for three failover times (``veryOldLeaseDurationMultiplier``), and
 only every two failover times: a released lease in a Java worker's share would be idle that long."""
 
 
-@dataclass(frozen=True, slots=True)
-class TakeSettings:
+class Reach(enum.Enum):
+    """How far a worker goes by itself for more leases."""
+
+    ADOPT = "adopt"
+    """It adopts leases that the table gives it: a leader assigns all others."""
+    TAKE = "take"
+    """It also takes leases without a live owner: the leader is dead."""
+    STEAL = "steal"
+    """It also steals leases for balance: there is no leader."""
+
+
+class TakeSettings(msgspec.Struct, frozen=True):
     """The settings for taking leases, in seconds; see `WorkerOptions` for the defaults."""
 
     failover_time: float
@@ -68,6 +79,7 @@ def plan_takes(
     busy: Collection[str] = frozenset(),
     legacy: Collection[str] = frozenset(),
     can_read: Callable[[Lease], bool] = lambda _: True,
+    reach: Reach = Reach.STEAL,
 ) -> TakePlan:
     """Return the plan for one scan, given `observe` of the same leases. Ignores finished leases.
 
@@ -77,6 +89,7 @@ def plan_takes(
     ``legacy``: workers that do not support handoffs (`sparkinesis.lease.rules.legacy_workers`).
     ``can_read``: returns False for a lease that this worker must leave alone, because it cannot
     read the stream. Such a lease counts only in the load of a live worker that reads it.
+    ``reach``: how far the worker may go, if a leader assigns the leases.
     Each lease needs an observation.
     """
     unfinished = [lease for lease in leases if not lease.is_finished]
@@ -100,14 +113,17 @@ def plan_takes(
         # Another process may have this worker's id. Until that is clear, taking more leases
         # could set two workers against each other.
         return TakePlan(adopt=tuple(adopt[:room]))
+    overdue = tuple(row for row in rows if snapshot.is_overdue(row))
+    if reach is Reach.ADOPT:
+        return TakePlan(adopt=tuple(adopt[:room]), overdue=overdue)
     counts = snapshot.counts()
     available = [row for row in rows if snapshot.is_available(row)]
     take, need = _plan_available(snapshot, available, counts)
-    may_take = any(row.key not in busy for row in available)
+    may_take = reach is Reach.TAKE or any(row.key not in busy for row in available)
     steals = [] if may_take else _plan_steals(snapshot, counts, rng)
     return TakePlan(
         adopt=tuple(adopt[:room]),
-        overdue=tuple(row for row in rows if snapshot.is_overdue(row)),
+        overdue=overdue,
         take=tuple(_shuffled(take, snapshot, rng)) if need else (),
         need=need,
         steal=tuple(row for row in steals if row.owner not in legacy),

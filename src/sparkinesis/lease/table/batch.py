@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import msgspec
 from botocore.exceptions import BotoCoreError, ClientError
 
 from sparkinesis.lease.lease import Lease
@@ -37,8 +37,7 @@ _CODES = {
 """A statement's error codes, and UpdateItem's names for the same errors."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(msgspec.Struct, frozen=True):
     """A statement that was not executed, according to its answers."""
 
     error: ClientError | BotoCoreError

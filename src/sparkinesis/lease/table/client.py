@@ -9,6 +9,7 @@ from typing import Any
 
 from sparkinesis.stream.calls.direct.client import DirectClient, decode_object
 from sparkinesis.stream.calls.direct.connection import Answer
+from sparkinesis.stream.calls.direct.usual import usual_settings
 from sparkinesis.stream.calls.session import client_of, open_session
 from sparkinesis.stream.credentials import CredentialSource
 
@@ -21,14 +22,18 @@ _MOST_CONNECTIONS = 64
 @functools.lru_cache(maxsize=16)
 def dynamodb_client(region: str | None, endpoint: str | None, credentials: CredentialSource) -> Any:
     """Return the client, with its connection pool, of this process, region, endpoint and role."""
-    session = open_session(credentials, region, endpoint)
-    client = client_of(session, "dynamodb", endpoint, read_timeout=_READ_TIMEOUT)
     return DirectClient(
-        client, session, dict.fromkeys(_DIRECTLY, _decode), most_idle=_MOST_CONNECTIONS
+        functools.partial(open_session, credentials, region, endpoint),
+        lambda session: client_of(session, "dynamodb", endpoint, read_timeout=_READ_TIMEOUT),
+        dict.fromkeys(_DIRECTLY, _decode),
+        most_idle=_MOST_CONNECTIONS,
+        read_timeout=_READ_TIMEOUT,
+        usual=usual_settings("dynamodb", region, endpoint, credentials),
     )
 
 
 _DIRECTLY = (
+    "DescribeTable",
     "Scan",
     "Query",
     "GetItem",
@@ -37,7 +42,7 @@ _DIRECTLY = (
     "DeleteItem",
     "BatchExecuteStatement",
 )
-"""The operations whose number grows with leases and time."""
+"""The operations of each start, and those whose number grows with leases and time."""
 
 
 def _decode(answer: Answer) -> dict[str, Any]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+import msgspec
 from botocore.exceptions import ClientError
 
 from sparkinesis.errors import LeaseTableError, LeaseTableNotFoundError
@@ -42,8 +42,7 @@ class ProvisionOptions(Protocol):
     def tags(self) -> tuple[tuple[str, str], ...]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Patience:
+class Patience(msgspec.Struct, frozen=True):
     """The waits for a table that is being created, in seconds; the limit is the KCL's."""
 
     interval: float = 1.0

@@ -10,9 +10,10 @@ so the counter alone could match although another worker owns the lease.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import replace
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
+
+from msgspec.structs import replace
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import AttributeValue, Lease, PendingCheckpoint, encode_field
@@ -53,14 +54,37 @@ def with_throughput(update: Update, kbps: float) -> Update:
     )
 
 
-def take(lease: Lease, worker_id: str) -> Update:
-    """Take a lease whose owner has died, or steal a lease, for this worker."""
-    return _pass_on(lease, worker_id, _counted(lease), add=("owner_switches",))
+def take(lease: Lease, worker_id: str, at_least: int = 1) -> Update:
+    """Take a lease whose owner has died, or that this worker was given, or steal a lease.
+
+    Every acquisition is such a write, so it raises the fencing token: to ``at_least``, or to the
+    next after the row's (`sparkinesis.lease.rules.fencing`). A row that was deleted and made again
+    may have the same counter, but then has another token. Nor does the counter show that a handoff
+    was withdrawn, after which the lease is its owner's again; the owners do.
+    """
+    token = lease.fencing_token
+    known = {} if token is None else encode_field("fencing_token", token)
+    # An owner that is missing is not expected: hands may have left an attribute of another type.
+    owners = {name: value for name, value in _owners(lease).items() if value is not None}
+    expected = {**_counted(lease), **owners, **known}
+    update = _pass_on(lease, worker_id, expected, add=("owner_switches",))
+    after = replace(update.after, fencing_token=max(at_least, (token or 0) + 1))
+    news: AttributeValue = {"N": str(after.fencing_token)}
+    return replace(update, after=after, set={**update.set, "fencingToken": news})
 
 
 def assign(lease: Lease, new_owner: str) -> Update:
     """Assign a lease to another worker; its owner does so at the end of a handoff."""
     return _pass_on(lease, new_owner, _owners(lease), add=("counter", "owner_switches"))
+
+
+def assign_vacant(lease: Lease, new_owner: str) -> Update:
+    """Return a leader's assignment of a lease that has no live owner.
+
+    Expects the counter, too, unlike a write of the KCL: the owner may have renewed the lease since
+    the leader saw it expired.
+    """
+    return _pass_on(lease, new_owner, _as_known(lease), add=("owner_switches",))
 
 
 def initiate_handoff(lease: Lease, new_owner: str) -> Update:
@@ -88,6 +112,19 @@ def evict(lease: Lease) -> Update:
         **owner,
         checkpoint_owner=None,
     )
+
+
+def release(lease: Lease, worker_id: str) -> Update:
+    """Return the owner's release of a lease: to the worker that requested it, or to any worker.
+
+    Expects the counter, too, unlike a write of the KCL. A release that reaches the table late could
+    otherwise end a later acquisition by the same worker.
+    """
+    if lease.owner is None or lease.owner == worker_id:
+        update = evict(lease)
+    else:
+        update = assign(lease, lease.owner)
+    return replace(update, expected={**update.expected, **_counted(lease)})
 
 
 def checkpoint(
@@ -149,6 +186,23 @@ def prepare(lease: Lease, pending: PendingCheckpoint | None) -> Update:
     The last checkpoint stays as it is.
     """
     return _update(lease, _as_known(lease), counter=lease.counter + 1, pending=pending)
+
+
+def with_stop(lease: Lease, release: Update, worker_id: str) -> Update:
+    """Return the release of a lease which also notes that this worker has stopped the shard."""
+    stopped_by = tuple(sorted({*release.after.stopped_by, worker_id}))
+    return replace(
+        release,
+        after=replace(release.after, stopped_by=stopped_by),
+        expected={**release.expected, **encode_field("stopped_by", lease.stopped_by)},
+        set={**release.set, "stoppedBy": {"SS": list(stopped_by)}},
+        remove=[name for name in release.remove if name != "stoppedBy"],
+    )
+
+
+def restart(lease: Lease) -> Update:
+    """Let the workers that have stopped the shard take it again. Needs no ownership."""
+    return _update(lease, encode_field("stopped_by", lease.stopped_by), stopped_by=())
 
 
 def add_children(lease: Lease, child_ids: Iterable[str]) -> Update:
@@ -289,6 +343,10 @@ def _pass_on(
     add: Container[str],
 ) -> Update:
     changes: dict[str, Any] = {"owner": new_owner, "counter": lease.counter + 1}
+    if new_owner in lease.stopped_by:
+        # A process of the same id has stopped the shard, or its program has restarted the shard.
+        expected = {**expected, **encode_field("stopped_by", lease.stopped_by)}
+        changes["stopped_by"] = tuple(one for one in lease.stopped_by if one != new_owner)
     if {lease.owner, lease.checkpoint_owner} - {None, new_owner}:
         # The shard gets another reader than before.
         changes["owner_switches"] = lease.owner_switches + 1

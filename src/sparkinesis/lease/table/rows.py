@@ -24,6 +24,15 @@ _SHARD_ID = re.compile(r"(?:.*:)?shardId-[0-9]+", re.DOTALL)
 _SEQUENCE_NUMBER = re.compile(r"[0-9]{1,128}")
 CONVERTED_TO = "convertedTo"
 """The attribute of a row that is being converted: the key of the row that takes its place."""
+_LEASES = (None, {"S": "LEASE"})
+"""``entityType`` of rows of leases; only a KCL 3.5 or later writes it."""
+_BY_ANYONE = (
+    None,
+    {"S": "LEADER"},
+    {"S": "CLIENT_VERSION_MIGRATION"},
+    {"S": "WORKER_METRIC_STATS"},
+)
+"""``entityType`` of the rows that workers of this library write, too; those of leases have none."""
 _RENEWED = {"leaseCounter", "throughputKBps"}
 """The attributes that a renewal changes."""
 _MOST = 2**62
@@ -61,9 +70,14 @@ class TableScan(msgspec.Struct, frozen=True):
     leases: tuple[Lease, ...] = ()
     broken: tuple[BrokenLease, ...] = ()
     has_entities: bool = False
-    """True if a row has an ``entityType``: only a KCL 3.5 or later writes that."""
+    """True if a row has an ``entityType`` that only a KCL 3.5 or later writes."""
     is_converting: bool = False
     """True if a conversion to rows of the other kind has begun, and has not ended."""
+    coordination: tuple[Mapping[str, Any], ...] = ()
+    """The rows of another ``entityType`` than LEASE, by which workers coordinate themselves, as
+    DynamoDB's API returns them; `sparkinesis.lease.leading.coordination` reads them."""
+    second: int | None = None
+    """The epoch second at which the server had read the rows, by its clock; None: unknown."""
 
     @property
     def single_stream(self) -> TableScan:
@@ -73,10 +87,10 @@ class TableScan(msgspec.Struct, frozen=True):
     @property
     def several_streams(self) -> TableScan:
         """The rows without those of an application that reads a single stream."""
-        return TableScan(
-            tuple(one for one in self.leases if one.stream is not None),
-            tuple(one for one in self.broken if not one.is_single_stream),
-            self.has_entities,
+        return msgspec.structs.replace(
+            self,
+            leases=tuple(one for one in self.leases if one.stream is not None),
+            broken=tuple(one for one in self.broken if not one.is_single_stream),
         )
 
     def of(self, stream: StreamIdentifier | None) -> TableScan:
@@ -86,7 +100,7 @@ class TableScan(msgspec.Struct, frozen=True):
         else:
             broken = (one for one in self.broken if one.key.startswith(f"{stream}:"))
         leases = (one for one in self.leases if one.stream == stream)
-        return TableScan(tuple(leases), tuple(broken), self.has_entities)
+        return msgspec.structs.replace(self, leases=tuple(leases), broken=tuple(broken))
 
 
 def read_rows(items: Iterable[Mapping[str, Any]]) -> TableScan:
@@ -99,19 +113,27 @@ def scan_of(
     items: Iterable[Mapping[str, Any]], rows: Iterable[Lease | BrokenLease | None]
 ) -> TableScan:
     """Return the scan of a table, given its rows as DynamoDB's API returns them and as read."""
-    rows = list(rows)
-    leases = [row for row in rows if isinstance(row, Lease)]
-    broken = [row for row in rows if isinstance(row, BrokenLease)]
+    items = list(items)
+    leases: list[Lease] = []
+    broken: list[BrokenLease] = []
+    others: list[Mapping[str, Any]] = []
+    for item, row in zip(items, rows, strict=True):
+        if isinstance(row, Lease):
+            leases.append(row)
+        elif isinstance(row, BrokenLease):
+            broken.append(row)
+        else:
+            others.append(item)
     if in_circles := circular_leases(leases):
         why = "its parents (parentShardId) form a circle, so that it would wait forever"
         broken += [BrokenLease(one.key, why) for one in leases if one.key in in_circles]
         leases = [one for one in leases if one.key not in in_circles]
-    items = list(items)
     return TableScan(
         tuple(leases),
         tuple(broken),
-        any("entityType" in item for item in items),
+        any(item.get("entityType") not in _BY_ANYONE for item in items),
         any(CONVERTED_TO in item for item in items),
+        tuple(item for item in others if item.get("entityType") not in _LEASES),
     )
 
 

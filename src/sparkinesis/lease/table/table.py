@@ -3,49 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any
 
+import msgspec
 from botocore.exceptions import BotoCoreError, ClientError
 
 from sparkinesis.errors import LeaseTableError, SparkinesisError
 from sparkinesis.lease.lease import Lease, encode_lease
 from sparkinesis.lease.table import requests
-from sparkinesis.lease.table.address import TableAddress
 from sparkinesis.lease.table.batch import Failed, write_batch
-from sparkinesis.lease.table.client import dynamodb_client
+from sparkinesis.lease.table.calls import REFUSED, RefusedError, TableCalls, item_of
 from sparkinesis.lease.table.explain import explain
-from sparkinesis.lease.table.measured_client import measured_client
 from sparkinesis.lease.table.provisioning import Patience, ProvisionOptions, provision
 from sparkinesis.lease.table.rows import BrokenLease, TableScan, read_row, read_rows
 from sparkinesis.lease.table.update import Update, has_landed
 from sparkinesis.lease.table.write_conflict import LeaseChangedError
-from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.stream.calls.retry import Retry, error_code, is_in_doubt
+from sparkinesis.stream.service_time import second_of
 
-_T = TypeVar("_T")
-
-REFUSED = "ConditionalCheckFailedException"
-
-
-def _brief_retry() -> Retry:
-    # Brief, because renewals and checkpoints are retried by their callers, who know the deadline.
-    return Retry(base=0.05, cap=1.0, give_up_after=3.0)
+_PROVISION_RETRY = 20.0
+"""Seconds. Nobody retries a worker's start, and one call that hangs takes 5 seconds."""
 
 
 @dataclass(frozen=True, slots=True)
-class LeaseTable(TableAddress):
+class LeaseTable(TableCalls):
     """The calls on the lease table at an address.
 
-    Safe to share between threads. All calls raise `LeaseTableNotFoundError` if there is no such
-    table, `AccessDeniedError`, `LeaseTableUnavailableError` once retries ran out, and
-    `ServiceError` for anything else. Writes also raise `LeaseChangedError` if the row has changed;
-    nothing is written then. They return the row after the write.
+    Safe to share between threads. Raises what `TableCalls` does. Writes also raise
+    `LeaseChangedError` if the row has changed; nothing is written then. They return the row after
+    the write.
     """
-
-    retry: Retry = field(default_factory=_brief_retry, compare=False, repr=False)
-    metrics: Metrics = field(default=OFF, compare=False, repr=False)
-    """Takes the measurements of the calls, by the clock of ``retry``."""
 
     def provision(self, options: ProvisionOptions, patience: Patience | None = None) -> bool:
         """Create the table if it is missing, and wait until it is usable.
@@ -54,10 +42,13 @@ class LeaseTable(TableAddress):
         of that name exists that is not a lease table, and `LeaseTableNotFoundError` if the table
         was deleted while this process used it.
         """
-        return self._call(
+        retry = msgspec.structs.replace(
+            self.retry, give_up_after=max(self.retry.give_up_after, _PROVISION_RETRY)
+        )
+        return self.call(
             None,
             lambda client: provision(
-                client, self, options, retry=self.retry, patience=patience or Patience()
+                client, self, options, retry=retry, patience=patience or Patience()
             ),
         )
 
@@ -80,19 +71,24 @@ class LeaseTable(TableAddress):
 
         read: reads the rows, as DynamoDB's API returns them.
         """
-        return read(self.items(retry, consistent=consistent))
+        items, headers = self._scanned(retry, consistent=consistent)
+        return msgspec.structs.replace(read(items), second=second_of(headers.get("date")))
 
-    def items(
-        self, retry: Retry | None = None, *, consistent: bool = True
-    ) -> list[Mapping[str, Any]]:
+    def items(self) -> list[Mapping[str, Any]]:
         """Return all rows as DynamoDB's API returns them, also those that are not leases."""
+        return self._scanned(None, consistent=True)[0]
+
+    def _scanned(
+        self, retry: Retry | None, *, consistent: bool
+    ) -> tuple[list[Mapping[str, Any]], Mapping[str, str]]:
+        """Return all rows, and the headers of the last answer."""
         items: list[Mapping[str, Any]] = []
         request: dict[str, Any] = {"TableName": self.name, "ConsistentRead": consistent}
         while True:
-            answer = self._call("Scan", lambda client: client.scan(**request), retry)
+            answer = self.call("Scan", lambda client: client.scan(**request), retry)
             items += answer["Items"]
             if not answer.get("LastEvaluatedKey"):
-                return items
+                return items, answer["ResponseMetadata"]["HTTPHeaders"]
             request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
 
     def read(self, keys: Iterable[str]) -> TableScan:
@@ -130,7 +126,7 @@ class LeaseTable(TableAddress):
 
     def _item(self, key: str) -> Mapping[str, Any] | None:
         request = {"TableName": self.name, "Key": {"leaseKey": {"S": key}}, "ConsistentRead": True}
-        answer = self._call("GetItem", lambda client: client.get_item(**request))
+        answer = self.call("GetItem", lambda client: client.get_item(**request))
         item: Mapping[str, Any] | None = answer.get("Item")
         return item or None
 
@@ -141,7 +137,7 @@ class LeaseTable(TableAddress):
     def create_item(self, item: Mapping[str, Any]) -> bool:
         """Create a row as DynamoDB's API accepts it; return False if a row with its key exists."""
         try:
-            self._call(
+            self.call(
                 "PutItem",
                 lambda client: client.put_item(
                     TableName=self.name,
@@ -149,7 +145,7 @@ class LeaseTable(TableAddress):
                     ConditionExpression="attribute_not_exists(leaseKey)",
                 ),
             )
-        except _RefusedError:
+        except RefusedError:
             return False
         return True
 
@@ -166,30 +162,38 @@ class LeaseTable(TableAddress):
             try:
                 row = self.get(key)
                 while row is not None and row.owner == worker_id and key not in held():
-                    row = self._withdraw(row)
+                    row = self._withdraw(row, worker_id)
             except LeaseTableError as error:
                 trouble = error
         if trouble is not None:
             raise trouble
 
-    def _withdraw(self, row: Lease) -> Lease | None:
-        """Withdraw a request, or release the lease; return the row if it has changed meanwhile."""
-        withdraw = requests.evict if row.checkpoint_owner is None else requests.withdraw_handoff
+    def _withdraw(self, row: Lease, worker_id: str) -> Lease | None:
+        """Withdraw a request, or release the lease; return the row if that is still to be done."""
+        is_asked = row.checkpoint_owner is not None
+        update = requests.withdraw_handoff(row) if is_asked else requests.release(row, worker_id)
         try:
-            self.write(withdraw(row))
+            self.write(update)
         except LeaseChangedError as changed:
-            return changed.row
+            now = changed.row
+            # A counter that moved while the owner stayed: another process, started anew with this
+            # worker's id, has taken the lease.
+            return now if is_asked or (now is not None and now.counter == row.counter) else None
         return None
 
     def delete(self, lease: Lease) -> bool:
         """Delete a lease that is still finished, or unchanged; return False if it is neither."""
         try:
-            self._call(
+            self.call(
                 "DeleteItem", lambda client: client.delete_item(**requests.delete(lease, self.name))
             )
-        except _RefusedError:
+        except RefusedError:
             return False
         return True
+
+    def drop(self) -> None:
+        """Delete the whole table. Raises `LeaseTableNotFoundError` if there is none."""
+        self.call("DeleteTable", lambda client: client.delete_table(TableName=self.name))
 
     def write(self, update: Update, *, in_doubt: bool = False) -> Lease:
         """Write an update by UpdateItem; return the row.
@@ -208,8 +212,8 @@ class LeaseTable(TableAddress):
             return answer
 
         try:
-            item = self._call("UpdateItem", send)["Attributes"]
-        except _RefusedError as refused:
+            item = self.call("UpdateItem", send)["Attributes"]
+        except RefusedError as refused:
             return self._refused(update, refused.item, in_doubt)
         written = read_row(item)
         # A row that was damaged by hand meanwhile still has its owner, whose next checkpoint
@@ -229,7 +233,7 @@ class LeaseTable(TableAddress):
         A refused write gives `LeaseChangedError`; a write that the server did not make, `Failed`.
         """
         try:
-            client = self._client()
+            client = self.client()
         except BotoCoreError as error:
             return [Failed(error)] * len(updates)
         outcomes = write_batch(client, self.name, updates, self.retry)
@@ -245,7 +249,7 @@ class LeaseTable(TableAddress):
         if isinstance(outcome, Lease) or error_code(outcome.error) != REFUSED:
             return outcome
         try:
-            return self._refused(update, _item_of(outcome.error), outcome.is_in_doubt)
+            return self._refused(update, item_of(outcome.error), outcome.is_in_doubt)
         except SparkinesisError as error:
             return error
 
@@ -272,38 +276,3 @@ class LeaseTable(TableAddress):
             "written.",
             row,
         )
-
-    def _client(self) -> Any:
-        client = dynamodb_client(self.region, self.endpoint, self.credentials)
-        return measured_client(client, self.retry.clock, self.metrics)
-
-    def _call(
-        self, operation: str | None, call: Callable[[Any], _T], retry: Retry | None = None
-    ) -> _T:
-        """Make a call with retries; ``operation``: None for several calls that retry themselves."""
-        try:
-            client = self._client()
-            if operation is None:
-                return call(client)
-            return (retry or self.retry).call(lambda: call(client))
-        except (ClientError, BotoCoreError) as error:
-            if error_code(error) == REFUSED:
-                raise _RefusedError(_item_of(error)) from None
-            name = operation or str(getattr(error, "operation_name", "DescribeTable"))
-            # `from None`: the service's words are in the text; a second traceback hides it.
-            raise explain(error, name, self) from None
-
-
-class _RefusedError(Exception):
-    """A condition failed; never leaves this module."""
-
-    def __init__(self, item: Mapping[str, Any] | None) -> None:
-        super().__init__()
-        self.item = item
-
-
-def _item_of(error: ClientError | BotoCoreError) -> Mapping[str, Any] | None:
-    if not isinstance(error, ClientError):
-        return None
-    item: Mapping[str, Any] | None = error.response.get("Item")
-    return item or None

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from sparkinesis.lease.lease import AttributeValue, Lease
 
 
-@dataclass(frozen=True, slots=True)
-class Update:
+class Update(msgspec.Struct, frozen=True):
     """An atomic write to one existing row.
 
     Attributes that the update does not name keep their values.
@@ -95,4 +95,4 @@ def has_landed(update: Update, row: Lease) -> bool:
 
 
 def _fenced(row: Lease) -> tuple[object, ...]:
-    return (row.counter, row.actual_owner, row.checkpoint, row.pending)
+    return (row.counter, row.actual_owner, row.checkpoint, row.pending, row.fencing_token)

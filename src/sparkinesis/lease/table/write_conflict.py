@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from sparkinesis.errors import SparkinesisError
 from sparkinesis.events import LeaseEnd
@@ -23,8 +24,7 @@ class LeaseChangedError(SparkinesisError):
         self.row = row
 
 
-@dataclass(frozen=True, slots=True)
-class StillHeld:
+class StillHeld(msgspec.Struct, frozen=True):
     """The sender still owns the lease; ``row`` is its present row, for the next try."""
 
     row: Lease
@@ -32,8 +32,7 @@ class StillHeld:
     """An earlier write, whose answer was lost, that explains the counter."""
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseLoss:
+class LeaseLoss(msgspec.Struct, frozen=True):
     """The sender no longer owns the lease."""
 
     why: str
@@ -54,7 +53,8 @@ def resolve_conflict(
 
     The KCL takes any counter that is one higher for its own write. Here, the row must match one of
     ``unanswered``, the sender's writes since ``known`` whose answers never came: otherwise a second
-    worker with the same id would stay unnoticed, and both would read the shard.
+    worker with the same id would stay unnoticed, and both would read the shard. A second worker has
+    acquired the lease, and so has raised its fencing token.
     """
     if row is None or row.actual_owner != worker_id:
         return loss_to(row)
@@ -69,6 +69,10 @@ def resolve_conflict(
         # A KCL before 3.0 does not know handoffs: it takes a lease by the counter alone and leaves
         # checkpointOwner, which still names this worker, in the row.
         return _taken_by(row.owner)
+    if known.fencing_token is not None and row.fencing_token == known.fencing_token:
+        # Nobody has acquired the lease: a second worker would have raised the token. A leader has
+        # given it back to this worker after a reset, or after a renewal that came too late.
+        return _assigned_again()
     return LeaseLoss(
         f"another process writes to it as worker {worker_id} too: its counter is {row.counter}, "
         f"where {known.counter} was written last",
@@ -85,6 +89,12 @@ def loss_to(row: Lease | None) -> LeaseLoss:
     if row.owner is None or row.actual_owner is None:
         return LeaseLoss("it was released or reset by somebody else", LeaseEnd.RESET)
     return _taken_by(row.actual_owner)
+
+
+def _assigned_again() -> LeaseLoss:
+    return LeaseLoss(
+        "it had no owner for a moment, and was assigned to this worker again", LeaseEnd.RESET
+    )
 
 
 def _taken_by(worker_id: str | None) -> LeaseLoss:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from sparkinesis.errors import InconsistentShardsError, LeaseTableError, OptionError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, encode_lease
-from sparkinesis.lease.moving.conversion import Conversion, plan_conversion, require_unmoved
+from sparkinesis.lease.moving.conversion import (
+    Conversion,
+    is_same,
+    plan_conversion,
+    require_unmoved,
+)
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.routing import MAX_HASH_KEY
 from sparkinesis.stream.shard import Shard
@@ -72,7 +76,7 @@ def test_leases_of_another_stream_are_refused(
     change: dict[str, object], kind: type[Exception], why: str
 ) -> None:
     with pytest.raises(kind, match=why):
-        plan(ROWS[0], replace(ROWS[1], **change))  # type: ignore[arg-type]
+        plan(ROWS[0], replace(ROWS[1], **change))
 
 
 def test_a_lease_that_moves_between_two_scans_has_a_worker() -> None:
@@ -83,3 +87,10 @@ def test_a_lease_that_moves_between_two_scans_has_a_worker() -> None:
         require_unmoved(ROWS, [ROWS[0], moved])
     with pytest.raises(LeaseTableError, match=r"run: shardId-2 was renewed or created\."):
         require_unmoved(ROWS[:1], [ROWS[0], replace(ROWS[1], owner=None)])
+
+
+def test_a_row_that_a_worker_had_meanwhile_is_the_same_but_for_its_checkpoint() -> None:
+    row = {"leaseKey": {"S": "s"}, "checkpoint": {"S": "7"}, "fencingToken": {"N": "1"}}
+    had = {"leaseOwner": {"S": "w"}, "leaseCounter": {"N": "9"}, "fencingToken": {"N": "2"}}
+    assert is_same(row, {**row, **had})
+    assert not is_same(row, {**row, **had, "checkpoint": {"S": "8"}})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from sparkinesis.errors import InconsistentShardsError, OptionError
@@ -60,7 +61,9 @@ def test_to_latest_open_shards_first() -> None:
             "3",
             esn(LATEST),
             NOW,
-            create=replace(new_lease(LAST, pos.LATEST, NOW, made_ms=NOW), application_ms=NOW),
+            create=msgspec.structs.replace(
+                new_lease(LAST, pos.LATEST, NOW, made_ms=NOW), application_ms=NOW
+            ),
             now_ms=NOW,
         ),
         LeaseReset("1", esn(SHARD_END), lease=closed, child_ids=("3",), now_ms=NOW),
@@ -112,7 +115,7 @@ def test_to_a_place_in_one_shard() -> None:
         LeaseReset("2", esn("201", 4), lease=row, now_ms=NOW)
     ]
     (move,) = plan_reset([], SHARDS, there, NOW)
-    assert move.create == replace(
+    assert move.create == msgspec.structs.replace(
         new_lease(OPEN, pos.TRIM_HORIZON, made_ms=NOW), checkpoint=esn("201", 4)
     )
     (move,) = plan_reset(
@@ -149,7 +152,7 @@ def test_a_list_older_than_a_lease_moves_nothing(to: InitialPosition, at: str) -
 
 def test_a_step_that_met_another_row_is_made_on_that() -> None:
     step = LeaseReset("2", esn(LATEST), NOW, lease=lease("2", "5"))
-    now = replace(lease("2", "7"), counter=9)
+    now = msgspec.structs.replace(lease("2", "7"), counter=9)
     assert retried(step, now) == replace(step, lease=now)
     new = LeaseReset("2", esn(LATEST), NOW, create=new_lease(OPEN, pos.LATEST, NOW))
     assert retried(new, now) == LeaseReset("2", esn(LATEST), NOW, lease=now)
@@ -157,7 +160,7 @@ def test_a_step_that_met_another_row_is_made_on_that() -> None:
 
 
 def test_a_lease_that_was_deleted_meanwhile_is_made_anew_unless_nothing_is_left_to_read() -> None:
-    known = replace(lease("1", "5"), parent_ids=("0",), hash_range=(0, MIDDLE))
+    known = msgspec.structs.replace(lease("1", "5"), parent_ids=("0",), hash_range=(0, MIDDLE))
     made = retried(LeaseReset("1", esn(AT_TIMESTAMP), 7, lease=known), None)
     assert made is not None
     assert made.lease is None
@@ -179,7 +182,7 @@ def test_a_shard_that_ended_meanwhile_is_read_again_only_if_it_should_be() -> No
 
 
 def test_a_table_of_another_stream_or_of_several() -> None:
-    other = replace(lease("2", "5"), hash_range=(0, 7))
+    other = msgspec.structs.replace(lease("2", "5"), hash_range=(0, 7))
     with pytest.raises(OptionError, match="The lease 2 is not of this stream"):
         plan_reset([other], SHARDS, pos.LATEST, NOW)
     several = lease("2", "5").in_stream(WEB)

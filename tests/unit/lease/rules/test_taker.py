@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Collection, Iterable
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from sparkinesis.events import LeaseOrigin
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, encode_lease
@@ -70,3 +70,14 @@ def test_what_a_kcl_3_5_keeps_beside_the_leases_is_a_sign() -> None:
     assert not java_kcl_may_read(read_rows(ours), ME)
     assert java_kcl_may_read(read_rows([*ours, *COORDINATION]).single_stream, ME)
     assert java_kcl_may_read(read_rows([{**ours[0], "entityType": {"S": "LEASE"}}]), ME)
+
+
+@pytest.mark.parametrize("writer", [OURS, ME, UUID, "worker-1"])
+@pytest.mark.parametrize("number", range(3), ids=["lock", "mode", "stats"])
+def test_rows_of_coordination_are_a_sign_if_a_java_kcl_may_have_written_them(
+    number: int, writer: str
+) -> None:
+    """A worker of this library writes such rows, too."""
+    attribute = ("ownerName", "mb", "leaseKey")[number]
+    row = {**COORDINATION[number], attribute: {"S": writer}}
+    assert java_kcl_may_read(read_rows([row]), ME) is (writer in {UUID, "worker-1"})

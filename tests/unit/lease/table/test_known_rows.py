@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkinesis.lease.table.rows import KnownRows, read_rows
+from sparkinesis.lease.table.rows import KnownRows, TableScan, read_rows
 from tests.examples import examples
 
 TEXTS = st.sampled_from(["worker-1", "worker-2", "TRIM_HORIZON", "SHARD_END", "12345", "x", ""])
@@ -27,7 +27,7 @@ ATTRIBUTES: dict[str, st.SearchStrategy[Any]] = {
     "checkpointOwner": values(TEXTS, "S"),
     "ownerSwitchesSinceCheckpoint": values(NUMBERS, "N"),
     "checkpointTimestamp": values(NUMBERS, "N"),
-    "entityType": values(st.sampled_from(["LEASE", "LEADER"]), "S"),
+    "entityType": values(st.sampled_from(["LEASE", "LEADER", "STREAM"]), "S"),
     "convertedTo": values(TEXTS, "S"),
     "foreign": values(TEXTS, "S"),
 }
@@ -80,3 +80,27 @@ def test_a_row_that_is_missing_is_forgotten() -> None:
     (second,) = known.read([row()]).leases
     assert second == first
     assert second is not first
+
+
+def test_rows_of_coordination_come_with_a_scan() -> None:
+    """Rows that are neither leases nor of a KCL are none of either."""
+    beside = {"leaseKey": {"S": "w-1"}, "entityType": {"S": "WORKER_METRIC_STATS"}}
+    broken = {"leaseKey": {"S": "shardId-2"}, "entityType": {"S": "LEASE"}}
+    strange = [
+        {"leaseKey": {"S": "x"}},
+        {"leaseKey": {"S": "x"}, "entityType": {"S": "LEASE"}},
+    ]
+    known = KnownRows()
+    for second in ("1", "1", "2"):
+        stats = {**beside, "lut": {"N": second}}
+        for read in (known.read, read_rows):
+            scan = read([row(), stats, broken, *strange])
+            assert scan.coordination == (stats,)
+            assert scan.single_stream.coordination == (stats,)
+            assert len(scan.leases) == len(scan.broken) == 1
+    assert known.read([row()]).coordination == ()
+
+
+def test_the_time_of_a_scan_is_that_of_all_its_parts() -> None:
+    scan = TableScan(second=7, has_entities=True)
+    assert scan.several_streams == scan.single_stream == scan

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, PendingCheckpoint
@@ -29,7 +29,8 @@ UNCHANGED = "leaseCounter = 7"
 STILL_MINE = "leaseCounter = 7 AND leaseOwner = 'me' AND attribute_not_exists(checkpointOwner)"
 HANDED_OVER = "leaseOwner = 'thief' AND checkpointOwner = 'me'"
 NOT_ASKED = "leaseOwner = 'me' AND attribute_not_exists(checkpointOwner)"
-TAKE = "SET leaseOwner = 'me', leaseCounter = 8"
+GIVEN = "SET leaseOwner = 'me', leaseCounter = 8"
+TAKE = f"{GIVEN}, fencingToken = 1"
 SWITCH = f"{TAKE} ADD ownerSwitchesSinceCheckpoint 1 REMOVE checkpointOwner"
 AT_500_3 = "checkpoint = '500', checkpointSubSequenceNumber = 3"
 AT_LATEST = "checkpoint = 'LATEST', checkpointSubSequenceNumber = 0"
@@ -65,25 +66,37 @@ CASES: dict[str, tuple[Update, str, str, Lease]] = {
         requests.take(FREE, "me"),
         UNCHANGED,
         f"{TAKE} REMOVE checkpointOwner",
-        replace(FREE, counter=8, owner="me"),
+        replace(FREE, counter=8, owner="me", fencing_token=1),
     ),
     "take what was mine": (
         requests.take(MINE, "me"),
-        UNCHANGED,
+        f"{UNCHANGED} AND leaseOwner = 'me'",
         f"{TAKE} REMOVE checkpointOwner",
-        replace(MINE, counter=8),
+        replace(MINE, counter=8, fencing_token=1),
+    ),
+    "take at a time later than its token": (
+        requests.take(replace(MINE, fencing_token=40), "me", 50),
+        f"{UNCHANGED} AND leaseOwner = 'me' AND fencingToken = 40",
+        f"{GIVEN}, fencingToken = 50 REMOVE checkpointOwner",
+        replace(MINE, counter=8, fencing_token=50),
+    ),
+    "take by a clock that is behind its token": (
+        requests.take(replace(MINE, fencing_token=40), "me", 39),
+        f"{UNCHANGED} AND leaseOwner = 'me' AND fencingToken = 40",
+        f"{GIVEN}, fencingToken = 41 REMOVE checkpointOwner",
+        replace(MINE, counter=8, fencing_token=41),
     ),
     "take from another": (
         requests.take(THEIRS, "me"),
-        UNCHANGED,
+        f"{UNCHANGED} AND leaseOwner = 'other'",
         SWITCH,
-        replace(MINE, counter=8, owner_switches=3),
+        replace(MINE, counter=8, owner_switches=3, fencing_token=1),
     ),
     "take what one waited for in vain": (
         requests.take(replace(ASKED, owner="me", checkpoint_owner="other"), "me"),
-        UNCHANGED,
+        f"{UNCHANGED} AND leaseOwner = 'me' AND checkpointOwner = 'other'",
         SWITCH,
-        replace(MINE, counter=8, owner_switches=3),
+        replace(MINE, counter=8, owner_switches=3, fencing_token=1),
     ),
     "assign at the end of a handoff": (
         requests.assign(ASKED, "thief"),
@@ -114,6 +127,21 @@ CASES: dict[str, tuple[Update, str, str, Lease]] = {
         HANDED_OVER,
         "SET leaseOwner = 'me' REMOVE checkpointOwner",
         MINE,
+    ),
+    "release": (
+        requests.release(MINE, "me"),
+        f"{NOT_ASKED} AND {UNCHANGED}",
+        "ADD leaseCounter 1 REMOVE leaseOwner, checkpointOwner",
+        replace(MINE, owner=None, counter=8),
+    ),
+    "release to the worker that waits for it": (
+        requests.release(ASKED, "me"),
+        f"{HANDED_OVER} AND {UNCHANGED}",
+        (
+            "SET leaseOwner = 'thief' "
+            "ADD leaseCounter 1, ownerSwitchesSinceCheckpoint 1 REMOVE checkpointOwner"
+        ),
+        replace(MINE, owner="thief", counter=8, owner_switches=3),
     ),
     "evict": (
         requests.evict(MINE),
@@ -296,3 +324,10 @@ def test_a_probe_has_to_be_refused_and_sets_what_never_changes() -> None:
     }
     # The row as it is before is not taken for what an earlier try has left.
     assert not has_landed(probe, with_keys)
+
+
+def test_a_take_has_not_landed_where_the_row_has_another_token() -> None:
+    """A second process with the same worker id has taken the lease, or the row was made again."""
+    update = requests.take(FREE, "me", 50)
+    assert has_landed(update, update.after)
+    assert not has_landed(update, replace(update.after, fencing_token=51))

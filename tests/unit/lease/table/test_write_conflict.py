@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
@@ -55,6 +54,20 @@ def test_a_counter_that_none_of_ones_own_writes_explains_is_an_impostors(
     assert isinstance(verdict, LeaseLoss)
     assert verdict.to_duplicate_worker
     assert "as worker me too" in verdict.why
+
+
+def test_a_lease_that_a_leader_has_given_back_is_lost_to_no_impostor() -> None:
+    known = requests.take(KNOWN, "me", 5).after
+    reset = requests.reset(known, ExtendedSequenceNumber("TRIM_HORIZON")).after
+    given = requests.assign_vacant(reset, "me").after
+    verdict = resolve_conflict(known, given, "me", [requests.renew(known)])
+    assert isinstance(verdict, LeaseLoss)
+    assert not verdict.to_duplicate_worker
+    assert "assigned to this worker again" in verdict.why
+    impostors = requests.take(given, "me", 1).after
+    verdict = resolve_conflict(known, impostors, "me", [])
+    assert isinstance(verdict, LeaseLoss)
+    assert verdict.to_duplicate_worker
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,7 @@ final class JavaProcessor implements ShardRecordProcessor {
 
     @Override
     public void shutdownRequested(ShutdownRequestedInput input) {
+        journal.write(shard, "\"asked\": true");
         if (!isStopped && last != null) {
             checkpoint(input.checkpointer(), last);
         }

@@ -1,0 +1,105 @@
+"""The workers of a fleet, as their leader knows them: how loaded each is, by its own measurements.
+
+The metrics are the KCL's: C (CPU), M (memory), NI and NO (network in and out), and T, the
+throughput of a worker that measures nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import msgspec
+
+from sparkinesis.lease.leading.worker_stats import FAILED
+from sparkinesis.lease.lease import Lease
+
+THROUGHPUT = "T"
+"""The metric of a worker without others: its KB/s, in percent of the fleet's mean."""
+
+EVEN = 100.0
+"""The value of `THROUGHPUT` that is the fleet's mean, and the limit of its operating range."""
+
+
+class Member(msgspec.Struct, frozen=True):
+    """A live worker of the fleet."""
+
+    worker_id: str
+    load: Mapping[str, float] = {}
+    """The average of each metric, by its short name; empty for a worker that measures none."""
+    limit: Mapping[str, float] = {}
+    """The end of the operating range of each metric; a metric that is not there has none."""
+    is_failing: bool = False
+    """True if the worker could not measure one of its metrics when it last tried."""
+
+
+def member(
+    worker_id: str, samples: Mapping[str, Sequence[float]], limit: Mapping[str, float]
+) -> Member:
+    """Return a member by the last samples of each metric, oldest first.
+
+    A metric without a sample says nothing of the load. (The KCL counts it as no load, and gives the
+    worker the next leases.)
+    """
+    averages = {name: average(values) for name, values in samples.items()}
+    return Member(
+        worker_id,
+        {name: value for name, value in averages.items() if value is not None},
+        dict(limit),
+        is_failing=any(values and values[-1] == FAILED for values in samples.values()),
+    )
+
+
+def average(samples: Iterable[float], *, alpha: float = 0.5) -> float | None:
+    """Return the exponential moving average of samples, oldest first; None without any.
+
+    The first sample is the first average. Samples that were not measured are left out.
+    """
+    found = None
+    for sample in samples:
+        if sample != FAILED and math.isfinite(sample):
+            found = sample if found is None else alpha * sample + (1 - alpha) * found
+    return found
+
+
+def silent_workers(
+    before: Mapping[str, float],
+    reported: Mapping[str, float],
+    leases: Iterable[Lease],
+    vacant: Collection[str],
+) -> dict[str, float]:
+    """Return the workers that must be left out as if dead, with the instant of their last report.
+
+    A worker whose leases have all lapsed is left out until it reports again. Its last report counts
+    for a minute, and for that long the KCL's leader gives leases to a worker that has died: without
+    any, it is the least loaded. ``before``: what this function returned last; ``reported``: the
+    instant of each worker's last report; ``vacant``: the keys of leases that nobody renews.
+    """
+    lapsed: set[str] = set()
+    alive: set[str] = set()
+    for row in leases:
+        if row.actual_owner is not None:
+            (lapsed if row.key in vacant else alive).add(row.actual_owner)
+    quiet = {who for who, at in before.items() if reported.get(who) == at}
+    return {who: at for who, at in reported.items() if who in (lapsed | quiet) - alive}
+
+
+def by_throughput(members: Iterable[Member], kbps: Mapping[str, float]) -> list[Member]:
+    """Return the members, with `THROUGHPUT` as the metric of those that have no other.
+
+    ``kbps``: the throughput of each. If all of it is 0, so is the metric (the KCL computes 0 / 0
+    and compares workers by NaN from then on).
+    """
+    members = list(members)
+    mean = sum(kbps.get(one.worker_id, 0.0) for one in members) / max(1, len(members))
+    return [
+        one
+        if one.load
+        else Member(
+            one.worker_id,
+            {THROUGHPUT: EVEN * kbps.get(one.worker_id, 0.0) / mean if mean else 0.0},
+            {THROUGHPUT: EVEN},
+            one.is_failing,
+        )
+        for one in members
+    ]

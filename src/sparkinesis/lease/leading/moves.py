@@ -1,0 +1,92 @@
+"""A move of a lease to a worker, and which leases may move."""
+
+from __future__ import annotations
+
+import math
+import random
+import sys
+from collections.abc import Collection, Iterable, Mapping
+from heapq import heappop, heapreplace
+from typing import TypeAlias
+
+import msgspec
+
+from sparkinesis.lease.lease import Lease
+
+REST = 6
+"""Failover times, a minute by default, for which a lease that has moved stays where it is.
+
+A move costs a checkpoint, a restart of the record processor and records that are read again; and a
+worker's averages show only after two reports, a minute, what the last move has done to its load."""
+
+
+class Move(msgspec.Struct, frozen=True):
+    """The decision that a worker shall have a lease."""
+
+    lease: Lease
+    to: str
+
+
+class AssignSettings(msgspec.Struct, frozen=True):
+    """The settings for assigning leases; the defaults are the KCL's."""
+
+    threshold: float = 0.10
+    """The part of the mean by which a worker's load may differ from it."""
+    dampening: float = 0.60
+    """The part of its excess that a worker gives up at once."""
+    may_overshoot: bool = True
+    """True if a worker whose leases are all larger than what it should give up gives up one."""
+    max_leases: int = sys.maxsize
+    """The most leases of a worker."""
+
+
+Rank: TypeAlias = tuple[float, int, float, str]
+"""What a worker has, its leases, a random number against ties, its id: the least gets the next."""
+
+
+def pop_least(ranking: list[Rank], but: str | None) -> Rank:
+    """Remove the least of a heap that is not empty, or the next if that is the worker ``but``.
+
+    A lease that its owner lets lapse goes to another worker, if there is one: the owner may be
+    unable to read it.
+    """
+    least = heappop(ranking)
+    return heapreplace(ranking, least) if ranking and least[-1] == but else least
+
+
+def resting(
+    leases: Iterable[Lease], moved_at: Mapping[str, float], now: float, failover_time: float
+) -> frozenset[str]:
+    """Return the keys of the leases that must not move now.
+
+    Those in a handoff, and those that have moved less than `REST` failover times ago; ``moved_at``
+    and ``now`` are by the leader's clock.
+    """
+    rest = REST * failover_time
+    return frozenset(
+        row.key
+        for row in leases
+        if row.checkpoint_owner is not None or now - moved_at.get(row.key, -math.inf) < rest
+    )
+
+
+def longest_vacant_first(leases: Iterable[Lease], vacant: Mapping[str, float]) -> list[Lease]:
+    """Return the vacant leases; ``vacant``: the instant of each since which nobody renews it."""
+    found = [row for row in leases if row.key in vacant]
+    return sorted(found, key=lambda row: (vacant[row.key], row.key))
+
+
+def movable_by_owner(
+    leases: Iterable[Lease], stay: Collection[str], rng: random.Random
+) -> dict[str, list[Lease]]:
+    """Return the leases of each owner without those that ``stay``, in random order.
+
+    At random, because a lease that harms its worker would otherwise be the first to go each time.
+    """
+    found: dict[str, list[Lease]] = {}
+    for row in leases:
+        if row.owner is not None and row.key not in stay:
+            found.setdefault(row.owner, []).append(row)
+    for rows in found.values():
+        rng.shuffle(rows)
+    return found

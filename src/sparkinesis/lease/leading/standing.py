@@ -1,0 +1,23 @@
+"""How the leases of a fleet are shared, as one worker sees it after a scan of the table."""
+
+from __future__ import annotations
+
+import msgspec
+
+from sparkinesis.lease.leading.moves import Move
+from sparkinesis.lease.rules.taker import Reach
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """The worker's place in its fleet, until the next scan."""
+
+    is_led: bool = False
+    """True if a leader assigns the leases, as in a KCL 3.x; False if each worker takes its own."""
+    reach: Reach = Reach.STEAL
+    """How far the worker goes by itself for more leases."""
+    moves: tuple[Move, ...] = ()
+    """The assignments to write now, if this worker leads."""
+
+
+EACH_TAKES = Standing()
+"""The standing of a worker of a KCL 2.x fleet."""

@@ -1,0 +1,67 @@
+"""What a leader reads of its workers' measurements."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from msgspec.structs import replace
+
+from sparkinesis.lease.leading.members import (
+    Member,
+    average,
+    by_throughput,
+    member,
+    silent_workers,
+)
+from tests.unit.lease.leading.fleets import fleet, workers
+
+AVERAGES: list[tuple[list[float], float | None]] = [
+    ([], None),
+    ([40], 40),
+    ([40, 20], 30),
+    ([40, 20, 10], 20),
+    ([-1, 40, -1, 20], 30),
+    ([-1, -1], None),
+    ([math.nan, 40, math.inf], 40),
+    ([0, 40], 20),
+]
+
+
+@pytest.mark.parametrize(("samples", "found"), AVERAGES)
+def test_samples_are_averaged_by_halves(samples: list[float], found: float | None) -> None:
+    assert average(samples) == found
+
+
+def test_a_member_is_failing_if_its_last_sample_of_any_metric_is_missing() -> None:
+    limit = {"C": 80.0, "M": 90.0}
+    one = member("w", {"C": [40, -1], "M": [50, 70]}, limit)
+    assert one == Member("w", {"C": 40, "M": 60}, limit, is_failing=True)
+    assert not member("w", {"C": [-1, 40], "M": []}, limit).is_failing
+    assert member("w", {"C": [-1, 40], "M": []}, limit).load == {"C": 40}
+    assert member("w", {"C": [-1]}, limit) == Member("w", {}, limit, is_failing=True)
+
+
+def test_a_worker_without_metrics_is_measured_by_its_throughput() -> None:
+    found = by_throughput(
+        [*workers("a", "b"), Member("c", {"C": 70.0}, {"C": 90.0})], {"a": 30, "b": 0, "c": 60}
+    )
+    assert [one.load for one in found] == [{"T": 100.0}, {"T": 0.0}, {"C": 70.0}]
+    assert [one.limit for one in found] == [{"T": 100.0}, {"T": 100.0}, {"C": 90.0}]
+
+
+def test_no_throughput_at_all_is_0_and_not_nan() -> None:
+    assert [one.load for one in by_throughput(workers("a", "b"), {})] == [{"T": 0.0}, {"T": 0.0}]
+
+
+def test_a_worker_whose_leases_have_all_lapsed_is_silent_until_it_reports_again() -> None:
+    rows = fleet(a=[1, 1], b=[1, 1])
+    reported = {"a": 10.0, "b": 12.0}
+    assert silent_workers({}, reported, rows, vacant=["a0"]) == {}
+    silent = silent_workers({}, reported, rows, vacant=["a0", "a1", "b0"])
+    assert silent == {"a": 10.0}
+    given = [replace(row, owner="b") for row in rows]
+    assert silent_workers(silent, reported, given, vacant=[]) == {"a": 10.0}
+    assert silent_workers(silent, reported | {"a": 40.0}, given, vacant=[]) == {}
+    assert silent_workers(silent, {"b": 12.0}, given, vacant=[]) == {}
+    assert silent_workers(silent, reported, rows, vacant=[]) == {}

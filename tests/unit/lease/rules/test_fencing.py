@@ -1,0 +1,30 @@
+"""The least token of an acquisition: the service's second, and digits that keep two apart."""
+
+from __future__ import annotations
+
+import random
+
+from sparkinesis.lease.lease import MOST_TOKEN
+from sparkinesis.lease.rules.fencing import token_at
+
+SECOND = 1_790_000_000
+
+
+def test_a_later_second_has_larger_tokens_whatever_the_digits_below_it() -> None:
+    rng = random.Random(1)
+    first = [token_at(SECOND, rng) for _ in range(1000)]
+    assert max(first) < min(token_at(SECOND + 1, rng) for _ in range(1000))
+    assert len(set(first)) > 995
+    assert {token // 1_000_000 for token in first} == {SECOND}
+
+
+def test_without_a_time_only_the_row_makes_tokens_grow() -> None:
+    assert token_at(None, random.Random(1)) == 1
+
+
+def test_a_token_is_positive_and_has_at_most_64_bits_at_any_date() -> None:
+    year_10000 = 253_402_300_800
+    rng = random.Random(1)
+    assert min(token_at(0, rng) for _ in range(10)) >= 1
+    assert token_at(-5, rng) == 1
+    assert token_at(year_10000, rng) < MOST_TOKEN == 2**63 - 1
