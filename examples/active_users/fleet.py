@@ -187,7 +187,7 @@ class Heartbeats(RecordProcessor):
         self._table = Table(*self._where)
         self._table.listen(self._shard, self._reader)
 
-    def process_records(self, batch: RecordBatch, checkpointer: Checkpointer) -> None:  # noqa: ARG002
+    def process_records(self, batch: RecordBatch, checkpointer: Checkpointer) -> None:
         heard: dict[str, float] = {}
         beats = old = 0
         for user, arrived in heartbeats(batch):

@@ -82,7 +82,7 @@ class Heartbeats(RecordProcessor):
         self._shard = ShardName(shard.stream, shard.id)
         self._users.listen(self._shard)
 
-    def process_records(self, batch: RecordBatch, checkpointer: Checkpointer) -> None:  # noqa: ARG002
+    def process_records(self, batch: RecordBatch, checkpointer: Checkpointer) -> None:
         self._users.hear(self._shard, batch)
 
     def lease_lost(self) -> None:

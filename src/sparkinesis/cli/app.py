@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
 from sparkinesis.cli.compile_pyspark import compile_pyspark
-from sparkinesis.cli.convert_leases import convert_leases
-from sparkinesis.cli.dead_letters import dead_letters
 from sparkinesis.cli.doctor import doctor
 from sparkinesis.cli.exporter import exporter
-from sparkinesis.cli.kclpy import kclpy
 from sparkinesis.cli.leases import leases
-from sparkinesis.cli.reset import reset
+from sparkinesis.cli.line.help import SETTINGS, PlainCommand, PlainGroup
+from sparkinesis.cli.moving.convert_leases import convert_leases
+from sparkinesis.cli.moving.reset import reset
+from sparkinesis.cli.moving.restart import restart
+from sparkinesis.cli.running.init import init
+from sparkinesis.cli.running.kclpy import kclpy
+from sparkinesis.cli.running.run import run
+from sparkinesis.cli.streams.dead_letters import dead_letters
+from sparkinesis.cli.streams.put import put
+from sparkinesis.cli.streams.shards import shards
+from sparkinesis.cli.streams.tail import tail
 from sparkinesis.cli.top import top
 from sparkinesis.cli.ui import ui
 from sparkinesis.local.command import local
@@ -21,8 +29,10 @@ from sparkinesis.public import __version__
 
 app = typer.Typer(
     name="sparkinesis",
+    cls=PlainGroup,
+    context_settings=SETTINGS,
     no_args_is_help=True,
-    add_completion=False,
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
 
@@ -46,14 +56,32 @@ def main(
     """A Kinesis Client Library for PySpark."""
 
 
-app.command("local")(local)
-app.command("kclpy")(kclpy)
-app.command("leases")(leases)
-app.command("reset")(reset)
-app.command("top")(top)
-app.command("doctor")(doctor)
-app.command("exporter")(exporter)
-app.command("ui")(ui)
-app.command("convert-leases")(convert_leases)
-app.command("dead-letters")(dead_letters)
-app.command("compile-pyspark")(compile_pyspark)
+_COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
+    "Applications": {
+        "init": init,
+        "run": run,
+        "leases": leases,
+        "top": top,
+        "ui": ui,
+        "doctor": doctor,
+        "exporter": exporter,
+        "reset": reset,
+        "restart": restart,
+        "convert-leases": convert_leases,
+        "dead-letters": dead_letters,
+        "kclpy": kclpy,
+    },
+    "Streams": {
+        "tail": tail,
+        "put": put,
+        "shards": shards,
+    },
+    "This machine": {
+        "local": local,
+        "compile-pyspark": compile_pyspark,
+    },
+}
+
+for _panel, _functions in _COMMANDS.items():
+    for _name, _function in _functions.items():
+        app.command(_name, cls=PlainCommand, rich_help_panel=_panel)(_function)

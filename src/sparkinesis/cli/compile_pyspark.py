@@ -31,6 +31,7 @@ def compile_pyspark(
     spark_home: Annotated[
         Path | None,
         typer.Option(
+            metavar="FOLDER",
             help="The folder of a Spark installation. Default: the environment variable "
             "SPARK_HOME, else the PySpark of this Python.",
         ),

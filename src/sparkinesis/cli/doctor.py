@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
+from sparkinesis.cli.line.completion import stream_names
 from sparkinesis.cli.options import (
     AppName,
     DynamoDBEndpoint,
@@ -35,6 +36,7 @@ def doctor(
         typer.Option(
             "--stream",
             metavar="STREAM",
+            autocompletion=stream_names,
             help="A stream that the application reads: a name or an ARN; repeatable.",
         ),
     ],

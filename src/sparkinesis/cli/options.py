@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -10,26 +11,56 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
+from sparkinesis.cli.line.completion import application_names, profile_names, stream_names
 from sparkinesis.errors import OptionError, SparkinesisError
+
+WHERE = "Where"
+"""The panel of the options that say where streams and tables are."""
 
 AppName: TypeAlias = Annotated[
     str,
     typer.Argument(
-        metavar="APP", help="The application name, which is also the name of its lease table."
+        metavar="APP",
+        help="The application name, which is also the name of its lease table.",
+        autocompletion=application_names,
+    ),
+]
+StreamName: TypeAlias = Annotated[
+    str,
+    typer.Argument(
+        metavar="STREAM", help="The stream: a name or an ARN.", autocompletion=stream_names
     ),
 ]
 Region: TypeAlias = Annotated[
     str | None,
-    typer.Option(help="AWS region. Default: the environment's region."),
+    typer.Option(
+        metavar="REGION",
+        rich_help_panel=WHERE,
+        help="The AWS region. Default: the environment's region.",
+    ),
 ]
 Endpoint: TypeAlias = Annotated[
     str | None,
-    typer.Option(metavar="URL", help="URL of Kinesis and DynamoDB, if not AWS's."),
+    typer.Option(
+        metavar="URL", rich_help_panel=WHERE, help="URL of Kinesis and DynamoDB, if not AWS's."
+    ),
+]
+KinesisEndpoint: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--endpoint",
+        metavar="URL",
+        rich_help_panel=WHERE,
+        help="URL of Kinesis, if it is not AWS's.",
+    ),
 ]
 DynamoDBEndpoint: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        "--dynamodb-endpoint", metavar="URL", help="DynamoDB URL, if it differs from --endpoint."
+        "--dynamodb-endpoint",
+        metavar="URL",
+        rich_help_panel=WHERE,
+        help="URL of DynamoDB, if it differs from --endpoint.",
     ),
 ]
 Streams: TypeAlias = Annotated[
@@ -37,12 +68,21 @@ Streams: TypeAlias = Annotated[
     typer.Option(
         "--stream",
         metavar="STREAM",
+        autocompletion=stream_names,
         help="The stream that the application reads, to show its lag: a name or an ARN. Of an "
         "application of several: shows only this stream; repeatable; a name, an ARN or "
         "ACCOUNT:NAME:EPOCH. Default: all streams that the leases name.",
     ),
 ]
-Profile: TypeAlias = Annotated[str | None, typer.Option(help="The AWS profile, from ~/.aws.")]
+Profile: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        rich_help_panel=WHERE,
+        help="The AWS profile, from ~/.aws.",
+        autocompletion=profile_names,
+    ),
+]
 Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 LeasesAsJson: TypeAlias = Annotated[
     bool, typer.Option("--json", help="Print one JSON object for each lease at the end.")
@@ -61,6 +101,7 @@ def require_confirmable(*, is_confirmed: bool) -> None:
 def errors_in_one_line(command: str, *, ends_by_ctrl_c: bool = False) -> Iterator[None]:
     """Turn an error into its text on stderr and exit code 1; a decorator of commands.
 
+    A command ends with code 0 if nobody reads its output any more.
     ``ends_by_ctrl_c``: the command runs until Ctrl-C, which is no error.
     """
     try:
@@ -71,6 +112,9 @@ def errors_in_one_line(command: str, *, ends_by_ctrl_c: bool = False) -> Iterato
     except KeyboardInterrupt:
         if not ends_by_ctrl_c:
             raise
+    except BrokenPipeError:
+        # Whoever reads the output has enough, as `head` has. Python would tell of it at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def print_objects(objects: Iterable[Mapping[str, Any]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from typing import Annotated
 
@@ -48,14 +49,20 @@ def ui(
 ) -> None:
     """Serve a page of an application: its shards over time, their owners, their lag."""
     from sparkinesis.ui.worker_urls import WorkerUrls  # noqa: PLC0415 - slow to import
+    from sparkinesis.worker.lifecycle.signals import handling  # noqa: PLC0415 - as above
 
+    over = threading.Event()
     require_bokeh()
     streams = ChosenStreams.of(stream, region, endpoint, CredentialSource(profile))
     report = WorkerUrls(worker or ()).ask
     table = streams.table(app, dynamodb_endpoint)
-    with serve_table(table, streams, report, port=port, interval=interval) as page:
+    # A handler that sets an event, as a KeyboardInterrupt is lost where a finalizer of Python runs.
+    with (
+        handling((signal.SIGTERM, signal.SIGINT), lambda *_: over.set()),
+        serve_table(table, streams, report, port=port, interval=interval) as page,
+    ):
         typer.echo(
             f"The page of {app}: {page.url}\n"
             "Its end is a token: whoever has it may move the application. Ctrl-C ends it."
         )
-        threading.Event().wait()
+        over.wait()

@@ -10,11 +10,13 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
+import msgspec
+
 from sparkinesis.fleet.channel.control_server import ControlServer, Disconnected
-from sparkinesis.fleet.channel.messages import Ping, ShutDown, Start, ToDriver, Wait
+from sparkinesis.fleet.channel.messages import Ping, Start, ToDriver, Wait
 from sparkinesis.fleet.channel.tls import DriverIdentity
 from sparkinesis.fleet.executor_worker import WorkerSpec
-from sparkinesis.fleet.jobs import SparkJobs, check_picklable
+from sparkinesis.fleet.jobs import SparkJobs, check_sendable
 from sparkinesis.fleet.knowledge import notes
 from sparkinesis.fleet.knowledge.known import Known
 from sparkinesis.fleet.knowledge.reconciling import (
@@ -26,16 +28,17 @@ from sparkinesis.fleet.knowledge.reconciling import (
     SendWait,
     Submit,
 )
-from sparkinesis.fleet.knowledge.reports import FleetReports
 from sparkinesis.fleet.knowledge.roster import AT_WORK, Roster
 from sparkinesis.fleet.options import FleetOptions
-from sparkinesis.fleet.served import Groups, ServedFleet
 from sparkinesis.fleet.view import reads
 from sparkinesis.metrics.catalogue import FLEET_RESTARTS
 from sparkinesis.metrics.health.liveness import Liveness, Part
 from sparkinesis.metrics.health.signs import SignOfLife, expect
 from sparkinesis.status import FleetState, FleetStatus
 from sparkinesis.worker.application_settings import ApplicationSettings
+from sparkinesis.worker.crew.gathering.reports import CrewReports
+from sparkinesis.worker.crew.messages import ShutDown
+from sparkinesis.worker.crew.served import Groups, ServedCrew
 from sparkinesis.worker.dead_letters.targets import DeadLetterDirectory
 from sparkinesis.worker.on_error import DeadLetter, last_resort
 from sparkinesis.worker.reporting.failures import describe
@@ -89,14 +92,14 @@ class FleetDriver:
             options.lost_after,
             options.log_level,
         )
-        check_picklable(spec)
+        check_sendable(application)
         settled_after = application.options.failover_time + 2 * options.heartbeat_interval
         self._known = Known(
             application.name,
             stream,
             application.options.shutdown_timeout,
             Roster(options, self._jobs.max_failures()).scaled(workers),
-            FleetReports(settled_after),
+            CrewReports(settled_after),
         )
         if not self._jobs.is_local:
             for path in _local_dead_letters(application):
@@ -107,7 +110,7 @@ class FleetDriver:
         """The last status that was published."""
         self._changed = threading.Condition()
         with ExitStack() as opened:
-            self.served = ServedFleet(application, lambda: self.status)
+            self.served = ServedCrew(application, lambda: self.status)
             opened.callback(self.served.close)
             self._control = ControlServer(bind, options.port, identity, self.receive)
             opened.callback(self._control.close)
@@ -159,7 +162,9 @@ class FleetDriver:
             roster = self._known.roster.failed(describe(error))
             self._known = replace(self._known, roster=roster)
             # The rest keeps its last value: computing a new status may be what failed.
-            self._publish(replace(self.status, state=FleetState.FAILED, error=roster.error))
+            self._publish(
+                msgspec.structs.replace(self.status, state=FleetState.FAILED, error=roster.error)
+            )
         self._control.close()  # remaining workers see that their driver has ended, and shut down
         self.served.close()
         self._on_end()

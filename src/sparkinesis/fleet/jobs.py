@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from sparkinesis.errors import OptionError, ProcessorError
+from sparkinesis.errors import OptionError
 from sparkinesis.fleet.executor_worker import RESULT, SparkTask, WorkerSpec, task_function
 from sparkinesis.fleet.options import FleetOptions
-from sparkinesis.worker.lifecycle.streams.stream_config import StreamConfig
+from sparkinesis.worker.application_settings import ApplicationSettings
+from sparkinesis.worker.crew.pickling import Destination, check_picklable
 from sparkinesis.worker.reporting.failures import cut
 
 if TYPE_CHECKING:
@@ -28,6 +29,13 @@ _VERSIONS = re.compile(
 )
 _LONGEST_REASON = 2_000
 """The most characters of Spark's message when a job fails; its stack traces are cut off."""
+
+
+_EXECUTORS = Destination(
+    "executors",
+    "create connections, locks, files and clients in the processor's initialize(), which runs on "
+    "executors, once per shard.",
+)
 
 
 class SparkJobs:
@@ -186,45 +194,11 @@ def _this_task() -> SparkTask:
     return SparkTask(context.stageId(), context.taskAttemptId(), context.attemptNumber())
 
 
-def check_picklable(spec: WorkerSpec) -> None:
-    """Raise an error if the application cannot be pickled for executors.
-
-    `OptionError` names an option that belongs to this process, or a function of the streams;
-    `ProcessorError` anything else.
-    """
-    error = _pickling_error(task_function(spec, 0, (), _this_task))
-    if error is None:
-        return
-    if isinstance(error, OptionError):
-        raise error
-    application = spec.application
-    streams, only = application.streams, application.former_streams.only
-    for name, function in (("streams", streams), ("only of former_streams", only)):
-        if callable(function) and (mine := _pickling_error(function)) is not None:
-            raise OptionError(
-                f"The function {name} of the application {application.name!r} cannot be sent to "
-                f"executors, where each worker calls it: {mine}. Everything that the function "
-                "refers to is pickled: create connections, locks, files and clients within it."
-            ) from error
-    whose = "its processor"
-    for one in () if streams is None or callable(streams) else streams:
-        if isinstance(one, StreamConfig) and _pickling_error(one) is not None:
-            whose = f"the processor of stream {one.stream!r}"
-    raise ProcessorError(
-        f"The application {application.name!r} cannot be sent to executors: {error}. "
-        f"Everything that {whose} refers to is pickled: create connections, locks, files "
-        "and clients in the processor's initialize(), which runs on executors, once per shard."
-    ) from error
-
-
-def _pickling_error(what: object) -> Exception | None:
+def check_sendable(application: ApplicationSettings) -> None:
+    """Raise an error if executors cannot get the application: see `check_picklable`."""
     from pyspark import cloudpickle  # noqa: PLC0415
 
-    try:
-        cloudpickle.dumps(what)  # type: ignore[no-untyped-call]
-    except Exception as error:  # noqa: BLE001 - a user's class may raise anything
-        return error
-    return None
+    check_picklable(application, cloudpickle.dumps, _EXECUTORS)
 
 
 def failure_reason(error: BaseException) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from sparkinesis.errors import OptionError
+from sparkinesis.errors import OptionError, ProcessorError
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.metrics.metric import Place
 from sparkinesis.stream.address import (
@@ -40,6 +40,7 @@ from sparkinesis.worker.lifecycle.streams.stream_config import (
 from sparkinesis.worker.on_error import RETRY, OnError, check_policy
 from sparkinesis.worker.options import DEFAULT_OPTIONS, WorkerOptions, check_consumer_name
 from sparkinesis.worker.processors.functions import Processor, check_processor, function_of
+from sparkinesis.worker.processors.named import processor_named
 
 if TYPE_CHECKING:
     from sparkinesis.worker.processors.processor import ProcessorFactory
@@ -109,7 +110,13 @@ class ApplicationSettings:
             )
 
     def _check(self, processor: Processor) -> None:
-        check_processor(processor, by_record=self.options.concurrency is not None)
+        found = processor_named(processor)
+        try:
+            check_processor(found, by_record=self.options.concurrency is not None)
+        except ProcessorError as error:
+            if found is processor:
+                raise
+            raise ProcessorError(f"The processor is {processor!r}. {error}") from error
 
     def _check_fan_out(self) -> None:
         fan_out = self.options.fan_out
@@ -179,7 +186,7 @@ class ApplicationSettings:
         one = StreamConfig(stream) if isinstance(stream, str) else stream
         # The region of an ARN goes before the application's, which is for streams by name.
         region = one.region or (None if one.stream.startswith("arn:") else self.region)
-        given = one.processor or self.processor
+        given = processor_named(one.processor or self.processor)
         if given is None:
             raise OptionError(
                 f"The stream {one.stream!r} has no processor, and neither has the application."

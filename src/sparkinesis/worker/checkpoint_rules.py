@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import msgspec
+from msgspec.structs import replace
 
 from sparkinesis.errors import CheckpointError
 from sparkinesis.lease.extended_sequence_number import (
@@ -22,8 +23,7 @@ MAX_STATE_BYTES = 400_000
 the rest is left for the lease, and for what others note in its row."""
 
 
-@dataclass(frozen=True, slots=True)
-class Permitted:
+class Permitted(msgspec.Struct, frozen=True):
     """The range of positions that may be checkpointed."""
 
     last: ExtendedSequenceNumber

@@ -11,9 +11,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
+
+from msgspec.structs import replace
 
 from sparkinesis.errors import CheckpointError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
@@ -76,12 +77,15 @@ class Checkpointer:
         *,
         clock: Callable[[], float] = time.monotonic,
         measures: ShardMeasures | None = None,
+        on_reset: Callable[[], None] = lambda: None,
     ) -> None:
         """Make a checkpointer.
 
         place_at: returns the checkpoint that stands for an instant (epoch ms), or None to store the
         instant itself. measures: takes the durations of checkpoints, and opens their spans.
+        on_reset: called after a reset, by any thread.
         """
+        self._on_reset = on_reset
         self._clock = clock
         self._measures = measures or unmeasured(clock)
         self._uncovered_since: float | None = None
@@ -104,6 +108,11 @@ class Checkpointer:
         """The batch that is being delivered."""
         self._last_arrival: tuple[str, int | None] = ("", None)
         """Sequence number and arrival time (epoch ms) of the last record that was delivered."""
+
+    @property
+    def fencing_token(self) -> int:
+        """The token of the lease, which grows with each acquisition; see `ProcessorShard`."""
+        return self._held.fencing_token
 
     @property
     def last(self) -> ExtendedSequenceNumber:
@@ -229,6 +238,7 @@ class Checkpointer:
             self._uncovered_since = None
             self.is_prepared = False
             self._reset_to = position
+        self._on_reset()
 
     # --- for the shard consumer
 
@@ -246,6 +256,14 @@ class Checkpointer:
         """
         since = self._uncovered_since
         return 0.0 if since is None else max(0.0, self._clock() - since)
+
+    def begin_at(self, place: ExtendedSequenceNumber) -> None:
+        """Move the shard before its first record, to the start that ``initialize`` has returned."""
+        with self._lock:
+            now_ms = self._service_time_ms()
+            move = partial(self._held.move, place, moved_ms=now_ms)
+            self._measures.checkpoint(place.sequence_number, move)
+            self._permitted = Permitted(place, place)
 
     def take_reset(self) -> Position | None:
         """Return the position of a `reset`, once; None without a reset.

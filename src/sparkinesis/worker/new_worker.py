@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,12 +16,11 @@ from sparkinesis.lease.rules.worker_ids import default_worker_id
 from sparkinesis.lease.table.provisioning import Patience
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.metrics.health.liveness import LOOK_EVERY
-from sparkinesis.metrics.health.pages import ServedTally
 from sparkinesis.metrics.metric import Measured
 from sparkinesis.metrics.metrics import AllMetrics, Metrics, metrics_of
 from sparkinesis.stream.timing import MACHINE, Timing
 from sparkinesis.worker.application_settings import ApplicationSettings
-from sparkinesis.worker.lifecycle.settings import WorkerSettings
+from sparkinesis.worker.lifecycle.settings import ReadRange, WorkerSettings
 from sparkinesis.worker.lifecycle.streams.open_stream import OnlyStream, Streams
 from sparkinesis.worker.lifecycle.streams.opening import StreamOpener
 from sparkinesis.worker.lifecycle.streams.several_streams import SeveralStreams
@@ -34,6 +34,9 @@ from sparkinesis.worker.retrieval.step_pool import StepPool
 if TYPE_CHECKING:
     import asyncio
 
+    from sparkinesis.lease.leading.membership import Membership
+    from sparkinesis.metrics.health.pages import ServedTally
+
 
 def new_worker(
     application: ApplicationSettings,
@@ -45,6 +48,7 @@ def new_worker(
     look_every: float = LOOK_EVERY,
     loop: asyncio.AbstractEventLoop | None = None,
     calls: UserCalls | None = None,
+    reads: ReadRange | None = None,
 ) -> Worker:
     """Make a worker; `Application.worker` says what it takes and raises.
 
@@ -54,7 +58,7 @@ def new_worker(
     rng = timing.new_rng()
     worker_id = application.worker_id or default_worker_id(socket.gethostname(), os.getpid(), rng)
     # The port first, before anything is called.
-    served = ServedTally.of_option(options.http, {"application": name, "worker": worker_id})
+    served = _serving(options.http, {"application": name, "worker": worker_id})
     own = [one for one in (tally, served) if one is not None]
     metrics: Metrics = AllMetrics(own)
     tell: Teller = TELL_NOBODY
@@ -72,6 +76,7 @@ def new_worker(
             tell=tell,
             metrics=metrics,
             watched_every=look_every if own else None,
+            reads=reads,
             memory=memory or budget_of_process(options.max_held_bytes),
             fetchers=StepPool(f"{name}-fetch", timing.clock),
             consumers=StepPool(f"{name}-process", timing.clock),
@@ -85,6 +90,14 @@ def new_worker(
         tell.close()
         metrics.close()
         raise
+
+
+def _serving(http: str | None, labels: Mapping[str, str]) -> ServedTally | None:
+    if http is None:
+        return None
+    from sparkinesis.metrics.health.pages import ServedTally  # noqa: PLC0415 - imports http.server
+
+    return ServedTally.of_option(http, labels)
 
 
 def _assemble(
@@ -104,22 +117,25 @@ def _assemble(
         settings.tell,
         metrics=settings.metrics,
     )
+    taking = TakeSettings(
+        failover_time=options.failover_time,
+        max_leases=options.max_leases,
+        max_leases_to_steal=options.max_leases_to_steal,
+        handoff_timeout=options.handoff_timeout,
+        scan_interval=options.taker_interval,
+    )
     coordinator = LeaseCoordinator(
         table,
         renewer,
         worker_id,
-        settings=TakeSettings(
-            failover_time=options.failover_time,
-            max_leases=options.max_leases,
-            max_leases_to_steal=options.max_leases_to_steal,
-            handoff_timeout=options.handoff_timeout,
-            scan_interval=options.taker_interval,
-        ),
+        settings=taking,
         clock=timing.clock,
         rng=rng,
         tell=settings.tell,
         metrics=settings.metrics,
         several_streams=application.streams is not None,
+        join=functools.partial(_join, application.name, settings, table, taking),
+        wants_leader=options.balance != "count",
     )
     opener = StreamOpener(
         settings, table, subscription_clock, lambda: len(coordinator.snapshot.leases)
@@ -128,6 +144,28 @@ def _assemble(
     streams = _find_streams(application, opener, table, coordinator, settings)
     table.provision(options.table, Patience(clock=timing.clock, sleep=timing.sleep))
     return Worker(settings, coordinator, streams, application.initial())
+
+
+def _join(
+    application: str, settings: WorkerSettings, table: LeaseTable, taking: TakeSettings
+) -> Membership:
+    """Return a worker's membership of a fleet with a leader, which most fleets do not have."""
+    from sparkinesis.lease.leading.cpu import CpuMeter  # noqa: PLC0415
+    from sparkinesis.lease.leading.membership import Membership  # noqa: PLC0415
+
+    options, timing = settings.options, settings.timing
+    return Membership(
+        table,
+        application,
+        settings.worker_id,
+        balance=options.balance,
+        settings=taking,
+        clock=timing.clock,
+        wall_clock_ms=timing.wall_clock_ms,
+        rng=settings.rng,
+        meter=None if options.balance == "throughput" else CpuMeter(clock=timing.clock),
+        tell=settings.tell,
+    )
 
 
 def _find_streams(

@@ -52,6 +52,7 @@ class DeadLetter:
 class Stop:
     """Stop the shard: release its lease, and do not take the lease again until a restart.
 
+    `Worker.restart` and ``sparkinesis restart`` restart the shard; so does a new process.
     Other workers take the shard. If none of them can process a record, the count
     ``ownerSwitchesSinceCheckpoint`` in the lease table's row rises.
     """

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, TypeAlias
 
+import msgspec
+
 from sparkinesis.errors import OptionError
 from sparkinesis.events import Event
 from sparkinesis.lease.shard_syncer import ShardSyncSettings
@@ -194,8 +196,7 @@ DEFAULT_HELD_BYTES = 512 * 1_048_576
 _MIB = 1_048_576
 
 
-@dataclass(frozen=True, slots=True)
-class AheadLimits:
+class AheadLimits(msgspec.Struct, frozen=True):
     """The most that may wait for one shard's record processor."""
 
     pages: int
@@ -220,6 +221,13 @@ class WorkerOptions:
     max_leases_to_steal: int = 2**31 - 1
     """Default: unlimited. The most leases to steal at one time (KCL ``maxLeasesToStealAtOneTime``).
     The KCL's default of 1 balances slowly."""
+    balance: Literal["count", "load", "throughput"] = "count"
+    """Default: "count", by which each worker has as many shards as the others. With "load", a
+    leader assigns the shards, as in a KCL 3.x, by the CPU utilization of the workers' machines or
+    containers, or by throughput where that cannot be measured; with "throughput", by that alone.
+    Beside Java workers of a KCL 3.x, whose leader assigns the shards, this is how the worker
+    assigns them once it is the leader (KCL ``leaseAssignmentStrategy``). No KCL before 3.5 may
+    share a lease table of a fleet with a leader."""
     handoff_timeout: float = 30.0
     """Default: 30 s. The time in which the owner of a stolen lease may finish its batch and
     checkpoint (KCL ``gracefulLeaseHandoffTimeoutMillis``)."""
@@ -363,8 +371,8 @@ class WorkerOptions:
         for name, wanted in (("fan_out", FanOutOptions), ("table", LeaseTableOptions)):
             if not isinstance(getattr(self, name), wanted):
                 raise OptionError(f"{name} must be {wanted.__name__}(...).")
-        if self.retrieval not in ("polling", "efo"):
-            raise OptionError(f"retrieval is {self.retrieval!r}; it must be 'polling' or 'efo'.")
+        self._check_choice("retrieval", "polling", "efo")
+        self._check_choice("balance", "count", "load", "throughput")
         if self.retrieval != "efo" and self.fan_out != DEFAULT_FAN_OUT:
             raise OptionError("fan_out works only with retrieval='efo'. Set both.")
         self._check_pace()
@@ -383,6 +391,12 @@ class WorkerOptions:
         if self.checkpoint_seconds is not None or self.checkpoint_records is not None:
             return self
         return replace(self, checkpoint_seconds=1.0)
+
+    def _check_choice(self, name: str, *choices: str) -> None:
+        if (given := getattr(self, name)) not in choices:
+            *others, last = map(repr, choices)
+            told = f"{', '.join(others)} or {last}"
+            raise OptionError(f"{name} is {given!r}; it must be {told}.")
 
     def _check_metrics(self) -> None:
         if self.http is not None:
@@ -467,11 +481,10 @@ class WorkerOptions:
 
     @property
     def taker_interval(self) -> float:
-        """The time between two reads of the lease table.
+        """The time between two reads of the lease table while leases are to move: half a renewal.
 
-        The KCL reads once every two failover times, so that failover after a crash takes up to
-        three of them. With half a renew interval, a released lease is taken within one renew
-        interval.
+        `sparkinesis.lease.rules.observations.scan_pause` makes it longer at other times. The KCL
+        reads once every two failover times, so that failover after a crash takes up to three.
         """
         return self.renew_interval / 2
 

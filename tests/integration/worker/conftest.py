@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import boto3
@@ -21,6 +24,7 @@ from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import WorkerOptions
 from tests import command, pace
 from tests.command import Command, place_of
+from tests.integration.worker.process_session import Program
 from tests.integration.worker.scene import Scene
 from tests.journal import Journal, Journaling
 from tests.pace import eventually
@@ -33,8 +37,12 @@ FAILOVER_TIME = pace.seconds(2.0)
 _OF_A_WORKER = re.compile(r"s-.*-(renew|take|shards|consume|streams|(fetch|process)-.*)")
 """The names of the threads of a worker whose application has the name of the test's stream."""
 
-AT_ONCE = Limits(subscribe_interval_ms=0)
-"""A subscription may follow another one at once, where a test is not about how long that takes."""
+AT_ONCE = Limits(
+    subscribe_interval_ms=0,
+    account_calls={**Limits().account_calls, "CreateStream": 1_000},
+)
+"""A subscription may follow another one at once, and streams are made at once, where a test is not
+about how long that takes."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -250,3 +258,14 @@ def refuse(server: LocalServer, stream: str, operation: str, fault: Fault) -> No
         return fault if is_meant else None
 
     server.kinesis.faults = plan
+
+
+@pytest.fixture
+def program(server: LocalServer, stream: str, tmp_path: Path) -> Iterator[Program]:
+    """A program on a stream of two shards, which is not started yet."""
+    made = Program(server.endpoint_url, stream, tmp_path, FAILOVER_TIME)
+    yield made
+    for pid in made.left():
+        os.kill(pid, signal.SIGKILL)
+    if made.supervisor is not None:
+        made.supervisor.wait()

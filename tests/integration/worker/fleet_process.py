@@ -99,7 +99,7 @@ def main(arguments: list[str]) -> None:
         ),
     )
     worker = application.worker()
-    with graceful_on_signals(worker):
+    with graceful_on_signals(worker.shutdown, worker.log_place):
         worker.start()
         log.write("start")
         worker.wait()

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from sparkinesis.application import Application
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.rules.children import ShardEnd
 from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.metrics.catalogue import DATA_LOSS
@@ -26,7 +27,7 @@ from sparkinesis.worker.options import WorkerOptions
 from tests import pace
 from tests.integration.worker.scene import checkpoint, told
 from tests.journal import PATIENCE, Journal, Journaling
-from tests.streams import put
+from tests.streams import put, records_of
 from tests.tallies import Tallied, counted
 from tests.timed_stream import HOUR, SHARDS, TimedStream
 
@@ -117,6 +118,25 @@ def test_a_lease_that_nobody_began_in_time(
     assert (failure.count, failure.shard_ids) == (1, (SHARDS[0],))
     assert failure.error.startswith("DataLossError: ")
     assert counted(tallied.tally, DATA_LOSS) == {(one.name,): 1}
+
+
+def test_a_start_of_a_processors_own_store_that_has_expired(
+    one: TimedStream, start: Callable[[Application], Worker], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The lease is new, and knows of no time: the table was made anew, and the store was not."""
+    put(one.kinesis, one.name, [b"done"], "k")
+    (done,) = records_of(one.kinesis, one.name, SHARDS[0])
+    after_an_outage(one)
+    journal, place = Journal(), ExtendedSequenceNumber(done["SequenceNumber"])
+    processor = lambda: Journaling(  # noqa: E731
+        journal, checkpoint, on_initialize=lambda shard: place
+    )
+    worker = start(application_on(one, processor))
+    journal.wait_for_data(b"kept")
+    assert journal.data() == [b"kept"]
+    (loss,) = told(caplog, LOSS)
+    assert f"The position {done['SequenceNumber']}" in loss
+    assert worker.failures()
 
 
 @pytest.mark.parametrize("end", [ShardEnd(), ShardEnd(START, START)])

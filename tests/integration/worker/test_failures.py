@@ -50,12 +50,12 @@ def test_lines_tell_application_worker_and_shard(
     scene.journal.wait_for_data(b"0", b"%d" % UPPER)
     dynamodb.delete_item(TableName=scene.stream, Key={"leaseKey": {"S": SECOND}})
     loops = {(name, "-") for name in ("renew", "take", "shards")}
-    pools = {("process", shard) for shard in (FIRST, SECOND)}
+    pools = {("step", shard) for shard in (FIRST, SECOND)}
 
     def place_of(line: logging.LogRecord) -> tuple[str, str]:
-        """Return the pool or the loop, and the shard that the line names."""
-        name = str(line.threadName).removeprefix(f"{scene.stream}-")
-        return name.partition("-")[0], vars(line)["shard"]
+        """Return the loop, or "step" for a pool of steps, and the shard that the line names."""
+        name, _, _ = str(line.threadName).removeprefix(f"{scene.stream}-").partition("-")
+        return "step" if name in {"process", "fetch"} else name, vars(line)["shard"]
 
     own_threads = {*pools, *loops}
     table = app.table()
@@ -67,6 +67,7 @@ def test_lines_tell_application_worker_and_shard(
     def have_all_told() -> bool:
         for client in clients:
             # botocore prepares the next call, in whichever thread, and logs that.
+            client._usual = None
             client._learned.clear()
         return own_threads <= {place_of(line) for line in log.records}
 
@@ -85,8 +86,7 @@ def test_lines_tell_application_worker_and_shard(
                 assert told["shard"] == shard
             else:
                 seen.add(place_of(line))
-    fetching = {("fetch", shard) for shard in (FIRST, SECOND)}
-    assert seen - fetching == {*own_threads, ("consume", "-")}
+    assert seen == {*own_threads, ("consume", "-")}
 
 
 def test_a_shutdown_by_signal_is_of_the_worker_too(
@@ -101,7 +101,7 @@ def test_a_shutdown_by_signal_is_of_the_worker_too(
         done.set()
 
     monkeypatch.setattr(worker, "shutdown", shutdown)
-    with graceful_on_signals(worker):
+    with graceful_on_signals(worker.shutdown, worker.log_place):
         signal.raise_signal(signal.SIGTERM)
         assert done.wait(PATIENCE)
     (line,) = [vars(line) for line in log.records if line.name == OWN]

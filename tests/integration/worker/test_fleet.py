@@ -1,6 +1,7 @@
 """Three worker processes at a time: killed, paused, terminated, and the stream resharded.
 
-Every second one reads by enhanced fan-out, as the consumer that they all share.
+Every second one reads by enhanced fan-out, as the consumer that they all share. The workers take
+leases for themselves, or one of them, whoever lives, leads the fleet.
 """
 
 from __future__ import annotations
@@ -16,9 +17,12 @@ from typing import Any
 
 import pytest
 
+from sparkinesis.lease.leading.client_version import VERSION_3X, Version, VersionRow
+from sparkinesis.lease.leading.coordination import Coordination
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer
 from sparkinesis.stream.kpl.pack import aggregate
+from sparkinesis.worker.options import LeaseTableOptions
 from tests import pace
 from tests.integration.worker.fleet import (
     Fleet,
@@ -69,7 +73,7 @@ class Producer:
 
 @pytest.fixture
 def fleet(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shards: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shards: int, is_led: bool
 ) -> Iterator[tuple[Fleet, Any]]:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
@@ -78,6 +82,11 @@ def fleet(
         kinesis = server.client("kinesis")
         kinesis.create_stream(StreamName=stream, ShardCount=shards)
         workers = Fleet(server.endpoint_url, stream, tmp_path, FAILOVER_TIME)
+        if is_led:
+            table = LeaseTable(stream, "us-east-1", server.endpoint_url)
+            table.provision(LeaseTableOptions())
+            version = VersionRow(Version(VERSION_3X, "test", 1))
+            Coordination.find(table, may_share_table=True).create_version(version)
         try:
             yield workers, kinesis
         finally:
@@ -88,10 +97,16 @@ def fleet(
 
 @pytest.mark.limit(300)
 @pytest.mark.parametrize(
-    ("turns", "shards"), [(len(ACTS), 6), pytest.param(15, 12, marks=pytest.mark.long)]
+    ("turns", "shards", "is_led"),
+    [
+        (len(ACTS), 6, False),
+        (len(ACTS), 6, True),
+        pytest.param(15, 12, False, marks=pytest.mark.long),
+        pytest.param(15, 12, True, marks=pytest.mark.long),
+    ],
 )
 def test_a_fleet_through_crashes_pauses_shutdowns_and_reshards(
-    fleet: tuple[Fleet, Any], turns: int
+    fleet: tuple[Fleet, Any], turns: int, *, is_led: bool
 ) -> None:
     """How soon leases change hands: `tests/simulation/test_takeover.py`."""
     workers, kinesis = fleet
@@ -149,6 +164,8 @@ def test_a_fleet_through_crashes_pauses_shutdowns_and_reshards(
     for paused, resumed, worker in zombies:
         _check_zombie(events, worker, paused, resumed)
     assert {row.owner for row in table.leases()} == {None}
+    log = "".join(each.read_text() for each in workers.folder.glob("*.err"))
+    assert ("leads the fleet" in log) is is_led
 
 
 def _difference(orders: dict[str, list[int]], expected: dict[str, list[int]]) -> str:

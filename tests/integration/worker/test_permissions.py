@@ -99,6 +99,18 @@ def test_commands_that_move_need_what_operator_allows(server: LocalServer, ran: 
         run(server, "convert-leases", ran, "--to", "several", "--yes")
 
 
+def test_a_replay_needs_what_replay_allows(
+    server: LocalServer, application: Make, kinesis: Any
+) -> None:
+    made = application()
+    put(kinesis, made.name, [b"a", b"b"])
+    used = Used(server)
+    with only(server, ALLOWED["replay"]), used.watching():
+        assert made.replay("trim_horizon").records == 2
+    assert used.actions <= ALLOWED["replay"]
+    assert {"dynamodb:CreateTable", "dynamodb:DeleteTable"} <= used.actions
+
+
 @pytest.mark.parametrize("policy", ["worker", "worker-fan-out"])
 def test_a_doctor_with_the_role_of_a_worker_finds_no_problem(
     server: LocalServer, ran: str, policy: str

@@ -65,7 +65,7 @@ class Reader:
                 TRIM_HORIZON,
                 inclusive=True,
                 memory=memory,
-                on_page=lambda: None,
+                on_page=lambda _: None,
                 pool=StepPool("test"),
             )
         )

@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from sparkinesis.application import Application
@@ -145,7 +146,7 @@ def test_what_could_not_be_moved_is_told(scene: Scene) -> None:
     known = moves[1].lease
     assert known is not None
     # DynamoDB takes no empty key.
-    refused = replace(moves[1], key="", lease=None, create=replace(known, key=""))
+    refused = replace(moves[1], key="", lease=None, create=msgspec.structs.replace(known, key=""))
     with pytest.raises(UnfinishedResetError, match="1 of 2 leases of the lease table") as error:
         apply_resets(table, [moves[0], refused])
     assert error.value.written == (moves[0],)

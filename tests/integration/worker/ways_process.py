@@ -4,7 +4,7 @@ Usage: python -m tests.integration.worker.ways_process WAY ENDPOINT STREAM WORKE
 
 It appends a line for each record that it has processed: the time, the record's place, and its data.
 It prints a line when it is at the record ``hold``, which takes until its standard input ends, and
-one when its worker begins to shut down.
+one when its worker begins to shut down. ``replay`` prints what a replay has done.
 """
 
 from __future__ import annotations
@@ -128,6 +128,9 @@ def main(way: str, endpoint: str, stream: str, worker: str) -> None:
         asyncio.run(async_loop(application))
     elif way == "async class":
         asyncio.run(application.run_async())
+    elif way == "replay":
+        done = application.replay("trim_horizon", processor=Processor)
+        print(done.records, done.is_complete, flush=True)
     else:
         application.run()
 

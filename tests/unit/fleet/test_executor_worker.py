@@ -24,21 +24,12 @@ from sparkinesis.application import Application
 from sparkinesis.errors import FleetError
 from sparkinesis.fleet.channel.channel import accept_worker
 from sparkinesis.fleet.channel.control_server import ControlServer, Disconnected
-from sparkinesis.fleet.channel.messages import (
-    Ended,
-    Hello,
-    Leaving,
-    Ping,
-    Report,
-    ShutDown,
-    Start,
-    Wait,
-    decode_for_driver,
-)
+from sparkinesis.fleet.channel.messages import Hello, Ping, Start, Wait, decode_for_driver
 from sparkinesis.fleet.executor_worker import ExecutorWorker, SparkTask, WorkerSpec, task_function
-from sparkinesis.fleet.reporter import MOST, longest
 from sparkinesis.local import LocalServer
 from sparkinesis.metrics.catalogue import RECORDS_PROCESSED
+from sparkinesis.worker.crew.messages import Ended, Leaving, Report, ShutDown
+from sparkinesis.worker.crew.reporter import MOST, longest
 from sparkinesis.worker.lifecycle.streams import several_streams
 from sparkinesis.worker.options import WorkerOptions
 from tests.journal import Journal, Journaling

@@ -22,10 +22,9 @@ from prometheus_client import CollectorRegistry
 
 from sparkinesis.errors import FleetError, OptionError, ProcessorError
 from sparkinesis.fleet.channel.control_server import Disconnected
-from sparkinesis.fleet.channel.messages import Ended, Ping, Report
+from sparkinesis.fleet.channel.messages import Ping
 from sparkinesis.fleet.driver import FleetDriver
 from sparkinesis.fleet.fleet import Fleet
-from sparkinesis.fleet.knowledge.reports import FleetReports
 from sparkinesis.fleet.options import FleetOptions
 from sparkinesis.fleet.view import fleet_view
 from sparkinesis.metrics.catalogue import FLEET_RESTARTS
@@ -33,6 +32,8 @@ from sparkinesis.metrics.metric import Measured
 from sparkinesis.metrics.prometheus import PrometheusMetrics
 from sparkinesis.metrics.tally import Series, Tally
 from sparkinesis.status import FleetState, FleetStatus, ShardState, ShardStatus, StreamStatus
+from sparkinesis.worker.crew.gathering.reports import CrewReports
+from sparkinesis.worker.crew.messages import Ended, Report
 from sparkinesis.worker.dead_letters.targets import DeadLetterDirectory
 from sparkinesis.worker.lifecycle.streams.stream_config import FormerStreams, StreamConfig
 from sparkinesis.worker.on_error import DeadLetter, Retry
@@ -341,7 +342,7 @@ def mistake(*_: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("whose", "name"), [(FleetDriver, "_send_heartbeat"), (FleetReports, "status")]
+    ("whose", "name"), [(FleetDriver, "_send_heartbeat"), (CrewReports, "status")]
 )
 def test_an_error_of_the_fleets_own_ends_it(
     spark: Any, monkeypatch: pytest.MonkeyPatch, whose: type, name: str

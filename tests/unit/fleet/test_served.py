@@ -14,14 +14,14 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from sparkinesis.errors import OptionError
-from sparkinesis.fleet.channel.messages import Ended, Report
 from sparkinesis.fleet.fleet import Fleet
-from sparkinesis.fleet.knowledge.series import DEPARTED, FleetSeries
-from sparkinesis.fleet.served import gauges_of, why_not_live, why_not_ready
 from sparkinesis.metrics.catalogue import FLEET_RUNNING, FLEET_WAITING, FLEET_WANTED
 from sparkinesis.metrics.health import liveness, signs
 from sparkinesis.metrics.tally import Series
 from sparkinesis.status import FleetState, FleetStatus, WorkerState, WorkerStatus
+from sparkinesis.worker.crew.gathering.series import DEPARTED, CrewSeries
+from sparkinesis.worker.crew.messages import Ended, Report
+from sparkinesis.worker.crew.served import gauges_of, why_not_live, why_not_ready
 from tests.pace import eventually
 from tests.unit.fleet.idle_spark import IdleSpark, hello, make, tell
 
@@ -61,7 +61,7 @@ def test_a_fleet_is_ready_while_one_worker_sees_the_table(
 
 def test_a_fleet_that_shuts_down_is_not_ready() -> None:
     status = FleetStatus("app", "s", FleetState.SHUTTING_DOWN, 0, (worker("a"),))
-    assert why_not_ready(status) == ["the fleet is shutting down"]
+    assert why_not_ready(status) == ["the workers are shutting down"]
 
 
 def test_gauges_follow_the_status() -> None:
@@ -80,7 +80,7 @@ def test_gauges_follow_the_status() -> None:
 
 
 def test_a_worker_that_ended_keeps_its_counters_and_not_its_gauges() -> None:
-    series = FleetSeries().add("a", (COUNT, GAUGE)).add("b", (COUNT, GAUGE)).add("a", None)
+    series = CrewSeries().add("a", (COUNT, GAUGE)).add("b", (COUNT, GAUGE)).add("a", None)
     assert series.retain({"b"}).groups("app", {"b"}) == [
         ({"application": "app", "worker": "a"}, (COUNT,)),
         ({"application": "app", "worker": "b"}, (COUNT, GAUGE)),
@@ -88,7 +88,7 @@ def test_a_worker_that_ended_keeps_its_counters_and_not_its_gauges() -> None:
 
 
 def test_the_workers_that_departed_longest_ago_are_forgotten() -> None:
-    series = FleetSeries()
+    series = CrewSeries()
     for number in range(DEPARTED + 3):
         series = series.add(str(number), (COUNT,)).retain({"0"})
     assert len(series.workers) == DEPARTED + 1

@@ -6,9 +6,9 @@ import io
 import os
 import signal
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from sparkinesis.fleet.view import fleet_view, watch
@@ -33,7 +33,7 @@ def worker(
     worker_id: str, state: WorkerState = WorkerState.RUNNING, **given: float
 ) -> WorkerStatus:
     status = WorkerStatus(worker_id, state, "host", 7, 1, 100, 12.5, 300, 0.5)
-    return replace(status, **given)  # type: ignore[arg-type]
+    return replace(status, **given)
 
 
 def failure(number: int, count: int = 1) -> Failure:
@@ -128,7 +128,7 @@ def several(names: str = "web, app", **given: object) -> FleetStatus:
             FleetStream("app", "1:app:17", 0, 1, 0.0, 700),
         ),
     )
-    return replace(status, **given)  # type: ignore[arg-type]
+    return replace(status, **given)
 
 
 SEVERAL_STREAMS = """\

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, ClassVar, cast
+
+from msgspec.structs import replace
 
 from sparkinesis.errors import LeaseLostError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
@@ -56,6 +58,9 @@ class Held:
     def require_held(self, doing: str) -> None:
         if not self.held:
             raise LeaseLostError(doing)
+
+    def lose(self, _: str) -> None:
+        self.held = False
 
     def checkpoint(self, at: Any, timestamp_ms: int | None = None, **more: Any) -> None:
         self.places.append(at.sequence_number)

@@ -193,6 +193,18 @@ def test_nothing_is_settled_while_a_shard_is_moved(checkpointer: Checkpointer) -
     assert checkpointer.settled == at("TRIM_HORIZON")
 
 
+def test_a_reset_is_told_once_it_can_be_seen() -> None:
+    """The shard's consumer may be idle, and another thread of the program may move the shard."""
+    seen: list[bool] = []
+    moved = Checkpointer(
+        cast(HeldLease, Held()), lambda: 0, on_reset=lambda: seen.append(moved.is_reset)
+    )
+    with pytest.raises(CheckpointError):
+        moved.reset("SHARD_END")
+    moved.reset("TRIM_HORIZON")
+    assert seen == [True]
+
+
 def test_the_age_counts_from_the_first_delivery_that_no_checkpoint_covers() -> None:
     now = 100.0
     checkpointer = Checkpointer(cast(HeldLease, Held()), lambda: 0, clock=lambda: now)

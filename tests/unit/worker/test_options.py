@@ -276,7 +276,8 @@ def test_an_application_that_cannot_run_is_refused(changed: dict[str, Any], why:
         (WithoutProcessRecords, "process_records"),
         (NotDerived, "no initialize"),
         (Processor(), "instance"),
-        ("name", "cannot be called"),
+        (5, "cannot be called"),
+        ("name", "is 'package.module:name'"),
     ],
 )
 def test_what_is_no_record_processor_is_refused(processor: Any, why: str) -> None:

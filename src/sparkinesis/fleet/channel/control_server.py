@@ -21,13 +21,7 @@ from sparkinesis.fleet.channel.channel import (
     ChannelClosedError,
     accept_worker,
 )
-from sparkinesis.fleet.channel.messages import (
-    Hello,
-    ToDriver,
-    ToWorker,
-    decode_for_driver,
-    encode,
-)
+from sparkinesis.fleet.channel.messages import Hello, ToDriver, ToWorker, decode_for_driver, encode
 from sparkinesis.fleet.channel.pending import PendingConnection, PendingConnections
 from sparkinesis.fleet.channel.tls import DriverIdentity, NotAuthenticatedError
 

@@ -14,17 +14,9 @@ from sparkinesis.fleet.channel.channel import (
     ChannelClosedError,
     connect_to_driver,
 )
-from sparkinesis.fleet.channel.messages import (
-    Ended,
-    Hello,
-    Leaving,
-    Ping,
-    Report,
-    ToWorker,
-    decode_for_worker,
-    encode,
-)
+from sparkinesis.fleet.channel.messages import Hello, Ping, ToWorker, decode_for_worker, encode
 from sparkinesis.fleet.channel.tls import NotAuthenticatedError, WorkerCredentials
+from sparkinesis.worker.crew.messages import Ended, Leaving, Report
 
 
 class DriverLink:
@@ -79,15 +71,12 @@ class DriverLink:
                 break
         self._thread.start()
 
-    @property
-    def silent_for(self) -> float:
-        """Seconds since the last message of the driver."""
-        return self._clock() - self._heard
-
-    @property
-    def is_lost(self) -> bool:
-        """True if the driver has been silent for ``lost_after`` seconds."""
-        return self.silent_for >= self._lost_after
+    def why_lost(self) -> str | None:
+        """The reason to do without the driver: silence for ``lost_after`` seconds; else None."""
+        silent_for = self._clock() - self._heard
+        if silent_for < self._lost_after:
+            return None
+        return f"the driver is lost, without a message for {silent_for:.1f} s"
 
     def send(self, message: Report | Leaving | Ended) -> bool:
         """Send a message if there is a connection; return True if it was sent."""
@@ -107,7 +96,7 @@ class DriverLink:
 
         message: makes it, for each try: a new connection may need more.
         """
-        while not self.send(message()) and not self.is_lost:
+        while not self.send(message()) and self.why_lost() is None:
             self._closing.wait(self._pause)
 
     def close(self) -> None:

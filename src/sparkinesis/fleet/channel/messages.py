@@ -6,8 +6,7 @@ from typing import TypeAlias, TypeVar
 
 import msgspec
 
-from sparkinesis.metrics.tally import Series
-from sparkinesis.status import Failure, ShardStatus, StreamStatus
+from sparkinesis.worker.crew.messages import Ended, Leaving, Report, ShutDown
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):
@@ -30,62 +29,12 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
     """The worker is shutting down, or about to."""
 
 
-class Report(msgspec.Struct, frozen=True, tag="report"):
-    """A worker's heartbeat."""
-
-    shards: tuple[ShardStatus, ...]
-    records: int
-    """User records processed since the worker started."""
-    is_running: bool = False
-    """The worker has started and takes leases."""
-    failures: tuple[Failure, ...] = ()
-    """Failures that are new, or occurred again, since the last report."""
-    problem: str | None = None
-    """The reason why the worker can hold no leases now."""
-    unread: dict[str, float] | None = None
-    """The shards that no live worker reads by the lease table, and for how many seconds, by lease
-    key; the longest ones of many. None if the worker does not know."""
-    streams: tuple[StreamStatus, ...] | None = None
-    """The streams of an application of several; None if they are as the worker has reported them
-    before on this connection."""
-    not_live: tuple[str, ...] = ()
-    """Which loops and pools of the worker stand still or have died."""
-    not_ready: tuple[str, ...] = ()
-    """Why the worker does not see the lease table now."""
-    series: tuple[Series, ...] | None = None
-    """The worker's metrics since its start; None if this report has none."""
-
-
-class Leaving(msgspec.Struct, frozen=True, tag="leaving"):
-    """A worker shuts down gracefully on its own initiative."""
-
-    why: str
-    is_for_all: bool = False
-    """A record processor requested the shutdown of the whole application."""
-
-
-class Ended(msgspec.Struct, frozen=True, tag="ended"):
-    """A worker's last message: its leases are released, its task ends next."""
-
-    was_graceful: bool
-    error: str | None = None
-    """The error that ended the worker or kept it from starting."""
-    is_transient: bool = False
-    """A retry may succeed."""
-
-
 class Start(msgspec.Struct, frozen=True, tag="start"):
     """Orders a worker to start and take leases."""
 
 
 class Wait(msgspec.Struct, frozen=True, tag="wait"):
     """Orders a worker to stay a standby until further notice."""
-
-
-class ShutDown(msgspec.Struct, frozen=True, tag="shut down"):
-    """Orders a worker to shut down gracefully within ``timeout`` seconds."""
-
-    timeout: float
 
 
 class Ping(msgspec.Struct, frozen=True, tag="ping"):

@@ -7,13 +7,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from sparkinesis.fleet.channel.control_server import Disconnected
-from sparkinesis.fleet.channel.messages import Ended, Hello, Leaving, Report, ToDriver
+from sparkinesis.fleet.channel.messages import Hello, ToDriver
 from sparkinesis.fleet.knowledge import notes
 from sparkinesis.fleet.knowledge.reconciling import Action, reconcile
-from sparkinesis.fleet.knowledge.reports import FleetReports
 from sparkinesis.fleet.knowledge.restarts import Restarts
 from sparkinesis.fleet.knowledge.roster import Roster
 from sparkinesis.status import FleetState, FleetStatus, WorkerState
+from sparkinesis.worker.crew.gathering.reports import CrewReports
+from sparkinesis.worker.crew.messages import Ended, Leaving, Report
 
 _LONG_WAIT = 10.0
 """Seconds that a task may wait for Spark before a note says so."""
@@ -29,7 +30,7 @@ class Known:
     shutdown_within: float
     """Seconds that the workers have for a shutdown."""
     roster: Roster
-    reports: FleetReports
+    reports: CrewReports[Hello]
     restarts: Restarts = field(default_factory=Restarts)
     restarted: int = 0
     """The number of restarts so far."""
@@ -119,10 +120,19 @@ class Known:
         return replace(noted, roster=self.roster.scaled(workers))
 
     def shut_down(self, within: float) -> Known:
-        """A shutdown was requested; ``within``: seconds that the workers have."""
-        return replace(
-            self, shutdown_within=within, abandon_at=None, roster=self.roster.shut_down()
-        )
+        """A shutdown was requested; ``within``: seconds that the workers have.
+
+        Of several requests, the shortest time counts: they may come in any order. Workers that were
+        told of a longer one are told again.
+        """
+        roster = self.roster.shut_down()
+        if self.roster.state is FleetState.SHUTTING_DOWN:
+            within = min(within, self.shutdown_within)
+            if within < self.shutdown_within:
+                for member in roster.members.values():
+                    if member.state is WorkerState.LEAVING:
+                        roster = roster.with_member(replace(member, state=WorkerState.RUNNING))
+        return replace(self, shutdown_within=within, abandon_at=None, roster=roster)
 
     def job_ended(self, job: int, error: str | None, now: float, *, is_stopped: bool) -> Known:
         """A Spark job has ended. ``is_stopped``: the Spark session was stopped while it ran."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sparkinesis.fleet.channel.messages import Ended, Hello
-from sparkinesis.fleet.knowledge.reports import WorkerReports
+from sparkinesis.fleet.channel.messages import Hello
 from sparkinesis.fleet.knowledge.roster import Slot
-from sparkinesis.fleet.knowledge.streams import KnownStream
 from sparkinesis.status import ShardStatus
+from sparkinesis.worker.crew.gathering.reports import WorkerReports
+from sparkinesis.worker.crew.gathering.streams import KnownStream
+from sparkinesis.worker.crew.messages import Ended
 
 _SHARDS = 5
 """The most shards that a note lists."""
@@ -52,7 +53,7 @@ def waiting(count: int, wanted: int) -> str:
     )
 
 
-def lost(reported: WorkerReports, now: float) -> str:
+def lost(reported: WorkerReports[Hello], now: float) -> str:
     what = "no shards"
     if reported.report.shards:
         what = (

@@ -13,11 +13,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from sparkinesis.fleet.channel.messages import Ended, Hello
+from sparkinesis.fleet.channel.messages import Hello
 from sparkinesis.fleet.options import FleetOptions
 from sparkinesis.status import FleetState, WorkerState
 from sparkinesis.stream.calls.retry import exponential_backoff
+from sparkinesis.worker.crew.gathering.reports import Present
+from sparkinesis.worker.crew.messages import Ended
 
+_MISSED = 3
+"""Heartbeat intervals after which a worker without a report counts as silent, or half of the time
+after which it is lost, if that is longer."""
 AT_WORK = frozenset({WorkerState.STARTING, WorkerState.RUNNING})
 
 
@@ -98,6 +103,24 @@ class Roster:
     def waiting(self) -> int:
         """The number of slots whose task has been submitted, but has not begun."""
         return sum(slot.is_waiting for slot in self.slots.values())
+
+    @property
+    def wanted(self) -> int:
+        """The number of workers that there should be."""
+        return len(self.slots)
+
+    @property
+    def silent_after(self) -> float:
+        """Seconds after which a worker without a report counts as silent."""
+        return max(_MISSED * self.options.heartbeat_interval, self.options.lost_after / 2)
+
+    def present(self) -> list[Present]:
+        """Return the workers that have not ended, by slot."""
+        members = sorted(self.members.values(), key=lambda one: (one.slot, one.joined))
+        return [
+            Present(one.worker_id, one.state if one.is_connected else WorkerState.LOST, one.heard)
+            for one in members
+        ]
 
     # --- events
 

@@ -7,8 +7,10 @@ third of a second.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.stream.kpl.magic import aggregates_of
@@ -36,8 +38,7 @@ class Habit:
         """None before the first time."""
 
 
-@dataclass(frozen=True, slots=True)
-class PackedRecords:
+class PackedRecords(msgspec.Struct, frozen=True):
     """Records as Kinesis stores them, and what is needed to unpack them."""
 
     records: Sequence[Record]

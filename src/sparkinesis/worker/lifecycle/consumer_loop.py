@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
+
+from msgspec.structs import replace
 
 from sparkinesis.errors import SparkinesisError
 from sparkinesis.events import EventLoopBlocked, LeaseEnd, ShutdownOverdue
@@ -55,15 +57,16 @@ class ConsumerLoop(WorkerLoop):
         pause = min(1.0, self.settings.options.renew_interval, limit or 1.0)
         while not self._update():
             expect()
-            self._progress.step(
-                {key: each.millis_behind_latest for key, each in self.state.consumers.items()}
-            )
+            self._progress.step(self._lags)
             left = self.state.shutdown_seconds_left
             seconds = min(pause, left) if left else pause
             expect(seconds)
             self.state.wait_for_change(seconds)
             expect()
         self._end_worker()
+
+    def _lags(self) -> dict[str, int | None]:
+        return {key: each.millis_behind_latest for key, each in self.state.consumers.items()}
 
     def _update(self) -> bool:
         """Bring the consumers in line with the leases held; returns True when none is left."""
@@ -122,7 +125,11 @@ class ConsumerLoop(WorkerLoop):
                 del state.consumers[key]
                 state.records_of_ended += consumer.records
                 if consumer.stopped_by is not None:
-                    state.stopped_shards[key] = consumer.stopped_by
+                    if self.settings.reads is not None:
+                        state.fail(consumer.stopped_by)  # nobody else would replay the shard
+                    state.note_stop(key, consumer.stopped_by, consumer.held.released)
+                if consumer.has_read_range and self.settings.reads is not None:
+                    self.settings.reads.done.add(key)
             self._reported.pop(key, None)
             if consumer.held.lease.is_finished:
                 for other in state.consumers.values():
@@ -136,9 +143,8 @@ class ConsumerLoop(WorkerLoop):
             self._hooks(stream),
             replace(self._log_place, shard=lease.key),
         )
+        state.add(lease.key, consumer)
         consumer.start()
-        with state.changed:
-            state.consumers[lease.key] = consumer
 
     def _hooks(self, stream: OpenStream) -> WorkerHooks:
         state = self.state
@@ -238,7 +244,8 @@ class ConsumerLoop(WorkerLoop):
         Returns False once the shutdown's time is up.
         """
         if self._read_by_others is None:
-            if not self._wait_while_shutting_down(2 * self.settings.options.taker_interval):
+            # A worker that renews its leases scans the table every other interval.
+            if not self._wait_while_shutting_down(3 * self.settings.options.taker_interval):
                 return False
             try:
                 self._read_by_others = self.coordinator.streams_of_others()

@@ -114,18 +114,27 @@ class AssignmentLoop(WorkerLoop):
 
     _failing_since: float | None = None
 
+    def run(self) -> None:
+        super().run()
+        self.coordinator.leave()
+
     def step(self) -> float:
         began, interval = self.settings.clock(), self.settings.options.taker_interval
-        is_unsettled = False
+        due_in = self.coordinator.due_in()
+        if due_in > 0:
+            return max(min(due_in, interval), _SHORTEST)
+        pause: float | None = None
         try:
-            is_unsettled = self.coordinator.take(
+            self.coordinator.take(
                 self.state.busy_leases(),
                 self.state.stop_taking.is_set,
                 lambda stream: self.streams.get(stream) is not None,
                 self.streams.wants,
             )
+            pause = self.coordinator.due_in()
             self.state.looks.note()
             self._note_success()
+            self.state.note_restarts(self.coordinator.snapshot.leases)
             if self.coordinator.snapshot.leases:
                 self.state.note_table()
         except LeaseTableNotFoundError as error:
@@ -146,7 +155,8 @@ class AssignmentLoop(WorkerLoop):
         took = self.settings.clock() - began
         # A large table is scanned less often, so that the thread has time for other work. But a
         # machine that was suspended, or a clock that was moved, makes no scan long.
-        return max((interval / 3 if is_unsettled else interval) - took, min(took, 10 * interval))
+        pause = interval - took if pause is None else min(pause, interval)
+        return max(pause, min(took, 10 * interval))
 
     def _note_success(self) -> None:
         since, self._failing_since = self._failing_since, None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+import msgspec
 
 from sparkinesis.lease.lease import lease_key
 from sparkinesis.metrics.metrics import OFF, Metrics
@@ -25,8 +26,19 @@ from sparkinesis.worker.retrieval.memory import MemoryBudget
 from sparkinesis.worker.retrieval.step_pool import StepPool
 
 
-@dataclass(frozen=True, kw_only=True)
-class WorkerSettings:
+class ReadRange(msgspec.Struct, frozen=True):
+    """The range of arrival times that a replay delivers."""
+
+    since_ms: int
+    """Epoch ms, inclusive."""
+    until_ms: int
+    """Epoch ms, exclusive."""
+    done: set[str] = msgspec.field(default_factory=set)
+    """The leases of the shards that are read to the end of the range. The thread that runs the
+    consumers adds to it."""
+
+
+class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """An application's settings, and what all streams of its worker share."""
 
     application: str
@@ -35,20 +47,22 @@ class WorkerSettings:
     timing: Timing
     rng: random.Random
     """The worker's only random number generator."""
-    failures: Failures = field(default_factory=Failures)
+    failures: Failures = msgspec.field(default_factory=Failures)
     tell: Teller = TELL_NOBODY
     """Takes the events of the worker, of its shards and of its leases."""
     metrics: Metrics = OFF
     """Takes the measurements of the worker, and of its streams and leases."""
     watched_every: float | None = None
     """The seconds between two looks at the worker's loops; None if nobody asks for their health."""
-    memory: MemoryBudget = field(default_factory=lambda: MemoryBudget(DEFAULT_HELD_BYTES))
+    reads: ReadRange | None = None
+    """The range to which the worker is limited, as in a replay; None: everything."""
+    memory: MemoryBudget = msgspec.field(default_factory=lambda: MemoryBudget(DEFAULT_HELD_BYTES))
     """The budget that all records in memory are counted in."""
-    fetchers: StepPool = field(default_factory=lambda: StepPool("fetch"))
+    fetchers: StepPool = msgspec.field(default_factory=lambda: StepPool("fetch"))
     """The threads that fetch. A record processor never runs in one."""
-    consumers: StepPool = field(default_factory=lambda: StepPool("process"))
+    consumers: StepPool = msgspec.field(default_factory=lambda: StepPool("process"))
     """The threads that run record processors, and the other tasks of shard consumers."""
-    calls: UserCalls = field(default_factory=UserCalls)
+    calls: UserCalls = msgspec.field(default_factory=UserCalls)
     """Calls the methods of record processors."""
 
     @property
@@ -67,8 +81,7 @@ class WorkerSettings:
         return self.rng.uniform
 
 
-@dataclass(frozen=True, kw_only=True)
-class ConsumerSettings(WorkerSettings):
+class ConsumerSettings(WorkerSettings, frozen=True, kw_only=True):
     """The settings of the shard consumers of one stream, and the facts found when it was opened."""
 
     client: StreamClient

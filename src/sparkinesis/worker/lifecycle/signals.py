@@ -1,20 +1,23 @@
-"""Handlers of signals: those that shut a worker down gracefully, and Ctrl-C beside Spark's."""
+"""Handlers of signals: those that shut a program down gracefully, and Ctrl-C beside Spark's."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from types import FrameType
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from sparkinesis.worker.lifecycle.worker import Worker
+if TYPE_CHECKING:
+    from sparkinesis.worker.reporting.log_context import LogPlace
 
 _log = logging.getLogger(__name__)
 
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+"""The signals that end a program gracefully."""
 
 Handler: TypeAlias = Callable[[int, FrameType | None], Any]
 
@@ -39,33 +42,36 @@ def handling(numbers: Iterable[signal.Signals], handler: Handler) -> Iterator[No
 
 
 @contextlib.contextmanager
-def graceful_on_signals(worker: Worker) -> Iterator[None]:
-    """Shut down gracefully on a first signal within the block; at once on a second one.
+def graceful_on_signals(
+    shut_down: Callable[[float | None], object], place: LogPlace | None = None
+) -> Iterator[None]:
+    """Shut down gracefully on a first signal within the block; at once on each later one.
 
-    In the main thread only, see `handling`.
+    shut_down: called with None for the time that the options give, later with 0 seconds, in a
+    thread: a handler interrupts the main thread at any point, so it must not wait or take a lock.
+    place: what log lines name. In the main thread only, see `handling`.
     """
-    shutdown: list[threading.Thread] = []
+    signals = 0
 
     def handle(number: int, _: FrameType | None) -> None:
-        name = signal.Signals(number).name
-        if shutdown:
-            _log.warning("Received %s again: shutting down at once.", name)
-            timeout: float | None = 0.0
-        else:
-            _log.info("Received %s: shutting down gracefully.", name)
-            timeout = None
-        # A handler interrupts the main thread at any point, so it must not wait or take a lock.
-        thread = threading.Thread(
-            target=worker.log_place.run,
-            args=(worker.shutdown, timeout),
-            name="shutdown",
-            daemon=True,
-        )
-        shutdown.append(thread)
-        thread.start()
+        nonlocal signals
+        signals += 1
+        request = functools.partial(_shut_down, shut_down, number, is_first=signals == 1)
+        target = request if place is None else functools.partial(place.run, request)
+        threading.Thread(target=target, name="shutdown", daemon=True).start()
 
-    with handling(_SIGNALS, handle):
+    with handling(SIGNALS, handle):
         yield
+
+
+def _shut_down(shut_down: Callable[[float | None], object], number: int, *, is_first: bool) -> None:
+    name = signal.Signals(number).name
+    if is_first:
+        _log.info("Received %s: shutting down gracefully.", name)
+        shut_down(None)
+    else:
+        _log.warning("Received %s again: shutting down at once.", name)
+        shut_down(0.0)
 
 
 @contextlib.contextmanager

@@ -9,13 +9,14 @@ runs the shard consumers, which call the record processors.
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
+from sparkinesis.errors import OptionError
 from sparkinesis.events import WorkerStarted
 from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.metrics.health.liveness import LOOK_EVERY
-from sparkinesis.metrics.health.pages import ServedTally, pages
-from sparkinesis.metrics.health.server import HealthServer
 from sparkinesis.public import public
 from sparkinesis.status import Failure, ShardStatus, StreamStatus
 from sparkinesis.stream.fan_out.socket_watch import socket_watch
@@ -28,6 +29,7 @@ from sparkinesis.worker.lifecycle.loops import (
     StreamLoop,
     WorkerLoop,
 )
+from sparkinesis.worker.lifecycle.named_shards import lease_named
 from sparkinesis.worker.lifecycle.settings import WorkerSettings
 from sparkinesis.worker.lifecycle.streams.open_stream import Streams
 from sparkinesis.worker.lifecycle.worker_state import WorkerState
@@ -35,6 +37,10 @@ from sparkinesis.worker.reporting.failures import describe
 from sparkinesis.worker.reporting.gauges import LeaseCounts, Look, WorkerGauges
 from sparkinesis.worker.reporting.health import WorkerParts, slow_calls
 from sparkinesis.worker.reporting.log_context import LogPlace
+
+if TYPE_CHECKING:
+    from sparkinesis.metrics.health.pages import ServedTally
+    from sparkinesis.metrics.health.server import HealthServer
 
 _LOOPS = (RenewalLoop, AssignmentLoop, ShardSyncLoop, ConsumerLoop)
 
@@ -129,6 +135,8 @@ class Worker:
 
     def serve(self, served: ServedTally) -> None:
         """Tell health and metrics by HTTP until the worker ends."""
+        from sparkinesis.metrics.health.pages import pages  # noqa: PLC0415 - imports http.server
+
         settings = self._settings
         labels = {"application": settings.application, "worker": settings.worker_id}
         self._http = served.server
@@ -195,6 +203,61 @@ class Worker:
         if ended and self._state.failure is not None:
             raise self._state.failure
         return ended
+
+    def pause(self, shard: str | None = None) -> bool:
+        """Pause a shard, until `resume`, such as while a system downstream does not keep up.
+
+        The worker keeps the lease, and fetches and delivers nothing: pages that wait are dropped,
+        and fetched again later. A call that runs goes on to its end, and what was processed is
+        checkpointed as ever. A record that failed is tried again after the pause. A pause ends
+        with the lease: a worker that takes the shard, this one too, reads the shard.
+
+        shard: a shard's id, or the key of its lease, which tells apart shards of several streams.
+        None: all shards, also those that this worker takes later.
+
+        Returns False, and does nothing, if this worker does not read the shard now. Raises
+        `OptionError` if no lease of the application has the name.
+        """
+        return self._state.pause(self._key_of(shard), is_paused=True)
+
+    def resume(self, shard: str | None = None) -> bool:
+        """End the pause of a shard, or with None of all shards. Takes and returns as `pause`.
+
+        A shard that has ended meanwhile, and whose lease was deleted, is no error.
+
+        Reading resumes where delivery ended. Records that retention has trimmed in the meantime
+        are reported as lost; those that ``skip_older_than`` skips are not delivered.
+        """
+        try:
+            key = self._key_of(shard)
+        except OptionError:
+            return False
+        return self._state.pause(key, is_paused=False)
+
+    def restart(self, shard: str | None = None) -> None:
+        """Let this worker take a shard again that ``on_error`` has stopped, at its checkpoint.
+
+        The worker takes the lease within its next scans of the lease table, unless another worker
+        has it. ``sparkinesis restart`` does so for all workers.
+
+        shard: a shard's id, or the key of its lease. None: all shards that are stopped.
+
+        Raises `OptionError` if the shard is not stopped on this worker, or none is.
+        """
+        if not self._state.restart(self._key_of(shard)):
+            stopped = ", ".join(sorted(self._state.stopped_shards)) or "none"
+            raise OptionError(
+                f"{shard or 'No shard'} is {'not ' if shard else ''}stopped on this worker; those "
+                f"that are: {stopped}."
+            )
+
+    def _key_of(self, shard: str | None) -> str | None:
+        """Return the key of the lease of a shard that a program names. Raises `OptionError`."""
+        if shard is None:
+            return None
+        known = {row.key for row in self._coordinator.snapshot.leases}
+        known |= self._state.running_consumers().keys() | self._state.stopped_shards.keys()
+        return lease_named(shard, known)
 
     @property
     def is_shutting_down(self) -> bool:
@@ -265,7 +328,7 @@ class Worker:
             "streams": self.streams(),
             "unread_shards": self.unread_shards(),
             "stopped_shards": {
-                key: describe(error) for key, error in dict(self._state.stopped_shards).items()
+                key: describe(one.error) for key, one in dict(self._state.stopped_shards).items()
             },
             "failures": self.failures(),
         }
@@ -290,6 +353,7 @@ class Worker:
                 key,
                 str(consumer.held.lease.checkpoint),
                 consumer.checkpoint_age,
+                None if (since := consumer.intake.paused_since) is None else now - since,
             )
             for key, consumer in sorted(self._state.running_consumers().items())
         ]

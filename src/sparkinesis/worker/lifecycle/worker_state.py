@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from sparkinesis.errors import LeaseTableNotFoundError
 from sparkinesis.events import ShutdownBegan, TableFound, TableMissing, WorkerFailed
+from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.moving.stopped_shards import still_stopped
 from sparkinesis.metrics.metrics import ReadGauges
 from sparkinesis.worker.lifecycle.settings import WorkerSettings
 from sparkinesis.worker.lifecycle.shard.consumer import ShardConsumer
 from sparkinesis.worker.reporting.failures import describe
 from sparkinesis.worker.reporting.health import TableLooks
+
+_log = logging.getLogger(__name__)
+
+
+class StoppedShard(NamedTuple):
+    """A shard that ``on_error`` has stopped on this worker."""
+
+    error: BaseException
+    marked_at: int | None
+    """See `still_stopped`."""
 
 
 class WorkerState:
@@ -38,10 +52,12 @@ class WorkerState:
         self.loops: list[threading.Thread] = []
         self.consumers: dict[str, ShardConsumer] = {}
         """By lease key."""
-        self.stopped_shards: dict[str, BaseException] = {}
-        """Lease keys of the shards that ``on_error`` stopped, with the error."""
+        self.stopped_shards: dict[str, StoppedShard] = {}
+        """By lease key."""
         self.records_of_ended = 0
         """User records processed by consumers that have ended."""
+        self.pauses_all = False
+        """True to pause each shard as soon as its consumer begins."""
         self.looks = TableLooks(settings.clock, settings.options.failover_time)
         self._settings = settings
         self._give_up_at = math.inf
@@ -66,6 +82,58 @@ class WorkerState:
             unwatch()
             self._settings.tell.close()
             self._settings.metrics.close()
+
+    def add(self, key: str, consumer: ShardConsumer) -> None:
+        """Take in a consumer that is not started yet, under its lease key."""
+        with self.changed:
+            if self.pauses_all:
+                consumer.pause()
+            self.consumers[key] = consumer
+
+    def pause(self, key: str | None, *, is_paused: bool) -> bool:
+        """Pause or resume the shard of a lease, or all, with those that the worker takes later.
+
+        Returns False if the worker does not read the shard.
+        """
+        with self.changed:
+            if key is None:
+                self.pauses_all = is_paused
+                found = list(self.consumers.values())
+            else:
+                found = [self.consumers[key]] if key in self.consumers else []
+            for consumer in found:
+                if is_paused:
+                    consumer.pause()
+                else:
+                    consumer.resume()
+            return key is None or bool(found)
+
+    def note_stop(self, key: str, error: BaseException, released: Lease | None) -> None:
+        """Leave a shard alone until it is restarted. ``released``: its row afterwards, if known."""
+        is_marked = released is not None and self._settings.worker_id in released.stopped_by
+        marked_at = released.counter if released is not None and is_marked else None
+        self.stopped_shards[key] = StoppedShard(error, marked_at)
+
+    def note_restarts(self, leases: Iterable[Lease]) -> None:
+        """Take up the shards that an operator has restarted, by a scan of the lease table."""
+        if not self.stopped_shards:
+            return  # the usual case: a scan of thousands of leases has nothing to tell
+        with self.changed:
+            stopped = self.stopped_shards
+            marks = {key: one.marked_at for key, one in stopped.items()}
+            left = still_stopped(marks, leases, self._settings.worker_id)
+            self.stopped_shards = {key: StoppedShard(stopped[key].error, left[key]) for key in left}
+        for key in stopped.keys() - left.keys():
+            _log.info("%s was restarted by an operator, and may be taken again.", key)
+
+    def restart(self, key: str | None) -> bool:
+        """Take up a stopped shard, or all; return False if there is none."""
+        with self.changed:
+            keys = {key} if key is not None else {*self.stopped_shards}
+            found = keys & self.stopped_shards.keys()
+            for each in found:
+                del self.stopped_shards[each]
+            return bool(found)
 
     def notify(self) -> None:
         """Wake the thread that runs the consumers."""
@@ -145,6 +213,8 @@ class WorkerState:
             return dict(self.consumers)
 
     def busy_leases(self) -> frozenset[str]:
-        """Return the leases not to take: with a consumer here, or stopped by ``on_error``."""
+        """Return the leases not to take: with a consumer here, stopped, or read to the end."""
+        reads = self._settings.reads
         with self.changed:
-            return frozenset(self.consumers) | frozenset(self.stopped_shards)
+            done = frozenset() if reads is None else frozenset(reads.done)
+            return frozenset(self.consumers) | frozenset(self.stopped_shards) | done

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from sparkinesis.worker.batches.user_record import UserRecord
     from sparkinesis.worker.checkpointer import Checkpointer
 
-Processor: TypeAlias = ProcessorFactory | Callable[..., object]
-"""A class or function that makes record processors, or a function that processes batches."""
+Processor: TypeAlias = ProcessorFactory | Callable[..., object] | str
+"""A class or function that makes record processors, or a function that processes batches; or the
+name of one of them, "package.module:name"."""
 
 _KINDS = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 

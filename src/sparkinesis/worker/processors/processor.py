@@ -39,6 +39,10 @@ class ProcessorShard:
     The next checkpoint of any kind removes it."""
     request_shutdown: Callable[[], None] = field(default=lambda: None, repr=False, compare=False)
     """Begins a graceful shutdown of the worker, with all of its shards; returns at once."""
+    pause: Callable[[], None] = field(default=lambda: None, repr=False, compare=False)
+    """Pauses this shard until `resume`, as `Worker.pause` does; returns at once. For any thread."""
+    resume: Callable[[], None] = field(default=lambda: None, repr=False, compare=False)
+    """Ends the pause, whoever began it; returns at once. For any thread."""
     commit_pending: Callable[[], None] = field(default=lambda: None, repr=False, compare=False)
     """Commits `pending_checkpoint`; call it in ``initialize`` if the work of its records was
     completed. Delivery then begins after it. Raises the errors of `Checkpointer.commit_pending`."""
@@ -50,6 +54,10 @@ class ProcessorShard:
     stream_id: str | None = None
     """``<account>:<stream>:<creation epoch>``, in an application of several streams; it tells apart
     streams of one name, of two accounts or one made after the other."""
+    fencing_token: int = 0
+    """A number that grows with each acquisition of the lease. A store of your own can refuse
+    the writes of a worker that has lost the lease: its token is smaller than the largest one seen.
+    From 1 to 2**63 - 1, and not consecutive."""
 
     def sink(
         self,
@@ -112,8 +120,18 @@ class RecordProcessor:
     method that returns a coroutine or a generator ends the worker with the same error.
     """
 
-    def initialize(self, shard: ProcessorShard) -> Awaitable[None] | None:
-        """Prepare for the shard; called first. An exception is logged, and the call is retried."""
+    def initialize(
+        self,
+        shard: ProcessorShard,  # noqa: ARG002 - for those who override the method
+    ) -> Awaitable[ExtendedSequenceNumber | None] | ExtendedSequenceNumber | None:
+        """Prepare for the shard; called first. An exception is logged, and the call is retried.
+
+        Return None, and delivery begins after the shard's checkpoint. Or return where it begins,
+        from a store of your own: an `ExtendedSequenceNumber`, up to which everything is done, or
+        ``ExtendedSequenceNumber("TRIM_HORIZON")``. It becomes the shard's checkpoint, and may lie
+        before the last one. Another value ends the worker with `ProcessorError`.
+        """
+        return None
 
     def process_records(
         self, batch: RecordBatch, checkpointer: Checkpointer

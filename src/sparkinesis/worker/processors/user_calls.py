@@ -54,18 +54,19 @@ class UserCalls:
         self._lock = threading.Lock()
         self._threads = CallThreads(f"{name}-record")
 
-    def call(self, method: Callable[..., object], *given: object) -> None:
-        """Call a method, and run it to its end if it is ``async def``.
+    def call(self, method: Callable[..., object], *given: object) -> object:
+        """Call a method, and run it to its end if it is ``async def``; return what it returns.
 
         Raises the method's errors, `ProcessorError` if it returns unfinished work, and
         ``concurrent.futures.CancelledError`` if the call was cancelled.
         """
         returned = method(*given)
         if returned is None:
-            return
+            return None
         if inspect.iscoroutine(returned) and asynchronous(method):
             returned = self._event_loop().run(returned)
         require_finished(method, returned)
+        return returned
 
     def begin(self, method: Callable[..., object], given: object, done: Done) -> None:
         """Begin a call, beside others: as a task if it is ``async def``, else in a thread.

@@ -7,7 +7,8 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from sparkinesis.status import Failure
 

@@ -20,6 +20,7 @@ from sparkinesis.metrics.catalogue import (
     LEASES_HELD,
     LEASES_TOTAL,
     LEASES_UNREAD,
+    PAUSED_AGE,
     PROCESSING_FOR,
     STREAM_UNREADABLE,
     STREAMS,
@@ -155,6 +156,7 @@ def _shards(shards: Sequence[ShardStatus]) -> Iterator[Sample]:
             (LAG, None if lag is None else lag / 1000),
             (PROCESSING_FOR, one.processing_for or 0.0),
             (CHECKPOINT_AGE, one.checkpoint_age),
+            (PAUSED_AGE, one.paused_for),
         ):
             if value is not None:
                 key = (metric, one.stream, one.shard_id)

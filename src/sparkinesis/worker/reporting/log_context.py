@@ -6,8 +6,9 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any, TypeVar
+
+import msgspec
 
 from sparkinesis.public import public
 
@@ -18,12 +19,11 @@ LOG_FORMAT = (
 )
 """The format for a handler with the filter `LogContext`."""
 
-_QUIET = ("boto3", "botocore", "urllib3")
-"""Loggers that would log each request, with its signature, below WARNING."""
+_QUIET = ("boto3", "botocore", "py4j", "urllib3")
+"""Loggers that would log each request, AWS's with its signature, below WARNING."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogPlace:
+class LogPlace(msgspec.Struct, frozen=True):
     """The application, worker and shard that log lines name."""
 
     application: str
@@ -77,9 +77,7 @@ def log_to_stderr(level: int | str = logging.INFO) -> Iterator[None]:
     handler.setFormatter(logging.Formatter(LOG_FORMAT))
     root.setLevel(level)
     try:
-        for name in _QUIET:
-            logger = logging.getLogger(name)
-            logger.setLevel(max(logger.level, root.level, logging.WARNING))
+        quiet_libraries(root.level)
         root.addHandler(handler)
         yield
     finally:
@@ -87,3 +85,10 @@ def log_to_stderr(level: int | str = logging.INFO) -> Iterator[None]:
         handler.close()
         for logger, was in before.items():
             logger.setLevel(was)
+
+
+def quiet_libraries(level: int) -> None:
+    """Log requests of boto3 and its libraries from WARNING only, or from a higher ``level``."""
+    for name in _QUIET:
+        logger = logging.getLogger(name)
+        logger.setLevel(max(logger.level, level, logging.WARNING))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 from sparkinesis.errors import LeaseLostError
 from sparkinesis.metrics.catalogue import (
@@ -15,6 +16,8 @@ from sparkinesis.metrics.catalogue import (
 from sparkinesis.metrics.metric import Metric
 from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.metrics.tracing import Extent, Span, tracing_of
+
+_T = TypeVar("_T")
 
 
 class ShardMeasures:
@@ -54,13 +57,13 @@ class ShardMeasures:
     def call(
         self,
         histogram: Metric,
-        act: Callable[[], None],
+        act: Callable[[], _T],
         refused: tuple[type[BaseException], ...] = (),
-    ) -> None:
+    ) -> _T:
         """Call ``act``, and measure it: ok, refused if it raises ``refused``, or failed."""
         began, result = self._clock() if self._is_on else 0.0, "ok"
         try:
-            act()
+            return act()
         except BaseException as error:
             result = "refused" if isinstance(error, refused) else "failed"
             raise

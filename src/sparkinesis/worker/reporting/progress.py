@@ -29,11 +29,12 @@ class WorkerProgress:
         self._reported = 0
         """The number of records at the last report."""
 
-    def step(self, lags: Mapping[str, int | None]) -> None:
-        """Report if a minute has passed. ``lags``: the lag of each shard that the worker reads."""
+    def step(self, lags_now: Callable[[], Mapping[str, int | None]]) -> None:
+        """Report if a minute has passed. ``lags_now``: returns the lag of each shard."""
         now = self._clock()
         if now - self._reported_at < REPORT_EVERY:
             return
+        lags = lags_now()
         records = self._records_total()
         known = {shard_id: lag for shard_id, lag in sorted(lags.items()) if lag is not None}
         furthest = max(known, key=known.__getitem__, default=None)

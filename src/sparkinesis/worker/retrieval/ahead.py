@@ -6,8 +6,9 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias
+
+import msgspec
 
 from sparkinesis.stream.calls.client import Fetched
 from sparkinesis.stream.page import Record, is_empty_at_tip
@@ -15,11 +16,10 @@ from sparkinesis.stream.position import Position
 from sparkinesis.worker.options import AheadLimits
 from sparkinesis.worker.retrieval.memory import Account, Hold
 from sparkinesis.worker.retrieval.memory_estimates import page_memory, records_within
-from sparkinesis.worker.retrieval.step_pool import StepPool
+from sparkinesis.worker.retrieval.step_pool import StepPool, Work
 
 
-@dataclass(frozen=True, slots=True)
-class FetchedPage:
+class FetchedPage(msgspec.Struct, frozen=True):
     """A page on its way to the record processor."""
 
     fetched: Fetched
@@ -46,8 +46,7 @@ class FetchedPage:
             self.hold.release()
 
 
-@dataclass(frozen=True, slots=True)
-class FetchRequest:
+class FetchRequest(msgspec.Struct, frozen=True):
     """A shard consumer's request to fetch a shard from a position."""
 
     shard_id: str
@@ -56,8 +55,8 @@ class FetchRequest:
     """True to begin AT the record of ``start``; False to begin after it."""
     memory: Account
     """The memory account for the pages."""
-    on_page: Callable[[], None]
-    """Called from a fetching thread when a page, an error or the end can be taken."""
+    on_page: Callable[[Work], None]
+    """Called from a step of the given work when a page, an error or the end can be taken."""
     pool: StepPool
     """The threads that fetch."""
     announce_silence: bool = False
@@ -190,6 +189,11 @@ class FetchAhead:
             self._work.wake()
         return page
 
+    @property
+    def is_stopped(self) -> bool:
+        """True after `stop`. For any thread."""
+        return self._stopped
+
     def stop(self) -> None:
         """Stop fetching; returns at once. For any thread."""
         with self._lock:
@@ -217,7 +221,7 @@ class FetchAhead:
             if self._asked is not None:
                 self._asked.release()
             self._drop_source()
-            self._request.on_page()
+            self._request.on_page(self._work)
         return pause
 
     def _drop_source(self) -> None:
@@ -249,10 +253,11 @@ class FetchAhead:
         self._asked = None
         page = self._fetch(source, hold)
         if page is not None and self._put(page):
-            self._request.on_page()
+            self._request.on_page(self._work)
             if page.at_shard_end:
                 return None
-        return 0.0  # the next step finds out whether it was stopped
+        # The next step finds out whether it was stopped, which wakes it.
+        return max(0.0, source.due_in(self._work.wake))
 
     def _has_room(self) -> bool:
         """Return True if fewer pages than the limits wait to be taken.

@@ -6,7 +6,8 @@ import logging
 import random
 import threading
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from sparkinesis.errors import (
     AccessDeniedError,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -26,8 +27,13 @@ _RECORDS_A_SECOND = 1000
 _SLACK = 1.0
 """Seconds that may pass between the request for memory and the call."""
 
-_SLOT = 0.05
-"""Seconds between two instants at which idle shards are polled."""
+_SLOTS = (0.05, 1.0)
+"""The least and the most seconds between two instants at which idle shards are polled."""
+_SHARDS_OF_A_SLOT = 50.0
+"""Shards that are polled at one instant, if the slots permit."""
+_SOONEST = 0.25
+"""The part of the idle time that passes at least before a slot: a shard that has just been opened
+waits for 1.25 times the idle time at most."""
 
 _FORGOTTEN_AFTER = 60.0
 """Seconds without a call after which a shard's budget is full again, and need not be kept."""
@@ -70,6 +76,7 @@ class Polling(RetrievalMode):
             max_records=self._options.max_records,
             idle_time=self._options.idle_time,
             clock=self._timing.clock,
+            shards=lambda: len(self._budgets),
         )
 
     def _budget_of(self, shard_id: str) -> ShardBudget:
@@ -91,22 +98,28 @@ def _written_in(seconds: float) -> int:
     return response_memory(int(_BYTES_A_SECOND * seconds), int(_RECORDS_A_SECOND * seconds))
 
 
-def _due_after(now: float, idle_time: float) -> float:
+def due_after(now: float, idle_time: float, shards: int) -> float:
     """Return the time of an idle shard's next call, by the worker's clock (seconds).
 
     Shards that are due at about the same time are polled one after the other, while the process is
-    awake and its caches are warm: a call of an idle worker then takes a quarter less CPU. Slots are
-    so narrow that a thousand shards still take turns.
+    awake and its caches are warm: a call of an idle worker then takes a quarter less CPU. The more
+    ``shards`` there are, the narrower are the slots, so that a thousand shards still take turns.
     """
+    least, most = _SLOTS
+    slot = min(most, max(least, _SHARDS_OF_A_SLOT * idle_time / max(1, shards)))
+    slot = min(slot, idle_time if idle_time >= most else idle_time / 4)
     due = now + idle_time
-    return due if idle_time < 4 * _SLOT else round(due / _SLOT) * _SLOT
+    if slot < least:
+        return due
+    sooner = math.floor(due / slot) * slot
+    return sooner if sooner - now >= idle_time * _SOONEST else sooner + slot
 
 
 class PolledShard:
     """The pages of a polled shard, one GetRecords call each. For one thread at a time.
 
     Behind the tip, calls follow each other as fast as the shard's budget allows. At the tip they
-    are ``idle_time`` seconds apart, to the nearest slot, also while records trickle in.
+    are ``idle_time`` seconds apart, from slot to slot, also while records trickle in.
 
     GetRecords limits the number of records, not of bytes. To fit a page into its memory, its
     records are assumed to be as large as those of the previous page, and the first ones very large;
@@ -122,7 +135,10 @@ class PolledShard:
         max_records: int,
         idle_time: float,
         clock: Callable[[], float],
+        shards: Callable[[], int] = lambda: 1,
     ) -> None:
+        """``shards``: returns the number of shards that are polled."""
+        self._shards = shards
         self._cursor = cursor
         self._most = max_records
         self._idle_time = idle_time
@@ -171,7 +187,7 @@ class PolledShard:
         self._at_tip_since = None
         if not fetched.page.millis_behind_latest and len(records) < limit:
             self._at_tip_since = self._clock()
-            self._due = _due_after(self._at_tip_since, self._idle_time)
+            self._due = due_after(self._at_tip_since, self._idle_time, self._shards())
         return fetched
 
     def _holds_what_came(self, room: int) -> bool:

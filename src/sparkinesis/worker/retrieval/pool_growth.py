@@ -15,6 +15,10 @@ TICK = 0.004
 """Seconds. Steps that are due within one tick begin together, and a step waits that long for a
 thread before one is added."""
 
+JOIN = 0.012
+"""Seconds that a step which is due by its time waits for the thread that takes others of its kind,
+before another thread joins. An idle shard's poll may be that late."""
+
 _STARVED = 0.1
 """Seconds after which a waiting step has a thread added even though this process lacks CPU time,
 and between two such threads."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from sparkinesis.stream.kpl.objects import estimate_unpacked
 from sparkinesis.stream.page import Record

@@ -19,7 +19,13 @@ from enum import Enum, auto
 
 from sparkinesis.metrics.health.liveness import Part
 from sparkinesis.metrics.health.signs import PATIENCE, Progress, detach
-from sparkinesis.worker.retrieval.pool_growth import FIRST_THREADS, REFUSED, TICK, threads_to_add
+from sparkinesis.worker.retrieval.pool_growth import (
+    FIRST_THREADS,
+    JOIN,
+    REFUSED,
+    TICK,
+    threads_to_add,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -49,9 +55,13 @@ class Work:
         self._context = context
         self._state = _State.WAITING
         self._is_woken = False
+        self._is_patient = False
+        """True if it is due by its time: it may wait for a thread that takes other such steps."""
         self._is_started = False
         self._due = math.inf
         self._ready_at = 0.0
+        self._guest: Work | None = None
+        """Work of another pool, whose next step this one's thread takes after the present step."""
 
     @property
     def has_ended(self) -> bool:
@@ -65,9 +75,14 @@ class Work:
         """
         self._pool._start(self)
 
-    def wake(self) -> None:
-        """Take the next step now, or right after the present one. Does nothing before `start`."""
-        self._pool._wake(self)
+    def wake(self, by: Work | None = None) -> None:
+        """Take the next step now, or right after the present one. Does nothing before `start`.
+
+        by: the work, of another pool, whose step makes this call. Its thread then takes the step
+        that is woken, after its own: no other thread has to wake up for that. One thread of a pool
+        at a time is lent so, as the step may take long.
+        """
+        self._pool._wake(self, by)
 
 
 class StepPool:
@@ -78,6 +93,9 @@ class StepPool:
     waits for another that blocks for long. Threads end after some seconds without work; the last
     ones when the pool is closed and all its work has ended.
 
+    Steps that are due by their time are taken one after the other by one thread, which another
+    joins every few ticks. Steps that were woken, or go on at once, get a thread each.
+
     Of the threads without work, the one that had work last is used: its memory is warm, and the
     others may end.
     """
@@ -87,6 +105,8 @@ class StepPool:
         self._clock = clock
         self._lock = threading.Lock()
         self._ready: deque[Work] = deque()
+        self._impatient = 0
+        """The number of those that do not wait for a thread."""
         self._timers: list[tuple[float, int, Work]] = []
         """A heap. An entry counts only while the work's ``_due`` is this instant."""
         self._pushed = 0
@@ -108,6 +128,10 @@ class StepPool:
         self._wakes_at = math.inf
         """The time at which the dispatcher looks again, if nobody rings before."""
         self._dispatching: threading.Thread | None = None
+        self._is_lending = False
+        """True while a thread takes the step of another pool's work, or is about to."""
+        self._away = 0
+        """Steps that threads of other pools take, or are about to."""
         self._taken = 0
         """Steps that have begun."""
         self._progress = Progress(clock)
@@ -148,7 +172,8 @@ class StepPool:
     def is_at_work(self) -> bool:
         """True while a step is being taken, or could be taken now."""
         with self._lock:
-            return bool(self._ready) or len(self._idle) + self._summoned < self.threads
+            is_busy = len(self._idle) + self._summoned < self.threads
+            return bool(self._ready or self._away) or is_busy
 
     def look_at_time(self) -> None:
         """Begin the steps that are due by the clock, which somebody has moved."""
@@ -173,20 +198,49 @@ class StepPool:
             work._is_started = True
             self.unfinished += 1
             self._make_ready(work)
+            self._summon()
 
-    def _wake(self, work: Work) -> None:
+    def _wake(self, work: Work, by: Work | None) -> None:
         with self._lock:
             if work._state is _State.RUNNING:
                 work._is_woken = True
             elif work._state is _State.WAITING and work._is_started:
-                self._make_ready(work)
+                if by is not None and by._pool._lends_to(self):
+                    work._state, work._due = _State.READY, math.inf
+                    by._guest = work
+                    self._away += 1
+                else:
+                    self._make_ready(work)
+                    self._summon()
 
-    def _make_ready(self, work: Work) -> None:
+    def _lends_to(self, other: StepPool) -> bool:
+        """Lend the present thread, from the end of its step on, if no other is lent."""
+        if self is other:
+            return False
+        with self._lock:
+            is_free = not self._is_lending
+            self._is_lending = True
+        return is_free
+
+    def _make_ready(self, work: Work, *, is_patient: bool = False) -> None:
         work._state = _State.READY
+        work._is_patient = is_patient
         work._due = math.inf
         work._ready_at = self._clock()
+        self._impatient += not is_patient
         self._ready.append(work)
-        self._summon()
+
+    def _take_ready(self) -> Work:
+        """Take the step that is ready for longest; have another thread take those in a hurry."""
+        work = self._ready.popleft()
+        work._state = _State.RUNNING
+        self._taken += 1
+        self._impatient -= not work._is_patient
+        if self._impatient:
+            self._summon()
+        elif self._ready:
+            self._look_at(self._clock() + JOIN)
+        return work
 
     def _summon(self) -> None:
         """Have a thread look for work, if there is work that nobody looks for already."""
@@ -208,9 +262,7 @@ class StepPool:
             self._end_if_over()
         elif work._is_woken or pause <= 0:
             work._is_woken = False
-            work._state = _State.READY
-            work._ready_at = self._clock()
-            self._ready.append(work)
+            self._make_ready(work)
         else:
             work._state = _State.WAITING
             if pause < math.inf:
@@ -253,35 +305,57 @@ class StepPool:
         bell = _Bell()
         me = threading.get_ident()
         self._idents.add(me)
+        is_summoned = True
         work: Work | None = None
         pause: float | None = None
         while True:
+            guest: Work | None = None
             with self._lock:
-                if work is None:
+                if is_summoned:
                     self._summoned -= 1
-                else:
+                    is_summoned = False
+                if work is not None:
                     self._finished(work, pause)
+                    guest, work._guest = work._guest, None
                     work = None
-                if self._ready:
-                    work = self._ready.popleft()
-                    work._state = _State.RUNNING
-                    self._taken += 1
+                if guest is not None:
                     self._summon()
+                elif self._ready:
+                    work = self._take_ready()
                 elif self._is_closed and not self.unfinished:
                     break
                 else:
                     self._idle.append(bell)
-            if work is not None:
-                pause = self._take(work)
-            elif not bell.wait(_KEEP):
+            if guest is not None:
+                guest._pool._take_away(guest, me)
                 with self._lock:
-                    if bell in self._idle:
-                        self._idle.remove(bell)
-                        break
-                bell.wait()  # somebody rings right now
+                    self._is_lending = False
+            elif work is not None:
+                pause = self._take(work)
+            else:
+                is_summoned = True
+                if not bell.wait(_KEEP):
+                    with self._lock:
+                        if bell in self._idle:
+                            self._idle.remove(bell)
+                            break
+                    bell.wait()  # somebody rings right now
         with self._lock:
             self.threads -= 1
             self._idents.discard(me)
+
+    def _take_away(self, work: Work, me: int) -> None:
+        """Take a step in the thread ``me`` of another pool."""
+        with self._lock:
+            self._idents.add(me)
+            work._state = _State.RUNNING
+            self._taken += 1
+        pause = self._take(work)
+        with self._lock:
+            self._idents.discard(me)
+            self._away -= 1
+            self._finished(work, pause)
+            self._summon()
 
     def _take(self, work: Work) -> float | None:
         try:
@@ -321,14 +395,18 @@ class StepPool:
         while timers and timers[0][0] <= now:
             due, _, work = heapq.heappop(timers)
             if work._due == due:
-                self._make_ready(work)
+                self._make_ready(work, is_patient=True)
+        if self._ready:
+            self._summon()
 
     def _next_look(self, now: float) -> float:
         timers = self._timers
         while timers and timers[0][2]._due != timers[0][0]:
             heapq.heappop(timers)  # the step was woken before
         due = timers[0][0] if timers else math.inf
-        return min(due, now + TICK) if self._ready else due
+        if len(self._ready) <= self._summoned:
+            return due  # each of those that are ready has a thread that looks for it
+        return min(due, now + (TICK if self._impatient else JOIN))
 
     def _add_threads(self, now: float, *, is_on_time: bool) -> None:
         """Add threads for steps that wait, if the present threads are held by calls that block."""

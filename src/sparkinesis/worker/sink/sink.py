@@ -14,9 +14,10 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
 
 from sparkinesis.errors import LeaseLostError, SinkUnavailableError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
@@ -36,8 +37,7 @@ DEFAULT_MAX_BYTES = 64 * 2**20
 DEFAULT_MAX_AGE = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
+class _Piece(msgspec.Struct, frozen=True):
     """The rows of one directory from one call of `ParquetSink.write`."""
 
     directory: str

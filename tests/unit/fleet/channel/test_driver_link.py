@@ -15,17 +15,9 @@ from sparkinesis.errors import FleetError
 from sparkinesis.fleet.channel.channel import ChannelClosedError
 from sparkinesis.fleet.channel.control_server import Disconnected
 from sparkinesis.fleet.channel.driver_link import DriverLink
-from sparkinesis.fleet.channel.messages import (
-    Ended,
-    Hello,
-    Leaving,
-    Ping,
-    Report,
-    ShutDown,
-    Start,
-    encode,
-)
+from sparkinesis.fleet.channel.messages import Hello, Ping, Start, encode
 from sparkinesis.fleet.channel.tls import WorkerCredentials
+from sparkinesis.worker.crew.messages import Ended, Leaving, Report, ShutDown
 from tests.pace import eventually
 from tests.unit.fleet.wire import (
     CREDENTIALS,
@@ -94,11 +86,11 @@ def test_a_ping_is_a_sign_of_life_and_nothing_more(driver: Driver) -> None:
     worker.link.open()
     driver.expect(Hello)
     now[0] = 11.0
-    assert worker.link.is_lost
+    assert worker.link.why_lost()
     driver.control.send_to_all(Ping())
     driver.control.send_to_all(Start())
     assert worker.heard.get(timeout=PATIENCE) == Start(), "the ping is not handed on"
-    assert worker.link.silent_for == 0.0
+    assert worker.link.why_lost() is None
     worker.link.close()
 
 
@@ -134,7 +126,7 @@ def test_a_driver_that_comes_back_on_its_port_has_its_workers_again() -> None:
         again = Driver(port)
         again.expect(Hello)
         assert again.expect(Leaving).why == "it was told so", "said while there was no driver"
-        assert not worker.link.is_lost
+        assert worker.link.why_lost() is None
         again.control.close()
 
 
@@ -148,7 +140,7 @@ def test_a_driver_that_never_comes_back_is_lost(
         driver.control.close()
         driver.expect(Disconnected)
         on_its_port = drivers(port=port, identity=OTHER_RUN) if is_replaced else driver
-        eventually(lambda: worker.link.is_lost)
+        eventually(lambda: worker.link.why_lost() is not None)
         assert on_its_port.events.empty()
         assert not worker.link.send(Report((), 1))
         worker.link.send_last(lambda: Ended(True))  # returns: there is nobody to wait for

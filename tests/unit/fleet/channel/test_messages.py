@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from sparkinesis.fleet.channel.messages import (
-    Ended,
-    Report,
-    decode_for_driver,
-    encode,
-)
+from sparkinesis.fleet.channel.messages import decode_for_driver, encode
+from sparkinesis.worker.crew.messages import Ended, Report
 from sparkinesis.worker.reporting.failures import Failures, describe
 
 

@@ -23,9 +23,9 @@ from sparkinesis.fleet.channel.channel import (
     connect_to_driver,
 )
 from sparkinesis.fleet.channel.driver_link import DriverLink
-from sparkinesis.fleet.channel.messages import Leaving, Report, ShutDown
 from sparkinesis.fleet.channel.tls import DriverIdentity, NotAuthenticatedError, worker_context
 from sparkinesis.status import Failure
+from sparkinesis.worker.crew.messages import Leaving, Report, ShutDown
 from tests.unit.fleet.wire import (
     CREDENTIALS,
     IDENTITY,

@@ -16,7 +16,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from sparkinesis.fleet.channel.messages import Ended, Hello
+from sparkinesis.fleet.channel.messages import Hello
 from sparkinesis.fleet.knowledge.reconciling import (
     Action,
     Cancel,
@@ -30,6 +30,7 @@ from sparkinesis.fleet.knowledge.reconciling import (
 from sparkinesis.fleet.knowledge.roster import Roster, backoff
 from sparkinesis.fleet.options import FleetOptions
 from sparkinesis.status import FleetState, WorkerState
+from sparkinesis.worker.crew.messages import Ended
 from tests.examples import examples
 
 OPTIONS = FleetOptions(

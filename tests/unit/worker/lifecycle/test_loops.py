@@ -24,7 +24,7 @@ from tests.pace import eventually
 
 def settings_of(**intervals: float) -> Any:
     options = SimpleNamespace(failover_time=1.0, shutdown_timeout=30.0, **intervals)
-    return SimpleNamespace(clock=time.monotonic, worker_id="me", options=options)
+    return SimpleNamespace(clock=time.monotonic, worker_id="me", options=options, reads=None)
 
 
 def test_a_shutdown_reaches_the_taking_of_leases_that_has_begun() -> None:
@@ -41,10 +41,16 @@ def test_a_shutdown_reaches_the_taking_of_leases_that_has_begun() -> None:
         return True
 
     snapshot = SimpleNamespace(leases=(), unfinished=frozenset())
-    coordinator: Any = SimpleNamespace(take=take, duplicate_worker_leases=(), snapshot=snapshot)
+    coordinator: Any = SimpleNamespace(
+        take=take,
+        due_in=lambda: 0.0,
+        duplicate_worker_leases=(),
+        snapshot=snapshot,
+        leave=lambda: seen.append(state.stop_taking.is_set()),
+    )
     streams: Any = SimpleNamespace(wants=lambda _: True)
     AssignmentLoop(state, settings, coordinator, streams).run()
-    assert seen == [False, True]
+    assert seen == [False, True, True], "the worker leaves the fleet after its last look"
 
 
 def test_a_clock_that_jumps_during_a_scan_makes_no_scan_late() -> None:
@@ -58,7 +64,9 @@ def test_a_clock_that_jumps_during_a_scan_makes_no_scan_late() -> None:
         return False
 
     snapshot = SimpleNamespace(leases=(), unfinished=frozenset())
-    coordinator: Any = SimpleNamespace(take=take, duplicate_worker_leases=(), snapshot=snapshot)
+    coordinator: Any = SimpleNamespace(
+        take=take, due_in=lambda: 0.0, duplicate_worker_leases=(), snapshot=snapshot
+    )
     streams: Any = SimpleNamespace(get=lambda _: None, wants=lambda _: True)
     loop = AssignmentLoop(WorkerState(settings), settings, coordinator, streams)
     assert loop.step() == 20.0
@@ -72,8 +80,10 @@ def test_a_loop_announces_how_long_it_waits(kind: type[WorkerLoop]) -> None:
     coordinator: Any = SimpleNamespace(
         renew=lambda: None,
         take=lambda *_: False,
+        due_in=lambda: 600.0,
         duplicate_worker_leases=(),
         snapshot=SimpleNamespace(leases=(), expired=(), unfinished=frozenset()),
+        leave=lambda: None,
     )
     syncer: Any = SimpleNamespace(step=lambda *_, **__: 600.0)
     stream: Any = SimpleNamespace(

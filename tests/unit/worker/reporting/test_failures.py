@@ -8,10 +8,10 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from sparkinesis.status import Failure
 from sparkinesis.worker.reporting.failures import (

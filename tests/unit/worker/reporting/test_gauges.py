@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import msgspec
+from msgspec.structs import replace
 
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
@@ -86,7 +87,7 @@ def test_finished_leases_count_for_nothing() -> None:
         lease("c", "dead"),
         lease("d", None),
         lease("e", "gone", SHARD_END),
-        replace(lease("f", "other"), checkpoint_owner="me"),
+        msgspec.structs.replace(lease("f", "other"), checkpoint_owner="me"),
     )
     seen = Snapshot(rows, 1.0, frozenset({"c", "e"}))
     counts = lease_counts(seen, "me")

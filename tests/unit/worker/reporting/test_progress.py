@@ -23,7 +23,7 @@ def test_a_report_a_minute_counts_what_was_processed_since_the_last() -> None:
     lags = {"s1": 500, "s0": 500, "s2": 20, "s3": None}
     for second in range(1, 122):
         one.now, one.records = 1000.0 + second, 10 * second + (1000 if second > 60 else 0)
-        one.progress.step(lags)
+        one.progress.step(lambda: lags)
     assert one.told == [
         WorkerReport(60.0, 4, 600, 500, "s0"),
         WorkerReport(60.0, 4, 1600, 500, "s0"),
@@ -36,7 +36,7 @@ def test_a_report_is_by_the_time_that_has_passed() -> None:
     """As after a pause of the process."""
     one = Watched()
     one.now, one.records = 1120.0, 240
-    one.progress.step({})
+    one.progress.step(dict)
     (told,) = one.told
     assert told == WorkerReport(120.0, 0, 240, None, None)
     assert isinstance(told, WorkerReport)
@@ -46,7 +46,7 @@ def test_a_report_is_by_the_time_that_has_passed() -> None:
 def test_the_last_report_is_of_the_whole_life() -> None:
     one = Watched()
     one.now, one.records = 1061.0, 5
-    one.progress.step({"s0": None})
+    one.progress.step(lambda: {"s0": None})
     one.now, one.records = 1070.0, 7
     one.progress.tell_end(was_forced=True, error="x")
     assert one.told == [

@@ -6,10 +6,10 @@ import math
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
 import pytest
+from msgspec.structs import replace
 
 from sparkinesis.errors import ServiceError
 from sparkinesis.stream.calls.client import Fetched
@@ -88,7 +88,7 @@ class Reader:
             TRIM_HORIZON,
             inclusive=False,
             memory=memory or MemoryBudget(2**30).account(),
-            on_page=on_page or self._announced.release,
+            on_page=lambda _: (on_page or self._announced.release)(),
             pool=StepPool("test"),
             announce_silence=announce_silence,
         )
@@ -474,20 +474,35 @@ def test_a_silence_that_nobody_takes_keeps_no_record_from_being_fetched(
 
 
 @pytest.mark.parametrize(
-    ("idle_time", "ends", "calls"),
+    ("idle_time", "shards", "ends", "calls"),
     [
-        (1.0, 7.002, [8.0, 9.0, 10.0]),
-        (1.0, 7.02, [8.0, 9.0, 10.0]),
-        (1.0, 7.03, [8.05, 9.05, 10.05]),
-        (0.25, 7.01, [7.25, 7.5, 7.75]),
-        (0.1, 7.01, [7.11, 7.212, 7.314]),
+        (1.0, 1000, 7.002, [8.0, 9.0, 10.0]),
+        (1.0, 1000, 7.02, [8.0, 9.0, 10.0]),
+        (1.0, 1000, 7.06, [8.05, 9.05, 10.05]),
+        (1.0, 32, 7.03, [8.0, 9.0, 10.0]),
+        (1.0, 32, 7.6, [8.0, 9.0, 10.0]),
+        (1.0, 32, 7.8, [9.0, 10.0, 11.0]),
+        (1.0, 100, 7.56, [8.5, 9.5, 10.5]),
+        (2.0, 500, 7.21, [9.2, 11.2, 13.2]),
+        (0.25, 32, 7.01, [7.25, 7.5, 7.75]),
+        (0.2, 32, 7.01, [7.2, 7.4, 7.6]),
+        (0.2, 32, 7.06, [7.25, 7.45, 7.65]),
+        (0.09, 32, 7.01, [7.1, 7.192, 7.284]),
     ],
 )
-def test_idle_shards_are_polled_together(idle_time: float, ends: float, calls: list[float]) -> None:
+def test_idle_shards_are_polled_together(
+    idle_time: float, shards: int, ends: float, calls: list[float]
+) -> None:
     """Each at its own pace, in the slots that all have: calls take 2 ms here."""
     now = [ends]
     cursor = Script(*map(silence, range(10)))
-    shard = PolledShard(cast(Any, cursor), max_records=7, idle_time=idle_time, clock=lambda: now[0])
+    shard = PolledShard(
+        cast(Any, cursor),
+        max_records=7,
+        idle_time=idle_time,
+        clock=lambda: now[0],
+        shards=lambda: shards,
+    )
     assert shard.fetch(MIB) is not None
     for expected in calls:
         now[0] += shard.due_in(lambda: None)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import heapq
 import logging
 import math
 import threading
 import time
 from collections.abc import Iterator
 from contextvars import ContextVar
+from functools import partial
+from typing import Any, cast
 
 import pytest
 
 from sparkinesis.metrics.health.signs import SignOfLife, expect
 from sparkinesis.worker.retrieval import step_pool
-from sparkinesis.worker.retrieval.pool_growth import TICK, threads_to_add
+from sparkinesis.worker.retrieval.pool_growth import JOIN, TICK, threads_to_add
 from sparkinesis.worker.retrieval.step_pool import StepPool, Work
 from tests.pace import eventually
 
@@ -215,6 +218,61 @@ def test_work_whose_time_has_come_does_not_wait_for_a_later_one(pool: StepPool) 
     late.step.wake()
 
 
+def test_steps_that_are_due_together_do_not_wait_for_one_that_blocks(pool: StepPool) -> None:
+    barrier = threading.Barrier(5)
+
+    def run() -> Iterator[float | None]:
+        yield 0.02
+        barrier.wait(PATIENCE)
+        yield None
+
+    finish(*(pool.new_work(partial(next, run())) for _ in range(5)))
+
+
+class Rung:
+    """Stands for a thread without work; notes that it was rung for."""
+
+    def __init__(self) -> None:
+        self.is_rung = False
+
+    def ring(self) -> None:
+        self.is_rung = True
+
+
+def test_one_thread_is_rung_for_steps_that_are_due_together_and_one_for_each_that_is_woken() -> (
+    None
+):
+    now = [100.0]
+    pool = StepPool("test", lambda: now[0])
+    pool._idle = threads = cast(Any, [Rung() for _ in range(9)])
+    pool.threads = 9
+    steps = [pool.new_work(lambda: None) for _ in range(6)]
+    for step in steps[:4]:
+        step._due = 101.0
+        heapq.heappush(pool._timers, (101.0, id(step), step))
+    now[0] = 101.0
+
+    def rung() -> int:
+        return 9 - len(threads)
+
+    pool._begin_due(now[0])
+    assert rung() == 1
+    pool._summoned -= 1  # it looks
+    assert pool._take_ready() in steps
+    assert rung() == 1
+    assert pool._next_look(now[0]) == now[0] + JOIN
+    for step in steps[4:]:
+        pool._make_ready(step)
+    pool._summon()
+    assert rung() == 2
+    taken = []
+    while pool._ready:
+        pool._summoned -= 1
+        taken.append(pool._take_ready())
+    assert taken[-2:] == steps[4:]
+    assert rung() == 2 + 4, "one after the other, until those that were woken are taken"
+
+
 def test_work_goes_on_where_no_thread_can_be_added(
     pool: StepPool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -313,3 +371,110 @@ def test_a_pool_stands_still_if_nobody_watches_the_time() -> None:
     assert pool.part("it").due > now
     now = 161.0
     assert pool.part("it").due < now
+
+
+class Woken:
+    """Work that waits to be woken, notes where its steps run, and lets some of them wait."""
+
+    def __init__(self, pool: StepPool) -> None:
+        self.threads: list[int] = []
+        self.may_go_on = threading.Event()
+        self.may_go_on.set()
+        self.fails = False
+        self._pool = pool
+        self.step = pool.new_work(self._run)
+        self.step.start()
+        eventually(lambda: len(self.threads) == 1 and not pool.is_at_work)
+
+    def _run(self) -> float:
+        assert self._pool.runs_here()
+        self.threads.append(threading.get_ident())
+        assert self.may_go_on.wait(PATIENCE)
+        if self.fails:
+            raise ValueError("no")
+        return math.inf
+
+
+class Waking:
+    """Work whose next step wakes other work in its own name, and goes on with another step."""
+
+    def __init__(self, pool: StepPool) -> None:
+        self.threads: list[int] = []
+        """Those of steps that woke other work."""
+        self.woken: Work | None = None
+        self.rests = 0
+        self.step = pool.new_work(self._run)
+        self.step.start()
+        eventually(lambda: self.rests == 1 and not pool.is_at_work)
+
+    def wake(self, other: Work) -> None:
+        rests, self.woken = self.rests, other
+        self.step.wake()
+        eventually(lambda: self.woken is None and self.rests > rests)
+
+    def _run(self) -> float:
+        other, self.woken = self.woken, None
+        if other is None:
+            self.rests += 1
+            return math.inf
+        self.threads.append(threading.get_ident())
+        other.wake(self.step)
+        return 0.0
+
+
+@pytest.fixture
+def other_pool() -> Iterator[StepPool]:
+    made = StepPool("other")
+    yield made
+    made.close()
+
+
+def test_work_of_another_pool_goes_on_in_the_thread_that_wakes_it(
+    pool: StepPool, other_pool: StepPool
+) -> None:
+    woken, waking = Woken(other_pool), Waking(pool)
+    for times in (2, 3):
+        waking.wake(woken.step)
+        eventually(lambda: len(woken.threads) == times and not pool.is_at_work)  # noqa: B023
+        assert woken.threads[-1] == waking.threads[-1]
+        assert not other_pool.is_at_work
+
+
+def test_one_thread_is_lent_at_a_time_and_its_own_pool_goes_on(
+    pool: StepPool, other_pool: StepPool
+) -> None:
+    slow, quick, waking = Woken(other_pool), Woken(other_pool), Waking(pool)
+    slow.may_go_on.clear()
+    waking.wake(slow.step)
+    eventually(lambda: len(slow.threads) == 2)
+    assert other_pool.is_at_work
+    waking.wake(quick.step)
+    eventually(lambda: len(quick.threads) == 2)
+    assert slow.threads[-1] not in {quick.threads[-1], waking.threads[-1]}
+    assert quick.threads[-1] not in waking.threads
+    slow.may_go_on.set()
+    eventually(lambda: not pool.is_at_work)
+    waking.wake(quick.step)
+    eventually(lambda: len(quick.threads) == 3)
+    assert quick.threads[-1] == waking.threads[-1]
+
+
+def test_a_thread_that_was_lent_to_a_step_that_fails_is_lent_again(
+    pool: StepPool, other_pool: StepPool
+) -> None:
+    failing, sound, waking = Woken(other_pool), Woken(other_pool), Waking(pool)
+    failing.fails = True
+    waking.wake(failing.step)
+    eventually(lambda: failing.step.has_ended and not pool.is_at_work)
+    waking.wake(sound.step)
+    eventually(lambda: len(sound.threads) == 2)
+    assert sound.threads[-1] == waking.threads[-1]
+
+
+def test_no_thread_is_lent_within_a_pool(pool: StepPool) -> None:
+    woken, waking = Woken(pool), Waking(pool)
+    eventually(lambda: not pool.is_at_work)
+    waking.wake(woken.step)
+    eventually(lambda: len(woken.threads) == 2)
+    waking.wake(woken.step)
+    eventually(lambda: len(woken.threads) == 3)

@@ -132,8 +132,19 @@ class ConcurrentDeliverer(Deliverer):
         self._begin_calls()
         is_over = self._intake.at_end and not self._open and not self.checkpointer.is_reset
         return Next(
-            self._soonest(self._soonest_call()), ShutdownReason.SHARD_END if is_over else None
+            self._soonest(self._soonest_call()), self._intake.why_at_end if is_over else None
         )
+
+    def hold(self) -> float:
+        """Take the calls that have ended, and begin no others; as `Deliverer.hold`."""
+        has_settled = self.settle()
+        if self._stopping is not None or (self.checkpointer.is_reset and not has_settled):
+            return IDLE  # each call that ends has this called again
+        return super().hold()
+
+    @property
+    def _batches_in_use(self) -> int:
+        return self._open.batches
 
     def _soonest_call(self) -> float:
         """Return the seconds until a record is due again; calls that end wake the consumer."""
@@ -193,6 +204,7 @@ class ConcurrentDeliverer(Deliverer):
             raise error  # a mistake in the program, which every other record would meet as well
         if isinstance(error, CancelledError) and self._is_ending():
             return
+        self._note_refusal(error)
         attempt = self._attempts.get(one) or Attempt(one.alone())
         reaction = react(
             attempt,

@@ -10,8 +10,9 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
+
+import msgspec
 
 from sparkinesis.errors import LeaseLostError, ProcessorError, SparkinesisError, StreamNotFoundError
 from sparkinesis.events import LeaseEnd
@@ -29,6 +30,7 @@ from sparkinesis.worker.lifecycle.shard.concurrent_delivery import ConcurrentDel
 from sparkinesis.worker.lifecycle.shard.delivery import IDLE, Deliverer
 from sparkinesis.worker.lifecycle.shard.intake import Intake
 from sparkinesis.worker.lifecycle.shard.last_calls import LastCalls
+from sparkinesis.worker.lifecycle.shard.own_start import move_to, returned_start
 from sparkinesis.worker.lifecycle.shard.reaction import backoff
 from sparkinesis.worker.lifecycle.shard.starting import start_of
 from sparkinesis.worker.lifecycle.shard.states import (
@@ -42,11 +44,11 @@ from sparkinesis.worker.lifecycle.shard.states import (
 from sparkinesis.worker.processors.processor import ProcessorShard, RecordProcessor, make_processor
 from sparkinesis.worker.reporting.log_context import LogPlace
 from sparkinesis.worker.retrieval.ahead import OpenRetrieval
+from sparkinesis.worker.retrieval.step_pool import Work
 from sparkinesis.worker.sink.sink import ShardSinks
 
 
-@dataclass(frozen=True)
-class WorkerHooks:
+class WorkerHooks(msgspec.Struct, frozen=True):
     """The functions of its worker that a shard consumer calls."""
 
     are_finished: Callable[[Sequence[str]], bool]
@@ -101,14 +103,19 @@ class ShardConsumer:
         self._deliverer: Deliverer | None = None
         self._last_calls: LastCalls | None = None
         """Both are None until the processor is initialized."""
+        self._own_start: ExtendedSequenceNumber | None = None
+        """The start that the processor's ``initialize`` returned, if any."""
         self.problem: tuple[SparkinesisError, float] | None = None
         """The error for which the last task failed, and since when tasks fail; None: none did."""
+        self.has_read_range = False
+        """True once the shard is read to the end of a replay's range."""
         self._failures = 0
         self.report = settings.reporter(held.shard_id)
         self._tasks: dict[Task, Callable[[], float | None]] = {
             Task.BLOCK_ON_PARENT: self._block_on_parent,
             Task.INITIALIZE: self._initialize,
             Task.PROCESS: self._process,
+            Task.HOLD: self._hold,
             Task.SHUTDOWN_NOTIFICATION: self._notify_of_shutdown,
             Task.SHUTDOWN: self._shut_down,
         }
@@ -126,13 +133,23 @@ class ShardConsumer:
             self.intake.end_reading()
         self.wake()
 
+    def pause(self) -> None:
+        """Fetch and deliver nothing, from the end of the present call on, until `resume`."""
+        self.intake.pause()
+        self.wake()
+
+    def resume(self) -> None:
+        """Go on after `pause`."""
+        self.intake.resume()
+        self.wake()
+
     def start(self) -> None:
         """Begin to take steps, in a thread of the pool."""
         self._work.start()
 
-    def wake(self) -> None:
-        """Run the next step now, without waiting for its time."""
-        self._work.wake()
+    def wake(self, by: Work | None = None) -> None:
+        """Run the next step now, without waiting for its time; ``by``: as in `Work.wake`."""
+        self._work.wake(by)
 
     @property
     def has_ended(self) -> bool:
@@ -152,10 +169,10 @@ class ShardConsumer:
     def millis_behind_latest(self) -> int | None:
         """The distance from the tip, at the last page; None if it is not known.
 
-        It is not known at the end of the shard either: the next records are in other shards, which
-        may have no leases yet.
+        It is not known of a paused shard, which grows old unseen and by intent, nor at the end of
+        the shard: the next records are in other shards, which may have no leases yet.
         """
-        if self._ending.reason is ShutdownReason.SHARD_END:
+        if self._ending.reason is ShutdownReason.SHARD_END or self.intake.is_paused:
             return None
         return self.intake.millis_behind_latest
 
@@ -188,7 +205,7 @@ class ShardConsumer:
 
     def run_task(self) -> float:
         """Run the task of the current state once; return the seconds until the next step."""
-        self.state = before_task(self.state, self._ending.reason)
+        self.state = before_task(self.state, self._ending.reason, is_paused=self.intake.is_paused)
         task = TABLE[self.state].task
         if task is None:
             self._leave()
@@ -251,7 +268,9 @@ class ShardConsumer:
         """Release the lease. Without ``why``: for the reason why the consumer was asked to end."""
         if why is None:
             why = LeaseEnd.HANDED_OVER
-            if self._worker.is_shutting_down():
+            if self.has_read_range:
+                why = LeaseEnd.RANGE_READ
+            elif self._worker.is_shutting_down():
                 why = LeaseEnd.SHUTDOWN
             elif self._settings.stream is not None and self.held.handoff_to is None:
                 why = LeaseEnd.STREAM_LEFT
@@ -265,18 +284,32 @@ class ShardConsumer:
         return self._options.parent_poll_interval
 
     def _initialize(self) -> None:
-        settings, options, stream = self._settings, self._options, self._settings.stream
+        settings, options = self._settings, self._options
         lease = self.held.lease
         if lease.position() is LATEST:
             # A KCL wrote this LATEST. From now on it means this instant, also after a restart.
             self.held.fix_instant(settings.service_time_ms())
-            lease = self.held.lease
         bound_ms: int | None = None
         if (skip := options.skip_older_than) is not None:
             bound_ms = settings.skip_before(settings.service_time_ms() if skip else 0)
+        deliverer = self._deliverer
+        if deliverer is None:
+            deliverer = self._begin_processor()
+        if self._own_start is not None:
+            move_to(self._own_start, self.held.lease, deliverer.checkpointer, settings)
+        lease = self.held.lease  # the processor may have moved it, or committed what was pending
+        start, unread = start_of(
+            lease, settings.initial, settings.started_ms, bound_ms, deaggregate=options.deaggregate
+        )
+        self.intake.begin(start, lease.checkpoint, unread)
+        self.report.started(start, lease.checkpoint)
+
+    def _begin_processor(self) -> Deliverer:
+        """Make the record processor and call its ``initialize``, which is repeated if it raises."""
+        settings, lease, stream = self._settings, self.held.lease, self._settings.stream
         if self._processor is None:
             self._processor = make_processor(
-                settings.factory, by_record=options.concurrency is not None
+                settings.factory, by_record=self._options.concurrency is not None
             )
         sinks = ShardSinks(settings.clock, metrics=settings.metrics, stream=self.stream)
         checkpointer = Checkpointer(
@@ -286,6 +319,7 @@ class ShardConsumer:
             partial(self._worker.place_at, self.shard_id),
             clock=settings.clock,
             measures=self._measures,
+            on_reset=self.wake,
         )
         shard = ProcessorShard(
             id=self.shard_id,
@@ -296,24 +330,22 @@ class ShardConsumer:
             checkpoint=lease.checkpoint,
             pending_checkpoint=lease.pending,
             request_shutdown=self._ask_for_shutdown,
+            pause=self.pause,
+            resume=self.resume,
             commit_pending=checkpointer.commit_pending,
             drop_pending=checkpointer.drop_pending,
             sinks=sinks,
+            fencing_token=self.held.fencing_token,
         )
-        self._measures.call(
+        returned = self._measures.call(
             INITIALIZE_DURATION,
             partial(settings.calls.call, self._processor.initialize, shard),
         )
-        self._deliverer = self._new_deliverer(self._processor, checkpointer)
-        self._last_calls = LastCalls(
-            self._deliverer, self.report, self._worker.fail, settings.calls
-        )
-        lease = self.held.lease  # the processor may have committed a pending checkpoint
-        start, unread = start_of(
-            lease, settings.initial, settings.started_ms, bound_ms, deaggregate=options.deaggregate
-        )
-        self.intake.begin(start, lease.checkpoint, unread)
-        self.report.started(start, lease.checkpoint)
+        self._own_start = returned_start(returned, str(self))
+        deliverer = self._new_deliverer(self._processor, checkpointer)
+        self._last_calls = LastCalls(deliverer, self.report, self._worker.fail, settings.calls)
+        self._deliverer = deliverer
+        return deliverer
 
     def _new_deliverer(self, processor: RecordProcessor, checkpointer: Checkpointer) -> Deliverer:
         deliver: type[Deliverer] | partial[ConcurrentDeliverer] = Deliverer
@@ -335,16 +367,31 @@ class ShardConsumer:
 
     def _process(self) -> float | None:
         assert self._deliverer is not None
-        assert self._last_calls is not None
         following = self._deliverer.process()
-        if self._deliverer.stopped_by is not None:
-            self.report.stopped(self._deliverer.stopped_by)
-            self._last_calls.checkpoint()
-            self._leave(LeaseEnd.STOPPED)
+        if self._stop_if_asked():
             return None
+        self.has_read_range = following.end is ShutdownReason.REQUESTED
         if following.end is not None:
             self.request(following.end)
         return following.pause
+
+    def _hold(self) -> float | None:
+        assert self._deliverer is not None
+        if not self.intake.is_paused:
+            return None
+        pause = self._deliverer.hold()
+        return None if self._stop_if_asked() else pause
+
+    def _stop_if_asked(self) -> bool:
+        """Leave the shard if ``on_error`` stops it; return True if it does."""
+        assert self._deliverer is not None
+        assert self._last_calls is not None
+        if self._deliverer.stopped_by is None:
+            return False
+        self.report.stopped(self._deliverer.stopped_by)
+        self._last_calls.checkpoint()
+        self._leave(LeaseEnd.STOPPED)
+        return True
 
     def _notify_of_shutdown(self) -> float | None:
         self.intake.stop()

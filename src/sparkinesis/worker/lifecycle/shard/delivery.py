@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import CancelledError
-from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from sparkinesis.errors import LeaseLostError, ProcessorError, SparkinesisError
 from sparkinesis.events import BatchAction, Span
@@ -26,9 +27,11 @@ from sparkinesis.worker.lifecycle.shard.states import ShutdownReason
 from sparkinesis.worker.on_error import DeadLetter, last_resort
 from sparkinesis.worker.processors.processor import RecordProcessor
 
-IDLE = 3.0
-"""Seconds until the next step, if no page is announced: there may be pages of a silence, or another
-thread may have reset the position."""
+IDLE = 15.0
+"""Seconds until the next step, if no page is announced: there may be pages of a silence, which tell
+until when no record has come."""
+_WITH_SINKS = 3.0
+"""The same of a shard with sinks, whose rows may be due."""
 
 
 class Next(NamedTuple):
@@ -122,8 +125,22 @@ class Deliverer:
         is_over = intake.at_end and not self._queue and not checkpointer.is_reset
         return Next(
             self._soonest(pause) if pause > 0 else None,
-            ShutdownReason.SHARD_END if is_over else None,
+            intake.why_at_end if is_over else None,
         )
+
+    def hold(self) -> float:
+        """Deliver nothing, but follow a reset, and write checkpoints that are due.
+
+        Returns the seconds until the next step. Raises `LeaseLostError`.
+        """
+        self._begin_anew_after_reset()
+        self._intake.rest(self._batches_in_use)
+        return self.checkpoint_meanwhile()
+
+    @property
+    def _batches_in_use(self) -> int:
+        """The number of batches of the intake that are still to be delivered."""
+        return int(bool(self._queue))
 
     def checkpoint_meanwhile(self) -> float:
         """Checkpoint while the last calls run; return the seconds until the next step."""
@@ -140,6 +157,8 @@ class Deliverer:
 
     def _soonest(self, pause: float) -> float:
         """Return the seconds to wait, until a checkpoint is due at most."""
+        if self.checkpointer.sinks.are_in_use:
+            pause = min(pause, _WITH_SINKS)
         due_in = self.automatic.due_in
         return pause if due_in is None else min(pause, due_in)
 
@@ -255,6 +274,7 @@ class Deliverer:
     def _failed(self, attempt: Attempt, error: BaseException) -> float:
         """React to a call that raised; return the seconds until the next try, or 0."""
         span = span_of(attempt.batch)
+        self._note_refusal(error)
         self._take_back()
         reaction = react(
             attempt,
@@ -281,6 +301,14 @@ class Deliverer:
             case BatchAction.SKIP | BatchAction.DEAD_LETTER:
                 return self._give_up(reaction.rest, error)
         return 0.0
+
+    def _note_refusal(self, error: BaseException) -> None:
+        """Give the lease up if the call raised `LeaseLostError`.
+
+        The lease table may not know yet: a store of the user's own has refused the fencing token.
+        """
+        if isinstance(error, LeaseLostError):
+            self._held.lose(str(error))
 
     def _split(self, attempt: Attempt) -> None:
         """Deliver halves, to find the records that fail: only these are given up."""

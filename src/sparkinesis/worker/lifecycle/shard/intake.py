@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from sparkinesis.errors import PositionNotFoundError, ShardNotFoundError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
@@ -18,24 +19,26 @@ from sparkinesis.lease.rules.children import ShardEnd
 from sparkinesis.lease.rules.lease_start import WantedRecords
 from sparkinesis.stream.calls.client import shard_of
 from sparkinesis.stream.page import Record
-from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, Position
+from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, Position, user_records_done
 from sparkinesis.stream.reading.missing_end import TimeAtTip
 from sparkinesis.stream.reading.read_progress import ReadProgress
-from sparkinesis.stream.reading.retention import CLOCK_MARGIN_MS, user_records_done
+from sparkinesis.stream.reading.retention import CLOCK_MARGIN_MS
 from sparkinesis.stream.shard import Shard
 from sparkinesis.worker.batches.batch import RecordBatch, make_batch
 from sparkinesis.worker.batches.page_rows import Habit
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings
-from sparkinesis.worker.lifecycle.shard.selection import ShardProgress, select
+from sparkinesis.worker.lifecycle.shard.selection import ShardProgress, is_beyond, select, within
 from sparkinesis.worker.lifecycle.shard.starting import StartCheck
+from sparkinesis.worker.lifecycle.shard.states import ShutdownReason
 from sparkinesis.worker.retrieval.ahead import FetchAhead, FetchedPage, FetchRequest, OpenRetrieval
 from sparkinesis.worker.retrieval.shard_accounts import ShardAccounts
+from sparkinesis.worker.retrieval.step_pool import Work
 
 _log = logging.getLogger(__name__)
 
 
 class Intake:
-    """The batches of one shard. For the thread of the shard's consumer, except `end_reading`."""
+    """The batches of one shard. For the thread of the shard's consumer, unless a method says so."""
 
     def __init__(
         self,
@@ -43,10 +46,12 @@ class Intake:
         hash_range: tuple[int, int] | None,
         settings: ConsumerSettings,
         open_retrieval: OpenRetrieval,
-        on_page: Callable[[], None],
+        on_page: Callable[[Work], None],
     ) -> None:
         self.at_end = False
-        """True once the shard has ended and its last batch was taken."""
+        """True once the shard, or the range of a replay, has ended and its last batch was taken."""
+        self.why_at_end = ShutdownReason.SHARD_END
+        """REQUESTED: the range has ended, `at_end`, and not the shard."""
         self.children: tuple[Shard, ...] = ()
         """The child shards, once `at_end`; empty if the service named none."""
         self.millis_behind_latest: int | None = None
@@ -61,6 +66,8 @@ class Intake:
         self._on_page = on_page
         self._lock = threading.Lock()
         self._is_closed = False
+        self.paused_since: float | None = None
+        """The time of `pause`, by the worker's clock; None after `resume`."""
         self._retrieval: FetchAhead | None = None
         self._accounts = ShardAccounts(settings.memory, deaggregate=settings.options.deaggregate)
         self._habit = Habit()
@@ -113,7 +120,8 @@ class Intake:
         return ShardEnd(self._fetched_ms, None if last_ms is None else last_ms - CLOCK_MARGIN_MS)
 
     def stop(self) -> None:
-        """Stop fetching until the next `take`."""
+        """Stop fetching until the next `take`; pages that were not taken are fetched again."""
+        self.time_at_tip.since = None  # who does not look is not at the tip
         if self._retrieval is not None:
             self._retrieval.stop()
             self._retrieval = None
@@ -138,6 +146,30 @@ class Intake:
         if retrieval is not None:
             retrieval.stop()
 
+    def pause(self) -> None:
+        """Stop fetching, with an open subscription too, until `resume`. For any thread."""
+        with self._lock:
+            if self.paused_since is None:
+                self.paused_since = self._settings.clock()
+            retrieval = self._retrieval
+        if retrieval is not None:
+            retrieval.stop()
+
+    def resume(self) -> None:
+        """Let `take` fetch again. For any thread."""
+        with self._lock:
+            self.paused_since = None
+
+    @property
+    def is_paused(self) -> bool:
+        """True from `pause` to `resume`. For any thread."""
+        return self.paused_since is not None
+
+    def rest(self, in_use: int) -> None:
+        """Give back the memory of pages and batches, but for those ``in_use``; see `take`."""
+        self.stop()
+        self._accounts.release_batches(in_use)
+
     @property
     def bytes_held(self) -> int:
         """The bytes of records that wait or are being processed. For any thread."""
@@ -156,9 +188,9 @@ class Intake:
 
         in_use: how many of the last batches with records are still in use; they keep their memory.
 
-        Returns None if no page is ready, `at_end`, and after `end_reading`; also if there is no
-        memory beside that of the batches in use. Raises the errors of fetching and of making a
-        batch; the next call resumes after the last batch.
+        Returns None if no page is ready, `at_end`, while paused, and after `end_reading`; also if
+        there is no memory beside that of the batches in use. Raises the errors of fetching and of
+        making a batch; the next call resumes after the last batch.
         """
         self._accounts.release_batches(in_use)
         retrieval = None if self.at_end else self._running_retrieval()
@@ -213,9 +245,11 @@ class Intake:
             raise
 
     def _running_retrieval(self) -> FetchAhead | None:
-        """Return the retrieval; open one if necessary. Return None after `end_reading`."""
+        """Return the retrieval; open one if necessary. Return None if nothing is to be fetched."""
+        if self._retrieval is not None and self._retrieval.is_stopped:
+            self.stop()  # by `pause`, however short the pause was
         with self._lock:
-            if self._is_closed:
+            if self._is_closed or self.is_paused:
                 return None
             if self._retrieval is None:
                 self._is_confirmed = False
@@ -285,10 +319,15 @@ class Intake:
             self.stop()
             settings.reporter(self._shard_id).skipping(selection.jump_to_ms)
             return None
-        if page.at_shard_end:
+        if settings.reads is not None and is_beyond(page.fetched, settings.reads):
             self.stop()
-            self.at_end = True
+            self.at_end, self.why_at_end = True, ShutdownReason.REQUESTED
+        elif page.at_shard_end:
+            self.stop()
+            self.at_end, self.why_at_end = True, ShutdownReason.SHARD_END
             self.children = tuple(shard_of(child) for child in page.fetched.page.child_shards or ())
+        if settings.reads is not None:
+            return within(selection.records, settings.reads)
         return selection.records
 
     def _make_batch(
@@ -316,7 +355,8 @@ class Intake:
                 self._name,
             )
         checkpoint = self._checkpoint
-        is_partial = checkpoint and records and user_records_done(records[0], position)
+        first = records[0].sequence_number if records else ""
+        is_partial = checkpoint and user_records_done(first, position)
         # A record that is not unpacked cannot be delivered in part: it is delivered again.
         if checkpoint is not None and is_partial and options.deaggregate:
             return batch.after(checkpoint)

@@ -6,14 +6,14 @@ Pure but for its own state: it calls nothing, and reads no clock.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+
+import msgspec
 
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.batches.user_record import UserRecord
 
 
-@dataclass(eq=False, slots=True)
-class OpenRecord:
+class OpenRecord(msgspec.Struct, eq=False):
     """A record that is not finished, or that one before it keeps from being checkpointed."""
 
     record: UserRecord
@@ -26,8 +26,7 @@ class OpenRecord:
         return self.batch.slice(self.row, self.row + 1)
 
 
-@dataclass(slots=True)
-class OpenRecords:
+class OpenRecords(msgspec.Struct):
     """The open records of one shard, ``most`` at a time. For one thread.
 
     Records of one key begin one after the other, in the order of the shard; records without a key
@@ -37,12 +36,12 @@ class OpenRecords:
     most: int
     _rest: RecordBatch | None = None
     """What is left of the last batch, which is not open yet."""
-    _in_order: deque[OpenRecord] = field(default_factory=deque)
+    _in_order: deque[OpenRecord] = msgspec.field(default_factory=deque)
     """From the first record that is not finished."""
-    _left: deque[int] = field(default_factory=deque)
+    _left: deque[int] = msgspec.field(default_factory=deque)
     """The records of each batch that are not checkpointable yet, in the same order."""
-    _startable: deque[OpenRecord] = field(default_factory=deque)
-    _behind: dict[str, deque[OpenRecord]] = field(default_factory=dict)
+    _startable: deque[OpenRecord] = msgspec.field(default_factory=deque)
+    _behind: dict[str, deque[OpenRecord]] = msgspec.field(default_factory=dict)
     """The records that wait for one of their key, which is started or startable."""
 
     def __bool__(self) -> bool:

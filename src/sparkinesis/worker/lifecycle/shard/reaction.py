@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
 
 from sparkinesis.errors import (
     AccessDeniedError,
@@ -31,8 +33,7 @@ def backoff(base: float, failures: int) -> float:
     return exponential_backoff(base, LONGEST_BACKOFF, failures)
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(msgspec.Struct, frozen=True):
     """Records to deliver, and the failures of earlier tries."""
 
     batch: RecordBatch

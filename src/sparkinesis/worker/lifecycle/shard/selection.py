@@ -7,18 +7,25 @@ Records are left out if they were delivered before a jump to an instant, or are 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 from sparkinesis.stream.calls.client import Fetched
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.position import AfterRecord, AtTimestamp, Position, sequence_order
 from sparkinesis.stream.reading.read_progress import ReadProgress
+from sparkinesis.worker.lifecycle.settings import ReadRange
 from sparkinesis.worker.lifecycle.shard.starting import StartCheck
 
+_DISORDER_MS = 10_000
+"""The most by which the arrival times of a shard's records are taken to be out of order."""
+_NEXT_JUMP_MS = 1_000
+"""The least by which a jump goes beyond the one before. Servers that know instants to the second
+begin at the same record for all instants of a second: a reader would jump there for ever."""
 
-@dataclass(frozen=True, slots=True)
-class ShardProgress:
+
+class ShardProgress(msgspec.Struct, frozen=True):
     """A position up to which a shard was read. Replaced by each page; restored after an error."""
 
     read_up_to: ReadProgress
@@ -31,6 +38,8 @@ class ShardProgress:
     last_arrival_ms: int | None = None
     """Arrival time of the last record read; before the first one, of the checkpoint's record (epoch
     ms)."""
+    jumped_to_ms: int | None = None
+    """The instant of the last jump (epoch ms)."""
 
     @property
     def deliver_after(self) -> Position:
@@ -69,13 +78,16 @@ def select(
         progress.start_check if found is None else None,
         None if records else progress.before_jump,
         records[-1].arrived_ms if records else progress.last_arrival_ms,
+        progress.jumped_to_ms,
     )
     if bound_ms is None:
         return Selection(records, after)
+    former_ms = progress.jumped_to_ms
+    may_jump = may_jump and (former_ms is None or bound_ms >= former_ms + _NEXT_JUMP_MS)
     if may_jump and records and _is_older(records[-1], bound_ms):
         last = _farther(progress.before_jump, progress.read_up_to.position)
         start = ReadProgress(AtTimestamp(bound_ms))
-        jumped = ShardProgress(start, None, last, after.last_arrival_ms)
+        jumped = ShardProgress(start, None, last, after.last_arrival_ms, bound_ms)
         return Selection((), jumped, jump_to_ms=bound_ms)
     return Selection(drop_older(records, bound_ms), after)
 
@@ -85,10 +97,41 @@ def drop_older(records: Sequence[Record], bound_ms: int) -> Sequence[Record]:
     return [record for record in records if not _is_older(record, bound_ms)]
 
 
+def within(records: Sequence[Record], reads: ReadRange) -> Sequence[Record]:
+    """Return the records that arrived within a range, and those whose arrival is unknown."""
+    return [
+        record
+        for record in records
+        if (ms := _arrived_ms(record)) is None or reads.since_ms <= ms < reads.until_ms
+    ]
+
+
+def is_beyond(fetched: Fetched, reads: ReadRange) -> bool:
+    """Return True if no record within the range follows the page in its shard.
+
+    Arrival times are in no order: a record that is a little later than the range ends nothing.
+    """
+    page = fetched.page
+    last = _arrived_ms(page.records[-1]) if page.records else None
+    if last is not None and last >= reads.until_ms + _DISORDER_MS:
+        return True
+    is_at_tip = page.millis_behind_latest == 0
+    return (
+        is_at_tip
+        and page.next_shard_iterator is not None
+        and fetched.service_time_ms >= reads.until_ms
+    )
+
+
+def _arrived_ms(record: Record) -> int | None:
+    arrival = record.approximate_arrival_timestamp
+    return None if arrival is None else round(arrival * 1000)
+
+
 def _is_older(record: Record, bound_ms: int) -> bool:
     """Return True if the record is known to have arrived before ``bound_ms`` (epoch ms)."""
-    arrival = record.approximate_arrival_timestamp
-    return arrival is not None and round(arrival * 1000) < bound_ms
+    arrived_ms = _arrived_ms(record)
+    return arrived_ms is not None and arrived_ms < bound_ms
 
 
 def _farther(last: AfterRecord | None, reached: Position) -> AfterRecord | None:

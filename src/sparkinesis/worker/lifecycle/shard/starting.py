@@ -8,7 +8,8 @@ records that expired before they were read; every loss is logged and counted.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from sparkinesis.errors import ServiceError
 from sparkinesis.lease.lease import Lease

@@ -1,6 +1,7 @@
 """The life cycle of a shard consumer, as one table of states, tasks and transitions.
 
-The states, tasks and transitions are those of the KCL's ``ConsumerStates``. A task that fails
+The states, tasks and transitions are those of the KCL's ``ConsumerStates``, with PAUSED beside
+them. A task that fails
 leaves the state as it is and is run again. Shutdown reasons are checked between tasks.
 """
 
@@ -19,6 +20,7 @@ class Task(Enum):
     BLOCK_ON_PARENT = "block on parent"
     INITIALIZE = "initialize"
     PROCESS = "process"
+    HOLD = "hold"
     SHUTDOWN_NOTIFICATION = "shutdown notification"
     SHUTDOWN = "shutdown"
 
@@ -57,6 +59,10 @@ TABLE = MappingProxyType(
             Task.PROCESS,
             _S.PROCESSING, _S.SHUTDOWN_REQUESTED, _S.SHUTTING_DOWN, _S.SHUTTING_DOWN,
         ),
+        _S.PAUSED: Row(
+            Task.HOLD,
+            _S.PROCESSING, _S.SHUTDOWN_REQUESTED, _S.SHUTTING_DOWN, _S.SHUTTING_DOWN,
+        ),
         _S.SHUTDOWN_REQUESTED: Row(
             Task.SHUTDOWN_NOTIFICATION,
             _S.SHUTDOWN_REQUEST_COMPLETED, _S.SHUTDOWN_REQUEST_COMPLETED,
@@ -92,12 +98,16 @@ def after_task(state: ShardState, reason: ShutdownReason | None) -> ShardState:
     }[reason]
 
 
-def before_task(state: ShardState, reason: ShutdownReason | None) -> ShardState:
+def before_task(
+    state: ShardState, reason: ShutdownReason | None, *, is_paused: bool = False
+) -> ShardState:
     """Return the state whose task is next. A reason takes effect at once, also after a failed task.
 
-    The state stays if its task is the reaction to that reason.
+    The state stays if its task is the reaction to that reason. A reason goes before a pause.
     """
-    if reason is None or TABLE[state].task is Task.SHUTDOWN:
+    if reason is None:
+        return _S.PAUSED if is_paused and state is _S.PROCESSING else state
+    if TABLE[state].task is Task.SHUTDOWN:
         return state
     if TABLE[state].task is Task.SHUTDOWN_NOTIFICATION and reason is ShutdownReason.REQUESTED:
         return state

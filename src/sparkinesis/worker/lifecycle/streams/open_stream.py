@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from sparkinesis.lease.rules.table_mode import require_single_stream
 from sparkinesis.lease.shard_ends import ShardEnds
@@ -19,8 +20,7 @@ from sparkinesis.worker.retrieval.ahead import RetrievalMode
 from sparkinesis.worker.retrieval.closed_shards import ClosedShards
 
 
-@dataclass(frozen=True)
-class OpenStream:
+class OpenStream(msgspec.Struct, frozen=True):
     """A stream that a worker can read: its leases exist, and its shards can be fetched."""
 
     settings: ConsumerSettings

@@ -7,6 +7,8 @@ import zlib
 from collections.abc import Callable
 from dataclasses import replace
 
+import msgspec
+
 from sparkinesis.lease.lease import leases_by_stream
 from sparkinesis.lease.shard_ends import ShardEnds
 from sparkinesis.lease.shard_syncer import ShardSyncer
@@ -18,6 +20,7 @@ from sparkinesis.stream.calls.client import StreamClient, StreamSummary
 from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.calls.shared_calls import AccountPace, at_once
 from sparkinesis.stream.calls.stream_identity import SameStreams, StreamIdentity
+from sparkinesis.stream.position import InitialPosition
 from sparkinesis.stream.reading.service_clock import anchored_clock, service_clock, shared_summary
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings, WorkerSettings
 from sparkinesis.worker.lifecycle.streams.open_stream import OpenStream
@@ -70,11 +73,12 @@ class StreamOpener:
         client: StreamClient,
         known: StreamSummary | StreamIdentity,
         same: SameStreams | None = None,
+        first: InitialPosition | None = None,
     ) -> OpenStream:
         """Make what reads a stream.
 
         known: the summary of the application's only stream, or the identity of one of several.
-        same: tells whether one of several is still the same.
+        same: tells whether one of several is still the same. first: see `StreamLeases`.
 
         Calls the service if ``hash_range_filter`` is on and the summary is not known.
         """
@@ -108,7 +112,7 @@ class StreamOpener:
             # An account may describe 20 streams a second, too few if hundreds begin at once.
             service_time_ms = anchored_clock(known.service_time_ms, known.at, timing.clock)
         settings = ConsumerSettings(
-            **vars(replace(shared, options=options)),
+            **msgspec.structs.asdict(msgspec.structs.replace(shared, options=options)),
             client=client,
             stream=stream,
             factory=plan.factory,
@@ -126,6 +130,7 @@ class StreamOpener:
             initial=plan.initial,
             wait=timing.sleep,
             stream=stream,
+            first=first,
             table_size=self._table_size,
             notes=self._notes,
             tell=shared.tell,
@@ -156,8 +161,8 @@ class StreamOpener:
         if wait(0):
             raise ShutDownError
         assert one.identity is not None
-        plan = replace(one.plan, initial=one.initial(has_earlier=has_earlier))
-        stream = self.open(plan, self.client(plan.address), one.identity, same)
+        client, first = self.client(one.plan.address), one.initial(has_earlier=has_earlier)
+        stream = self.open(one.plan, client, one.identity, same, first)
         stream.syncer.sync(own, scan)
         stream.retrieval.prepare(wait)
         return stream
@@ -206,8 +211,11 @@ class ShutDownError(Exception):
 
 def rows_by_stream(scan: TableScan) -> dict[StreamIdentifier, TableScan]:
     """Return the rows of each stream in a scan of the whole table."""
+    others = TableScan(has_entities=scan.has_entities, coordination=scan.coordination)
     return {
-        stream: scan.of(stream) if scan.broken else TableScan(tuple(leases), (), scan.has_entities)
+        stream: scan.of(stream)
+        if scan.broken
+        else msgspec.structs.replace(others, leases=tuple(leases))
         for stream, leases in leases_by_stream(scan.leases).items()
         if stream is not None
     }

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal, TypeAlias
 
+import msgspec
+
 from sparkinesis.errors import OptionError
 from sparkinesis.public import public
 from sparkinesis.stream.address import StreamAddress, repr_without_secrets, stream_address
@@ -109,8 +111,7 @@ class FormerStreams:
 KEEP_FORMER = FormerStreams()
 
 
-@dataclass(frozen=True)
-class StreamPlan:
+class StreamPlan(msgspec.Struct, frozen=True):
     """A stream to read, with all of its settings."""
 
     address: StreamAddress

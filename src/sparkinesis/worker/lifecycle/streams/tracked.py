@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from sparkinesis.errors import OptionError, StreamNotFoundError
 from sparkinesis.lease.lease import Lease
@@ -19,8 +21,7 @@ from sparkinesis.worker.reporting.failures import describe
 _A_SECOND = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(msgspec.Struct, frozen=True):
     """The reason why a stream cannot be read now."""
 
     error: BaseException
@@ -31,8 +32,7 @@ class Problem:
     retry_at: float
 
 
-@dataclass(frozen=True, slots=True)
-class Tracked:
+class Tracked(msgspec.Struct, frozen=True):
     """A stream of the application, and how far this worker got with it."""
 
     plan: StreamPlan

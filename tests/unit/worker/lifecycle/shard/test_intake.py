@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from sparkinesis.errors import PositionNotFoundError, ServiceError, ShardNotFoundError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
@@ -50,6 +51,7 @@ class Service:
     pages: list[FetchedPage | Exception] = field(default_factory=list)
     listed: list[Shard] = field(default_factory=list)
     next_from: float = 0.0
+    is_stopped: bool = False
 
     def open(self, request: FetchRequest) -> Service:
         self.opened.append((request.start, request.inclusive))
@@ -129,7 +131,7 @@ def intake(
         tell=EventTeller(LogPlace("app", "w"), "s"),
         memory=memory or MemoryBudget(DEFAULT_HELD_BYTES),
     )
-    made = Intake(SHARD, None, settings, cast(Any, service.open), lambda: None)
+    made = Intake(SHARD, None, settings, cast(Any, service.open), lambda _: None)
     made.begin(start, checkpoint)
     return made
 
@@ -244,11 +246,20 @@ def test_a_jump_does_not_go_back(service: Service) -> None:
     )
     service.pages = [page(half_done, record(2, 70)), page(half_done, record(2, 70), record(3))]
     assert [take(reading) for _ in range(2)] == [None, [b"2", b"3"]]
-    service.pages += [page(record(9), record(10, 70)), page(half_done, record(3))]
+    service.pages += [page(record(9), record(10, 70), waited=1), page(half_done, record(3))]
     service.pages += [page(record(3)), page(record(9), record(10, 50), record(11))]
     assert [take(reading) for _ in range(4)] == [None, [], [], [b"9", b"10", b"11"]]
-    bound = AtTimestamp(NOW_MS - 60_000)
-    assert [start for start, _ in service.opened][1:] == [bound, bound]
+    bounds = [AtTimestamp(NOW_MS - 60_000), AtTimestamp(NOW_MS - 59_000)]
+    assert [start for start, _ in service.opened][1:] == bounds
+
+
+def test_a_jump_is_made_once_though_the_server_begins_before_the_instant(service: Service) -> None:
+    """Some know instants to the second, and little memory makes a page of one record."""
+    reading = intake(service, skip_older_than=60.0)
+    before = page(record(1, age_s=60.5)), page(record(2, age_s=60.2))
+    service.pages = [before[0], *before, page(record(3, age_s=60))]
+    assert [take(reading) for _ in range(4)] == [None, [], [], [b"3"]]
+    assert [start for start, _ in service.opened][1:] == [AtTimestamp(NOW_MS - 60_000)]
 
 
 def test_while_a_jump_would_have_to_wait_what_is_too_old_is_dropped(service: Service) -> None:
@@ -488,3 +499,25 @@ def test_aggregates_are_taken_a_few_at_a_time_until_their_expansion_is_known(
         assert budget.held - others <= 1.2 * 20_000
     assert sum(counts) == 400
     assert counts[0] < counts[1]
+
+
+def test_a_pause_ends_the_time_at_the_tip_and_gives_back_all_memory(service: Service) -> None:
+    """Nobody looks: a shard that is closed meanwhile is not taken for one without an end."""
+    reader = intake(service)
+    tip = FetchedPage(Fetched(Page([], "next", 0), 0, NOW_MS), False, WORKER_CLOCK)
+    service.pages = [page(record(1)), tip]
+    assert reader.take()
+    assert reader.bytes_held > 0
+    assert reader.take() is not None
+    since = [reader.time_at_tip.since]
+    reader.pause()
+    reader.rest(0)
+    since.append(reader.time_at_tip.since)
+    assert since == [WORKER_CLOCK, None]
+    assert reader.bytes_held == 0
+    service.pages = [page(record(2))]
+    assert reader.take() is None
+    reader.resume()
+    batch = reader.take()
+    assert batch is not None
+    assert [one.data for one in batch.records] == [b"2"]

@@ -25,6 +25,20 @@ def test_a_reason_is_followed_at_once_unless_the_task_is_the_answer_to_it(
     assert before_task(state, None) is state
 
 
+@pytest.mark.parametrize("state", ShardState)
+def test_only_a_shard_that_is_processed_is_held_and_reasons_go_before_a_pause(
+    state: ShardState,
+) -> None:
+    """A parent is waited for, and a processor is initialized, during a pause as well."""
+    held = ShardState.PAUSED if state is ShardState.PROCESSING else state
+    assert before_task(state, None, is_paused=True) is held
+    for reason in ShutdownReason:
+        assert before_task(state, reason, is_paused=True) is before_task(state, reason)
+    assert after_task(ShardState.PAUSED, None) is ShardState.PROCESSING
+    for reason in ShutdownReason:
+        assert after_task(ShardState.PAUSED, reason) is after_task(ShardState.PROCESSING, reason)
+
+
 @pytest.mark.parametrize(
     ("asked", "reason"),
     [

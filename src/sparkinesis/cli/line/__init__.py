@@ -1,0 +1,1 @@
+"""The command line itself: its help, and what a shell completes."""

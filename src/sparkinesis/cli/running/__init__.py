@@ -1,0 +1,1 @@
+"""`sparkinesis run`: runs the application that a module of the user's holds."""

@@ -1,0 +1,88 @@
+"""Loads the application that ``MODULE:NAME`` names."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+
+from sparkinesis.application import Application
+from sparkinesis.errors import OptionError, SparkinesisError
+
+_USUAL_NAME = "app"
+
+
+def load_application(path: str) -> Application:
+    """Return the application that ``MODULE:NAME`` names; ``MODULE`` alone means ``MODULE:app``.
+
+    The module is looked for in the working directory first, then where Python looks.
+
+    Raises `OptionError` if there is no such module, or no application of that name in it. Raises
+    `UserModuleError` if the module itself raises.
+    """
+    module_name, _, name = path.partition(":")
+    names = module_name.split(".")
+    if names[-1] == "py" or not all(one.isidentifier() for one in (*names, name or _USUAL_NAME)):
+        raise OptionError(_malformed(path, module_name))
+    module = _import(module_name)
+    found = getattr(module, name or _USUAL_NAME, None)
+    if isinstance(found, Application):
+        return found
+    applications = [key for key, one in vars(module).items() if isinstance(one, Application)]
+    what = f"{module_name}:{name or _USUAL_NAME} "
+    if found is None:
+        what += f"does not exist: the module {module_name} has no such name."
+    else:
+        what += f"is no Application, but of the type {type(found).__name__}."
+    if applications:
+        raise OptionError(
+            f"{what} Use {' or '.join(f'{module_name}:{one}' for one in applications)}."
+        )
+    raise OptionError(
+        f"{what} Define one at the module's top level: "
+        f"{name or _USUAL_NAME} = Application(...), without .run()."
+    )
+
+
+class UserModuleError(SparkinesisError):
+    """The user's module raised when it was imported; the text is its traceback."""
+
+
+def _malformed(path: str, module_name: str) -> str:
+    text = f"{path!r} does not name an application. Use MODULE:NAME, such as "
+    file = Path(module_name)
+    if file.suffix == ".py":
+        return f"{text}{'.'.join(file.with_suffix('').parts).lstrip('.')}:{_USUAL_NAME}."
+    return f"{text}flights:{_USUAL_NAME} for app = Application(...) in flights.py."
+
+
+def _import(name: str) -> ModuleType:
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            raise OptionError(
+                f"There is no module {error.name!r} in {folder}, and none where Python looks for "
+                "modules. Change to the directory of the application, or set PYTHONPATH."
+            ) from None
+        raise UserModuleError(_told(name, error)) from None
+    except Exception as error:  # noqa: BLE001 - whatever the user's module raises
+        raise UserModuleError(_told(name, error)) from None
+
+
+def _told(name: str, error: BaseException) -> str:
+    """Return an error's text, with the user's part of its traceback."""
+    ours = os.path.dirname(importlib.__file__), __file__, "<frozen importlib"  # noqa: PTH120
+    kept = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith(ours)
+    ]
+    lines = [*traceback.format_list(kept), *traceback.format_exception_only(error)]
+    return f"The module {name} could not be imported:\n{''.join(lines)}".rstrip()

@@ -1,0 +1,1 @@
+"""Commands on the records of a stream."""

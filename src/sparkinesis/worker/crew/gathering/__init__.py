@@ -1,0 +1,1 @@
+"""What the leader of several workers knows of them by their reports. Pure."""

@@ -1,0 +1,1 @@
+"""Commands against a local Kinesis, and in a real shell."""

@@ -1,0 +1,250 @@
+"""`sparkinesis tail` and `sparkinesis put`, each a process with pipes, as a shell starts them."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkinesis import aggregate
+from sparkinesis.local import Call, Fault, LocalServer
+from tests.command import COMMAND, call, failure, place_of
+from tests.integration.cli.conftest import Start
+from tests.streams import put, put_all
+
+
+def make_streams(server: LocalServer, **streams: int) -> Any:
+    kinesis = server.client("kinesis")
+    for name, shards in streams.items():
+        kinesis.create_stream(StreamName=name, ShardCount=shards)
+    return kinesis
+
+
+def tail(server: LocalServer, stream: str, *options: str) -> list[bytes]:
+    """The lines that are there."""
+    arguments = ["tail", stream, "--from", "trim_horizon", "--once", *options]
+    return subprocess.run(
+        [COMMAND, *arguments, *place_of(server)], check=True, stdout=subprocess.PIPE
+    ).stdout.splitlines(keepends=True)
+
+
+def putting(server: LocalServer, stream: str, lines: bytes, *options: str) -> tuple[int, str]:
+    """The exit code and the errors of `put`, with an end of its input."""
+    result = subprocess.run(
+        [COMMAND, "put", stream, *options, *place_of(server)],
+        input=lines,
+        capture_output=True,
+        check=False,
+    )
+    assert result.stdout == b""
+    return result.returncode, result.stderr.decode()
+
+
+def count_of(told: str) -> int:
+    found = re.fullmatch(r"Put (\d+) records? into the stream '\w+' .* in [\d.]+ s\.\n", told)
+    assert found, told
+    return int(found[1])
+
+
+@pytest.mark.parametrize("lines", [5_000, 100_000])
+def test_lines_move_from_stream_to_stream_each_key_in_order(
+    server: LocalServer, start: Start, lines: int
+) -> None:
+    make_streams(server, a=4, b=3)
+    given = [{"partition_key": f"k{one % 1000}", "data": f"line {one}"} for one in range(lines)]
+    code, told = putting(server, "a", "\n".join(map(json.dumps, given)).encode(), "--json")
+    assert (code, count_of(told)) == (0, lines)
+    source = start("tail", "a", "--from", "1h", "--count", str(lines), "--json")
+    assert source.stdout is not None
+    target = start("put", "b", "--json", stdin=source.stdout.fileno())
+    _, moved_told = target.communicate()
+    assert (target.returncode, count_of(moved_told.decode())) == (0, lines)
+    assert source.wait() == 0
+    moved: dict[str, list[str]] = defaultdict(list)
+    for line in tail(server, "b", "--json"):
+        record = json.loads(line)
+        moved[record["partition_key"]].append(record["data"])
+    assert moved == {
+        f"k{key}": [f"line {one}" for one in range(key, lines, 1000)] for key in range(1000)
+    }
+
+
+@pytest.mark.parametrize("options", [(), ("--aggregate",)], ids=["plain", "aggregated"])
+def test_a_pipe_has_the_data_and_a_line_end_and_nothing_else(
+    server: LocalServer, start: Start, options: list[str]
+) -> None:
+    make_streams(server, a=2, b=2)
+    lines = [b"text\n", b"\n", b"caf\xc3\xa9\r\n", b"\xff\x00\x1b[31m\n", b"no end\n"]
+    code, told = putting(server, "a", b"".join(lines)[:-1], *options)
+    assert (code, count_of(told)) == (0, 5)
+    assert sorted(tail(server, "a")) == sorted(lines)
+    source = start("tail", "a", "--from", "trim_horizon", "--once")
+    assert source.stdout is not None
+    target = start("put", "b", stdin=source.stdout.fileno())
+    assert count_of(target.communicate()[1].decode()) == 5
+    assert sorted(tail(server, "b")) == sorted(lines)
+
+
+def test_a_line_is_put_and_shown_while_others_may_follow(server: LocalServer, start: Start) -> None:
+    make_streams(server, s=1)
+    reader = start("tail", "s", "--from", "trim_horizon", "--count", "2")
+    writer = start("put", "s")
+    assert reader.stdout is not None
+    assert writer.stdin is not None
+    for line in (b"first\n", b"second\n"):
+        writer.stdin.write(line)
+        writer.stdin.flush()
+        assert reader.stdout.readline() == line, "put without an end of the input"
+    assert (reader.wait(), reader.stdout.read()) == (0, b"")
+    _, told = writer.communicate()
+    assert count_of(told.decode()) == 2
+
+
+def test_keys_select_and_are_shown_as_json(server: LocalServer) -> None:
+    kinesis = make_streams(server, s=1)
+    blobs = list(aggregate([("a", None, b"1"), ("b", None, b"2"), ("c", None, b"\xff")]))
+    put_all(kinesis, "s", [{"Data": one.data, "PartitionKey": "a"} for one in blobs])
+    put(kinesis, "s", [b"4"], "a")
+    assert tail(server, "s", "--key", "a", "--key", "c") == [b"1\n", b"\xff\n", b"4\n"]
+    last, *_ = [json.loads(line) for line in tail(server, "s", "--key", "c", "--json")]
+    assert (last["partition_key"], last["data_base64"]) == ("c", "/w==")
+    assert (last["stream"], last["shard"]) == ("s", "shardId-000000000000")
+    assert (last["sub_sequence_number"], last["arrived_at"][-1]) == (2, "Z")
+    assert tail(server, "s", "--key", "a", "--count", "1") == [b"1\n"]
+
+
+def test_put_takes_its_keys_from_the_lines_or_from_the_option(server: LocalServer) -> None:
+    make_streams(server, s=4)
+    putting(server, "s", b'{"id": 7, "x": 1}\n{"id": 8}\n', "--key-field", "id")
+    numbers = b"".join(b"%d\n" % one for one in range(200))
+    putting(server, "s", numbers, "--key", "all")
+    found = [json.loads(line) for line in tail(server, "s", "--json")]
+    by_key = defaultdict(list)
+    for one in found:
+        by_key[one["partition_key"]].append(one["data"])
+    assert by_key["7"] == ['{"id": 7, "x": 1}']
+    assert by_key["8"] == ['{"id": 8}']
+    assert by_key["all"] == [str(one) for one in range(200)]
+    assert len({one["shard"] for one in found if one["partition_key"] == "all"}) == 1
+
+
+def test_a_line_that_is_too_large_is_told_by_its_number_and_those_before_are_put(
+    server: LocalServer,
+) -> None:
+    make_streams(server, s=1)
+    code, told = putting(server, "s", b"a\nb\n" + b"x" * 50 + b"\nc\n", "--max-size", "40")
+    count, error = told.splitlines(keepends=True)
+    assert (code, count_of(count)) == (1, 2)
+    assert error.startswith("sparkinesis put: Line 3 cannot be put: data and partition key have 66")
+    assert sorted(tail(server, "s")) == [b"a\n", b"b\n"]
+
+
+def test_refused_records_are_put_again_and_keep_their_order() -> None:
+    def refuses(call: Call) -> Fault | None:
+        if call.operation != "PutRecords" or call.ordinal % 2:
+            return None
+        return Fault(
+            code="ProvisionedThroughputExceededException", entries=frozenset(range(0, 500, 3))
+        )
+
+    with LocalServer(limits=None, faults=refuses) as server:
+        make_streams(server, s=1)
+        lines = [{"partition_key": f"k{one % 5}", "data": str(one)} for one in range(100)]
+        code, told = putting(server, "s", "\n".join(map(json.dumps, lines)).encode(), "--json")
+        assert (code, count_of(told)) == (0, 100)
+        found = defaultdict(list)
+        for line in tail(server, "s", "--json"):
+            record = json.loads(line)
+            found[record["partition_key"]].append(int(record["data"]))
+        assert found == {f"k{key}": list(range(key, 100, 5)) for key in range(5)}
+
+
+def test_a_refusal_for_good_is_one_line_with_the_number_of_those_that_are_put() -> None:
+    def refuses(call: Call) -> Fault | None:
+        denied = Fault(code="AccessDeniedException", message="no", status=400)
+        return denied if call.operation == "PutRecords" else None
+
+    with LocalServer(limits=None, faults=refuses) as server:
+        make_streams(server, s=1)
+        code, told = putting(server, "s", b"a\nb\n")
+        count, error = told.splitlines(keepends=True)
+        assert (code, count_of(count)) == (1, 0)
+        assert error.startswith("sparkinesis put: Not allowed to call PutRecords on stream 's'")
+
+
+@pytest.mark.parametrize("ends_by", ["reader", "Ctrl-C"])
+def test_tail_ends_quietly(server: LocalServer, start: Start, ends_by: str) -> None:
+    kinesis = make_streams(server, s=1)
+    put(kinesis, "s", [b"first"])
+    process = start("tail", "s", "--from", "trim_horizon")
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stdout.readline() == b"first\n"
+    if ends_by == "reader":
+        process.stdout.close()
+        put(kinesis, "s", [b"second"])
+    else:
+        process.send_signal(signal.SIGINT)
+    assert process.wait() == 0
+    assert process.stderr.read() == b""
+
+
+def test_a_terminal_shows_time_shard_and_key_and_obeys_no_record(server: LocalServer) -> None:
+    kinesis = make_streams(server, s=1)
+    put(kinesis, "s", [b"\x1b[31mred\xff"], "key")
+    ours, its = pty.openpty()
+    arguments = ["tail", "s", "--from", "1h", "--once", *place_of(server)]
+    subprocess.run([COMMAND, *arguments], stdout=its, check=True)
+    shown = os.read(ours, 1000).decode()
+    os.close(ours)
+    os.close(its)
+    dim, cyan, end = "\x1b[2m", "\x1b[36m", "\x1b[0m"
+    pattern = rf"{dim}\d{{4}}-\d\d-\d\dT[\d:.]+Z 0{end} {cyan}key{end}  \[31mred\\xff\r\n"
+    assert re.fullmatch(pattern.replace("\x1b[", "\x1b\\["), shown), shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (("tail", "gone"), "There is no stream 'gone' in us-east-1"),
+        (("put", "gone"), "There is no stream 'gone' in us-east-1"),
+        (("tail", "a/b"), "stream is 'a/b'; a stream's name has"),
+        (("put", "a/b"), "stream is 'a/b'; a stream's name has"),
+        (("tail", "s", "--from", "noon"), "--from is 'noon', which is not a position"),
+        (("put", "s", "--key", "k", "--json"), "--key and --json exclude each other."),
+        (("put", "s", "--key-field", "f", "--json"), "--key-field and --json exclude each other."),
+    ],
+)
+def test_bad_input_is_one_line_before_anything_is_done(
+    server: LocalServer, arguments: list[str], error: str
+) -> None:
+    make_streams(server, s=1)
+    assert failure(call(*arguments, *place_of(server))).startswith(error)
+
+
+@pytest.mark.parametrize("command", ["tail", "put"])
+def test_a_missing_region_is_one_line(
+    command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    assert failure(call(command, "s")).startswith("No region is set for stream 's'")
+
+
+def test_a_closed_stdin_is_one_line(server: LocalServer) -> None:
+    make_streams(server, s=1)
+    line = f"exec 0<&-; {COMMAND} put s {' '.join(place_of(server))}"
+    result = subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr == (
+        "sparkinesis put: There is no stdin to read lines from. Pipe them into the command.\n"
+    )
