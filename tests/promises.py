@@ -54,6 +54,12 @@ W2:
     integration/worker/test_automatic_checkpoints.py
     unit/worker/test_checkpointer.py
     unit/worker/lifecycle/shard/test_automatic_checkpoints.py
+W9:
+    integration/worker/test_exactly_once.py
+    integration/worker/test_own_start.py
+    integration/lease/test_fencing.py
+    unit/lease/rules/test_fencing.py
+    unit/worker/lifecycle/shard/test_own_start.py
 W3:
     integration/worker/test_w3_errors.py
     integration/worker/test_dead_letters_command.py
@@ -70,6 +76,10 @@ W8:
     integration/worker/test_parquet_sink.py
     unit/worker/sink/test_sink.py
     spark/test_parquet_sink.py
+W10:
+    integration/worker/test_processes.py
+    integration/worker/test_processes_killed.py
+    unit/worker/crew/processes
 
 # Several streams
 S1:
@@ -77,11 +87,11 @@ S1:
     integration/worker/test_s1_many_streams.py
     integration/worker/test_s1_several_streams.py
     integration/lease/test_java_rows.py
-    unit/fleet/knowledge/test_streams.py
+    unit/worker/crew/gathering/test_streams.py
     simulation/several
 S2:
     integration/worker/test_s1_trouble.py
-    unit/fleet/knowledge/test_streams.py
+    unit/worker/crew/gathering/test_streams.py
 
 # Leases
 L1:
@@ -144,13 +154,19 @@ secrets:
     unit/stream/test_credentials.py
 fleet-events: spark/test_fleet.py
 fleet-streams:
-    unit/fleet/knowledge/test_streams.py
+    unit/worker/crew/gathering/test_streams.py
     unit/fleet/test_executor_worker.py::test_streams_are_reported_when_they_change
 fleet-slots: unit/fleet/knowledge/test_roster.py
 fleet-strangers: unit/fleet/channel/test_pending.py
 fleet-failures:
-    unit/fleet/knowledge/test_reports.py
+    unit/worker/crew/gathering/test_reports.py
     unit/fleet/test_fleet.py
+tail-and-put:
+    integration/cli/test_tail_and_put.py
+    integration/stream/test_following.py
+    unit/cli/streams/test_line_batches.py
+    unit/cli/streams/test_outgoing_lines.py
+    unit/cli/streams/test_record_objects.py
 writing:
     properties/test_sink_delivery.py
     spark/test_sink.py
@@ -216,6 +232,9 @@ WorkerOptions.max_leases:
 WorkerOptions.max_leases_to_steal:
     integration/worker/test_l3_balance.py::test_leases_are_taken_by_the_options
     unit/lease/rules/test_taker.py::test_no_more_stolen_than_allowed
+WorkerOptions.balance:
+    integration/lease/test_led.py::test_the_first_worker_leads_and_gives_the_second_its_share
+    integration/worker/test_fleet.py::test_a_fleet_through_crashes_pauses_shutdowns_and_reshards
 WorkerOptions.handoff_timeout:
     integration/worker/test_l3_balance.py::test_leases_are_taken_by_the_options
     unit/lease/rules/test_taker.py::test_a_handoff_whose_time_is_up
@@ -305,6 +324,28 @@ checkpointer.drop_pending: integration/worker/test_w2_checkpoints.py::test_a_pen
 checkpointer.reset:
     integration/worker/test_w2_checkpoints.py::test_a_processor_moves_its_own_shard
     integration/worker/test_w2_checkpoints.py::test_a_processor_skips_to_now_and_the_table_remembers_when
+worker.pause:
+    integration/worker/test_pausing.py::test_nothing_is_read_or_delivered_until_the_shard_is_resumed
+    integration/worker/test_pausing.py::test_all_shards_are_paused_also_those_that_come_later
+    integration/worker/test_pausing.py::test_a_pause_ends_with_the_lease
+    integration/worker/test_pausing.py::test_records_that_expire_during_a_pause_are_told_as_lost
+    integration/worker/test_pausing.py::test_a_paused_shard_has_an_age_and_no_lag
+worker.resume: integration/worker/test_pausing.py::test_a_pause_too_short_to_be_noticed_does_no_harm
+worker.restart:
+    integration/worker/test_restart.py::test_its_program_restarts_a_shard_from_its_checkpoint
+    integration/worker/test_restart.py::test_an_operator_restarts_a_shard_on_all_workers
+    integration/worker/test_restart.py::test_a_restart_of_what_is_not_stopped_is_refused
+shard.pause, shard.resume: integration/worker/test_pausing.py::test_a_processor_pauses_its_own_shard_and_a_thread_of_its_own_resumes_it
+application.replay:
+    integration/worker/test_replay.py::test_the_records_of_the_range_are_processed_again_and_the_live_application_is_untouched
+    integration/worker/test_replay.py::test_shards_that_ended_in_the_range_end_and_their_children_follow
+    integration/worker/test_replay.py::test_the_table_is_deleted_after_an_error
+    integration/worker/test_replay.py::test_a_signal_ends_a_replay_and_only_kill_9_leaves_its_table
+    integration/worker/test_replay.py::test_a_scan_that_misses_a_child_does_not_end_the_replay
+    integration/worker/test_replay.py::test_a_range_that_cannot_be_replayed_is_refused
+    unit/worker/lifecycle/test_replay.py
+application.replay.to: integration/worker/test_replay.py::test_until_now_ends_at_the_tip
+application.replay.processor: integration/worker/test_replay.py::test_another_processor_may_be_a_function
 Retry: integration/worker/test_w3_errors.py::test_a_retry_delivers_the_same_records_until_they_succeed
 Retry.attempts: unit/worker/test_on_error.py::test_attempts_are_calls_in_all
 Retry.then: integration/worker/test_w3_errors.py::test_only_the_bad_records_of_a_batch_are_given_up

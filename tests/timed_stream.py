@@ -43,17 +43,26 @@ class TimedStream:
         self.now = 1000.0
 
     def shard_syncer(
-        self, initial: InitialPosition = LATEST, table: LeaseTable | None = None
+        self,
+        initial: InitialPosition = LATEST,
+        table: LeaseTable | None = None,
+        first: InitialPosition | None = None,
     ) -> ShardSyncer:
-        leases = self.leases(initial, table)
+        leases = self.leases(initial, table, first)
         return ShardSyncer(leases, settings=SYNC, clock=lambda: self.now)
 
-    def leases(self, initial: InitialPosition, table: LeaseTable | None = None) -> StreamLeases:
+    def leases(
+        self,
+        initial: InitialPosition,
+        table: LeaseTable | None = None,
+        first: InitialPosition | None = None,
+    ) -> StreamLeases:
         return StreamLeases(
             self.client,
             table or self.table,
             "me",
             initial=initial,
+            first=first,
             wait=lambda _: None,
             tell=EventLog("app", "me"),
         )

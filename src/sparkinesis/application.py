@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, overload
+from dataclasses import replace
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Literal, overload
 
 from sparkinesis.errors import OptionError, ProcessorError
 from sparkinesis.metrics.health.liveness import LOOK_EVERY
 from sparkinesis.metrics.metrics import Metrics
 from sparkinesis.public import public
+from sparkinesis.status import Replayed
 from sparkinesis.stream.timing import MACHINE, Timing
 from sparkinesis.worker.application_settings import ApplicationSettings
 from sparkinesis.worker.lifecycle.signals import graceful_on_signals
@@ -26,11 +28,11 @@ if TYPE_CHECKING:
     from sparkinesis.fleet.fleet import Fleet
     from sparkinesis.fleet.options import FleetOptions
     from sparkinesis.worker.lifecycle.batch_loop import BatchLoop, RecordLoop
+    from sparkinesis.worker.processors.functions import Processor
     from sparkinesis.worker.processors.processor import ProcessorFactory
 
 
 @public
-@dataclass(frozen=True, repr=False)
 class Application(ApplicationSettings):
     """Consumes a stream, or several, with record processors; KCL users know it as ``Scheduler``.
 
@@ -40,7 +42,8 @@ class Application(ApplicationSettings):
     processor: a function that processes batches, ``handle(batch)`` or ``handle(batch,
     checkpointer)``, see `sparkinesis.processor`; or a class derived from `RecordProcessor`, of
     which each shard gets an instance; or a function without parameters that makes an instance.
-    Functions and methods may be ``async def``. None: for `batches` and `records`.
+    Functions and methods may be ``async def``. One of these by name: ``"package.module:name"``,
+    which is imported at once. None: for `batches` and `records`.
     streams: in place of ``stream``, for an application of several: names, ARNs and `StreamConfig`s,
     or a function that returns them, which is asked again every minute (KCL ``StreamTracker``). A
     stream that cannot be read stops none of the others; `Worker.streams` tells why.
@@ -97,7 +100,7 @@ class Application(ApplicationSettings):
         )
 
     @overload
-    def run(self) -> None: ...
+    def run(self, *, processes: int | Literal["auto"] | None = ...) -> None: ...
 
     @overload
     def run(self, spark: SparkSession, workers: int, fleet: FleetOptions = ...) -> Fleet: ...
@@ -107,17 +110,36 @@ class Application(ApplicationSettings):
         spark: SparkSession | None = None,
         workers: int = 1,
         fleet: FleetOptions | None = None,
+        *,
+        processes: int | Literal["auto"] | None = None,
     ) -> Fleet | None:
-        """Run one worker in this process, or a fleet of workers on Spark's executors.
+        """Run one worker in this process, several in processes, or a fleet on Spark's executors.
 
         ``run()`` runs a worker, and returns when the worker has ended. SIGTERM and SIGINT shut it
         down gracefully; a second signal shuts it down at once. Raises the errors of
         `Worker.start`, and the error that ended the worker, if one did.
 
+        ``run(processes=4)`` runs four workers, each in a process of its own, and returns when all
+        have ended; ``processes="auto"`` one for each CPU that this program may use. A process that
+        dies is started again. Signals are as above. Call it below
+        ``if __name__ == "__main__":``, since each process imports the program. Raises
+        `OptionError`, `ProcessorError` and the errors of `worker` before any process is started,
+        and the error that ended the workers, if one did.
+
         ``run(spark, workers=8)`` submits a Spark job with a task for each worker, and returns a
         handle at once. Raises `OptionError`, `ProcessorError` and `FleetError` before the job is
         submitted; the handle reports later errors.
         """
+        if processes is not None:
+            if spark is not None:
+                raise OptionError(
+                    "run was given spark and processes: workers run either on Spark's executors or "
+                    "in processes of this machine. Give one of the two."
+                )
+            from sparkinesis.worker.crew.processes.start import run_in_processes  # noqa: PLC0415
+
+            run_in_processes(self, processes)
+            return None
         if spark is not None:
             # A worker of this process does without the fleet.
             from sparkinesis.fleet.fleet import Fleet  # noqa: PLC0415
@@ -125,7 +147,7 @@ class Application(ApplicationSettings):
 
             return Fleet(self, spark, workers, fleet or FleetOptions())
         worker = self.worker()
-        with graceful_on_signals(worker):
+        with graceful_on_signals(worker.shutdown, worker.log_place):
             worker.start()
             while not worker.wait(1.0):
                 pass
@@ -141,6 +163,40 @@ class Application(ApplicationSettings):
         from sparkinesis.worker.lifecycle.run_async import run_worker  # noqa: PLC0415 - imports asyncio
 
         await run_worker(lambda loop: self.worker(loop=loop))
+
+    def replay(
+        self,
+        from_: datetime | Literal["trim_horizon"],
+        to: datetime | Literal["latest"] = "latest",
+        *,
+        processor: Processor | None = None,
+    ) -> Replayed:
+        """Process a range of the stream again, beside the running application; wait for the end.
+
+        from_, to: the arrival times of the first record, and of the first one behind the range.
+        ``"trim_horizon"``: from the oldest record kept. ``"latest"``: until now.
+        processor: processes the records, in place of the application's own.
+
+        Each shard gets a record processor, parents before children. Its last call is
+        ``shard_ended`` if the shard ends within the range, or else ``shutdown_requested``. The
+        replay polls with a share of its own, has no metrics, and keeps its leases in a table
+        ``<table>-replay-...``, which it deletes. SIGTERM and SIGINT end the replay gracefully.
+
+        Raises `OptionError` and `ProcessorError` before any call, the errors of `Worker.start`, and
+        the error of a record that `Stop` stops at.
+        """
+        from sparkinesis.worker.lifecycle.replay import (  # noqa: PLC0415 - only for a replay
+            range_of,
+            replay,
+            settings_of,
+            table_name,
+        )
+
+        now = datetime.now(timezone.utc)
+        reads = range_of(from_, to, lambda: now)
+        name = table_name(self.table_name or self.name, now, MACHINE.new_rng())
+        made = settings_of(self, reads, processor, name)
+        return replay(lambda: new_worker(made, reads=reads), made.table(), reads)
 
     def batches(self, *, timeout: float | None = None) -> BatchLoop:
         """Return a loop over the batches, in place of a processor.

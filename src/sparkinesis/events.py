@@ -13,7 +13,8 @@ The worker
     `WorkerFailed`, `WorkerEnded`; `ConsumerDeregistered` by the last worker, with enhanced fan-out
 Its leases (`LeaseEvent`)
     `LeaseTaken`, `LeaseEnded`, `HandoffRequested`; `OwnerSilent` and `LegacyWorkerSeen` of other
-    workers; `RenewalFailed`, `RenewalRecovered`, `TakingFailed`, `TakingRecovered`
+    workers; `RenewalFailed`, `RenewalRecovered`, `TakingFailed`, `TakingRecovered`; in a fleet with
+    a leader: `LeadershipChanged`, `LeaseAssigned`, `FleetRowsFailed`, `FleetRowsRecovered`
 The rows of the lease table
     `LeaseCreated`, `LeaseDeleted`, `LeasesMissing`, `LeaseUnreadable`, `LeaseReadable`,
     `LeaseUnwritable`, `TableMissing`, `TableFound`; of shards that have ended: `ChildrenWaiting`,
@@ -251,6 +252,8 @@ class LeaseEnd(Enum):
     PROCESSING_TIME = "processing_time_limit"
     CONSUMER_DIED = "consumer died"
     STREAM_LEFT = "the worker no longer reads its stream"
+    RANGE_READ = "the range is read"
+    """A replay has read the shard to the end of its range."""
     GIVEN_UP = "given up"
     EXPIRED = "expired"
     """The worker could not renew the lease for a failover time."""
@@ -270,6 +273,7 @@ class LeaseEnd(Enum):
             LeaseEnd.SHARD_FINISHED,
             LeaseEnd.SHUTDOWN,
             LeaseEnd.STREAM_LEFT,
+            LeaseEnd.RANGE_READ,
         }
 
 
@@ -278,6 +282,7 @@ _RELEASED = {
     LeaseEnd.SHARD_FINISHED: "the shard has ended, and all of its records are processed",
     LeaseEnd.SHUTDOWN: "this worker shuts down",
     LeaseEnd.STREAM_LEFT: "this worker no longer reads its stream",
+    LeaseEnd.RANGE_READ: "the range of the replay ends there",
     LeaseEnd.STOPPED: "on_error stopped the shard on this worker",
     LeaseEnd.PROCESSING_TIME: "process_records exceeded processing_time_limit",
     LeaseEnd.CONSUMER_DIED: "the thread that read the shard has died",
@@ -359,6 +364,46 @@ class HandoffRequested(LeaseEvent, frozen=True):
     owner: str
 
     _text = "Requested {lease} from worker {owner}, which has more than its share"
+
+
+class LeaseAssigned(LeaseEvent, frozen=True):
+    """This worker leads, and has assigned a lease to a worker that has less to do."""
+
+    to: str
+    previous_owner: str | None
+    """The worker that is to release the lease; None if the lease has no live owner."""
+
+    def line(self) -> Line:
+        whose = "which nobody reads"
+        if self.previous_owner is not None:
+            whose = f"which worker {self.previous_owner} is to release"
+        return Line(INFO, f"Assigned {self.lease}, {whose}, to worker {self.to}")
+
+
+class LeadershipChanged(Event, frozen=True):
+    """This worker has begun or ceased to lead the fleet: to assign leases to the workers."""
+
+    worker_id: str
+    leads: bool
+
+    def line(self) -> Line:
+        what = "leads the fleet, and assigns the leases" if self.leads else "leads no more"
+        return Line(INFO, f"Worker {self.worker_id} {what}")
+
+
+class FleetRowsFailed(Event, frozen=True):
+    """The rows by which a fleet with a leader coordinates itself cannot be read or written."""
+
+    error: str
+
+    _level = WARNING
+    _text = "The rows of the fleet and its leader cannot be used, and will be tried again: {error}"
+
+
+class FleetRowsRecovered(Event, frozen=True):
+    """The rows of the fleet and its leader can be used again."""
+
+    _text = "The rows of the fleet and its leader can be used again"
 
 
 class OwnerSilent(Event, frozen=True):

@@ -12,8 +12,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
+
+import msgspec
 
 
 class ShardState(Enum):
@@ -22,19 +23,21 @@ class ShardState(Enum):
     WAITING_ON_PARENT_SHARDS = "waiting on parent shards"
     INITIALIZING = "initializing"
     PROCESSING = "processing"
+    PAUSED = "paused"
+    """Nothing is fetched or delivered until the program resumes the shard."""
     SHUTDOWN_REQUESTED = "shutdown requested"
     SHUTDOWN_REQUEST_COMPLETED = "shutdown request completed"
     SHUTTING_DOWN = "shutting down"
     SHUTDOWN_COMPLETE = "shutdown complete"
 
 
-@dataclass(frozen=True, slots=True)
-class ShardStatus:
+class ShardStatus(msgspec.Struct, frozen=True):
     """The state of one shard that a worker consumes."""
 
     shard_id: str
     state: ShardState
     millis_behind_latest: int | None
+    """The distance from the tip at the last page; None if it is not known, as of a paused shard."""
     processing_for: float | None
     """The duration of the current call of ``process_records``, in seconds; None between calls."""
     records: int = 0
@@ -51,10 +54,11 @@ class ShardStatus:
     checkpoint_age: float | None = None
     """Seconds since the first delivery that no checkpoint covers, or since the last checkpoint if
     that is later; 0 while everything delivered is checkpointed; None before ``initialize``."""
+    paused_for: float | None = None
+    """Seconds since the program has paused the shard; None: it is not paused."""
 
 
-@dataclass(frozen=True, slots=True)
-class StreamStatus:
+class StreamStatus(msgspec.Struct, frozen=True):
     """The state of one stream of an application that reads several."""
 
     stream: str
@@ -67,8 +71,19 @@ class StreamStatus:
     """Seconds since when the worker has tried in vain; None without a problem."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Replayed(msgspec.Struct, frozen=True):
+    """What ``application.replay`` has done."""
+
+    records: int
+    """The user records in successful calls."""
+    shards: int
+    """The shards that were read."""
+    seconds: float
+    is_complete: bool = True
+    """False if a signal, or a processor, ended the replay before its range was read."""
+
+
+class Failure(msgspec.Struct, frozen=True):
     """An error that occurred in one worker or several, once or often.
 
     Errors of the same type, raised by the same lines, are one failure. Their messages may differ:
@@ -115,8 +130,7 @@ class WorkerState(Enum):
     """The driver has no connection to the worker."""
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerStatus:
+class WorkerStatus(msgspec.Struct, frozen=True):
     """One worker of a fleet."""
 
     worker_id: str
@@ -141,8 +155,7 @@ class WorkerStatus:
     """The reasons why it does not see the lease table now."""
 
 
-@dataclass(frozen=True, slots=True)
-class FleetShard:
+class FleetShard(msgspec.Struct, frozen=True):
     """One shard, as last reported by the worker that reads it."""
 
     shard_id: str
@@ -161,8 +174,7 @@ class FleetShard:
     ``<account>:<stream>:<creation epoch>:<shard id>``."""
 
 
-@dataclass(frozen=True, slots=True)
-class UnreadShard:
+class UnreadShard(msgspec.Struct, frozen=True):
     """A shard that no live worker reads, as far as the driver knows.
 
     Its worker has died or is not heard of, its lease has expired in the lease table, or it has no
@@ -181,8 +193,7 @@ class UnreadShard:
     """The key of the shard's lease, as in `FleetShard`."""
 
 
-@dataclass(frozen=True, slots=True)
-class FleetStream:
+class FleetStream(msgspec.Struct, frozen=True):
     """One stream of an application of several, over all workers of the fleet.
 
     A stream that some workers cannot read has a problem; other streams are read meanwhile.
@@ -213,8 +224,7 @@ class FleetStream:
         return self.stream.rpartition("/")[2]
 
 
-@dataclass(frozen=True, slots=True)
-class FleetStatus:
+class FleetStatus(msgspec.Struct, frozen=True):
     """A fleet at one moment."""
 
     application: str
@@ -263,11 +273,10 @@ class FleetStatus:
         return max(known, default=None)
 
 
-@dataclass(frozen=True)
-class StreamLag:
+class StreamLag(msgspec.Struct, frozen=True):
     """How far a query is behind the tip of one stream, in milliseconds, at its last plan."""
 
     max_ms: int
     mean_ms: int
-    shards_ms: Mapping[str, int] = field(default_factory=dict)
+    shards_ms: Mapping[str, int] = msgspec.field(default_factory=dict)
     """The lags by shard id; of a stream with more than 20 shards, the 20 largest."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
-import re
 import shlex
 import socket
 import subprocess
-import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ import pytest
 import yaml
 
 from sparkinesis.local import LocalServer
+from tests.command import COMMAND
 from tests.pace import eventually
 from tests.streams import put
 
@@ -27,7 +27,10 @@ MANIFEST: list[dict[str, Any]] = list(
     yaml.safe_load_all((DEPLOY / "kubernetes" / "worker.yaml").read_text())
 )
 APP = DEPLOY / "docker" / "app.py"
-ALL_NETWORKS = 'http="0.0.0.0:9400"'
+ALL_NETWORKS = "0.0.0.0:9400"
+ENTRYPOINT: list[str] = json.loads(
+    (DEPLOY / "docker" / "Dockerfile").read_text().rpartition("ENTRYPOINT ")[2]
+)
 
 
 @contextlib.contextmanager
@@ -52,15 +55,20 @@ def answer(url: str) -> int | None:
         return None
 
 
+def counted(log: Path) -> int:
+    """The records that the lines of app.py count."""
+    lines = map(json.loads, log.read_text().splitlines())
+    return sum(int(one["message"].split()[0]) for one in lines if one["logger"] == "root")
+
+
 def test_the_worker_of_the_image_runs_and_ends_gracefully(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = APP.read_text()
-    assert ALL_NETWORKS in text
-    app = tmp_path / "app.py"
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    app.write_text(text.replace(ALL_NETWORKS, f'http="127.0.0.1:{port}"'))
+    program = [COMMAND, *ENTRYPOINT[1:]]
+    program[program.index(ALL_NETWORKS)] = f"127.0.0.1:{port}"
+    monkeypatch.chdir(APP.parent)
     worker = COMPOSE["services"]["worker"]["environment"]
     log = tmp_path / "log"
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
@@ -70,11 +78,11 @@ def test_the_worker_of_the_image_runs_and_ends_gracefully(
         kinesis.create_stream(StreamName=worker["STREAM"], ShardCount=2)
         put(kinesis, worker["STREAM"], [b"a", b"b"])
         environment = {**worker, "ENDPOINT": server.endpoint_url}
-        with running([sys.executable, str(app)], log, **environment) as process:
+        with running(program, log, **environment) as process:
             for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
                 path = container()[probe]["httpGet"]["path"]
                 eventually(lambda: answer(f"http://127.0.0.1:{port}{path}") == 200)  # noqa: B023
-            eventually(lambda: sum(map(int, re.findall(r"(\d) records\n", log.read_text()))) == 2)
+            eventually(lambda: counted(log) == 2)
             assert answer(f"http://127.0.0.1:{port}/metrics") == 200
             process.terminate()
             eventually(lambda: process.poll() is not None)
@@ -88,8 +96,7 @@ def test_the_command_of_the_local_server_is_one(tmp_path: Path) -> None:
     here = [*command[1:], "--port", "0"]
     here[here.index("0.0.0.0")] = "127.0.0.1"
     log = tmp_path / "log"
-    program = [str(Path(sys.executable).with_name("sparkinesis")), *here]
-    with running(program, log) as process:
+    with running([COMMAND, *here], log) as process:
         eventually(lambda: "http://" in log.read_text() or process.poll() is not None)
         assert process.poll() is None, log.read_text()
     assert "flights" in log.read_text()

@@ -50,6 +50,7 @@ def test_thresholds_stand_in_the_rules() -> None:
         "SparkinesisQueryLagHigh": ["111"],
         "SparkinesisShardLagHigh": ["111"],
         "SparkinesisCheckpointOld": ["222"],
+        "SparkinesisShardPaused": ["111"],
         "SparkinesisProcessRecordsStuck": ["333"],
         "SparkinesisFailuresRising": ["444"],
         "SparkinesisTableUnseen": ["555"],

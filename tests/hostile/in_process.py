@@ -51,6 +51,6 @@ def in_process(kinesis: LocalKinesis, table: str) -> Iterator[Counter[str]]:
     clients = KinesisClient(network, kinesis), DynamoDBClient(network, model)
     with (
         mock.patch("sparkinesis.stream.calls.caller.call_client", return_value=clients[0]),
-        mock.patch("sparkinesis.lease.table.table.dynamodb_client", return_value=clients[1]),
+        mock.patch("sparkinesis.lease.table.calls.dynamodb_client", return_value=clients[1]),
     ):
         yield counted.calls

@@ -17,13 +17,8 @@ from hypothesis import strategies as st
 
 from sparkinesis.fleet.channel.channel import MAX_MESSAGE, Channel, connect_to_driver
 from sparkinesis.fleet.channel.control_server import ControlServer, Disconnected
-from sparkinesis.fleet.channel.messages import (
-    Hello,
-    Leaving,
-    decode_for_driver,
-    decode_for_worker,
-    encode,
-)
+from sparkinesis.fleet.channel.messages import Hello, decode_for_driver, decode_for_worker, encode
+from sparkinesis.worker.crew.messages import Leaving
 from tests.examples import examples
 from tests.unit.fleet.wire import CREDENTIALS, IDENTITY, PATIENCE, read
 

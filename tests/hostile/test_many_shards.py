@@ -8,10 +8,10 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from sparkinesis.lease.coordinator import LeaseCoordinator
@@ -190,7 +190,7 @@ def test_decisions_on_thousands_of_generations_do_not_take_the_square_of_them() 
     assert time.process_time() - began < 20
 
 
-class CountedLineage(Lineage):
+class CountedLineage(Lineage, frozen=True):
     """Counts how often it is asked for a shard's relations."""
 
     asked = 0

@@ -90,7 +90,7 @@ def test_any_text_is_understood_or_refused_by_name(use: str, name: str, text: st
         return
     if use == "readStream":
         # What a planner computes with them.
-        assert found.min_fetch_period + (found.skip_older_than or 0) < 10**9
+        assert (found.min_fetch_period or 0) + (found.skip_older_than or 0) < 10**9
         assert found.allowance.rows >= 1
         pace = found.reading.pace
         assert math.isfinite(pace.calls_per_second)

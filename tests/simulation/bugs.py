@@ -16,7 +16,7 @@ renewals are not fenced by the counter | only_the_owner_checkpoints | 15
 a lease is held for ever | expired_leases_are_not_processed | 2
     lease.held:HeldLease.is_held
     + return self._lost is None
-a write whose answer was lost is taken for another worker's | only_the_owner_checkpoints | 15
+a write whose answer was lost is taken for another worker's | only_the_owner_checkpoints | 173
     lease.table.update:_fenced
     + return ()
 a twin with the same worker id is taken for oneself | only_the_owner_checkpoints | 8
@@ -66,7 +66,7 @@ a refusal without a row is taken for a deleted row | leases_are_lost_for_a_reaso
     + None if item is None
 taking a lease drops foreign attributes | foreign_attributes_stay | 15
     lease.table.requests:take
-    + update = was(lease, worker_id)
+    + update = was(lease, worker_id, at_least)
     + return replace(update, remove=(*update.remove, "note"))
 a reset does not fence the owner | everything_is_processed | 51
     lease.table.requests:reset
@@ -82,7 +82,7 @@ children get no leases | finished_leases_have_children | 0
 a shard end that names no children has none | finished_leases_have_children | 3
     lease.shard_ends:ShardEnds._listed_children
     + return ()
-a listing from before the shard's end is trusted | finished_leases_have_children | 53
+a listing from before the shard's end is trusted | finished_leases_have_children | 353
     stream.shard:Lineage.children_of_ended
     + return self.children(shard_id)
 children begin at the latest record | leases_begin_where_they_should | 0
@@ -324,6 +324,23 @@ the present retention period is trusted | readers_resume_where_they_should | 2
     + return may_have_lost(position, now_ms, retention_ms)
 """)
 
+HOLDING_BUGS = planted("""
+a failed call is tried again during a pause | paused_shards_get_no_records | 3
+    worker.lifecycle.shard.states:before_task
+    - return _S.PAUSED if is_paused and state is _S.PROCESSING else state
+    + return state
+a pause stops nothing | paused_shards_are_not_fetched | 1
+    worker.lifecycle.shard.intake:Intake.pause
+    + pass
+a pause has no end | every_shard_is_read | 1
+    worker.lifecycle.shard.intake:Intake.resume
+    + pass
+a paused worker forgets the memory of its pages | memory_is_given_back | 10
+    worker.retrieval.ahead:FetchAhead.stop
+    - for page in pages:
+    + for page in ():
+""")
+
 RELAXED_BUGS = planted("""
 an automatic checkpoint covers a failed batch | automatic_checkpoints_cover_processed_records | 26
     worker.checkpointer:Checkpointer.take_back
@@ -408,4 +425,67 @@ what a coroutine for a record returns is not looked at
     | automatic_checkpoints_cover_processed_records | 1
     worker.processors.user_methods:await_user
     + await method(*given)
+""")
+
+STORE_BUGS = planted("""
+the token stays as it is where a lease is acquired again | old_tokens_never_write | 0
+    lease.table.requests:take
+    - max(at_least, (token or 0) + 1)
+    + token or at_least
+a worker that is given a lease keeps the token of who gave it | old_tokens_never_write | 1
+    lease.table.requests:take
+    - max(at_least, (token or 0) + 1)
+    + token if token and lease.owner == worker_id else max(at_least, (token or 0) + 1)
+the tokens of a new row begin anew | newer_tokens_are_larger | 1
+    lease.rules.fencing:token_at
+    + return 1
+the start that initialize returns is not used | readers_resume_where_they_should | 0
+    worker.lifecycle.shard.own_start:move_to
+    + pass
+a start inside an aggregate is a user record too early | readers_resume_where_they_should | 0
+    worker.checkpointer:Checkpointer.begin_at
+    + was(self, type(place)(place.sequence_number, max(0, place.sub_sequence_number - 1)))
+""")
+
+LED_BUGS = planted("""
+two leaders assign at once | leaders_assign_one_at_a_time | 0
+    lease.leading.leader_lock:acquire_expects
+    + return None if known is None else {}
+    lease.leading.leader_lock:can_acquire
+    + return True
+    lease.table.requests:assign_vacant
+    - _pass_on(lease, new_owner, _as_known(lease), add=("owner_switches",))
+    + _pass_on(lease, new_owner, _owners(lease), add=())
+a handoff that its owner does not hear of is given up by the requester, too
+    | every_shard_is_read | 0
+    lease.held:HeldLease._is_asked_for
+    + return False
+    lease.rules.taker:_Snapshot._is_late
+    + return False
+    lease.rules.observations:vacant_leases
+    - now - seen.owners_since > late
+    + False
+a worker takes leases beside a live leader | nobody_takes_beside_a_live_leader | 3
+    lease.leading.membership:Membership._reach
+    + return Reach.TAKE
+leases are assigned to dead workers for ever | leases_find_owners_in_time | 3
+    lease.leading.members:silent_workers
+    + return {}
+    lease.leading.worker_stats:WorkerStats.is_alive
+    + return self.is_valid
+a lease moves again before its last move shows | leases_stay_where_they_have_moved | 1
+    lease.leading.moves:resting
+    + return frozenset(row.key for row in leases if row.checkpoint_owner is not None)
+a lease that is given back is taken for a twin's | only_a_twin_ends_a_worker | 126
+    lease.table.write_conflict:resolve_conflict
+    - row.fencing_token == known.fencing_token
+    + False
+a lock is taken that has not expired | the_lock_is_respected | 0
+    lease.leading.leader_lock:SeenLock.is_expired
+    + return self.lock.is_released or now - self.since > 1.0
+whoever leads no more goes on to assign | only_the_leader_assigns | 1
+    lease.leading.leader_lock:HeldLock.leads
+    + return True
+    lease.leading.coordination:Coordination.heartbeat
+    + return was(self, held, version, now) or held
 """)

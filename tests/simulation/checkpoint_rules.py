@@ -109,7 +109,10 @@ def checkpoints_are_requested(world: World) -> Iterator[str]:
 
 
 def only_the_owner_checkpoints(world: World) -> Iterator[str]:
-    """Only the owner that the row names, and that wrote to it last, writes a checkpoint."""
+    """Only the owner that the row names, and that wrote to it last, writes a checkpoint.
+
+    The specification's `OneWriter`.
+    """
     last: dict[str, Any] = {}
     for write, before, after in world.leases():
         if before is None or after is None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.table.batching import BATCHES_AGAIN
@@ -76,6 +77,9 @@ def leases_are_renewed_together(world: World) -> Iterator[str]:
     others: dict[str, int] = {}
     for write, before, after in world.leases():
         if write.by is not None and (before is None or after is None or _is_more(before, after)):
+            others[write.by.name] = others.get(write.by.name, 0) + 1
+    for write in world.table.fleet_writes:
+        if write.by is not None:
             others[write.by.name] = others.get(write.by.name, 0) + 1
     for process, started_at in world.fleet.started_at.items():
         name = process.name

@@ -10,10 +10,12 @@ import random
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from email.utils import formatdate
 from typing import Any
 
 from sparkinesis.local.lease_tables import Item, LeaseTable, TableError
 from tests.simulation.history import TableServer
+from tests.simulation.journal import EPOCH_MS
 from tests.simulation.network import Network, client_error, operation_of
 from tests.simulation.scheduler import Process
 
@@ -48,6 +50,8 @@ class Write:
     before: Item | None
     after: Item | None
     by: Process | None
+    sent: float = 0.0
+    """When the request was sent."""
 
 
 class LeaseTableModel(LeaseTable):
@@ -56,6 +60,9 @@ class LeaseTableModel(LeaseTable):
     def __init__(self, name: str, clock: Callable[[], float], rng: random.Random) -> None:
         super().__init__(name)
         self.writes: list[Write] = []
+        """The changes of leases."""
+        self.fleet_writes: list[Write] = []
+        """The changes of rows that are no leases: the leader's lock, the mode, workers' stats."""
         self.staleness = 0.0
         """The probability that an eventually consistent read returns an old row."""
         self.server: TableServer = "DynamoDB"
@@ -63,11 +70,21 @@ class LeaseTableModel(LeaseTable):
         self._rng = rng
         self._by: Process | None = None
         """The process whose call is served now."""
+        self._sent = 0.0
         self._past: dict[str, list[tuple[float, Item | None]]] = {}
+
+    @property
+    def now(self) -> float:
+        return self._clock()
 
     @property
     def tells_rows(self) -> bool:  # type: ignore[override]
         return self.server not in _TELL_NO_ROWS
+
+    @property
+    def lease_rows(self) -> dict[str, Item]:
+        """The rows of leases."""
+        return {key: row for key, row in self.rows.items() if is_lease(row)}
 
     def serve(
         self,
@@ -75,13 +92,18 @@ class LeaseTableModel(LeaseTable):
         request: Mapping[str, Any],
         by: Process | None = None,
         errors: Sequence[str | None] = (),
+        sent: float | None = None,
     ) -> Any:
         """One call, at once. Raises ClientError.
 
-        ``errors``: those that the statements of a batch meet, each its own.
+        ``errors``: those that the statements of a batch meet, each its own. ``sent``: when the call
+        was sent; None: now.
         """
-        self._by = by
+        self._by, self._sent = by, self._clock() if sent is None else sent
         try:
+            if request.get("TableName", self.name) != self.name:
+                # Some Java KCLs have tables beside the lease table.
+                raise TableError("ResourceNotFoundException", "Requested resource not found")
             if operation != "BatchExecuteStatement":
                 answer = self.answer(operation, request)
             elif self.server == "dynalite":
@@ -93,7 +115,9 @@ class LeaseTableModel(LeaseTable):
             raise client_error(operation, error.code, error.message, 400, **more) from None
         finally:
             self._by = None
-        return {**answer, "ResponseMetadata": {"HTTPStatusCode": 200, "HTTPHeaders": {}}}
+        date = formatdate(EPOCH_MS // 1000 + int(self._clock()), usegmt=True)
+        headers = {"date": date}
+        return {**answer, "ResponseMetadata": {"HTTPStatusCode": 200, "HTTPHeaders": headers}}
 
     def _execute_all(
         self, statements: Sequence[Mapping[str, Any]], errors: Sequence[str | None]
@@ -112,10 +136,17 @@ class LeaseTableModel(LeaseTable):
 
     def put(self, key: str, row: Item | None) -> None:
         """Writes a row; outside of `serve`, without a writer's name."""
-        now = self._clock()
-        self.writes.append(Write(now, key, self.rows.get(key), row, self._by))
+        now, before = self._clock(), self.rows.get(key)
+        writes = self.writes if is_lease(before or row or {}) else self.fleet_writes
+        sent = now if self._by is None else self._sent
+        writes.append(Write(now, key, before, row, self._by, sent))
         super().put(key, row)
         self._past.setdefault(key, [(float("-inf"), None)]).append((now, row))
+
+    def put_long_ago(self, key: str, row: Item) -> None:
+        """Writes a row that each read finds, however old it is."""
+        self.put(key, row)
+        self._past[key] = [(float("-inf"), row)]
 
     def scan(self, *, consistent: bool) -> list[Item]:
         if consistent or not self.staleness:
@@ -132,6 +163,11 @@ class LeaseTableModel(LeaseTable):
     def _as_of(self, key: str, instant: float) -> Item | None:
         versions = self._past[key]
         return versions[bisect_right(versions, instant, key=lambda version: version[0]) - 1][1]
+
+
+def is_lease(row: Item) -> bool:
+    """True for a row of a lease, as workers of this library write it."""
+    return "entityType" not in row
 
 
 class DynamoDBClient:
@@ -152,10 +188,12 @@ class DynamoDBClient:
         return functools.partial(self._call, operation_of(name))
 
     def _call(self, operation: str, **request: Any) -> Any:
+        sent = self._table.now
+
         def serve(process: Process) -> Any:
             errors: Sequence[str | None] = ()
             if operation == "BatchExecuteStatement":
                 errors = self._statement_errors(process, len(request["Statements"]))
-            return self._table.serve(operation, request, process, errors)
+            return self._table.serve(operation, request, process, errors, sent)
 
         return self._network.call("dynamodb", operation, serve, timeout=TIMEOUT)

@@ -48,17 +48,18 @@ def subscribe_calls_stay_within_limits(world: World) -> Iterator[str]:
 def subscriptions_are_kept(world: World) -> Iterator[str]:
     """A worker keeps an undisturbed subscription until its time of renewal.
 
-    The exception: it jumps over records that are too old.
+    The exceptions: it jumps over records that are too old, or its program pauses the shard.
     """
     if world.options.skip_older_than is not None:
         return
     begun: dict[tuple[str, str], list[float]] = defaultdict(list)
     for entry in world.journal.entries:
         # A processor that moves its shard reads on elsewhere, once that is written.
-        if entry.what in {"initialize", "resets", "reset"}:
+        if entry.what in {"initialize", "resets", "reset", "paused by its program"}:
             begun[entry.process, entry.shard].append(entry.at)
     for (process, shard_id), connections in _by_reader(world).items():
-        acquired = begun[process, shard_id]
+        # A pause that names no shard is one of all.
+        acquired = sorted(begun[process, shard_id] + begun[process, ""])
         for one, next_ in pairwise(connections):
             is_over = one.ended is not None and one.closed is not None and one.ended <= one.closed
             if one.met is not None or is_over or next_.began - one.began >= _RENEWED_AT:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -32,12 +33,21 @@ from tests.simulation.processor import (
 )
 from tests.simulation.producer import STREAM
 from tests.simulation.scheduler import Process, Scheduler
+from tests.simulation.storing import StoringProcessor
 
 APPLICATION = "app"
 TWINS = 100
 """The difference between the numbers of a worker and its twin."""
 
-Life = events.Start | events.Twin | events.Crash | events.Pause | events.Shutdown | events.ClockJump
+Life = (
+    events.Start
+    | events.Twin
+    | events.Crash
+    | events.Pause
+    | events.Hold
+    | events.Shutdown
+    | events.ClockJump
+)
 
 
 @dataclass
@@ -58,6 +68,18 @@ class Slot:
 
 
 @dataclass
+class Held:
+    """A pause of a shard by its program."""
+
+    process: str
+    key: str | None
+    """The key of the shard's lease; None: all shards of the worker."""
+    since: float
+    until: float = math.inf
+    """Infinite while the program has not resumed the shard."""
+
+
+@dataclass
 class WorkerFleet:
     history: History
     scheduler: Scheduler
@@ -66,6 +88,8 @@ class WorkerFleet:
     slots: dict[int, Slot] = field(default_factory=dict)
     worker_ids: dict[Process, str] = field(default_factory=dict)
     started_at: dict[Process, float] = field(default_factory=dict)
+    ended_at: dict[Process, float] = field(default_factory=dict)
+    """When each process was killed, or its program had ended."""
     duplicates: list[tuple[float, Process]] = field(default_factory=list)
     """The times at which a worker ended because another one had its worker id."""
     resumed: set[tuple[str, float]] = field(default_factory=set)
@@ -87,6 +111,9 @@ class WorkerFleet:
         everything = tuple(range(len(history.streams)))
         self.tracked = everything if history.tracked is None else history.tracked
 
+    holds: list[Held] = field(default_factory=list)
+    """The pauses of shards by their programs."""
+
     # --- what happens
 
     def happen(self, event: Life) -> None:
@@ -101,18 +128,42 @@ class WorkerFleet:
             if process is None or not process.is_alive:
                 self._start(slot, event.same_id)
         elif process is None or not process.is_alive:
-            if not isinstance(event, events.Pause):
+            if not isinstance(event, events.Pause | events.Hold):
                 slot.is_wanted = False  # nor is it started again, with another id
         elif isinstance(event, events.Crash):
             process.kill()
+            self.ended_at[process] = self.scheduler.now
             slot.is_wanted, slot.worker, slot.stop = False, None, None
         elif isinstance(event, events.Pause):
             process.pause()
             since = self.scheduler.now if event.is_suspended else None
             ends = self.scheduler.now + event.seconds
             self.scheduler.at(ends, functools.partial(self._resume, process, since))
+        elif isinstance(event, events.Hold):
+            self.scheduler.spawn(process, "hold", functools.partial(self._hold, slot, event))
         else:
             self.shut_down(slot)
+
+    def _hold(self, slot: Slot, event: events.Hold) -> None:
+        """Pauses shards of a worker, as a thread of its program does, and resumes them."""
+        worker = slot.worker
+        if worker is None or slot.process is None or worker.is_shutting_down:
+            return
+        key = None
+        if event.place is not None:
+            keys = [one.lease for one in worker.status()]
+            if not keys:
+                return
+            key = keys[int(event.place * len(keys))]
+        if not worker.pause(key):
+            return
+        held = Held(slot.process.name, key, self.scheduler.now)
+        self.holds.append(held)
+        self.journal.write(key or "", "paused by its program")
+        self.scheduler.sleep(event.seconds)
+        held.until = self.scheduler.now
+        worker.resume(key)
+        self.journal.write(key or "", "resumed by its program")
 
     def _twin(self, number: int) -> None:
         slot = self.slots.get(number)
@@ -213,6 +264,7 @@ class WorkerFleet:
             else:
                 break
         self._note_end(slot)
+        self.ended_at[process] = self.scheduler.now
 
     def _iterate(self, slot: Slot, new_worker: Callable[[ProcessorFactory], Worker]) -> None:
         """Processes batches in a loop, until its worker is shut down."""
@@ -259,6 +311,8 @@ class WorkerFleet:
             return self._application_of_several(slot, worker_id)
         position = history.initial_position
         kind = SimulatedCoroutines if history.is_async else SimulatedProcessor
+        if history.has_store:
+            kind = StoringProcessor
 
         def new_processor() -> SimulatedProcessor:
             return kind(self.journal, history, lambda: _leave(slot))

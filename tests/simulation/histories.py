@@ -30,6 +30,8 @@ CALM = {
 }
 """Options for histories that last hours."""
 
+_BALANCES = ("throughput", "load")
+
 _VARIANTS: tuple[dict[str, Any], ...] = (
     {},
     {"max_records": 2, "hash_range_filter": True},
@@ -116,7 +118,10 @@ _policies: st.SearchStrategy[h.Policy] = st.sampled_from(
 
 @st.composite
 def histories(draw: Draw) -> h.History:
-    """Draws histories of one to five minutes, or of hours, with up to four workers and twins."""
+    """Draws histories of one to five minutes, or of hours, with up to four workers and twins.
+
+    One in four is that of a fleet with a leader.
+    """
     duration: int = draw(st.sampled_from((60, 120, 240)))
     times = st.integers(0, duration * 10 - 1).map(lambda tenth: tenth / 10)
 
@@ -158,6 +163,8 @@ def histories(draw: Draw) -> h.History:
         duration=float(duration),
         patience=1600.0 if is_slow else 400.0,
     )
+    if draw(st.sampled_from((False, False, False, True))):
+        history = led(history, by_count=draw(st.booleans()))
     length = draw(st.sampled_from((None, None, None, "closed for hours", "quiet for an hour")))
     if length is None:
         return history
@@ -166,6 +173,20 @@ def histories(draw: Draw) -> h.History:
         return quiet(history, cut, 3600.0)
     hours = draw(st.sampled_from((1, 5, 23, 25, 30)))
     return closed(history, cut, hours * 3600.0, graceful=draw(st.booleans()))
+
+
+def led(history: h.History, *, by_count: bool) -> h.History:
+    """The same history of a fleet with a leader.
+
+    by_count: True for workers that would make no such fleet, but find one that Java workers left.
+    Then record processors move no shard, and all begin with the oldest record: beside Java's
+    workers they write other checkpoints, which are not simulated.
+    """
+    if not by_count:
+        balance = _BALANCES[history.seed % len(_BALANCES)]
+        return replace(history, options={**history.options, "balance": balance})
+    behaviour = replace(history.behaviour, reset=0.0)
+    return replace(history, mode="3X", behaviour=behaviour, initial_position="trim_horizon")
 
 
 def in_order(events: list[tuple[float, h.Event]], duration: float) -> tuple[Any, ...]:

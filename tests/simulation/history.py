@@ -82,6 +82,15 @@ class Pause(Struct, frozen=True):
     """True if its monotonic clock stands still as well, like on a suspended machine."""
 
 
+class Hold(Struct, frozen=True):
+    """The program of a worker pauses a shard, or all, for some seconds."""
+
+    worker: int
+    place: float | None
+    """The shard at this fraction of those that the worker reads then; None: all shards."""
+    seconds: float
+
+
 class Shutdown(Struct, frozen=True):
     """A worker is asked to shut down gracefully."""
 
@@ -185,6 +194,26 @@ class Anew(Struct, frozen=True):
     shards: int = 1
 
 
+Mode: TypeAlias = Literal["2X", "upgrade", "3X with rollback", "3X"]
+"""The mode of a fleet: the row by which Java's workers move to a leader, and back."""
+
+
+class SetMode(Struct, frozen=True):
+    """An operator sets the mode of the fleet."""
+
+    mode: Mode
+
+
+class JavaLeader(Struct, frozen=True):
+    """A Java KCL's worker stands for leader, and leads for some seconds."""
+
+    seconds: float
+    still: float = 0.0
+    """Seconds for which it stands still in the middle."""
+    leaves: bool = True
+    """False: it dies in the end, and its lock stays for two minutes."""
+
+
 Event: TypeAlias = (
     Put
     | Split
@@ -194,6 +223,7 @@ Event: TypeAlias = (
     | Twin
     | Crash
     | Pause
+    | Hold
     | Shutdown
     | ClockJump
     | DateAhead
@@ -208,6 +238,8 @@ Event: TypeAlias = (
     | Track
     | TrackerFails
     | Anew
+    | SetMode
+    | JavaLeader
 )
 
 
@@ -278,6 +310,8 @@ class History:
     way: Way = "class"
     is_async: bool = False
     """True if what processes records is a coroutine."""
+    has_store: bool = False
+    """True if record processors keep results and positions in a store of their own."""
     initial_position: Literal["latest", "trim_horizon"] | float = "trim_horizon"
     """A number: the instant so many seconds from the beginning."""
     on_error: Policy = "retry"
@@ -307,12 +341,20 @@ class History:
     tracked: tuple[int, ...] | None = None
     """The tracker's first answer; None: all streams."""
     former: Former = Former()
+    mode: Mode | None = None
+    """The mode of the fleet that Java's workers have left in the table; None: there is no table."""
     ask_every: float = 10.0
     """Seconds between two questions of a worker for its streams."""
     duration: float = 60.0
     """The seconds until all faults end."""
     patience: float = 400.0
     """The maximum of seconds from then on until everything is in order."""
+
+    @property
+    def is_led(self) -> bool:
+        """True if a leader may assign the leases."""
+        wants_leader = self.options.get("balance", "count") != "count"
+        return wants_leader or self.mode is not None
 
     @property
     def is_automatic(self) -> bool:

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from tests.simulation.counting import Counts
+from tests.simulation.own_store import OwnStore
 from tests.simulation.scheduler import Scheduler
 
 EPOCH_MS = 1_700_000_000_000
@@ -44,6 +45,8 @@ class Journal:
     """The farthest checkpoint that a processor has requested, by shard."""
     tags: dict[str, str] = field(default_factory=dict)
     """What the data of each stream's records begins with, by the stream's identifier."""
+    store: OwnStore = field(default_factory=OwnStore)
+    """Of applications that have a store of their own."""
     readers: int = 0
     counts: Counts = field(init=False)
 

@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 
 from sparkinesis.lease.lease import Lease
+from sparkinesis.local.model.shard import Shard
 from tests.simulation.history import Foreign
 from tests.simulation.owed_records import beginning_ms
 from tests.simulation.replay import ms, slack_ms
@@ -47,6 +48,7 @@ def asleep(world: World, process: str, since: float, until: float) -> float:
 def expired_leases_are_not_processed(world: World) -> Iterator[str]:
     """A worker that has not renewed a lease within the failover time gives no records of its shard.
 
+    It is what the specification's `OneHolder` rests on, as leases are taken only after that time.
     Measured by the process's own clock, which does not count suspensions of its machine. A process
     that slept between its check and the call is excused: its next write is refused.
     """
@@ -73,6 +75,7 @@ def leases_are_lost_for_a_reason(world: World) -> Iterator[str]:
     last checkpoint, although nobody asked its worker to release it.
     """
     writes: dict[str, list[tuple[float, str | None, Lease | None]]] = {}
+    may_lead = world.history.is_led
     for write, before, after in world.leases():
         # Whoever makes a lease anew that was deleted makes it nobody's.
         by = None if write.by is None or before is None else write.by.name
@@ -89,7 +92,11 @@ def leases_are_lost_for_a_reason(world: World) -> Iterator[str]:
         elif "released or reset by somebody else" in why:
             is_so = any(row is not None and row.actual_owner is None for _, row in others)
         elif taken := re.fullmatch(r"worker (\S+) has taken it", why):
-            is_so = any(row is not None and row.owner == taken[1] for _, row in others)
+            # A leader gives away its own lease, too, once a handoff of it is late.
+            rows = [row for when, by, row in happened if when <= at and (may_lead or by != process)]
+            is_so = any(row is not None and row.owner == taken[1] for row in rows)
+        elif "assigned to this worker again" in why:
+            is_so = any(row is not None and row.owner == ids[process] for _, row in others)
         else:  # it says what the worker itself did, or did not
             continue
         if not is_so:
@@ -118,11 +125,12 @@ def leases_begin_where_they_should(world: World) -> Iterator[str]:
     position = world.history.initial_position
     first_at = next(iter(world.fleet.started_at.values()), 0.0)
     instants: set[int | None] = set()
+    anew: set[tuple[str, int | None]] = set()
     rows: set[str] = set()
     workers_begin = True
     for write, before, after in world.leases():
         # A worker may have found an empty table a moment before an operator filled it.
-        is_first = not rows or workers_begin
+        is_first, is_only = not rows or workers_begin, not rows
         rows.add(write.key)
         if after is None:
             rows.discard(write.key)
@@ -134,12 +142,13 @@ def leases_begin_where_they_should(world: World) -> Iterator[str]:
             continue
         workers_begin = False
         shard = world.producer.shards[write.key]
-        if set(after.parent_ids) != set(shard.parents):
-            yield f"the lease {write.key} was created with the parents {after.parent_ids}"
-        if after.hash_range != (shard.hash_start, shard.hash_end):
-            yield f"the lease {write.key} was created with the hash keys {after.hash_range}"
+        yield from _wrong_lineage(write.key, after, shard)
         name, instant_ms = after.checkpoint.sequence_number, after.timestamp_ms
         if name == "TRIM_HORIZON" and (position == "trim_horizon" or shard.parents):
+            continue
+        if is_only and world.may_begin_anew(name, instant_ms, write.at):
+            anew |= {(name, instant_ms), ("LATEST", instant_ms)}
+        if (name, instant_ms) in anew:
             continue
         if position == "latest":
             begins = name == "LATEST" and instant_ms is not None
@@ -149,9 +158,18 @@ def leases_begin_where_they_should(world: World) -> Iterator[str]:
                 instants.add(instant_ms)
             begins = begins and instant_ms in instants
         else:
-            begins = name == "AT_TIMESTAMP" and instant_ms == beginning_ms(world)
+            # Once it is in a lease, the instant of LATEST is that of the leases that follow.
+            names = {"AT_TIMESTAMP", "LATEST"} if world.means_latest else {"AT_TIMESTAMP"}
+            begins = name in names and instant_ms == beginning_ms(world)
         if not begins:
             yield f"at {write.at:.3f} the lease {write.key} was created at {name}, {instant_ms}"
+
+
+def _wrong_lineage(key: str, lease: Lease, shard: Shard) -> Iterator[str]:
+    if set(lease.parent_ids) != set(shard.parents):
+        yield f"the lease {key} was created with the parents {lease.parent_ids}"
+    if lease.hash_range != (shard.hash_start, shard.hash_end):
+        yield f"the lease {key} was created with the hash keys {lease.hash_range}"
 
 
 def leases_are_deleted_in_time(world: World) -> Iterator[str]:
@@ -198,13 +216,17 @@ def nothing_is_left_to_clean_up(world: World) -> Iterator[str]:
     """A finished lease goes soon after all of its children have begun, the oldest ones first.
 
     Or after its shard has expired, with all that is known of it. A child that an operator or a
-    record processor moves, or whose lease a hand deletes, has to begin once more.
+    record processor moves, or whose lease a hand deletes, has to begin once more. None goes while a
+    lease that a hand has deleted is missing: the audit that makes it again needs the others.
     """
     patience = 4 * world.options.cleanup_interval + 2 * world.options.failover_time
     began = _begun_since(world)
     deleted: dict[str, float] = {}
     finished: dict[str, float] = {}
+    complete = 0.0
     for write, before, after in world.leases():
+        if before is None and write.key in deleted:
+            complete = write.at
         if after is None:
             deleted[write.key] = write.at
         elif after.is_finished and not (before is not None and before.is_finished):
@@ -212,7 +234,7 @@ def nothing_is_left_to_clean_up(world: World) -> Iterator[str]:
     # Somebody must have been there to do it.
     lately = max(world.fleet.started_at.values(), default=0.0)
     listed = {shard.id for shard in world.producer.stream.shards}
-    for key in world.table.rows:
+    for key in world.table.lease_rows:
         lease = world.lease_of(key)
         shard = world.producer.shards[key]
         if lease is None or not lease.is_finished:
@@ -223,7 +245,7 @@ def nothing_is_left_to_clean_up(world: World) -> Iterator[str]:
             child.id in listed and child.id not in world.table.rows for child in shard.children
         ):
             continue  # it says where reading goes on
-        since = [lately, finished.get(key, 0.0)]
+        since = [lately, complete, finished.get(key, 0.0)]
         since += [deleted.get(parent, 0.0) for parent in shard.parents]
         if key in listed:
             since += [began.get(child.id, float("inf")) for child in shard.children]

@@ -27,20 +27,29 @@ class WatchedBudget(MemoryBudget):
         super().__init__(limit)
         self.process = process
         self.most_accounts = 0
+        self.largest_event = 0
+        """The most bytes that an event of enhanced fan-out took, which is not divided."""
         self._notes = notes
 
     def account(self) -> Account:
         return _WatchedAccount(self, self._notes)
+
+    def _change(self, hold: Hold, size: int) -> None:
+        super()._change(hold, size)
+        if isinstance(hold._account, _WatchedAccount) and hold._account.is_of_events:
+            self.largest_event = max(self.largest_event, size)
 
 
 class _WatchedAccount(Account):
     def __init__(self, budget: WatchedBudget, notes: Notes) -> None:
         super().__init__(budget)
         self._of, self._notes = budget, notes
+        self.is_of_events = False
 
     def ask(
         self, want: int, least: int | None = None, on_decided: Callable[[], None] = lambda: None
     ) -> Hold:
+        self.is_of_events = least is not None
         hold = super().ask(want, least, on_decided)
         self._of.most_accounts = max(self._of.most_accounts, self._of.accounts)
         if not self.held and not hold.size and not self._is_closed:
@@ -81,10 +90,13 @@ class Notes:
 
 
 def memory_is_within_its_budget(world: World) -> Iterator[str]:
-    """A process holds its budget, and beyond it a floor and a record for each account at most."""
+    """A process holds its budget, and beyond it a floor and a record for each account at most.
+
+    By enhanced fan-out, an event in place of a record: one may have all that was put for hours.
+    """
     for budget in world.fleet.memory.budgets:
-        floor = budget.limit // 64
-        most = budget.limit + budget.most_accounts * (floor + LARGEST_BATCH)
+        undivided = max(LARGEST_BATCH, budget.largest_event)
+        most = budget.limit + budget.most_accounts * (budget.limit // 64 + undivided)
         if budget.most_held > most:
             yield f"{budget.process} held {budget.most_held} bytes with a budget of {budget.limit}"
 

@@ -90,6 +90,8 @@ def _arrival(world: World, data: str) -> int:
 def parents_come_first(world: World) -> Iterator[str]:
     """A shard is read only after its parents are finished in the table.
 
+    The specification's `ChildrenAfterParent`.
+
     They were finished at some time since the lease was acquired: an operator may reset a parent
     after the check, and the shard's reader learns of it by its own lease, which is reset as well.
     Two workers that start at once, not at the start of all shards, may have seen two lists of open

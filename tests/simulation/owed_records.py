@@ -74,15 +74,13 @@ def moves(world: World) -> dict[str, list[Move]]:
     found: dict[str, list[Move]] = {}
     rows: set[str] = set()
     once: set[str] = set()
-    for write, before, after in world.leases():
+    for write, before, after in world.moves_of_leases():
         if after is None:
             rows.discard(write.key)
             continue
         rows.add(write.key)
         once.add(write.key)
         place = after.checkpoint, after.timestamp_ms
-        if before is not None and (before.checkpoint, before.timestamp_ms) == place:
-            continue
         by_operator = write.by in world.table_writers.operators
         # A shard of which no ancestor has a lease any more begins at the initial position, as in a
         # KCL: that the lease is rightly made so is looked at elsewhere.
@@ -128,7 +126,9 @@ def _moved_too(
         ends = ends | gone
     if operator is not None and operator.to == LATEST:
         place = _END, None
-    left_out = _left_out(world, write.key, rows | (once - (ends or set())), ends)
+    # A lease that a hand deleted bars no way, neither to a worker nor to an operator.
+    barring = rows | (once - (world.table_writers.deleted if ends is None else ends))
+    left_out = _left_out(world, write.key, barring, ends)
     return left_out, Move(write.at, *place, is_sure=False)
 
 

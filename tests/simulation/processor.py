@@ -100,7 +100,7 @@ class SimulatedProcessor(RecordProcessor):
         vars(made).update(calls)
         return made
 
-    def initialize(self, shard: ProcessorShard) -> None:
+    def initialize(self, shard: ProcessorShard) -> ExtendedSequenceNumber | None:
         self._shard = shard.id
         if shard.stream_id is not None:
             self._shard = f"{shard.stream_id}:{shard.id}"
@@ -111,6 +111,7 @@ class SimulatedProcessor(RecordProcessor):
         with self._called("initialize", shard.checkpoint):
             self._fail_elsewhere()
         self._write("initialized")
+        return None
 
     def process_records(
         self, batch: RecordBatch, checkpointer: Checkpointer | LoopBatch | None = None

@@ -39,20 +39,39 @@ NEVER_SIMULATED = ("local/",)
 
 _FLEET = "No simulation hosts a fleet: it needs sockets and Spark's jobs."
 
+_PROCESSES = "A simulated worker has no process of its own."
+
 _LOOP = "A simulated program has no event loop of its own, and its types alone start none."
 
 _ERROR = "An error's class starts no thread."
 
 _EXPORTERS = "Simulated workers have no exporters, but metrics in memory."
 
+_COMMANDS = "The commands tail and put are no part of a simulated world."
 EXCEPTIONS: dict[tuple[str, str], str] = {
     ("fleet/channel/control_server.py", "selectors"): _FLEET,
     ("fleet/driver.py", "queue"): _FLEET,
     ("stream/fan_out/socket_watch.py", "selectors"): (
         "Simulated worlds have connections without sockets, and a watch of their own."
     ),
-    ("fleet/executor_worker.py", "queue"): _FLEET,
+    ("worker/crew/hosted_worker.py", "queue"): _FLEET,
     ("fleet/channel/pending.py", "threading.Lock at import"): _FLEET,
+    **dict.fromkeys(
+        (
+            ("worker/crew/processes/channel.py", "multiprocessing.connection.Connection"),
+            ("worker/crew/processes/main_module.py", "multiprocessing"),
+            ("worker/crew/processes/supervisor.py", "multiprocessing"),
+            ("worker/crew/processes/supervisor.py", "multiprocessing.connection.Connection"),
+            ("worker/crew/processes/supervisor.py", "multiprocessing.connection.wait"),
+            ("worker/crew/processes/supervisor.py", "multiprocessing.context.SpawnProcess"),
+            ("worker/crew/processes/supervisor.py", "multiprocessing.resource_tracker"),
+            ("worker/crew/processes/supervisor.py", "queue"),
+            ("worker/crew/processes/worker_process.py", "multiprocessing.connection.Connection"),
+        ),
+        _PROCESSES,
+    ),
+    ("cli/streams/line_batches.py", "queue"): _COMMANDS,
+    ("stream/reading/following.py", "queue"): _COMMANDS,
     (
         "stream/kpl/envelope.py",
         "ThreadPoolExecutor",

@@ -222,6 +222,12 @@ class Replay:
         earlier = range(reader.done + 1, index)
         before = [one for one in earlier if key == key_of(log.data[one]) is not None]
         self._pass_over(reader, entry, log, before)
+        if not reader.has_begun or self._skip is not None:
+            # Of other keys, what was gone when it began does not come either, nor what has become
+            # too old since; nothing else of those keys may follow that shows it.
+            then = reader.entry if self._skip is None else entry
+            gone = [one for one in earlier if self._reason(reader, then, log.arrivals[one])]
+            self._pass_over(reader, entry, log, gone)
         reader.finished.update(before)  # what was passed over does not come any more
         self._require_young(reader, entry, log, index)
         reader.has_begun = True

@@ -7,8 +7,8 @@ import functools
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from types import FunctionType
@@ -48,18 +48,32 @@ class Bug:
 def planted(table: str) -> dict[str, Bug]:
     """The bugs of a table, by name.
 
-    Each begins with ``name | invariant | number of a rough history``. Indented below stand a place
-    of the package, ``module:name``, and what changes there: a text of its source (``- old``) that
+    Each begins with ``name | invariant | number of a rough history``. Indented below stand places
+    of the package, ``module:name``, and what changes at each: a text of its source (``- old``) that
     becomes another (``+ new``), or, without an old text, the whole body of a function, in which
     ``was`` is the function as it was, or a number.
     """
     bugs = {}
     for bug in re.split(r"\n(?=\S)", table.strip()):
-        head, place, *change = bug.replace("\n    | ", " | ").splitlines()
+        head, *lines = bug.replace("\n    | ", " | ").splitlines()
         name, caught_by, rough = head.split(" | ")
-        text = textwrap.dedent("\n".join(change))
-        bugs[name] = Bug(functools.partial(_changed, place.strip(), text), caught_by, int(rough))
+        places: list[tuple[str, list[str]]] = []
+        for line in textwrap.dedent("\n".join(lines)).splitlines():
+            if line.startswith(("- ", "+ ")):
+                places[-1][1].append(line)
+            else:
+                places.append((line, []))
+        changes = tuple((place, "\n".join(change)) for place, change in places)
+        bugs[name] = Bug(functools.partial(_all_changed, changes), caught_by, int(rough))
     return bugs
+
+
+@contextmanager
+def _all_changed(changes: Iterable[tuple[str, str]]) -> Iterator[None]:
+    with ExitStack() as stack:
+        for place, change in changes:
+            stack.enter_context(_changed(place, change))
+        yield
 
 
 @contextmanager
@@ -81,7 +95,7 @@ def _changed(place: str, change: str) -> Iterator[None]:
         yield
     finally:
         function.__code__ = was.__code__
-        del known["was"]
+        known.pop("was", None)  # a change of the same module may have taken it
 
 
 def _function_of(found: Any) -> Any:

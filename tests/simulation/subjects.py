@@ -8,14 +8,26 @@ from tests.simulation.query.subject import SUBJECT as QUERIES
 from tests.simulation.ranges.subject import RANGES
 from tests.simulation.several.subject import SEVERAL
 from tests.simulation.subject import Subject
-from tests.simulation.workers import AWAY, RELAXED, SUBSCRIBERS, WAYS, WORKERS
+from tests.simulation.workers import (
+    AWAY,
+    HOLDING,
+    LED,
+    RELAXED,
+    STORING,
+    SUBSCRIBERS,
+    WAYS,
+    WORKERS,
+)
 
 SUBJECTS: tuple[Subject[Any], ...] = (
     WORKERS,
     SUBSCRIBERS,
     AWAY,
+    HOLDING,
     RELAXED,
     WAYS,
+    STORING,
+    LED,
     SEVERAL,
     QUERIES,
     RANGES,

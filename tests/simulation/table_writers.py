@@ -82,7 +82,7 @@ class TableWriters:
     # --- others
 
     def write(self, event: Foreign) -> None:
-        rows = [row for row in self.table.rows.values() if self._may(event, row)]
+        rows = [row for row in self.table.lease_rows.values() if self._may(event, row)]
         if not rows:
             return
         row = dict(rows[min(int(event.place * len(rows)), len(rows) - 1)])

@@ -7,7 +7,6 @@ import itertools
 import random
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import boto3
@@ -15,6 +14,7 @@ import pytest
 from botocore.exceptions import ClientError
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, PendingCheckpoint, decode_lease, encode_lease
@@ -177,3 +177,15 @@ def _plain(value: Any) -> Any:
             if name not in _BESIDES
         }
     return [_plain(item) for item in value] if isinstance(value, list) else value
+
+
+def test_another_table_is_not_there(dynamodb: Any) -> None:
+    """A worker asks for those of Java KCLs, where a row looks like one of theirs."""
+    request = {"TableName": "beside", "Key": {"key": {"S": "Migration3.0"}}}
+    with pytest.raises(ClientError) as answered:
+        dynamodb.get_item(**request)
+    model = LeaseTableModel("app", lambda: 0.0, random.Random(0))
+    with pytest.raises(ClientError) as simulated:
+        model.serve("GetItem", request)
+    codes = [error.value.response["Error"]["Code"] for error in (answered, simulated)]
+    assert codes == ["ResourceNotFoundException"] * 2

@@ -61,15 +61,19 @@ def test_rough_histories_break_subscriptions_in_every_way_and_no_invariant(plays
 
 def test_who_takes_a_dead_workers_shard_waits_for_nobody_to_let_go_of_it() -> None:
     """The service goes on to push to a dead reader, and gives a new one the shard all the same."""
-    # By its seed, the dead one's connection has room for all that is pushed until then.
     lives = ((0.0, Start(0)), (60.0, Crash(0)), (60.5, Start(1)))
-    world = _played(*lives, puts=110, seed=8, duration=120.0)
-    dead, *_ = [one for one in world.subscriptions.connections if one.process.is_killed]
+    # A connection with little room holds what is pushed, and the service notices nothing: one of
+    # three sizes is drawn, and any change of the product's threads draws another.
+    for seed in range(20):
+        world = _played(*lives, puts=110, seed=seed, duration=120.0)
+        dead, *_ = [one for one in world.subscriptions.connections if one.process.is_killed]
+        taken = next(one for one in world.subscriptions.connections if not one.process.is_killed)
+        assert taken.opened is not None
+        assert taken.opened < 60.5 + 2 * world.options.failover_time + 5.0
+        if dead.met == "ResourceInUseException":
+            break
     assert dead.met == "ResourceInUseException"
     assert dead.closed is None
-    taken = next(one for one in world.subscriptions.connections if not one.process.is_killed)
-    assert taken.opened is not None
-    assert taken.opened < 60.5 + 2 * world.options.failover_time + 5.0
 
 
 def test_silence_on_a_connection_that_is_not_broken_is_noticed() -> None:

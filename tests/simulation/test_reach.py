@@ -15,6 +15,7 @@ import pytest
 
 from sparkinesis.stream.timing import MACHINE
 from tests.simulation import reach
+from tests.simulation.led import rough_led
 from tests.simulation.query.histories import rough_history as rough_query
 from tests.simulation.query.world import World as Queries
 from tests.simulation.ranges.world import Ranges
@@ -125,6 +126,7 @@ def test_a_planted_call_of_the_machine_is_found_in_any_task() -> None:
     [
         *(pytest.param(World(rough_history(n)).run, id=f"workers {n}") for n in (1, 4, 5)),
         pytest.param(World(rough_subscribing(0)).run, id="subscribers"),
+        *(pytest.param(World(rough_led(n)).run, id=f"led workers {n}") for n in (0, 3, 5)),
         pytest.param(Queries(rough_query(0)).run, id="queries"),
         pytest.param(Ranges(0).run, id="ranges"),
     ],

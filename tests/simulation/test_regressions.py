@@ -228,6 +228,22 @@ KEPT = {
         **_EVEN,
         duration=240.0,
     ),
+    # A rule did not know that an operator's LATEST passes over such a shard as well.
+    "a lease is deleted, its shard split, and the application moved": _history(
+        (30.5, Foreign("delete", 0.0)),
+        (35.0, Put(5, 3)),
+        (63.0, Split(0.5)),
+        (68.0, Reset("LATEST")),
+        duration=120.0,
+    ),
+    # A rule allowed a record, where there was an event of all that was put before.
+    "an event is larger than all memory": History(
+        shards=1,
+        events=(*((1.0 + n / 10, Put(0, 8)) for n in range(20)), (10.0, Start(0))),
+        options={"retrieval": "efo"},
+        memory=4_000,
+        duration=20.0,
+    ),
     # A subscription whose last event had only records that were read before began again for ever.
     "a shard ends behind empty pages, on a server that begins early": _history(
         (5.0, Put(0, 8)),
@@ -265,6 +281,77 @@ KEPT_OF_SEVERAL = {
 }
 
 
+KEPT_OF_SEVERAL |= {
+    # A worker that was told of a stream, and could not read it at once, made the leases that were
+    # missing as if the application had begun then: it skipped what was put before.
+    "a lease is deleted, and who makes it anew begins in trouble": h.History(
+        streams=(h.OneOf(2, "latest"), h.OneOf()),
+        events=(
+            (0.0, h.Start(0)),
+            (10.0, h.Crash(0)),
+            (11.0, h.Foreign("delete", 0.99)),
+            *((15.0 + key, h.On(0, h.Put(key))) for key in range(8)),
+            (30.0, h.Start(0)),
+            (30.0, h.Trouble("denied", 1.0, 10.0, "kinesis", None, 0)),
+        ),
+        duration=60.0,
+    ),
+    # Where a lease of such a worker was missing, others made one at the oldest record.
+    "a lease is deleted whose stream could not be read at once": h.History(
+        streams=(h.OneOf(2, "latest"), h.OneOf()),
+        events=(
+            *((key, h.On(0, h.Put(key))) for key in range(8)),
+            (10.0, h.Start(0)),
+            (10.0, h.Trouble("denied", 1.0, 10.0, "kinesis", None, 0)),
+            (30.0, h.Crash(0)),
+            (31.0, h.Foreign("delete", 0.99)),
+            (35.0, h.Start(0)),
+        ),
+        duration=60.0,
+    ),
+    # Rules did not know that a machine which was suspended has not seen that time pass, and that an
+    # application begins anew where a hand has deleted all leases of a stream.
+    "a machine is suspended while a stream cannot be read": h.History(
+        streams=(h.OneOf(1, "latest"), h.OneOf()),
+        events=(
+            (0.0, h.Start(0)),
+            (0.0, h.Trouble("denied", 1.0, 20.0, "kinesis", None, 0)),
+            (5.0, h.Pause(0, 5.0, True)),
+        ),
+        duration=60.0,
+    ),
+    "the only lease is deleted of a stream that was made anew": h.History(
+        seed=521,
+        streams=(h.OneOf(2), h.OneOf(2), h.OneOf(1, "latest")),
+        events=(
+            (9.2, h.Anew(2, 10.0)),
+            (15.0, h.Start(1)),
+            (28.3, h.On(0, h.Storm(5, 31.7))),
+            (33.7, h.Twin(1)),
+            (38.3, h.Foreign("delete", 0.625)),
+        ),
+        **_EVEN,
+        patience=1100.0,
+    ),
+    # A rule took the cleanup of finished leases, in the second in which the tracker answered, for
+    # that of a former stream.
+    "a stream leaves while its leases are cleaned up": h.History(
+        seed=65_536,
+        streams=(h.OneOf(3), h.OneOf(), h.OneOf()),
+        events=(
+            (15.0, h.Start(1)),
+            (15.9, h.Pause(1, 30.0)),
+            (29.8, h.On(0, h.Storm(20, 30.2))),
+            (40.0, h.Track((2,))),
+        ),
+        options={"cleanup_interval": 15.0},
+        **_EVEN,
+        ask_every=60.0,
+        patience=1100.0,
+    ),
+}
+
+
 KEPT_OF_WAYS = {
     # A coroutine that returned another one, instead of awaiting it, counted as finished: with
     # concurrency, or as a function.
@@ -276,6 +363,56 @@ KEPT_OF_WAYS = {
             {"way": "function", "is_async": True},
         )
     )
+}
+KEPT_OF_WAYS |= {
+    # Of keys of which nothing came later, the rules missed the records that had expired, although
+    # the loss was told.
+    "records of several keys expire while nobody is there": written(
+        _history(
+            (1.0, Put(0)),
+            (9.9, Put(1, 3)),
+            (10.0, Crash(0)),
+            (90_000.0, Start(0)),
+            options=CALM,
+            duration=90_010.0,
+            patience=1600.0,
+        ),
+        {"way": "function", "is_async": False, "concurrency": 3},
+    ),
+    # The same where they were too old, or had no key.
+    "records without keys grow too old while nobody is there": written(
+        _history(
+            (1.0, Put(0)),
+            (9.9, Put(None, 3)),
+            (10.0, Crash(0)),
+            (60.0, Start(0)),
+            options={**QUICK, "skip_older_than": 20.0},
+            duration=90.0,
+        ),
+        {"way": "function", "is_async": False, "concurrency": 3},
+    ),
+    # A rule took the end of a lease whose handoff was over during a pause for a `Stop`.
+    "a worker sleeps through a handoff, and takes the shard once more": History(
+        seed=617,
+        shards=3,
+        events=(
+            (0.0, Start(0)),
+            (9.1, Put(None, 4, 0, 0.125)),
+            (3615.0, Merge(0.5)),
+            (3620.2, Pause(0, 30.0)),
+            (3622.8, Start(2)),
+            (3622.9, Start(1)),
+        ),
+        options={**CALM, "checkpoint_seconds": None},
+        way="function",
+        on_error="stop",
+        preempt=0.2,
+        empty_pages=2,
+        list_page=3,
+        names_children=False,
+        duration=3720.0,
+        patience=1600.0,
+    ),
 }
 
 

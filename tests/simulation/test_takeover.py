@@ -72,11 +72,13 @@ def _worker_ids(world: World, number: int) -> set[str]:
     }
 
 
-def _taken_after(world: World, number: int) -> float:
-    """Seconds from `_AT` until others own all that was the worker's."""
+def _taken_after(world: World, number: int, since: float = _AT) -> float:
+    """Seconds from ``since`` on until others own all that was the worker's."""
     gone = {None, *_worker_ids(world, number)}
     return next(
-        at - _AT for at, owners in _owners(world) if at > _AT and not gone & set(owners.values())
+        at - since
+        for at, owners in _owners(world)
+        if at > since and not gone & set(owners.values())
     )
 
 
@@ -107,6 +109,15 @@ def test_leases_that_nobody_renews_are_taken_after_the_failover_time(
     after = _taken_after(world, 1)
     assert _FAILOVER - _OPTIONS.renew_interval - _LATENCY <= after
     assert after <= _FAILOVER + 2 * _OPTIONS.taker_interval + _LATENCY
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_crash_at_any_instant_costs_a_failover_time_and_a_renew_interval(seed: int) -> None:
+    """On average less: the worker's last renewal was half an interval ago."""
+    crashes = [_AT + part * _OPTIONS.renew_interval for part in (0.0, 0.2, 0.4, 0.6, 0.8)]
+    waits = [_taken_after(_world((at, Crash(1)), seed=seed), 1, at) for at in crashes]
+    assert max(waits) <= _FAILOVER + _OPTIONS.renew_interval + _LATENCY
+    assert sum(waits) / len(waits) <= _FAILOVER + _OPTIONS.taker_interval + _LATENCY / 2
 
 
 @pytest.mark.parametrize("seed", SEEDS)

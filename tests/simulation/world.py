@@ -5,12 +5,13 @@ Everything in a world follows from its history.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+import random
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import takewhile
-from typing import Any
+from typing import Any, TypeAlias
 from unittest import mock
 
 from sparkinesis.lease.lease import Lease
@@ -32,6 +33,7 @@ from tests.simulation.dynamodb import (
 )
 from tests.simulation.fleet import APPLICATION, WorkerFleet, stream_name
 from tests.simulation.history import Event, History
+from tests.simulation.java_leader import JavaLeaders
 from tests.simulation.journal import Journal
 from tests.simulation.kinesis import KinesisClient
 from tests.simulation.logs import events_noted
@@ -43,10 +45,26 @@ from tests.simulation.scheduler import Killed, Process, Scheduler
 from tests.simulation.subscription import SubscriptionClient
 from tests.simulation.table_writers import TableWriters
 
+ReadWrite: TypeAlias = tuple[Write, Lease | None, Lease | None]
+"""A write to the lease table, with the lease before and after."""
+
 HAPPENS_TO_SEVERAL_STREAMS = (events.On, events.Track, events.TrackerFails, events.Anew)
 
+_UNMEASURED = 0.02
+"""The probability that the load of a machine cannot be measured."""
 _SLOT = 10.0
 """Seconds between two checks of whether the world is settled."""
+
+
+@dataclass
+class CpuLoad:
+    """The load of a simulated machine, in place of `sparkinesis.lease.leading.cpu.CpuMeter`."""
+
+    rng: random.Random
+    can_measure = True
+
+    def measure(self) -> float | None:
+        return None if self.rng.random() < _UNMEASURED else 100.0 * self.rng.random()
 
 
 @dataclass
@@ -60,6 +78,7 @@ class World:
     producer: Producer = field(init=False)
     fleet: WorkerFleet = field(init=False)
     table_writers: TableWriters = field(init=False)
+    java: JavaLeaders = field(init=False)
     subscriptions: SubscriptionClient = field(init=False)
     marks: dict[str, str] = field(default_factory=dict)
     """The last record that was put into each open shard when all faults had ended, by shard."""
@@ -88,6 +107,8 @@ class World:
     """The time at which all workers are asked to shut down in the end."""
     left_after: float | None = None
     """Seconds that it took all workers to shut down in the end."""
+    means_latest: bool = False
+    """True if the initial position is the instant that LATEST meant."""
 
     def __post_init__(self) -> None:
         history = self.history
@@ -111,6 +132,11 @@ class World:
         self.options = options
         """Those of the workers, with the automatic checkpoints that nobody asked for."""
         self.table_writers = TableWriters(self.scheduler, self.table, self.journal, self._is_open)
+        self.java = JavaLeaders(
+            self.scheduler, self.table, self.journal.now_ms, options.failover_time
+        )
+        if history.mode is not None:
+            self.java.set_mode(history.mode, is_java=True)
         network = Network(self.scheduler, self._fault)
         self.kinesis_client = KinesisClient(network, self.kinesis, list_page=history.list_page)
         self.subscriptions = SubscriptionClient(
@@ -122,20 +148,46 @@ class World:
             assert self._operator.register(arn.rpartition("/")[2].partition(":")[0]) == arn
         self._dynamodb_client = DynamoDBClient(network, self.table, self._statement_errors)
         self._row_problems: list[events.Trouble] = []
+        self._read: tuple[list[Write], list[ReadWrite], list[ReadWrite]] = ([], [], [])
         self._read_once = _ReadOnce()
 
     def _make_producer(self) -> Producer:
         history = self.history
         return Producer(self.kinesis, self.scheduler, history.shards, history.arrival_jitter)
 
+    def may_begin_anew(self, name: str, instant_ms: int | None, at: float) -> bool:
+        """True if the first lease after all were deleted may begin there, unlike the first ones."""
+        del name, instant_ms, at
+        return False
+
+    def _meter(self, clock: Callable[[], float]) -> CpuLoad:
+        del clock
+        return CpuLoad(self.scheduler.rng)
+
     def _is_open(self, key: str) -> bool:
         """True if the shard of a lease is open."""
         return self.producer.shards[key].is_open
 
-    def leases(self) -> Iterator[tuple[Write, Lease | None, Lease | None]]:
+    def leases(self) -> Iterator[ReadWrite]:
         """Yields all writes to the table so far, each with the lease before and after."""
-        for write in self.table.writes:
-            yield write, self._lease(write.before), self._lease(write.after)
+        return iter(self._read_writes()[1])
+
+    def moves_of_leases(self) -> Iterator[ReadWrite]:
+        """Yields those that made, deleted or moved a lease: few, as most renew one."""
+        return iter(self._read_writes()[2])
+
+    def _read_writes(self) -> tuple[list[Write], list[ReadWrite], list[ReadWrite]]:
+        """Reads the writes that came since the last call: worlds ask for them hundreds of times."""
+        writes = self.table.writes
+        if self._read[0] is not writes:
+            self._read = writes, [], []
+        _, found, moves = self._read
+        for write in writes[len(found) :]:
+            before, after = self._lease(write.before), self._lease(write.after)
+            found.append((write, before, after))
+            if before is None or after is None or _place(before) != _place(after):
+                moves.append(found[-1])
+        return self._read
 
     def lease_of(self, key: str) -> Lease | None:
         """The lease of a key as it is now."""
@@ -169,8 +221,9 @@ class World:
                     limits, "SUBSCRIPTION_LIFE_MS", round(self.history.subscription_life * 1000)
                 ),
                 mock.patch.object(limits, "MAX_EVENT_BYTES", self.history.event_bytes),
-                _replaced("sparkinesis.lease.table.table.dynamodb_client", self._dynamodb_client),
+                _replaced("sparkinesis.lease.table.calls.dynamodb_client", self._dynamodb_client),
                 mock.patch("sparkinesis.lease.table.rows.read_row", self._read_once),
+                mock.patch("sparkinesis.lease.leading.cpu.CpuMeter", self._meter),
                 self.counts.installed(),
                 events_noted(self.scheduler, self.told, self.endings),
             ):
@@ -245,6 +298,7 @@ class World:
         self._operator.disperse()
         self.fleet.tracker_fails = False
         self.fleet.resume_all()
+        self.java.end()
         # As many workers as the shards take, with their max_leases: one at least. Of those that
         # have given up on a shard none is to read it, so there is a new one then.
         shards = self._count_shards()
@@ -309,6 +363,10 @@ class World:
             self.table_writers.reset(event)
         elif isinstance(event, events.Foreign):
             self.table_writers.write(event)
+        elif isinstance(event, events.SetMode):
+            self.java.set_mode(event.mode, is_java=self.history.mode is not None)
+        elif isinstance(event, events.JavaLeader):
+            self.java.start(event)
         elif isinstance(event, events.Trouble):
             self._row_problems.append(event)
             scheduler.at(ends, partial(self._end_trouble, event))
@@ -387,6 +445,11 @@ class World:
         now = self.scheduler.now
         arrives = now + longest_way(kind, TIMEOUT)
         self.unanswered.setdefault(process.name, []).append((now, arrives))
+
+
+def _place(lease: Lease) -> tuple[object, ...]:
+    """Where reading goes on by a lease."""
+    return lease.checkpoint, lease.timestamp_ms
 
 
 def _oddity(history: History) -> FaultPlan | None:

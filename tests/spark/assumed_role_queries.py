@@ -91,7 +91,8 @@ def main(endpoint: str, sts: str, external_id: str, folder: str) -> None:
     read("long", "plan").explain(extended=True)
     for name in ("long", "short"):
         query = start(name, name)
-        for data in (b"1", b"2"):
+        # More than a plan carries: the tasks fetch them.
+        for data in (b"1" * 40_000, b"2" * 40_000):
             entries = [{"Data": data, "PartitionKey": str(n)} for n in range(20)]
             kinesis.put_records(StreamName=name, Records=entries)
             query.processAllAvailable()

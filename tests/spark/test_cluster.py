@@ -30,7 +30,9 @@ def test_a_killed_executor_loses_and_doubles_nothing(
     kinesis.create_stream(StreamName=stream_name, ShardCount=2)
     events = to_events(load_flights(FLIGHTS))
     ids = events["id"].to_pylist()
-    keyed = list(zip(events["tail"].to_pylist(), to_json(events), strict=True))
+    # More than a plan carries: the tasks fetch them.
+    padded = [event[:-1] + b', "padding": "%s"}' % (b"x" * 1_000) for event in to_json(events)]
+    keyed = list(zip(events["tail"].to_pylist(), padded, strict=True))
     producer = Producer(kinesis, stream_name, keyed, EVENTS_PER_SECOND)
     output, log = tmp_path / "events", tmp_path / "query.log"
     output.mkdir()

@@ -72,7 +72,7 @@ MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
 
 @pytest.mark.parametrize("block", BLOCKS, ids=str)
 def test_every_block_names_its_language(block: Block) -> None:
-    assert block.language in {"python", "shell", "console", "sql", "json", "yaml", "text"}
+    assert block.language in {"python", "shell", "console", "sql", "json", "yaml", "ini", "text"}
     if block.language == "console":
         assert commands(block), "a console block shows a command and its output"
 
@@ -101,7 +101,11 @@ def test_the_readme_is_short() -> None:
 
 @pytest.mark.parametrize("line", COMMANDS)
 def test_a_command_exists_with_its_arguments(line: str) -> None:
-    words = shlex.split(line)
+    for part in re.split(r" \| ", line):
+        _check_command(shlex.split(re.sub(r" [<>] \S+", "", part)))
+
+
+def _check_command(words: list[str]) -> None:
     while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
         del words[0]
     program, arguments = words[0], words[1:]
@@ -120,6 +124,9 @@ def test_a_command_exists_with_its_arguments(line: str) -> None:
 
 def _check_sparkinesis(arguments: list[str]) -> None:
     group = typer.main.get_command(app)
+    if arguments[0].startswith("--"):
+        assert arguments[0] in {name for param in group.params for name in param.opts}
+        return
     with group.make_context("sparkinesis", arguments[:1], resilient_parsing=True) as context:
         name, command, _ = group.resolve_command(context, arguments)  # type: ignore[attr-defined]
         assert command is not None

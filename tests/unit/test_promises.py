@@ -64,7 +64,7 @@ def test_each_row_of_an_option_table_has_tests(table: Table) -> None:
 
 
 def test_each_promise_has_tests() -> None:
-    assert len(bullets()) == 12
+    assert len(bullets()) == 14
     for bullet in bullets():
         assert set(re.findall(r"\(([A-Z]\d+)\)", bullet)) & PROMISES.keys(), bullet
     assert len(properties()) == len(set(properties()))

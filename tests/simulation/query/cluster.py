@@ -146,8 +146,10 @@ class Cluster:
         chance, behaviour = self._scheduler.rng.random, self.behaviour
         unpickled = pickle.loads(partition)
         tries = {
-            each.shard_id: Try(batch, unpickled.stream, each, self._scheduler.now)
-            for each in unpickled.shard_ranges
+            each.shard_range.shard_id: Try(
+                batch, unpickled.stream, each.shard_range, self._scheduler.now
+            )
+            for each in unpickled.to_read
         }
         self._tries += tries.values()
         rows = []

@@ -127,7 +127,7 @@ class Engine:
         start = json.dumps(self._reader.initialOffset()) if committed is None else committed
         partitions = self._reader.partitions(json.loads(start), json.loads(planned))
         self._world.partitions.setdefault(batch, []).append(
-            [(each.stream, found) for each in partitions for found in each.shard_ranges]
+            [(each.stream, found.shard_range) for each in partitions for found in each.to_read]
         )
         # A process of its own makes the reader that the tasks are given.
         reader = pickle.dumps(self._new_reader())

@@ -316,7 +316,10 @@ class World:
         def call_client(_: StreamAddress) -> KinesisClient:
             return self._client
 
+        # In a third of the histories, tasks are handed records; in the others they fetch all.
+        kept_bytes = 100 if self.history.seed % 3 == 0 else -1
         replacements: dict[str, object] = {
+            "sparkinesis.source.planning.probing.records_in_hand.KEPT_BYTES": kept_bytes,
             "sparkinesis.stream.calls.caller.call_client": call_client,
             "sparkinesis.source.planning.source_planner.StreamClient": self._new_client,
             "sparkinesis.source.reading.read_task.StreamClient": self._new_client,

@@ -35,7 +35,7 @@ streams are identified without their epochs | leases_name_their_streams | 0
 the old epoch is kept when a stream was made anew | every_shard_is_read | 2
     worker.lifecycle.streams.several_streams:SeveralStreams._identified
     + return one if one.identity is not None else was(self, one, result, known)
-records are not checked for the epoch of their stream | streams_are_kept_apart | 37
+records are not checked for the epoch of their stream | streams_are_kept_apart | 485
     stream.calls.stream_identity:SameStreams.require
     + pass
 consumers are kept by shard id | every_shard_is_read | 0

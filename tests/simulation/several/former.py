@@ -6,13 +6,11 @@ from collections.abc import Iterator
 
 from sparkinesis.lease.lease import decode_lease
 from tests.simulation.history import Trouble
-from tests.simulation.several.parts import is_former
+from tests.simulation.several.parts import ANSWERED, is_former
 from tests.simulation.several.world import Life, SeveralWorld
 
 _REACTION = 5.0
 """Seconds within which a worker stops to give records of a stream that it has left."""
-_ANSWERED = 2.0
-"""Seconds for which an answer of the tracker may be on its way to the thread that deletes."""
 _TROUBLE = 70.0
 """Seconds for which a call may wait that somebody waits for."""
 
@@ -74,7 +72,7 @@ def former_leases_are_deleted_by_the_rules(world: SeveralWorld) -> Iterator[str]
             continue
         if former.only is not None and life.number not in former.only:
             yield f"{told}, of a stream that may not go"
-        known = out_since(world, write.by.name, life.number, write.at - _ANSWERED)
+        known = out_since(world, write.by.name, life.number, write.at - ANSWERED)
         outs = [known, life.ended_at]
         since = min((out for out in outs if out is not None), default=write.at)
         slept = sum(

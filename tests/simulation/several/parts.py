@@ -26,6 +26,8 @@ _LATE = 130.0
 """Seconds that a request may be on its way, and more."""
 _A_MOMENT = 1.5
 """Seconds by which the service's clock, as a worker knows it, may be wrong."""
+ANSWERED = 2.0
+"""Seconds for which an answer of the tracker may be on its way to a thread that deletes leases."""
 _FOR_EVER = float("inf")
 
 
@@ -36,6 +38,8 @@ class Part(World):
         self.__dict__.update(world.__dict__)
         self.life = life
         self.since, self.until = since, until
+        self.named = self._named(world)
+        self._position = initial_position(world.history, life.number)
         self.history = replace(world.history, initial_position=self._beginning(world))
         self.producer = life.producer
         self.told = []
@@ -53,7 +57,7 @@ class Part(World):
         LATEST means the moment at which the tracker named the stream: the start of a stream that
         was made, or made anew, behind it.
         """
-        life, position = self.life, initial_position(world.history, self.life.number)
+        life, position = self.life, self._position
         first = next(
             (
                 write.after
@@ -64,20 +68,45 @@ class Part(World):
         )
         if position != "latest" or first is None:
             return position
-        named = [
-            at
-            for answers in world.fleet.answers.values()
-            for at, numbers in answers
-            if life.number in numbers
-        ]
+        named = self.named
         at = first["checkpoint"]["S"]
         if at == "TRIM_HORIZON" and min(named) <= life.created_at + _A_MOMENT:
             return "trim_horizon"
         if at == "AT_TIMESTAMP" and "checkpointTimestamp" in first:
             begins = (int(first["checkpointTimestamp"]["N"]) - EPOCH_MS) / 1000
             if any(abs(begins - at) <= _A_MOMENT for at in named):
+                self.means_latest = True
                 return begins
         return position
+
+    def _named(self, world: SeveralWorld) -> list[float]:
+        """The times at which the tracker named the stream, as those who were told know them.
+
+        Without those for which their machines were suspended, with their clocks.
+        """
+        found = []
+        for process, answers in world.fleet.answers.items():
+            slept = world.fleet.suspended.get(process, ())
+            for at, numbers in answers:
+                if self.life.number in numbers:
+                    found += [at, at + sum(seconds for woke, seconds in slept if woke > at)]
+        return found
+
+    def may_begin_anew(self, name: str, instant_ms: int | None, at: float) -> bool:
+        """True for what LATEST means to somebody who finds no lease: each was told at another time.
+
+        Of a stream that was made later than one was told of it, that is the oldest record.
+        """
+        if self._position != "latest":
+            return False
+        if name == "TRIM_HORIZON":
+            return min(self.named, default=_FOR_EVER) <= self.life.created_at + _A_MOMENT
+        if instant_ms is None:
+            return False
+        begins = (instant_ms - EPOCH_MS) / 1000
+        if name == "LATEST":
+            return min(self.named, default=_FOR_EVER) - _A_MOMENT <= begins <= at + _A_MOMENT
+        return any(abs(begins - told) <= _A_MOMENT for told in self.named)
 
     def _keep_writes(self, world: SeveralWorld) -> None:
         prefix, former = self.life.prefix, set[str]()
@@ -166,9 +195,14 @@ def is_former(world: SeveralWorld, life: Life, write: Write) -> bool:
         for at, numbers in world.fleet.answers.get(write.by.name, ())
         if write.at - _LATE <= at <= write.at
     ]
+    known = [
+        life.number in numbers
+        for at, numbers in world.fleet.answers.get(write.by.name, ())
+        if at <= write.at - ANSWERED
+    ]
     before = None if write.before is None else decode_lease(write.before)
-    if before is not None and before.is_finished and answers and answers[-1]:
-        return False  # cleaned up, like any
+    if before is not None and before.is_finished and any((*answers[-1:], *known[-1:])):
+        return False  # cleaned up, like any, perhaps while the tracker answers
     return not all([*lately, *answers[-1:]])
 
 

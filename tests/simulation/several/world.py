@@ -201,7 +201,7 @@ class SeveralWorld(World):
                 life = self.life_of(status.lease)
                 if life is None or life.identifier not in owed_now:
                     wrong.append(f"{status.lease} of a former stream is read by {slot.worker_id}")
-        for key in self.table.rows:
+        for key in self.table.lease_rows:
             life = self.life_of(key)
             if life is None or life.identifier in owed_now:
                 continue

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,16 +23,3 @@ def environment(server: LocalServer, tmp_path: Path) -> dict[str, str]:
     use_java()
     (tmp_path / "lake").mkdir()
     return {"AWS_ENDPOINT_URL": server.endpoint_url}
-
-
-def need(*packages: str) -> None:
-    """Skip the test where a package is missing, or fail under `make test-lakes`."""
-    for package in packages:
-        if importlib.util.find_spec(package) is None:
-            missing(f"{package} is not installed")
-
-
-def missing(why: str) -> None:
-    if os.environ.get("LAKE_TESTS") == "required":
-        pytest.fail(f"The lake cannot be tested: {why}.")
-    pytest.skip(f"THIS LAKE IS NOT TESTED: {why}; see `make test-lakes`")

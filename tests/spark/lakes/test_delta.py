@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.documents import ROOT
-from tests.spark.lakes.conftest import missing, need
+from tests.needed import missing, need
 from tests.spark.lakes.flights import Flights, assert_each_once
 from tests.spark.lakes.moments import Moments
 from tests.spark.lakes.program import Program, printed

@@ -9,7 +9,7 @@ from pathlib import Path
 from textwrap import indent
 from typing import Any
 
-from tests.spark.lakes.conftest import need
+from tests.needed import need
 from tests.spark.lakes.flights import Flights, assert_each_once
 from tests.spark.lakes.moments import Moments
 from tests.spark.lakes.program import Program, printed

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from tests.documents import blocks
-from tests.spark.lakes.conftest import missing, need
+from tests.postgres import Postgres, running_postgres
 from tests.spark.lakes.flights import Flights, assert_each_once
-from tests.spark.lakes.postgres import Postgres, binaries
 from tests.spark.lakes.program import PAGE, Program, printed
 from tests.spark.query_process import wait_until
 
@@ -20,10 +19,7 @@ from tests.spark.query_process import wait_until
 
 @pytest.fixture
 def postgres() -> Iterator[Postgres]:
-    need("psycopg")
-    if binaries() is None:
-        missing("Debian's package postgresql is not installed")
-    with Postgres() as running:
+    with running_postgres() as running:
         yield running
 
 

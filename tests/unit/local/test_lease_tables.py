@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, decode_lease, encode_lease
@@ -65,6 +65,29 @@ def test_a_crashed_worker_writes_nothing_and_takes_nothing() -> None:
     assert not write(tables, requests.evict(before))
     assert write(tables, requests.take(row(tables), "b"))
     assert row(tables).owner == "b"
+
+
+def test_a_crashed_worker_neither_leads_nor_tells_its_load() -> None:
+    tables = owned()
+    for who in ("a", "b"):
+        stats = {
+            "TableName": "app",
+            "Key": {"leaseKey": {"S": who}},
+            "UpdateExpression": "SET entityType = :entityType",
+            "ExpressionAttributeValues": {":entityType": {"S": "WORKER_METRIC_STATS"}},
+        }
+        assert call(tables, "UpdateItem", stats)[0] == 200
+    lock = {
+        "TableName": "app",
+        "Item": {"leaseKey": {"S": "Leader"}, "ownerName": {"S": "a"}},
+        "ConditionExpression": "attribute_not_exists(leaseKey)",
+    }
+    assert call(tables, "PutItem", lock)[0] == 200
+    tables.crash("a")
+    assert [one["leaseKey"]["S"] for one in tables.rows("app")] == ["one", "b"]
+    assert call(tables, "PutItem", lock)[0] == 400
+    stats["Key"] = {"leaseKey": {"S": "a"}}
+    assert call(tables, "UpdateItem", stats)[0] == 400
 
 
 def test_what_workers_do_not_call_is_not_served() -> None:

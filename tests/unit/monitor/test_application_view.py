@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
@@ -19,7 +20,7 @@ from sparkinesis.terminal.view import GroupRow, ShardRow, View, summary_line
 
 def lease(key: str, at: str = "5", **given: object) -> Lease:
     given = {"owner": "v", "counter": 3, "throughput_kbps": 8.0, **given}
-    return replace(Lease(key, key, ExtendedSequenceNumber(at)), **given)  # type: ignore[arg-type]
+    return replace(Lease(key, key, ExtendedSequenceNumber(at)), **given)
 
 
 ROWS = [
@@ -246,6 +247,7 @@ def test_as_an_object() -> None:
         "state": "handed over",
         "owner": "dead",
         "handed_over_to": "v",
+        "stopped_by": [],
         "checkpoint": {"sequence_number": "5", "sub_sequence_number": 0},
         "millis_behind_latest": 30_000,
         "lag_unknown_because": None,

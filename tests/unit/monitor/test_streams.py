@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
@@ -29,7 +29,7 @@ FOREIGN_WEB = StreamIdentifier(OTHERS, "web", 5)
 
 def lease(stream: StreamIdentifier | None, shard: str = "shardId-1", **given: object) -> Lease:
     row = Lease(shard, shard, ExtendedSequenceNumber("5"), owner="w", counter=3)
-    return replace(row.in_stream(stream), **given)  # type: ignore[arg-type]
+    return replace(row.in_stream(stream), **given)
 
 
 @pytest.mark.parametrize(

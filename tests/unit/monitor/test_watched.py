@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
@@ -27,7 +26,7 @@ NUMBER = "49680427967624032809415129550245315011402468711309770770"
 
 
 def lease(key: str, at: str = "5", **given: object) -> Lease:
-    return replace(Lease(key, key, ExtendedSequenceNumber(at), owner="w", counter=3), **given)  # type: ignore[arg-type]
+    return replace(Lease(key, key, ExtendedSequenceNumber(at), owner="w", counter=3), **given)
 
 
 def test_states() -> None:
@@ -41,6 +40,9 @@ def test_states() -> None:
             lease("begun", parent_ids=("ended", "read")),
             lease("heir", parent_ids=("ended", "deleted")),
             lease("untaken", parent_ids=("read",), owner=None),
+            lease("stopped", owner=None, stopped_by=("v",)),
+            lease("stopped elsewhere", stopped_by=("v",)),
+            lease("stopped, ended", "SHARD_END", owner=None, stopped_by=("v",)),
         ]
     )
     assert states == {
@@ -52,6 +54,9 @@ def test_states() -> None:
         "begun": LeaseState.HELD,
         "heir": LeaseState.HELD,
         "untaken": LeaseState.UNOWNED,
+        "stopped": LeaseState.STOPPED,
+        "stopped elsewhere": LeaseState.HELD,
+        "stopped, ended": LeaseState.FINISHED,
     }
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import msgspec
+
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.local.model.sequence import SequenceNumber
@@ -29,7 +31,7 @@ def number(created: float, index: int) -> str:
 
 def lease(shard: int, at: str, first: int, last: int, **given: object) -> Lease:
     made = Lease(f"shardId-{shard:012}", f"shardId-{shard:012}", ExtendedSequenceNumber(at))
-    return replace(made, hash_range=(first, last), **given)  # type: ignore[arg-type]
+    return msgspec.structs.replace(made, hash_range=(first, last), **given)
 
 
 ROWS = [
@@ -85,7 +87,7 @@ def test_the_table_of_shards() -> None:
 def test_the_table_of_workers() -> None:
     """c says that it runs, and owns nothing; b does not say anything."""
     said = Reported({"c": 5.0, "d": None}, worker_notes={"c": "running"})
-    rows = [ROWS[0], ROWS[1], replace(ROWS[2], checkpoint_owner=None)]
+    rows = [ROWS[0], ROWS[1], msgspec.structs.replace(ROWS[2], checkpoint_owner=None)]
     found = columns.worker_columns(look(rows, reported=said))
     assert found["worker"] == ["a", "b", "c", "d"]
     assert found["shards"] == [1, 1, 0, 0]
@@ -155,9 +157,9 @@ def test_generations_stand_for_unknown_times() -> None:
 
 
 def test_a_shard_that_nobody_reads_is_red() -> None:
-    (colour,) = columns.map_columns(replace(look([replace(ROWS[1], owner=None)]), listed={}), None)[
-        "by_owner"
-    ]
+    (colour,) = columns.map_columns(
+        replace(look([msgspec.structs.replace(ROWS[1], owner=None)]), listed={}), None
+    )["by_owner"]
     assert colour == columns.UNREAD
 
 

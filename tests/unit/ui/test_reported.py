@@ -77,7 +77,7 @@ def test_answers_of_workers() -> None:
 
 
 def test_a_failure_of_two_workers_is_one() -> None:
-    failed = [{name: getattr(FAILURE, name) for name in Failure.__slots__}]
+    failed = [{name: getattr(FAILURE, name) for name in Failure.__struct_fields__}]
     says = [Answer(url, read_status(status(url, failures=failed))) for url in "ab"]
     (failure,) = of_answers(says).failures
     assert (failure.count, failure.traceback) == (4, "Traceback ...")

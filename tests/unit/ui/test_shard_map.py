@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
@@ -22,7 +21,7 @@ def number(created: int, index: int = 0, counter: int = 0) -> str:
 
 
 def lease(shard_id: str, at: str = "TRIM_HORIZON", **given: object) -> Lease:
-    return replace(Lease(shard_id, shard_id, ExtendedSequenceNumber(at)), **given)  # type: ignore[arg-type]
+    return replace(Lease(shard_id, shard_id, ExtendedSequenceNumber(at)), **given)
 
 
 SPLIT = [

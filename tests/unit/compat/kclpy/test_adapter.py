@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from sparkinesis.cli.kclpy import find_program
+from sparkinesis.cli.running.kclpy import find_program
 from sparkinesis.compat.kclpy import kcl, messages
 from sparkinesis.compat.kclpy.adapter import ExitRequestedError, make_factory
 from sparkinesis.compat.kclpy.kcl import find_properties

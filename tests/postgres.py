@@ -7,10 +7,12 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import uuid
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from tests.needed import missing, need
 from tests.pace import eventually
 
 USER = "postgres"
@@ -22,6 +24,14 @@ def binaries() -> Path | None:
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
     beside = shutil.which("postgres")
     return found[-1].parent if found else Path(beside).parent if beside else None
+
+
+def running_postgres() -> Postgres:
+    """Return a server, for a ``with`` block; without Postgres or psycopg the test is skipped."""
+    need("psycopg")
+    if binaries() is None:
+        missing("Debian's package postgresql is not installed")
+    return Postgres()
 
 
 class Postgres:
@@ -63,6 +73,13 @@ class Postgres:
         return psycopg.connect(
             host=str(self.folder), user="flights", dbname="postgres", autocommit=True
         )
+
+    def new_database(self) -> str:
+        """Create an empty database; return its URL."""
+        name = f"d{uuid.uuid4().hex[:8]}"
+        with self.connect() as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+        return f"postgresql://flights@/{name}?host={self.folder}"
 
     def __enter__(self) -> Postgres:
         eventually(self._answers)
