@@ -239,7 +239,7 @@ class LeaseCoordinator:
         standing = EACH_TAKES
         if not is_leaving() and (membership := self._member(has_java=has_java)) is not None:
             standing = membership.look(scan, self._observations, expired, now)
-        self._is_led = standing.is_led
+            self._is_led = standing.is_led
         takes = plan_takes(
             leases,
             self._observations,

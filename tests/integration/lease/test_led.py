@@ -295,6 +295,42 @@ def test_who_leaves_is_no_member_and_leads_no_more(
     assert set(second.held()) == set(IDS[:2])
 
 
+def test_who_ends_withdraws_what_it_was_given_during_its_last_look(
+    table: LeaseTable, time: ManualTime
+) -> None:
+    create(table, *IDS[:4])
+    first, second = worker(table, time, "a"), worker(table, time, "b")
+    first.take()
+    second.take()
+    second.take(is_leaving=lambda: True)
+    time.now += SOON
+    first.take()
+    assert ("b", "a") in owners(table).values()
+    second.leave()
+    second.withdraw_requests()
+    assert set(owners(table).values()) == {("a", None)}
+
+
+def test_who_releases_its_leases_is_not_given_them_back(
+    table: LeaseTable, time: ManualTime
+) -> None:
+    create(table, *IDS[:4])
+    first, second = worker(table, time, "a"), worker(table, time, "b")
+    for one in (first, second, first):
+        one.take()
+        time.now += SOON
+    release_asked(first)
+    second.take()
+    assert len(second.held()) == 2
+    time.now += SOON
+    first.take()
+    for held in second.held().values():
+        held.release()
+    time.now += SOON
+    first.take()
+    assert set(owners(table).values()) == {("a", None)}, "its row is still there"
+
+
 def test_a_leader_that_slept_assigns_nothing(table: LeaseTable, time: ManualTime) -> None:
     create(table, *IDS[:4])
     first, second = worker(table, time, "a"), worker(table, time, "b")

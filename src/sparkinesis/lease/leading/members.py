@@ -84,6 +84,16 @@ def silent_workers(
     return {who: at for who, at in reported.items() if who in (lapsed | quiet) - alive}
 
 
+def releasing_workers(owners: Mapping[str, str | None], leases: Iterable[Lease]) -> frozenset[str]:
+    """Return the workers that have released an unfinished lease to nobody since the last look.
+
+    Such a worker is about to end: it has no leases left, so it would be given them back, but ends
+    before it adopts them. ``owners``: the owner of each lease by the last look.
+    """
+    released = (owners.get(row.key) for row in leases if row.owner is None and not row.is_finished)
+    return frozenset(who for who in released if who is not None)
+
+
 def by_throughput(members: Iterable[Member], kbps: Mapping[str, float]) -> list[Member]:
     """Return the members, with `THROUGHPUT` as the metric of those that have no other.
 

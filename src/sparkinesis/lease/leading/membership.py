@@ -40,7 +40,12 @@ from sparkinesis.lease.leading.leader_lock import (
     new_lock,
     observe,
 )
-from sparkinesis.lease.leading.members import Member, member, silent_workers
+from sparkinesis.lease.leading.members import (
+    Member,
+    member,
+    releasing_workers,
+    silent_workers,
+)
 from sparkinesis.lease.leading.moves import AssignSettings, Move, resting
 from sparkinesis.lease.leading.standing import EACH_TAKES, Standing
 from sparkinesis.lease.leading.worker_stats import CPU, INTERVAL, Sampler, WorkerStats
@@ -181,6 +186,7 @@ class Membership:
         if not is_led:
             self._resign()
             return EACH_TAKES
+        leaving = releasing_workers(self._owners, scan.leases)
         self._note_moves(scan.leases, now)
         if not self._leads(coordination, lock, now):
             return Standing(is_led=True, reach=self._reach(scan.leases, expired, now))
@@ -189,7 +195,9 @@ class Membership:
             stats[mine.worker_id] = mine  # the scan is older
         second = self._second(scan)
         coordination.delete_stale(stats.values(), second)
-        moves = self._assign(stats, scan, observations, expired, now, second=second)
+        moves = self._assign(
+            stats, scan, observations, expired, now, second=second, leaving=leaving
+        )
         return Standing(is_led=True, reach=Reach.ADOPT, moves=moves)
 
     # --- the rows
@@ -314,6 +322,7 @@ class Membership:
         now: float,
         *,
         second: float,
+        leaving: Collection[str],
     ) -> tuple[Move, ...]:
         leases = [row for row in scan.leases if not row.is_finished]
         vacant = vacant_leases(
@@ -325,7 +334,8 @@ class Membership:
         )
         reported = {one.worker_id: float(one.updated_s) for one in stats.values()}
         self._silent = silent_workers(self._silent, reported, leases, expired)
-        members = members_of(stats.values(), self._silent.keys() - {self._worker_id}, second)
+        absent = self._silent.keys() | leaving
+        members = members_of(stats.values(), absent - {self._worker_id}, second)
         present = frozenset(one.worker_id for one in members)
         balances = now >= self._balance_at or bool(present - self._members)
         if balances:
@@ -345,16 +355,16 @@ class Membership:
 
 
 def members_of(
-    stats: Collection[WorkerStats], silent: Collection[str], second: float
+    stats: Collection[WorkerStats], absent: Collection[str], second: float
 ) -> list[Member]:
     """Return the workers to which a leader may assign leases at an epoch second.
 
-    silent: workers that have crashed, although their rows are young.
+    absent: workers that have crashed or are about to end, although their rows are young.
     """
     return [
         member(one.worker_id, {} if one.by_throughput else one.samples, one.limits)
         for one in stats
-        if one.is_alive(second) and one.worker_id not in silent
+        if one.is_alive(second) and one.worker_id not in absent
     ]
 
 

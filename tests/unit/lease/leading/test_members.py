@@ -7,13 +7,16 @@ import math
 import pytest
 from msgspec.structs import replace
 
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.leading.members import (
     Member,
     average,
     by_throughput,
     member,
+    releasing_workers,
     silent_workers,
 )
+from sparkinesis.lease.lease import Lease
 from tests.unit.lease.leading.fleets import fleet, workers
 
 AVERAGES: list[tuple[list[float], float | None]] = [
@@ -65,3 +68,16 @@ def test_a_worker_whose_leases_have_all_lapsed_is_silent_until_it_reports_again(
     assert silent_workers(silent, reported | {"a": 40.0}, given, vacant=[]) == {}
     assert silent_workers(silent, {"b": 12.0}, given, vacant=[]) == {}
     assert silent_workers(silent, reported, rows, vacant=[]) == {}
+
+
+def test_a_worker_that_releases_a_lease_to_nobody_is_about_to_end() -> None:
+    start = ExtendedSequenceNumber("1")
+    rows = [
+        Lease("released", "s-1", start),
+        Lease("finished", "s-2", ExtendedSequenceNumber("SHARD_END")),
+        Lease("handed over", "s-3", start, owner="new"),
+        Lease("never owned", "s-4", start),
+        Lease("child", "s-5", start),
+    ]
+    owners = {"released": "a", "finished": "b", "handed over": "c", "never owned": None}
+    assert releasing_workers(owners, rows) == {"a"}
