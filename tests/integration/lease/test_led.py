@@ -518,6 +518,21 @@ def test_a_dead_worker_gets_nothing_although_its_row_is_young(
     assert not any(isinstance(event, LeaseAssigned) for event in told)
 
 
+def test_a_new_leader_gives_nothing_to_a_worker_that_may_be_dead(
+    table: LeaseTable, time: ManualTime
+) -> None:
+    create(table, *IDS[:4])
+    rows = Coordination.find(table, table.name, may_share_table=True)
+    rows.write_stats(WorkerStats("b", round(wall_clock()) - 15))
+    leader = worker(table, time, "a")
+    leader.take()
+    assert set(leader.held()) == set(IDS[:4]), "what the leader before knew of b, nobody knows"
+    rows.write_stats(WorkerStats("b", round(wall_clock())))
+    time.now += SOON
+    leader.take()
+    assert list(owners(table).values()).count(("b", "a")) == 2
+
+
 def test_who_may_not_look_for_tables_of_a_kcl_3_counts_as_before(
     table: LeaseTable, time: ManualTime, server: LocalServer
 ) -> None:

@@ -84,6 +84,19 @@ def silent_workers(
     return {who: at for who, at in reported.items() if who in (lapsed | quiet) - alive}
 
 
+def unproven_workers(
+    reported: Mapping[str, float], leases: Iterable[Lease], since: float
+) -> dict[str, float]:
+    """Return the workers that a new leader leaves out until they report again.
+
+    Those without a lease whose last report is older than ``since``: the leader before may have
+    found them dead. A live one waits half a minute at most, and the others read its share.
+    ``reported``: the instant of each worker's last report.
+    """
+    owners = {row.actual_owner for row in leases}
+    return {who: at for who, at in reported.items() if who not in owners and at < since}
+
+
 def releasing_workers(owners: Mapping[str, str | None], leases: Iterable[Lease]) -> frozenset[str]:
     """Return the workers that have released an unfinished lease to nobody since the last look.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import random
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Literal, TypeAlias
 
 from sparkinesis.errors import AccessDeniedError, SparkinesisError
@@ -45,6 +45,7 @@ from sparkinesis.lease.leading.members import (
     member,
     releasing_workers,
     silent_workers,
+    unproven_workers,
 )
 from sparkinesis.lease.leading.moves import AssignSettings, Move, resting
 from sparkinesis.lease.leading.standing import EACH_TAKES, Standing
@@ -188,6 +189,7 @@ class Membership:
             return EACH_TAKES
         leaving = releasing_workers(self._owners, scan.leases)
         self._note_moves(scan.leases, now)
+        has_led = self._has_led
         if not self._leads(coordination, lock, now):
             return Standing(is_led=True, reach=self._reach(scan.leases, expired, now))
         stats = coordination.stats(seen)
@@ -195,9 +197,14 @@ class Membership:
             stats[mine.worker_id] = mine  # the scan is older
         second = self._second(scan)
         coordination.delete_stale(stats.values(), second)
-        moves = self._assign(
-            stats, scan, observations, expired, now, second=second, leaving=leaving
-        )
+        leases = [row for row in scan.leases if not row.is_finished]
+        reported = {one.worker_id: float(one.updated_s) for one in stats.values()}
+        if not has_led:
+            self._silent = unproven_workers(reported, leases, second - self._failover_time)
+        self._silent = silent_workers(self._silent, reported, leases, expired)
+        absent = (self._silent.keys() | leaving) - {self._worker_id}
+        members = members_of(stats.values(), absent, second)
+        moves = self._assign(members, leases, observations, expired, now)
         return Standing(is_led=True, reach=Reach.ADOPT, moves=moves)
 
     # --- the rows
@@ -315,16 +322,12 @@ class Membership:
 
     def _assign(
         self,
-        stats: Mapping[str, WorkerStats],
-        scan: TableScan,
+        members: Sequence[Member],
+        leases: Sequence[Lease],
         observations: Mapping[str, Observation],
         expired: Collection[str],
         now: float,
-        *,
-        second: float,
-        leaving: Collection[str],
     ) -> tuple[Move, ...]:
-        leases = [row for row in scan.leases if not row.is_finished]
         vacant = vacant_leases(
             leases,
             observations,
@@ -332,10 +335,6 @@ class Membership:
             now,
             late=self._handoff_timeout + 2 * self._failover_time,
         )
-        reported = {one.worker_id: float(one.updated_s) for one in stats.values()}
-        self._silent = silent_workers(self._silent, reported, leases, expired)
-        absent = self._silent.keys() | leaving
-        members = members_of(stats.values(), absent - {self._worker_id}, second)
         present = frozenset(one.worker_id for one in members)
         balances = now >= self._balance_at or bool(present - self._members)
         if balances:

@@ -15,6 +15,7 @@ from sparkinesis.lease.leading.members import (
     member,
     releasing_workers,
     silent_workers,
+    unproven_workers,
 )
 from sparkinesis.lease.lease import Lease
 from tests.unit.lease.leading.fleets import fleet, workers
@@ -81,3 +82,13 @@ def test_a_worker_that_releases_a_lease_to_nobody_is_about_to_end() -> None:
     ]
     owners = {"released": "a", "finished": "b", "handed over": "c", "never owned": None}
     assert releasing_workers(owners, rows) == {"a"}
+
+
+def test_a_new_leader_waits_for_workers_without_leases_to_report() -> None:
+    start = ExtendedSequenceNumber("1")
+    rows = [
+        Lease("x", "s-1", start, owner="owner"),
+        Lease("y", "s-2", start, owner="next", checkpoint_owner="reader"),
+    ]
+    reported = {"owner": 1.0, "reader": 1.0, "next": 1.0, "dead": 89.0, "joined": 90.0}
+    assert unproven_workers(reported, rows, 90.0) == {"next": 1.0, "dead": 89.0}
