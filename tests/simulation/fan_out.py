@@ -55,8 +55,11 @@ def subscriptions_are_kept(world: World) -> Iterator[str]:
     begun: dict[tuple[str, str], list[float]] = defaultdict(list)
     for entry in world.journal.entries:
         # A processor that moves its shard reads on elsewhere, once that is written.
-        if entry.what in {"initialize", "resets", "reset", "paused by its program"}:
+        if entry.what in {"initialize", "resets", "reset"}:
             begun[entry.process, entry.shard].append(entry.at)
+    for held in world.fleet.holds:
+        # A subscription that is being made when a pause begins is there until the pause ends.
+        begun[held.process, held.key or ""] += [held.since, held.until]
     for (process, shard_id), connections in _by_reader(world).items():
         # A pause that names no shard is one of all.
         acquired = sorted(begun[process, shard_id] + begun[process, ""])
