@@ -1,5 +1,5 @@
 """Runs all benchmarks, or those named: call, decode, deaggregate, objects, source, source_cpu,
-backlog, skewed, planning, consumer_mode, local_server, leases, fleet, latency, spark_latency,
+jvm_profile, backlog, skewed, planning, consumer_mode, local_server, leases, fleet, latency, spark_latency,
 spark_restart, memory, metrics, ways, processes, cloudwatch_outage, streams, scale, growth,
 idle_shards, scrape, registration, balance.
 
@@ -29,6 +29,7 @@ from benchmarks import (
     fleet,
     growth,
     idle_shards,
+    jvm_profile,
     latency,
     leases,
     local_server,
@@ -57,6 +58,7 @@ BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
     "objects": objects.run,
     "source": source.run,
     "source_cpu": source_cpu.run,
+    "jvm_profile": jvm_profile.run,
     "backlog": backlog.run,
     "skewed": skewed.run,
     "planning": planning.run,

@@ -30,7 +30,7 @@ from benchmarks.report import Result, print_table
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.leading import by_count, by_load
 from sparkinesis.lease.leading.members import Member, member, silent_workers
-from sparkinesis.lease.leading.moves import REST, AssignSettings, Move, resting
+from sparkinesis.lease.leading.moves import REST, AssignSettings, Move, Run, resting
 from sparkinesis.lease.lease import Lease
 
 WORKERS, SHARDS = 200, 5000
@@ -46,7 +46,7 @@ CPU_BASE, CPU_OF_MEAN, CPU_NOISE = 5.0, 40.0, 1.0
 """Percent: of an idle worker, of one with the mean load on a usual host, and the deviation."""
 SETTINGS = AssignSettings()
 
-Rule = Callable[..., tuple[Move, ...]]
+Rule = Callable[[Run], tuple[Move, ...]]
 RULES: dict[str, Rule] = {
     "by count": by_count.plan,
     "as the KCL does": kcl_decider.plan,
@@ -199,14 +199,9 @@ class Fleet:
         gc.collect(0)
         gc.disable()  # what there is to collect is the simulation's
         began = time.process_time()
+        balances = now % (6 * TICK) == 0
         moves = self._rule(
-            self._leases,
-            members,
-            vacant=vacant,
-            resting=rest,
-            balances=now % (6 * TICK) == 0,
-            settings=SETTINGS,
-            rng=self._rng,
+            Run(self._leases, members, vacant, rest, balances, SETTINGS, self._rng)
         )
         self.hour.plans.append(time.process_time() - began)
         gc.enable()

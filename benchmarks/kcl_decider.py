@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sparkinesis.lease.leading.members import EVEN, THROUGHPUT, Member
-from sparkinesis.lease.leading.moves import AssignSettings, Move
+from sparkinesis.lease.leading.moves import AssignSettings, Move, Run
 from sparkinesis.lease.lease import Lease
 
 
@@ -25,7 +25,7 @@ class _Host:
     leases: dict[str, Lease] = field(default_factory=dict)
 
 
-class _Run:
+class _Decider:
     def __init__(
         self, leases: Sequence[Lease], members: Sequence[Member], settings: AssignSettings
     ) -> None:
@@ -148,22 +148,13 @@ class _Run:
         return found
 
 
-def plan(
-    leases: Sequence[Lease],
-    members: Sequence[Member],
-    *,
-    vacant: Mapping[str, float],
-    resting: Collection[str],
-    balances: bool,
-    settings: AssignSettings,
-    rng: random.Random,
-) -> tuple[Move, ...]:
+def plan(run: Run) -> tuple[Move, ...]:
     """Return the KCL's moves of one run. Of ``resting`` it knows only the handoffs."""
-    run = _Run(leases, members, settings)
-    rows = [row for row in leases if row.key in vacant]
-    run.place(sorted(rows, key=lambda row: vacant[row.key]))
-    if balances and run.active:
-        run.balance(rng)
-    handed_over = {row.key for row in leases if row.checkpoint_owner is not None}
-    blocked = handed_over.intersection(resting).difference(vacant)
-    return tuple(move for key, move in run.moves.items() if key not in blocked)
+    decider = _Decider(run.leases, run.members, run.settings)
+    rows = [row for row in run.leases if row.key in run.vacant]
+    decider.place(sorted(rows, key=lambda row: run.vacant[row.key]))
+    if run.balances and decider.active:
+        decider.balance(run.rng)
+    handed_over = {row.key for row in run.leases if row.checkpoint_owner is not None}
+    blocked = handed_over.intersection(run.resting).difference(run.vacant)
+    return tuple(move for key, move in decider.moves.items() if key not in blocked)

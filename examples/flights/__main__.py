@@ -11,6 +11,8 @@ from pathlib import Path
 
 from examples.flights.demo import FULL, QUICK, Demo, DemoFailedError
 
+PAGE = Path(__file__).parents[2] / "build" / "demo.html"
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(
@@ -37,6 +39,9 @@ def main() -> int:
         print(f"{reason}\nCheckpoints, results and logs are kept in {folder}\ndemo: FAILED")
         return 1
     shutil.rmtree(folder, ignore_errors=True)
+    PAGE.parent.mkdir(exist_ok=True)
+    PAGE.write_text(demo.page(), "utf-8")
+    print(f"The run as a page: {PAGE}")
     print("demo: OK")
     return 0
 

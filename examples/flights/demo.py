@@ -17,15 +17,18 @@ from examples.flights.events import (
     Figures,
     expected_figures,
     heard_last,
+    load_airports,
     load_carriers,
     load_flights,
     to_events,
     to_json,
 )
+from examples.flights.page import page
 from examples.flights.processes import REGION, STREAM, Child, endpoint_of, start_query, start_server
 from examples.flights.producer import Producer
 from examples.flights.results import Results
 from examples.flights.shards import merge_two, open_shards, short, split_one
+from examples.flights.story import Story
 
 STALLED_SECONDS = 60.0
 """The demo fails after this time without progress."""
@@ -55,6 +58,8 @@ class Demo:
     def __init__(self, scale: Scale, folder: Path) -> None:
         self._scale = scale
         self._folder = folder
+        self._story = Story()
+        self._summary: list[str] = []
         self._children: list[Child] = []
 
     def close(self) -> None:
@@ -84,18 +89,27 @@ class Demo:
                 f"{flights.num_rows:,} flights, {len(keyed):,} events, "
                 f"{len(open_shards(kinesis, STREAM))} shards at {self._endpoint}"
             )
+            self._list_shards(kinesis)
             killed = self._replay(kinesis, len(keyed))
             self._receive_all(events["id"])
             self._stop_query()
         self._verify(events, expected_figures(flights), carriers)
         shards = ", ".join(short(shard) for shard in open_shards(kinesis, STREAM))
         rate = len(keyed) / self._producer.seconds
+        self._summary = [
+            f"{flights.num_rows:,} flights, {len(keyed):,} events: each came out of Spark once.",
+            f"The query was killed with kill -9 in the middle of batch {killed}.",
+        ]
         self._display.console.print(
             f"{self._display.seconds:.0f} s; {rate:,.0f} events/s put "
             f"({self._producer.throttled:,} records throttled and sent again); "
             f"{len(self._results.batches)} batches, killed in batch {killed}; "
             f"open shards at the end: {shards}"
         )
+
+    def page(self) -> str:
+        """Return the page of a run that has ended well."""
+        return page(self._story, load_airports(), self._summary)
 
     def _replay(self, kinesis: Any, total: int) -> int:
         """Put all events while the stream is resharded; return the batch that was killed."""
@@ -106,12 +120,14 @@ class Demo:
         self._display.note("Spark has written its first batch")
         self._producer.allow(total * 6 // 10)
         self._until(lambda: self._producer.sent >= total // 3)
-        self._display.note(f"shard {split_one(kinesis, STREAM)} split")
+        self._mark(f"shard {split_one(kinesis, STREAM)} split")
+        self._list_shards(kinesis)
         self._until(lambda: self._producer.sent >= total // 2)
         killed = self._kill_in_a_batch()
         self._producer.allow(total)
         self._until(lambda: self._producer.sent >= total * 2 // 3)
-        self._display.note(f"shards {merge_two(kinesis, STREAM)} merged")
+        self._mark(f"shards {merge_two(kinesis, STREAM)} merged")
+        self._list_shards(kinesis)
         self._until(lambda: killed in self._results.batches)
         self._display.note(f"batch {killed} was run again and written")
         self._until(lambda: self._producer.sent == total)
@@ -125,10 +141,18 @@ class Demo:
             killed = self._results.uncommitted_batch()
             self._query = self._start_query()
             if killed is not None:
-                self._display.note(f"query killed (kill -9) in the middle of batch {killed}")
+                self._mark(f"query killed (kill -9) in the middle of batch {killed}")
                 self._display.note("query started again, to resume from its checkpoint")
                 return killed
             self._display.note("query killed (kill -9) just after a batch; trying again")
+
+    def _mark(self, text: str) -> None:
+        self._display.note(text)
+        self._story.marks.append((self._display.seconds, text))
+
+    def _list_shards(self, kinesis: Any) -> None:
+        shards = {short(shard): keys for shard, keys in open_shards(kinesis, STREAM).items()}
+        self._story.listings.append((self._display.seconds, shards))
 
     def _receive_all(self, ids: pa.Array) -> None:
         def complete() -> bool:
@@ -182,7 +206,9 @@ class Demo:
         seen, since = None, time.monotonic()
         while not condition():
             self._results.refresh()
-            self._display.show(self._producer.sent, self._results)
+            sent, out = self._producer.sent, self._results
+            self._display.show(sent, out)
+            self._story.note(self._display.seconds, sent, out.rows, out.board)
             if self._producer.failure is not None:
                 raise DemoFailedError(f"The producer failed: {self._producer.failure!r}")
             if self._query.exit_code is not None and not stopping:

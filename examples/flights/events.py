@@ -56,6 +56,13 @@ def load_carriers() -> dict[str, str]:
     return dict(zip(airlines["carrier"].to_pylist(), airlines["name"].to_pylist(), strict=True))
 
 
+def load_airports() -> dict[str, tuple[float, float]]:
+    """The airports' longitude and latitude, in degrees, by their codes."""
+    airports = pa.csv.read_csv(_data("airports.csv"))
+    columns = (airports[name].to_pylist() for name in ("faa", "lon", "lat"))
+    return {code: (lon, lat) for code, lon, lat in zip(*columns, strict=True)}
+
+
 def expected_figures(flights: pa.Table) -> dict[str, Figures]:
     """Return the figures by carrier, computed from the data set without events."""
     counted = flights.group_by("carrier").aggregate(

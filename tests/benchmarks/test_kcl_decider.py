@@ -16,7 +16,7 @@ from benchmarks import kcl_decider
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.leading import by_load
 from sparkinesis.lease.leading.members import Member
-from sparkinesis.lease.leading.moves import AssignSettings, Move
+from sparkinesis.lease.leading.moves import AssignSettings, Move, Run
 from sparkinesis.lease.lease import Lease
 
 # Written by: python -m tests.interop.kcl.decider
@@ -42,17 +42,10 @@ def leases_of(fleet: Mapping[str, Any]) -> list[Lease]:
     ]
 
 
-def planned(rule: Callable[..., tuple[Move, ...]], fleet: Mapping[str, Any]) -> dict[str, str]:
+def planned(rule: Callable[[Run], tuple[Move, ...]], fleet: Mapping[str, Any]) -> dict[str, str]:
     vacant = {key: since for key, _, _, since in fleet["leases"] if since is not None}
-    moves = rule(
-        leases_of(fleet),
-        members_of(fleet),
-        vacant=vacant,
-        resting=(),
-        balances=not vacant,
-        settings=AssignSettings(),
-        rng=random.Random(1),
-    )
+    leases, members, rng = leases_of(fleet), members_of(fleet), random.Random(1)
+    moves = rule(Run(leases, members, vacant, (), not vacant, AssignSettings(), rng))
     return {move.lease.key: move.to for move in moves}
 
 
@@ -91,6 +84,6 @@ def test_one_run_of_our_rule_makes_the_same_fleets_more_even() -> None:
     fleets = [fleet for fleet in FLEETS if not any(fleet["members"].values())]
     ours, java, before = (
         statistics.fmean(deviation(fleet, planned(rule, fleet)) for fleet in fleets)
-        for rule in (by_load.plan, kcl_decider.plan, lambda *_, **__: ())
+        for rule in (by_load.plan, kcl_decider.plan, lambda _: ())
     )
     assert ours < java < before

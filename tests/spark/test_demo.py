@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import subprocess
 import sys
 from datetime import datetime, timedelta
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
@@ -14,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from examples.flights.board import Board, Heard
 from examples.flights.events import (
     expected_figures,
     heard_last,
@@ -21,6 +24,8 @@ from examples.flights.events import (
     load_flights,
     to_events,
 )
+from examples.flights.page import distance_km, page
+from examples.flights.story import ShardSpan, Story
 from tests import pace
 
 ROOT = Path(__file__).parents[2]
@@ -117,3 +122,61 @@ def test_a_quick_run_loses_nothing_and_doubles_nothing() -> None:
     lines = done.stdout.splitlines()
     assert lines[-1] == "demo: OK"
     assert "0 lost, 0 duplicated" in lines
+    written = Path(lines[-2].removeprefix("The run as a page: "))
+    text = written.read_text("utf-8")
+    assert "://" not in text, "the page needs no network"
+    shards, _, _, sky = drawings(text)
+    names = [each.text for each in shards.iter("text") if each.get("class") == "name"]
+    assert sorted(names) == [f"shard {number}" for number in range(7)], "4, a split and a merge"
+    assert len(shards.findall("line[@class='mark kill']")) == 1
+    assert len(sky.findall("circle[@class='plane']")) > 10
+
+
+def drawings(text: str) -> list[ElementTree.Element]:
+    """The pictures of a page."""
+    return [ElementTree.fromstring(each) for each in re.findall(r"<svg.*?</svg>", text, re.DOTALL)]
+
+
+def test_a_story_knows_when_each_shard_was_open() -> None:
+    half = 2**127
+    story = Story()
+    story.listings = [
+        (0.0, {"0": range(2 * half)}),
+        (3.0, {"1": range(half), "2": range(half, 2 * half)}),
+    ]
+    assert story.spans() == [
+        ShardSpan("0", 0.0, 1.0, 0.0, 3.0),
+        ShardSpan("1", 0.0, 0.5, 3.0, None),
+        ShardSpan("2", 0.5, 1.0, 3.0, None),
+    ]
+
+
+def test_a_story_keeps_samples_that_are_apart_and_the_fullest_sky() -> None:
+    story = Story()
+    heard = Heard(0, "departure", 1, "JFK", "LAX")
+    full, empty = Board({("UA", "N1"): heard}), Board()
+    for quarters, board in ((0, empty), (1, full), (1.5, full), (4, empty), (8, empty)):
+        story.note(quarters / 4, round(100 * quarters), round(40 * quarters), board)
+    assert [one.seconds for one in story.samples] == [0.0, 0.25, 1.0, 2.0]
+    assert story.rates() == [(1.0, 400.0, 160.0), (2.0, 400.0, 160.0)]
+    assert story.sky is full
+
+
+def test_an_aircraft_is_drawn_on_its_way() -> None:
+    hour = 3_600_000
+    heard = {
+        ("UA", "N1"): Heard(0, "departure", 1, "JFK", "LAX"),
+        ("UA", "N2"): Heard(hour, "departure", 2, "LAX", "JFK"),
+        ("UA", "N3"): Heard(0, "departure", 3, "JFK", "unknown"),
+    }
+    places = {"JFK": (-73.78, 40.64), "LAX": (-118.41, 33.94)}
+    assert distance_km(*places.values()) == pytest.approx(3974, abs=20)
+    sky = drawings(page(Story(sky=Board(heard)), places, ["A & B"]))[3]
+    first, second = (
+        tuple(float(each.get(name, "")) for name in ("cx", "cy"))
+        for each in sky.iter("circle")
+        if each.get("class") == "plane"
+    )
+    ends = {each.get("class"): each for each in sky.iter("line")}["way"]
+    assert second == pytest.approx((float(ends.get("x1", "")), float(ends.get("y1", ""))), abs=0.1)
+    assert first != second

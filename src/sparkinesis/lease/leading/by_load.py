@@ -28,16 +28,15 @@ from __future__ import annotations
 
 import heapq
 import math
-import random
 import statistics
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from sparkinesis.lease.leading import by_count
 from sparkinesis.lease.leading.members import EVEN, THROUGHPUT, Member, by_throughput
 from sparkinesis.lease.leading.moves import (
-    AssignSettings,
     Move,
     Rank,
+    Run,
     longest_vacant_first,
     movable_by_owner,
     pop_least,
@@ -54,35 +53,16 @@ _ENOUGH = 2 / 3
 """The part of what a worker should give up that is enough: the rest is not worth more moves."""
 
 
-def plan(
-    leases: Sequence[Lease],
-    members: Sequence[Member],
-    *,
-    vacant: Mapping[str, float],
-    resting: Collection[str],
-    balances: bool,
-    settings: AssignSettings,
-    rng: random.Random,
-) -> tuple[Move, ...]:
-    """Return the moves of one run, each lease once at most. Parameters as for `by_count.plan`."""
-    if not members:
+def plan(run: Run) -> tuple[Move, ...]:
+    """Return the moves of one run, each lease once at most."""
+    if not run.members:
         return ()
-    kbps = _weights(leases)
+    kbps = _weights(run.leases)
     if kbps is None:
-        return by_count.plan(
-            leases,
-            members,
-            vacant=vacant,
-            resting=resting,
-            balances=balances,
-            settings=settings,
-            rng=rng,
-        )
-    fleet = _Fleet(
-        leases, members, kbps, vacant=vacant, resting=resting, settings=settings, rng=rng
-    )
-    fleet.place(longest_vacant_first(leases, vacant))
-    if balances:
+        return by_count.plan(run)
+    fleet = _Fleet(run, kbps)
+    fleet.place(longest_vacant_first(run.leases, run.vacant))
+    if run.balances:
         fleet.relieve()
         fleet.employ()
     return tuple(fleet.moves)
@@ -165,30 +145,20 @@ class _Worker:
 class _Fleet:
     """The workers and the moves of one run."""
 
-    def __init__(
-        self,
-        leases: Sequence[Lease],
-        members: Sequence[Member],
-        kbps: Mapping[str, float],
-        *,
-        vacant: Collection[str],
-        resting: Collection[str],
-        settings: AssignSettings,
-        rng: random.Random,
-    ) -> None:
+    def __init__(self, run: Run, kbps: Mapping[str, float]) -> None:
         self._kbps = kbps
-        self._settings = settings
-        self._rng = rng
+        self._settings = run.settings
+        self._rng = run.rng
         self.moves: list[Move] = []
-        held = [row for row in leases if row.key not in vacant]
-        measured = [one for one in members if not one.is_failing]
+        held = [row for row in run.leases if row.key not in run.vacant]
+        measured = [one for one in run.members if not one.is_failing]
         if not measured:
-            measured = [Member(one.worker_id) for one in members]
-        self._active = {one.who: one for one in _measured_workers(measured, held, leases, kbps)}
+            measured = [Member(one.worker_id) for one in run.members]
+        self._active = {one.who: one for one in _measured_workers(measured, held, run.leases, kbps)}
         """The workers whose load is known."""
         self._all = {
             one.worker_id: self._active.get(one.worker_id) or _Worker(one.worker_id, [], 0.0)
-            for one in members
+            for one in run.members
         }
         self._owned: dict[str, list[float]] = {who: [] for who in self._active}
         """The weights of the leases of each active worker."""
@@ -204,7 +174,7 @@ class _Fleet:
                     reader.give(kbps[row.key])
                 if owner is not None:
                     owner.take(kbps[row.key])
-        movable = movable_by_owner(held, resting, rng)
+        movable = movable_by_owner(held, run.resting, run.rng)
         for who, worker in self._all.items():
             rows = movable.get(who, [])
             worker.movable = sorted(rows, key=lambda row: kbps[row.key], reverse=True)

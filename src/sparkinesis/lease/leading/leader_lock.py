@@ -22,9 +22,6 @@ from sparkinesis.lease.lease import AttributeValue
 KEY = "Leader"
 ENTITY = "LEADER"
 
-_HEARTBEATS = 3
-"""Heartbeats in the duration of a lock, as renewals in a failover time. Java's client wants two."""
-
 Expected = Mapping[str, AttributeValue | None]
 
 
@@ -59,11 +56,6 @@ class HeldLock(msgspec.Struct, frozen=True):
     def leads(self, now: float) -> bool:
         """Return True if no other worker can have taken the lock."""
         return now - self.since <= self.lock.duration_ms / 1000
-
-    @property
-    def due(self) -> float:
-        """The time of the next heartbeat."""
-        return self.since + self.lock.duration_ms / 1000 / _HEARTBEATS
 
 
 def observe(known: SeenLock | None, lock: LeaderLock | None, now: float) -> SeenLock | None:

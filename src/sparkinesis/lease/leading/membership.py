@@ -47,9 +47,9 @@ from sparkinesis.lease.leading.members import (
     silent_workers,
     unproven_workers,
 )
-from sparkinesis.lease.leading.moves import AssignSettings, Move, resting
+from sparkinesis.lease.leading.moves import AssignSettings, Move, Run, resting
 from sparkinesis.lease.leading.standing import EACH_TAKES, Standing
-from sparkinesis.lease.leading.worker_stats import CPU, INTERVAL, Sampler, WorkerStats
+from sparkinesis.lease.leading.worker_stats import CPU, INTERVAL, WorkerStats, with_sample
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.rules.observations import Observation, vacant_leases
 from sparkinesis.lease.rules.taker import Reach, TakeSettings
@@ -103,7 +103,7 @@ class Membership:
         self._wall_clock_ms = wall_clock_ms
         self._rng = rng
         self._meter = meter if meter is not None and meter.can_measure else None
-        self._sampler = Sampler.of(*([CPU] if self._meter is not None else []))
+        self._samples: dict[str, tuple[float, ...]] = {}
         self._coordination: Coordination | None = None
         self._found_at: float | None = None
         """The time at which the place of the rows was last looked up."""
@@ -246,15 +246,9 @@ class Membership:
         if not self._is_due(self._told_at, min(INTERVAL, 3 * self._failover_time), now):
             return
         if self._meter is not None:
-            self._sampler = self._sampler.sampled({CPU: self._meter.measure()})
-        self._sampler = self._sampler.averaged()
-        samples = self._sampler.averages
-        stats = WorkerStats(
-            self._worker_id,
-            second,
-            samples,
-            dict.fromkeys(samples, 100),
-        )
+            self._samples = with_sample(self._samples, CPU, self._meter.measure())
+        limits = dict.fromkeys(self._samples, 100)
+        stats = WorkerStats(self._worker_id, second, self._samples, limits)
         coordination.write_stats(stats)
         self._told, self._told_at = stats, now
 
@@ -341,15 +335,16 @@ class Membership:
             self._balance_at = now + _BALANCE_EVERY * self._failover_time
         self._members = present
         plan = by_count.plan if self._balance == "count" else by_load.plan
-        moves = plan(
+        run = Run(
             leases,
             members,
-            vacant=vacant,
-            resting=resting(leases, self._moved_at, now, self._failover_time),
-            balances=balances,
-            settings=self._settings,
-            rng=self._rng,
+            vacant,
+            resting(leases, self._moved_at, now, self._failover_time),
+            balances,
+            self._settings,
+            self._rng,
         )
+        moves = plan(run)
         return to_able_workers(moves, present, self._rng)
 
 

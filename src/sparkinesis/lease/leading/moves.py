@@ -1,16 +1,17 @@
-"""A move of a lease to a worker, and which leases may move."""
+"""A run of a leader: what it decides by, its moves, and which leases may move."""
 
 from __future__ import annotations
 
 import math
 import random
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from heapq import heappop, heapreplace
 from typing import TypeAlias
 
 import msgspec
 
+from sparkinesis.lease.leading.members import Member
 from sparkinesis.lease.lease import Lease
 
 REST = 6
@@ -38,6 +39,23 @@ class AssignSettings(msgspec.Struct, frozen=True):
     """True if a worker whose leases are all larger than what it should give up gives up one."""
     max_leases: int = sys.maxsize
     """The most leases of a worker."""
+
+
+class Run(msgspec.Struct, frozen=True):
+    """What one run of a leader decides by; each rule (`by_count`, `by_load`) plans its moves."""
+
+    leases: Sequence[Lease]
+    """All that are not finished."""
+    members: Sequence[Member]
+    vacant: Mapping[str, float]
+    """The keys of the leases that nobody renews, and the instant of each since when. Such a lease
+    returns to its owner only if there is no other worker."""
+    resting: Collection[str]
+    """The keys of the leases that must not move now, unless they are vacant; see `resting`."""
+    balances: bool
+    """Whether the run also moves leases that have an owner."""
+    settings: AssignSettings
+    rng: random.Random
 
 
 Rank: TypeAlias = tuple[float, int, float, str]

@@ -146,38 +146,16 @@ def newest(stats: Iterable[WorkerStats]) -> dict[str, WorkerStats]:
     return found
 
 
-class Sampler(msgspec.Struct, frozen=True):
-    """Averages the samples of a worker's metrics: one second each, half a minute an average.
+def with_sample(
+    samples: Mapping[str, tuple[float, ...]], name: str, value: float | None
+) -> dict[str, tuple[float, ...]]:
+    """Return the samples of a worker's next row: the last ten of a metric, with one more.
 
-    A row whose last average is -1 gets no leases. So a new worker averages, and writes its first
-    row, after its first sample, and not before.
+    None: the metric could not be measured. A leader gives no leases to a worker whose last sample
+    says so; a new worker writes its first row after its first sample, and not before.
     """
-
-    sums: Mapping[str, tuple[float, int]]
-    """By metric, sum and number of the samples since the last average."""
-    averages: Mapping[str, tuple[float, ...]] = {}
-
-    @classmethod
-    def of(cls, *metrics: str) -> Sampler:
-        """Return the sampler of some metrics; of none, a worker is judged by its throughput."""
-        return cls(dict.fromkeys(metrics, (0.0, 0)))
-
-    def sampled(self, values: Mapping[str, float | None]) -> Sampler:
-        """Return the sampler after one more sample of each metric; None: it was not measured."""
-        sums = {
-            name: (total + value, number + 1) if (value := values.get(name)) is not None else each
-            for name, each in self.sums.items()
-            for total, number in [each]
-        }
-        return replace(self, sums=sums)
-
-    def averaged(self) -> Sampler:
-        """Return the sampler after an interval: ``averages`` are those of the next row."""
-        averages = {}
-        for name, (total, number) in self.sums.items():
-            average = float(_rounded(total / number)) if number else FAILED
-            averages[name] = (*self.averages.get(name, ()), average)[-_KEPT:]
-        return Sampler(dict.fromkeys(self.sums, (0.0, 0)), averages)
+    sample = FAILED if value is None else float(_rounded(value))
+    return {**samples, name: (*samples.get(name, ()), sample)[-_KEPT:]}
 
 
 def _rounded(value: float) -> Decimal:

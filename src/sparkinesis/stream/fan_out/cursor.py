@@ -70,6 +70,8 @@ def to_fetched(received: ReceivedEvent, begun_ms: int, age: float) -> Fetched:
 
 _MOST_EMPTY_PAGES = 10
 """The most empty pages to read past when GetRecords is asked whether a shard has ended."""
+_BETWEEN_PAGES = 0.25
+"""Seconds between two of these calls: a shard accepts five a second."""
 
 
 class FanOutCursor:
@@ -281,6 +283,7 @@ class FanOutCursor:
                 fetched = early_filter.apply(found)
                 if iterator is None or fetched.page.records or is_empty_at_tip(found.page):
                     break
+                self._retry.sleep(_BETWEEN_PAGES)
         except AccessDeniedError as error:
             _log.info(
                 "Cannot check whether shard %s of %s has ended: %s",

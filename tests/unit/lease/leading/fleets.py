@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.leading import by_count, by_load
 from sparkinesis.lease.leading.members import Member
-from sparkinesis.lease.leading.moves import AssignSettings, Move
+from sparkinesis.lease.leading.moves import AssignSettings, Move, Run
 from sparkinesis.lease.lease import Lease
 
 DEFAULTS = AssignSettings()
@@ -59,15 +59,8 @@ def plan(
     """The plan of a run; by default, leases without an owner are vacant."""
     if vacant is None:
         vacant = {row.key: 0.0 for row in leases if row.owner is None}
-    return PLANS[rule](
-        leases,
-        members,
-        vacant=vacant,
-        resting=resting,
-        balances=balances,
-        settings=settings,
-        rng=random.Random(seed),
-    )
+    rng = random.Random(seed)
+    return PLANS[rule](Run(leases, members, vacant, resting, balances, settings, rng))
 
 
 def moved(moves: Sequence[Move]) -> dict[str, str]:

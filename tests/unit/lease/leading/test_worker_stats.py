@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from sparkinesis.lease.leading.worker_stats import (
     CPU,
-    Sampler,
     WorkerStats,
     decode_stats,
     encode_stats,
     newest,
+    with_sample,
 )
 from tests.kcl import COORDINATION, recorded
 
@@ -150,26 +150,13 @@ def test_the_newest_of_two_rows_counts() -> None:
         assert newest(rows) == {"w-1": STATS, "w-2": other}
 
 
-def test_an_average_is_that_of_the_samples_since_the_last_one() -> None:
-    sampler = Sampler.of(CPU)
-    for value in (10.0, 20.0, 20.0):
-        sampler = sampler.sampled({CPU: value})
-    sampler = sampler.averaged().sampled({CPU: 4.0}).sampled({CPU: None}).sampled({}).averaged()
-    assert sampler.averages == {CPU: (16.666667, 4.0)}
+def test_a_sample_that_was_not_measured_has_failed() -> None:
+    samples = with_sample({"M": (7.0,)}, CPU, 1 / 3)
+    assert with_sample(samples, CPU, None) == {"M": (7.0,), CPU: (0.333333, -1.0)}
 
 
-def test_an_interval_without_a_sample_has_failed() -> None:
-    sampler = Sampler.of(CPU, "M").sampled({CPU: 1.0, "M": None})
-    assert sampler.averaged().averages == {CPU: (1.0,), "M": (-1.0,)}
-
-
-def test_ten_averages_are_kept() -> None:
-    sampler = Sampler.of(CPU)
+def test_ten_samples_are_kept() -> None:
+    samples: dict[str, tuple[float, ...]] = {}
     for value in range(12):
-        sampler = sampler.sampled({CPU: float(value)}).averaged()
-    assert sampler.averages[CPU] == tuple(map(float, range(2, 12)))
-
-
-def test_a_worker_that_measures_nothing_has_no_averages() -> None:
-    sampler = Sampler.of().sampled({CPU: 1.0}).averaged()
-    assert sampler.averages == {}
+        samples = with_sample(samples, CPU, float(value))
+    assert samples[CPU] == tuple(map(float, range(2, 12)))
