@@ -1,7 +1,7 @@
 """Runs all benchmarks, or those named: call, decode, deaggregate, objects, source, source_cpu,
-jvm_profile, backlog, skewed, planning, consumer_mode, local_server, leases, fleet, latency, spark_latency,
-spark_restart, memory, metrics, ways, processes, cloudwatch_outage, streams, scale, growth,
-idle_shards, scrape, registration, balance.
+jvm_profile, backlog, skewed, planning, consumer_mode, local_server, leases, fleet, latency,
+spark_latency, spark_restart, memory, metrics, ways, processes, cloudwatch_outage, streams, scale,
+growth, idle_shards, scrape, registration, balance.
 
 python -m benchmarks                          # all
 python -m benchmarks decode source            # two of them

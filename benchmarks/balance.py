@@ -200,9 +200,7 @@ class Fleet:
         gc.disable()  # what there is to collect is the simulation's
         began = time.process_time()
         balances = now % (6 * TICK) == 0
-        moves = self._rule(
-            Run(self._leases, members, vacant, rest, balances, SETTINGS, self._rng)
-        )
+        moves = self._rule(Run(self._leases, members, vacant, rest, balances, SETTINGS, self._rng))
         self.hour.plans.append(time.process_time() - began)
         gc.enable()
         places = {row.key: n for n, row in enumerate(self._leases)}

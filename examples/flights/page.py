@@ -24,7 +24,8 @@ _STYLE = """
 :root { color-scheme: light dark; --ink: #1b2733; --dim: #687684; --line: #d5dce3; --back: #ffffff;
   --put: #2a78b8; --out: #d9730d; --kill: #c0342b; --shard: #e3edf6; --sky: #f3f6f9; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e6ebf0; --dim: #93a1ae; --line: #36424e;
-  --back: #14191f; --put: #6fb1e4; --out: #f0a04b; --kill: #f0776e; --shard: #223446; --sky: #1a222b; } }
+  --back: #14191f; --put: #6fb1e4; --out: #f0a04b; --kill: #f0776e; --shard: #223446;
+  --sky: #1a222b; } }
 body { margin: 0 auto; max-width: 1000px; padding: 16px; background: var(--back); color: var(--ink);
   font: 15px/1.5 system-ui, sans-serif; }
 h1 { font-size: 22px; margin: 8px 0; } h2 { font-size: 16px; margin: 24px 0 4px; }
@@ -32,11 +33,16 @@ p { margin: 4px 0; color: var(--dim); } svg { display: block; width: 100%; heigh
 text { fill: var(--dim); font: 12px system-ui, sans-serif; } .name { fill: var(--ink); }
 .axis { stroke: var(--line); } .put { stroke: var(--put); fill: none; stroke-width: 1.6; }
 .out { stroke: var(--out); fill: none; stroke-width: 1.6; } .lag { fill: var(--put); opacity: .3; }
-.shard { fill: var(--shard); stroke: var(--put); } .mark { stroke: var(--dim); stroke-dasharray: 3 3; }
+.shard { fill: var(--shard); stroke: var(--put); }
+.mark { stroke: var(--dim); stroke-dasharray: 3 3; }
 .kill { stroke: var(--kill); } .killed { fill: var(--kill); } .sky { fill: var(--sky); }
 .way { stroke: var(--put); fill: none; opacity: .35; } .plane { fill: var(--out); }
 .airport { fill: var(--dim); }
 """
+_KEY = (
+    "<p><span style='color:var(--put)'>put into Kinesis</span>, "
+    "<span style='color:var(--out)'>out of Spark</span></p>"
+)
 
 
 def page(story: Story, airports: Mapping[str, Place], summary: Sequence[str]) -> str:
@@ -51,8 +57,7 @@ def page(story: Story, airports: Mapping[str, Place], summary: Sequence[str]) ->
         "<h2>Shards, by hash key, over time</h2>",
         _svg(230, _shards(story)),
         "<h2>Events a second</h2>",
-        "<p><span style='color:var(--put)'>put into Kinesis</span>, "
-        "<span style='color:var(--out)'>out of Spark</span></p>",
+        _KEY,
         _svg(200, _rates(story)),
         "<h2>Lag: events put that are not out of Spark yet</h2>",
         _svg(170, _lag(story)),
@@ -78,7 +83,9 @@ def _marks(story: Story, top: int, bottom: int, *, named: bool) -> list[str]:
     for number, (seconds, text) in enumerate(story.marks):
         is_kill = "kill" in text
         kind = "mark kill" if is_kill else "mark"
-        drawn.append(f"<line class='{kind}' x1='{x(seconds)}' x2='{x(seconds)}' y1='{top}' y2='{bottom}'/>")
+        drawn.append(
+            f"<line class='{kind}' x1='{x(seconds)}' x2='{x(seconds)}' y1='{top}' y2='{bottom}'/>"
+        )
         if named:
             name = "killed" if is_kill else ""
             anchor = "end" if x(seconds) > WIDTH / 2 else "start"
@@ -119,7 +126,9 @@ def _shards(story: Story) -> list[str]:
             f"<text class='name' x='{x(span.opened) + 6:.1f}' y='{(y + below) / 2 + 4:.1f}'>"
             f"shard {escape(span.name)}</text>"
         )
-    drawn.append(f"<text x='0' y='{top + 10}'>hash key 0</text><text x='0' y='{bottom}'>2^128</text>")
+    drawn.append(
+        f"<text x='0' y='{top + 10}'>hash key 0</text><text x='0' y='{bottom}'>2^128</text>"
+    )
     return [*drawn, *_marks(story, top, bottom, named=True), *_seconds_axis(story, bottom + 4)]
 
 
@@ -209,7 +218,9 @@ def _projection(places: Iterable[Place], height: int) -> Callable[[Place], Place
 
     def project(place: Place) -> Place:
         lon, lat = place
-        return round(left + (lon * squeeze - west) * scale, 1), round(top + (north - lat) * scale, 1)
+        return round(left + (lon * squeeze - west) * scale, 1), round(
+            top + (north - lat) * scale, 1
+        )
 
     return project
 

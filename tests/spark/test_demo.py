@@ -126,7 +126,7 @@ def test_a_quick_run_loses_nothing_and_doubles_nothing() -> None:
     text = written.read_text("utf-8")
     assert "://" not in text, "the page needs no network"
     shards, _, _, sky = drawings(text)
-    names = [each.text for each in shards.iter("text") if each.get("class") == "name"]
+    names = [str(each.text) for each in shards.iter("text") if each.get("class") == "name"]
     assert sorted(names) == [f"shard {number}" for number in range(7)], "4, a split and a merge"
     assert len(shards.findall("line[@class='mark kill']")) == 1
     assert len(sky.findall("circle[@class='plane']")) > 10

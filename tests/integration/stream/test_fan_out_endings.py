@@ -53,9 +53,14 @@ class Turned:
     def __init__(self) -> None:
         self.now = 1000.0
         self.waits: list[float] = []
+        self.slept: list[float] = []
 
     def __call__(self) -> float:
         return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
 
     def wait(self, _: threading.Event, seconds: float) -> None:
         self.waits.append(seconds)
@@ -90,7 +95,7 @@ def subscribe(script: Script, client: StreamClient, clock: Turned) -> Iterator[S
         *answers: Answer, position: Position = TRIM_HORIZON, inclusive: bool = False
     ) -> FetchingCursor:
         script.on("SubscribeToShard", *answers)
-        retry = replace(RETRY, clock=clock, uniform=lambda _, most: most)
+        retry = replace(RETRY, clock=clock, sleep=clock.sleep, uniform=lambda _, most: most)
         options: dict[str, Any] = {"inclusive": inclusive, "retry": retry, "wait": clock.wait}
         cursor = FetchingCursor(client, CONSUMER_ARN, SHARD, position, **options)
         opened.append(cursor)
@@ -454,7 +459,7 @@ def last_page(*numbers: int, **more: str) -> Answer:
 
 
 def test_an_empty_page_does_not_hide_the_end_of_the_shard(
-    subscribe: Subscribe, script: Script
+    subscribe: Subscribe, script: Script, clock: Turned
 ) -> None:
     """The server begins earlier than asked, and the first pages from there on are empty."""
     fan_out = subscribe(begun(records_event([1, 2], 2)), begun(records_event([1, 2], None)))
@@ -465,6 +470,7 @@ def test_an_empty_page_does_not_hide_the_end_of_the_shard(
     assert numbers(fan_out) == []
     assert fan_out.at_end
     assert len(script.of("SubscribeToShard")) == 2
+    assert clock.slept == [0.25, 0.25], "a shard accepts five calls a second"
 
 
 def test_an_event_without_a_number_ends_no_shard_that_goes_on(

@@ -18,7 +18,6 @@ from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
 from sparkinesis.lease.lease import AttributeValue
 

@@ -35,6 +35,8 @@ _SOONEST = 0.25
 """The part of the idle time that passes at least before a slot: a shard that has just been opened
 waits for 1.25 times the idle time at most."""
 
+_ROUNDING = 1e-9
+
 _FORGOTTEN_AFTER = 60.0
 """Seconds without a call after which a shard's budget is full again, and need not be kept."""
 
@@ -111,6 +113,8 @@ def due_after(now: float, idle_time: float, shards: int) -> float:
     due = now + idle_time
     if slot < least:
         return due
+    # Slots that do not divide the idle time would be rounded down: more calls than asked for.
+    slot = idle_time / math.ceil(idle_time / slot - _ROUNDING)
     sooner = math.floor(due / slot) * slot
     return sooner if sooner - now >= idle_time * _SOONEST else sooner + slot
 
