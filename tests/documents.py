@@ -1,4 +1,4 @@
-"""The fenced blocks and the links of README.md and docs/."""
+"""The fenced blocks, the links and the toctrees of README.md and docs/."""
 
 from __future__ import annotations
 
@@ -7,12 +7,19 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
-PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = ROOT / "docs"
+INDEX = DOCS / "index.md"
+"""The first page of the site, whose toctrees lead to every other page."""
+PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
 
-_FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"^( *)```(\w*|\{[\w-]+\})\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+TOCTREE = "{toctree}"
+DIRECTIVES = {TOCTREE, "{eval-rst}"}
+"""Fences that Sphinx acts upon. They are no blocks."""
 
 
 @dataclass(frozen=True)
@@ -25,15 +32,43 @@ class Block:
     text: str
 
     def __str__(self) -> str:
-        return f"{self.page.name}:{self.line}"
+        return f"{shown(self.page)}:{self.line}"
+
+
+def shown(page: Path) -> str:
+    """The path of a page as tests show it: several folders have an index.md."""
+    return page.relative_to(ROOT).as_posix()
 
 
 def blocks(page: Path) -> list[Block]:
+    return [block for block in _fences(page) if block.language not in DIRECTIVES]
+
+
+def _fences(page: Path) -> list[Block]:
     text = page.read_text("utf-8")
-    assert text.count("```") == 2 * len(_FENCE.findall(text)), f"a fence of {page.name} is open"
+    assert text.count("```") == 2 * len(_FENCE.findall(text)), f"a fence of {shown(page)} is open"
     return [
         Block(page, text.count("\n", 0, found.start()) + 1, found[2], found[3])
         for found in _FENCE.finditer(text)
+    ]
+
+
+def directives(page: Path) -> list[Block]:
+    return [block for block in _fences(page) if block.language in DIRECTIVES]
+
+
+def listed(page: Path) -> list[Path]:
+    """The pages that the toctrees of a page list; each is a line, without the suffix."""
+    lines = [
+        line.strip()
+        for block in directives(page)
+        if block.language == TOCTREE
+        for line in block.text.splitlines()
+    ]
+    return [
+        (page.parent / f"{line}.md").resolve()
+        for line in lines
+        if line and not line.startswith(":")
     ]
 
 
@@ -61,7 +96,7 @@ class Table:
     below: str
 
     def __str__(self) -> str:
-        return f"{self.page.name}: {' | '.join(self.head)}"
+        return f"{shown(self.page)}: {' | '.join(self.head)}"
 
 
 def tables(page: Path) -> list[Table]:

@@ -12,6 +12,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -21,6 +22,8 @@ import typer.main
 from sparkinesis.cli.app import app
 from sparkinesis.source.options.option_table import OPTIONS
 from tests.documents import (
+    DOCS,
+    INDEX,
     PAGES,
     README,
     ROOT,
@@ -29,6 +32,8 @@ from tests.documents import (
     blocks,
     commands,
     links,
+    listed,
+    shown,
     without_blocks,
 )
 
@@ -77,7 +82,7 @@ def test_every_block_names_its_language(block: Block) -> None:
         assert commands(block), "a console block shows a command and its output"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=shown)
 def test_links_lead_somewhere(page: Path) -> None:
     broken = []
     for link in links(page):
@@ -90,9 +95,21 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert broken == []
 
 
-def test_every_page_is_listed_in_the_readme() -> None:
-    listed = {link for link in links(README) if link.startswith("docs/")}
-    assert {f"docs/{page.name}" for page in PAGES if page.parent.name == "docs"} <= listed
+def test_each_page_is_in_one_toctree() -> None:
+    entries = Counter(shown(entry) for page in PAGES for entry in listed(page))
+    pages = {shown(page) for page in PAGES if page.is_relative_to(DOCS)} - {shown(INDEX)}
+    assert entries.keys() - pages == set(), "toctrees list what does not exist"
+    assert pages - entries.keys() == set(), "no toctree lists these pages"
+    assert {entry for entry, times in entries.items() if times > 1} == set()
+
+
+def test_the_toctrees_lead_from_the_first_page_to_every_page() -> None:
+    found, ahead = {INDEX}, [INDEX]
+    while ahead:
+        new = [entry for entry in listed(ahead.pop()) if entry not in found and entry.exists()]
+        found.update(new)
+        ahead += new
+    assert {shown(page) for page in PAGES if page.is_relative_to(DOCS)} == set(map(shown, found))
 
 
 def test_the_readme_is_short() -> None:
@@ -196,7 +213,7 @@ def is_missing(module: str) -> bool:
     return package in OF_LAKES and importlib.util.find_spec(package) is None
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=shown)
 def test_all_code_is_in_fenced_blocks(page: Path) -> None:
     assert not re.search(r"^(?![ -]).*\n\n {4}\S", without_blocks(page), re.MULTILINE)
 
