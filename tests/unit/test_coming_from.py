@@ -66,6 +66,8 @@ PARAMETERS = {
     for field in dataclasses.fields(kind)
 }
 PARAMETERS |= set(inspect.signature(Application.run).parameters)
+MADE: dict[object, tuple[str, ...]] = {RecordBatch: RecordBatch._begin.__code__.co_names}
+"""The attributes that only instances have."""
 ROW = set(COLUMNS)
 COMMANDS = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
 SPARK = (DataFrame, DataStreamReader, DataStreamWriter, GroupedData, functions, avro)
@@ -127,7 +129,7 @@ def of_name(name: str) -> object:
 def member(owner: object, name: str) -> object:
     if isinstance(owner, ModuleType) and not hasattr(owner, name):
         return importlib.import_module(f"{owner.__name__}.{name}")
-    fields: set[str] = set()
+    fields = set(MADE.get(owner, ()))
     if dataclasses.is_dataclass(owner):
         fields = {field.name for field in dataclasses.fields(owner)}
     elif isinstance(owner, type) and issubclass(owner, msgspec.Struct):
