@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PAGE = ROOT / "docs" / "coming-from" / "awslabs.md"
-(MOVE,) = [block.text for block in blocks(PAGE) if "startingPosition" in block.text]
+(MOVE,) = [block.text for block in blocks(PAGE) if "\npositions = " in block.text]
 NOON = datetime(2026, 11, 27, 12, tzinfo=timezone.utc)
 HALF_AN_HOUR_MS = 1_800_000
 

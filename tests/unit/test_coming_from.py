@@ -17,7 +17,8 @@ import pytest
 import typer.main
 from pyspark.sql import DataFrame, GroupedData, functions
 from pyspark.sql.avro import functions as avro
-from pyspark.sql.streaming import DataStreamReader, DataStreamWriter, StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
 
 import sparkinesis
 from sparkinesis import (
@@ -207,5 +208,6 @@ def test_the_index_lists_every_page() -> None:
     ],
 )
 def test_a_name_that_does_not_exist_is_found(code: str) -> None:
-    with pytest.raises((AssertionError, AttributeError, NameError, OptionError, TypeError)):
+    errors_of_names = (AssertionError, AttributeError, ImportError, NameError, TypeError)
+    with pytest.raises((*errors_of_names, OptionError)):
         check(code)
