@@ -41,6 +41,17 @@ def _history(*events: tuple[float, h.Event], shards: int = 1, **more: Any) -> Hi
 
 
 KEPT = {
+    # The rule wanted the records, which had expired before the lease was made anew.
+    "a lease is deleted by hand when its records have expired": _history(
+        *[(0.0, Put(0))] * 10,
+        (0.2, Crash(0)),
+        (90_000.2, Foreign("delete", 0.0)),
+        (90_000.2, Start(0)),
+        behaviour=Behaviour(checkpoint=1.0),
+        options={"idle_time": 2.0, "audit_interval": 20.0, "cleanup_interval": 15.0},
+        **_EVEN,
+        duration=90_060.0,
+    ),
     # A listing older than a shard made its finished lease go before that of its parent, which then
     # stayed for as long as records are kept.
     "ListShards is behind when leases are cleaned up": _history(
