@@ -86,6 +86,7 @@ _MORE = (
     "tests/spark/lakes/",
     "tests/spark/test_active_users",
     "tests/spark/test_cluster.py",
+    "tests/spark/test_coming_from.py",
     "tests/spark/test_connect.py",
     "tests/spark/test_credentials.py",
     "tests/spark/test_demo.py::test_a_quick_run",
