@@ -17,9 +17,9 @@ from tests.simulation.dynamodb import Write
 from tests.simulation.journal import EPOCH_MS
 from tests.simulation.producer import ShardLog
 from tests.simulation.replay import (
-    STARTS_WITHIN_MS,
     Replay,
     expired_before_ms,
+    is_forgotten,
     jitter_ms,
     ms,
     slack_ms,
@@ -230,10 +230,8 @@ def _dues(
                 if move.at > until:
                     break
                 if move.passes_over(log, index, jitter) or (
-                    # Where a hand has deleted the lease, nobody knows what has expired meanwhile.
-                    shard in world.table_writers.deleted
-                    and move.to.sequence_number == TRIM_HORIZON
-                    and arrival_ms < world.producer.horizon_ms(ms(move.at) + STARTS_WITHIN_MS)
+                    move.to.sequence_number == TRIM_HORIZON
+                    and is_forgotten(world, shard, arrival_ms, move.at)
                 ):
                     due = None
                 elif move.is_sure and data not in given_up and arrival_ms >= gone_ms:

@@ -63,6 +63,15 @@ def expired_before_ms(world: World) -> int:
     return ms(made) + STARTS_WITHIN_MS - hours * 3_600_000
 
 
+def is_forgotten(world: World, shard: str, arrival_ms: int, made_at: float) -> bool:
+    """True if a record had expired when the lease was made anew that a hand had deleted.
+
+    Nobody knows then what has expired meanwhile.
+    """
+    horizon_ms = world.producer.horizon_ms(ms(made_at) + STARTS_WITHIN_MS)
+    return shard in world.table_writers.deleted and arrival_ms < horizon_ms
+
+
 def ms(at: float) -> int:
     """A virtual second by the service's clock."""
     return EPOCH_MS + int(at * 1000)
@@ -105,6 +114,11 @@ class Replay:
         self._readers: dict[int, _Reader] = {}
         self._present: dict[tuple[str, str], _Reader] = {}
         self._instants = self._find_instants()
+        self._made: dict[str, list[float]] = {}
+        """The times at which the lease of each shard was made."""
+        for write, before, after in world.leases():
+            if before is None and after is not None:
+                self._made.setdefault(write.key, []).append(write.at)
         self._skips = world.history.on_error in {"skip", "retry, then skip"}
         self._started = {process.name: ms(at) for process, at in world.fleet.started_at.items()}
         for entry in world.journal.entries:
@@ -299,6 +313,9 @@ class Replay:
         shorter for a while leaves no trace if no earlier record is known.
         """
         if arrival_ms < expired_before_ms(self._world):
+            return False
+        made = [at for at in self._made.get(entry.shard, []) if at <= reader.entry.at]
+        if made and is_forgotten(self._world, entry.shard, arrival_ms, made[-1]):
             return False
         hours = self._world.producer.stream.retention_hours
         is_kept_now = arrival_ms >= ms(entry.at) - hours * 3_600_000
