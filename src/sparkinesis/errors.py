@@ -223,8 +223,8 @@ class UnfinishedResetError(SparkinesisError):
 
     def __init__(self, message: str, written: Sequence[Any] = (), left: Sequence[Any] = ()) -> None:
         super().__init__(message)
-        self.written = tuple(written)
-        self.left = tuple(left)
+        self.written: tuple[Any, ...] = tuple(written)
+        self.left: tuple[Any, ...] = tuple(left)
 
 
 class DuplicateWorkerIdError(SparkinesisError):

@@ -77,7 +77,7 @@ class LocalKinesis:
         self.stream_delay_ms = stream_delay_ms
         self.reshard_delay_ms = reshard_delay_ms
         self.consumer_delay_ms = consumer_delay_ms
-        self.calls = CallLog()
+        self.calls: CallLog = CallLog()
         self.limits = limits
         self._lock = threading.RLock()
         self._regions: dict[str, Region] = {}

@@ -58,7 +58,7 @@ class ApplicationRun:
     """
 
     def __init__(self, world: World, application: Application, timeout: float) -> None:
-        self.streams = [plan.address.name for plan in application.plans()]
+        self.streams: list[str] = [plan.address.name for plan in application.plans()]
         """The names of the application's streams."""
         self._world = world
         self._application = application

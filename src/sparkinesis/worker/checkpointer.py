@@ -90,7 +90,7 @@ class Checkpointer:
         self._measures = measures or unmeasured(clock)
         self._uncovered_since: float | None = None
         start = held.lease.checkpoint
-        self.sinks = sinks or ShardSinks()
+        self.sinks: ShardSinks = sinks or ShardSinks()
         self._held = held
         self._service_time_ms = service_time_ms
         self._place_at = place_at
@@ -102,7 +102,7 @@ class Checkpointer:
             start,
             pending=None if pending is None or pending.at.is_sentinel else pending.at,
         )
-        self.is_prepared = False
+        self.is_prepared: bool = False
         """True while the processor has a checkpoint prepared, which any other would remove."""
         self._batch: RecordBatch | None = None
         """The batch that is being delivered."""

@@ -70,7 +70,7 @@ class LocalServer:
         reshard_delay_ms: int | None = None,
         consumer_delay_ms: int = 0,
     ) -> None:
-        self.kinesis = LocalKinesis(
+        self.kinesis: LocalKinesis = LocalKinesis(
             clock=clock,
             limits=limits,
             faults=faults,

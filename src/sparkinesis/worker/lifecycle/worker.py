@@ -59,7 +59,7 @@ class Worker:
         streams: Streams,
         initial: InitialPosition,
     ) -> None:
-        self.log_place = LogPlace(settings.application, settings.worker_id)
+        self.log_place: LogPlace = LogPlace(settings.application, settings.worker_id)
         """Names the application and the worker in the log lines of the worker's threads."""
         self._settings = settings
         self._coordinator = coordinator
