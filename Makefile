@@ -17,7 +17,7 @@ FILE ?=
 # Processes share the tests as tests/conftest.py says; the 15 slowest are listed at the end.
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadscope --no-loadscope-reorder --durations=15
 
-.PHONY: help demo active-users test test-more test-long test-page test-lakes test-prometheus compat check simulate spec soak interop interop-emulators check-aws lint bench bench-peers format lock clean
+.PHONY: help demo active-users test test-more test-long test-page test-lakes test-prometheus compat release-check check simulate spec soak interop interop-emulators check-aws lint bench bench-peers format lock clean
 
 help: ## List the targets (default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +53,10 @@ test-lakes: $(SETUP) $(LAKES) $(BYTECODE) ## Write into lakes and databases thro
 # Installs from PyPI, and leaves out, with a sentence that says why, what this machine does not have.
 compat: $(UV) ## Run the core of the tests on old and new Sparks, Pythons and libraries (ARGS="--only lowest")
 	@$(BIN)/python -m tests.compat $(ARGS)
+
+# What is built is HEAD and the changes beside it; a clone of HEAD has to give the same bytes.
+release-check: $(UV) ## Build, inspect, install and try what would be published (ARGS="--only wheel")
+	@$(BIN)/python -m tests.release $(ARGS)
 
 check: $(SETUP) ## Check FILE=src/sparkinesis/lease/rules/taker.py: its unit test, ruff and mypy
 	@$(BIN)/python -m tests.check $(FILE)

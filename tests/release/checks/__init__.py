@@ -1,0 +1,1 @@
+"""The checks of `make release-check`: pure rules, and what builds, installs and runs."""
