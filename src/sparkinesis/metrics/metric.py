@@ -83,7 +83,7 @@ class Measured(msgspec.Struct, frozen=True):
 
     scope: Scope
     names: tuple[str, ...]
-    """The values of the scope's labels: application and worker, application, or query."""
+    """The values of `Scope.labels`."""
     place: Place = NO_PLACE
 
     @classmethod

@@ -70,11 +70,7 @@ class RecordBatch:
         return (self._is_whole and bool(self._rows.whole)) or len(self) > 0
 
     def to_arrow(self) -> pa.RecordBatch:
-        """Return the records as Arrow columns, with the names of ``format("kinesis")``.
-
-        ``partitionKey``, ``data``, ``stream``, ``shardId``, ``sequenceNumber``,
-        ``approximateArrivalTimestamp``, ``subSequenceNumber`` and ``explicitHashKey``.
-        """
+        """Return the Arrow columns of `sparkinesis.stream.reading.arrow.USER_RECORD_SCHEMA`."""
         self._rows.habit.asks_for_objects = False
         columns = self._rows.columns()
         return columns if self._is_whole else columns.slice(self._start, len(self))

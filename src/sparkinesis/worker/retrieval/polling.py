@@ -78,8 +78,7 @@ class Polling(RetrievalMode):
             max_records=self._options.max_records,
             idle_time=self._options.idle_time,
             clock=self._timing.clock,
-            # Of all streams of the worker.
-            shards=lambda: request.pool.unfinished,
+            shards=lambda: len(self._budgets),
         )
 
     def _budget_of(self, shard_id: str) -> ShardBudget:

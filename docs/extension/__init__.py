@@ -1,1 +1,0 @@
-"""What the site needs beside Sphinx's own extensions."""
