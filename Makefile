@@ -8,6 +8,7 @@ LAKES := .venv/lakes/.installed
 DELTA := 4.4.0
 UV := .venv/bin/uv
 KCLPY := .venv/sdists/amazon_kclpy-3.2.0.tar.gz
+DOCS := .venv/.docs-installed
 ARGS ?=
 STREAM_PREFIX ?=
 SECONDS ?= 60
@@ -17,7 +18,7 @@ FILE ?=
 # Processes share the tests as tests/conftest.py says; the 15 slowest are listed at the end.
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadscope --no-loadscope-reorder --durations=15
 
-.PHONY: help demo active-users test test-more test-long test-page test-lakes test-prometheus compat release-check check simulate spec soak interop interop-emulators check-aws lint bench bench-peers format lock clean
+.PHONY: help docs demo active-users test test-more test-long test-page test-lakes test-prometheus compat release-check check simulate spec soak interop interop-emulators check-aws lint bench bench-peers format lock clean
 
 help: ## List the targets (default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,6 +58,9 @@ compat: $(UV) ## Run the core of the tests on old and new Sparks, Pythons and li
 # What is built is HEAD and the changes beside it; a clone of HEAD has to give the same bytes.
 release-check: $(UV) ## Build, inspect, install and try what would be published (ARGS="--only wheel")
 	@$(BIN)/python -m tests.release $(ARGS)
+
+docs: $(DOCS) ## Build the documentation site into build/site, and check it (ARGS=--once)
+	@$(BIN)/python -m tests.documentation $(ARGS)
 
 check: $(SETUP) ## Check FILE=src/sparkinesis/lease/rules/taker.py: its unit test, ruff and mypy
 	@$(BIN)/python -m tests.check $(FILE)
@@ -110,6 +114,10 @@ $(SETUP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer is needed.")'
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+$(DOCS): $(SETUP)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	@touch $@
 
 # Its sample application is tested; a wheel cannot be built of it without a Maven repository.

@@ -102,10 +102,12 @@ class Fleet:
         """Shut down gracefully and wait for the end.
 
         Every worker finishes its current batches, lets its processors checkpoint, releases its
-        leases, and ends its Spark task. timeout: seconds that the workers have; None: the
-        application's ``shutdown_timeout``. Workers that have not ended ``lost_after`` seconds later
-        are cancelled. Return True if all workers ended gracefully; False also if the fleet has
-        failed.
+        leases, and ends its Spark task. Workers that have not ended ``lost_after`` seconds after
+        the timeout are cancelled.
+
+        timeout: seconds that the workers have; None: the application's ``shutdown_timeout``.
+
+        Return True if all workers ended gracefully; False also if the fleet has failed.
         """
         self.request_shutdown(timeout)
         # The rest is cancelled by then.

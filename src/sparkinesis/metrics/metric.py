@@ -83,7 +83,7 @@ class Measured(msgspec.Struct, frozen=True):
 
     scope: Scope
     names: tuple[str, ...]
-    """The values of `Scope.labels`."""
+    """The values of the scope's labels: application and worker, application, or query."""
     place: Place = NO_PLACE
 
     @classmethod

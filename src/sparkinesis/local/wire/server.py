@@ -109,7 +109,7 @@ class LocalServer:
         """Return a boto3 client for this endpoint, with credentials.
 
         The client is closed when the server stops. `options` are passed to botocore's
-        `Session.create_client`, as by boto3.
+        ``Session.create_client``, as by boto3.
         """
         with _creating:
             client = _session().create_client(

@@ -215,10 +215,12 @@ def watch(
     failures: see ``docs/metrics.md``. They come from the progress that Spark reports on the driver,
     so they cost no call to AWS, and nothing that they do can hold up a query.
 
-    exporters: the systems that get them, as `WorkerOptions.metrics`. http: an address on which the
-    driver serves them to Prometheus (``/metrics``) and tells the lags (``/status``), such as
-    ``"127.0.0.1:9402"``. Returns a handle, which is a context manager, too. Raises `OptionError`
-    for anything else, and for a port that is taken.
+    exporters: the systems that get them, as `WorkerOptions.metrics`.
+    http: an address on which the driver serves them to Prometheus (``/metrics``) and tells the lags
+    (``/status``), such as ``"127.0.0.1:9402"``.
+
+    Returns a handle, which is a context manager, too. Raises `OptionError` for anything else, and
+    for a port that is taken.
     """
     is_exporters = isinstance(exporters, tuple | list) and all(
         callable(getattr(one, "open", None)) for one in exporters

@@ -70,7 +70,11 @@ class RecordBatch:
         return (self._is_whole and bool(self._rows.whole)) or len(self) > 0
 
     def to_arrow(self) -> pa.RecordBatch:
-        """Return the Arrow columns of `sparkinesis.stream.reading.arrow.USER_RECORD_SCHEMA`."""
+        """Return the records as Arrow columns, with the names of ``format("kinesis")``.
+
+        ``partitionKey``, ``data``, ``stream``, ``shardId``, ``sequenceNumber``,
+        ``approximateArrivalTimestamp``, ``subSequenceNumber`` and ``explicitHashKey``.
+        """
         self._rows.habit.asks_for_objects = False
         columns = self._rows.columns()
         return columns if self._is_whole else columns.slice(self._start, len(self))

@@ -78,7 +78,8 @@ class Polling(RetrievalMode):
             max_records=self._options.max_records,
             idle_time=self._options.idle_time,
             clock=self._timing.clock,
-            shards=lambda: len(self._budgets),
+            # Of all streams of the worker.
+            shards=lambda: request.pool.unfinished,
         )
 
     def _budget_of(self, shard_id: str) -> ShardBudget:
