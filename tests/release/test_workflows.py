@@ -21,6 +21,7 @@ PROJECT = (ROOT / "pyproject.toml").read_text("utf-8")
 FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
 _OF_READERS = {"contents": "read"}
 _WRITERS = {
+    ("docs", "publish"): {"pages": "write", "id-token": "write"},
     ("release", "publish"): {"id-token": "write"},
 }
 """The jobs that may write, and what: PyPI and Pages know them by a token of GitHub."""
@@ -36,7 +37,7 @@ def workflow(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 
 def test_workflows_are_named_as_their_files() -> None:
-    assert {path.stem for path in PATHS} == {"release", "tests"}
+    assert {path.stem for path in PATHS} == {"docs", "release", "tests"}
     assert all(workflows.load(path)["name"] == path.stem for path in PATHS)
 
 
