@@ -96,6 +96,7 @@ _MORE = (
     "tests/spark/test_fleet_opentelemetry.py",
     "tests/spark/test_foreach_batch.py",
     "tests/spark/test_java.py::test_spark_runs",
+    "tests/spark/test_notebook.py::test_a_kernel",
     "tests/spark/test_p10_active_users.py",
     "tests/spark/test_p10_watermark.py",
     "tests/spark/test_p1_determinism.py",
