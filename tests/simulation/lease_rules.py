@@ -217,19 +217,24 @@ def nothing_is_left_to_clean_up(world: World) -> Iterator[str]:
 
     Or after its shard has expired, with all that is known of it. A child that an operator or a
     record processor moves, or whose lease a hand deletes, has to begin once more. None goes while a
-    lease that a hand has deleted is missing: the audit that makes it again needs the others.
+    lease is missing, such as one that a hand has deleted: the audit that makes it needs the others.
     """
     patience = 4 * world.options.cleanup_interval + 2 * world.options.failover_time
     began = _begun_since(world)
     deleted: dict[str, float] = {}
     finished: dict[str, float] = {}
     complete = 0.0
+    rows: set[str] = set()
     for write, before, after in world.leases():
-        if before is None and write.key in deleted:
+        by_audit = rows.isdisjoint(world.producer.shards[write.key].parents)
+        if before is None and (write.key in deleted or by_audit):
             complete = write.at
         if after is None:
+            rows.discard(write.key)
             deleted[write.key] = write.at
-        elif after.is_finished and not (before is not None and before.is_finished):
+            continue
+        rows.add(write.key)
+        if after.is_finished and not (before is not None and before.is_finished):
             finished[write.key] = write.at
     # Somebody must have been there to do it.
     lately = max(world.fleet.started_at.values(), default=0.0)

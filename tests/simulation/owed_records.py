@@ -19,7 +19,7 @@ from tests.simulation.producer import ShardLog
 from tests.simulation.replay import (
     Replay,
     expired_before_ms,
-    is_forgotten,
+    had_expired,
     jitter_ms,
     ms,
     slack_ms,
@@ -231,7 +231,7 @@ def _dues(
                     break
                 if move.passes_over(log, index, jitter) or (
                     move.to.sequence_number == TRIM_HORIZON
-                    and is_forgotten(world, shard, arrival_ms, move.at)
+                    and had_expired(world, arrival_ms, move.at)
                 ):
                     due = None
                 elif move.is_sure and data not in given_up and arrival_ms >= gone_ms:

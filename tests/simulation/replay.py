@@ -63,13 +63,12 @@ def expired_before_ms(world: World) -> int:
     return ms(made) + STARTS_WITHIN_MS - hours * 3_600_000
 
 
-def is_forgotten(world: World, shard: str, arrival_ms: int, made_at: float) -> bool:
-    """True if a record had expired when the lease was made anew that a hand had deleted.
+def had_expired(world: World, arrival_ms: int, at: float) -> bool:
+    """True if a record had expired when somebody asked for the oldest records then kept.
 
-    Nobody knows then what has expired meanwhile.
+    That is by a reset, or by a new lease for one that a hand had deleted. Nobody misses it then.
     """
-    horizon_ms = world.producer.horizon_ms(ms(made_at) + STARTS_WITHIN_MS)
-    return shard in world.table_writers.deleted and arrival_ms < horizon_ms
+    return arrival_ms < world.producer.horizon_ms(ms(at) + STARTS_WITHIN_MS)
 
 
 def ms(at: float) -> int:
@@ -114,11 +113,14 @@ class Replay:
         self._readers: dict[int, _Reader] = {}
         self._present: dict[tuple[str, str], _Reader] = {}
         self._instants = self._find_instants()
-        self._made: dict[str, list[float]] = {}
-        """The times at which the lease of each shard was made."""
+        self._asked_for_oldest: dict[str, list[float]] = {}
+        """The times at which somebody asked for the oldest records that a shard had then."""
+        writers = world.table_writers
         for write, before, after in world.leases():
-            if before is None and after is not None:
-                self._made.setdefault(write.key, []).append(write.at)
+            is_anew = before is None and write.key in writers.deleted
+            is_asked = is_anew or write.by in writers.operators
+            if after and is_asked and after.checkpoint.sequence_number == TRIM_HORIZON:
+                self._asked_for_oldest.setdefault(write.key, []).append(write.at)
         self._skips = world.history.on_error in {"skip", "retry, then skip"}
         self._started = {process.name: ms(at) for process, at in world.fleet.started_at.items()}
         for entry in world.journal.entries:
@@ -314,8 +316,8 @@ class Replay:
         """
         if arrival_ms < expired_before_ms(self._world):
             return False
-        made = [at for at in self._made.get(entry.shard, []) if at <= reader.entry.at]
-        if made and is_forgotten(self._world, entry.shard, arrival_ms, made[-1]):
+        asked = [at for at in self._asked_for_oldest.get(entry.shard, []) if at <= reader.entry.at]
+        if asked and had_expired(self._world, arrival_ms, asked[-1]):
             return False
         hours = self._world.producer.stream.retention_hours
         is_kept_now = arrival_ms >= ms(entry.at) - hours * 3_600_000

@@ -225,6 +225,7 @@ class ShardSyncer:
             return
         remaining = self._leases.read()
         if audit_needs_them(remaining):
+            self._next_listing = now  # the audit follows, and the cleanup after that
             return
         for lease in deletable(remaining, shards):
             if self._leases.table.delete(lease):

@@ -470,7 +470,7 @@ def test_an_empty_page_does_not_hide_the_end_of_the_shard(
     assert numbers(fan_out) == []
     assert fan_out.at_end
     assert len(script.of("SubscribeToShard")) == 2
-    assert clock.slept == [0.25, 0.25], "a shard accepts five calls a second"
+    assert clock.slept == [0.5, 0.5], "a shard accepts five calls a second"
 
 
 def test_an_event_without_a_number_ends_no_shard_that_goes_on(

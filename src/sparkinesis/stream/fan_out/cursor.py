@@ -70,8 +70,8 @@ def to_fetched(received: ReceivedEvent, begun_ms: int, age: float) -> Fetched:
 
 _MOST_EMPTY_PAGES = 10
 """The most empty pages to read past when GetRecords is asked whether a shard has ended."""
-_BETWEEN_PAGES = 0.25
-"""Seconds between two of these calls: a shard accepts five a second."""
+_BETWEEN_PAGES = 0.5
+"""Seconds between two of these calls: a shard accepts five a second, retries included."""
 
 
 class FanOutCursor:
@@ -281,7 +281,8 @@ class FanOutCursor:
                 found = self._client.get_records(self.shard_id, iterator, MAX_RECORDS_PER_CALL)
                 iterator = found.page.next_shard_iterator
                 fetched = early_filter.apply(found)
-                if iterator is None or fetched.page.records or is_empty_at_tip(found.page):
+                is_over = iterator is None or fetched.page.records or is_empty_at_tip(found.page)
+                if is_over or self._stopped.is_set():
                     break
                 self._retry.sleep(_BETWEEN_PAGES)
         except AccessDeniedError as error:
