@@ -83,6 +83,7 @@ _MORE = (
     "tests/simulation/test_regressions.py",
     "tests/simulation/test_takeover.py",
     "tests/simulation/test_turns.py",
+    "tests/snippets/test_pages.py",
     "tests/spark/lakes/",
     "tests/spark/test_active_users",
     "tests/spark/test_cluster.py",
@@ -123,7 +124,7 @@ Each of them collects all tests, which costs five seconds of a core."""
 @functools.cache
 def _scope(path: str) -> str:
     """Return what is run in one process and in one go: a file, or all that share a fixture."""
-    if path.startswith("tests/spark/"):
+    if path.startswith(("tests/spark/", "tests/snippets/")):
         text = (_ROOT / path).read_text()
         return next((scope for fixture, scope in _SHARED.items() if fixture in text), path)
     return path

@@ -41,6 +41,8 @@ SERVING = ("run", "ui", "exporter", "local")
 _INTRODUCTION = """\
 # Commands
 
+<!-- the shell blocks of this page are run by tests/integration/cli/test_examples.py -->
+
 `sparkinesis COMMAND --help` (or `-h`) prints what is below: this page is made of it. The pages
 that are linked there say more.
 
@@ -53,6 +55,7 @@ more, as behind `head`, ends quietly.
 A shell completes commands, options, and the names of applications, streams and profiles, for
 which it asks DynamoDB and Kinesis for at most a second:
 
+<!-- not run: changes the files of the shell -->
 ```shell
 sparkinesis --install-completion    # for bash, zsh, fish or PowerShell, whichever runs
 sparkinesis --show-completion zsh   # the script, for a file of your own

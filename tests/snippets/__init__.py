@@ -1,0 +1,1 @@
+"""The programs and commands of README.md and docs/, run page by page: see `collecting`."""

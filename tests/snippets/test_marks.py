@@ -1,0 +1,103 @@
+"""Every program and command of README.md and docs/ is run, or its page says why not."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.documents import README, ROOT, shown, without_blocks
+from tests.snippets.collecting import How, pages, snippets
+from tests.snippets.running import GOES_ON, is_enough, pattern
+
+ALL = [each for page in pages() for each in snippets(page)]
+NOT_RUN = [each for each in ALL if each.how is not How.RUN]
+MARKS = re.compile(r"<!--(?:(?!-->).)*\b(?:run|printed)\b(?:(?!-->).)*-->", re.DOTALL)
+KNOWN = re.compile(
+    r"<!-- (printed|not run: \S.+|run by tests/\S+\.py|no block of this page is run: \S.+"
+    r"|the (\w+ )?blocks of this page are run by tests/\S+\.py) -->",
+    re.DOTALL,
+)
+
+
+def test_each_mark_is_known() -> None:
+    """A mark that is misspelled would count for nothing."""
+    found = [mark for page in pages() for mark in MARKS.findall(without_blocks(page))]
+    assert [mark for mark in found if not KNOWN.fullmatch(mark)] == []
+
+
+def test_the_test_that_runs_a_block_reads_its_page() -> None:
+    def reads(file: str, page: Path) -> bool:
+        text = (ROOT / file).read_text("utf-8")
+        return ("README" if page == README else page.name) in text
+
+    elsewhere = [each for each in ALL if each.how is How.ELSEWHERE]
+    assert [str(each) for each in elsewhere if not reads(each.why, each.block.page)] == []
+
+
+def test_what_is_not_run_says_why() -> None:
+    assert [str(each) for each in NOT_RUN if not each.why] == []
+    assert [str(each) for each in NOT_RUN if each.printed is not None] == []
+    paths = set(re.findall(r"\b(?:tests|docs)/[\w/.-]*\w", " ".join(x.why for x in NOT_RUN)))
+    assert {path for path in paths if not (ROOT / path).exists()} == set()
+
+
+def test_every_program_is_compiled() -> None:
+    for each in ALL:
+        if each.block.language == "python":
+            compile(each.block.text, str(each), "exec")
+
+
+def test_the_first_pages_are_run_as_a_whole() -> None:
+    assert {
+        str(each)
+        for each in ALL
+        if shown(each.block.page).startswith(("docs/start/", "docs/guides/"))
+        and each.how not in {How.RUN, How.LEFT_OUT}
+    } == set()
+
+
+@pytest.mark.parametrize(
+    ("printed", "is_it"),
+    [
+        ("one\ntwo\n", True),
+        ("one\ntoe\n", False),
+        ("one\ntwo\nthree\n", False),
+        ("one\n", False),
+        ("none\ntwo\n", False),
+    ],
+)
+def test_what_is_printed_is_compared(printed: str, is_it: bool) -> None:
+    assert (pattern("one\nt...o\n").fullmatch(printed) is not None) is is_it
+
+
+def test_a_line_of_dots_is_any_lines() -> None:
+    assert pattern("...\nend\n").fullmatch("end\n")
+    assert pattern("...\nend\n").fullmatch("a\nb\nend\n")
+    assert not pattern("...\nend\n").fullmatch("a\nb\n")
+
+
+def test_a_program_that_goes_on_has_said_enough() -> None:
+    assert not is_enough("half a li", None)
+    assert is_enough("a line\n", None)
+    assert not is_enough("1\n", "1\n2\n")
+    assert is_enough("1\n2\n", "1\n2\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "goes_on"),
+    [
+        ("sparkinesis run flights:app", True),
+        ("sparkinesis tail flights --key a", True),
+        ("sparkinesis tail flights --once | wc -l", False),
+        ("sparkinesis top app --stream flights --once", False),
+        ("sparkinesis put flights", False),
+        ("Application('a', 'b', handle).run()", True),
+        ("Application('a', 'b', handle).replay('trim_horizon')", False),
+        ("with Application('a', 'b').batches() as batches:", True),
+        ("with Application('a', 'b').batches(timeout=5) as batches:", False),
+    ],
+)
+def test_what_goes_on_is_known(text: str, goes_on: bool) -> None:
+    assert bool(GOES_ON.search(text)) is goes_on
