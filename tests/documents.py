@@ -58,7 +58,7 @@ def directives(page: Path) -> list[Block]:
 
 
 def listed(page: Path) -> list[Path]:
-    """The pages that the toctrees of a page list; each is a line, without the suffix."""
+    """The pages that the toctrees of a page list: each a line, ``page`` or ``title <page>``."""
     lines = [
         line.strip()
         for block in directives(page)
@@ -66,7 +66,7 @@ def listed(page: Path) -> list[Path]:
         for line in block.text.splitlines()
     ]
     return [
-        (page.parent / f"{line}.md").resolve()
+        (page.parent / f"{line.rpartition('<')[2].removesuffix('>')}.md").resolve()
         for line in lines
         if line and not line.startswith(":")
     ]

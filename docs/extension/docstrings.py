@@ -12,6 +12,9 @@ import re
 
 _PARAMETER = re.compile(r"([a-z_]\w*(?:, [a-z_]\w*)*): (\S.*)")
 _ERROR = re.compile(r"`[\w.]+`.*")
+_PLURAL = re.compile(r"(?<!`)(`[\w.]+`)(?=[a-z])")
+"""A name with an ending, which reStructuredText takes only if it is told where the name ends."""
+
 _BULLET = "- "
 
 
@@ -23,7 +26,7 @@ def as_rst(lines: list[str]) -> list[str]:
             found.append("")
         if _is_code(paragraph, found):
             found += ["::", ""]
-        found += _with_list(paragraph)
+        found += [_PLURAL.sub(r"\1\\ ", line) for line in _with_list(paragraph)]
     return found
 
 

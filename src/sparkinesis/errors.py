@@ -1,5 +1,8 @@
 """The errors of sparkinesis. Each message says what happened, where, and what to do.
 
+Each class has a section with its causes and commands, by its name in lower case behind a #, in
+https://sparkinesis.github.io/sparkinesis/errors.html (docs/errors.md of the repository).
+
 ::
 
     SparkinesisError

@@ -70,12 +70,22 @@ It is made by a call. The time
 """
 
 
+PLURAL = """\
+A list of `StreamConfig`s, or of ``names``.
+"""
+
+PLURAL_MARKED = """\
+A list of `StreamConfig`\\ s, or of ``names``.
+"""
+
+
 @pytest.mark.parametrize(
     ("written", "shown"),
     [
         pytest.param(PARAMETERS, AS_LIST, id="parameters"),
         pytest.param(ERRORS, ERRORS_AS_LIST, id="errors"),
         pytest.param(CODE, CODE_MARKED, id="code"),
+        pytest.param(PLURAL, PLURAL_MARKED, id="plural"),
         pytest.param(PROSE, PROSE, id="prose"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import venv
@@ -13,6 +14,7 @@ import pytest
 
 import sparkinesis
 from sparkinesis.local import LocalServer
+from tests.documents import ROOT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,6 +74,30 @@ def test_a_task_that_fails(spark: SparkSession, server: LocalServer) -> None:
         rows.write.format("kinesis").options(**options).mode("append").save()
     said = paragraph(str(caught.value), "RecordRefusedError")
     assert "256" in said
+
+
+def test_the_conditions_that_the_page_of_errors_names(
+    spark: SparkSession, server: LocalServer, checkpoint: str
+) -> None:
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    page = (ROOT / "docs" / "errors.md").read_text("utf-8")
+    told = run(spark, server, checkpoint, streamName="flihgts")
+    conditions = re.findall(r"\[([A-Z_]+)\]", told)
+    with pytest.raises(PySparkException) as option:
+        spark.readStream.format("kinesis").option("initalPosition", "latest").load()
+    server.client("kinesis").create_stream(StreamName="flights", ShardCount=1)
+    rows = spark.range(1).selectExpr("'' AS partitionKey", "'a' AS data")
+    options = {"streamName": "flights", "endpoint": server.endpoint_url, "region": "us-east-1"}
+    with pytest.raises(PySparkException) as task:
+        rows.write.format("kinesis").options(**options).mode("append").save()
+    assert conditions[:2] == ["STREAM_FAILED", "PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR"]
+    assert option.value.getCondition() == "PYTHON_DATA_SOURCE_ERROR"
+    assert task.value.getCondition() == "PYTHON_EXCEPTION"
+    for name in {*conditions, "PYTHON_DATA_SOURCE_ERROR", "PYTHON_EXCEPTION"}:
+        assert f"`{name}`" in page
+    assert "`An exception was thrown from the Python worker`" in page
+    assert "An exception was thrown from the Python worker" in str(task.value)
 
 
 ANOTHER_PYTHON = """
