@@ -72,7 +72,9 @@ def _read_source(app: Sphinx, docname: str, content: list[str]) -> None:
 def _process_docstring(
     app: Sphinx, what: str, name: str, thing: object, options: Any, lines: list[str]
 ) -> None:
-    lines[:] = as_rst(lines)
+    # A field of a named tuple without a text of its own has one of Python's.
+    is_empty = bool(lines) and lines[0].startswith("Alias for field number")
+    lines[:] = [] if is_empty else as_rst(lines)
 
 
 def _process_signature(

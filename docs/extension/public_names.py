@@ -77,7 +77,7 @@ def signature_of(thing: type) -> str:
     """Return the parameters of a class with their defaults; the types are at its attributes."""
     if thing.__name__ in MADE_INSIDE or issubclass(thing, enum.Enum):
         return ""
-    if issubclass(thing, msgspec.Struct) and thing.__module__ in _OF_VALUES:
+    if issubclass(thing, (msgspec.Struct, tuple)) and thing.__module__ in _OF_VALUES:
         return ""
     if issubclass(thing, BaseException) and not isinstance(thing.__init__, FunctionType):
         return ""
