@@ -203,14 +203,25 @@ def only_the_leader_assigns(world: World) -> Iterator[str]:
 
 
 def nobody_takes_beside_a_live_leader(world: World) -> Iterator[str]:
-    """While a live leader leads, no other worker takes a lease, or requests one, by itself."""
+    """While a live leader leads, no other worker takes a lease, or requests one, by itself.
+
+    The exception: a worker whose clock was put forward, where the server tells no time, takes the
+    row of the leader's load for an old one.
+    """
     leadership = Leadership(world)
+    put_forward = [
+        (at, f"worker {event.worker},")
+        for at, event in world.history.events
+        if isinstance(event, h.ClockJump) and event.seconds > 0
+    ]
     for write, by, _, after in _changes(world):
         if by in world.java.processes or after.owner != _id_of(world, by):
             continue
         since = write.at - _IN_FLIGHT
         woke = [at for name, at in world.fleet.resumed if name == by.name]
         if any(since <= at <= write.at for at in woke):
+            continue
+        if any(at <= write.at and str(by.name).startswith(who) for at, who in put_forward):
             continue
         if not leadership.is_led(since - _IN_FLIGHT, write.at):
             continue
