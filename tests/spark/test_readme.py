@@ -13,24 +13,21 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sparkinesis.local import LocalServer, ManualClock
-from tests.documents import README, Block, blocks, commands
+from sparkinesis.local import LocalServer
+from tests.documents import README, blocks, commands
 from tests.spark.reading import python_environment
 from tests.streams import put, shard_ids
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-HALF_PAST_EIGHT = datetime(2026, 11, 21, 8, 30, tzinfo=timezone.utc)
-
 PROGRAMS = [block for block in blocks(README) if block.language == "python"]
-READ, *PROCESS, TRY, BATCH = PROGRAMS
+READ, PROCESS, TRY = PROGRAMS
 
 
 def exports(endpoint: str) -> dict[str, str]:
@@ -46,14 +43,9 @@ Run = Callable[[str], dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def clock() -> ManualClock:
-    return ManualClock(int(HALF_PAST_EIGHT.timestamp() * 1000))
-
-
-@pytest.fixture(scope="module")
-def server(clock: ManualClock) -> Iterator[LocalServer]:
+def server() -> Iterator[LocalServer]:
     """One server for all programs: Spark starts new Python processes for another environment."""
-    with LocalServer(port=0, clock=clock, limits=None) as running:
+    with LocalServer(port=0, limits=None) as running:
         yield running
 
 
@@ -108,10 +100,9 @@ def test_a_query_reads_a_stream(
     assert (tmp_path / "checkpoint" / "commits").is_dir()
 
 
-@pytest.mark.parametrize("program", PROCESS, ids=["function", "coroutine", "class", "loop"])
-def test_an_application_prints_records(kinesis: Any, server: LocalServer, program: Block) -> None:
+def test_an_application_prints_records(kinesis: Any, server: LocalServer) -> None:
     worker = subprocess.Popen(
-        [sys.executable, "-u", "-c", program.text],
+        [sys.executable, "-u", "-c", PROCESS.text],
         env={**os.environ, **exports(server.endpoint_url)},
         stdout=subprocess.PIPE,
         text=True,
@@ -135,11 +126,3 @@ def test_a_thousand_records_are_put_and_read_back(
     run(TRY.text)
     assert len(keys(kinesis)) == 1000
     assert "only showing top 20 rows" in capfd.readouterr().out
-
-
-def test_an_hour_is_read_and_written_again(run: Run, kinesis: Any, clock: ManualClock) -> None:
-    put(kinesis, "flights", [b"within", b"the hour"])
-    clock.advance(3_600_000)
-    put(kinesis, "flights", [b"after"])
-    run(BATCH.text)
-    assert keys(kinesis) == ["after", "the hour", "the hour", "within", "within"]

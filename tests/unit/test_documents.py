@@ -117,7 +117,7 @@ def test_the_toctrees_lead_from_the_first_page_to_every_page() -> None:
 
 
 def test_the_readme_is_short() -> None:
-    assert len(README.read_text("utf-8").splitlines()) <= 230
+    assert len(README.read_text("utf-8").splitlines()) <= 120
 
 
 @pytest.mark.parametrize("line", COMMANDS)
