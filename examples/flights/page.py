@@ -29,7 +29,8 @@ _STYLE = """
 body { margin: 0 auto; max-width: 1000px; padding: 16px; background: var(--back); color: var(--ink);
   font: 15px/1.5 system-ui, sans-serif; }
 h1 { font-size: 22px; margin: 8px 0; } h2 { font-size: 16px; margin: 24px 0 4px; }
-p { margin: 4px 0; color: var(--dim); } svg { display: block; width: 100%; height: auto; }
+p { margin: 4px 0; color: var(--dim); } .wide { overflow-x: auto; }
+svg { display: block; width: 100%; min-width: 640px; height: auto; }
 text { fill: var(--dim); font: 12px system-ui, sans-serif; } .name { fill: var(--ink); }
 .axis { stroke: var(--line); } .put { stroke: var(--put); fill: none; stroke-width: 1.6; }
 .out { stroke: var(--out); fill: none; stroke-width: 1.6; } .lag { fill: var(--put); opacity: .3; }
@@ -70,7 +71,8 @@ def page(story: Story, airports: Mapping[str, Place], summary: Sequence[str]) ->
 
 
 def _svg(height: int, drawn: Iterable[str]) -> str:
-    return f"<svg viewBox='0 0 {WIDTH} {height}' role='img'>{''.join(drawn)}</svg>"
+    picture = f"<svg viewBox='0 0 {WIDTH} {height}' role='img'>{''.join(drawn)}</svg>"
+    return f"<div class='wide'>{picture}</div>"
 
 
 def _times(story: Story) -> Callable[[float], float]:
