@@ -77,7 +77,8 @@ def svg(command: Sequence[str], said: str, name: str) -> str:
     lines = [
         Text.from_ansi(line) for line in said.rstrip().splitlines() if not _SPINNER.match(line)
     ]
-    shown = itertools.dropwhile(lambda line: not line.plain.strip(), map(Text.from_ansi, lines))
+    texts = [Text.from_ansi(line) for line in lines]
+    shown = itertools.dropwhile(lambda text: not text.plain.strip(), texts)
     console = Console(width=COLUMNS, record=True, file=io.StringIO(), force_terminal=True)
     console.print(Text("$ " + " ".join(["sparkinesis", *command]), style="bold"))
     console.print(Text("\n").join(shown))
