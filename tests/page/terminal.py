@@ -74,9 +74,7 @@ def seen(arguments: Sequence[str], environment: dict[str, str]) -> str:
 
 def svg(command: Sequence[str], said: str, name: str) -> str:
     """Return the picture of a command and what it has said, without its spinners."""
-    lines = [
-        Text.from_ansi(line) for line in said.rstrip().splitlines() if not _SPINNER.match(line)
-    ]
+    lines = [line for line in said.rstrip().splitlines() if not _SPINNER.match(line)]
     texts = [Text.from_ansi(line) for line in lines]
     shown = itertools.dropwhile(lambda text: not text.plain.strip(), texts)
     console = Console(width=COLUMNS, record=True, file=io.StringIO(), force_terminal=True)
