@@ -63,6 +63,28 @@ def test_an_unknown_option(spark: SparkSession, server: LocalServer, checkpoint:
     assert "aggregation" not in said
 
 
+@pytest.mark.parametrize("is_restart", [False, True])
+def test_an_option_of_another_use(
+    spark: SparkSession, server: LocalServer, checkpoint: str, *, is_restart: bool
+) -> None:
+    """PySpark hides what the source raises when it makes its reader."""
+    if is_restart:
+        server.client("kinesis", "us-east-1").create_stream(StreamName="flights", ShardCount=1)
+        query = (
+            spark.readStream.format("kinesis")
+            .options(streamName="flights", region="us-east-1", endpoint=server.endpoint_url)
+            .option("initialPosition", "trim_horizon")
+            .load()
+            .writeStream.format("noop")
+            .option("checkpointLocation", checkpoint)
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+    said = paragraph(run(spark, server, checkpoint, startingPosition="latest"), "OptionError")
+    assert said.startswith("The option startingPosition is for read, not for readStream")
+
+
 def test_a_task_that_fails(spark: SparkSession, server: LocalServer) -> None:
     """An error of an executor's process, which comes to the user by another way."""
     from pyspark.errors import PySparkException  # noqa: PLC0415

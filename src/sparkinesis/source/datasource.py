@@ -34,9 +34,9 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from sparkinesis.errors import OptionError
+from sparkinesis.errors import OptionError, SparkinesisError
 from sparkinesis.source.columns import SCHEMA
-from sparkinesis.source.expected_errors import told_by_its_message
+from sparkinesis.source.expected_errors import is_process_of_spark, told_by_its_message
 from sparkinesis.source.offsets import KnownOffsets, Offset, ranges, to_json
 from sparkinesis.source.options.allowance import NO_LIMIT
 from sparkinesis.source.options.batch_read_options import batch_read_options
@@ -113,10 +113,14 @@ class KinesisDataSource(DataSource):
         options = self._read_options(schema, Use.READ)
         return batch_reader(batch_read_options(options))
 
-    @told_by_its_message()
     def streamReader(self, schema: StructType) -> KinesisStreamReader:  # noqa: N802
-        options = self._read_options(schema, Use.READ_STREAM)
-        return KinesisStreamReader(stream_read_options(options))
+        try:
+            options = self._read_options(schema, Use.READ_STREAM)
+            return KinesisStreamReader(stream_read_options(options))
+        except SparkinesisError as error:
+            if is_process_of_spark():
+                return RefusedStreamReader(error)
+            raise
 
     @told_by_its_message()
     def writer(self, schema: StructType, overwrite: bool) -> KinesisWriter:
@@ -322,6 +326,39 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 _TWICE_WITHIN = 5.0
 """Seconds within which a second SIGTERM belongs to the first."""
+
+
+class RefusedStreamReader(KinesisStreamReader):
+    """Says at Spark's first question why a stream cannot be read.
+
+    PySpark 4.3 hides what `KinesisDataSource.streamReader` raises behind an ``UnboundLocalError``.
+    """
+
+    def __init__(self, error: SparkinesisError) -> None:
+        self._error = error
+
+    @told_by_its_message()
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        raise self._error
+
+    @told_by_its_message()
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        raise self._error
+
+    @told_by_its_message()
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        raise self._error
+
+    @told_by_its_message()
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002, N802
+        raise self._error
+
+    @told_by_its_message()
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[ShardPartition]:  # noqa: ARG002
+        raise self._error
+
+    def stop(self) -> None:
+        """Does nothing: there is no planner."""
 
 
 def _exit_on_sigterm() -> None:

@@ -28,12 +28,12 @@ def told_by_its_message() -> Iterator[None]:
     try:
         yield
     except SparkinesisError:
-        if _is_process_of_spark():
+        if is_process_of_spark():
             os.environ[HIDE_TRACEBACK] = "1"
         raise
 
 
-def _is_process_of_spark() -> bool:
+def is_process_of_spark() -> bool:
     """Return True in the processes that the JVM starts by ``python -m pyspark...``."""
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     return spec is not None and spec.name.startswith("pyspark.")

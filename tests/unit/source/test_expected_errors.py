@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import LongType, StructType
 
 from sparkinesis.errors import OptionError, SparkinesisError
@@ -80,7 +81,11 @@ CALLS: dict[str, Callable[[LocalServer], Any]] = {
     "a batch task": lambda server: list(
         missing(server).reader(OWN).read(BatchPartition("none", RANGE, None))
     ),
-    "a stream reader": lambda server: missing(server).streamReader(OTHER),
+    "a stream reader": lambda server: missing(server).streamReader(OTHER).initialOffset(),
+    "its plan": lambda server: (
+        missing(server).streamReader(OTHER).latestOffset({}, ReadAllAvailable())
+    ),
+    "its tasks": lambda server: missing(server).streamReader(OTHER).partitions({}, {}),
     "available now": lambda server: (
         missing(server).streamReader(OWN).prepareForTriggerAvailableNow()
     ),
