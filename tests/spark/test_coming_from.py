@@ -68,7 +68,7 @@ def test_an_old_query_is_continued_without_a_repeated_record(
             query.awaitTermination()
     rest, later = (
         sorted(bytes(row.data).decode() for row in spark.read.parquet(str(path)).collect())
-        for path in (tmp_path / "flights", tmp_path / "later")
+        for path in (tmp_path / "flights-rest", tmp_path / "later")
     )
     assert rest == sorted(
         [f"plain {n}" for n in range(4, 10)]

@@ -210,8 +210,14 @@ def _check(made: type, processor: object = None) -> None:
         or getattr(getattr(made, method), "__isabstractmethod__", False)
     ]
     if missing:
+        others = [
+            other
+            for other, methods in _METHODS.items()
+            if other > version and all(callable(getattr(made, each, None)) for each in methods)
+        ]
         raise ProcessorError(
             f"{name} lacks {' and '.join(missing)}, which a processor of version {version} must "
             "define."
+            + (f" It has the methods of version {others[0]}: import that one." if others else "")
         )
     refuse_asynchronous(made if processor is None else processor, _METHODS[version])

@@ -83,8 +83,10 @@ def _if_missing(table: TableAddress) -> str:
             "Check the name for a typing error: the table has the application's name, unless the "
             "application sets table_name. Check the region and the endpoint, too, and that the "
             "credentials are of the account in which the application runs. A worker creates the "
-            "table when it starts. If the table was deleted, the application's checkpoints are "
-            "lost with it: stop all workers, and restore it from a backup before you start them."
+            "table when it starts. If the table was deleted, start and stop no worker yet: those "
+            "that run resume once the table is back. Restore it from a backup, or from the "
+            'checkpoints that the workers have logged: see the runbook "The lease table was '
+            'deleted".'
         )
     return (
         "A KCL application keeps its checkpoints in a DynamoDB table of its own name: check that "

@@ -169,6 +169,17 @@ def test_a_class_and_a_function_make_processors() -> None:
         kcl.KCLProcess(Fourth())
 
 
+def test_a_processor_of_another_version_is_told_so() -> None:
+    class Mixed(v2.RecordProcessorBase):
+        def initialize(self, initialize_input: messages.InitializeInput) -> None: ...
+        def process_records(self, records: messages.ProcessRecordsInput) -> None: ...
+        def lease_lost(self, lease_lost_input: messages.LeaseLostInput) -> None: ...
+        def shard_ended(self, shard_ended_input: messages.ShardEndedInput) -> None: ...
+
+    with pytest.raises(ProcessorError, match=r"lacks shutdown, which .* methods of version 3"):
+        kcl.KCLProcess(Mixed())  # type: ignore[abstract]
+
+
 def test_what_is_no_processor_is_refused_at_once() -> None:
     class Unfinished(v3.RecordProcessorBase):
         def shard_ended(self, shard_ended_input: messages.ShardEndedInput) -> None: ...
