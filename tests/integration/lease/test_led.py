@@ -295,6 +295,25 @@ def test_who_leaves_is_no_member_and_leads_no_more(
     assert set(second.held()) == set(IDS[:2])
 
 
+def test_who_leaves_is_gone_before_its_lock_is_released(
+    table: LeaseTable, time: ManualTime, dynamodb: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the next leader counts it in, and gives it leases."""
+    create(table, *IDS[:2])
+    leader = worker(table, time, "a")
+    leader.take()
+    locked: list[bool] = []
+    delete = Coordination.delete_stats
+
+    def noted(self: Coordination, stats: WorkerStats) -> None:
+        locked.append("isReleased" not in row_of(dynamodb, table, "Leader"))
+        delete(self, stats)
+
+    monkeypatch.setattr(Coordination, "delete_stats", noted)
+    leader.leave()
+    assert locked == [True]
+
+
 def test_who_ends_withdraws_what_it_was_given_during_its_last_look(
     table: LeaseTable, time: ManualTime
 ) -> None:

@@ -155,14 +155,20 @@ class Membership:
         return standing
 
     def leave(self) -> None:
-        """Give up the leadership, and take this worker out of the fleet. Raises nothing."""
+        """Take this worker out of the fleet, and give up the leadership. Raises nothing.
+
+        In this order: the next leader, who has seen the lock released, must not find this worker.
+        """
+        told, self._told = self._told, None
         try:
-            self._resign()
-            if self._coordination is not None and self._told is not None:
-                self._coordination.delete_stats(self._told)
+            if self._coordination is not None and told is not None:
+                self._coordination.delete_stats(told)
         except SparkinesisError as error:
             _log.warning("Leaving the fleet failed; its leader will notice: %s", error)
-        self._told = None
+        try:
+            self._resign()
+        except SparkinesisError as error:
+            _log.warning("Giving up the leadership failed; the lock will expire: %s", error)
 
     def _look(
         self,
