@@ -476,13 +476,13 @@ leases are assigned to dead workers for ever | leases_find_owners_in_time | 3
 a lease moves again before its last move shows | leases_stay_where_they_have_moved | 1
     lease.leading.moves:resting
     + return frozenset(row.key for row in leases if row.checkpoint_owner is not None)
+a lock is taken that has not expired | the_lock_is_respected | 0
+    lease.leading.leader_lock:SeenLock.is_expired
+    + return self.lock.is_released or now - self.since > 1.0
 a lease that is given back is taken for a twin's | only_a_twin_ends_a_worker | 126
     lease.table.write_conflict:resolve_conflict
     - row.fencing_token == known.fencing_token
     + False
-a lock is taken that has not expired | the_lock_is_respected | 0
-    lease.leading.leader_lock:SeenLock.is_expired
-    + return self.lock.is_released or now - self.since > 1.0
 whoever leads no more goes on to assign | only_the_leader_assigns | 1
     lease.leading.leader_lock:HeldLock.leads
     + return True
