@@ -18,6 +18,7 @@ from h2.errors import ErrorCodes
 from sparkinesis.local import Fault, LocalServer
 from sparkinesis.local.admission import bodies
 from sparkinesis.local.wire import protocol_detector
+from tests import pace
 from tests.http2 import JSON, Http2Client, connected
 from tests.integration.local.conftest import once
 from tests.integration.local.test_http1 import answer, head
@@ -43,6 +44,10 @@ def memory(process: subprocess.Popen[str]) -> float:
     return int(status.partition("VmHWM:")[2].split()[0]) / 1000
 
 
+_QUIET_TURNS = round(pace.seconds(50))
+"""Turns of 20 ms in which the server takes nothing, until it is believed to wait."""
+
+
 def send_all_together(sockets: list[socket.socket], data: bytes) -> None:
     """Send to every socket as much of the data as the server takes, until it takes no more."""
     left = {sock: memoryview(data) for sock in sockets}
@@ -50,7 +55,7 @@ def send_all_together(sockets: list[socket.socket], data: bytes) -> None:
         sock.settimeout(0)
     end = time.monotonic() + PATIENCE
     idle = 0
-    while any(left.values()) and idle < 20:
+    while any(left.values()) and idle < _QUIET_TURNS:
         assert time.monotonic() < end
         taken = 0
         for sock, rest in left.items():
@@ -61,7 +66,7 @@ def send_all_together(sockets: list[socket.socket], data: bytes) -> None:
         if not taken:
             time.sleep(0.02)
     for sock in sockets:
-        sock.settimeout(20)
+        sock.settimeout(PATIENCE)
 
 
 @pytest.mark.skipif(not Path("/proc").exists(), reason="looks into /proc")
