@@ -100,7 +100,7 @@ def fleet(
     ("turns", "shards", "is_led"),
     [
         (len(ACTS), 6, False),
-        (len(ACTS), 6, True),
+        pytest.param(len(ACTS), 6, True, marks=pytest.mark.long),
         pytest.param(15, 12, False, marks=pytest.mark.long),
         pytest.param(15, 12, True, marks=pytest.mark.long),
     ],
