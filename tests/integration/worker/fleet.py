@@ -77,6 +77,17 @@ class Fleet:
         events = [e for n in range(self.count) for e in self.events(f"worker-{n}")]
         return sorted(events, key=lambda event: float(event["at"]))
 
+    def has_shards(self, worker: str) -> bool:
+        """True if the worker reads a shard: a lease may name an owner that has not adopted it."""
+        events = list(self.events(worker))
+        begun = {e["acquisition"] for e in events if e["event"] == "initialize"}
+        over = {
+            e["acquisition"]
+            for e in events
+            if e["event"] == "lease_lost" or e.get("checkpoint") == "SHARD_END"
+        }
+        return bool(begun - over)
+
     def errors(self, worker: str) -> str:
         return (self.folder / f"{worker}.err").read_text()[-5000:]
 

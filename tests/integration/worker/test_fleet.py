@@ -12,6 +12,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from tests.integration.worker.fleet import (
     orders_of_first_sight,
     rival_checkpoints,
 )
-from tests.pace import Deadline
+from tests.pace import Deadline, eventually
 from tests.streams import active_shards, merge_neighbours, split
 
 ACTS = ("kill", "split", "pause", "merge", "terminate", "split and kill")
@@ -100,7 +101,7 @@ def fleet(
     ("turns", "shards", "is_led"),
     [
         (len(ACTS), 6, False),
-        pytest.param(len(ACTS), 6, True, marks=pytest.mark.long),
+        (len(ACTS), 6, True),
         pytest.param(15, 12, False, marks=pytest.mark.long),
         pytest.param(15, 12, True, marks=pytest.mark.long),
     ],
@@ -136,6 +137,7 @@ def test_a_fleet_through_crashes_pauses_shutdowns_and_reshards(
                 merge_neighbours(kinesis, workers.stream, rng)
                 merge_neighbours(kinesis, workers.stream, rng)
             elif act == "pause":
+                eventually(partial(workers.has_shards, victim))
                 paused = time.monotonic()
                 workers.pause(victim)
                 settle(without=victim)

@@ -102,8 +102,12 @@ def withdraw_handoff(lease: Lease) -> Update:
 
 
 def evict(lease: Lease) -> Update:
-    """Release a lease; if a worker has requested it, that worker becomes its owner."""
-    owner = {"owner": None} if lease.checkpoint_owner is None else {}
+    """Release a lease; if a worker has requested it, that worker becomes its owner.
+
+    A finished lease goes to nobody: nothing is left to read, so nobody adopts it.
+    """
+    is_to_nobody = lease.checkpoint_owner is None or lease.is_finished
+    owner = {"owner": None} if is_to_nobody else {}
     return _update(
         lease,
         _owners(lease),
@@ -120,7 +124,7 @@ def release(lease: Lease, worker_id: str) -> Update:
     Expects the counter, too, unlike a write of the KCL. A release that reaches the table late could
     otherwise end a later acquisition by the same worker.
     """
-    if lease.owner is None or lease.owner == worker_id:
+    if lease.owner is None or lease.owner == worker_id or lease.is_finished:
         update = evict(lease)
     else:
         update = assign(lease, lease.owner)

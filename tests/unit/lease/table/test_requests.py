@@ -21,6 +21,7 @@ FREE = Lease("s", "s", ExtendedSequenceNumber("100", 1), counter=7)
 MINE = replace(FREE, owner="me", owner_switches=2)
 THEIRS = replace(MINE, owner="other")
 ASKED = replace(MINE, owner="thief", checkpoint_owner="me")
+ENDED = replace(ASKED, checkpoint=ExtendedSequenceNumber("SHARD_END"))
 PREPARED = replace(
     MINE, pending=PendingCheckpoint(ExtendedSequenceNumber("101")), timestamp_ms=1_790_000_000_000
 )
@@ -142,6 +143,12 @@ CASES: dict[str, tuple[Update, str, str, Lease]] = {
             "ADD leaseCounter 1, ownerSwitchesSinceCheckpoint 1 REMOVE checkpointOwner"
         ),
         replace(MINE, owner="thief", counter=8, owner_switches=3),
+    ),
+    "release of what is finished, while a worker waits for it": (
+        requests.release(ENDED, "me"),
+        f"{HANDED_OVER} AND {UNCHANGED}",
+        "ADD leaseCounter 1 REMOVE leaseOwner, checkpointOwner",
+        replace(ENDED, owner=None, checkpoint_owner=None, counter=8),
     ),
     "evict": (
         requests.evict(MINE),
