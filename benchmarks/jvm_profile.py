@@ -16,12 +16,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import boto3
-
 from benchmarks.cpu_seconds import child_running
 from benchmarks.local_server import running
 from benchmarks.report import Result, print_table
-from benchmarks.source import CASES, REGION, UNLIMITED, fill, read, spark_session
+from benchmarks.source import CASES, UNLIMITED, fill, kinesis_at, read, spark_session
 
 PLACES = (
     ("reading the socket", ("java.net.Socket", "sun.nio.ch", "java.io.BufferedInputStream")),
@@ -62,13 +60,7 @@ def run() -> list[Result]:
         for number, case in enumerate(CASES[:2]):
             with running() as server, tempfile.TemporaryDirectory() as folder:
                 endpoint = f"http://127.0.0.1:{server.port}"
-                kinesis = boto3.client(
-                    "kinesis",
-                    region_name=REGION,
-                    endpoint_url=endpoint,
-                    aws_access_key_id="local",
-                    aws_secret_access_key="local",
-                )
+                kinesis = kinesis_at(endpoint)
                 for stream in (f"warm-{number}", f"case-{number}"):
                     fill(kinesis, stream, case, case.rows)
                 read(spark, endpoint, f"warm-{number}", UNLIMITED)

@@ -67,6 +67,17 @@ def spark_session(master: str = "local[2]", **config: str) -> SparkSession:
     return spark
 
 
+def kinesis_at(endpoint: str) -> Any:
+    """A client of the local Kinesis."""
+    return boto3.client(
+        "kinesis",
+        region_name=REGION,
+        endpoint_url=endpoint,
+        aws_access_key_id="local",
+        aws_secret_access_key="local",
+    )
+
+
 def fill(kinesis: Any, stream: str, case: Case, rows: int) -> int:
     """Put at least ``rows`` user records, the same number into each shard; returns how many."""
     kinesis.create_stream(StreamName=stream, ShardCount=SHARDS)
@@ -132,13 +143,7 @@ def run() -> list[Result]:
         for number, case in enumerate(CASES):
             with running() as server:
                 endpoint = f"http://127.0.0.1:{server.port}"
-                kinesis = boto3.client(
-                    "kinesis",
-                    region_name=REGION,
-                    endpoint_url=endpoint,
-                    aws_access_key_id="local",
-                    aws_secret_access_key="local",
-                )
+                kinesis = kinesis_at(endpoint)
                 fill(kinesis, f"warm-{number}", case, 100_000)
                 read(spark, endpoint, f"warm-{number}", UNLIMITED)
                 put = fill(kinesis, f"case-{number}", case, case.rows)

@@ -15,9 +15,8 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import boto3
 import pyarrow as pa
 import pybase64
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -26,7 +25,16 @@ from benchmarks.cpu_seconds import child_running, cpu_of_spark
 from benchmarks.local_server import Client, running
 from benchmarks.proc_stat import cpu_of
 from benchmarks.report import Result, print_table
-from benchmarks.source import CASES, REGION, UNLIMITED, Case, fill, read, spark_session
+from benchmarks.source import (
+    CASES,
+    REGION,
+    UNLIMITED,
+    Case,
+    fill,
+    kinesis_at,
+    read,
+    spark_session,
+)
 from sparkinesis.source.columns import SCHEMA
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.answers.decoding import decode_page
@@ -174,13 +182,7 @@ def whole(
 def measure(spark: SparkSession, jvm: int, case: Case) -> list[Result]:
     with running() as server:
         endpoint = f"http://127.0.0.1:{server.port}"
-        kinesis: Any = boto3.client(
-            "kinesis",
-            region_name=REGION,
-            endpoint_url=endpoint,
-            aws_access_key_id="local",
-            aws_secret_access_key="local",
-        )
+        kinesis = kinesis_at(endpoint)
         address = (child_running("sparkinesis.local"), server.port)
         few = fill(kinesis, "few", case, 1)
         start, _ = whole(spark, jvm, address, "few", few)
