@@ -22,22 +22,21 @@ KEEPS = ("ListShards", "PutItem", "DescribeStreamSummary", "DescribeStream", "Ge
 """The calls of a start that would grow with the streams, and are not renewals or scans."""
 
 
-@pytest.fixture(scope="module")
-def limited() -> Iterator[LocalServer]:
-    """An account of 30 streams, with the service's limits."""
+@pytest.fixture
+def server() -> Iterator[LocalServer]:
+    """An account of 30 streams, with the service's limits.
+
+    Each test has its own: calls that another test's workers have made in the last second would
+    count against this one's limits.
+    """
     with LocalServer(dynamodb=True, limits=False) as running:
         for number in range(MANY):
-            running.kinesis.call("CreateStream", StreamName=f"s-{number:02}", ShardCount=1)
+            name = f"s-{number:02}"
+            running.kinesis.call("CreateStream", StreamName=name, ShardCount=1)
+            running.kinesis.call("PutRecord", StreamName=name, Data=b"r", PartitionKey="k")
         running.kinesis.limits = True
+        running.kinesis.calls.clear()
         yield running
-
-
-@pytest.fixture
-def server(limited: LocalServer) -> LocalServer:
-    for number in range(MANY):
-        limited.kinesis.call("PutRecord", StreamName=f"s-{number:02}", Data=b"r", PartitionKey="k")
-    limited.kinesis.calls.clear()
-    return limited
 
 
 @pytest.fixture
