@@ -46,9 +46,19 @@ class Lineage(msgspec.Struct, frozen=True, dict=True):
         return bool(self.shards) and self._latest < shard_id
 
     def with_children(self, children: Iterable[Shard]) -> Lineage:
-        """Return this lineage with the children that a closed shard named."""
+        """Return this lineage with the children that a closed shard named.
+
+        All parents of such a child are closed, also one that was open when it was listed.
+        """
         new = {child.id: child for child in children if child.id not in self.shards}
-        return Lineage({**self.shards, **new}) if new else self
+        if not new:
+            return self
+        parents = {parent for child in new.values() for parent in child.parents}
+        closed = {
+            parent: msgspec.structs.replace(self.shards[parent], is_open=False)
+            for parent in parents & self.shards.keys()
+        }
+        return Lineage({**self.shards, **closed, **new})
 
     @cached_property
     def _latest(self) -> str:

@@ -137,6 +137,28 @@ KEPT = {
         ),
         None,
     ),
+    # One parent of a merge shows its end, and the other one, whose end comes a page later, has
+    # looked open a moment before.
+    "a batch ends before the first record of a child that waits for its other parent": (
+        History(
+            shards=(3,),
+            events=(
+                *[(0.0, Put(0))] * 7,
+                (18.1, Put(1)),
+                (18.1, Merge(0.375)),
+                (18.2, Put(1)),
+                (18.3, Put(0)),
+            ),
+            options={"initialPosition": "trim_horizon"},
+            trigger=Trigger("processing", 3.0),
+            begins=0.0,
+            preempt=0.0,
+            empty_pages=2,
+            duration=61.0,
+            patience=400.0,
+        ),
+        None,
+    ),
 }
 """Histories that once broke an invariant, and the number of losses that is to be told."""
 

@@ -64,6 +64,8 @@ class StreamPlan:
         self._quiet_bound_ms = END_OF_TIME_MS
         """The latest instant (epoch ms) up to which all quiet shards are known."""
         self._listings = 0
+        self._asked_for_ends: set[str] = set()
+        """The closed shards that were asked for their ends in this plan."""
 
     # --- what is known
 
@@ -102,7 +104,7 @@ class StreamPlan:
         bounds = [self._latest_ms(p) for p in (*self.active.values(), *self.children.values())]
         if self.quiet:
             bounds.append(self._quiet_bound_ms)
-        for last, first in self._successions():
+        for last, first in (*self._successions(), *self._waiting_children()):
             bounds.append(max(first - 1, last))
         return min(bounds, default=END_OF_TIME_MS)
 
@@ -136,6 +138,29 @@ class StreamPlan:
                 elif prober is not None and prober.front.is_finished:
                     todo.append((child, last))
 
+    def _waiting_children(self) -> Iterator[tuple[int, int]]:
+        """Yield the last arrival in parents without an end, and the first one in their child.
+
+        Both in epoch ms, 0 for a shard without records. The batch ends before that record, as the
+        child enters a batch only after all of its parents.
+        """
+        for child, _, prober in self._parents_without_end():
+            first = self.children[child].front.hand.first_arrival
+            if first is not None:
+                yield prober.front.hand.last_arrival or 0, first
+
+    def _parents_without_end(self) -> Iterator[tuple[str, str, ShardProber]]:
+        """Yield child, parent and the parent's prober while the parent's end is not met.
+
+        One parent of a merge has ended, and so its child is known; the other parent has ended, too,
+        but may have looked open a moment before.
+        """
+        for child in self.children:
+            for parent in self._listing.lineage.listed_parents(child):
+                prober = self.active.get(parent) or self.quiet.get(parent)
+                if prober is not None and not prober.front.is_ended:
+                    yield child, parent, prober
+
     # --- the steps
 
     def look(self) -> None:
@@ -158,10 +183,22 @@ class StreamPlan:
                 lineage = self._listing.lineage
                 children = {c for s in ending for c in lineage.children_of_ended(s) or ()}
                 new = {c for c in children - set(self.children) if not self._has_looked(c)}
-                if not new:
+                if new:
+                    at_first = dict.fromkeys(sorted(new), TRIM_HORIZON)
+                    self.children.update(self._look_at(at_first, limit=1))
+                elif not self._meet_ends():
                     return
-                at_first = dict.fromkeys(sorted(new), TRIM_HORIZON)
-                self.children.update(self._look_at(at_first, limit=1))
+
+    def _meet_ends(self) -> bool:
+        """Ask the parents of known children for their ends, each once; False if all were asked."""
+        found = {parent: prober for _, parent, prober in self._parents_without_end()}
+        to_ask = {s: prober for s, prober in found.items() if s not in self._asked_for_ends}
+        self._asked_for_ends |= to_ask.keys()
+        self._for_each(to_ask, lambda shard_id: to_ask[shard_id].meet_end())
+        for shard_id in to_ask.keys() & self.quiet.keys():
+            del self.quiet[shard_id]
+        self._sort_out(to_ask)
+        return bool(to_ask)
 
     def extend(self, wanted: Mapping[str, Wanted]) -> None:
         """Take more looks at shards."""
