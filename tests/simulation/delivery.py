@@ -193,7 +193,8 @@ def records_given_up_were_tried_alone(world: World) -> Iterator[str]:
 def stopped_shards_are_left_alone(world: World) -> Iterator[str]:
     """A worker does not read a shard again that ``Stop`` released.
 
-    Who comes back from a pause may have lost the lease by a handoff that was over long before.
+    Who comes back from a pause may have lost the lease by a handoff that was over long before. Who
+    deletes a lease asks for its shard anew, from everybody.
     """
     if world.history.on_error != "stop" or world.options.give_up_after_limit:
         return
@@ -204,10 +205,13 @@ def stopped_shards_are_left_alone(world: World) -> Iterator[str]:
         if not _has_just_resumed(world, entry.process, let_go)
     }
     failed = {entry.process for entry in world.journal.entries if entry.what == "worker failed"}
+    deleted = [(write.key, write.at) for write in world.table.writes if write.after is None]
     for entry in world.journal.entries:
         if entry.what == "initialize" and entry.process not in failed:
             since = stopped.get((entry.process, entry.shard))
-            if since is not None and since < entry.at:
+            if since is None or since >= entry.at:
+                continue
+            if not any(key == entry.shard and since < at < entry.at for key, at in deleted):
                 yield f"at {entry.at:.3f} {entry.process} began with {entry.shard} again"
 
 
