@@ -160,6 +160,38 @@ def test_a_killed_leader_costs_one_failover_time(table: LeaseTable, time: Manual
     assert not first.held()
 
 
+def test_a_dead_worker_that_is_given_a_lease_is_given_no_more(
+    table: LeaseTable, time: ManualTime, dynamodb: Any
+) -> None:
+    """The lease that it was given before anybody could know is young, and proves nothing."""
+    put_version(dynamodb, table, client_version.VERSION_3X)
+    create(table, *IDS[:4])
+    leader, dead = worker(table, time, "a", "count"), worker(table, time, "b", "count")
+    leader.take()
+    dead.take()
+    time.now += SOON
+    leader.take()
+    release_asked(leader)
+    time.now += SOON
+    dead.take()
+    before = dead.held().keys()
+    assert len(before) == 2
+    time.now += FAILOVER / 2
+    create(table, *IDS[4:], "another")
+    release_asked(leader)
+    leader.take()
+    given = {key for key, who in owners(table).items() if who == ("b", None)} - before
+    assert given, "nobody can know yet"
+    for number in range(int(FAILOVER) + 2):
+        time.now += SOON
+        release_asked(leader)
+        create(table, f"new-{number}")
+        leader.take()
+        if leader.snapshot.expired:
+            assert owners(table)[f"new-{number}"] == ("a", None)
+    assert leader.snapshot.expired
+
+
 def test_a_dead_java_leader_is_not_waited_for(
     table: LeaseTable, time: ManualTime, dynamodb: Any
 ) -> None:

@@ -67,21 +67,22 @@ def silent_workers(
     reported: Mapping[str, float],
     leases: Iterable[Lease],
     vacant: Collection[str],
+    renewing: Collection[str],
 ) -> dict[str, float]:
     """Return the workers that must be left out as if dead, with the instant of their last report.
 
-    A worker whose leases have all lapsed is left out until it reports again. Its last report counts
-    for a minute, and for that long the KCL's leader gives leases to a worker that has died: without
-    any, it is the least loaded. ``before``: what this function returned last; ``reported``: the
-    instant of each worker's last report; ``vacant``: the keys of leases that nobody renews.
+    A worker that has let leases lapse and renews none is left out until it reports again. Its last
+    report counts for a minute, and for that long the KCL's leader gives leases to a worker that has
+    died: without any, it is the least loaded. A lease that was given to such a worker proves
+    nothing before it is renewed.
+
+    ``before``: what this function returned last; ``reported``: the instant of each worker's last
+    report; ``vacant``: the keys of leases that nobody renews; ``renewing``: the workers that have
+    renewed a lease lately.
     """
-    lapsed: set[str] = set()
-    alive: set[str] = set()
-    for row in leases:
-        if row.actual_owner is not None:
-            (lapsed if row.key in vacant else alive).add(row.actual_owner)
+    lapsed = {row.actual_owner for row in leases if row.key in vacant}
     quiet = {who for who, at in before.items() if reported.get(who) == at}
-    return {who: at for who, at in reported.items() if who in (lapsed | quiet) - alive}
+    return {who: at for who, at in reported.items() if who in (lapsed | quiet) - set(renewing)}
 
 
 def unproven_workers(

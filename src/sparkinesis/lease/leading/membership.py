@@ -51,7 +51,11 @@ from sparkinesis.lease.leading.moves import AssignSettings, Move, Run, resting
 from sparkinesis.lease.leading.standing import EACH_TAKES, Standing
 from sparkinesis.lease.leading.worker_stats import CPU, INTERVAL, WorkerStats, with_sample
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.rules.observations import Observation, vacant_leases
+from sparkinesis.lease.rules.observations import (
+    Observation,
+    renewing_workers,
+    vacant_leases,
+)
 from sparkinesis.lease.rules.taker import Reach, TakeSettings
 from sparkinesis.lease.table.rows import TableScan
 from sparkinesis.lease.table.table import LeaseTable
@@ -207,7 +211,8 @@ class Membership:
         reported = {one.worker_id: float(one.updated_s) for one in stats.values()}
         if not has_led:
             self._silent = unproven_workers(reported, leases, second - self._failover_time)
-        self._silent = silent_workers(self._silent, reported, leases, expired)
+        renewing = renewing_workers(leases, observations, now, self._failover_time)
+        self._silent = silent_workers(self._silent, reported, leases, expired, renewing)
         absent = (self._silent.keys() | leaving) - {self._worker_id}
         members = members_of(stats.values(), absent, second)
         moves = self._assign(members, leases, observations, expired, now)

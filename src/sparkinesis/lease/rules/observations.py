@@ -181,6 +181,26 @@ def vacant_leases(
     return found
 
 
+def renewing_workers(
+    leases: Iterable[Lease],
+    observations: Mapping[str, Observation],
+    now: float,
+    failover_time: float,
+) -> frozenset[str]:
+    """Return the workers that have renewed a lease, and have not missed two renewals since.
+
+    The write that gives a lease to a worker moves the counter, too, and is no renewal. Each lease
+    needs an observation.
+    """
+    return frozenset(
+        row.actual_owner
+        for row in leases
+        if row.actual_owner is not None
+        and (seen := observations[row.key]).since > seen.owners_since
+        and now - seen.since <= _MISSED * failover_time
+    )
+
+
 def silent_owners(
     leases: Iterable[Lease], expired: Collection[str], worker_id: str
 ) -> dict[str, list[str]]:

@@ -61,14 +61,19 @@ def test_no_throughput_at_all_is_0_and_not_nan() -> None:
 def test_a_worker_whose_leases_have_all_lapsed_is_silent_until_it_reports_again() -> None:
     rows = fleet(a=[1, 1], b=[1, 1])
     reported = {"a": 10.0, "b": 12.0}
-    assert silent_workers({}, reported, rows, vacant=["a0"]) == {}
-    silent = silent_workers({}, reported, rows, vacant=["a0", "a1", "b0"])
+    assert silent_workers({}, reported, rows, ["a0"], ["a", "b"]) == {}
+    silent = silent_workers({}, reported, rows, ["a0", "a1", "b0"], ["b"])
     assert silent == {"a": 10.0}
     given = [replace(row, owner="b") for row in rows]
-    assert silent_workers(silent, reported, given, vacant=[]) == {"a": 10.0}
-    assert silent_workers(silent, reported | {"a": 40.0}, given, vacant=[]) == {}
-    assert silent_workers(silent, {"b": 12.0}, given, vacant=[]) == {}
-    assert silent_workers(silent, reported, rows, vacant=[]) == {}
+    assert silent_workers(silent, reported, given, [], ["b"]) == {"a": 10.0}
+    assert silent_workers(silent, reported | {"a": 40.0}, given, [], ["b"]) == {}
+    assert silent_workers(silent, {"b": 12.0}, given, [], ["b"]) == {}
+    assert silent_workers(silent, reported, rows, [], ["a", "b"]) == {}
+
+
+def test_a_lease_that_was_given_to_a_dead_worker_does_not_make_it_alive() -> None:
+    rows = fleet(a=[1, 1])
+    assert silent_workers({}, {"a": 10.0}, rows, ["a0"], renewing=[]) == {"a": 10.0}
 
 
 def test_a_worker_that_releases_a_lease_to_nobody_is_about_to_end() -> None:

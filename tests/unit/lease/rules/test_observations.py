@@ -13,6 +13,7 @@ from sparkinesis.lease.rules.observations import (
     between_renewals,
     is_expired,
     observe,
+    renewing_workers,
     scan_pause,
     unread_since,
 )
@@ -41,6 +42,17 @@ def test_shards_without_a_live_owner() -> None:
     unread = unread_since(rows, seen, 106.1, FAILOVER, {"mine"})
     assert unread == {"free": 100.0, "silent": 100.0, "asked": 100.0}
     assert "mine" in unread_since(rows, seen, 106.1, FAILOVER)
+
+
+def test_only_a_renewal_shows_that_a_worker_lives() -> None:
+    rows = [lease("a", "given"), lease("b", "renewing"), lease("c", "v", checkpoint_owner="old")]
+    seen = observe({}, rows, 100.0, "me")
+    assert renewing_workers(rows, seen, 100.0, FAILOVER) == set()
+    rows = [replace(row, counter=1) for row in rows]
+    rows[0] = replace(rows[0], owner="given anew")
+    seen = observe(seen, rows, 103.0, "me")
+    assert renewing_workers(rows, seen, 109.0, FAILOVER) == {"renewing", "old"}
+    assert renewing_workers(rows, seen, 109.1, FAILOVER) == set()
 
 
 _INTERVAL = FAILOVER / 6
