@@ -182,6 +182,11 @@ class Fleet:
             if now - one.reported <= REPORT_COUNTS and one.who not in self._silent
         ]
 
+    @staticmethod
+    def _renews(died: int | None, now: int) -> bool:
+        """Return True if two renewals of a worker cannot be missing yet."""
+        return died is None or now - died <= 2 / 3 * FAILOVER
+
     def _lead(self, now: int) -> None:
         """Let the leader plan once, and write its moves."""
         vacant = {}
@@ -193,7 +198,8 @@ class Fleet:
                     vacant[row.key] = float(since)
         if self._rule is not kcl_decider.plan:
             reported = {one.who: float(one.reported) for one in self._workers.values()}
-            self._silent = silent_workers(self._silent, reported, self._leases, vacant)
+            renewing = [one.who for one in self._workers.values() if self._renews(one.died, now)]
+            self._silent = silent_workers(self._silent, reported, self._leases, vacant, renewing)
         members = self._members(now)
         rest = resting(self._leases, self._moved_at, now, FAILOVER)
         gc.collect(0)
