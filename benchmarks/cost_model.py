@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from sparkinesis.lease.leading.brief_look import FULL_EVERY, STANDBYS, WITNESSES, WORTHWHILE
 from sparkinesis.lease.rules.observations import ALONE, CALM
 from sparkinesis.source.planning.probe_threads import threads_for
 from sparkinesis.stream.reading.retention import ITERATOR_LIFE_MS
@@ -44,6 +45,8 @@ class Measured:
     """Bytes of a shard in an offset."""
     planner_bytes: int = 6_500
     """Bytes of memory of a shard in the planner's process."""
+    key_bytes: int = 110
+    """Bytes of a lease in the index by owner: two keys, with their names."""
     row_memory: int = 2_800
     """Bytes of memory of a row of the lease table in each worker, while the worker reads it."""
 
@@ -100,16 +103,30 @@ class Application:
         return self.options.taker_interval * (ALONE if self.workers == 1 else CALM)
 
     @property
+    def brief_readers(self) -> int:
+        """The workers that read only their own rows: a leader and standbys read all of them."""
+        is_led = self.options.balance != "count" and self.shards >= WORTHWHILE
+        return max(0, self.workers - 1 - STANDBYS) if is_led else 0
+
+    @property
+    def scans(self) -> float:
+        """Readings of the whole table a second, by all workers."""
+        often = (self.workers - self.brief_readers) / self.scan_pause
+        return often + self.brief_readers / FULL_EVERY
+
+    @property
     def scan_calls(self) -> float:
-        """Scan calls a second: each worker reads the whole table."""
-        pages = math.ceil(self.table_bytes / SCAN_PAGE)
-        return self.workers * pages / self.scan_pause
+        """Scan calls a second."""
+        return self.scans * math.ceil(self.table_bytes / SCAN_PAGE)
 
     @property
     def read_units(self) -> float:
         """DynamoDB's read units a second."""
-        units = math.ceil(self.table_bytes / READ_UNIT) / 2
-        return self.workers * units / self.scan_pause
+        whole = math.ceil(self.table_bytes / READ_UNIT) / 2
+        keys = math.ceil(self.shards_of_a_worker * self.measured.key_bytes / READ_UNIT) / 2
+        # The lock, the mode and some leases of the leader; a GetItem of a batch is half a unit.
+        own = keys + (2 + WITNESSES) / 2
+        return self.scans * whole + self.brief_readers * own / self.scan_pause
 
     @property
     def listings(self) -> float:

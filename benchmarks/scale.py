@@ -13,6 +13,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
@@ -231,6 +232,12 @@ def simulated(shards: int, workers: int) -> list[Result]:
     ]
 
 
+def led(application: Application) -> Application:
+    """The same application, in which a leader assigns the leases."""
+    options = replace(application.options, balance="load")
+    return replace(application, options=options)
+
+
 def print_model(console: Console | None = None) -> None:
     """Print the tables of docs/scale.md."""
     console = console or Console()
@@ -243,6 +250,7 @@ def print_model(console: Console | None = None) -> None:
         ("write units a second", lambda a: f"{a.write_units:,.0f}"),
         ("Scan a second", lambda a: f"{a.scan_calls:,.0f}"),
         ("read units a second", lambda a: f"{a.read_units:,.0f}"),
+        ("the same with a leader", lambda a: f"{led(a).read_units:,.0f}"),
         ("ListShards an hour, of the leader", lambda a: f"{a.listings:,.0f}"),
         ("CPU of a worker, polling, cores", lambda a: f"{a.worker_cpu:.2f}"),
         ("of which for the table, cores", lambda a: f"{a.table_cpu:.2f}"),

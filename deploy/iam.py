@@ -17,6 +17,7 @@ class Resource(Enum):
     STREAM = "arn:aws:kinesis:REGION:ACCOUNT:stream/STREAM"
     CONSUMER = "arn:aws:kinesis:REGION:ACCOUNT:stream/STREAM/consumer/CONSUMER:*"
     TABLE = "arn:aws:dynamodb:REGION:ACCOUNT:table/APPLICATION"
+    OWNER_INDEX = f"{TABLE}/index/LeaseOwnerToLeaseKeyIndex"
     STATES_TABLE = "arn:aws:dynamodb:REGION:ACCOUNT:table/APPLICATION-CoordinatorState"
     STATS_TABLE = "arn:aws:dynamodb:REGION:ACCOUNT:table/APPLICATION-WorkerMetricStats"
     REPLAY_TABLE = "arn:aws:dynamodb:REGION:ACCOUNT:table/APPLICATION-replay-*"
@@ -140,6 +141,14 @@ POLICIES = (
                 Resource.STATS_TABLE,
                 ("dynamodb:DeleteItem", "dynamodb:Scan", "dynamodb:UpdateItem"),
             ),
+        ),
+    ),
+    Policy(
+        "own-rows",
+        "workers in a fleet with a leader, in addition, to read only their own rows of many",
+        (
+            Grant("OwnRows", Resource.TABLE, ("dynamodb:BatchGetItem", "dynamodb:UpdateTable")),
+            Grant("OwnerIndex", Resource.OWNER_INDEX, ("dynamodb:Query",)),
         ),
     ),
     Policy(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from dataclasses import replace
 
 import pytest
@@ -43,6 +44,17 @@ def test_each_worker_reads_the_whole_table_as_often_as_it_renews() -> None:
     assert application().read_units == pytest.approx(10 * 250 / 2 / 3.975)
     assert application(workers=1).scan_calls == pytest.approx(1 / 7.95), "it is alone"
     assert application(workers=1).table_cpu == pytest.approx(1_000 * 0.001 / 7.95)
+
+
+def test_with_a_leader_most_workers_read_their_own_rows() -> None:
+    led = replace(AT_12, balance="load")
+    many = Application(1_000, 13, led, measured=SIMPLE)
+    assert many.scan_calls == pytest.approx(3 / 3.975 + 10 / 300)
+    own = math.ceil(77 * 110 / 4096) / 2 + 2.5
+    assert many.read_units == pytest.approx(many.scan_calls * 125 + 10 * own / 3.975)
+    assert Application(99, 13, led).brief_readers == 0, "a small table is read whole"
+    assert Application(1_000, 3, led).brief_readers == 0
+    assert Application(1_000, 13).brief_readers == 0
 
 
 def test_quotas_that_an_application_hits_are_named() -> None:

@@ -488,4 +488,9 @@ whoever leads no more goes on to assign | only_the_leader_assigns | 1
     + return True
     lease.leading.coordination:Coordination.heartbeat
     + return was(self, held, version, now) or held
+who reads only its own rows believes in a leader for ever | leases_find_owners_in_time | 5
+    lease.leading.brief_look:leader_lives
+    + return True
+    lease.leading.leader_lock:SeenLock.is_expired
+    + return self.lock.is_released
 """)

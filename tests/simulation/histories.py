@@ -184,7 +184,8 @@ def led(history: h.History, *, by_count: bool) -> h.History:
     """
     if not by_count:
         balance = _BALANCES[history.seed % len(_BALANCES)]
-        return replace(history, options={**history.options, "balance": balance})
+        options = {**history.options, "balance": balance}
+        return replace(history, options=options, reads_own=history.seed % 4 > 1)
     behaviour = replace(history.behaviour, reset=0.0)
     return replace(history, mode="3X", behaviour=behaviour, initial_position="trim_horizon")
 

@@ -343,6 +343,9 @@ class History:
     former: Former = Former()
     mode: Mode | None = None
     """The mode of the fleet that Java's workers have left in the table; None: there is no table."""
+    reads_own: bool = False
+    """True if workers read only their own rows beside a leader and one more, however few rows there
+    are, and the whole table after more than a minute."""
     ask_every: float = 10.0
     """Seconds between two questions of a worker for its streams."""
     duration: float = 60.0

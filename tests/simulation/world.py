@@ -224,6 +224,7 @@ class World:
                 _replaced("sparkinesis.lease.table.calls.dynamodb_client", self._dynamodb_client),
                 mock.patch("sparkinesis.lease.table.rows.read_row", self._read_once),
                 mock.patch("sparkinesis.lease.leading.cpu.CpuMeter", self._meter),
+                *(_own_rows_of_few_leases() if self.history.reads_own else ()),
                 self.counts.installed(),
                 events_noted(self.scheduler, self.told, self.endings),
             ):
@@ -473,6 +474,14 @@ def _errors_of_steps_noted(scheduler: Scheduler) -> Iterator[None]:
 
     with mock.patch.object(StepPool, "_failed", note):
         yield
+
+
+def _own_rows_of_few_leases() -> Iterator[Any]:
+    """Yields what lets workers read only their own rows of the small tables of a history."""
+    leading = "sparkinesis.lease.leading"
+    yield mock.patch(f"{leading}.membership.WORTHWHILE", 0)
+    yield mock.patch(f"{leading}.brief_look.STANDBYS", 1)
+    yield mock.patch(f"{leading}.brief_look.FULL_EVERY", 100.0)
 
 
 def _replaced(maker: str, client: object) -> AbstractContextManager[object]:

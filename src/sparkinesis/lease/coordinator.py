@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import math
 import random
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from sparkinesis.errors import (
+    AccessDeniedError,
     DuplicateWorkerIdError,
     LeaseTableNotFoundError,
     LeaseTableUnavailableError,
@@ -27,8 +28,11 @@ from sparkinesis.events import (
     ignore,
 )
 from sparkinesis.lease.held import HeldLease
+from sparkinesis.lease.leading import client_version, leader_lock
+from sparkinesis.lease.leading.brief_look import FULL_EVERY, BriefLook, rows_to_read
 from sparkinesis.lease.leading.moves import Move
-from sparkinesis.lease.leading.standing import EACH_TAKES
+from sparkinesis.lease.leading.own_rows import keys_of, read_some
+from sparkinesis.lease.leading.standing import EACH_TAKES, Standing
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.row_problems import RowProblems
@@ -46,7 +50,14 @@ from sparkinesis.lease.rules.observations import (
     silent_owners,
     unread_since,
 )
-from sparkinesis.lease.rules.taker import TakeSettings, origin_of, plan_takes, still_asked
+from sparkinesis.lease.rules.taker import (
+    Reach,
+    TakePlan,
+    TakeSettings,
+    origin_of,
+    plan_takes,
+    still_asked,
+)
 from sparkinesis.lease.rules.worker_ids import java_kcl_may_read
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.batch import BATCH
@@ -93,6 +104,10 @@ class LeaseCoordinator:
         self._wants_leader = wants_leader
         self._membership: Membership | None = None
         self._is_led = False
+        self._brief: BriefLook | None = None
+        """What the next looks read in place of the whole table."""
+        self._may_be_brief_at = -math.inf
+        """The time from which on brief looks may be tried (again)."""
         self._several_streams = several_streams
         self._renewer = renewer
         self._worker_id = worker_id
@@ -207,39 +222,14 @@ class LeaseCoordinator:
         reads: Callable[[StreamIdentifier | None], bool],
         wants: Callable[[StreamIdentifier | None], bool],
     ) -> bool:
-        began, held_before = self._clock(), self._renewer.held()
-        is_consistent = self._is_in_doubt
-        try:
-            scan = self._scan(consistent=is_consistent)
-        except LeaseTableNotFoundError:
-            raise note_vanished(self._table) from None
-        leases = scan.leases
-        self._is_in_doubt = False
-        now = self._clock()
-        if self._observing_since is None:
-            self._observing_since = now
-        held = self._renewer.held()
-        for row in leases:
-            if row.key in held:
-                held[row.key].observe(row)
-        known = {*held_before, *held}
-        own = self._renewer.own_writes
-        own.keep({row.key for row in leases})
-        self._observations = observe(
-            self._observations, leases, now, self._worker_id, known, is_own=own.may_have_made
-        )
-        failover_time = self._settings.failover_time
-        expired = expired_leases(self._observations, now, failover_time)
-        self._tell_of_others(leases, expired, now)
+        began = self._clock()
+        is_unsettled = self._take_own(began, busy, is_leaving, reads)
+        if is_unsettled is not None:
+            return is_unsettled
+        scan, known = self._look()
+        leases, now = scan.leases, self._clock()
         wanted = [row for row in leases if wants(row.stream)]
-        unread = unread_since(wanted, self._observations, now, failover_time, known)
-        has_java = java_kcl_may_read(scan, self._worker_id)
-        self.snapshot = Snapshot(leases, now, expired, unread, has_java)
-        self._asked = still_asked(self._asked, leases, self._worker_id, is_consistent=is_consistent)
-        standing = EACH_TAKES
-        if not is_leaving() and (membership := self._member(has_java=has_java)) is not None:
-            standing = membership.look(scan, self._observations, expired, now)
-            self._is_led = standing.is_led
+        standing = self._note_scan(scan, wanted, known, now, is_leaving)
         takes = plan_takes(
             leases,
             self._observations,
@@ -248,16 +238,13 @@ class LeaseCoordinator:
             self._settings,
             rng=self._rng,
             held=known,
-            asked=self._asked.keys() | (self._given() if standing.is_led else set()),
+            asked=self._asked.keys() | (self._given(leases) if standing.is_led else set()),
             busy=busy,
             legacy=self._worker_versions.legacy,
             can_read=lambda row: reads(row.stream),
             reach=standing.reach,
         )
-        duplicates = {row.key for row in takes.duplicate_worker_leases}
-        self.duplicate_worker_leases = tuple(
-            sorted(duplicates | self._renewer.duplicate_worker_leases)
-        )
+        self._note_duplicates(takes)
 
         def free(rows: Iterable[Lease]) -> Iterator[Lease]:
             for row in rows:
@@ -294,6 +281,56 @@ class LeaseCoordinator:
         self._plan_scan(wanted, began, now, mine, is_unsettled=is_unsettled)
         return is_unsettled
 
+    def _look(self) -> tuple[TableScan, Collection[str]]:
+        """Scan the table; return what is there, and the leases held before the scan or after it."""
+        held_before, is_consistent = self._renewer.held(), self._is_in_doubt
+        try:
+            scan = self._scan(consistent=is_consistent)
+        except LeaseTableNotFoundError:
+            raise note_vanished(self._table) from None
+        self._is_in_doubt = False
+        held = self._renewer.held()
+        for row in scan.leases:
+            if row.key in held:
+                held[row.key].observe(row)
+        self._asked = still_asked(
+            self._asked, scan.leases, self._worker_id, is_consistent=is_consistent
+        )
+        return scan, held_before.keys() | held.keys()
+
+    def _note_scan(
+        self,
+        scan: TableScan,
+        wanted: Sequence[Lease],
+        known: Collection[str],
+        now: float,
+        is_leaving: Callable[[], bool],
+    ) -> Standing:
+        """Note what a scan tells by ``now``; return this worker's standing in its fleet."""
+        leases, failover_time = scan.leases, self._settings.failover_time
+        if self._observing_since is None:
+            self._observing_since = now
+        own = self._renewer.own_writes
+        own.keep({row.key for row in leases})
+        self._observations = observe(
+            self._observations, leases, now, self._worker_id, known, is_own=own.may_have_made
+        )
+        expired = expired_leases(self._observations, now, failover_time)
+        self._tell_of_others(leases, expired, now)
+        has_java = java_kcl_may_read(scan, self._worker_id)
+        may_be_brief = not (has_java or self._several_streams) and now >= self._may_be_brief_at
+        standing = EACH_TAKES
+        if not is_leaving() and (membership := self._member(has_java=has_java)) is not None:
+            standing = membership.look(
+                scan, self._observations, expired, now, may_be_brief=may_be_brief
+            )
+            self._is_led = standing.is_led
+        unread = unread_since(wanted, self._observations, now, failover_time, known)
+        leads = True if standing.leads and may_be_brief else None
+        self.snapshot = Snapshot(leases, now, expired, unread, has_java, leads)
+        self._brief = standing.brief
+        return standing
+
     def _plan_scan(
         self,
         leases: Sequence[Lease],
@@ -320,8 +357,97 @@ class LeaseCoordinator:
             # A leader proves three times in a failover time that it is alive.
             pause = min(pause, CALM * interval) if self._is_led else pause
             pause = between_renewals(pause, began, self._renewer.renewed_at, interval)
+        self._note_look(began, pause, mine)
+
+    def _note_look(self, began: float, pause: float, mine: Collection[str]) -> None:
+        """Note the time of the next look, ``pause`` seconds after one that began at ``began``."""
         self._scanned_at, self._scan_at = began, began + pause
         self._held_then = frozenset(mine)
+
+    def _note_duplicates(self, takes: TakePlan) -> None:
+        duplicates = {row.key for row in takes.duplicate_worker_leases}
+        self.duplicate_worker_leases = tuple(
+            sorted(duplicates | self._renewer.duplicate_worker_leases)
+        )
+
+    def _take_own(
+        self,
+        began: float,
+        busy: Collection[str],
+        is_leaving: Callable[[], bool],
+        reads: Callable[[StreamIdentifier | None], bool],
+    ) -> bool | None:
+        """Adopt the leases that a leader has given to this worker, by a look at its own rows.
+
+        Returns what `take` does; None if the whole table is to be read: no leader is known to live,
+        or the rows tell too little. Raises what `take` does.
+        """
+        look, self._brief = self._brief, None
+        is_sure = not (self._is_in_doubt or self._asked)
+        if look is None or began >= look.until or is_leaving() or not is_sure:
+            return None
+        held = self._renewer.held()
+        rows = self._read_own(look, held)
+        now, known = self._clock(), held.keys() | self._renewer.held().keys()
+        if rows is None or not self._observe_own(look, rows, now, known):
+            return None
+        self._brief = look
+        takes = plan_takes(
+            rows.leases,
+            self._observations,
+            self._worker_id,
+            now,
+            self._settings,
+            rng=self._rng,
+            held=known,
+            asked=self._given(rows.leases),
+            busy=busy,
+            legacy=self._worker_versions.legacy,
+            can_read=lambda row: reads(row.stream),
+            reach=Reach.ADOPT,
+        )
+        self._note_duplicates(takes)
+        due = [row for row in (*takes.adopt, *takes.overdue) if row.key not in busy]
+        if due:
+            size = self._renewer.batching.size(due[:BATCH])
+            self._take_some(iter(due), len(due), size, token_at(rows.second, self._rng))
+        mine = self._renewer.held()
+        is_coming = any(row.owner == self._worker_id and row.key not in mine for row in rows.leases)
+        interval = self._settings.scan_interval
+        pause = interval if is_coming else CALM * interval
+        pause = between_renewals(pause, began, self._renewer.renewed_at, interval)
+        self._note_look(began, pause, mine)
+        return is_coming
+
+    def _read_own(self, look: BriefLook, held: Mapping[str, HeldLease]) -> TableScan | None:
+        """Read the rows of a brief look; None if that is not possible now."""
+        parents = {key: one.lease.parent_keys for key, one in held.items()}
+        try:
+            owned = keys_of(self._table, self._worker_id)
+            keys = rows_to_read(look, owned, parents, self.snapshot.unfinished)
+            rows = read_some(self._table, [*keys, leader_lock.KEY, client_version.KEY])
+        except LeaseTableUnavailableError:
+            raise
+        except (AccessDeniedError, LeaseTableNotFoundError, ServiceError) as error:
+            # There is no index: not yet, or not for this worker.
+            self._may_be_brief_at = self._clock() + FULL_EVERY
+            _log.info("The whole lease table is read in place of this worker's rows: %s", error)
+            return None
+        self.snapshot = self.snapshot.after(keys, rows.leases)
+        return None if rows.broken else rows
+
+    def _observe_own(
+        self, look: BriefLook, rows: TableScan, now: float, known: Collection[str]
+    ) -> bool:
+        """Observe the rows of a brief look at ``now``; return False if the leader may be dead."""
+        keys = self._observations.keys() & {row.key for row in rows.leases}
+        before = {key: self._observations[key] for key in keys}
+        is_own = self._renewer.own_writes.may_have_made
+        self._observations.update(
+            observe(before, rows.leases, now, self._worker_id, known, is_own=is_own)
+        )
+        assert self._membership is not None, "it has told to look briefly"
+        return self._membership.look_briefly(rows, look, self._observations, now)
 
     def _tell_of_others(
         self, leases: Sequence[Lease], expired: Collection[str], now: float
@@ -383,12 +509,13 @@ class LeaseCoordinator:
             self._membership = self._join()
         return self._membership
 
-    def _given(self) -> set[str]:
-        """Return the leases that somebody has given to this worker since it observes the table."""
+    def _given(self, leases: Iterable[Lease]) -> set[str]:
+        """Return those that somebody has given to this worker since it observes the table."""
         since, mine = self._observing_since, (self._worker_id, None)
+        found = ((row.key, self._observations[row.key]) for row in leases)
         return {
             key
-            for key, seen in self._observations.items()
+            for key, seen in found
             if since is not None and seen.owners == mine and seen.owners_since > since
         }
 

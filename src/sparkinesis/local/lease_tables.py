@@ -47,6 +47,9 @@ class LeaseTable:
         """``crashed``: the workers whose writes are refused."""
         self.name = name
         self.is_there = False
+        self.indexes: list[str] = []
+        """The names of its indexes, which are all by the owner of a lease."""
+        self._billing = "PROVISIONED"
         self.rows: dict[str, Item] = {}
         self._crashed = crashed
 
@@ -58,6 +61,7 @@ class LeaseTable:
             if self.is_there:
                 raise TableError("ResourceInUseException", "Table exists")
             self.is_there = True
+            self._billing = request.get("BillingMode", "PROVISIONED")
             return {"TableDescription": {"TableName": self.name}}
         if not self.is_there:
             raise TableError("ResourceNotFoundException", "No such table")
@@ -68,8 +72,23 @@ class LeaseTable:
                     "TableStatus": "ACTIVE",
                     "KeySchema": [{"AttributeName": KEY, "KeyType": "HASH"}],
                     "AttributeDefinitions": [{"AttributeName": KEY, "AttributeType": "S"}],
+                    "BillingModeSummary": {"BillingMode": self._billing},
+                    "GlobalSecondaryIndexes": [{"IndexName": name} for name in self.indexes],
                 }
             }
+        if operation == "UpdateTable":
+            creates = [each["Create"] for each in request["GlobalSecondaryIndexUpdates"]]
+            self.indexes += [each["IndexName"] for each in creates]
+            return {"TableDescription": {"TableName": self.name}}
+        if operation == "Query":
+            if request["IndexName"] not in self.indexes:
+                raise TableError("ValidationException", "The table does not have the index")
+            return {"Items": self.owned(request["ExpressionAttributeValues"][":owner"]["S"])}
+        if operation == "BatchGetItem":
+            wanted = [key[KEY]["S"] for key in request["RequestItems"][self.name]["Keys"]]
+            rows = {row[KEY]["S"]: row for row in self.scan(consistent=False)}
+            found = [rows[key] for key in wanted if key in rows]
+            return {"Responses": {self.name: found}, "UnprocessedKeys": {}}
         if operation == "Scan":
             return {"Items": self.scan(consistent=request.get("ConsistentRead", False))}
         if operation == "GetItem":
@@ -79,6 +98,11 @@ class LeaseTable:
 
     def scan(self, *, consistent: bool) -> list[Item]:  # noqa: ARG002 - others know older rows
         return [self.rows[key] for key in sorted(self.rows)]
+
+    def owned(self, owner: str) -> list[Item]:
+        """Return the keys of the rows of an owner, as an index has them."""
+        rows = self.scan(consistent=False)
+        return [{KEY: row[KEY], _OWNER: row[_OWNER]} for row in rows if _owner(row) == owner]
 
     def put(self, key: str, row: Item | None) -> None:
         """Write a row without a condition; None deletes the row."""
@@ -256,6 +280,8 @@ class LeaseTables:
             update = translate(first["Statement"], first["Parameters"], lambda _: KEY)
             assert update is not None, first
             name = update.table
+        elif operation == "BatchGetItem":
+            (name,) = request["RequestItems"]
         else:
             name = request["TableName"]
         return self._tables.setdefault(name, LeaseTable(name, self._crashed))
@@ -264,13 +290,16 @@ class LeaseTables:
 _PREFIX = "com.amazonaws.dynamodb.v20120810#"
 _OPERATIONS = {
     "BatchExecuteStatement",
+    "BatchGetItem",
     "CreateTable",
     "DeleteItem",
     "DescribeTable",
     "GetItem",
     "PutItem",
+    "Query",
     "Scan",
     "UpdateItem",
+    "UpdateTable",
 }
 
 

@@ -22,6 +22,14 @@ from sparkinesis.events import (
     ignore,
 )
 from sparkinesis.lease.leading import by_count, by_load
+from sparkinesis.lease.leading.brief_look import (
+    FULL_EVERY,
+    WORTHWHILE,
+    BriefLook,
+    leader_lives,
+    next_looks,
+    standbys,
+)
 from sparkinesis.lease.leading.client_version import (
     INIT,
     VERSION_2X,
@@ -48,6 +56,7 @@ from sparkinesis.lease.leading.members import (
     unproven_workers,
 )
 from sparkinesis.lease.leading.moves import AssignSettings, Move, Run, resting
+from sparkinesis.lease.leading.own_rows import create_index
 from sparkinesis.lease.leading.standing import EACH_TAKES, Standing
 from sparkinesis.lease.leading.worker_stats import CPU, INTERVAL, WorkerStats, with_sample
 from sparkinesis.lease.lease import Lease
@@ -130,6 +139,12 @@ class Membership:
         self._silent: Mapping[str, float] = {}
         """The workers that this leader believes to be dead."""
         self._has_led = False
+        self._was_brief = False
+        self._whole_since: float | None = None
+        """The time of the first look at the whole table after brief ones; None: no look was brief.
+        """
+        self._index_at: float | None = None
+        """The time at which this leader has last seen to the index by owner."""
         self._trouble: str | None = None
 
     def look(
@@ -138,14 +153,19 @@ class Membership:
         observations: Mapping[str, Observation],
         expired: Collection[str],
         now: float,
+        *,
+        may_be_brief: bool = False,
     ) -> Standing:
         """Return this worker's standing after a scan of the table, at ``now``.
 
         Each lease needs an observation. expired: the keys of the leases whose owners are silent.
+        may_be_brief: whether the worker can do with its own rows while another one leads.
         Raises nothing: a worker that cannot reach the rows of coordination stays what it was.
         """
+        if self._was_brief:
+            self._was_brief, self._whole_since = False, now
         try:
-            standing = self._look(scan, observations, expired, now)
+            standing = self._look(scan, observations, expired, now, may_be_brief)
         except SparkinesisError as error:
             if self._trouble is None:
                 self._tell(FleetRowsFailed(str(error)))
@@ -157,6 +177,30 @@ class Membership:
             self._trouble = None
             self._tell(FleetRowsRecovered())
         return standing
+
+    def look_briefly(
+        self, rows: TableScan, look: BriefLook, observations: Mapping[str, Observation], now: float
+    ) -> bool:
+        """Return True if the leader lives, by some rows at ``now``; False: read the whole table.
+
+        Each lease needs an observation. Raises nothing.
+        """
+        self._was_brief = True
+        seen = seen_in(rows.coordination)
+        if sharing_of(seen.version) is not Sharing.LED or self._coordination is None:
+            return False
+        self._version = seen.version
+        self._seen_lock = lock = observe(self._seen_lock, seen.lock, now)
+        try:
+            self._tell_load(self._coordination, int(self._second(rows)), now)
+        except SparkinesisError:
+            return False  # the whole look tells it
+        return (
+            lock is not None
+            and lock.lock.owner == look.leader
+            and not lock.is_expired(now)
+            and leader_lives(look, rows.leases, observations, now, self._failover_time)
+        )
 
     def leave(self) -> None:
         """Take this worker out of the fleet, and give up the leadership. Raises nothing.
@@ -180,6 +224,7 @@ class Membership:
         observations: Mapping[str, Observation],
         expired: Collection[str],
         now: float,
+        may_be_brief: bool,
     ) -> Standing:
         seen = seen_in(scan.coordination)
         coordination = self._find(seen, now)
@@ -200,8 +245,21 @@ class Membership:
         leaving = releasing_workers(self._owners, scan.leases)
         self._note_moves(scan.leases, now)
         has_led = self._has_led
+        is_large = len(scan.leases) >= WORTHWHILE
+        is_large = is_large and may_be_brief and not coordination.is_beside
         if not self._leads(coordination, lock, now):
-            return Standing(is_led=True, reach=self._reach(scan.leases, expired, now))
+            reach = self._reach(scan.leases, expired, now)
+            brief: BriefLook | None = None
+            if is_large and reach is Reach.ADOPT and lock is not None:
+                second = self._second(scan)
+                alive = [one.worker_id for one in seen.stats if one.is_alive(second)]
+                if self._worker_id not in standbys(alive, lock.owner):
+                    brief = next_looks(
+                        scan.leases, observations, lock.owner, now, self._failover_time
+                    )
+            return Standing(is_led=True, reach=reach, brief=brief)
+        if is_large:
+            self._see_to_index(now)
         stats = coordination.stats(seen)
         if (mine := self._told) is not None:
             stats[mine.worker_id] = mine  # the scan is older
@@ -216,7 +274,7 @@ class Membership:
         absent = (self._silent.keys() | leaving) - {self._worker_id}
         members = members_of(stats.values(), absent, second)
         moves = self._assign(members, leases, observations, expired, now)
-        return Standing(is_led=True, reach=Reach.ADOPT, moves=moves)
+        return Standing(is_led=True, reach=Reach.ADOPT, moves=moves, leads=True)
 
     # --- the rows
 
@@ -276,7 +334,7 @@ class Membership:
             began = self._clock()
             if began - held.since >= _HEARTBEAT_EVERY * self._failover_time:
                 self._held_lock = held = coordination.heartbeat(held, self._new_version(), began)
-        elif can_acquire(self._seen_lock, now):
+        elif can_acquire(self._seen_lock, now) and self._knows_all(now):
             began = self._clock()
             mine = new_lock(self._worker_id, self._failover_time, self._new_version())
             self._held_lock = held = coordination.acquire(lock, mine, began)
@@ -285,6 +343,28 @@ class Membership:
         leads = held is not None and held.leads(self._clock())
         self._note_leadership(leads)
         return leads
+
+    def _knows_all(self, now: float) -> bool:
+        """Return True if this worker would notice each lease that has expired.
+
+        A worker that has read only its own rows leaves the lead to a standby, which knows at once.
+        """
+        since = self._whole_since
+        return since is None or now - since > self._failover_time
+
+    def _see_to_index(self, now: float) -> None:
+        """Create the index by owner that the other workers read."""
+        if not self._is_due(self._index_at, FULL_EVERY, now):
+            return
+        self._index_at = now
+        try:
+            create_index(self._table)
+        except SparkinesisError as error:
+            _log.warning(
+                "The index of the lease table by owner is not created, so each worker reads the "
+                "whole table: %s",
+                error,
+            )
 
     def _note_leadership(self, leads: bool) -> None:
         if leads != self._has_led:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from sparkinesis.lease.leading.brief_look import BriefLook
 from sparkinesis.lease.leading.moves import Move
 from sparkinesis.lease.rules.taker import Reach
 
@@ -17,6 +18,10 @@ class Standing(msgspec.Struct, frozen=True):
     """How far the worker goes by itself for more leases."""
     moves: tuple[Move, ...] = ()
     """The assignments to write now, if this worker leads."""
+    leads: bool = False
+    """True if this worker is the leader."""
+    brief: BriefLook | None = None
+    """What the worker reads in its next looks; None: the whole table."""
 
 
 EACH_TAKES = Standing()

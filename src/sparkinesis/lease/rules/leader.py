@@ -6,6 +6,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.rules.observations import Snapshot
 
 _T = TypeVar("_T")
 
@@ -32,13 +33,16 @@ def leader(leases: Iterable[Lease], expired: Container[str] = ()) -> str | None:
     return shuffled[0] if shuffled else None
 
 
-def leads(worker_id: str, leases: Iterable[Lease], expired: Container[str] = ()) -> bool:
-    """Return True if the worker leads, among the owners of these leases.
+def leads(worker_id: str, leases: Iterable[Lease], seen: Snapshot) -> bool:
+    """Return True if the worker leads, among the owners of these leases, by a snapshot.
 
     Each stream has a leader of its own among its readers: during a deployment, the leader of the
-    whole table may not read it.
+    whole table may not read it. Where workers read only their own rows, the leader that assigns all
+    leases leads here, too.
     """
-    return leader(leases, expired) in {None, worker_id}
+    if seen.leads is not None:
+        return seen.leads
+    return leader(leases, seen.expired) in {None, worker_id}
 
 
 def java_order(text: str) -> bytes:

@@ -54,13 +54,16 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     leases: tuple[Lease, ...] = ()
     at: float | None = None
-    """The time of the scan, by the worker's clock; None before the first."""
+    """The time of the scan, by the worker's clock; None before the first, and while the worker
+    reads only its own rows: the others are as of the last scan then."""
     expired: frozenset[str] = frozenset()
     """Keys of the leases whose owners have not renewed for a failover time."""
     unread: Mapping[str, float] = msgspec.field(default_factory=lambda: MappingProxyType({}))
     """The time since which no live worker reads a shard, by lease key; see `unread_since`."""
     may_have_java_readers: bool = False
     """True if a Java KCL may share these leases."""
+    leads: bool | None = None
+    """Whether this worker leads the fleet; None if the leases tell who audits them."""
 
     def unread_for(self, oldest: float, held: Collection[str]) -> dict[str, float] | None:
         """Return for how many seconds shards are unread, by lease key; None if the scan is too old.
@@ -71,6 +74,17 @@ class Snapshot(msgspec.Struct, frozen=True):
         if at is None or at < oldest:
             return None
         return {key: at - since for key, since in self.unread.items() if key not in held}
+
+    def after(self, read: Iterable[str], rows: Iterable[Lease]) -> Snapshot:
+        """Return the leases after some were read: ``rows``, and none for the other keys."""
+        found = {row.key: row for row in rows}
+        gone = found.keys() | set(read)
+        if gone:
+            leases = (*(row for row in self.leases if row.key not in gone), *found.values())
+        else:
+            leases = self.leases
+        java = self.may_have_java_readers
+        return Snapshot(leases, may_have_java_readers=java, leads=False)
 
     @property
     def unfinished(self) -> frozenset[str]:

@@ -37,6 +37,7 @@ _DIRECTLY = (
     "Scan",
     "Query",
     "GetItem",
+    "BatchGetItem",
     "PutItem",
     "UpdateItem",
     "DeleteItem",
@@ -55,7 +56,12 @@ def _decode(answer: Answer) -> dict[str, Any]:
 
 def _items(found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the rows and keys of an answer."""
-    answers = [found, *found.get("Responses", ())]
+    answers, of_tables = [found], found.get("Responses", ())
+    if isinstance(of_tables, dict):  # of BatchGetItem: the rows of each table
+        for items in of_tables.values():
+            yield from items
+    else:
+        answers += of_tables
     for answer in (*answers, *(each.get("Error") for each in answers)):
         for name in ("Item", "Attributes", "LastEvaluatedKey"):
             if item := (answer or {}).get(name):

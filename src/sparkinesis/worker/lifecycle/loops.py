@@ -213,7 +213,7 @@ class ShardSyncLoop(WorkerLoop):
                 break
             expect()
             own = leases.get(stream.id, [])
-            is_leader = leads(self.settings.worker_id, own, seen.expired)
+            is_leader = leads(self.settings.worker_id, own, seen)
             pause = self._step(stream, own, tips.get(stream.id, {}), leads=is_leader)
             self._due[stream.id] = self.settings.clock() + pause
         self._due = {key: at for key, at in self._due.items() if key in streams}

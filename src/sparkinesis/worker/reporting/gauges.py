@@ -108,9 +108,7 @@ def lease_counts(seen: Snapshot, worker_id: str) -> LeaseCounts | None:
         expired=sum(lease.key in seen.expired for lease in unfinished),
         workers=len(owners),
         is_leader=worker_id in owners
-        and any(
-            leads(worker_id, own, seen.expired) for own in leases_by_stream(unfinished).values()
-        ),
+        and any(leads(worker_id, own, seen) for own in leases_by_stream(unfinished).values()),
     )
 
 

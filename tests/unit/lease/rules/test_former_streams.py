@@ -11,6 +11,7 @@ from sparkinesis.lease.rules.former_streams import (
     unread_former_streams,
 )
 from sparkinesis.lease.rules.leader import leads
+from sparkinesis.lease.rules.observations import Snapshot
 from sparkinesis.stream.address import StreamIdentifier
 from tests.unit.lease.rules.several import lease_of
 
@@ -58,7 +59,11 @@ def test_only_those_that_the_user_names() -> None:
 
 def test_each_stream_is_led_by_one_of_its_own_readers() -> None:
     a, b = lease_of(A, "x"), lease_of(B, "y")
-    assert leads("x", [a])
-    assert not leads("y", [a])
-    assert sum(leads(worker, [a, b]) for worker in "xy") == 1
-    assert leads("y", [a], {a.key}), "the owner is dead: any worker may lead"
+    seen = Snapshot((a, b))
+    assert leads("x", [a], seen)
+    assert not leads("y", [a], seen)
+    assert sum(leads(worker, [a, b], seen) for worker in "xy") == 1
+    dead = Snapshot((a, b), expired=frozenset({a.key}))
+    assert leads("y", [a], dead), "the owner is dead: any worker may lead"
+    assert leads("y", [a], Snapshot((a, b), leads=True)), "who leads the whole fleet"
+    assert not leads("x", [a], Snapshot((a, b), leads=False))

@@ -179,7 +179,7 @@ class SeveralStreams(KnownStreams):
         leases = leases_by_stream(seen.leases)
         me = self._settings.worker_id
         self._led = frozenset(
-            stream for stream in self._wanted if leads(me, leases.get(stream, ()), seen.expired)
+            stream for stream in self._wanted if leads(me, leases.get(stream, ()), seen)
         )
         self._former.observe(seen, self.wants)
 
@@ -351,5 +351,5 @@ class SeveralStreams(KnownStreams):
             self._left = {key: one for key, one in self._left.items() if key != stream}
             self._farewells.start(stream, partial(finish, lambda: True))
         self._farewells.collect()
-        if left and leads(self._settings.worker_id, seen.leases, seen.expired):
+        if left and leads(self._settings.worker_id, seen.leases, seen):
             self._former.delete(seen, self.wants, lambda: wait(0))

@@ -1,0 +1,261 @@
+"""Workers that read only their own rows while a leader lives, on a large lease table over HTTP."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from deploy.iam import POLICIES, action_of
+from sparkinesis.lease.coordinator import LeaseCoordinator
+from sparkinesis.lease.leading.brief_look import FULL_EVERY, STANDBYS, WORTHWHILE
+from sparkinesis.lease.leading.coordination import Coordination
+from sparkinesis.lease.leading.own_rows import OWNER_INDEX, create_index, keys_of, read_some
+from sparkinesis.lease.table.table import LeaseTable
+from sparkinesis.local import Fault, LocalServer
+from sparkinesis.local.lease_tables import LeaseTables
+from sparkinesis.worker.options import LeaseTableOptions
+from tests.integration.lease.conftest import ManualTime, create, table_of
+from tests.integration.lease.test_led import FAILOVER, SOON, owners, release_asked, worker
+
+LEADER, *FOLLOWERS = [f"host-1-00000000000{digit}" for digit in "abcde"]
+KEYS = [f"shardId-{number:012d}" for number in range(WORTHWHILE + 20)]
+_numbers = itertools.count()
+READS = {"Scan", "Query", "BatchGetItem", "GetItem"}
+
+
+class Fleet:
+    """A leader, two standbys and two others, which share the leases of a table."""
+
+    def __init__(self, table: LeaseTable, time: ManualTime, server: LocalServer) -> None:
+        self.table, self.time, self.server = table, time, server
+        self.workers = {who: worker(table, time, who) for who in (LEADER, *FOLLOWERS)}
+        self.dead: set[str] = set()
+        create(table, *KEYS)
+
+    def round(self, seconds: float = SOON) -> None:
+        """Each worker renews, releases what is asked for, and looks."""
+        self.time.now += seconds
+        self.renew()
+        for who in sorted(self.workers.keys() - self.dead):
+            self.workers[who].take()
+
+    def renew(self) -> None:
+        for who in self.workers.keys() - self.dead:
+            release_asked(self.workers[who])
+
+    def settle(self) -> None:
+        for _ in range(6):
+            self.round()
+        assert sum(len(one.held()) for one in self.workers.values()) == len(KEYS)
+
+    def reads(self, who: str) -> Counter[str]:
+        """What one look of a worker reads."""
+        self.server.kinesis.calls.clear()
+        self.workers[who].take()
+        return Counter(c.operation for c in self.server.kinesis.calls if c.operation in READS)
+
+    @property
+    def leader(self) -> str:
+        """The owner of the lock."""
+        lock = Coordination.among_leases(self.table).lock()
+        assert lock is not None
+        return lock.owner
+
+    def held(self, who: str) -> set[str]:
+        return set(self.workers[who].held())
+
+
+@pytest.fixture(scope="module")
+def light() -> Iterator[LocalServer]:
+    """A server that holds lease tables without moto, which takes a second for a round here."""
+    with LocalServer(lease_tables=LeaseTables()) as running:
+        yield running
+
+
+@pytest.fixture
+def server(light: LocalServer) -> Iterator[LocalServer]:
+    yield light
+    light.kinesis.faults = None
+
+
+@pytest.fixture
+def table(server: LocalServer) -> LeaseTable:
+    found = table_of(server, f"app-{next(_numbers)}")
+    found.provision(LeaseTableOptions())
+    return found
+
+
+@pytest.fixture
+def fleet(table: LeaseTable, time: ManualTime, server: LocalServer) -> Fleet:
+    found = Fleet(table, time, server)
+    found.settle()
+    return found
+
+
+def test_only_the_leader_and_two_standbys_read_the_whole_table(fleet: Fleet) -> None:
+    reads = {who: fleet.reads(who) for who in fleet.workers}
+    scans = {who for who, calls in reads.items() if calls["Scan"]}
+    assert scans == {LEADER, *FOLLOWERS[:STANDBYS]}
+    for who in fleet.workers.keys() - scans:
+        assert reads[who] == {"Query": 1, "BatchGetItem": 1}
+
+
+def test_the_whole_table_is_read_again_after_minutes(fleet: Fleet) -> None:
+    last = FOLLOWERS[-1]
+    until = fleet.time.now + FULL_EVERY
+    while fleet.time.now < until - 12.0:
+        fleet.round(3.0)
+    assert fleet.reads(last)["Scan"] == 0
+    fleet.time.now = until
+    fleet.renew()
+    assert fleet.reads(last)["Scan"] == 1
+
+
+def test_a_lease_that_the_leader_gives_is_adopted_without_a_scan(fleet: Fleet) -> None:
+    last = fleet.workers[FOLLOWERS[-1]]
+    mine = set(last.held())
+    create(fleet.table, "new-1", "new-2", "new-3", "new-4", "new-5", "new-6", "new-7", "new-8")
+    scans = 0
+    for _ in range(10):
+        fleet.time.now += SOON
+        for who, one in fleet.workers.items():
+            release_asked(one)
+            if one is last:
+                scans += fleet.reads(who)["Scan"]
+            else:
+                one.take()
+    assert set(last.held()) > mine, "the new leases are shared"
+    assert scans == 0
+    given = {key for key, who in owners(fleet.table).items() if who == (FOLLOWERS[-1], None)}
+    assert given == set(last.held())
+
+
+def test_a_crash_of_the_leader_and_another_costs_one_failover_time(fleet: Fleet) -> None:
+    other = FOLLOWERS[-1]
+    lost = fleet.held(LEADER) | fleet.held(other)
+    fleet.dead = {LEADER, other}
+    for _ in range(int(FAILOVER)):
+        fleet.round()
+    assert fleet.held(FOLLOWERS[0]).isdisjoint(lost)
+    for _ in range(2):  # a look, and the rest of what its plan left to others
+        fleet.round(0.1)
+    alive = fleet.workers.keys() - fleet.dead
+    assert set().union(*(fleet.held(who) for who in alive)) == set(KEYS)
+
+
+def test_who_has_read_only_its_own_rows_does_not_lead_at_once(fleet: Fleet, dynamodb: Any) -> None:
+    """It would not know of leases that have expired; a standby does."""
+    fleet.dead = {LEADER, *FOLLOWERS[:STANDBYS]}
+    for _ in range(int(FAILOVER) + 1):
+        fleet.round()
+    assert fleet.leader == LEADER
+    for _ in range(int(FAILOVER)):
+        fleet.round()
+    assert fleet.leader in FOLLOWERS[STANDBYS:]
+    assert set().union(*(fleet.held(who) for who in FOLLOWERS[STANDBYS:])) == set(KEYS)
+
+
+@pytest.mark.parametrize(
+    "code", ["AccessDeniedException", "ValidationException", "ResourceNotFoundException"]
+)
+def test_without_the_index_the_whole_table_is_read(fleet: Fleet, code: str) -> None:
+    last = FOLLOWERS[-1]
+    fleet.server.kinesis.faults = lambda call: (
+        Fault.error(code) if call.operation == "Query" else None
+    )
+    assert fleet.reads(last) == {"Query": 1, "Scan": 1}
+    fleet.round()
+    assert fleet.reads(last) == {"Scan": 1}, "it does not ask again and again"
+
+
+def test_an_index_that_comes_later_is_used(fleet: Fleet) -> None:
+    last = FOLLOWERS[-1]
+    fleet.server.kinesis.faults = lambda call: (
+        Fault.error("ValidationException") if call.operation == "Query" else None
+    )
+    fleet.round()
+    assert fleet.reads(last)["Scan"] == 1
+    fleet.server.kinesis.faults = None
+    for _ in range(int(FULL_EVERY / 3) + 1):
+        fleet.round(3.0)
+    assert fleet.reads(last)["Scan"] == 0
+
+
+def test_a_worker_that_may_be_java_keeps_all_reading(
+    table: LeaseTable, time: ManualTime, server: LocalServer
+) -> None:
+    fleet = Fleet(table, time, server)
+    fleet.workers["b6a5e6f0-6f0a-4f0e-9d3c-1f2e3d4c5b6a"] = worker(
+        table, time, "b6a5e6f0-6f0a-4f0e-9d3c-1f2e3d4c5b6a"
+    )
+    fleet.settle()
+    assert all(fleet.reads(who)["Scan"] for who in fleet.workers)
+
+
+def test_the_policy_allows_what_the_looks_call_and_no_more(fleet: Fleet) -> None:
+    fleet.server.kinesis.calls.clear()
+    fleet.round()
+    fleet.time.now += FULL_EVERY  # the leader sees to the index again
+    fleet.round()
+    used = {action_of("dynamodb", call.operation) for call in fleet.server.kinesis.calls}
+    (worker,) = (each for each in POLICIES if each.name == "worker")
+    (own,) = (each for each in POLICIES if each.name == "own-rows")
+    assert used - worker.actions == own.actions - {"dynamodb:UpdateTable"}
+
+
+def test_a_small_table_is_read_whole(
+    table: LeaseTable, time: ManualTime, server: LocalServer
+) -> None:
+    server.kinesis.calls.clear()
+    create(table, *KEYS[: WORTHWHILE - 1])
+    workers: list[LeaseCoordinator] = [worker(table, time, who) for who in (LEADER, *FOLLOWERS)]
+    for _ in range(8):
+        time.now += SOON
+        for one in workers:
+            release_asked(one)
+            one.take()
+    asked = {call.operation for call in server.kinesis.calls}
+    assert asked.isdisjoint({"Query", "UpdateTable"})
+
+
+def test_the_index_is_made_once_and_where_it_costs_no_capacity_of_its_own(
+    shared: LocalServer, dynamodb: Any
+) -> None:
+    table = table_of(shared, "indexed")
+    table.provision(LeaseTableOptions())
+    create(table, "a", owner="x")
+    create(table, "b", owner="x")
+    create(table, "c", owner="y")
+    assert create_index(table)
+    assert create_index(table)
+    (index,) = dynamodb.describe_table(TableName=table.name)["Table"]["GlobalSecondaryIndexes"]
+    assert index["IndexName"] == OWNER_INDEX
+    assert index["Projection"] == {"ProjectionType": "KEYS_ONLY"}
+    assert sorted(keys_of(table, "x")) == ["a", "b"]
+    assert keys_of(table, "nobody") == []
+    dynamodb.create_table(
+        TableName="provisioned",
+        KeySchema=[{"AttributeName": "leaseKey", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": "leaseKey", "AttributeType": "S"}],
+        ProvisionedThroughput={"ReadCapacityUnits": 10, "WriteCapacityUnits": 10},
+    )
+    try:
+        capacity = table_of(shared, "provisioned")
+        assert not create_index(capacity)
+    finally:
+        dynamodb.delete_table(TableName="provisioned")
+
+
+def test_rows_are_read_by_the_hundred(shared: LocalServer) -> None:
+    table = table_of(shared, "many")
+    table.provision(LeaseTableOptions())
+    create(table, *KEYS)
+    shared.kinesis.calls.clear()
+    rows = read_some(table, [*KEYS, "missing"])
+    assert {row.key for row in rows.leases} == set(KEYS)
+    assert Counter(call.operation for call in shared.kinesis.calls) == {"BatchGetItem": 2}
+    assert rows.second is not None
