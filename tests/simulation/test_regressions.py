@@ -277,6 +277,14 @@ KEPT_OF_SEVERAL = {
     # shards had no checkpoints. Only the elected worker noticed that a stream was gone.
     "streams are made anew after two seconds": rough_several(2),
     "a stream is never made anew": rough_several(9),
+    # A stream that was gone when it was to be opened was opened by its former name later on, with
+    # the shards of the stream that was made meanwhile.
+    "a stream is made anew before it is opened": h.History(
+        streams=(h.OneOf(2), h.OneOf()),
+        events=((0.0, h.Start(0)), (0.1, h.Anew(0, 2.0, 1))),
+        patience=1100.0,
+        **_EVEN,
+    ),
     # A worker that had found no leases listed the shards only after a reshard. It began once more,
     # at a later LATEST, and the records in between were skipped.
     "the shards are listed half a minute after a look at an empty table": h.History(

@@ -243,6 +243,22 @@ def test_a_number_of_the_shard_that_the_service_refuses_is_an_expired_one(
 
 
 @ONCE
+def test_a_start_in_a_shard_that_has_expired_is_taken(scene: Scene, faults: Any) -> None:
+    """Who reads there tells the loss, and the shard ends; checked again, it would block for ever."""
+    numbers = [scene.put(data) for data in (b"0", b"1")]
+    faults(
+        lambda call: (
+            Fault("ResourceNotFoundException")
+            if call.operation == "GetShardIterator" and call.shard == FIRST
+            else None
+        )
+    )
+    start = ExtendedSequenceNumber(numbers[0])
+    scene.start(on_initialize=beginning_at(start))
+    scene.journal.wait(lambda: scene.row().checkpoint == start)
+
+
+@ONCE
 def test_a_store_that_refuses_the_token_gives_the_lease_up(scene: Scene) -> None:
     """What a processor raises then: the worker acquires the shard again, with a larger token."""
     scene.put(b"0")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from sparkinesis.errors import PositionNotFoundError, ProcessorError
+from sparkinesis.errors import PositionNotFoundError, ProcessorError, ShardNotFoundError
 from sparkinesis.lease.extended_sequence_number import TRIM_HORIZON, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.stream.position import AfterRecord
@@ -56,8 +56,9 @@ def move_to(
 ) -> None:
     """Make a start the checkpoint of a lease that this worker holds; write nothing if it is.
 
-    A start that has expired is written, and reading there tells the loss. Raises `ProcessorError`
-    for a record of another shard, the errors of the calls, and those of `HeldLease.move`.
+    A start that has expired, be it with its shard, is written, and reading there tells the loss.
+    Raises `ProcessorError` for a record of another shard, the errors of the calls, and those of
+    `HeldLease.move`.
     """
     if start == lease.checkpoint:
         return
@@ -73,8 +74,9 @@ def _require_of_shard(
     at = AfterRecord(start.sequence_number)
     try:
         settings.client.shard_iterator(shard_id, at, inclusive=True)
-    except PositionNotFoundError as error:
-        # Refused because it has expired, or because it is not this shard's: its digits say which.
+    except (PositionNotFoundError, ShardNotFoundError) as error:
+        # The record has expired, or the whole shard, or it is not this shard's record: its digits
+        # say which.
         if encodes_another_shard(start.sequence_number, shard_id):
             raise _wrong(
                 settings.describe_shard(shard_id),

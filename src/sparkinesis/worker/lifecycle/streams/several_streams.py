@@ -320,7 +320,10 @@ class SeveralStreams(KnownStreams):
                 if one is not None:
                     tracked[address] = one.failed(result, self._clock(), self._pause(1, _RETRY[0]))
             elif one is not None and not isinstance(result, ShutDownError):
-                tracked[address] = self._failed(one, result)
+                failed = self._failed(one, result)
+                # A stream that is made meanwhile has another identity, and other shards.
+                is_gone = isinstance(result, StreamNotFoundError)
+                tracked[address] = failed.closed() if is_gone else failed
         self._replace(tracked)
 
     def _failed(self, one: Tracked, error: BaseException, *, longest: float = math.inf) -> Tracked:
