@@ -244,7 +244,7 @@ def test_a_number_of_the_shard_that_the_service_refuses_is_an_expired_one(
 
 @ONCE
 def test_a_start_in_a_shard_that_has_expired_is_taken(scene: Scene, faults: Any) -> None:
-    """Who reads there tells the loss, and the shard ends; checked again, it would block for ever."""
+    """Who reads there tells the loss, and the shard ends. Checked again, it would be blocked."""
     numbers = [scene.put(data) for data in (b"0", b"1")]
     faults(
         lambda call: (
