@@ -7,7 +7,6 @@ import math
 import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from sparkinesis.errors import (
@@ -16,21 +15,17 @@ from sparkinesis.errors import (
     LeaseTableNotFoundError,
     LeaseTableUnavailableError,
     ServiceError,
-    SparkinesisError,
 )
 from sparkinesis.events import (
-    HandoffRequested,
-    LeaseAssigned,
-    LeaseTaken,
     LegacyWorkerSeen,
     Listener,
     OwnerSilent,
     ignore,
 )
+from sparkinesis.lease.acquisitions import Acquisitions, OriginOf
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.leading import client_version, leader_lock
 from sparkinesis.lease.leading.brief_look import FULL_EVERY, BriefLook, rows_to_read
-from sparkinesis.lease.leading.moves import Move
 from sparkinesis.lease.leading.own_rows import keys_of, read_some
 from sparkinesis.lease.leading.standing import EACH_TAKES, Standing
 from sparkinesis.lease.lease import Lease
@@ -56,16 +51,12 @@ from sparkinesis.lease.rules.taker import (
     TakeSettings,
     origin_of,
     plan_takes,
-    still_asked,
 )
 from sparkinesis.lease.rules.worker_ids import java_kcl_may_read
-from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.batch import BATCH
 from sparkinesis.lease.table.provisioning import note_vanished
 from sparkinesis.lease.table.rows import KnownRows, TableScan
 from sparkinesis.lease.table.table import LeaseTable
-from sparkinesis.lease.table.update import Update
-from sparkinesis.lease.table.write_conflict import LeaseChangedError
 from sparkinesis.metrics.catalogue import TAKE_DURATION
 from sparkinesis.metrics.measured import timed
 from sparkinesis.metrics.metrics import OFF, Metrics
@@ -118,14 +109,12 @@ class LeaseCoordinator:
         self._metrics = metrics
         self._observations: dict[str, Observation] = {}
         self._worker_versions = WorkerVersions()
-        self._asked: dict[str, str | None] = {}
-        """Leases that this worker has requested or tried to take, but does not hold yet, and their
-        previous owners."""
         self._silent: frozenset[str] = frozenset()
         """The other workers that own expired leases by the last scan."""
-        self._is_in_doubt = False
-        """True if a failed write to one of these leases may have taken effect nevertheless."""
         self._row_problems = RowProblems(str(table), tell)
+        self._acquisitions = Acquisitions(
+            table, renewer, worker_id, row_problems=self._row_problems, tell=tell
+        )
         self._known_rows = KnownRows()
         self._observing_since: float | None = None
         """The time of the first scan; None before it."""
@@ -230,6 +219,7 @@ class LeaseCoordinator:
         leases, now = scan.leases, self._clock()
         wanted = [row for row in leases if wants(row.stream)]
         standing = self._note_scan(scan, wanted, known, now, is_leaving)
+        asked = self._acquisitions.asked
         takes = plan_takes(
             leases,
             self._observations,
@@ -238,7 +228,7 @@ class LeaseCoordinator:
             self._settings,
             rng=self._rng,
             held=known,
-            asked=self._asked.keys() | (self._given(leases) if standing.is_led else set()),
+            asked=asked.keys() | (self._given(leases) if standing.is_led else set()),
             busy=busy,
             legacy=self._worker_versions.legacy,
             can_read=lambda row: reads(row.stream),
@@ -253,23 +243,20 @@ class LeaseCoordinator:
                 if row.key not in busy:
                     yield row
 
-        due = [
-            *takes.adopt,
-            *takes.overdue,
-            *takes.seize,
-            *self._assign(standing.moves, is_leaving),
-        ]
+        expired = self.snapshot.expired
+        assigned = self._acquisitions.assign(standing.moves, expired, is_leaving)
+        due = [*takes.adopt, *takes.overdue, *takes.seize, *assigned]
         size = 1
         if not is_leaving() and (due or takes.take):
             size = self._renewer.batching.size([*due, *takes.take][:BATCH])
-        token = token_at(scan.second, self._rng)
-        self._take_some(free(due), len(due), size, token)
-        self._take_some(free(takes.take), takes.need, size, token)
+        token, origin = token_at(scan.second, self._rng), self._origin(now)
+        self._acquisitions.take(free(due), len(due), size, token, origin)
+        self._acquisitions.take(free(takes.take), takes.need, size, token, origin)
         for row in free(takes.steal):
-            self._request(row)
+            self._acquisitions.request(row)
         mine = self._renewer.held()
         is_unsettled = len(mine) < self._settings.max_leases and (
-            bool(self._asked)
+            bool(self._acquisitions.asked)
             or any(
                 row.owner is None
                 and not row.is_finished
@@ -283,19 +270,16 @@ class LeaseCoordinator:
 
     def _look(self) -> tuple[TableScan, Collection[str]]:
         """Scan the table; return what is there, and the leases held before the scan or after it."""
-        held_before, is_consistent = self._renewer.held(), self._is_in_doubt
+        held_before, is_consistent = self._renewer.held(), self._acquisitions.is_in_doubt
         try:
             scan = self._scan(consistent=is_consistent)
         except LeaseTableNotFoundError:
             raise note_vanished(self._table) from None
-        self._is_in_doubt = False
         held = self._renewer.held()
         for row in scan.leases:
             if row.key in held:
                 held[row.key].observe(row)
-        self._asked = still_asked(
-            self._asked, scan.leases, self._worker_id, is_consistent=is_consistent
-        )
+        self._acquisitions.note_scan(scan.leases, is_consistent=is_consistent)
         return scan, held_before.keys() | held.keys()
 
     def _note_scan(
@@ -383,7 +367,7 @@ class LeaseCoordinator:
         or the rows tell too little. Raises what `take` does.
         """
         look, self._brief = self._brief, None
-        is_sure = not (self._is_in_doubt or self._asked)
+        is_sure = not (self._acquisitions.is_in_doubt or self._acquisitions.asked)
         if look is None or began >= look.until or is_leaving() or not is_sure:
             return None
         held = self._renewer.held()
@@ -410,7 +394,8 @@ class LeaseCoordinator:
         due = [row for row in (*takes.adopt, *takes.overdue) if row.key not in busy]
         if due:
             size = self._renewer.batching.size(due[:BATCH])
-            self._take_some(iter(due), len(due), size, token_at(rows.second, self._rng))
+            token = token_at(rows.second, self._rng)
+            self._acquisitions.take(iter(due), len(due), size, token, self._origin(now))
         mine = self._renewer.held()
         is_coming = any(row.owner == self._worker_id and row.key not in mine for row in rows.leases)
         interval = self._settings.scan_interval
@@ -466,42 +451,17 @@ class LeaseCoordinator:
             self._tell(OwnerSilent(owner, keys, now - since))
         self._silent = frozenset(silent)
 
-    def _take_some(self, rows: Iterator[Lease], need: int, size: int, token: int) -> None:
-        """Take rows until ``need`` of them are held, at most ``size`` in a call.
-
-        token: the least fencing token.
-
-        A worker that starts takes a thousand leases while it begins to read those that it has: one
-        by one, each would wait for the threads that read.
-        """
-        while need > 0 and (batch := list(islice(rows, min(need, size)))):
-            need -= self._take_batch(batch, token)
-
-    def _take_batch(self, rows: Sequence[Lease], token: int) -> int:
-        """Take these leases; return the number of those that no other worker was faster to take."""
-        now, before = self._clock(), self._note_requests(rows)
-        results = self._renewer.acquire(rows, token)
-        taken = 0
-        trouble: SparkinesisError | None = None
-        for row, result in zip(rows, results, strict=True):
-            if isinstance(result, Lease):
-                taken += 1
-                del self._asked[row.key]
-                origin = origin_of(
-                    row,
-                    self._observations[row.key],
-                    self._worker_id,
-                    now,
-                    asked=before,
-                    expired=self.snapshot.expired,
-                    legacy=self._worker_versions.legacy,
-                )
-                self._tell(LeaseTaken(row.key, row.shard_id, *origin, str(result.checkpoint)))
-            else:
-                trouble = self._note_failure(row, result, before) or trouble
-        if trouble is not None:
-            raise trouble
-        return taken
+    def _origin(self, now: float) -> OriginOf:
+        """Return what tells where a lease comes from, by the last look, which was at ``now``."""
+        return lambda row, asked: origin_of(
+            row,
+            self._observations[row.key],
+            self._worker_id,
+            now,
+            asked=asked,
+            expired=self.snapshot.expired,
+            legacy=self._worker_versions.legacy,
+        )
 
     def _member(self, *, has_java: bool) -> Membership | None:
         """Return this worker's membership of a fleet with a leader; None without a sign of one."""
@@ -518,74 +478,6 @@ class LeaseCoordinator:
             for key, seen in found
             if since is not None and seen.owners == mine and seen.owners_since > since
         }
-
-    def _assign(self, moves: Iterable[Move], is_leaving: Callable[[], bool]) -> list[Lease]:
-        """Write what this worker assigns as the leader; return the leases that it takes itself.
-
-        A row that has changed since the scan is left alone; the next scan shows it as it is.
-        """
-        mine: list[Lease] = []
-        writes: list[tuple[Move, Update]] = []
-        for move in moves:
-            row, to = move.lease, move.to
-            is_vacant = row.actual_owner is None or row.key in self.snapshot.expired
-            if is_vacant and to == self._worker_id:
-                mine.append(row)
-            elif is_vacant or row.checkpoint_owner is not None:
-                writes.append((move, requests.assign_vacant(row, to)))
-            else:
-                writes.append((move, requests.initiate_handoff(row, to)))
-        trouble: SparkinesisError | None = None
-        while writes and not is_leaving():
-            batch, writes = writes[:BATCH], writes[BATCH:]
-            results = self._renewer.batching.write([update for _, update in batch])
-            for (move, _), result in zip(batch, results, strict=True):
-                row = move.lease
-                if isinstance(result, Lease):
-                    owner = result.checkpoint_owner
-                    self._tell(LeaseAssigned(row.key, row.shard_id, move.to, owner))
-                elif not isinstance(result, LeaseChangedError):
-                    trouble = result
-        if trouble is not None:
-            raise trouble
-        return mine
-
-    def _request(self, row: Lease) -> None:
-        """Request a lease. If its row cannot be written, this worker goes on with the others."""
-        before = self._note_requests([row])
-        result = self._table.try_write(requests.initiate_handoff(row, self._worker_id))
-        if isinstance(result, Lease):
-            self._tell(HandoffRequested(row.key, row.shard_id, str(row.owner)))
-        elif trouble := self._note_failure(row, result, before):
-            raise trouble
-
-    def _note_requests(self, rows: Sequence[Lease]) -> dict[str, str | None]:
-        """Note that rows are to be written; return the notes before.
-
-        If the answer of the write is lost, the table may name this worker as owner, and without the
-        note the lease would be left to expire.
-        """
-        before = self._asked
-        self._asked = {**before, **{row.key: row.owner for row in rows if row.key not in before}}
-        return before
-
-    def _note_failure(
-        self, row: Lease, error: SparkinesisError, before: Collection[str]
-    ) -> SparkinesisError | None:
-        """Note that a row was not written; return the error if it is no matter of this row alone.
-
-        A problem with one row, such as its size, does not keep this worker from the others.
-        """
-        if isinstance(error, LeaseChangedError):
-            if row.key not in before:
-                del self._asked[row.key]
-            _log.debug("The lease %s changed before it could be written", row.key)
-            return None
-        self._is_in_doubt = True
-        if isinstance(error, ServiceError) and not isinstance(error, LeaseTableUnavailableError):
-            self._row_problems.report_refusal(row.key, error)
-            return None
-        return error
 
     def withdraw_requests(self) -> None:
         """Withdraw this worker's requests for leases that it does not hold yet, before it ends.
@@ -607,7 +499,9 @@ class LeaseCoordinator:
                 and not row.is_finished
                 and not self._has_moved_by_itself(row)
             }
-        self._table.withdraw(self._asked.keys() | given, self._worker_id, self._renewer.held)
+        self._table.withdraw(
+            self._acquisitions.asked.keys() | given, self._worker_id, self._renewer.held
+        )
 
     def _has_moved_by_itself(self, row: Lease) -> bool:
         """Return True if another process with this worker's id seems to renew a lease."""

@@ -9,9 +9,9 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from sparkinesis.events import LeaseCreated, Listener, ParentsLost, ignore
-from sparkinesis.lease.checkpoint_search import checkpoint_at
 from sparkinesis.lease.extended_sequence_number import AT_TIMESTAMP
 from sparkinesis.lease.lease import Lease, lease_key
+from sparkinesis.lease.moving.checkpoint_search import checkpoint_at
 from sparkinesis.lease.rules.audit import missing_hash_ranges
 from sparkinesis.lease.rules.children import orphaned_children
 from sparkinesis.lease.rules.lease_start import LeaseStart, application_start_ms, lease_start

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from sparkinesis.errors import AccessDeniedError
-from sparkinesis.lease.checkpoint_search import checkpoint_at
 from sparkinesis.lease.extended_sequence_number import TRIM_HORIZON, ExtendedSequenceNumber
+from sparkinesis.lease.moving.checkpoint_search import checkpoint_at
 from sparkinesis.local import Call, Fault, LocalServer, ManualClock
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient

@@ -20,7 +20,7 @@ from sparkinesis.errors import (
     SparkinesisError,
     UnfinishedResetError,
 )
-from sparkinesis.lease.checkpoint_search import checkpoint_at
+from sparkinesis.lease.moving.checkpoint_search import checkpoint_at
 from sparkinesis.lease.rules.reset import (
     LeaseReset,
     ShardCheckpoint,

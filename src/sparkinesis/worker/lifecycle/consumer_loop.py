@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from sparkinesis.errors import SparkinesisError
 from sparkinesis.events import EventLoopBlocked, LeaseEnd, ShutdownOverdue
-from sparkinesis.lease.checkpoint_search import checkpoint_at
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
+from sparkinesis.lease.moving.checkpoint_search import checkpoint_at
 from sparkinesis.metrics.health.signs import expect
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.calls.client import StreamClient
