@@ -80,12 +80,12 @@ def calls_follow_the_life_cycle(world: World) -> Iterator[str]:
         if write.by is not None and not _is_unanswered(world, write.by.name, write.at)
     ]
     last: dict[int, str] = {}
-    initialized: set[int] = set()
+    initialized: dict[int, float] = {}
     ended: set[int] = set()
     for entry in world.journal.entries:
         reader = entry.reader
         if entry.what == "initialized":
-            initialized.add(reader)
+            initialized[reader] = entry.at
         elif entry.what == "raised" and entry.about[0] == "shard_ended":
             ended.discard(reader)
         if entry.what not in _CALLS:
@@ -93,7 +93,9 @@ def calls_follow_the_life_cycle(world: World) -> Iterator[str]:
         before = last.get(reader)
         if is_automatic and (entry.what, before) == ("lease_lost", "shard_ended"):
             here = (entry.process, entry.shard)
-            if not any(at <= entry.at and (by, key) == here for at, by, key in ends):
+            # The shard may have ended here once before, and have been reset since.
+            began = initialized.get(reader, entry.at)
+            if not any(began <= at <= entry.at and (by, key) == here for at, by, key in ends):
                 ended.discard(reader)
         is_early = entry.what != "initialize" and reader not in initialized
         is_late = reader in ended or (entry.what == "initialize" and reader in initialized)
