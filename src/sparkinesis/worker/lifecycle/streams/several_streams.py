@@ -300,6 +300,11 @@ class SeveralStreams(KnownStreams):
             self._openings.start(one.plan.address, opening)
 
     def _collect_openings(self, timeout: float = 0.0) -> None:
+        """Take over what became of openings.
+
+        A stream that was not opened is asked for anew: it may be deleted and made anew until the
+        next try, and would be opened by its former name, with the shards of the new stream.
+        """
         results = self._openings.collect(timeout)
         if not results:
             return
@@ -318,12 +323,10 @@ class SeveralStreams(KnownStreams):
             elif isinstance(result, LeaseTableNotFoundError | LeaseTableUnavailableError):
                 self._table_problem.note(result)
                 if one is not None:
-                    tracked[address] = one.failed(result, self._clock(), self._pause(1, _RETRY[0]))
+                    failed = one.failed(result, self._clock(), self._pause(1, _RETRY[0]))
+                    tracked[address] = failed.closed()
             elif one is not None and not isinstance(result, ShutDownError):
-                failed = self._failed(one, result)
-                # A stream that is made meanwhile has another identity, and other shards.
-                is_gone = isinstance(result, StreamNotFoundError)
-                tracked[address] = failed.closed() if is_gone else failed
+                tracked[address] = self._failed(one, result).closed()
         self._replace(tracked)
 
     def _failed(self, one: Tracked, error: BaseException, *, longest: float = math.inf) -> Tracked:
