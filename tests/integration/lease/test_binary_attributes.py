@@ -28,6 +28,13 @@ ANSWERS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
     "Query": ({"TableName": "t"}, {"Items": [ROW]}),
     "GetItem": ({"TableName": "t", "Key": {"leaseKey": {"S": "k"}}}, {"Item": ROW}),
+    "BatchGetItem": (
+        {"RequestItems": {"t": {"Keys": [{"leaseKey": {"S": "k"}}]}}},
+        {
+            "Responses": {"t": [ROW, ROW]},
+            "UnprocessedKeys": {"t": {"Keys": [{"leaseKey": {"S": "k"}}]}},
+        },
+    ),
     "UpdateItem": ({"TableName": "t", "Key": {"leaseKey": {"S": "k"}}}, {"Attributes": ROW}),
     "BatchExecuteStatement": (
         {"Statements": [{"Statement": "UPDATE"}]},

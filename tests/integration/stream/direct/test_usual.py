@@ -50,6 +50,7 @@ BUNDLES = ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE")
 KEY = {"leaseKey": {"S": "k"}}
 OF_TABLES: dict[str, dict[str, Any]] = {
     "BatchExecuteStatement": {"Statements": [{"Statement": "SELECT"}]},
+    "BatchGetItem": {"RequestItems": {"abc": {"Keys": [KEY]}}},
     "DeleteItem": {"TableName": "abc", "Key": KEY},
     "DescribeTable": {"TableName": "abc"},
     "GetItem": {"TableName": "abc", "Key": KEY},
