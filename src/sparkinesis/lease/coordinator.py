@@ -310,7 +310,7 @@ class LeaseCoordinator:
             )
             self._is_led = standing.is_led
         unread = unread_since(wanted, self._observations, now, failover_time, known)
-        leads = True if standing.leads and may_be_brief else None
+        leads = True if standing.leads_brief_readers else None
         self.snapshot = Snapshot(leases, now, expired, unread, has_java, leads)
         self._brief = standing.brief
         return standing
@@ -397,7 +397,10 @@ class LeaseCoordinator:
             token = token_at(rows.second, self._rng)
             self._acquisitions.take(iter(due), len(due), size, token, self._origin(now))
         mine = self._renewer.held()
-        is_coming = any(row.owner == self._worker_id and row.key not in mine for row in rows.leases)
+        is_coming = any(
+            row.owner == self._worker_id and not row.is_finished and row.key not in mine
+            for row in rows.leases
+        )
         interval = self._settings.scan_interval
         pause = interval if is_coming else CALM * interval
         pause = between_renewals(pause, began, self._renewer.renewed_at, interval)

@@ -143,6 +143,7 @@ class Membership:
         self._whole_since: float | None = None
         """The time of the first look at the whole table after brief ones; None: no look was brief.
         """
+        self._lacks_index = False
         self._index_at: float | None = None
         """The time at which this leader has last seen to the index by owner."""
         self._trouble: str | None = None
@@ -274,7 +275,7 @@ class Membership:
         absent = (self._silent.keys() | leaving) - {self._worker_id}
         members = members_of(stats.values(), absent, second)
         moves = self._assign(members, leases, observations, expired, now)
-        return Standing(is_led=True, reach=Reach.ADOPT, moves=moves, leads=True)
+        return Standing(is_led=True, reach=Reach.ADOPT, moves=moves, leads_brief_readers=is_large)
 
     # --- the rows
 
@@ -360,11 +361,13 @@ class Membership:
         try:
             create_index(self._table)
         except SparkinesisError as error:
-            _log.warning(
-                "The index of the lease table by owner is not created, so each worker reads the "
-                "whole table: %s",
-                error,
-            )
+            if not self._lacks_index:
+                _log.warning(
+                    "The index of the lease table by owner is not created, so each worker reads "
+                    "the whole table: %s",
+                    error,
+                )
+            self._lacks_index = True
 
     def _note_leadership(self, leads: bool) -> None:
         if leads != self._has_led:

@@ -18,8 +18,8 @@ class Standing(msgspec.Struct, frozen=True):
     """How far the worker goes by itself for more leases."""
     moves: tuple[Move, ...] = ()
     """The assignments to write now, if this worker leads."""
-    leads: bool = False
-    """True if this worker is the leader."""
+    leads_brief_readers: bool = False
+    """True if this worker is the leader of workers that may read only their own rows."""
     brief: BriefLook | None = None
     """What the worker reads in its next looks; None: the whole table."""
 
