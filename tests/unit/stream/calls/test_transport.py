@@ -11,7 +11,6 @@ import pytest
 
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls import transport
-from sparkinesis.stream.calls.session import open_session
 from sparkinesis.stream.calls.transport import call_client
 
 THREADS = 8
@@ -21,15 +20,18 @@ def test_threads_that_ask_at_once_open_one_client(monkeypatch: pytest.MonkeyPatc
     opened: list[object] = []
     all_ask = threading.Barrier(THREADS)
 
-    def counted(*args: Any, **options: Any) -> Any:
+    open_client = transport._open
+
+    def counted(*args: Any) -> Any:
         opened.append(args)
-        return open_session(*args, **options)
+        return open_client(*args)
 
     def ask(_: int) -> Any:
         all_ask.wait()
         return call_client(address)
 
-    monkeypatch.setattr(transport, "open_session", counted)
+    # A session is opened only where the environment is not the usual one.
+    monkeypatch.setattr(transport, "_open", counted)
     address = StreamAddress("s", None, "us-east-1", "http://127.0.0.1:17")  # no other test's
     with ThreadPoolExecutor(THREADS) as threads:
         clients = list(threads.map(ask, range(THREADS)))
