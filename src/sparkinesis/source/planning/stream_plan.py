@@ -193,12 +193,14 @@ class StreamPlan:
         """Ask the parents of known children for their ends, each once; False if all were asked."""
         found = {parent: prober for _, parent, prober in self._parents_without_end()}
         to_ask = {s: prober for s, prober in found.items() if s not in self._asked_for_ends}
+        if not to_ask:
+            return False  # the usual case: quiet shards, of which there may be thousands, stay so
         self._asked_for_ends |= to_ask.keys()
         self._for_each(to_ask, lambda shard_id: to_ask[shard_id].meet_end())
         for shard_id in to_ask.keys() & self.quiet.keys():
             del self.quiet[shard_id]
         self._sort_out(to_ask)
-        return bool(to_ask)
+        return True
 
     def extend(self, wanted: Mapping[str, Wanted]) -> None:
         """Take more looks at shards."""
