@@ -219,22 +219,16 @@ class LeaseCoordinator:
         leases, now = scan.leases, self._clock()
         wanted = [row for row in leases if wants(row.stream)]
         standing = self._note_scan(scan, wanted, known, now, is_leaving)
-        asked = self._acquisitions.asked
-        takes = plan_takes(
+        asked = self._acquisitions.asked.keys()
+        takes = self._plan(
             leases,
-            self._observations,
-            self._worker_id,
             now,
-            self._settings,
-            rng=self._rng,
-            held=known,
-            asked=asked.keys() | (self._given(leases) if standing.is_led else set()),
-            busy=busy,
-            legacy=self._worker_versions.legacy,
-            can_read=lambda row: reads(row.stream),
             reach=standing.reach,
+            held=known,
+            asked=asked | (self._given(leases) if standing.is_led else set()),
+            busy=busy,
+            reads=reads,
         )
-        self._note_duplicates(takes)
 
         def free(rows: Iterable[Lease]) -> Iterator[Lease]:
             for row in rows:
@@ -348,11 +342,40 @@ class LeaseCoordinator:
         self._scanned_at, self._scan_at = began, began + pause
         self._held_then = frozenset(mine)
 
-    def _note_duplicates(self, takes: TakePlan) -> None:
+    def _plan(
+        self,
+        leases: Iterable[Lease],
+        now: float,
+        *,
+        reach: Reach,
+        held: Collection[str],
+        asked: Collection[str],
+        busy: Collection[str],
+        reads: Callable[[StreamIdentifier | None], bool],
+    ) -> TakePlan:
+        """Return what to take after a look; note the leases that a process of the same id has.
+
+        The arguments are those of `plan_takes`; ``reads`` as in `take`.
+        """
+        takes = plan_takes(
+            leases,
+            self._observations,
+            self._worker_id,
+            now,
+            self._settings,
+            rng=self._rng,
+            held=held,
+            asked=asked,
+            busy=busy,
+            legacy=self._worker_versions.legacy,
+            can_read=lambda row: reads(row.stream),
+            reach=reach,
+        )
         duplicates = {row.key for row in takes.duplicate_worker_leases}
         self.duplicate_worker_leases = tuple(
             sorted(duplicates | self._renewer.duplicate_worker_leases)
         )
+        return takes
 
     def _take_own(
         self,
@@ -376,21 +399,15 @@ class LeaseCoordinator:
         if rows is None or not self._observe_own(look, rows, now, known):
             return None
         self._brief = look
-        takes = plan_takes(
+        takes = self._plan(
             rows.leases,
-            self._observations,
-            self._worker_id,
             now,
-            self._settings,
-            rng=self._rng,
+            reach=Reach.ADOPT,
             held=known,
             asked=self._given(rows.leases),
             busy=busy,
-            legacy=self._worker_versions.legacy,
-            can_read=lambda row: reads(row.stream),
-            reach=Reach.ADOPT,
+            reads=reads,
         )
-        self._note_duplicates(takes)
         due = [row for row in (*takes.adopt, *takes.overdue) if row.key not in busy]
         if due:
             size = self._renewer.batching.size(due[:BATCH])

@@ -246,8 +246,7 @@ class Membership:
         leaving = releasing_workers(self._owners, scan.leases)
         self._note_moves(scan.leases, now)
         has_led = self._has_led
-        is_large = len(scan.leases) >= WORTHWHILE
-        is_large = is_large and may_be_brief and not coordination.is_beside
+        is_large = may_be_brief and not coordination.is_beside and len(scan.leases) >= WORTHWHILE
         if not self._leads(coordination, lock, now):
             reach = self._reach(scan.leases, expired, now)
             brief: BriefLook | None = None

@@ -79,10 +79,7 @@ class Snapshot(msgspec.Struct, frozen=True):
         """Return the leases after some were read: ``rows``, and none for the other keys."""
         found = {row.key: row for row in rows}
         gone = found.keys() | set(read)
-        if gone:
-            leases = (*(row for row in self.leases if row.key not in gone), *found.values())
-        else:
-            leases = self.leases
+        leases = (*(row for row in self.leases if row.key not in gone), *found.values())
         java = self.may_have_java_readers
         return Snapshot(leases, may_have_java_readers=java, leads=False)
 
