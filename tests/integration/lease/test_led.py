@@ -82,6 +82,17 @@ def release_asked(owner: LeaseCoordinator) -> None:
             held.release()
 
 
+def share(leader: LeaseCoordinator, other: LeaseCoordinator, time: ManualTime) -> None:
+    """Let a leader take all leases, and hand the other worker its share."""
+    leader.take()
+    other.take()
+    time.now += SOON
+    leader.take()
+    release_asked(leader)
+    time.now += SOON
+    other.take()
+
+
 def put_version(dynamodb: Any, table: LeaseTable, name: str) -> None:
     dynamodb.put_item(
         TableName=table.name,
@@ -167,13 +178,7 @@ def test_a_dead_worker_that_is_given_a_lease_is_given_no_more(
     put_version(dynamodb, table, client_version.VERSION_3X)
     create(table, *IDS[:4])
     leader, dead = worker(table, time, "a", "count"), worker(table, time, "b", "count")
-    leader.take()
-    dead.take()
-    time.now += SOON
-    leader.take()
-    release_asked(leader)
-    time.now += SOON
-    dead.take()
+    share(leader, dead, time)
     before = dead.held().keys()
     assert len(before) == 2
     time.now += FAILOVER / 2
@@ -277,13 +282,7 @@ def test_who_ends_because_of_a_twin_leaves_it_its_leases(
 ) -> None:
     create(table, "x", "y")
     leader, me = worker(table, time, "a"), worker(table, time, "b")
-    leader.take()
-    me.take()
-    time.now += SOON
-    leader.take()
-    release_asked(leader)
-    time.now += SOON
-    me.take()
+    share(leader, me, time)
     (mine,) = me.held()
     twin = LeaseRenewer(table, "b", FAILOVER, time)
     twin.acquire([lease_of(table, mine)], 1)
