@@ -165,6 +165,14 @@ class HeldLease:
             lambda lease: None if lease.pending is None else requests.prepare(lease, None),
         )
 
+    def confirm(self, doing: str) -> None:
+        """Renew the lease now: another worker, or a hand, may have changed the row unseen.
+
+        For what ``doing`` names, a write elsewhere that cannot be taken back. Raises what
+        `checkpoint` raises.
+        """
+        self._write(doing, self._renewed)
+
     def add_children(self, child_ids: Sequence[str]) -> None:
         """Store the ids of the shard's children. Raises what `checkpoint` raises."""
         with self._lock:
@@ -260,7 +268,10 @@ class HeldLease:
         self._lock.release()
 
     def _renewal(self) -> Update:
-        return self._to_send(requests.renew(self._lease, arrival_news(self._lease, self.known)))
+        return self._to_send(self._renewed(self._lease))
+
+    def _renewed(self, lease: Lease) -> Update:
+        return requests.renew(lease, arrival_news(lease, self.known))
 
     def _to_send(self, update: Update) -> Update:
         """Return the update with the rate, to be sent now."""

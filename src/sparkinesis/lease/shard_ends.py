@@ -98,13 +98,17 @@ class ShardEnds:
             broken=broken,
             not_before_ms=end.not_before_ms,
         )
-        self._leases.create_late(plan.create, [parent.lease, *scan.leases], shards, begin)
+        missing = list(plan.create)
+        if plan.wait_for and not broken:
+            # Without these leases the children would wait forever: a child that has its lease
+            # leaves no hole for an audit.
+            missing += orphaned_children(scan.leases, shards, begin)
+        if missing:
+            # A hand that has just reset the application does not know leases that are made after
+            # it: they would begin before the position that it gave.
+            parent.confirm("create the children's leases")
+            self._leases.create_late(missing, [parent.lease, *scan.leases], shards, begin)
         if plan.wait_for:
-            if not broken:
-                # Without these leases the children would wait forever: a child that has its lease
-                # leaves no hole for an audit.
-                forgotten = orphaned_children(scan.leases, shards, begin)
-                self._leases.create_late(forgotten, scan.leases, shards, begin)
             self._waits[parent.key] = (self._clock(), plan.wait_for)
             self._leases.tell(ChildrenWaiting(parent.key, parent.shard_id, tuple(plan.wait_for)))
             return False

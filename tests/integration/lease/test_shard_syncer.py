@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from sparkinesis.errors import InconsistentShardsError
+from sparkinesis.errors import InconsistentShardsError, LeaseLostError
 from sparkinesis.events import ChildrenWaiting, Event
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.moving.application_reset import StreamToReset, apply_resets, plan_resets
 from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.rules.lease_start import new_lease
 from sparkinesis.lease.shard_ends import ShardEnds
@@ -100,6 +101,23 @@ def test_a_merge_does_not_wait_for_a_lease_that_was_deleted(
     assert table.get(IDS[2]) is not None
     assert ends.create_child_leases(held, [shards[3]])
     assert held.lease.child_ids == (IDS[3],)
+
+
+def test_the_end_of_a_shard_that_a_hand_has_moved_creates_no_leases(
+    server: LocalServer, table: LeaseTable, time: ManualTime
+) -> None:
+    """The worker does not know the move yet. The child would begin before the new position."""
+    stream = make_stream(server, 1)
+    stream.split(0, 2**127)
+    shards = stream.shards()
+    table.create(new_lease(shards[0], TRIM_HORIZON))
+    held = take(LeaseRenewer(table, "me", 10, time), table, IDS[0])
+    apply_resets(table, plan_resets([StreamToReset(stream.client)], table, LATEST))
+    moved = table.leases()
+    ends = ends_of(syncer_of(stream.client, table, time))
+    with pytest.raises(LeaseLostError, match="create the children's leases"):
+        ends.create_child_leases(held, shards[1:])
+    assert table.leases() == moved
 
 
 @pytest.mark.parametrize("broken", ["another", "the other parent's"])
