@@ -285,6 +285,17 @@ KEPT_OF_SEVERAL = {
         patience=1100.0,
         **_EVEN,
     ),
+    # The same for one try to open it, which lasted a minute.
+    "a stream is made anew while its shards are listed": h.History(
+        streams=(h.OneOf(2), h.OneOf()),
+        events=(
+            (0.0, h.Start(0)),
+            (0.15, h.Trouble("error", 1.0, 60.0, "kinesis", None, 0)),
+            (10.0, h.Anew(0, 2.0, 1)),
+        ),
+        patience=1100.0,
+        **_EVEN,
+    ),
     # A worker that had found no leases listed the shards only after a reshard. It began once more,
     # at a later LATEST, and the records in between were skipped.
     "the shards are listed half a minute after a look at an empty table": h.History(

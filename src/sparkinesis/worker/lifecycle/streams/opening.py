@@ -64,7 +64,7 @@ class StreamOpener:
         return StreamClient(address, retry, timing.wall_clock_ms, settings.metrics)
 
     def brief_client(self, address: StreamAddress) -> StreamClient:
-        """Return a client that gives up soon, for questions that other streams wait behind."""
+        """Return a client that gives up soon: other streams wait behind its question."""
         return self.client(address, _BRIEF)
 
     def open(
@@ -103,12 +103,15 @@ class StreamOpener:
             )
         describe = shared_summary(client, timing.clock)
         stream: StreamIdentifier | None = None
-        phase = 0.0
+        lister, phase = client, 0.0
         service_time_ms: Callable[[], int] = service_clock(describe)
         if isinstance(known, StreamIdentity):
             stream = known.identifier
             phase = _phase(stream)
             client.learn_arn(known.arn)
+            # The shards that a patient one lists after minutes may be those of a later stream.
+            lister = self.brief_client(plan.address)
+            lister.learn_arn(known.arn)
             # An account may describe 20 streams a second, too few if hundreds begin at once.
             service_time_ms = anchored_clock(known.service_time_ms, known.at, timing.clock)
         settings = ConsumerSettings(
@@ -124,7 +127,7 @@ class StreamOpener:
             same_streams=same,
         )
         leases = StreamLeases(
-            client,
+            lister,
             self._table,
             shared.worker_id,
             initial=plan.initial,
