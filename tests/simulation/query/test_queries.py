@@ -159,6 +159,28 @@ KEPT = {
         ),
         None,
     ),
+    # Both parents of a merge still look open when the driver, which stood still, goes on.
+    "a batch ends before the first record of a shard that was merged during a pause": (
+        History(
+            shards=(3,),
+            events=(
+                (12.7, Pause(40.0)),
+                (20.8, Put(2, 3, aggregated=True)),
+                (26.0, Put(1, 5)),
+                (26.4, Merge(0.625)),
+                (31.8, Put(4, 7, aggregated=True)),
+                (45.1, Put(0, 2)),
+            ),
+            options={"initialPosition": "trim_horizon"},
+            trigger=Trigger("processing", 4.0),
+            begins=10.0,
+            preempt=0.0,
+            empty_pages=2,
+            duration=61.0,
+            patience=400.0,
+        ),
+        None,
+    ),
 }
 """Histories that once broke an invariant, and the number of losses that is to be told."""
 

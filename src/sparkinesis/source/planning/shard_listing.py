@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
+from sparkinesis.errors import SparkinesisError
 from sparkinesis.source.planning.probe_threads import those
 from sparkinesis.source.planning.stream_tools import StreamTools
 from sparkinesis.stream.calls.retry import Retry
@@ -14,6 +15,7 @@ _log = logging.getLogger(__name__)
 
 LIST_SHARDS_INTERVAL = 5.0
 """Seconds between two ListShards calls, at least; ChildShards make most of them unnecessary."""
+_BRIEF = Retry(give_up_after=5.0)
 
 
 class ShardListing:
@@ -51,10 +53,22 @@ class ShardListing:
             self._stream.timing.sleep(pause)
         self.renew_now()
 
-    def renew_now(self) -> int:
+    def renew_after_pause(self) -> None:
+        """List the shards between two plans, if the service lists them soon.
+
+        The interval of listings goes on: what a shard's end needs is listed without a wait.
+        """
+        listed_at = self._listed_at
+        try:
+            self.renew_now(_BRIEF)
+        except SparkinesisError as error:
+            _log.warning("The next batch is planned with the shards known before: %s", error)
+        self._listed_at = listed_at
+
+    def renew_now(self, retry: Retry | None = None) -> int:
         """List the shards, and return the service's time (epoch ms)."""
         self._listed_at = self._stream.timing.clock()
-        shards, now_ms = self._stream.client.list_shards(self.retry)
+        shards, now_ms = self._stream.client.list_shards(retry or self.retry)
         listed = {shard.id for shard in shards}
         # ListShards may lag behind the children that closed shards have announced.
         self._announced = {s: child for s, child in self._announced.items() if s not in listed}

@@ -7,6 +7,7 @@ same steps: begin, look, choose an instant, find where the batch ends in each sh
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -88,7 +89,7 @@ class StreamPlanner:
         self._until_ms: int | None = None
         self._period = LookPeriod(options.min_fetch_period)
         self._calls = calls or PlanCalls()
-        self._polled_at = float("-inf")
+        self._polled_at = -math.inf
         self._endless = EndlessShards(client.address)
         self.outcome = Outcome()
         self.began = 0.0
@@ -229,10 +230,15 @@ class StreamPlanner:
         pause = self._polled_at + self._period.seconds(clock(), self._calls.throttled) - clock()
         if pause > 0:
             self._stream.timing.sleep(pause)
-        if ITERATOR_LIFE_MS / 1000 < clock() - self._polled_at < float("inf"):
+        unseen = clock() - self._polled_at if math.isfinite(self._polled_at) else 0.0
+        if unseen > ITERATOR_LIFE_MS / 1000:
             # The last call may be days ago. Records and shards known then may no longer be kept, so
             # everything is checked again.
             self.forget()
+        elif unseen > LIST_SHARDS_INTERVAL and self._until_ms is None:
+            # Shards may have ended meanwhile. Those that have not told yet look open, and a batch
+            # would go beyond the first records of their children.
+            self._kept.listing.renew_after_pause()
         self._polled_at = self.began = clock()
 
     def _end_without_children(self, shards: str) -> None:
