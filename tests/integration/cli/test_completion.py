@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import socket
@@ -31,6 +32,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
 """
 
 
+@functools.cache
 def script_of(shell: str) -> str:
     """Return what a shell reads when it starts. (--show-completion asks which shell this is.)"""
     variable = {"_SPARKINESIS_COMPLETE": f"source_{shell}"}
