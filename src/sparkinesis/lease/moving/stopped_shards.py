@@ -1,8 +1,9 @@
 """The shards that ``on_error`` has stopped on workers, as the lease table tells. Pure.
 
 A worker that stops a shard adds its id to the lease's ``stoppedBy`` as it releases the lease. An
-operator restarts the shard by removing the attribute, which the worker sees in its next scan; a
-worker that takes the lease removes its own id. A KCL for Java leaves the attribute as it is.
+operator restarts the shard by removing the attribute, or by deleting the lease, which the worker
+sees in its next scan; a worker that takes the lease removes its own id. A KCL for Java leaves the
+attribute as it is.
 """
 
 from __future__ import annotations
@@ -21,15 +22,14 @@ def still_stopped(
     With the counter of each row in which the worker's id was seen first; None: not yet. A row with
     a lower counter is of an earlier time, since a scan may be late.
     """
-    left = dict(stopped)
-    for row in leases:
-        if row.key not in left:
-            continue
-        since = left[row.key]
-        if worker_id in row.stopped_by:
-            left[row.key] = row.counter if since is None else since
-        elif since is not None and row.counter >= since:
-            del left[row.key]
+    rows = {row.key: row for row in leases if row.key in stopped}
+    left: dict[str, int | None] = {}
+    for key, since in stopped.items():
+        row = rows.get(key)
+        if row is not None and worker_id in row.stopped_by:
+            left[key] = row.counter if since is None else since
+        elif since is None or (row is not None and row.counter < since):
+            left[key] = since
     return left
 
 

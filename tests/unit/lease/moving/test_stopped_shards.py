@@ -27,7 +27,8 @@ def row(
         (7, row("s", "other", counter=9), {}),
         (7, row("s", counter=6), {"s": 7}),  # a late scan: from before the stop
         (None, row("s"), {"s": None}),  # the note was not written, or is not seen yet
-        (7, row("another"), {"s": 7}),
+        (7, row("another"), {}),  # the lease was deleted: who makes it anew wants it read
+        (None, row("another"), {"s": None}),
     ],
 )
 def test_a_shard_is_restarted_once_the_workers_note_is_gone(
