@@ -22,7 +22,7 @@ from tests.interop.kcl.java import build, require_java
 from tests.interop.kcl.lock import play as play_lock
 from tests.interop.kcl.outcome import Outcome
 from tests.interop.kcl.rows import Comparison
-from tests.interop.kcl.scenarios import SCENARIOS, Scenario
+from tests.interop.kcl.scenarios import SCENARIOS, TEN_MINUTES, Scenario
 from tests.interop.kcl.stage import stage
 from tests.interop.kcl.upgrade import upgrades
 from tests.interop.processes import ScenarioError
@@ -42,9 +42,11 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "what",
         nargs="?",
-        choices=["java", "upgrade"],
+        choices=["java", "ten-minutes", "upgrade"],
         default="java",
-        help="upgrade: without Java, replace an older revision of this library, and go back",
+        help="ten-minutes: eight shards, with a watch of the shares at the end, in four fleets; "
+        "upgrade: without Java, replace an older revision of this library, and go "
+        "back",
     )
     parser.add_argument(
         "--from", dest="revision", default="HEAD~1", metavar="REVISION", help="the older revision"
@@ -73,6 +75,8 @@ def main() -> int:
             print(f"No scenario was played: {error}", file=sys.stderr)
             return 2
         build()
+        if given.what == "ten-minutes":
+            scenarios = TEN_MINUTES
     folder = Path(tempfile.mkdtemp(prefix="sparkinesis-interop-"))
     rows: list[Sequence[str]] = []
     comparisons: list[Comparison] = []
@@ -90,7 +94,7 @@ def main() -> int:
             comparisons += outcome.comparisons
             if given.record and outcome.recorded:
                 FIXTURE.write_text(_json(outcome.recorded), encoding="utf-8")
-    if given.scenario is None:
+    if given.scenario is None and given.what == "java":
         is_good = _play_lock(folder / "lock") and is_good
     if comparisons:
         print_table([_ROWS_HEADING, *map(_cells, comparisons)], texts=4)
@@ -102,7 +106,7 @@ def main() -> int:
 
 def _play(scenario: Scenario, folder: Path) -> Outcome | None:
     try:
-        with stage(folder) as on:
+        with stage(folder, scenario.shards) as on:
             outcome = scenario.play(on)
     except ScenarioError as error:
         print(f"  {error}", file=sys.stderr, flush=True)

@@ -39,18 +39,18 @@ def _led(order: Sequence[str], leader: str, last: str) -> Callable[[Stage], Outc
         other = "j1" if leader == "w1" else "w1"
         with producing(on, keys):
             for name in order:
-                _start(on, name)
+                start_member(on, name)
                 if name == leader:
                     on.wait_until(f"{leader}, the leader", lambda: leader_of(on) == leader)
             split(on.kinesis, first)
             merge_neighbours(on.kinesis, second)
             kill_at_work(on, leader)
-            _start(on, f"{leader[0]}3")
+            start_member(on, f"{leader[0]}3")
             on.wait_until("another leader", lambda: leader_of(on) not in {None, leader})
             split(on.kinesis, second)
             merge_neighbours(on.kinesis, third)
             on.kill(other)
-            _start(on, f"{other[0]}3")
+            start_member(on, f"{other[0]}3")
             former = "j" if last == "w" else "w"
             for name in (f"{former}2", f"{former}3"):
                 on.end(name)
@@ -58,7 +58,7 @@ def _led(order: Sequence[str], leader: str, last: str) -> Callable[[Stage], Outc
                 f"a leader of the kind {last}", lambda: str(leader_of(on)).startswith(last)
             )
             for name in (f"{former}4", f"{former}5"):
-                _start(on, name)
+                start_member(on, name)
             live = {f"{last}2", f"{last}3", f"{former}4", f"{former}5"}
             time.sleep(QUIET)
             problems = _at_rest(on, live) if last == "w" else []
@@ -77,7 +77,7 @@ def _led(order: Sequence[str], leader: str, last: str) -> Callable[[Stage], Outc
     return play
 
 
-def _start(on: Stage, name: str) -> None:
+def start_member(on: Stage, name: str) -> None:
     """Start a worker, and wait until it is a member of the fleet."""
     if name.startswith("j"):
         on.start_java(name, APPLICATION)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.interop.kcl import led
+from tests.interop.kcl import led, ten_minutes
 from tests.interop.kcl.outcome import Outcome
 from tests.interop.kcl.playing import APPLICATION, kill_at_work, producing, unfinished
 from tests.interop.kcl.rows import compare, leases_of, row_problems, state_of
@@ -187,6 +187,8 @@ def made_anew(on: Stage) -> Outcome:
 class Scenario:
     name: str
     play: Callable[[Stage], Outcome]
+    shards: tuple[int, ...] = (2, 2, 2)
+    """Of the three streams, at first."""
 
 
 SCENARIOS = (
@@ -197,4 +199,17 @@ SCENARIOS = (
     Scenario("a leader assigns: Java, then ours; at last, Java leads", led.java_first),
     Scenario("a leader assigns: ours, then Java; at last, ours leads", led.ours_first),
     Scenario("a leader assigns: both in turns; at last, ours leads", led.in_turns),
+)
+TEN_MINUTES = (
+    Scenario("ten minutes in 2.x mode", ten_minutes.counted, ten_minutes.SHARDS),
+    *(
+        Scenario(
+            f"ten minutes with a leader: {name}", ten_minutes.led(order, last), ten_minutes.SHARDS
+        )
+        for name, order, last in (
+            ("Java first; at last, Java leads", ("j1", "j2", "w1", "w2"), "j"),
+            ("ours first; at last, Java leads", ("w1", "w2", "j1", "j2"), "j"),
+            ("in turns; at last, ours leads", ("j1", "w1", "j2", "w2"), "w"),
+        )
+    ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -174,14 +174,14 @@ class Stage(Processes):
 
 
 @contextmanager
-def stage(folder: Path) -> Iterator[Stage]:
-    """Three streams of two shards, on a server of their own."""
+def stage(folder: Path, shards: Sequence[int] = (2, 2, 2)) -> Iterator[Stage]:
+    """Three streams of so many shards, on a server of their own."""
     folder.mkdir(parents=True)
     with LocalServer(dynamodb=True) as server:
         kinesis = server.client("kinesis")
         streams = ["web", "mobile", "tv"]
-        for stream in streams:
-            kinesis.create_stream(StreamName=stream, ShardCount=2)
+        for stream, count in zip(streams, shards, strict=True):
+            kinesis.create_stream(StreamName=stream, ShardCount=count)
         found = Stage(
             folder=folder,
             kinesis=kinesis,

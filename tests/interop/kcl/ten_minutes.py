@@ -1,0 +1,139 @@
+"""Ten minutes of two workers of each kind on eight shards: acts in five, and a watch in three."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from tests.interop.kcl.led import leader_of, leases, start_member, unbalanced
+from tests.interop.kcl.outcome import Outcome
+from tests.interop.kcl.playing import APPLICATION, producing, unfinished
+from tests.interop.kcl.stage import Stage
+from tests.streams import merge_neighbours, split
+
+SHARDS = (4, 2, 2)
+"""Of the three streams."""
+_REST, _END = 7.0, 10.0
+"""The minutes between which the fleet is watched."""
+
+
+def counted(on: Stage) -> Outcome:
+    """In 2.x mode, each worker of the last minutes has its even share of the leases."""
+
+    def start(name: str) -> None:
+        if name.startswith("j"):
+            on.start_java(name, APPLICATION, mode="COMPATIBLE_WITH_2X")
+        else:
+            on.start_ours(name, APPLICATION)
+        on.wait_until(f"a batch of {name}", lambda: on.has_read(name))
+
+    return _play(on, ("w1", "w2", "j1", "j2"), "w", start, _uneven)
+
+
+def led(order: Sequence[str], last: str) -> Callable[[Stage], Outcome]:
+    """Return the scenario of workers that start in this order; at last, the kind ``last`` leads.
+
+    With a leader of ours, each worker of the last minutes has leases, and as much load as the
+    others. A Java leader leaves a worker that comes later without any, as long as each lease of the
+    others is more than it should give up: what it does is said, and is no failure.
+    """
+
+    def play(on: Stage) -> Outcome:
+        return _play(on, order, last, lambda name: start_member(on, name), _unbalanced)
+
+    return play
+
+
+def _uneven(on: Stage, live: Sequence[str]) -> list[str]:
+    counts = Counter(row.actual_owner for row in leases(on))
+    found = [f"{name} has no lease" for name in live if name not in counts]
+    found += [f"{name} is dead and has leases" for name in counts.keys() - set(live)]
+    if max(counts.values()) - min(counts.values()) > 1:
+        found.append(f"the leases are not shared evenly: {sorted(counts.values())}")
+    return found
+
+
+def _unbalanced(on: Stage, live: Sequence[str]) -> list[str]:
+    leader = leader_of(on) or "nobody"
+    found = [f"{leader} leads: {one}" for one in unbalanced(leases(on), set(live))]
+    if leader.startswith("w"):
+        return found
+    return [f"NO FAILURE: {one}" for one in found]
+
+
+def _play(
+    on: Stage,
+    order: Sequence[str],
+    last: str,
+    start: Callable[[str], None],
+    wrong: Callable[[Stage, Sequence[str]], list[str]],
+) -> Outcome:
+    keys = [
+        key for stream in on.streams for key in (*on.keys(stream), f"{stream}/x", f"{stream}/y")
+    ]
+    first, second, third = on.streams
+    former = "j" if last == "w" else "w"
+    live = [f"{kind}{number}" for kind in "jw" for number in (3, 4)]
+    began = time.monotonic()
+
+    def until(minute: float) -> None:
+        on.wait_until(f"minute {minute:g}", lambda: time.monotonic() >= began + 60 * minute)
+
+    def has_last_leader() -> bool:
+        return "Leader" not in on.rows(APPLICATION) or str(leader_of(on)).startswith(last)
+
+    with producing(on, keys):
+        for name in order:
+            start(name)
+        until(1.0)
+        split(on.kinesis, first)
+        merge_neighbours(on.kinesis, second)
+        until(1.5)
+        on.kill(f"{last}1")
+        start(f"{last}3")
+        split(on.kinesis, third)
+        until(2.2)
+        on.end(f"{last}2")
+        start(f"{last}4")
+        split(on.kinesis, second)
+        until(3.0)
+        on.kill(f"{former}1")
+        merge_neighbours(on.kinesis, first)
+        until(3.3)
+        on.end(f"{former}2")
+        on.wait_until(f"a leader of the kind {last}, if any leads", has_last_leader)
+        for name in (f"{former}3", f"{former}4"):
+            start(name)
+        until(4.5)
+        merge_neighbours(on.kinesis, third)
+        split(on.kinesis, first)
+        until(_REST)
+        seconds: Counter[str] = Counter()
+        on.wait_until(f"minute {_END:g}", lambda: _watched(on, live, wrong, seconds, began))
+    verdict = on.verdict()
+    on.wait_until("the end of each closed shard", lambda: not unfinished(on))
+    problems = [f"{one}, in {count} looks" for one, count in sorted(seconds.items())]
+    for name in live:
+        on.end(name)
+    notes = [one for one in problems if one.startswith("NO FAILURE")]
+    for note in notes:
+        print(f"  {note}", flush=True)
+    return Outcome(
+        verdict,
+        on.problems() + unfinished(on) + [one for one in problems if one not in notes],
+        repeats=on.repeats(),
+        may_repeat=True,
+    )
+
+
+def _watched(
+    on: Stage,
+    live: Sequence[str],
+    wrong: Callable[[Stage, Sequence[str]], list[str]],
+    seconds: Counter[str],
+    began: float,
+) -> bool:
+    """Note what is wrong now; return True once the time is over."""
+    seconds.update(wrong(on, live))
+    return time.monotonic() >= began + 60 * _END
