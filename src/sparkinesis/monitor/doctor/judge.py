@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
+from sparkinesis.lease.lease import Lease
 from sparkinesis.monitor.doctor.finding import Finding, note, ok, problem
 
 REFUSED_AFTER = 300.0
@@ -89,12 +90,48 @@ def key_schema(name: str, attributes: Collection[tuple[str, str, str]]) -> Findi
     )
 
 
-def capacity(units: int | None, leases: int) -> Finding:
-    """Judge the write capacity of a table; ``units``: a second; None: on demand."""
+def leases(table: str, rows: Collection[Lease]) -> Iterator[Finding]:
+    """Judge the leases of a table: whether there are any, and whether their shards are read."""
+    unfinished = [lease for lease in rows if not lease.is_finished]
+    owners = {lease.owner for lease in unfinished if lease.owner}
+    text = f"{table}: {counted(len(rows), 'lease')}, {len(unfinished)} not finished, "
+    text += counted(len(owners), "owner")
+    if not rows:
+        yield note(
+            "table",
+            text,
+            "The first worker creates the leases when it starts. If one runs, its log and /readyz "
+            "say what keeps it from that.",
+        )
+    elif unfinished and not owners:
+        yield note("table", text, "No worker holds a lease: nobody reads the streams now.")
+    else:
+        yield ok("table", text)
+    if stopped := sorted(one.key for one in unfinished if one.stopped_by and not one.owner):
+        is_one = len(stopped) == 1
+        yield problem(
+            "shards",
+            f"{counted(len(stopped), 'shard')} {'is' if is_one else 'are'} stopped by on_error, "
+            f"and read by nobody: {_first(stopped)}",
+            "The workers' logs say which record failed, and why. Mend that, then run `sparkinesis "
+            "restart`.",
+        )
+
+
+def _first(names: Collection[str]) -> str:
+    """Return some names, and whether there are more."""
+    return ", ".join([*sorted(names)[:_MOST_NAMED], *["..."][: len(names) > _MOST_NAMED]])
+
+
+def capacity(units: int | None, count: int) -> Finding:
+    """Judge the capacity of a table of ``count`` leases.
+
+    ``units``: the writes a second; None: on demand.
+    """
     if units is None:
         return ok("capacity", "the table is billed on demand")
-    needed = leases / RENEWALS_EVERY
-    what = f"the table has {units} write units a second, and renewing {leases} leases takes "
+    needed = count / RENEWALS_EVERY
+    what = f"the table has {units} write units a second, and renewing {count} leases takes "
     what += f"about {needed:.1f}"
     if units >= needed:
         return ok("capacity", what)

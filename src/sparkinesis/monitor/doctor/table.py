@@ -78,16 +78,8 @@ def _rows(
     except SparkinesisError as error:
         yield problem_of("table", error)
         return
+    yield from judge.leases(table.name, scan.leases)
     unfinished = [lease for lease in scan.leases if not lease.is_finished]
-    owners = {lease.owner for lease in unfinished if lease.owner}
-    count, held_by = len(scan.leases), judge.counted(len(owners), "owner")
-    text = (
-        f"{table.name}: {judge.counted(count, 'lease')}, {len(unfinished)} not finished, {held_by}"
-    )
-    if unfinished and not owners:
-        yield note("table", text, "No worker holds a lease: nobody reads the streams now.")
-    else:
-        yield ok("table", text)
     for row in scan.broken:
         yield problem(
             "leases",

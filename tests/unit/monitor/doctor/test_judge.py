@@ -7,6 +7,8 @@ import time
 import pytest
 
 from sparkinesis.errors import StreamNotFoundError
+from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
+from sparkinesis.lease.lease import Lease
 from sparkinesis.monitor.doctor import judge
 from sparkinesis.monitor.doctor.finding import State, problem_of
 from sparkinesis.monitor.doctor.service import clock_ahead
@@ -125,3 +127,30 @@ def test_an_error_is_cut_where_its_advice_begins() -> None:
     found = problem_of("stream", StreamNotFoundError("There is no s v1.2. Check it. Or not."))
     assert (found.what, found.mend) == ("There is no s v1.2.", "Check it. Or not.")
     assert problem_of("stream", StreamNotFoundError("No advice.")).mend == ""
+
+
+def lease(shard: str, owner: str | None = None, *stopped_by: str, at: str = "5") -> Lease:
+    return Lease(
+        shard, shard, ExtendedSequenceNumber(at), owner=owner, stopped_by=tuple(stopped_by)
+    )
+
+
+def test_a_table_without_leases_is_worth_a_note() -> None:
+    (found,) = judge.leases("delays", [])
+    assert (found.state, found.what) == (State.NOTE, "delays: 0 leases, 0 not finished, 0 owners")
+
+
+def test_shards_that_are_stopped_everywhere_are_a_problem() -> None:
+    rows = [
+        lease("a", "me"),
+        lease("b", "me", "another"),
+        lease("c", None),
+        lease("d", None, "another", at=SHARD_END),
+    ]
+    assert [one.state for one in judge.leases("delays", rows)] == [State.OK], "b is read elsewhere"
+    rows += [lease(f"stopped-{number}", None, "me") for number in range(7)]
+    table, stopped = judge.leases("delays", rows)
+    assert (table.state, stopped.state) == (State.OK, State.PROBLEM)
+    assert stopped.what.startswith("7 shards are stopped by on_error")
+    assert stopped.what.endswith("stopped-4, ...")
+    assert "sparkinesis restart" in stopped.mend
