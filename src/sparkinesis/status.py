@@ -101,6 +101,10 @@ class Failure(msgspec.Struct, frozen=True):
     shard_ids: tuple[str, ...]
     """The shards in which it occurred; of many, the first ones. With several streams, the keys of
     their leases."""
+    first_ms: int = 0
+    """The time of the first occurrence (epoch ms, by the worker's clock)."""
+    last_ms: int = 0
+    """The time of the last occurrence."""
 
 
 class FleetState(Enum):

@@ -71,10 +71,16 @@ def failures(look: Look) -> str:
     return "".join(map(_failure, shown))
 
 
+def _since(one: Failure) -> str:
+    if not one.last_ms:
+        return ""  # a worker of an earlier version told it
+    return f" ({clock_text(one.first_ms / 1000)} to {clock_text(one.last_ms / 1000)})"
+
+
 def _failure(one: Failure) -> str:
     shards = ", ".join(one.shard_ids)
     return (
-        f"<details><summary><b>{one.count}x</b> {escape(one.error)}</summary>"
+        f"<details><summary><b>{one.count}x</b> {escape(one.error)}{_since(one)}</summary>"
         f"<p>{escape(one.what)}{f' ({escape(shards)})' if shards else ''}</p>"
         f"<pre>{escape(one.traceback)}</pre></details>"
     )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
+
 from sparkinesis.status import Failure
 from sparkinesis.terminal.view import GroupRow, ShardRow, View
 from sparkinesis.ui import texts
@@ -76,5 +78,9 @@ def test_failures_latest_first() -> None:
     both = tuple(Failure(n, n, n, n, 1, ()) for n in ("older", "newer"))
     text = texts.failures(replace(look(), reported=Reported({"w": 1.0}, failures=both)))
     assert text.index("newer") < text.index("older")
+    assert " to " not in text, "when is not known"
+    dated = msgspec.structs.replace(both[0], first_ms=1_700_000_000_000, last_ms=1_700_003_661_000)
+    text = texts.failures(replace(look(), reported=Reported({"w": 1.0}, failures=(dated,))))
+    assert "older (22:13:20 to 23:14:21)</summary>" in text
     assert "None." in texts.failures(replace(look(), reported=Reported({"w": 1.0})))
     assert "--worker" in texts.failures(look())

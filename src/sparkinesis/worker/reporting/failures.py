@@ -6,11 +6,12 @@ import hashlib
 import sys
 import threading
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from msgspec.structs import replace
 
 from sparkinesis.status import Failure
+from sparkinesis.stream.timing import MACHINE
 
 MAX_FAILURES = 50
 """The number of different failures that are kept; the least recent one is dropped."""
@@ -46,9 +47,13 @@ def merge(groups: Iterable[Iterable[Failure]]) -> tuple[Failure, ...]:
 
 
 class Failures:
-    """The failures of one worker, as text, without error objects. For any thread."""
+    """The failures of one worker, as text, without error objects. For any thread.
 
-    def __init__(self) -> None:
+    now_ms: the wall clock in epoch ms.
+    """
+
+    def __init__(self, now_ms: Callable[[], int] = MACHINE.wall_clock_ms) -> None:
+        self._now_ms = now_ms
         self._lock = threading.Lock()
         self._seen: dict[str, Failure] = {}
         """Failures by fingerprint, in order of the last occurrence."""
@@ -60,7 +65,8 @@ class Failures:
         """
         mark = fingerprint(error)
         shards = () if shard_id is None else (shard_id,)
-        now = Failure(mark, cut(what, MAX_ERROR), describe(error), "", 1, shards)
+        at = self._now_ms()
+        now = Failure(mark, cut(what, MAX_ERROR), describe(error), "", 1, shards, at, at)
         with self._lock:
             before = self._seen.pop(mark, None)
             if before is None:
@@ -95,6 +101,8 @@ def _add(before: Failure, after: Failure) -> Failure:
         traceback=before.traceback or after.traceback,
         count=before.count + after.count,
         shard_ids=tuple(shards)[:MAX_SHARDS],
+        first_ms=min(before.first_ms, after.first_ms),
+        last_ms=max(before.last_ms, after.last_ms),
     )
 
 

@@ -153,7 +153,8 @@ def test_a_circle_of_causes_ends() -> None:
 
 
 def test_counts_shards_and_the_last_words_of_each_failure() -> None:
-    failures = Failures()
+    times = iter(range(10, 20))
+    failures = Failures(lambda: next(times))
     errors = [raised(lambda: here(ValueError(f"record {n}"))) for n in range(3)]  # noqa: B023
     other = raised(lambda: there(ValueError("")))
     first = failures.note("s1", "what 0", errors[0])
@@ -163,9 +164,17 @@ def test_counts_shards_and_the_last_words_of_each_failure() -> None:
     failures.note("s2", "what 1", errors[1])
     failures.note("s1", "what 2", errors[2])
     last, now = failures.snapshot()
-    assert last == Failure(fingerprint(other), "worker", "ValueError", last.traceback, 1, ())
+    assert last == Failure(
+        fingerprint(other), "worker", "ValueError", last.traceback, 1, (), 11, 11
+    )
     assert now == replace(
-        first, what="what 2", error="ValueError: record 2", count=3, shard_ids=("s1", "s2")
+        first,
+        what="what 2",
+        error="ValueError: record 2",
+        count=3,
+        shard_ids=("s1", "s2"),
+        first_ms=10,
+        last_ms=13,
     )
     assert pickle.loads(pickle.dumps(now)) == now
 
@@ -269,6 +278,8 @@ def test_merging_adds_up_and_keeps_the_first_traceback_and_the_last_words() -> N
     assert merged[-1] == Failure("x", "what 2", "error 2", "traceback 1", 5, ("s1", "s2", "s3"))
     assert merge([merge([one]), merge([two])]) == merged
     assert merge([]) == ()
+    times = [[replace(a("x", 1), first_ms=at, last_ms=at + 5)] for at in (20, 10)]
+    assert [(one.first_ms, one.last_ms) for one in merge(times)] == [(10, 25)]
     groups = [[a("x", 1, *(f"{worker}-{n}" for n in range(5)))] for worker in "ab"]
     (failure,) = merge(groups)
     assert failure.shard_ids == ("a-0", "a-1", "a-2", "a-3", "a-4", "b-0", "b-1", "b-2")
