@@ -110,6 +110,19 @@ OPTIONS: Mapping[str, Option] = {
     "queryName": Option(text, _WRITING),
 }
 
+CONNECTOR = {
+    "kinesis.startingposition": "initialPosition",
+    "kinesis.endpointurl": "endpoint",
+    "kinesis.consumertype": "consumerMode",
+    "kinesis.maxfetchrecordspershard": "maxRecordsPerTrigger",
+    "kinesis.getrecords.numberofrecordsperfetch": "maxRecordsPerFetch",
+    "kinesis.stsrolearn": "roleArn",
+    "kinesis.stssessionname": "roleSessionName",
+    "kinesis.stsendpointurl": "stsEndpoint",
+    "kinesis.sink.aggregationenabled": "aggregation",
+}
+"""Options of awslabs' connector, in lower case, whose names do not resemble those here."""
+
 _KNOWN = {name.lower(): name for name in OPTIONS}
 _LISTS = {"streamName", "streamARN"}
 _MAPS = {"startingPosition", "endingPosition"}
@@ -228,7 +241,9 @@ def _taken(uses: Collection[Use]) -> list[str]:
 def _unknown(name: str, uses: Collection[Use]) -> str:
     taken = _taken(uses)
     # A name of another use is suggested only if none of this use is much like it.
-    near = _nearest(name, taken, 0.8) or nearest_option(name, 0.5)
+    near = CONNECTOR.get(name.lower())
+    if near not in taken:
+        near = _nearest(name, taken, 0.8) or nearest_option(name, 0.5)
     elsewhere = f" (of {_named(OPTIONS[near].uses)})" if near and near not in taken else ""
     hint = f"Did you mean {near}{elsewhere}? " if near else ""
     return (

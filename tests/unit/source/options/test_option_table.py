@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from pyspark.sql.types import (
     BinaryType,
@@ -15,13 +17,14 @@ from pyspark.sql.types import (
 from sparkinesis.errors import OffsetError, OptionError
 from sparkinesis.source.columns import SCHEMA
 from sparkinesis.source.datasource import KinesisDataSource
-from sparkinesis.source.options.option_table import OPTIONS, Options, Use
+from sparkinesis.source.options.option_table import CONNECTOR, OPTIONS, Options, Use
 from sparkinesis.source.options.read_options import FanOut, StreamReadOptions, stream_read_options
 from sparkinesis.source.options.stream_names import removed_stream
 from sparkinesis.source.options.values import known_regions
 from sparkinesis.stream.address import stream_address
 from sparkinesis.stream.credentials import CredentialSource
 from sparkinesis.stream.position import LATEST, FromApplication
+from tests.documents import ROOT
 
 EXAMPLES = {
     "initialPosition": "latest",
@@ -277,6 +280,17 @@ def test_an_option_of_the_use_at_hand_is_suggested_before_a_nearer_one_of_anothe
         Options({"streamName": "a", "aggregat": "x"}).check_use(Use.WRITE)
     with pytest.raises(OptionError, match=r"Did you mean deaggregate\?"):
         Options({"streamName": "a", "aggregat": "x"}).check_use(Use.READ)
+
+
+def test_the_names_of_awslabs_connector_lead_to_those_here() -> None:
+    page = (ROOT / "docs" / "coming-from" / "awslabs.md").read_text(encoding="utf-8")
+    for theirs, ours in CONNECTOR.items():
+        assert re.search(rf"(?im)^\|.*`{re.escape(theirs)}`.*\| .*`{ours}`", page), theirs
+        (use, *_) = OPTIONS[ours].uses & {Use.READ_STREAM, Use.WRITE}
+        with pytest.raises(OptionError, match=rf"Did you mean {ours}\?"):
+            Options({"streamName": "a", theirs: "x"}).check_use(use)
+    with pytest.raises(OptionError, match=r"Did you mean startingPosition\?"):
+        Options({"streamName": "a", "kinesis.startingPosition": "x"}).check_use(Use.READ)
 
 
 def test_an_unknown_option_is_told_before_a_stream_is_missed() -> None:
