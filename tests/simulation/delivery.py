@@ -196,7 +196,8 @@ def stopped_shards_are_left_alone(world: World) -> Iterator[str]:
     """A worker does not read a shard again that ``Stop`` released.
 
     Who comes back from a pause may have lost the lease by a handoff that was over long before. Who
-    deletes a lease asks for its shard anew, from everybody.
+    deletes a lease asks for its shard anew, from everybody, and so does another process of the same
+    id that takes the lease: it removes the note that the id has stopped the shard.
     """
     if world.history.on_error != "stop" or world.options.give_up_after_limit:
         return
@@ -207,13 +208,26 @@ def stopped_shards_are_left_alone(world: World) -> Iterator[str]:
         if not _has_just_resumed(world, entry.process, let_go)
     }
     failed = {entry.process for entry in world.journal.entries if entry.what == "worker failed"}
+    ids = {process.name: worker_id for process, worker_id in world.fleet.worker_ids.items()}
     deleted = [(write.key, write.at) for write in world.table.writes if write.after is None]
+    taken = [
+        (write.key, write.at, write.by.name, after.actual_owner)
+        for write, before, after in _without_late_handoffs(world)
+        if write.by is not None and after is not None and after.actual_owner is not None
+        if before is None or before.actual_owner != after.actual_owner
+    ]
     for entry in world.journal.entries:
         if entry.what == "initialize" and entry.process not in failed:
             since = stopped.get((entry.process, entry.shard))
             if since is None or since >= entry.at:
                 continue
-            if not any(key == entry.shard and since < at < entry.at for key, at in deleted):
+            anew = [*deleted]
+            anew += [
+                (key, at)
+                for key, at, by, owner in taken
+                if owner == ids[entry.process] and by != entry.process
+            ]
+            if not any(key == entry.shard and since < at < entry.at for key, at in anew):
                 yield f"at {entry.at:.3f} {entry.process} began with {entry.shard} again"
 
 
