@@ -57,11 +57,11 @@ class Processes:
             time.sleep(0.2)
 
     def lines(self) -> list[dict[str, Any]]:
-        """The lines that workers have written so far."""
+        """The lines that workers have written so far; a last one may be half written."""
         return [
             json.loads(line)
             for path in self.folder.glob("*.jsonl")
-            for line in path.read_text(encoding="utf-8").splitlines()
+            for line in path.read_text(encoding="utf-8").rpartition("\n")[0].splitlines()
         ]
 
     def has_more_than_checkpointed(self, reader: str) -> bool:
