@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import pytest
 from msgspec.structs import replace
 
-from sparkinesis.local import LocalServer, ManualClock
+from sparkinesis.local import Call, Fault, LocalServer, ManualClock
 from sparkinesis.source.offsets import ANY_SHARD, KnownOffsets, Positions, to_json
 from sparkinesis.source.options.allowance import NO_LIMIT, Allowance
 from sparkinesis.source.planning.aligned_batch import plan_batch
@@ -144,3 +144,39 @@ def test_no_plan_depends_on_quiet_shards_or_on_what_is_kept(
     assert quiet > 20
     assert idle
     assert batches > 3
+
+
+@pytest.mark.parametrize(("seconds", "listings"), [(5.0, 0), (5.1, 1)])
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_the_first_plan_after_a_pause_lists_the_shards_if_it_can(
+    server: LocalServer,
+    kinesis: Any,
+    planner: MakePlanner,
+    clock: ManualClock,
+    caplog: pytest.LogCaptureFixture,
+    seconds: float,
+    listings: int,
+    is_refused: bool,
+) -> None:
+    kept = planner(NotedPlanner)
+    put_at(kinesis, "s", b"x")
+    clock.advance(1000)
+    first = plan_batch({"": kept}, {"": BEGIN})
+    put_at(kinesis, "s", b"y")
+    clock.advance(round(seconds * 1000))
+    listed: list[str] = []
+
+    def note(call: Call) -> Fault | None:
+        if call.operation != "ListShards":
+            return None
+        listed.append(call.operation)
+        return Fault.error("AccessDeniedException", "no") if is_refused else None
+
+    server.kinesis.faults = note
+    second = plan_batch({"": kept}, {"": first.end[""]})
+    assert len(listed) == listings
+    assert sum(filter(None, kept.outcome.expected.values())) == 1
+    assert second.end != first.end
+    assert ("planned with the shards known before" in caplog.text) is (
+        is_refused and bool(listings)
+    )
