@@ -26,6 +26,7 @@ from sparkinesis.worker.lifecycle.streams.opening import StreamOpener
 from sparkinesis.worker.lifecycle.streams.several_streams import SeveralStreams
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.processors.user_calls import UserCalls
+from sparkinesis.worker.reporting.failures import Failures
 from sparkinesis.worker.reporting.log_context import LogPlace
 from sparkinesis.worker.reporting.teller import TELL_NOBODY, EventTeller, Teller
 from sparkinesis.worker.retrieval.memory import MemoryBudget, budget_of_process
@@ -74,6 +75,7 @@ def new_worker(
             timing=timing,
             rng=rng,
             tell=tell,
+            failures=Failures(timing.wall_clock_ms),
             metrics=metrics,
             watched_every=look_every if own else None,
             reads=reads,

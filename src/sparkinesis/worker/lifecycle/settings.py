@@ -47,7 +47,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     timing: Timing
     rng: random.Random
     """The worker's only random number generator."""
-    failures: Failures = msgspec.field(default_factory=Failures)
+    failures: Failures
     tell: Teller = TELL_NOBODY
     """Takes the events of the worker, of its shards and of its leases."""
     metrics: Metrics = OFF

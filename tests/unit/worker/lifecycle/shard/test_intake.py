@@ -31,6 +31,7 @@ from sparkinesis.worker.lifecycle.shard.concurrent_delivery import ConcurrentDel
 from sparkinesis.worker.lifecycle.shard.intake import Intake
 from sparkinesis.worker.on_error import Retry
 from sparkinesis.worker.options import DEFAULT_HELD_BYTES, WorkerOptions
+from sparkinesis.worker.reporting.failures import Failures
 from sparkinesis.worker.reporting.log_context import LogPlace
 from sparkinesis.worker.reporting.teller import EventTeller
 from sparkinesis.worker.retrieval.ahead import FetchedPage, FetchRequest
@@ -119,6 +120,7 @@ def intake(
     settings = ConsumerSettings(
         application="app",
         worker_id="w",
+        failures=Failures(lambda: NOW_MS),
         client=cast(Any, service),
         factory=cast(Any, None),
         on_error=cast(Any, None),
