@@ -87,10 +87,9 @@ a listing from before the shard's end is trusted | finished_leases_have_children
     + return self.children(shard_id)
 children begin at the latest record | leases_begin_where_they_should | 0
     lease.shard_ends:ShardEnds.create_child_leases
-    - self._leases.create_late(plan.create, [parent.lease
+    - missing = list(plan.create)
     + latest = type(parent.lease.checkpoint)("LATEST")
-    + create = [replace(one, checkpoint=latest) for one in plan.create]
-    + self._leases.create_late(create, [parent.lease
+    + missing = [replace(one, checkpoint=latest) for one in plan.create]
 missing leases are not repaired | every_shard_is_read | 69
     lease.shard_syncer:ShardSyncer._audit
     + pass

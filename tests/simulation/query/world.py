@@ -325,6 +325,7 @@ class World:
             "sparkinesis.source.reading.read_task.StreamClient": self._new_client,
             "sparkinesis.source.reading.read_task._budget": self._budget,
             "sparkinesis.source.planning.stream_planner.STARTUP_RETRY": self._retry(10.0),
+            "sparkinesis.source.planning.shard_listing.BRIEF_RETRY": self._retry(5.0),
         }
         with ExitStack() as stack:
             for name, replacement in replacements.items():

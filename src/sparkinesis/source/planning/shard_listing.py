@@ -15,7 +15,8 @@ _log = logging.getLogger(__name__)
 
 LIST_SHARDS_INTERVAL = 5.0
 """Seconds between two ListShards calls, at least; ChildShards make most of them unnecessary."""
-_BRIEF = Retry(give_up_after=5.0)
+BRIEF_RETRY = Retry(give_up_after=5.0)
+"""Of a listing that a plan can do without."""
 
 
 class ShardListing:
@@ -60,7 +61,7 @@ class ShardListing:
         """
         listed_at = self._listed_at
         try:
-            self.renew_now(_BRIEF)
+            self.renew_now(BRIEF_RETRY)
         except SparkinesisError as error:
             _log.warning("The next batch is planned with the shards known before: %s", error)
         self._listed_at = listed_at
