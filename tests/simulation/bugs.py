@@ -82,7 +82,7 @@ children get no leases | finished_leases_have_children | 0
 a shard end that names no children has none | finished_leases_have_children | 3
     lease.shard_ends:ShardEnds._listed_children
     + return ()
-a listing from before the shard's end is trusted | finished_leases_have_children | 353
+a listing from before the shard's end is trusted | finished_leases_have_children | 503
     stream.shard:Lineage.children_of_ended
     + return self.children(shard_id)
 children begin at the latest record | leases_begin_where_they_should | 0

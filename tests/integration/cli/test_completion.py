@@ -20,7 +20,10 @@ from tests.command import COMMAND
 from tests.pace import eventually
 
 BASH = shutil.which("bash")
-pytestmark = pytest.mark.skipif(BASH is None, reason="there is no bash")
+pytestmark = [
+    pytest.mark.skipif(BASH is None, reason="there is no bash"),
+    pytest.mark.limit(300),  # many Pythons, each of which may be too slow for its second
+]
 
 SCRIPT = """
 eval "$SCRIPT_OF_BASH"

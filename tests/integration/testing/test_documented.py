@@ -6,7 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.documents import ROOT, blocks
+from tests.hangs import SPARK_LIMIT
 
 PROGRAMS = {
     block.text.splitlines()[0].removeprefix("# ").removesuffix(".py"): block.text
@@ -29,6 +32,7 @@ def test_the_documented_tests_of_applications_pass(tmp_path: Path) -> None:
     assert f"{len(programs)} passed" in (said := run_pytest(tmp_path, **programs)), said
 
 
+@pytest.mark.limit(SPARK_LIMIT)
 def test_the_documented_test_of_a_query_passes(tmp_path: Path) -> None:
     assert "1 passed" in (said := run_pytest(tmp_path, test_query=PROGRAMS["test_query"])), said
 
