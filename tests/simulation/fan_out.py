@@ -48,8 +48,8 @@ def subscribe_calls_stay_within_limits(world: World) -> Iterator[str]:
 def subscriptions_are_kept(world: World) -> Iterator[str]:
     """A worker keeps an undisturbed subscription until its time of renewal.
 
-    The exceptions: it jumps over records that are too old, its program pauses the shard, or it could
-    not ask whether records are lost before the position at which it begins.
+    The exceptions: it jumps over records that are too old, its program pauses the shard, or it
+    could not ask whether records are lost before the position at which it begins.
     """
     if world.options.skip_older_than is not None:
         return
