@@ -486,7 +486,7 @@ whoever leads no more goes on to assign | only_the_leader_assigns | 1
     lease.leading.leader_lock:HeldLock.leads
     + return True
     lease.leading.coordination:Coordination.heartbeat
-    + return was(self, held, version, now) or held
+    + return was(self, held, now) or held
 who reads only its own rows believes in a leader for ever | leases_find_owners_in_time | 5
     lease.leading.brief_look:leader_lives
     + return True

@@ -206,7 +206,7 @@ def test_the_first_worker_leads_and_the_next_one_waits(place: Coordination) -> N
 def test_a_leader_that_is_silent_is_replaced_and_notices(place: Coordination) -> None:
     held = acquired(place)
     look = observe(None, place.lock(), 100.0)
-    held_again = place.heartbeat(held, "v-2", 103.0)
+    held_again = place.heartbeat(held.with_heartbeat("v-2"), 103.0)
     assert held_again == HeldLock(replace(MINE, version="v-2"), 103.0)
     look = observe(look, place.lock(), 109.0)
     assert look is not None
@@ -214,7 +214,7 @@ def test_a_leader_that_is_silent_is_replaced_and_notices(place: Coordination) ->
     assert look.is_expired(119.1)
     other = new_lock("other", 5.0, "v-9")
     assert place.acquire(look.lock, other, 119.1) == HeldLock(other, 119.1)
-    assert place.heartbeat(held_again, "v-3", 119.2) is None
+    assert place.heartbeat(held_again.with_heartbeat("v-3"), 119.2) is None
     place.release(held_again)
     assert place.lock() == other
 
@@ -227,11 +227,22 @@ def test_a_lock_that_its_leader_has_released_is_free(place: Coordination) -> Non
     acquired(place, replace(MINE, owner="other"))
 
 
+def test_a_process_of_the_same_id_has_a_lock_of_its_own(place: Coordination) -> None:
+    """Two of them would else take each other's heartbeats for their own, and both lead."""
+    held = acquired(place)
+    known = place.lock()
+    twin = place.acquire(known, replace(MINE, version="v-9"), 120.0)
+    assert twin is not None
+    assert place.heartbeat(held.with_heartbeat("v-2"), 121.0) is None
+    place.release(held)
+    assert place.lock() == twin.lock
+
+
 def test_a_lock_that_another_client_has_left_released_is_free(place: Coordination) -> None:
     """Java's client can release a lock without deleting it; KCLs delete it."""
     held = acquired(place)
     place.states.update("Leader", {"isReleased": {"S": "1"}})
-    assert place.heartbeat(held, "v-2", 103.0) is None
+    assert place.heartbeat(held.with_heartbeat("v-2"), 103.0) is None
     released = place.lock()
     assert released is not None
     assert released.is_released
@@ -274,7 +285,7 @@ def test_a_lock_whose_answer_was_lost_is_held(
     held = acquired(among)
     assert among.lock() == MINE
     lose("UpdateItem")
-    held_again = among.heartbeat(held, "v-2", 103.0)
+    held_again = among.heartbeat(held.with_heartbeat("v-2"), 103.0)
     assert held_again == HeldLock(replace(MINE, version="v-2"), 103.0)
     assert among.lock() == held_again.lock
     lose("DeleteItem")
@@ -285,15 +296,15 @@ def test_a_lock_whose_answer_was_lost_is_held(
 def test_a_leader_goes_on_after_a_heartbeat_that_failed_but_was_written(
     among: Coordination, lose: Callable[..., None]
 ) -> None:
-    held = acquired(among)
+    held = acquired(among).with_heartbeat("v-2")
     lose("UpdateItem", times=99)
     with pytest.raises(LeaseTableUnavailableError):
-        among.heartbeat(held, "v-2", 103.0)
+        among.heartbeat(held, 103.0)
     lose("UpdateItem", times=1)
-    assert among.heartbeat(held, "v-3", 106.0) == HeldLock(replace(MINE, version="v-3"), 106.0)
-    written = among.lock()
-    assert written == replace(MINE, version="v-3")
-    among.release(held)
+    held_again = among.heartbeat(held.with_heartbeat("v-3"), 106.0)
+    assert held_again == HeldLock(replace(MINE, version="v-3"), 106.0)
+    assert among.lock() == held_again.lock
+    among.release(held_again)
     assert among.lock() is None
 
 
@@ -315,7 +326,7 @@ def test_nothing_is_written_among_leases_without_permission(table: LeaseTable) -
         lambda: found.write_stats(STATS),
         lambda: found.delete_stats(STATS),
         lambda: found.acquire(None, MINE, 0.0),
-        lambda: found.heartbeat(held, "v-2", 0.0),
+        lambda: found.heartbeat(held.with_heartbeat("v-2"), 0.0),
         lambda: found.release(held),
     ]
     for write in writes:
@@ -368,7 +379,7 @@ def test_the_calls_beside_the_leases_need_what_the_policy_allows(
     found.write_stats(STATS)
     found.stats(SeenRows())
     found.delete_stats(STATS)
-    held = found.heartbeat(acquired(found), "v-2", 1.0)
+    held = found.heartbeat(acquired(found).with_heartbeat("v-2"), 1.0)
     assert held is not None
     found.release(held)
     used = {
@@ -395,6 +406,6 @@ def test_what_coordination_costs_among_the_leases(server: LocalServer, among: Co
     before = len(server.kinesis.calls)
     assert among.stats(seen_in(scan.coordination)).keys() == {"w-1"}
     among.write_stats(STATS)
-    among.heartbeat(held, "v-2", 1.0)
+    among.heartbeat(held.with_heartbeat("v-2"), 1.0)
     calls = [call.operation for call in list(server.kinesis.calls)[before:]]
     assert calls == ["UpdateItem", "UpdateItem"]

@@ -80,7 +80,7 @@ class OurLock:
     def beat(self) -> bool:
         assert self.held is not None
         now = time.monotonic()
-        held = self.coordination.heartbeat(self.held, str(uuid.uuid4()), now)
+        held = self.coordination.heartbeat(self.held.with_heartbeat(str(uuid.uuid4())), now)
         self.held = held or self.held
         return held is not None
 

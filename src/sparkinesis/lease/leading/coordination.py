@@ -194,16 +194,17 @@ class Coordination:
         is_mine = self.lock() == lock
         return HeldLock(lock, now) if is_mine else None
 
-    def heartbeat(self, held: HeldLock, version: str, now: float) -> HeldLock | None:
-        """Remain the leader; None if another worker has taken the lock.
+    def heartbeat(self, held: HeldLock, now: float) -> HeldLock | None:
+        """Remain the leader; None if another worker, or process of the same id, has taken the lock.
 
-        version: a random UUID. now: the time before this call, by this worker's clock.
+        held: see `HeldLock.with_heartbeat`. now: the time before this call, by this worker's clock.
         """
         self._require_permission()
+        version = held.unanswered[-1]
         lock = replace(held.lock, version=version)
         for before in (held.lock, None, None):
             known = before or self.lock()
-            if known is None or known.owner != lock.owner or known.is_released:
+            if known is None or not held.wrote(known):
                 return None
             if known.version == version or self.states.update(
                 leader_lock.KEY,
@@ -218,7 +219,7 @@ class Coordination:
         """Stop being the leader: delete the lock, as Java does, unless another worker has it."""
         self._require_permission()
         known: LeaderLock | None = held.lock
-        while known is not None and known.owner == held.lock.owner and not known.is_released:
+        while known is not None and held.wrote(known):
             if self.states.delete(leader_lock.KEY, leader_lock.owner_expects(known)):
                 return
             known = self.lock()

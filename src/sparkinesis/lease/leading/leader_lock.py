@@ -22,6 +22,9 @@ from sparkinesis.lease.lease import AttributeValue
 KEY = "Leader"
 ENTITY = "LEADER"
 
+_MOST_UNANSWERED = 100
+"""Heartbeats of five minutes: all but the last few are of an outage that has lasted too long."""
+
 Expected = Mapping[str, AttributeValue | None]
 
 
@@ -52,6 +55,16 @@ class HeldLock(msgspec.Struct, frozen=True):
     lock: LeaderLock
     since: float
     """The time just before the last heartbeat was sent, by this worker's clock in seconds."""
+    unanswered: tuple[str, ...] = ()
+    """The versions of heartbeats that were sent since, any of which may have been written."""
+
+    def with_heartbeat(self, version: str) -> HeldLock:
+        """Return the lock before a heartbeat is sent; ``version``: a random UUID."""
+        return replace(self, unanswered=(*self.unanswered, version)[-_MOST_UNANSWERED:])
+
+    def wrote(self, lock: LeaderLock) -> bool:
+        """Return True if this process has written the row, and not another one of the same id."""
+        return lock.version in {self.lock.version, *self.unanswered} and not lock.is_released
 
     def leads(self, now: float) -> bool:
         """Return True if no other worker can have taken the lock."""

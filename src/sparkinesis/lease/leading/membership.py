@@ -333,7 +333,8 @@ class Membership:
         if held is not None:
             began = self._clock()
             if began - held.since >= _HEARTBEAT_EVERY * self._failover_time:
-                self._held_lock = held = coordination.heartbeat(held, self._new_version(), began)
+                self._held_lock = held = held.with_heartbeat(self._new_version())
+                self._held_lock = held = coordination.heartbeat(held, began)
         elif can_acquire(self._seen_lock, now) and self._knows_all(now):
             began = self._clock()
             mine = new_lock(self._worker_id, self._failover_time, self._new_version())
