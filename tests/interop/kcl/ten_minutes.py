@@ -110,11 +110,11 @@ def _play(
         merge_neighbours(on.kinesis, third)
         split(on.kinesis, first)
         until(_REST)
-        seconds: Counter[str] = Counter()
-        on.wait_until(f"minute {_END:g}", lambda: _watched(on, live, wrong, seconds, began))
+        looks: Counter[str] = Counter()
+        on.wait_until(f"minute {_END:g}", lambda: _watched(on, live, wrong, looks, began))
     verdict = on.verdict()
     on.wait_until("the end of each closed shard", lambda: not unfinished(on))
-    problems = [f"{one}, in {count} looks" for one, count in sorted(seconds.items())]
+    problems = [f"{one}, in {count} looks" for one, count in sorted(looks.items())]
     for name in live:
         on.end(name)
     notes = [one for one in problems if one.startswith("NO FAILURE")]
@@ -132,9 +132,9 @@ def _watched(
     on: Stage,
     live: Sequence[str],
     wrong: Callable[[Stage, Sequence[str]], list[str]],
-    seconds: Counter[str],
+    looks: Counter[str],
     began: float,
 ) -> bool:
     """Note what is wrong now; return True once the time is over."""
-    seconds.update(wrong(on, live))
+    looks.update(wrong(on, live))
     return time.monotonic() >= began + 60 * _END
