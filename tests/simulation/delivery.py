@@ -213,7 +213,7 @@ def stopped_shards_are_left_alone(world: World) -> Iterator[str]:
     taken = [
         (write.key, write.at, write.by.name, after.actual_owner)
         for write, before, after in _without_late_handoffs(world)
-        if write.by is not None and after is not None and after.actual_owner is not None
+        if write.by is not None and after is not None
         if before is None or before.actual_owner != after.actual_owner
     ]
     for entry in world.journal.entries:
@@ -221,13 +221,13 @@ def stopped_shards_are_left_alone(world: World) -> Iterator[str]:
             since = stopped.get((entry.process, entry.shard))
             if since is None or since >= entry.at:
                 continue
-            anew = [*deleted]
-            anew += [
-                (key, at)
-                for key, at, by, owner in taken
-                if owner == ids[entry.process] and by != entry.process
-            ]
-            if not any(key == entry.shard and since < at < entry.at for key, at in anew):
+            own = ids[entry.process]
+            by_twins = (
+                (key, at) for key, at, by, owner in taken if owner == own and by != entry.process
+            )
+            if not any(
+                key == entry.shard and since < at < entry.at for key, at in (*deleted, *by_twins)
+            ):
                 yield f"at {entry.at:.3f} {entry.process} began with {entry.shard} again"
 
 

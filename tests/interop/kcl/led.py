@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 from sparkinesis.lease.lease import Lease
@@ -129,8 +129,7 @@ def unbalanced(rows: Sequence[Lease], live: set[str]) -> list[str]:
     load: defaultdict[str | None, float] = defaultdict(float)
     for row in rows:
         load[row.actual_owner] += row.throughput_kbps or 0.0
-    found = [f"{name} has no lease" for name in sorted(live - load.keys())]
-    found += [f"{name} is dead and has leases" for name in sorted(map(str, load.keys() - live))]
+    found = _astray(load.keys(), live)
     mean = sum(load.values()) / len(live)
     largest = max((row.throughput_kbps or 0.0 for row in rows), default=0.0)
     found += [
@@ -139,6 +138,21 @@ def unbalanced(rows: Sequence[Lease], live: set[str]) -> list[str]:
         if abs(load[name] - mean) > max(_BAND * mean, largest) + 1e-6
     ]
     return found
+
+
+def uneven(rows: Sequence[Lease], live: set[str]) -> list[str]:
+    """Return a sentence for each worker without a lease, and one if their numbers differ by two."""
+    counts = Counter(row.actual_owner for row in rows)
+    found = _astray(counts.keys(), live)
+    if max(counts.values(), default=0) - min(counts.values(), default=0) > 1:
+        found.append(f"the leases are not shared evenly: {sorted(counts.values())}")
+    return found
+
+
+def _astray(owners: Set[str | None], live: set[str]) -> list[str]:
+    """Return a sentence for each live worker that owns nothing, and for each other owner."""
+    found = [f"{name} has no lease" for name in sorted(live - owners)]
+    return found + [f"{name} is dead and has leases" for name in sorted(map(str, owners - live))]
 
 
 _ATTRIBUTES: Mapping[str, set[str]] = {

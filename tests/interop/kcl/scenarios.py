@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,16 +78,11 @@ def mixed_fleet(on: Stage) -> Outcome:
         time.sleep(2.0)  # so that the new shards get records, too
     verdict = on.verdict()
     on.wait_until("the end of each closed shard", lambda: not unfinished(on))
-    live = ("w2", "w3", "j2", "j3")
-    on.wait_until("an even share for each worker", lambda: _is_even(on, live))
-    for name in live:
+    live = {"w2", "w3", "j2", "j3"}
+    on.wait_until("an even share for each worker", lambda: not led.uneven(led.leases(on), live))
+    for name in sorted(live):
         on.end(name)
     return Outcome(verdict, on.problems() + unfinished(on), repeats=on.repeats(), may_repeat=True)
-
-
-def _is_even(on: Stage, live: Sequence[str]) -> bool:
-    counts = Counter(row.actual_owner for row in led.leases(on))
-    return counts.keys() == set(live) and max(counts.values()) - min(counts.values()) <= 1
 
 
 def rows(on: Stage) -> Outcome:

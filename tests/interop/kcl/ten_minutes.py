@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from string import ascii_lowercase
 
-from tests.interop.kcl.led import leader_of, leases, start_member, unbalanced
+from tests.interop.kcl.led import leader_of, leases, start_member, unbalanced, uneven
 from tests.interop.kcl.outcome import Outcome
 from tests.interop.kcl.playing import APPLICATION, producing, unfinished
 from tests.interop.kcl.stage import Stage
@@ -17,6 +17,8 @@ SHARDS = (4, 2, 2)
 """Of the three streams."""
 _REST, _END = 7.0, 10.0
 """The minutes between which the fleet is watched."""
+_NO_FAILURE = "NO FAILURE: "
+"""Before what is said, and fails no scenario."""
 
 
 def counted(on: Stage) -> Outcome:
@@ -29,7 +31,7 @@ def counted(on: Stage) -> Outcome:
             on.start_ours(name, APPLICATION)
         on.wait_until(f"a batch of {name}", lambda: on.has_read(name))
 
-    return _play(on, ("w1", "w2", "j1", "j2"), "w", start, _uneven)
+    return _play(on, ("w1", "w2", "j1", "j2"), "w", start, lambda live: uneven(leases(on), live))
 
 
 def led(order: Sequence[str], last: str) -> Callable[[Stage], Outcome]:
@@ -41,26 +43,14 @@ def led(order: Sequence[str], last: str) -> Callable[[Stage], Outcome]:
     """
 
     def play(on: Stage) -> Outcome:
-        return _play(on, order, last, lambda name: start_member(on, name), _unbalanced)
+        def unbalanced_by(live: set[str]) -> list[str]:
+            leader = leader_of(on) or "nobody"
+            mark = "" if leader.startswith("w") else _NO_FAILURE
+            return [f"{mark}{leader} leads: {one}" for one in unbalanced(leases(on), live)]
+
+        return _play(on, order, last, lambda name: start_member(on, name), unbalanced_by)
 
     return play
-
-
-def _uneven(on: Stage, live: Sequence[str]) -> list[str]:
-    counts = Counter(row.actual_owner for row in leases(on))
-    found = [f"{name} has no lease" for name in live if name not in counts]
-    found += [f"{name} is dead and has leases" for name in counts.keys() - set(live)]
-    if max(counts.values()) - min(counts.values()) > 1:
-        found.append(f"the leases are not shared evenly: {sorted(counts.values())}")
-    return found
-
-
-def _unbalanced(on: Stage, live: Sequence[str]) -> list[str]:
-    leader = leader_of(on) or "nobody"
-    found = [f"{leader} leads: {one}" for one in unbalanced(leases(on), set(live))]
-    if leader.startswith("w"):
-        return found
-    return [f"NO FAILURE: {one}" for one in found]
 
 
 def _play(
@@ -68,18 +58,27 @@ def _play(
     order: Sequence[str],
     last: str,
     start: Callable[[str], None],
-    wrong: Callable[[Stage, Sequence[str]], list[str]],
+    wrong: Callable[[set[str]], list[str]],
 ) -> Outcome:
     # So many that each shard gets records, and its parents' leases are deleted: a Java KCL counts
     # the leases of finished shards, too.
     keys = [f"{stream}/{letter}" for stream in on.streams for letter in ascii_lowercase[:12]]
     first, second, third = on.streams
     former = "j" if last == "w" else "w"
-    live = [f"{kind}{number}" for kind in "jw" for number in (3, 4)]
+    live = {f"{kind}{number}" for kind in "jw" for number in (3, 4)}
+    looks: Counter[str] = Counter()
     began = time.monotonic()
 
+    def has_come(minute: float) -> bool:
+        return time.monotonic() >= began + 60 * minute
+
     def until(minute: float) -> None:
-        on.wait_until(f"minute {minute:g}", lambda: time.monotonic() >= began + 60 * minute)
+        on.wait_until(f"minute {minute:g}", lambda: has_come(minute))
+
+    def is_watched() -> bool:
+        """Note what is wrong now; return True once the time is over."""
+        looks.update(wrong(live))
+        return has_come(_END)
 
     def has_last_leader() -> bool:
         return "Leader" not in on.rows(APPLICATION) or str(leader_of(on)).startswith(last)
@@ -110,14 +109,13 @@ def _play(
         merge_neighbours(on.kinesis, third)
         split(on.kinesis, first)
         until(_REST)
-        looks: Counter[str] = Counter()
-        on.wait_until(f"minute {_END:g}", lambda: _watched(on, live, wrong, looks, began))
+        on.wait_until(f"minute {_END:g}", is_watched)
     verdict = on.verdict()
     on.wait_until("the end of each closed shard", lambda: not unfinished(on))
     problems = [f"{one}, in {count} looks" for one, count in sorted(looks.items())]
-    for name in live:
+    for name in sorted(live):
         on.end(name)
-    notes = [one for one in problems if one.startswith("NO FAILURE")]
+    notes = [one for one in problems if one.startswith(_NO_FAILURE)]
     for note in notes:
         print(f"  {note}", flush=True)
     return Outcome(
@@ -126,15 +124,3 @@ def _play(
         repeats=on.repeats(),
         may_repeat=True,
     )
-
-
-def _watched(
-    on: Stage,
-    live: Sequence[str],
-    wrong: Callable[[Stage, Sequence[str]], list[str]],
-    looks: Counter[str],
-    began: float,
-) -> bool:
-    """Note what is wrong now; return True once the time is over."""
-    looks.update(wrong(on, live))
-    return time.monotonic() >= began + 60 * _END

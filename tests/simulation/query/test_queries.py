@@ -25,9 +25,9 @@ from tests.simulation.query.world import World
 
 
 def _history(*events: tuple[float, Event], **more: Any) -> History:
-    """The history of a query of one shard, from the start of which it reads."""
+    """The history of a query of one shard, if none are given, from the start of which it reads."""
     options = {"initialPosition": "trim_horizon", **more.pop("options", {})}
-    return History(shards=(1,), events=events, options=options, **more)
+    return History(events=events, options=options, **{"shards": (1,), **more})
 
 
 def test_a_first_batch_that_is_not_done_is_not_begun_at_latest_instead() -> None:
@@ -140,44 +140,35 @@ KEPT = {
     # One parent of a merge shows its end, and the other one, whose end comes a page later, has
     # looked open a moment before.
     "a batch ends before the first record of a child that waits for its other parent": (
-        History(
+        _history(
+            *[(0.0, Put(0))] * 7,
+            (18.1, Put(1)),
+            (18.1, Merge(0.375)),
+            (18.2, Put(1)),
+            (18.3, Put(0)),
             shards=(3,),
-            events=(
-                *[(0.0, Put(0))] * 7,
-                (18.1, Put(1)),
-                (18.1, Merge(0.375)),
-                (18.2, Put(1)),
-                (18.3, Put(0)),
-            ),
-            options={"initialPosition": "trim_horizon"},
             trigger=Trigger("processing", 3.0),
             begins=0.0,
             preempt=0.0,
             empty_pages=2,
             duration=61.0,
-            patience=400.0,
         ),
         None,
     ),
     # Both parents of a merge still look open when the driver, which stood still, goes on.
     "a batch ends before the first record of a shard that was merged during a pause": (
-        History(
+        _history(
+            (12.7, Pause(40.0)),
+            (20.8, Put(2, 3, aggregated=True)),
+            (26.0, Put(1, 5)),
+            (26.4, Merge(0.625)),
+            (31.8, Put(4, 7, aggregated=True)),
+            (45.1, Put(0, 2)),
             shards=(3,),
-            events=(
-                (12.7, Pause(40.0)),
-                (20.8, Put(2, 3, aggregated=True)),
-                (26.0, Put(1, 5)),
-                (26.4, Merge(0.625)),
-                (31.8, Put(4, 7, aggregated=True)),
-                (45.1, Put(0, 2)),
-            ),
-            options={"initialPosition": "trim_horizon"},
             trigger=Trigger("processing", 4.0),
-            begins=10.0,
             preempt=0.0,
             empty_pages=2,
             duration=61.0,
-            patience=400.0,
         ),
         None,
     ),

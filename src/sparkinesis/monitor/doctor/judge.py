@@ -107,7 +107,7 @@ def leases(table: str, rows: Collection[Lease]) -> Iterator[Finding]:
         yield note("table", text, "No worker holds a lease: nobody reads the streams now.")
     else:
         yield ok("table", text)
-    if stopped := sorted(one.key for one in unfinished if one.stopped_by and not one.owner):
+    if stopped := [one.key for one in unfinished if one.stopped_by and not one.owner]:
         is_one = len(stopped) == 1
         yield problem(
             "shards",
