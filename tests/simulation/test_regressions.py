@@ -296,6 +296,17 @@ KEPT_OF_SEVERAL = {
         patience=1100.0,
         **_EVEN,
     ),
+    # The same for a stream that was identified, and waited until another one had been asked for.
+    "a stream is made anew while another one is not found": h.History(
+        streams=(h.OneOf(2), h.OneOf()),
+        events=(
+            (0.0, h.Start(0)),
+            (0.0, h.Trouble("timeout", 1.0, 5.0, "kinesis", None, 1)),
+            (17.0, h.Anew(0, 10.0, 1)),
+        ),
+        patience=1100.0,
+        **_EVEN,
+    ),
     # A worker that had found no leases listed the shards only after a reshard. It began once more,
     # at a later LATEST, and the records in between were skipped.
     "the shards are listed half a minute after a look at an empty table": h.History(
@@ -325,6 +336,17 @@ KEPT_OF_SEVERAL |= {
             (30.0, h.Trouble("denied", 1.0, 10.0, "kinesis", None, 0)),
         ),
         duration=60.0,
+    ),
+    # A leader assigned the leases of a stream that had left, for ever, to workers that did not read
+    # it. So they were never deleted.
+    "a stream leaves a fleet with a leader": h.History(
+        streams=(h.OneOf(), h.OneOf(2)),
+        events=((0.0, h.Start(0)), (0.0, h.Start(1)), (20.0, h.Track((0,)))),
+        former=h.Former(delete_after=20.0),
+        options={**QUICK, "balance": "throughput"},
+        ask_every=10.0,
+        patience=400.0,
+        **_EVEN,
     ),
     # Where a lease of such a worker was missing, others made one at the oldest record.
     "a lease is deleted whose stream could not be read at once": h.History(

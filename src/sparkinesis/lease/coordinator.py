@@ -299,8 +299,10 @@ class LeaseCoordinator:
         may_be_brief = not (has_java or self._several_streams) and now >= self._may_be_brief_at
         standing = EACH_TAKES
         if not is_leaving() and (membership := self._member(has_java=has_java)) is not None:
+            # The leases of a stream that has left lie there until they are deleted; a worker that
+            # reads the stream all the same takes them by itself (`Reach.ADOPT`).
             standing = membership.look(
-                scan, self._observations, expired, now, may_be_brief=may_be_brief
+                scan, self._observations, expired, now, may_be_brief=may_be_brief, wanted=wanted
             )
             self._is_led = standing.is_led
         unread = unread_since(wanted, self._observations, now, failover_time, known)

@@ -145,6 +145,7 @@ class ShardSyncer:
         require_not_vanished(self._leases.table)
         first = self._leases.first
         shards, now_ms = self._leases.list_shards(at=first)
+        self._leases.confirm()
         leases = leases_for_empty_table(shards, first, now_ms, self._leases.began_ms)
         # At TRIM_HORIZON no record is skipped, whoever begins first.
         if first is not TRIM_HORIZON and any(shard.parents for shard in shards):

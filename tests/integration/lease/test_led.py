@@ -7,6 +7,7 @@ from time import time as wall_clock
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from sparkinesis.events import (
     Event,
@@ -22,13 +23,14 @@ from sparkinesis.lease.leading import client_version
 from sparkinesis.lease.leading.coordination import Coordination
 from sparkinesis.lease.leading.membership import Balance, Membership
 from sparkinesis.lease.leading.worker_stats import WorkerStats
-from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.lease import Lease, lease_key
 from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.rules.taker import TakeSettings
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import Fault, LocalServer
-from tests.integration.lease.conftest import IDS, ManualTime, create, lease_of, row_of
+from sparkinesis.stream.address import StreamIdentifier
+from tests.integration.lease.conftest import IDS, ManualTime, create, lease, lease_of, row_of
 
 FAILOVER = 10.0
 SOON = 1.0
@@ -40,6 +42,8 @@ def worker(
     who: str,
     balance: Balance = "throughput",
     tell: Listener = ignore,
+    *,
+    several_streams: bool = False,
 ) -> LeaseCoordinator:
     rng = random.Random(who)
     settings = TakeSettings(FAILOVER, 100, 100, handoff_timeout=30.0, scan_interval=1.5)
@@ -68,6 +72,7 @@ def worker(
         tell=tell,
         join=join,
         wants_leader=balance != "count",
+        several_streams=several_streams,
     )
 
 
@@ -169,6 +174,28 @@ def test_a_killed_leader_costs_one_failover_time(table: LeaseTable, time: Manual
     third.take()
     assert len(second.held()) + len(third.held()) == 4
     assert not first.held()
+
+
+def test_a_leader_assigns_no_lease_of_a_stream_that_its_application_lacks(
+    table: LeaseTable, time: ManualTime
+) -> None:
+    """A worker that reads the stream all the same, as during a deployment, takes it by itself."""
+    kept, left = (StreamIdentifier("123456789012", name, 1_700_000_000) for name in ("a", "b"))
+    for stream in (kept, left):
+        table.create(replace(lease(lease_key(stream, IDS[0])), stream=stream, shard_id=IDS[0]))
+    leader = worker(table, time, "leader", several_streams=True)
+    older = worker(table, time, "older", several_streams=True)
+    for _ in range(round(3 * FAILOVER / SOON)):
+        leader.take(reads=kept.__eq__, wants=kept.__eq__)
+        leader.renew()
+        older.take()
+        assert {lease.owner for lease in table.leases() if lease.stream == left} == {None}
+        time.now += SOON
+    time.now += SOON
+    older.take()
+    assert {str(stream): set(one.held()) for stream, one in ((kept, leader), (left, older))} == {
+        str(stream): {lease_key(stream, IDS[0])} for stream in (kept, left)
+    }
 
 
 def test_a_dead_worker_that_is_given_a_lease_is_given_no_more(

@@ -87,7 +87,10 @@ def former_leases_are_deleted_by_the_rules(world: SeveralWorld) -> Iterator[str]
 
 
 def _reader(world: SeveralWorld, life: Life, deleted_at: float) -> str | None:
-    """A worker that was reading a stream for long, shortly before leases of it were deleted."""
+    """A worker that was reading a stream for long, shortly before leases of it were deleted.
+
+    One whose lease had expired meanwhile is to be seen only if it goes on reading.
+    """
     options, former = world.options, world.history.former
     notice = 2 * options.taker_interval + options.failover_time
     until = deleted_at - (former.delete_after or 0.0)
@@ -101,8 +104,9 @@ def _reader(world: SeveralWorld, life: Life, deleted_at: float) -> str | None:
             spans.pop((write.key, write.by.name), None) if lease is None else None
             continue
         before = None if write.before is None else decode_lease(write.before)
-        since, _ = spans.get((write.key, write.by.name), (write.at, write.at))
-        if before is None or before.actual_owner != owner:
+        since, last = spans.get((write.key, write.by.name), (write.at, write.at))
+        has_slept = write.at - last > options.failover_time
+        if before is None or before.actual_owner != owner or has_slept:
             since = write.at
         spans[write.key, write.by.name] = since, write.at
     for (_, process), (since, last) in spans.items():

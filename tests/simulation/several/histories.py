@@ -56,15 +56,15 @@ def several_histories(draw: Draw) -> h.History:
         )
     )
     events += draw(st.lists(st.tuples(times, changes), max_size=8))
+    streams: list[h.OneOf] = draw(
+        st.lists(st.builds(h.OneOf, st.integers(1, 3), _places), min_size=count, max_size=count)
+    )
+    if base.mode is not None:
+        # As `histories.led` says: beside Java's workers LATEST leads to other checkpoints.
+        streams = [h.OneOf(stream.shards, "trim_horizon") for stream in streams]
     return replace(
         base,
-        streams=tuple(
-            draw(
-                st.lists(
-                    st.builds(h.OneOf, st.integers(1, 3), _places), min_size=count, max_size=count
-                )
-            )
-        ),
+        streams=tuple(streams),
         events=in_order(events, base.duration),
         options={name: value for name, value in base.options.items() if name != "retrieval"},
         arrival_jitter=0.0,

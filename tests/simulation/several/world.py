@@ -47,6 +47,8 @@ class SeveralWorld(World):
     """The streams that had a name, one after the other, by number."""
     tracked_at: list[tuple[float, tuple[int, ...]]] = field(default_factory=list)
     """What the tracker answers from when on."""
+    _coming: dict[int, int] = field(default_factory=dict)
+    """The shards of the streams that are deleted and not yet made anew, by number."""
 
     def _make_producer(self) -> Producer:
         for number, one in enumerate(self.history.streams):
@@ -67,6 +69,7 @@ class SeveralWorld(World):
     # --- the streams
 
     def _create(self, number: int, shards: int) -> None:
+        self._coming.pop(number, None)
         lives, name = self.lives[number], stream_name(number)
         tag = f"{number}.{len(lives)}/"
         producer = Producer(self.kinesis, self.scheduler, shards, 0.0, name=name, tag=tag)
@@ -99,7 +102,8 @@ class SeveralWorld(World):
         return life is not None and life.ended_at is None and shard is not None and shard.is_open
 
     def _count_shards(self) -> int:
-        return sum(len(life.producer.stream.shards) for life in self.owed_lives())
+        coming = sum(self._coming.get(number, 0) for number in self.fleet.tracked)
+        return coming + sum(len(life.producer.stream.shards) for life in self.owed_lives())
 
     def logs(self) -> Iterator[ShardLog]:
         for life in self.all_lives():
@@ -150,6 +154,7 @@ class SeveralWorld(World):
             life.ended_at, life.producer.is_gone = now, True
             if event.after is not None:
                 at = now + max(event.after, _SHORTEST)
+                self._coming[event.stream] = event.shards
                 self.scheduler.at(at, partial(self._create, event.stream, event.shards))
 
     def _tracker_is_well(self) -> None:

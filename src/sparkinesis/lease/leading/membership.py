@@ -156,17 +156,21 @@ class Membership:
         now: float,
         *,
         may_be_brief: bool = False,
+        wanted: Iterable[Lease] | None = None,
     ) -> Standing:
         """Return this worker's standing after a scan of the table, at ``now``.
 
         Each lease needs an observation. expired: the keys of the leases whose owners are silent.
-        may_be_brief: whether the worker can do with its own rows while another one leads.
+        may_be_brief: whether the worker can do with its own rows while another one leads. wanted:
+        the leases that this worker assigns if it leads; None: all.
         Raises nothing: a worker that cannot reach the rows of coordination stays what it was.
         """
         if self._was_brief:
             self._was_brief, self._whole_since = False, now
         try:
-            standing = self._look(scan, observations, expired, now, may_be_brief)
+            standing = self._look(
+                scan, observations, expired, now, may_be_brief=may_be_brief, wanted=wanted
+            )
         except SparkinesisError as error:
             if self._trouble is None:
                 self._tell(FleetRowsFailed(str(error)))
@@ -225,7 +229,9 @@ class Membership:
         observations: Mapping[str, Observation],
         expired: Collection[str],
         now: float,
+        *,
         may_be_brief: bool,
+        wanted: Iterable[Lease] | None,
     ) -> Standing:
         seen = seen_in(scan.coordination)
         coordination = self._find(seen, now)
@@ -273,6 +279,8 @@ class Membership:
         self._silent = silent_workers(self._silent, reported, leases, expired, renewing)
         absent = (self._silent.keys() | leaving) - {self._worker_id}
         members = members_of(stats.values(), absent, second)
+        if wanted is not None:
+            leases = [row for row in wanted if not row.is_finished]
         moves = self._assign(members, leases, observations, expired, now)
         return Standing(is_led=True, reach=Reach.ADOPT, moves=moves, leads_brief_readers=is_large)
 

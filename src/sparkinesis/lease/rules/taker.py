@@ -25,11 +25,17 @@ The KCL waits for three failover times (``veryOldLeaseDurationMultiplier``), and
 only every two failover times: a released lease in a Java worker's share would be idle that long."""
 
 
+_LEFT_BY_LEADER = 3
+"""Failover times after which a worker takes a lease of one of several streams although there is a
+leader, which has left that lease alone: its own application lacks the stream. A Java leader assigns
+leases every two failover times."""
+
+
 class Reach(enum.Enum):
     """How far a worker goes by itself for more leases."""
 
     ADOPT = "adopt"
-    """It adopts leases that the table gives it: a leader assigns all others."""
+    """It adopts leases that the table gives it: a leader assigns all others of its streams."""
     TAKE = "take"
     """It also takes leases without a live owner: the leader is dead."""
     STEAL = "steal"
@@ -115,7 +121,13 @@ def plan_takes(
         return TakePlan(adopt=tuple(adopt[:room]))
     overdue = tuple(row for row in rows if snapshot.is_overdue(row))
     if reach is Reach.ADOPT:
-        return TakePlan(adopt=tuple(adopt[:room]), overdue=overdue)
+        left = [row for row in rows if row.stream is not None and snapshot.is_left(row)]
+        return TakePlan(
+            adopt=tuple(adopt[:room]),
+            overdue=overdue,
+            take=tuple(_shuffled(left, snapshot, rng)),
+            need=min(room, len(left)),
+        )
     counts = snapshot.counts()
     available = [row for row in rows if snapshot.is_available(row)]
     take, need = _plan_available(snapshot, available, counts)
@@ -164,6 +176,11 @@ class _Snapshot(msgspec.Struct, frozen=True):
             return True
         # The worker that requested the lease does not take it: any worker may.
         return self._is_late(row, 2)
+
+    def is_left(self, row: Lease) -> bool:
+        """Return True if the lease lies there although a leader assigns leases."""
+        patience = _LEFT_BY_LEADER * self.settings.failover_time
+        return self.is_available(row) and self._age(row) > patience
 
     def is_overdue(self, row: Lease) -> bool:
         is_mine = row.owner == self.worker_id and row.key not in self.held

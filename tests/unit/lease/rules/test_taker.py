@@ -15,7 +15,14 @@ from sparkinesis.events import LeaseOrigin
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.rules.observations import Observation, is_expired, observe
-from sparkinesis.lease.rules.taker import TakePlan, TakeSettings, origin_of, plan_takes
+from sparkinesis.lease.rules.taker import (
+    Reach,
+    TakePlan,
+    TakeSettings,
+    origin_of,
+    plan_takes,
+)
+from sparkinesis.stream.address import StreamIdentifier
 from tests.examples import examples
 
 ME = "me"
@@ -57,6 +64,7 @@ def plan(
     foreign_renewals: Collection[str] = (),
     legacy: Collection[str] = (),
     unreadable: Collection[str] = (),
+    reach: Reach = Reach.STEAL,
 ) -> TakePlan:
     """A plan at time 1000; ``ages``: seconds since counter and owners changed, by key."""
     rows, ages = list(rows), ages or {}
@@ -84,6 +92,7 @@ def plan(
         asked=asked,
         legacy=legacy,
         can_read=lambda row: row.key not in unreadable,
+        reach=reach,
     )
 
 
@@ -162,6 +171,22 @@ def test_leases_that_nobody_takes_for_two_looks_are_anybodys(counter: int) -> No
     assert plan(rows, {"old": two_looks}).need == 0
     takes = plan(rows, {"old": two_looks + 0.1})
     assert (takes.need, takes.take[0].key) == (1, "old")
+
+
+def test_a_leader_that_lacks_the_stream_leaves_its_leases_to_the_workers() -> None:
+    """Beside a leader, a worker takes by itself only leases of a stream that the leader ignores."""
+    stream = StreamIdentifier("123456789012", "flights", 1_700_000_000)
+    its = [replace(lease(key, who), stream=stream) for key, who in (("free", None), ("dead", "a"))]
+    rows = [*its, lease("of the only stream"), *leases(me=1)]
+
+    def led(age: float, unreadable: Collection[str] = ()) -> TakePlan:
+        ages = dict.fromkeys(keys(rows), age)
+        return plan(rows, ages, reach=Reach.ADOPT, unreadable=unreadable)
+
+    assert not led(3 * F).take, "a Java leader assigns every two failover times"
+    late = led(3 * F + 0.1)
+    assert (keys(late.take), late.need) == ({"free", "dead"}, 2)
+    assert keys(led(3 * F + 0.1, unreadable=["free"]).take) == {"dead"}
 
 
 def test_expired_leases_do_not_wait_for_workers_that_cannot_know_of_them() -> None:

@@ -6,9 +6,11 @@ import logging
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import msgspec
 
+from sparkinesis.errors import StreamNotFoundError
 from sparkinesis.lease.lease import leases_by_stream
 from sparkinesis.lease.shard_ends import ShardEnds
 from sparkinesis.lease.shard_syncer import ShardSyncer
@@ -36,6 +38,8 @@ _log = logging.getLogger(__name__)
 
 _PATIENT = Retry()
 _BRIEF = Retry(give_up_after=20.0)
+_SURE_FOR = 5.0
+"""Seconds for which a stream that was identified is that stream: deleting one takes longer."""
 
 
 class StreamOpener:
@@ -103,15 +107,13 @@ class StreamOpener:
             )
         describe = shared_summary(client, timing.clock)
         stream: StreamIdentifier | None = None
-        lister, phase = client, 0.0
+        phase, confirm = 0.0, _nothing
         service_time_ms: Callable[[], int] = service_clock(describe)
         if isinstance(known, StreamIdentity):
             stream = known.identifier
             phase = _phase(stream)
             client.learn_arn(known.arn)
-            # The shards that a patient one lists after minutes may be those of a later stream.
-            lister = self.brief_client(plan.address)
-            lister.learn_arn(known.arn)
+            confirm = partial(self._confirm, client, known)
             # An account may describe 20 streams a second, too few if hundreds begin at once.
             service_time_ms = anchored_clock(known.service_time_ms, known.at, timing.clock)
         settings = ConsumerSettings(
@@ -127,7 +129,7 @@ class StreamOpener:
             same_streams=same,
         )
         leases = StreamLeases(
-            lister,
+            client,
             self._table,
             shared.worker_id,
             initial=plan.initial,
@@ -136,6 +138,7 @@ class StreamOpener:
             first=first,
             table_size=self._table_size,
             notes=self._notes,
+            confirm=confirm,
             tell=shared.tell,
         )
         sync, clock = options.shard_sync, timing.clock
@@ -169,6 +172,22 @@ class StreamOpener:
         stream.syncer.sync(own, scan)
         stream.retrieval.prepare(wait)
         return stream
+
+    def _confirm(self, client: StreamClient, known: StreamIdentity) -> None:
+        """Raise `StreamNotFoundError` if the stream may be a later one than the one identified.
+
+        Then the shards that were listed meanwhile may be those of the later one. Also raises the
+        errors of the call that asks.
+        """
+        if self._settings.clock() - known.at <= _SURE_FOR:
+            return
+        self._pace(client.address)("DescribeStreamSummary")
+        found = StreamIdentifier.of(known.arn, client.describe().created_ms)
+        if found != known.identifier:
+            raise StreamNotFoundError(
+                f"{client.address} was deleted, and made anew, while it was opened as "
+                f"{known.identifier}. It is opened anew as {found}."
+            )
 
     def _pace(self, address: StreamAddress) -> AccountPace:
         """Return the pace of calls whose limits the streams of an account share."""
@@ -222,6 +241,10 @@ def rows_by_stream(scan: TableScan) -> dict[StreamIdentifier, TableScan]:
         for stream, leases in leases_by_stream(scan.leases).items()
         if stream is not None
     }
+
+
+def _nothing() -> None:
+    """Confirm nothing: no other stream of the name has leases in the table."""
 
 
 def _phase(stream: StreamIdentifier) -> float:
