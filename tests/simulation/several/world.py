@@ -208,7 +208,8 @@ class SeveralWorld(World):
                     wrong.append(f"{status.lease} of a former stream is read by {slot.worker_id}")
         for key in self.table.lease_rows:
             life = self.life_of(key)
-            if life is None or life.identifier in owed_now:
+            # A worker that finds no stream at all does not start, and deletes nothing.
+            if life is None or life.identifier in owed_now or not owed_now:
                 continue
             may_go = former.only is None or life.number in former.only
             if former.delete_after is not None and may_go:
