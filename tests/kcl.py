@@ -198,7 +198,7 @@ def put_rows(dynamodb: Any, table: str, rows: list[dict[str, Any]]) -> None:
         dynamodb.put_item(TableName=table, Item=row)
 
 
-def rows_of(dynamodb: Any, table: str) -> dict[str, dict[str, Any]]:
+def rows_of(dynamodb: Any, table: str, key: str = "leaseKey") -> dict[str, dict[str, Any]]:
     """All rows of a table, by key."""
     pages = dynamodb.get_paginator("scan").paginate(TableName=table, ConsistentRead=True)
-    return {item["leaseKey"]["S"]: item for page in pages for item in page["Items"]}
+    return {item[key]["S"]: item for page in pages for item in page["Items"]}

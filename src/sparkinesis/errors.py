@@ -45,8 +45,15 @@ its subclasses, `AccessDeniedError`, `StreamNotFoundError` and `LeaseTableError`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
+
+
+def listed(names: Iterable[str], most: int = 5) -> str:
+    """Return names as text for a message: of many, the first ones and the number of the others."""
+    every = list(names)
+    more = f" and {len(every) - most} more" if len(every) > most else ""
+    return ", ".join(every[:most]) + more
 
 
 class SparkinesisError(Exception):

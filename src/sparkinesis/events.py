@@ -42,6 +42,7 @@ from typing import ClassVar, NamedTuple, TypeAlias
 
 import msgspec
 
+from sparkinesis.errors import listed
 from sparkinesis.status import Failure
 
 
@@ -145,7 +146,7 @@ class ShutdownOverdue(Event, frozen=True):
         return Line(
             WARNING,
             "The time for the shutdown is up, and the record processors of "
-            f"{_list(self.leases)} have not finished. Their leases are released: other workers "
+            f"{listed(self.leases)} have not finished. Their leases are released: other workers "
             "process the records since the last checkpoint again. If the processors need longer, "
             "raise shutdown_timeout.",
         )
@@ -416,7 +417,7 @@ class OwnerSilent(Event, frozen=True):
     def line(self) -> Line:
         return Line(
             WARNING,
-            f"Worker {self.owner} has not renewed {_list(self.leases)} for "
+            f"Worker {self.owner} has not renewed {listed(self.leases)} for "
             f"{self.silent_for:.1f} s: it has died or cannot write to the lease table, and other "
             "workers take its shards",
         )
@@ -690,7 +691,7 @@ class ShardEnded(ShardEvent, frozen=True):
     """User records processed since this worker took the shard."""
 
     def line(self) -> Line:
-        children = f"; its children are {_list(self.children)}" if self.children else ""
+        children = f"; its children are {listed(self.children)}" if self.children else ""
         return Line(
             INFO,
             f"Finished {self.lease}: the shard has ended, and all of its records are "
@@ -932,18 +933,9 @@ class TroubleEnded(Event, frozen=True):
     _text = "{what} no longer"
 
 
-_SHARDS = 5
-"""The most shards that a line lists."""
-
-
 def _failed(what: str, failure: Failure, *, is_again: bool) -> str:
     again = ", again" if is_again else ""
     return f"{what}{again}: {failure.error} [failure {failure.fingerprint}]"
-
-
-def _list(leases: tuple[str, ...]) -> str:
-    more = len(leases) - _SHARDS
-    return ", ".join(leases[:_SHARDS]) + (f" and {more} more" if more > 0 else "")
 
 
 def _count(number: int, what: str) -> str:

@@ -53,7 +53,7 @@ LAYERS: dict[str, set[str]] = {
     "metrics": {"public", "errors"},
     "local": {"errors"},
     "terminal": set(),
-    "events": {"status"},
+    "events": {"errors", "status"},
     "errors": set(),
     "status": set(),
     "functions": {"errors"},

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sparkinesis.errors import LeaseTableError, OptionError, SparkinesisError
+from sparkinesis.errors import LeaseTableError, OptionError, SparkinesisError, listed
 from sparkinesis.monitor.chosen_streams import ChosenStreams
-from sparkinesis.monitor.streams import listed
 from sparkinesis.stream.address import StreamIdentifier
 
 if TYPE_CHECKING:

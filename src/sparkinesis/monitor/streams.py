@@ -6,12 +6,10 @@ from collections import Counter
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sparkinesis.errors import OptionError
+from sparkinesis.errors import OptionError, listed
 from sparkinesis.lease.rules.former_streams import unread_former_streams
 from sparkinesis.monitor.watched import QUIET, WatchedTable, unread_for
 from sparkinesis.stream.address import STREAM_ARN, StreamAddress, StreamIdentifier, stream_address
-
-_MOST_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +123,3 @@ def stream_lines(
             f"Deleted and made anew: {listed(old)}. Nobody reads the leases of the old stream."
         )
     return lines
-
-
-def listed(names: Iterable[str]) -> str:
-    """Return names as text; of many, the first ones and the number of the others."""
-    every = list(names)
-    more = f" and {len(every) - _MOST_NAMED} more" if len(every) > _MOST_NAMED else ""
-    return ", ".join(every[:_MOST_NAMED]) + more

@@ -1,4 +1,4 @@
-"""Plays scenarios with a Java KCL 3.5 and with workers of this library, and prints a table.
+"""Plays scenarios with a Java KCL and with workers of this library, and prints a table.
 
 Without ``--scenario``, the leader's lock passes between this library and Java's lock client, too.
 
@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.interop.kcl.java import build, require_java
+from tests.interop.kcl.java import KCL, build, require_java
 from tests.interop.kcl.lock import play as play_lock
 from tests.interop.kcl.outcome import Outcome
 from tests.interop.kcl.rows import Comparison
@@ -58,6 +58,12 @@ def _arguments() -> argparse.Namespace:
         help="play only this one; default: all",
     )
     parser.add_argument(
+        "--kcl",
+        default=KCL,
+        metavar="VERSION",
+        help="of the Java workers, from 3.4 on; default: %(default)s",
+    )
+    parser.add_argument(
         "--record", action="store_true", help=f"write Java's rows to {FIXTURE.name}, for tests"
     )
     return parser.parse_args()
@@ -74,7 +80,7 @@ def main() -> int:
         except MissingToolError as error:
             print(f"No scenario was played: {error}", file=sys.stderr)
             return 2
-        build()
+        build(given.kcl)
         if given.what == "ten-minutes":
             scenarios = TEN_MINUTES
     folder = Path(tempfile.mkdtemp(prefix="sparkinesis-interop-"))
@@ -86,7 +92,7 @@ def main() -> int:
             continue
         print(f"{scenario.name} ...", flush=True)
         began = time.monotonic()
-        outcome = _play(scenario, folder / str(number))
+        outcome = _play(scenario, folder / str(number), given.kcl)
         is_good = is_good and outcome is not None and outcome.is_good
         found = figures(None if outcome is None else outcome.verdict)
         rows.append((scenario.name, *found, f"{time.monotonic() - began:.0f}"))
@@ -94,7 +100,7 @@ def main() -> int:
             comparisons += outcome.comparisons
             if given.record and outcome.recorded:
                 FIXTURE.write_text(_json(outcome.recorded), encoding="utf-8")
-    if given.scenario is None and given.what == "java":
+    if given.scenario is None and given.what == "java" and given.kcl == KCL:
         is_good = _play_lock(folder / "lock") and is_good
     if comparisons:
         print_table([_ROWS_HEADING, *map(_cells, comparisons)], texts=4)
@@ -104,9 +110,9 @@ def main() -> int:
     return 0 if is_good else 1
 
 
-def _play(scenario: Scenario, folder: Path) -> Outcome | None:
+def _play(scenario: Scenario, folder: Path, kcl: str) -> Outcome | None:
     try:
-        with stage(folder, scenario.shards) as on:
+        with stage(folder, scenario.shards, kcl) as on:
             outcome = scenario.play(on)
     except ScenarioError as error:
         print(f"  {error}", file=sys.stderr, flush=True)

@@ -10,9 +10,11 @@ from pathlib import Path
 
 from tests.interop.servers import CACHE, MissingToolError, is_stale, require, run
 
+KCL = "3.5.1"
+"""The version of the KCL that is played with, unless another is named."""
 _SOURCE = Path(__file__).parent / "java"
-_BUILT = CACHE / "java-kcl"
-
+_DECIDER = "**/JavaDecider.java"
+"""It is in a package of the KCL, and uses what only `KCL` has."""
 
 _OLDEST = 17
 _NEEDED = "the Java KCL needs a JDK of Java 17 or newer and Maven: install both"
@@ -33,28 +35,36 @@ def is_new_enough(version: str) -> bool:
     return found is not None and int(found[1]) >= _OLDEST
 
 
-def build() -> None:
+def build(version: str = KCL) -> None:
     """Compile the worker and copy its libraries, unless that was done for these sources."""
+    built = _built(version)
     CACHE.mkdir(parents=True, exist_ok=True)
     sources = [_SOURCE / "pom.xml", *_SOURCE.rglob("*.java")]
-    stamp = _BUILT / "stamp"
+    stamp = built / "stamp"
     if not any(is_stale(stamp, source) for source in sources):
         return
-    print("Building the Java worker, with the KCL from Maven Central (once) ...", flush=True)
-    shutil.rmtree(_BUILT, ignore_errors=True)
-    where = [f"-Doutput={_BUILT}", f"-DoutputDirectory={_BUILT / 'libraries'}"]
+    print(f"Building the Java worker, with the KCL {version} of Maven Central ...", flush=True)
+    shutil.rmtree(built, ignore_errors=True)
+    where = [f"-Doutput={built}", f"-DoutputDirectory={built / 'libraries'}"]
+    if version != KCL:
+        where += [f"-Dkcl.version={version}", f"-Dwithout={_DECIDER}"]
     pom = str(_SOURCE / "pom.xml")
     run("mvn", "-q", "-B", "-f", pom, "compile", "dependency:copy-dependencies", *where)
     stamp.touch()
 
 
-def command(*arguments: str, main: str = "JavaWorker") -> Sequence[str]:
+def command(*arguments: str, main: str = "JavaWorker", version: str = KCL) -> Sequence[str]:
     """Return the command that runs one Java worker, or another class."""
     quick = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
     logs = ["-Dorg.slf4j.simpleLogger.showDateTime=true"]
-    return ["java", *quick, *logs, "-cp", classpath(), f"interop.{main}", *arguments]
+    return ["java", *quick, *logs, "-cp", classpath(version), f"interop.{main}", *arguments]
 
 
-def classpath() -> str:
+def classpath(version: str = KCL) -> str:
     """Return the path of what `build` has compiled, and of its libraries."""
-    return f"{_BUILT / 'classes'}:{_BUILT / 'libraries'}/*"
+    built = _built(version)
+    return f"{built / 'classes'}:{built / 'libraries'}/*"
+
+
+def _built(version: str) -> Path:
+    return CACHE / f"java-kcl-{version}"

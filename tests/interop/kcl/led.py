@@ -64,7 +64,7 @@ def _led(order: Sequence[str], leader: str, last: str) -> Callable[[Stage], Outc
             problems = _at_rest(on, live) if last == "w" else []
         verdict = on.verdict()
         on.wait_until("the end of each closed shard", lambda: not unfinished(on))
-        problems += row_problems(on.rows(APPLICATION))
+        problems += row_problems(on.rows(APPLICATION), on.coordination(APPLICATION))
         for name in sorted(live):
             on.end(name)
         return Outcome(
@@ -93,22 +93,11 @@ def leases(on: Stage) -> list[Lease]:
 
 def known(on: Stage) -> set[str]:
     """Return the workers that have told their load."""
-    return {
-        key
-        for key, row in _rows(on).items()
-        if row.get("entityType") == {"S": "WORKER_METRIC_STATS"}
-    }
-
-
-def _rows(on: Stage) -> dict[str, dict[str, Any]]:
-    try:
-        return on.rows(APPLICATION)
-    except on.dynamodb.exceptions.ResourceNotFoundException:
-        return {}
+    return {key for key, row in on.coordination(APPLICATION).items() if "sts" in row}
 
 
 def leader_of(on: Stage) -> str | None:
-    row = on.rows(APPLICATION).get("Leader", {})
+    row = on.coordination(APPLICATION).get("Leader", {})
     return None if "isReleased" in row else row.get("ownerName", {}).get("S")
 
 
@@ -156,19 +145,30 @@ def _astray(owners: Set[str | None], live: set[str]) -> list[str]:
 
 
 _ATTRIBUTES: Mapping[str, set[str]] = {
-    "WORKER_METRIC_STATS": {"leaseKey", "entityType", "lut", "sts", "opr", "sup", "slu"},
-    "LEADER": {"leaseKey", "entityType", "ownerName", "leaseDuration", "recordVersionNumber"},
-    "CLIENT_VERSION_MIGRATION": {"leaseKey", "entityType", "cv", "mb", "mts", "h"},
+    "WORKER_METRIC_STATS": {"lut", "sts", "opr", "sup", "slu"},
+    "LEADER": {"ownerName", "leaseDuration", "recordVersionNumber", "isReleased"},
+    "CLIENT_VERSION_MIGRATION": {"cv", "mb", "mts", "h"},
 }
+"""What Java writes. In tables of their own, rows tell what they are by these alone."""
+_KEYS = {"leaseKey", "key", "wid", "entityType", "properties"}
 
 
-def row_problems(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return what rows of coordination have that Java's do not have, whoever wrote them."""
+def row_problems(
+    table: Mapping[str, Mapping[str, Any]], coordination: Mapping[str, Mapping[str, Any]]
+) -> list[str]:
+    """Return what rows of coordination have that Java's do not have, whoever wrote them.
+
+    table: the rows of the lease table. A KCL before 3.5 reads no table that has other rows, too.
+    """
     found = []
-    for key, row in rows.items():
-        kind = row.get("entityType", {}).get("S", "LEASE")
-        extra = row.keys() - _ATTRIBUTES.get(kind, row.keys()) - {"properties", "isReleased"}
-        found += [f"the row {key} of {kind} has {name}" for name in sorted(extra)]
+    is_beside = any("entityType" not in row for row in coordination.values())
+    for key, row in coordination.items():
+        kinds = [row["entityType"]["S"]] if "entityType" in row else _ATTRIBUTES
+        known = [_ATTRIBUTES[kind] for kind in kinds if kind in _ATTRIBUTES]
+        if known and not any(row.keys() - _KEYS <= attributes for attributes in known):
+            found.append(f"the row {key} has {', '.join(sorted(row.keys() - _KEYS))}")
+        if is_beside and key in table:
+            found.append(f"the row {key} is in the lease table, which a KCL before 3.5 cannot read")
     return found
 
 

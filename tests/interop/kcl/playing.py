@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from contextlib import AbstractContextManager
+from string import ascii_lowercase
 
 from tests.interop.kcl.stage import Stage
 from tests.repeating import repeating
@@ -39,6 +40,14 @@ def unfinished(on: Stage) -> list[str]:
                 if key not in ended or row["checkpoint"]["S"] != "SHARD_END":
                     found.append(f"{key} is not finished")
     return found
+
+
+def many_keys(on: Stage) -> list[str]:
+    """Return so many keys that each shard gets records, and the leases of its parents are deleted.
+
+    A Java KCL in 2.x mode counts the leases of finished shards as shares, too.
+    """
+    return [f"{stream}/{letter}" for stream in on.streams for letter in ascii_lowercase[:12]]
 
 
 def producing(on: Stage, keys: list[str]) -> AbstractContextManager[None]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from tests.interop.kcl import led, ten_minutes
 from tests.interop.kcl.outcome import Outcome
-from tests.interop.kcl.playing import APPLICATION, kill_at_work, producing, unfinished
+from tests.interop.kcl.playing import APPLICATION, kill_at_work, many_keys, producing, unfinished
 from tests.interop.kcl.rows import compare, leases_of, row_problems, state_of
 from tests.interop.kcl.stage import Stage, Stop, remake
 from tests.interop.kcl.tenures import place
@@ -54,15 +53,13 @@ def _stop_at(on: Stage, name: str) -> list[str]:
 
 def mixed_fleet(on: Stage) -> Outcome:
     """Two workers of each kind; reshards in all streams; one worker of each kind is killed."""
-    keys = [
-        key for stream in on.streams for key in (*on.keys(stream), f"{stream}/x", f"{stream}/y")
-    ]
     for name in ("w1", "w2"):
         on.start_ours(name, APPLICATION)
     for name in ("j1", "j2"):
         on.start_java(name, APPLICATION, mode="COMPATIBLE_WITH_2X")
     first, second, third = on.streams
-    with producing(on, keys):
+    live = {"w2", "w3", "j2", "j3"}
+    with producing(on, many_keys(on)):
         on.wait_until("a batch of each worker", lambda: on.readers() == {"w1", "w2", "j1", "j2"})
         split(on.kinesis, first)
         merge_neighbours(on.kinesis, second)
@@ -75,11 +72,9 @@ def mixed_fleet(on: Stage) -> Outcome:
         on.start_java("j3", APPLICATION, mode="COMPATIBLE_WITH_2X")
         on.wait_until("a batch of j3", lambda: on.has_read("j3"))
         merge_neighbours(on.kinesis, first, index=1)
-        time.sleep(2.0)  # so that the new shards get records, too
+        on.wait_until("the end of each closed shard", lambda: not unfinished(on))
+        on.wait_until("an even share for each worker", lambda: not led.uneven(led.leases(on), live))
     verdict = on.verdict()
-    on.wait_until("the end of each closed shard", lambda: not unfinished(on))
-    live = {"w2", "w3", "j2", "j3"}
-    on.wait_until("an even share for each worker", lambda: not led.uneven(led.leases(on), live))
     for name in sorted(live):
         on.end(name)
     return Outcome(verdict, on.problems() + unfinished(on), repeats=on.repeats(), may_repeat=True)

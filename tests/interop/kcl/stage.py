@@ -38,6 +38,8 @@ class Stage(Processes):
     dynamodb: Any
     endpoint: str
     streams: list[str]
+    kcl: str = java.KCL
+    """The version of the Java workers."""
     put: Counter[str] = field(default_factory=Counter)
     """The number of user records of each key."""
     places: dict[Record, Place] = field(default_factory=dict)
@@ -110,7 +112,7 @@ class Stage(Processes):
         stop: str = _NEVER,
     ) -> None:
         places = (self.endpoint, application, str(self.folder), str(FAILOVER_MILLIS))
-        self.start_process(name, java.command(name, *places, mode, former, stop))
+        self.start_process(name, java.command(name, *places, mode, former, stop, version=self.kcl))
 
     def start_ours(
         self,
@@ -129,6 +131,21 @@ class Stage(Processes):
     def rows(self, application: str) -> dict[str, dict[str, Any]]:
         """Return all rows of a lease table, by key."""
         return rows_of(self.dynamodb, application)
+
+    def coordination(self, application: str) -> dict[str, dict[str, Any]]:
+        """Return the rows by which a fleet coordinates itself, by key; none without a table.
+
+        A KCL before 3.5 keeps them in two tables beside the lease table.
+        """
+        found: dict[str, dict[str, Any]] = {}
+        try:
+            rows = self.rows(application)
+            found = {key: row for key, row in rows.items() if "entityType" in row}
+            for table, key in (("CoordinatorState", "key"), ("WorkerMetricStats", "wid")):
+                found |= rows_of(self.dynamodb, f"{application}-{table}", key)
+        except self.dynamodb.exceptions.ResourceNotFoundException:
+            pass
+        return found
 
     # --- conclusions
 
@@ -174,7 +191,7 @@ class Stage(Processes):
 
 
 @contextmanager
-def stage(folder: Path, shards: Sequence[int] = (2, 2, 2)) -> Iterator[Stage]:
+def stage(folder: Path, shards: Sequence[int] = (2, 2, 2), kcl: str = java.KCL) -> Iterator[Stage]:
     """Three streams of so many shards, on a server of their own."""
     folder.mkdir(parents=True)
     with LocalServer(dynamodb=True) as server:
@@ -188,6 +205,7 @@ def stage(folder: Path, shards: Sequence[int] = (2, 2, 2)) -> Iterator[Stage]:
             dynamodb=server.client("dynamodb"),
             endpoint=server.endpoint_url,
             streams=streams,
+            kcl=kcl,
         )
         found.tell_streams()
         try:

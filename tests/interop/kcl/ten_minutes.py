@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from string import ascii_lowercase
 
 from tests.interop.kcl.led import leader_of, leases, start_member, unbalanced, uneven
 from tests.interop.kcl.outcome import Outcome
-from tests.interop.kcl.playing import APPLICATION, producing, unfinished
+from tests.interop.kcl.playing import APPLICATION, many_keys, producing, unfinished
 from tests.interop.kcl.stage import Stage
 from tests.streams import merge_neighbours, split
 
@@ -60,9 +59,6 @@ def _play(
     start: Callable[[str], None],
     wrong: Callable[[set[str]], list[str]],
 ) -> Outcome:
-    # So many that each shard gets records, and its parents' leases are deleted: a Java KCL counts
-    # the leases of finished shards, too.
-    keys = [f"{stream}/{letter}" for stream in on.streams for letter in ascii_lowercase[:12]]
     first, second, third = on.streams
     former = "j" if last == "w" else "w"
     live = {f"{kind}{number}" for kind in "jw" for number in (3, 4)}
@@ -81,9 +77,9 @@ def _play(
         return has_come(_END)
 
     def has_last_leader() -> bool:
-        return "Leader" not in on.rows(APPLICATION) or str(leader_of(on)).startswith(last)
+        return "Leader" not in on.coordination(APPLICATION) or str(leader_of(on)).startswith(last)
 
-    with producing(on, keys):
+    with producing(on, many_keys(on)):
         for name in order:
             start(name)
         until(1.0)

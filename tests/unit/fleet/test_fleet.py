@@ -443,7 +443,7 @@ def test_a_worker_that_ends_leaves_no_doubt_about_the_records(spark: Any) -> Non
 
 @pytest.mark.parametrize(
     ("count", "had"),
-    [(0, "listed no shards"), (1, "listed s0: other workers"), (6, "s4 and more: other workers")],
+    [(0, "listed no shards"), (1, "listed s0: other workers"), (6, "s4 and 1 more: other workers")],
 )
 def test_a_lost_worker_is_noted_with_its_shards(spark: Any, count: int, had: str) -> None:
     shards = tuple(ShardStatus(f"s{n}", ShardState.PROCESSING, 0, None) for n in range(count))

@@ -22,11 +22,10 @@ from sparkinesis.cli.options import (
     print_objects,
     require_confirmable,
 )
-from sparkinesis.errors import OptionError, SparkinesisError
+from sparkinesis.errors import OptionError, SparkinesisError, listed
 from sparkinesis.lease.lease import Lease
 from sparkinesis.monitor.chosen_streams import ChosenStreams
 from sparkinesis.monitor.lease_report import checkpoint_object
-from sparkinesis.monitor.streams import listed
 from sparkinesis.monitor.watched import short_checkpoint
 from sparkinesis.stream.address import StreamAddress, StreamIdentifier
 from sparkinesis.stream.credentials import CredentialSource

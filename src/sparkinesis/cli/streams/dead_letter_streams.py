@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sparkinesis.errors import OptionError, SparkinesisError
+from sparkinesis.errors import OptionError, SparkinesisError, listed
 from sparkinesis.monitor.chosen_streams import ChosenStreams
-from sparkinesis.monitor.streams import StreamSelector, listed, shown_names
+from sparkinesis.monitor.streams import StreamSelector, shown_names
 from sparkinesis.stream.address import StreamIdentifier
 
 if TYPE_CHECKING:

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sparkinesis.errors import listed
 from sparkinesis.fleet.channel.messages import Hello
 from sparkinesis.fleet.knowledge.roster import Slot
 from sparkinesis.status import ShardStatus
 from sparkinesis.worker.crew.gathering.reports import WorkerReports
 from sparkinesis.worker.crew.gathering.streams import KnownStream
 from sparkinesis.worker.crew.messages import Ended
-
-_SHARDS = 5
-"""The most shards that a note lists."""
-_STREAMS = 5
-"""The most streams that a note lists."""
 
 
 def joined(hello: Hello) -> str:
@@ -57,8 +53,7 @@ def lost(reported: WorkerReports[Hello], now: float) -> str:
     what = "no shards"
     if reported.report.shards:
         what = (
-            ", ".join(_shard(shard) for shard in reported.report.shards[:_SHARDS])
-            + (" and more" if len(reported.report.shards) > _SHARDS else "")
+            listed(map(_shard, reported.report.shards))
             + ": other workers resume them once its leases are released or have expired"
         )
     hello = reported.hello
@@ -111,9 +106,7 @@ def readable(streams: Sequence[KnownStream]) -> str:
 
 
 def _names(streams: Sequence[KnownStream]) -> str:
-    more = len(streams) - _STREAMS
-    listed = ", ".join(one.stream for one in streams[:_STREAMS])
-    return f"{listed} and {more} more" if more > 0 else listed
+    return listed(one.stream for one in streams)
 
 
 def _shard(shard: ShardStatus) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from botocore.exceptions import BotoCoreError, ClientError
 
-from sparkinesis.errors import LeaseTableError, SparkinesisError
+from sparkinesis.errors import LeaseTableError, SparkinesisError, listed
 from sparkinesis.lease.lease import Lease, encode_lease
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.batch import Failed, write_batch
@@ -102,9 +102,8 @@ class LeaseTable(TableCalls):
         return list(scan.leases)
 
     def _broken(self, *rows: BrokenLease) -> LeaseTableError:
-        more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
         return LeaseTableError(
-            f"The {self} has leases that cannot be read: {', '.join(map(str, rows[:5]))}{more}. "
+            f"The {self} has leases that cannot be read: {listed(map(str, rows))}. "
             "Repair the rows. Or delete them: within minutes each shard is read again, from the "
             "application's initial position or its oldest record, so that processed records are "
             "processed again."

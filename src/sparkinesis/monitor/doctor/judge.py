@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 
+from sparkinesis.errors import listed
 from sparkinesis.lease.lease import Lease
 from sparkinesis.monitor.doctor.finding import Finding, note, ok, problem
 
@@ -18,7 +19,6 @@ OLDEST_JAVA = 17
 
 RENEWALS_EVERY = 10.0 / 3
 """Seconds between two renewals of a lease, with the default failover_time of 10 s."""
-_MOST_NAMED = 5
 MOST_CONSUMERS = 20
 """Registered consumers of a stream (50 with On-demand Advantage)."""
 
@@ -112,15 +112,10 @@ def leases(table: str, rows: Collection[Lease]) -> Iterator[Finding]:
         yield problem(
             "shards",
             f"{counted(len(stopped), 'shard')} {'is' if is_one else 'are'} stopped by on_error, "
-            f"and read by nobody: {_first(stopped)}",
+            f"and read by nobody: {listed(sorted(stopped))}",
             "The workers' logs say which record failed, and why. Mend that, then run `sparkinesis "
             "restart`.",
         )
-
-
-def _first(names: Collection[str]) -> str:
-    """Return some names, and whether there are more."""
-    return ", ".join([*sorted(names)[:_MOST_NAMED], *["..."][: len(names) > _MOST_NAMED]])
 
 
 def capacity(units: int | None, count: int) -> Finding:
@@ -159,7 +154,7 @@ def shards(
     if others and not of_table:
         return note(
             "leases",
-            f"the leases are of {', '.join(sorted(others)[:_MOST_NAMED])}, and none of {stream}",
+            f"the leases are of {listed(sorted(others))}, and none of {stream}",
             "The application does not read the stream, or has not begun to: check --stream.",
         )
     strange = sorted(set(of_table) - set(of_stream))

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from sparkinesis.errors import OptionError
+from sparkinesis.errors import OptionError, listed
 from sparkinesis.lease.lease import parse_lease_key
-
-_SHOWN = 5
-"""The most lease keys that an error lists."""
 
 
 def lease_named(shard: str, known: Collection[str]) -> str:
@@ -22,16 +19,12 @@ def lease_named(shard: str, known: Collection[str]) -> str:
     if not found:
         raise OptionError(
             f"There is no shard {shard!r} among the leases of the application: "
-            f"{_listed(sorted(known))}. Give the id of a shard, or the key of its lease."
+            f"{listed(sorted(known)) or 'it has none yet'}. Give the id of a shard, or the key of "
+            "its lease."
         )
     if len(found) > 1:
         raise OptionError(
             f"The shard {shard!r} is one of {len(found)} streams. Give the key of its lease: "
-            f"{_listed(found)}."
+            f"{listed(found)}."
         )
     return found[0]
-
-
-def _listed(keys: Collection[str]) -> str:
-    more = f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else ""
-    return (", ".join([*keys][:_SHOWN]) or "it has none yet") + more

@@ -152,5 +152,5 @@ def test_shards_that_are_stopped_everywhere_are_a_problem() -> None:
     table, stopped = judge.leases("delays", rows)
     assert (table.state, stopped.state) == (State.OK, State.PROBLEM)
     assert stopped.what.startswith("7 shards are stopped by on_error")
-    assert stopped.what.endswith("stopped-4, ...")
+    assert stopped.what.endswith("stopped-4 and 2 more")
     assert "sparkinesis restart" in stopped.mend

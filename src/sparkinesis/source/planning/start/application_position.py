@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 
-from sparkinesis.errors import LeaseTableError
+from sparkinesis.errors import LeaseTableError, listed
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.table.address import TableAddress
 from sparkinesis.stream.address import StreamAddress, StreamIdentifier
@@ -99,7 +99,7 @@ def former_stream(
     if unread:
         text += (
             f" The records of the deleted stream that the application had not processed (of "
-            f"{_some(unread)}) are lost."
+            f"{listed(unread, _MOST_NAMED)}) are lost."
         )
     return text, bool(unread)
 
@@ -199,22 +199,14 @@ def _told(address: StreamAddress, present: StreamIdentifier | None) -> str:
 
 def _list(streams: Iterable[StreamIdentifier], address: StreamAddress) -> str:
     """Return the names of streams; with the account for one that has the name of ``address``."""
-    return _some(
-        sorted(
-            {
-                f"{one.name!r} of account {one.account}"
-                if one.name == address.name
-                # The other names tell the streams apart well enough.
-                else repr(one.name)
-                for one in streams
-            }
-        )
-    )
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return f"{', '.join(names[:_MOST_NAMED])}{more}"
+    names = {
+        f"{one.name!r} of account {one.account}"
+        if one.name == address.name
+        # The other names tell the streams apart well enough.
+        else repr(one.name)
+        for one in streams
+    }
+    return listed(sorted(names), _MOST_NAMED)
 
 
 def _position(lease: Lease, now_ms: int, table: TableAddress) -> Position:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from sparkinesis.errors import OptionError, StreamNotFoundError
+from sparkinesis.errors import OptionError, StreamNotFoundError, listed
 from sparkinesis.lease.lease import Lease
 from sparkinesis.status import StreamStatus
 from sparkinesis.stream.address import StreamAddress, StreamIdentifier
@@ -216,6 +216,4 @@ def unreadable_for(tracked: Iterable[Tracked], now: float) -> dict[str, float]:
 
 def names(tracked: Sequence[Tracked], most: int) -> str:
     """Return the streams' names for log lines, at most ``most`` of them."""
-    told = ", ".join(one.plan.name for one in tracked[:most])
-    more = f" and {len(tracked) - most} more" if len(tracked) > most else ""
-    return f"{len(tracked)} streams ({told}{more})"
+    return f"{len(tracked)} streams ({listed((one.plan.name for one in tracked), most)})"
