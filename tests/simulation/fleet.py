@@ -88,6 +88,8 @@ class WorkerFleet:
     slots: dict[int, Slot] = field(default_factory=dict)
     worker_ids: dict[Process, str] = field(default_factory=dict)
     started_at: dict[Process, float] = field(default_factory=dict)
+    leaves_at: dict[Process, float] = field(default_factory=dict)
+    """When each process was told to shut down."""
     ended_at: dict[Process, float] = field(default_factory=dict)
     """When each process was killed, or its program had ended."""
     duplicates: list[tuple[float, Process]] = field(default_factory=list)
@@ -190,6 +192,7 @@ class WorkerFleet:
     def shut_down(self, slot: Slot) -> None:
         slot.is_wanted = False
         assert slot.process is not None
+        self.leaves_at[slot.process] = self.scheduler.now
         if slot.stop is not None:
             self.scheduler.spawn(slot.process, "shutdown", slot.stop)
         # A worker that is only just being made shuts down as soon as it is there.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -66,9 +67,13 @@ class Leadership:
     """Acquisitions of a lock that had not expired, and whose it was."""
     led: list[tuple[float, bool]] = field(default_factory=list)
     """From when on leases are assigned by a leader, or no more."""
+    _told: defaultdict[Process, list[float]] = field(default_factory=lambda: defaultdict(list))
+    """When each process has told its load."""
 
     def __post_init__(self) -> None:
         for write in self.world.table.fleet_writes:
+            if write.by is not None and write.key == self.world.fleet.worker_ids.get(write.by):
+                self._told[write.by].append(write.at)
             if write.key == KEY:
                 self._note_lock(write)
             elif write.key == client_version.KEY:
@@ -107,6 +112,9 @@ class Leadership:
             if reign.beats[0] > since or reign.until < until:
                 continue
             if _longest_gap(reign.beats, since, until) + _STALE >= reign.seconds:
+                continue
+            told = self._told.get(reign.by, ())
+            if told and _longest_gap(told, since, until) + _STALE >= _REPORTS:
                 continue
             if reign.by in self.world.java.processes:
                 return reign
@@ -394,10 +402,12 @@ def _is_calm(world: World, since: float, until: float) -> bool:
 
 def _has_members(world: World, since: float, until: float) -> bool:
     """True if some worker was in the fleet for a while before, and is until the end."""
-    settled = since - 2 * world.options.failover_time
+    fleet, settled = world.fleet, since - 2 * world.options.failover_time
     return any(
-        at <= settled and world.fleet.ended_at.get(process, math.inf) > until
-        for process, at in world.fleet.started_at.items()
+        at <= settled
+        and min(fleet.ended_at.get(process, math.inf), fleet.leaves_at.get(process, math.inf))
+        > until
+        for process, at in fleet.started_at.items()
     )
 
 

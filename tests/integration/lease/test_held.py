@@ -77,7 +77,7 @@ def test_writes_and_renewals_follow_each_other(table: LeaseTable, renewer: Lease
         timestamp_ms=1_800_000_000_000,
         child_ids=("c1",),
         throughput_kbps=2.5,
-        fencing_token=1,
+        fencing_token=674,
     )
     assert lease_of(table, "b") == two.lease
     assert two.lease.counter == 4

@@ -188,7 +188,7 @@ def test_a_write_whose_answer_is_lost_is_known_to_have_landed(
     table.create(lease("a", "me"))
     (known,) = table.leases()
     server.kinesis.faults = lost = fail_first("UpdateItem", Fault.dropped("after"))
-    taken = replace(known, owner="other", counter=1, owner_switches=1, fencing_token=1)
+    taken = replace(known, owner="other", counter=1, owner_switches=1, fencing_token=640)
     assert table.write(requests.take(known, "other")) == taken
     assert table.get(taken.key) == taken
     assert lost.failed == 1

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import AttributeValue, Lease, PendingCheckpoint, encode_field
+from sparkinesis.lease.rules.fencing import next_token
 from sparkinesis.lease.table.rows import CONVERTED_TO
 from sparkinesis.lease.table.update import Update
 from sparkinesis.stream.position import AfterRecord, AtTimestamp
@@ -68,7 +69,7 @@ def take(lease: Lease, worker_id: str, at_least: int = 1) -> Update:
     owners = {name: value for name, value in _owners(lease).items() if value is not None}
     expected = {**_counted(lease), **owners, **known}
     update = _pass_on(lease, worker_id, expected, add=("owner_switches",))
-    after = replace(update.after, fencing_token=max(at_least, (token or 0) + 1))
+    after = replace(update.after, fencing_token=next_token(token, at_least, worker_id))
     news: AttributeValue = {"N": str(after.fencing_token)}
     return replace(update, after=after, set={**update.set, "fencingToken": news})
 

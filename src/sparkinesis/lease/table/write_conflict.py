@@ -10,6 +10,7 @@ import msgspec
 from sparkinesis.errors import SparkinesisError
 from sparkinesis.events import LeaseEnd
 from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.rules.fencing import may_be_by
 from sparkinesis.lease.table.update import Update, has_landed
 
 
@@ -54,7 +55,7 @@ def resolve_conflict(
     The KCL takes any counter that is one higher for its own write. Here, the row must match one of
     ``unanswered``, the sender's writes since ``known`` whose answers never came: otherwise a second
     worker with the same id would stay unnoticed, and both would read the shard. A second worker has
-    acquired the lease, and so has raised its fencing token.
+    acquired the lease, and so has raised its fencing token to one of this worker id.
     """
     if row is None or row.actual_owner != worker_id:
         return loss_to(row)
@@ -69,9 +70,12 @@ def resolve_conflict(
         # A KCL before 3.0 does not know handoffs: it takes a lease by the counter alone and leaves
         # checkpointOwner, which still names this worker, in the row.
         return _taken_by(row.owner)
-    if known.fencing_token is not None and row.fencing_token == known.fencing_token:
-        # Nobody has acquired the lease: a second worker would have raised the token. A leader has
-        # given it back to this worker after a reset, or after a renewal that came too late.
+    if known.fencing_token is not None and (
+        row.fencing_token == known.fencing_token or not may_be_by(row.fencing_token, worker_id)
+    ):
+        # Nobody has acquired the lease, or another worker has, and handed it over: a second process
+        # would have raised the token to one of its own. So a leader has given the lease back to
+        # this worker after a reset, or after a renewal that came too late.
         return _assigned_again()
     return LeaseLoss(
         f"another process writes to it as worker {worker_id} too: its counter is {row.counter}, "
@@ -93,7 +97,8 @@ def loss_to(row: Lease | None) -> LeaseLoss:
 
 def _assigned_again() -> LeaseLoss:
     return LeaseLoss(
-        "it had no owner for a moment, and was assigned to this worker again", LeaseEnd.RESET
+        "it was another's or nobody's for a moment, and was assigned to this worker again",
+        LeaseEnd.RESET,
     )
 
 

@@ -31,7 +31,7 @@ STILL_MINE = "leaseCounter = 7 AND leaseOwner = 'me' AND attribute_not_exists(ch
 HANDED_OVER = "leaseOwner = 'thief' AND checkpointOwner = 'me'"
 NOT_ASKED = "leaseOwner = 'me' AND attribute_not_exists(checkpointOwner)"
 GIVEN = "SET leaseOwner = 'me', leaseCounter = 8"
-TAKE = f"{GIVEN}, fencingToken = 1"
+TAKE = f"{GIVEN}, fencingToken = 674"
 SWITCH = f"{TAKE} ADD ownerSwitchesSinceCheckpoint 1 REMOVE checkpointOwner"
 AT_500_3 = "checkpoint = '500', checkpointSubSequenceNumber = 3"
 AT_LATEST = "checkpoint = 'LATEST', checkpointSubSequenceNumber = 0"
@@ -67,37 +67,37 @@ CASES: dict[str, tuple[Update, str, str, Lease]] = {
         requests.take(FREE, "me"),
         UNCHANGED,
         f"{TAKE} REMOVE checkpointOwner",
-        replace(FREE, counter=8, owner="me", fencing_token=1),
+        replace(FREE, counter=8, owner="me", fencing_token=674),
     ),
     "take what was mine": (
         requests.take(MINE, "me"),
         f"{UNCHANGED} AND leaseOwner = 'me'",
         f"{TAKE} REMOVE checkpointOwner",
-        replace(MINE, counter=8, fencing_token=1),
+        replace(MINE, counter=8, fencing_token=674),
     ),
     "take at a time later than its token": (
         requests.take(replace(MINE, fencing_token=40), "me", 50),
         f"{UNCHANGED} AND leaseOwner = 'me' AND fencingToken = 40",
-        f"{GIVEN}, fencingToken = 50 REMOVE checkpointOwner",
-        replace(MINE, counter=8, fencing_token=50),
+        f"{GIVEN}, fencingToken = 674 REMOVE checkpointOwner",
+        replace(MINE, counter=8, fencing_token=674),
     ),
     "take by a clock that is behind its token": (
-        requests.take(replace(MINE, fencing_token=40), "me", 39),
-        f"{UNCHANGED} AND leaseOwner = 'me' AND fencingToken = 40",
-        f"{GIVEN}, fencingToken = 41 REMOVE checkpointOwner",
-        replace(MINE, counter=8, fencing_token=41),
+        requests.take(replace(MINE, fencing_token=2674), "me", 39),
+        f"{UNCHANGED} AND leaseOwner = 'me' AND fencingToken = 2674",
+        f"{GIVEN}, fencingToken = 3674 REMOVE checkpointOwner",
+        replace(MINE, counter=8, fencing_token=3674),
     ),
     "take from another": (
         requests.take(THEIRS, "me"),
         f"{UNCHANGED} AND leaseOwner = 'other'",
         SWITCH,
-        replace(MINE, counter=8, owner_switches=3, fencing_token=1),
+        replace(MINE, counter=8, owner_switches=3, fencing_token=674),
     ),
     "take what one waited for in vain": (
         requests.take(replace(ASKED, owner="me", checkpoint_owner="other"), "me"),
         f"{UNCHANGED} AND leaseOwner = 'me' AND checkpointOwner = 'other'",
         SWITCH,
-        replace(MINE, counter=8, owner_switches=3, fencing_token=1),
+        replace(MINE, counter=8, owner_switches=3, fencing_token=674),
     ),
     "assign at the end of a handoff": (
         requests.assign(ASKED, "thief"),
@@ -337,4 +337,4 @@ def test_a_take_has_not_landed_where_the_row_has_another_token() -> None:
     """A second process with the same worker id has taken the lease, or the row was made again."""
     update = requests.take(FREE, "me", 50)
     assert has_landed(update, update.after)
-    assert not has_landed(update, replace(update.after, fencing_token=51))
+    assert not has_landed(update, replace(update.after, fencing_token=1674))

@@ -64,6 +64,11 @@ def test_a_lease_that_a_leader_has_given_back_is_lost_to_no_impostor() -> None:
     assert isinstance(verdict, LeaseLoss)
     assert not verdict.to_duplicate_worker
     assert "assigned to this worker again" in verdict.why
+    # The leader had taken the lease itself, before it handed the lease over.
+    handed_over = requests.assign(requests.take(reset, "leader", 7).after, "me").after
+    verdict = resolve_conflict(known, handed_over, "me", [requests.renew(known)])
+    assert isinstance(verdict, LeaseLoss)
+    assert not verdict.to_duplicate_worker
     impostors = requests.take(given, "me", 1).after
     verdict = resolve_conflict(known, impostors, "me", [])
     assert isinstance(verdict, LeaseLoss)
