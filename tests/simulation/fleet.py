@@ -207,6 +207,15 @@ class WorkerFleet:
             if slot.process is not None and slot.process.is_alive
         ]
 
+    def has_worker(self, since: float, until: float) -> bool:
+        """True if some process was there before, and is not told to end before ``until``."""
+        return any(
+            at <= since
+            and min(self.ended_at.get(process, math.inf), self.leaves_at.get(process, math.inf))
+            > until
+            for process, at in self.started_at.items()
+        )
+
     def worker_of(self, process: Process) -> int | None:
         return next((n for n, slot in self.slots.items() if slot.process is process), None)
 

@@ -402,13 +402,7 @@ def _is_calm(world: World, since: float, until: float) -> bool:
 
 def _has_members(world: World, since: float, until: float) -> bool:
     """True if some worker was in the fleet for a while before, and is until the end."""
-    fleet, settled = world.fleet, since - 2 * world.options.failover_time
-    return any(
-        at <= settled
-        and min(fleet.ended_at.get(process, math.inf), fleet.leaves_at.get(process, math.inf))
-        > until
-        for process, at in fleet.started_at.items()
-    )
+    return world.fleet.has_worker(since - 2 * world.options.failover_time, until)
 
 
 LED = (

@@ -299,6 +299,8 @@ def children_get_leases_in_time(world: World) -> Iterator[str]:
         is_read = any(finished.get(parent.id, float("inf")) > until for parent in parents)
         if not is_read or world.table_writers.deleted or world.table_writers.operators:
             continue
+        if not world.fleet.has_worker(since, until):
+            continue
         if calm.is_calm(since, until) and made.get(shard.id, float("inf")) > until:
             yield f"{shard.id} has no lease at {until:.3f}, and its parents are read since {since}"
 

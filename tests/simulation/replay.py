@@ -108,8 +108,13 @@ class Replay:
         self._jitter = jitter_ms(world)
         self._skip = world.options.skip_older_than
         self._is_by_record = world.options.concurrency is not None
-        self._is_cut = self._is_by_record or world.options.checkpoint_records is not None
-        """True if a batch is given bit by bit: its end may be too old when its turn comes."""
+        self._is_cut = (
+            self._is_by_record
+            or world.options.checkpoint_records is not None
+            or world.history.way == "loop"
+        )
+        """True if a batch is given bit by bit, or after those of other shards: a record may be too
+        old when its turn comes."""
         self._readers: dict[int, _Reader] = {}
         self._present: dict[tuple[str, str], _Reader] = {}
         self._instants = self._find_instants()

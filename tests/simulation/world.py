@@ -52,6 +52,8 @@ HAPPENS_TO_SEVERAL_STREAMS = (events.On, events.Track, events.TrackerFails, even
 
 _UNMEASURED = 0.02
 """The probability that the load of a machine cannot be measured."""
+_MARK_AGAIN = 60.0
+"""Seconds after which a mark may be older than the start of the worker that is to process it."""
 _SLOT = 10.0
 """Seconds between two checks of whether the world is settled."""
 
@@ -277,7 +279,8 @@ class World:
         """
         bound = self.options.skip_older_than
         if bound is not None:
-            since = self.scheduler.now - bound
+            # 0: older than the worker's start. A mark a slot is more than a loop may get through.
+            since = self.scheduler.now - (bound or _MARK_AGAIN)
             self._mark([shard for shard in self._unmarked() if self._put_at(shard) < since])
         elif self._makes_leases(self._marked_at) and is_passed_over(self, self.marks.values()):
             self._mark()

@@ -135,6 +135,12 @@ class Picky(RecordProcessor):
             raise ValueError("bad")
 
 
+def batch_of(*numbers: int) -> RecordBatch:
+    records = [Record(data=b"%d" % n, partition_key="k", sequence_number=str(n)) for n in numbers]
+    batch, _ = make_batch(records, stream="s", shard_id=SHARD, millis_behind_latest=0)
+    return batch
+
+
 class Shard:
     """A deliverer and what it works with."""
 
@@ -162,11 +168,7 @@ class Shard:
         )
 
     def add(self, *numbers: int) -> None:
-        records = [
-            Record(data=b"%d" % n, partition_key="k", sequence_number=str(n)) for n in numbers
-        ]
-        batch, _ = make_batch(records, stream="s", shard_id=SHARD, millis_behind_latest=0)
-        self.deliverer.add(batch)
+        self.deliverer.add(batch_of(*numbers))
 
     def step_all(self) -> None:
         while self.deliverer:

@@ -35,7 +35,8 @@ class AutomaticCheckpoints:
         self._records = 0
         """The number of user records processed since the last checkpoint."""
         self._since: float | None = None
-        """The start of the call that processed the first of them."""
+        """The earliest start of the calls that processed them. (Calls beside each other may end in
+        another order than they began in.)"""
 
     @property
     def are_on(self) -> bool:
@@ -72,7 +73,7 @@ class AutomaticCheckpoints:
             self.clear()
         if left:
             self._records += left
-            self._since = since if self._since is None else self._since
+            self._since = since if self._since is None else min(since, self._since)
 
     def clear(self) -> None:
         """Begin to count: all that was processed is checkpointed, or the shard was reset."""

@@ -12,7 +12,7 @@ from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.on_error import OnError, Retry, Skip
 from sparkinesis.worker.processors.processor import ProcessorShard
-from tests.unit.worker.delivering import SHARD, Shard
+from tests.unit.worker.delivering import SHARD, Shard, batch_of
 
 SLOW = 3.0
 """Seconds that a call takes, in tests of time."""
@@ -81,6 +81,16 @@ def test_what_is_processed_waits_no_longer_than_it_may_also_without_more_records
     shard.setting.now += 0.5
     shard.deliverer.automatic.write_if_due()
     assert shard.held.places == ["4", "5"]
+
+
+def test_the_time_counts_from_the_call_that_began_first_though_it_ended_last() -> None:
+    """Calls of one shard that run at the same time end in any order."""
+    shard = Automatic(Retry(), checkpoint_seconds=10.0)
+    shard.setting.now = 9.0
+    shard.deliverer.automatic.processed(batch_of(1), since=8.0)
+    assert shard.due_in() == 9.0
+    shard.deliverer.automatic.processed(batch_of(2), since=2.0)
+    assert shard.due_in() == 3.0
 
 
 def test_a_wait_that_no_clock_shows_is_none() -> None:
