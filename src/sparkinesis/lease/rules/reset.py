@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -89,8 +89,9 @@ def plan_reset(
     service's clock before that call. ``stream``: one of several streams of the application; None:
     its only one.
 
-    - LATEST: open shards resume with new records, then closed shards are finished. In this order,
-      a crash in between leaves no shard without a reader.
+    - LATEST: open shards resume with new records, then closed shards are finished, also those that
+      lack a lease which their parents have. In this order, a crash in between leaves no shard
+      without a reader.
     - TRIM_HORIZON, or an instant: every listed shard starts there, parents first: a child waits
       for parents that have leases.
     - A checkpoint in one shard: only that lease changes.
@@ -119,6 +120,7 @@ def plan_reset(
     moves = [
         *_expired(leased, lineage),
         *(_begin(shard, to, now_ms, leased.get(shard.id)) for shard in begin),
+        *_passed(done, leased, lineage, now_ms),
         *(
             _finish(lease, lineage)
             for shard in done
@@ -231,6 +233,26 @@ def _begin(shard: Shard, at: InitialPosition, now_ms: int, lease: Lease | None) 
     create = new if lease is None else None
     key = lease.key if lease else new.key
     return LeaseReset(key, new.checkpoint, new.timestamp_ms, create, lease)
+
+
+def _passed(
+    done: Iterable[Shard], leased: Collection[str], lineage: Lineage, now_ms: int
+) -> Iterator[LeaseReset]:
+    """Yield steps that create the leases that closed shards lack, as finished.
+
+    ``done``: parents first. Only where a parent has a lease: that will be finished, and whoever
+    finds its child without a lease would take the child for one that is still to be read.
+    """
+    there = set(leased)
+    for shard in done:
+        if shard.id not in there and there.intersection(shard.parents):
+            there.add(shard.id)
+            new = msgspec.structs.replace(
+                new_lease(shard, TRIM_HORIZON, made_ms=now_ms),
+                checkpoint=_END,
+                child_ids=lineage.children(shard.id),
+            )
+            yield LeaseReset(new.key, _END, create=new)
 
 
 def _finish(lease: Lease, lineage: Lineage, note: str = "") -> LeaseReset:

@@ -70,11 +70,23 @@ def test_to_latest_open_shards_first() -> None:
     ]
 
 
-def test_to_latest_closed_shards_are_not_given_leases_but_told_of_their_children() -> None:
+def test_to_latest_a_closed_child_without_a_lease_is_finished_before_its_parent_is() -> None:
+    """Else a worker would find it missing, and read it, beside its own children."""
     root = lease("0", SHARD_END)
     moves = plan_reset([root, lease("2", "5"), lease("3", "5")], SHARDS, pos.LATEST, NOW)
-    assert [move.key for move in moves] == ["2", "3", "0"]
-    assert moves[2] == LeaseReset("0", esn(SHARD_END), lease=root, child_ids=("1", "2"), now_ms=NOW)
+    assert [move.key for move in moves] == ["2", "3", "1", "0"]
+    passed = msgspec.structs.replace(
+        new_lease(CLOSED, pos.TRIM_HORIZON, made_ms=NOW),
+        checkpoint=esn(SHARD_END),
+        child_ids=("3",),
+    )
+    assert moves[2] == LeaseReset("1", esn(SHARD_END), create=passed, now_ms=NOW)
+    assert moves[3] == LeaseReset("0", esn(SHARD_END), lease=root, child_ids=("1", "2"), now_ms=NOW)
+
+
+def test_to_latest_a_closed_shard_whose_parents_have_no_leases_needs_none() -> None:
+    moves = plan_reset([lease("2", "5"), lease("3", "5")], SHARDS, pos.LATEST, NOW)
+    assert [move.key for move in moves] == ["2", "3"]
 
 
 def test_to_the_oldest_record_all_shards_parents_first() -> None:
