@@ -44,8 +44,8 @@ class StreamLeases:
     stream: None for the only stream of the application. initial: the stream's initial position.
     first: the position at which it begins if no lease tells when the application began at LATEST;
     None: ``initial``. table_size: returns about how many rows the table has. notes: `JAVA_NOTE`,
-    until it is logged; shared by the streams of an application. confirm: raises an error if one of
-    several streams may be a later one of its name since it was identified.
+    until it is logged; shared by the streams of an application. confirm: see the method;
+    None: it is the only stream of the application.
 
     Leases are read by the cheaper of a Scan and a GetItem for each lease. GetItem needs the keys:
     `know`, `list_shards` and `scan_table` note them. A lease whose shard is neither listed, nor the
@@ -65,7 +65,7 @@ class StreamLeases:
         first: InitialPosition | None = None,
         table_size: Callable[[], int] = lambda: 0,
         notes: list[str] | None = None,
-        confirm: Callable[[], object] = lambda: None,
+        confirm: Callable[[], object] | None = None,
         tell: Listener = ignore,
     ) -> None:
         self.client = client
@@ -74,7 +74,7 @@ class StreamLeases:
         self.first = initial if first is None else first
         self._initial = initial
         self.wait = wait
-        self.confirm = confirm
+        self._confirm = confirm
         self.tell = tell
         self._worker_id = worker_id
         self._table_size = table_size
@@ -88,6 +88,11 @@ class StreamLeases:
         if self._initial is LATEST and isinstance(self.first, AtTimestamp):
             return self.first.ms
         return None
+
+    def confirm(self) -> None:
+        """Raise an error if the stream may be a later one of its name than the one identified."""
+        if self._confirm is not None:
+            self._confirm()
 
     def know(self, leases: Iterable[Lease]) -> None:
         """Note the stream's leases by a scan of the table."""

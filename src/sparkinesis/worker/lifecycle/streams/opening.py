@@ -107,7 +107,8 @@ class StreamOpener:
             )
         describe = shared_summary(client, timing.clock)
         stream: StreamIdentifier | None = None
-        phase, confirm = 0.0, _nothing
+        phase = 0.0
+        confirm: Callable[[], object] | None = None
         service_time_ms: Callable[[], int] = service_clock(describe)
         if isinstance(known, StreamIdentity):
             stream = known.identifier
@@ -241,10 +242,6 @@ def rows_by_stream(scan: TableScan) -> dict[StreamIdentifier, TableScan]:
         for stream, leases in leases_by_stream(scan.leases).items()
         if stream is not None
     }
-
-
-def _nothing() -> None:
-    """Confirm nothing: no other stream of the name has leases in the table."""
 
 
 def _phase(stream: StreamIdentifier) -> float:
