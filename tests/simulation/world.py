@@ -303,12 +303,13 @@ class World:
         self.fleet.tracker_fails = False
         self.fleet.resume_all()
         self.java.end()
-        # As many workers as the shards take, with their max_leases: one at least. Of those that
-        # have given up on a shard none is to read it, so there is a new one then.
-        shards = self._count_shards()
-        needed = -(-shards // self.options.max_leases) - len(self.fleet.wanted())
+        # As many workers as the shards take, with their max_leases. Those that have given up on a
+        # shard are not to read it: there are so many new ones then, and one at least.
+        needed = -(-self._count_shards() // self.options.max_leases)
         if self.history.on_error == "stop":
             needed = max(1, needed)
+        else:
+            needed -= len(self.fleet.wanted())
         # Not all at once: an account may call DescribeStreamSummary 20 times a second.
         for number in range(needed):
             pause = max(1, len(self.history.streams)) / 10
