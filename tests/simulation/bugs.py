@@ -429,12 +429,12 @@ what a coroutine for a record returns is not looked at
 STORE_BUGS = planted("""
 the token stays as it is where a lease is acquired again | old_tokens_never_write | 0
     lease.table.requests:take
-    - max(at_least, (token or 0) + 1)
+    - next_token(token, at_least, worker_id)
     + token or at_least
 a worker that is given a lease keeps the token of who gave it | old_tokens_never_write | 1
     lease.table.requests:take
-    - max(at_least, (token or 0) + 1)
-    + token if token and lease.owner == worker_id else max(at_least, (token or 0) + 1)
+    - next_token(token, at_least, worker_id)
+    + token if token and lease.owner == worker_id else next_token(token, at_least, worker_id)
 the tokens of a new row begin anew | newer_tokens_are_larger | 1
     lease.rules.fencing:token_at
     + return 1
