@@ -10,21 +10,13 @@ DynamoDB, whose ``Date`` header tells whole seconds. Random digits below the sec
 acquisitions of one second with a new row in between. Their order is then random, too. A token that
 is too small is refused by the store, and is larger at the next acquisition; no clock lets a zombie
 write.
-
-The last digits are a checksum of the worker's id. A worker whose lease was acquired meanwhile, and
-is its own again by the row, knows by them whether another worker had the lease in between, or
-another process of its own worker id has it.
 """
 
 from __future__ import annotations
 
 import random
-import zlib
-
-from sparkinesis.lease.lease import MOST_TOKEN
 
 _BELOW_A_SECOND = 1_000_000
-_CHECKSUMS = 1_000
 
 
 def token_at(second: int | None, rng: random.Random) -> int:
@@ -35,19 +27,3 @@ def token_at(second: int | None, rng: random.Random) -> int:
     if second is None:
         return 1
     return max(1, second * _BELOW_A_SECOND + rng.randrange(_BELOW_A_SECOND))
-
-
-def next_token(known: int | None, at_least: int, worker_id: str) -> int:
-    """Return the next token of a worker, after the row's and not below ``at_least``."""
-    least = max(at_least, (known or 0) + 1)
-    token = least + (_checksum(worker_id) - least) % _CHECKSUMS
-    return token if token < MOST_TOKEN else least
-
-
-def may_be_by(token: int | None, worker_id: str) -> bool:
-    """Return True if a process of this worker id may have acquired the lease; None: nobody has."""
-    return token is not None and token % _CHECKSUMS == _checksum(worker_id)
-
-
-def _checksum(worker_id: str) -> int:
-    return zlib.crc32(worker_id.encode()) % _CHECKSUMS

@@ -16,8 +16,13 @@ from typing import Any
 from msgspec.structs import replace
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
-from sparkinesis.lease.lease import AttributeValue, Lease, PendingCheckpoint, encode_field
-from sparkinesis.lease.rules.fencing import next_token
+from sparkinesis.lease.lease import (
+    AttributeValue,
+    Lease,
+    PendingCheckpoint,
+    encode_field,
+    next_token,
+)
 from sparkinesis.lease.table.rows import CONVERTED_TO
 from sparkinesis.lease.table.update import Update
 from sparkinesis.stream.position import AfterRecord, AtTimestamp

@@ -9,8 +9,7 @@ import msgspec
 
 from sparkinesis.errors import SparkinesisError
 from sparkinesis.events import LeaseEnd
-from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.rules.fencing import may_be_by
+from sparkinesis.lease.lease import Lease, may_be_by
 from sparkinesis.lease.table.update import Update, has_landed
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from sparkinesis.lease.lease import MOST_TOKEN
-from sparkinesis.lease.rules.fencing import may_be_by, next_token, token_at
+from sparkinesis.lease.lease import MOST_TOKEN, may_be_by, next_token
+from sparkinesis.lease.rules.fencing import token_at
 
 SECOND = 1_790_000_000
 

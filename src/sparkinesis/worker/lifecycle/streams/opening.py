@@ -38,8 +38,9 @@ _log = logging.getLogger(__name__)
 
 _PATIENT = Retry()
 _BRIEF = Retry(give_up_after=20.0)
-_SURE_FOR = 5.0
-"""Seconds for which a stream that was identified is that stream: deleting one takes longer."""
+_SURE_FOR = 20.0
+"""Seconds for which a stream that was identified is that stream: deleting one and making it anew
+takes longer."""
 
 
 class StreamOpener:
