@@ -338,7 +338,8 @@ def leases_find_owners_in_time(world: World) -> Iterator[str]:
         most = (1 + others) * options.failover_time + 2 * options.renew_interval + _STALE
         if until - since <= most or not leadership.is_led(since - most, until):
             continue
-        if _is_calm(world, since, since + most) and _has_members(world, since, since + most):
+        settled = since - 2 * options.failover_time
+        if _is_calm(world, since, since + most) and world.fleet.has_worker(settled, since + most):
             yield f"{key} had no live owner from {since:.3f} to {until:.3f}"
 
 
@@ -398,11 +399,6 @@ def _is_calm(world: World, since: float, until: float) -> bool:
         entry.what in {"worker failed", "resets"} and since - recovery <= entry.at <= until
         for entry in world.journal.entries
     )
-
-
-def _has_members(world: World, since: float, until: float) -> bool:
-    """True if some worker was in the fleet for a while before, and is until the end."""
-    return world.fleet.has_worker(since - 2 * world.options.failover_time, until)
 
 
 LED = (

@@ -100,7 +100,7 @@ def identify(
         for number, address in enumerate(rest):
             if number and wait(_BETWEEN_DESCRIBES):
                 return
-            yield address, _described(client_of(address), clock)
+            yield address, described(client_of(address), clock)
 
 
 def _listed(
@@ -128,9 +128,10 @@ def _listed(
         return {}
 
 
-def _described(
+def described(
     client: StreamClient, clock: Callable[[], float]
 ) -> StreamIdentity | SparkinesisError:
+    """Return a stream's identity by a call of its own, or the error of that call."""
     try:
         summary = client.describe()
     except SparkinesisError as error:
@@ -144,6 +145,20 @@ def _described(
     arn = client.stream_arn()
     identifier = StreamIdentifier.of(arn, summary.created_ms)
     return StreamIdentity(arn, identifier, summary.service_time_ms, clock())
+
+
+def require_same(
+    address: StreamAddress, found: StreamIdentity | SparkinesisError, stream: StreamIdentifier
+) -> None:
+    """Raise `StreamNotFoundError` if a later stream of the name was found; raise a found error."""
+    if isinstance(found, SparkinesisError):
+        raise found
+    if found.identifier != stream:
+        created = datetime.fromtimestamp(found.identifier.creation_epoch, timezone.utc)
+        raise StreamNotFoundError(
+            f"{address} was deleted, and made anew at {created.isoformat()}: its records "
+            f"belong to the leases of {found.identifier}, not to those of {stream}."
+        )
 
 
 class SameStreams:
@@ -188,14 +203,7 @@ class SameStreams:
             if self._seen.get(address, (since - 1, None))[0] < since:
                 self._ask(place, address)
             found = self._seen[address][1]
-        if isinstance(found, SparkinesisError):
-            raise found
-        if found.identifier != stream:
-            created = datetime.fromtimestamp(found.identifier.creation_epoch, timezone.utc)
-            raise StreamNotFoundError(
-                f"{address} was deleted, and made anew at {created.isoformat()}: its records "
-                f"belong to the leases of {found.identifier}, not to those of {stream}."
-            )
+        require_same(address, found, stream)
 
     def _ask(self, place: Hashable, address: StreamAddress) -> None:
         others = self._watched.get(place, ())
@@ -214,7 +222,7 @@ class SameStreams:
                 if one.name in listed and one.arn in {None, listed[one.name].arn}
             }
         if address not in found:
-            found[address] = _described(self._client_of(address), self._clock)
+            found[address] = described(self._client_of(address), self._clock)
         self._asked[place] = self._clock()
         for one, identity in found.items():
             self._seen[one] = began, identity

@@ -10,7 +10,6 @@ from functools import partial
 
 import msgspec
 
-from sparkinesis.errors import StreamNotFoundError
 from sparkinesis.lease.lease import leases_by_stream
 from sparkinesis.lease.shard_ends import ShardEnds
 from sparkinesis.lease.shard_syncer import ShardSyncer
@@ -21,7 +20,12 @@ from sparkinesis.stream.address import StreamAddress, StreamIdentifier
 from sparkinesis.stream.calls.client import StreamClient, StreamSummary
 from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.calls.shared_calls import AccountPace, at_once
-from sparkinesis.stream.calls.stream_identity import SameStreams, StreamIdentity
+from sparkinesis.stream.calls.stream_identity import (
+    SameStreams,
+    StreamIdentity,
+    described,
+    require_same,
+)
 from sparkinesis.stream.position import InitialPosition
 from sparkinesis.stream.reading.service_clock import anchored_clock, service_clock, shared_summary
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings, WorkerSettings
@@ -184,12 +188,7 @@ class StreamOpener:
         if self._settings.clock() - known.at <= _SURE_FOR:
             return
         self._pace(client.address)("DescribeStreamSummary")
-        found = StreamIdentifier.of(known.arn, client.describe().created_ms)
-        if found != known.identifier:
-            raise StreamNotFoundError(
-                f"{client.address} was deleted, and made anew, while it was opened as "
-                f"{known.identifier}. It is opened anew as {found}."
-            )
+        require_same(client.address, described(client, self._settings.clock), known.identifier)
 
     def _pace(self, address: StreamAddress) -> AccountPace:
         """Return the pace of calls whose limits the streams of an account share."""
