@@ -254,8 +254,15 @@ class Call:
         self._thread = Thread(scheduler, target=run, name=name)
         self._thread.start()
 
+    def is_done(self) -> bool:
+        return not self._thread.is_alive()
+
     def wait(self) -> None:
         self._thread.join()
+
+    def cancel(self) -> bool:
+        """Return False: it has its thread, and runs or has run."""
+        return False
 
     def result(self) -> Any:
         self._thread.join()
@@ -265,7 +272,7 @@ class Call:
 
 
 class ThreadPoolExecutor:
-    """A pool in a ``with`` statement, for `map` and `submit`: all that the package uses.
+    """A pool for `map` and `submit`, in a ``with`` statement or without: all that is used.
 
     Each call gets a thread of its own, like in the package's pools.
     """
@@ -274,6 +281,7 @@ class ThreadPoolExecutor:
         self._scheduler = scheduler
         self._name = name
         self._calls: list[Call] = []
+        self._count = 0
 
     def __enter__(self) -> ThreadPoolExecutor:
         return self
@@ -283,9 +291,11 @@ class ThreadPoolExecutor:
             call.wait()
 
     def submit(self, call: Callable[..., Any], *args: Any) -> Call:
-        name = f"{self._name}_{len(self._calls)}"
-        self._calls.append(Call(self._scheduler, call, args, name))
-        return self._calls[-1]
+        made = Call(self._scheduler, call, args, f"{self._name}_{self._count}")
+        self._count += 1
+        self._calls = [one for one in self._calls if not one.is_done()]
+        self._calls.append(made)
+        return made
 
     def map(self, call: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
         calls = [self.submit(call, item) for item in items]

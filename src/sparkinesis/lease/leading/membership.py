@@ -132,7 +132,8 @@ class Membership:
         self._owners: dict[str, str | None] = {}
         """The owners of the leases by the last look."""
         self._moved_at: dict[str, float] = {}
-        """The time at which a lease was first seen to have gone from one worker to another."""
+        """The time at which a lease was first seen to have gone from one worker to another, or at
+        which this leader has decided so."""
         self._balance_at = 0.0
         self._members: frozenset[str] = frozenset()
         """The workers to which this leader has last assigned leases."""
@@ -446,8 +447,11 @@ class Membership:
             self._settings,
             self._rng,
         )
-        moves = plan(run)
-        return to_able_workers(moves, present, self._rng)
+        moves = to_able_workers(plan(run), present, self._rng)
+        # At once: a look that is behind the table may miss who had the lease.
+        moved = {move.lease.key: now for move in moves if move.lease.owner is not None}
+        self._moved_at = {**self._moved_at, **moved}
+        return moves
 
 
 def members_of(

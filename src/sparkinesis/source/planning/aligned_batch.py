@@ -10,8 +10,7 @@ A record's weight is its share of the batch's limit; 1.0 is a full batch.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
@@ -19,6 +18,7 @@ from sparkinesis.errors import SparkinesisError
 from sparkinesis.source.offsets import Offset, start_of
 from sparkinesis.source.options.allowance import NO_LIMIT, Allowance
 from sparkinesis.source.planning.batch_instant import Bounds, Choice, choose
+from sparkinesis.source.planning.probe_threads import ProbeThreads
 from sparkinesis.source.planning.probing.survey import Survey
 from sparkinesis.source.planning.stream_plan import StreamPlan
 from sparkinesis.source.planning.stream_planner import StreamPlanner
@@ -59,14 +59,17 @@ def plan_batch(
     allowance: Allowance = NO_LIMIT,
     drift: float = 0.0,
     least_rows: int = 0,
+    *,
+    threads: ProbeThreads | None = None,
 ) -> AlignedBatch:
     """Plan the batch that begins at ``start``, a position for each of the planners' streams.
 
     The batch has about as many records as ``allowance``, if they exist, and at least one. drift:
     the seconds by which shards may be apart at its end. least_rows: the fewest rows of a batch,
-    about; it takes effect if ``allowance`` is limited.
+    about; it takes effect if ``allowance`` is limited. threads: look at several streams at once.
     """
-    begun = for_each(planners, lambda name: planners[name].begin(start[name], allowance))
+    threads = threads or ProbeThreads()
+    begun = threads.results(planners, lambda name: planners[name].begin(start[name], allowance))
     plans = {name: plan for name, plan in begun.items() if isinstance(plan, StreamPlan)}
     if len(plans) < len(planners):
         # A stream whose start is not known yet may begin with rows that arrived before all others.
@@ -74,7 +77,7 @@ def plan_batch(
         return AlignedBatch({name: found.get(name, start[name]) for name in planners})
     if least_rows and _rows(plans) < least_rows:
         return AlignedBatch(start)  # the records in hand stay in hand
-    choice, taken = _choose_and_find(plans, drift)
+    choice, taken = _choose_and_find(plans, drift, threads)
     of_stream = _by_stream(choice, plans)
     return AlignedBatch(
         {
@@ -85,7 +88,9 @@ def plan_batch(
     )
 
 
-def _choose_and_find(plans: Mapping[str, StreamPlan], drift: float) -> tuple[Choice[_Shard], float]:
+def _choose_and_find(
+    plans: Mapping[str, StreamPlan], drift: float, threads: ProbeThreads
+) -> tuple[Choice[_Shard], float]:
     """Return the choice whose ends were found in all shards, and its weight."""
     choice: Choice[_Shard] | None = None
     rounds = most = 0
@@ -95,10 +100,13 @@ def _choose_and_find(plans: Mapping[str, StreamPlan], drift: float) -> tuple[Cho
         of_stream = _by_stream(choice, plans)
         if choice.wanted:
             looks = [name for name in plans if of_stream[name].wanted]
-            for_each(looks, lambda name: plans[name].extend(of_stream[name].wanted))  # noqa: B023
+            threads.for_all(looks, lambda name: plans[name].extend(of_stream[name].wanted))  # noqa: B023
         else:
-            stays = for_each(plans, lambda name: plans[name].confirm_instant(of_stream[name]))  # noqa: B023
-            if all(stays.values()):
+            moved = threads.those(
+                plans,
+                lambda name: not plans[name].confirm_instant(of_stream[name]),  # noqa: B023
+            )
+            if not moved:
                 return choice, _weight(choice, surveys)
         in_hand = sum(len(survey.arrivals) for survey in surveys.values())
         rounds, most = (0, in_hand) if in_hand > most else (rounds + 1, most)
@@ -187,12 +195,3 @@ def _undecided(plans: Mapping[str, StreamPlan], choice: Choice[_Shard]) -> str:
         "which plans the batch anew. If the error comes again, the server answers as no Kinesis "
         "does, or the planner has a mistake: report this text."
     )
-
-
-def for_each(names: Iterable[str], call: Callable[[str], _T]) -> dict[str, _T]:
-    """Call for each stream, in parallel, and return the results."""
-    todo = list(names)
-    if len(todo) <= 1:
-        return {name: call(name) for name in todo}
-    with ThreadPoolExecutor(len(todo)) as pool:
-        return dict(zip(todo, pool.map(call, todo), strict=True))

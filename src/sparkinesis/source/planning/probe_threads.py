@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -29,42 +28,63 @@ def threads_for(shards: int) -> int:
     return min(shards, wanted, MOST_THREADS)
 
 
-def those(items: Iterable[_T], holds: Callable[[_T], bool]) -> set[_T]:
-    """Return the items for which a condition holds; it is asked as by `for_all`."""
-    found: set[_T] = set()
+class ProbeThreads:
+    """The threads for the looks at shards, which are kept from look to look. For any thread.
 
-    def ask(item: _T) -> None:
-        if holds(item):
-            found.add(item)
-
-    for_all(items, ask)
-    return found
-
-
-def for_all(items: Iterable[_T], do: Callable[[_T], object]) -> None:
-    """Call ``do`` for each item, in parallel.
-
-    Each thread takes the next item once it is done with one: a future for each of thousands of
-    items would cost as much as a tenth of their calls. After an error no item is begun; raises the
-    error of the first item that failed, in the order of the items, once all calls have returned.
+    An idle query looks every second: to start the threads anew cost half of a look at 16 shards.
     """
-    todo = list(enumerate(items))
-    count = threads_for(len(todo))
-    if not count:
-        return
-    left = iter(todo[count:])
-    failed: list[tuple[int, Exception]] = []
 
-    def work(first: tuple[int, _T]) -> None:
-        for place, item in itertools.chain([first], left):
-            if failed:
-                return
-            try:
-                do(item)
-            except Exception as error:  # noqa: BLE001 - raised below
-                failed.append((place, error))
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="probe")
+        """Starts a thread for a call when none is free."""
 
-    with ThreadPoolExecutor(count, thread_name_prefix="probe") as pool:
-        list(pool.map(work, todo[:count]))
-    if failed:
-        raise min(failed, key=lambda one: one[0])[1]
+    def results(self, names: Iterable[str], call: Callable[[str], _T]) -> dict[str, _T]:
+        """Call for each name as `for_all` does, and return the results in the names' order."""
+        names = list(names)
+        found: dict[str, _T] = {}
+
+        def keep(name: str) -> None:
+            found[name] = call(name)
+
+        self.for_all(names, keep)
+        return {name: found[name] for name in names}
+
+    def those(self, items: Iterable[_T], holds: Callable[[_T], bool]) -> set[_T]:
+        """Return the items for which a condition holds; it is asked as by `for_all`."""
+        found: set[_T] = set()
+
+        def ask(item: _T) -> None:
+            if holds(item):
+                found.add(item)
+
+        self.for_all(items, ask)
+        return found
+
+    def for_all(self, items: Iterable[_T], do: Callable[[_T], object]) -> None:
+        """Call ``do`` for each item, in parallel, this thread being one of those that call.
+
+        Each thread takes the next item once it is done with one: a future for each of thousands of
+        items would cost as much as a tenth of their calls. After an error no item is begun; raises
+        the error of the first item that failed, in the order of the items, once all calls have
+        returned.
+        """
+        todo = list(enumerate(items))
+        left = iter(todo)
+        failed: list[tuple[int, Exception]] = []
+
+        def work() -> None:
+            for place, item in left:
+                if failed:
+                    return
+                try:
+                    do(item)
+                except Exception as error:  # noqa: BLE001 - raised below
+                    failed.append((place, error))
+
+        others = [self._pool.submit(work) for _ in range(threads_for(len(todo)) - 1)]
+        work()
+        for each in others:
+            if not each.cancel():
+                each.result()
+        if failed:
+            raise min(failed, key=lambda one: one[0])[1]

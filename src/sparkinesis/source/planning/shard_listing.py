@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable, Sequence
 
 from sparkinesis.errors import SparkinesisError
-from sparkinesis.source.planning.probe_threads import those
 from sparkinesis.source.planning.stream_tools import StreamTools
 from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.shard import Lineage, Shard
@@ -85,7 +84,7 @@ class ShardListing:
         client = self._stream.client
         has_waited = False
         while shards := left_out(self.lineage):
-            found = those(shards, client.has_shard)
+            found = self._stream.threads.those(shards, client.has_shard)
             there = [shard for shard in shards if shard in found]
             if not there:
                 break

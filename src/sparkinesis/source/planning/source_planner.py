@@ -13,8 +13,9 @@ from sparkinesis.source.offsets import Offset
 from sparkinesis.source.options.allowance import NO_LIMIT, Allowance
 from sparkinesis.source.options.read_options import StreamReadOptions
 from sparkinesis.source.plan_calls import PlanCalls
-from sparkinesis.source.planning.aligned_batch import for_each, plan_batch
+from sparkinesis.source.planning.aligned_batch import plan_batch
 from sparkinesis.source.planning.lag_trend import INTERVAL, LagTrend
+from sparkinesis.source.planning.probe_threads import ProbeThreads
 from sparkinesis.source.planning.stream_planner import StreamPlanner
 from sparkinesis.source.stream_report import StreamReport, lag_report
 from sparkinesis.stream.calls.client import StreamClient
@@ -97,8 +98,11 @@ class SourcePlanner:
             name: StreamClient(address, metrics=self._calls[name])
             for name, address in streams.items()
         }
+        self._threads = ProbeThreads()
         self._planners = {
-            name: StreamPlanner(client, options, timing=timing, calls=self._calls[name])
+            name: StreamPlanner(
+                client, options, timing=timing, calls=self._calls[name], threads=self._threads
+            )
             for name, client in self._clients.items()
         }
 
@@ -115,7 +119,7 @@ class SourcePlanner:
                 self._consumers[stream] = register_consumer(self._clients[stream], name)
 
             self._has_registered = True
-            for_each(self._clients, register)
+            self._threads.for_all(self._clients, register)
         return self._consumers
 
     def stop(self) -> None:
@@ -141,7 +145,7 @@ class SourcePlanner:
     def stop_at_present(self) -> None:
         """Plan from now on as if nothing arrived after this instant, and without pauses."""
         self._stops = True
-        for_each(self._planners, lambda stream: self._planners[stream].stop_at_present())
+        self._threads.for_all(self._planners.values(), StreamPlanner.stop_at_present)
 
     def next_offset(self, start: Offset, allowance: Allowance = NO_LIMIT) -> Offset:
         """Return the end of the batch that begins at ``start``; ``start`` itself without rows.
@@ -225,7 +229,9 @@ class SourcePlanner:
         if added:
             # The checkpoint stores their start first: a replay must not depend on the options.
             return _PlannedBatch(start, {**start, **added}, 0.0, {})
-        batch = plan_batch(self._planners, start, allowance, self._drift, least_rows)
+        batch = plan_batch(
+            self._planners, start, allowance, self._drift, least_rows, threads=self._threads
+        )
         is_same = all(batch.end[name] is start[name] for name in batch.end)
         expected = {
             (name, shard): records

@@ -10,7 +10,6 @@ from sparkinesis.source.options.allowance import Allowance
 from sparkinesis.source.planning.batch_end import AssembledEnd, Finding, NoRows, Walk, assemble
 from sparkinesis.source.planning.batch_instant import Choice, ReadOn, SampleAt, Wanted
 from sparkinesis.source.planning.kept import Kept
-from sparkinesis.source.planning.probe_threads import for_all
 from sparkinesis.source.planning.probing.end_in_shard import EndInShard, Resumption
 from sparkinesis.source.planning.probing.records_in_hand import Scale
 from sparkinesis.source.planning.probing.shard_prober import FIRST_LIMIT, ShardProber
@@ -318,7 +317,7 @@ class StreamPlan:
 
     def _for_each(self, probers: Mapping[str, ShardProber], do: Callable[[str], object]) -> None:
         """Call for each shard, in parallel, and add the children that shards announce."""
-        for_all(probers, do)
+        self._stream.threads.for_all(probers, do)
         for prober in list(probers.values()):
             if prober.front.children:
                 self._listing.announce(prober.front.children)

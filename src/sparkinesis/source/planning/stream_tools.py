@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from sparkinesis.source.options.read_options import StreamReadOptions
+from sparkinesis.source.planning.probe_threads import ProbeThreads
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.reading.budget import Pace, ShardBudget
 from sparkinesis.stream.reading.retention import RetentionCheck
@@ -35,6 +36,7 @@ class StreamTools:
     """True if shards missing from the start are left out on purpose, and no later read catches
     up."""
     timing: Timing = MACHINE
+    threads: ProbeThreads = field(default_factory=ProbeThreads)
     losses: Losses = field(default_factory=Losses)
 
     @cached_property

@@ -15,7 +15,6 @@ from functools import partial
 from sparkinesis.errors import PositionNotFoundError, ShardNotFoundError
 from sparkinesis.source.offsets import ANY_SHARD, Positions
 from sparkinesis.source.planning.batch_end import missing, without_missing
-from sparkinesis.source.planning.probe_threads import those
 from sparkinesis.source.planning.shard_listing import ShardListing
 from sparkinesis.source.planning.stream_tools import StreamTools
 from sparkinesis.stream.page import Record
@@ -63,7 +62,7 @@ def skip_older(
         for shard, position in kept.items()
         if isinstance(position, AfterRecord) and (position.clear_until or 0) < bound_ms
     }
-    behind = those(
+    behind = stream.threads.those(
         doubtful, lambda shard: _next_record_is_older(stream, shard, doubtful[shard], bound_ms)
     )
     has_closed = any(not lineage.shards[shard].is_open for shard in doubtful)
