@@ -1,7 +1,7 @@
 """Runs all benchmarks, or those named: call, decode, deaggregate, objects, source, source_cpu,
 jvm_profile, backlog, skewed, planning, consumer_mode, local_server, leases, fleet, latency,
-spark_latency, spark_restart, memory, metrics, ways, processes, cloudwatch_outage, streams, scale,
-growth, idle_shards, scrape, registration, balance.
+spark_latency, spark_restart, spark_idle, memory, metrics, ways, processes, cloudwatch_outage,
+streams, scale, growth, idle_shards, scrape, registration, balance.
 
 python -m benchmarks                          # all
 python -m benchmarks decode source            # two of them
@@ -44,6 +44,7 @@ from benchmarks import (
     skewed,
     source,
     source_cpu,
+    spark_idle,
     spark_latency,
     spark_restart,
     streams,
@@ -70,6 +71,7 @@ BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
     "latency": latency.run,
     "spark_latency": spark_latency.run,
     "spark_restart": spark_restart.run,
+    "spark_idle": spark_idle.run,
     "memory": memory.run,
     "metrics": metrics.run,
     "ways": ways.run,

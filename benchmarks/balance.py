@@ -30,7 +30,7 @@ from benchmarks.report import Result, print_table
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.leading import by_count, by_load
 from sparkinesis.lease.leading.members import Member, member, silent_workers
-from sparkinesis.lease.leading.moves import REST, AssignSettings, Move, Run, resting
+from sparkinesis.lease.leading.moves import REST, AssignSettings, Move, Run, lately, resting
 from sparkinesis.lease.lease import Lease
 
 WORKERS, SHARDS = 200, 5000
@@ -201,7 +201,7 @@ class Fleet:
             renewing = [one.who for one in self._workers.values() if self._renews(one.died, now)]
             self._silent = silent_workers(self._silent, reported, self._leases, vacant, renewing)
         members = self._members(now)
-        rest = resting(self._leases, self._moved_at, now, FAILOVER)
+        rest = resting(self._leases, lately(self._moved_at, now, FAILOVER))
         gc.collect(0)
         gc.disable()  # what there is to collect is the simulation's
         began = time.process_time()

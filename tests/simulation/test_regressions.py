@@ -52,6 +52,24 @@ KEPT = {
         **_EVEN,
         duration=90_060.0,
     ),
+    # A leader moved a lease again seconds after it had moved it: the look between was behind, and
+    # did not show who had had the lease.
+    "a look at the table is behind when a lease has moved": _history(
+        (3.0, Storm(4, 4.0, 16)),
+        (5.0, Start(1)),
+        seed=6,
+        shards=4,
+        options={
+            **QUICK,
+            "failover_time": 5.0,
+            "handoff_timeout": 2.0,
+            "parent_poll_interval": 3.0,
+            "balance": "throughput",
+        },
+        preempt=0.0,
+        staleness=0.5,
+        duration=20.0,
+    ),
     # A listing older than a shard made its finished lease go before that of its parent, which then
     # stayed for as long as records are kept.
     "ListShards is behind when leases are cleaned up": _history(

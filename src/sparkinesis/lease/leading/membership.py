@@ -55,7 +55,7 @@ from sparkinesis.lease.leading.members import (
     silent_workers,
     unproven_workers,
 )
-from sparkinesis.lease.leading.moves import AssignSettings, Move, Run, resting
+from sparkinesis.lease.leading.moves import AssignSettings, Move, Run, lately, resting
 from sparkinesis.lease.leading.own_rows import create_index
 from sparkinesis.lease.leading.standing import EACH_TAKES, Standing
 from sparkinesis.lease.leading.worker_stats import CPU, INTERVAL, WorkerStats, with_sample
@@ -412,9 +412,7 @@ class Membership:
             for key, owner in owners.items()
             if owner is not None and self._owners.get(key, owner) not in {None, owner}
         }
-        self._moved_at = {
-            key: at for key, at in {**self._moved_at, **moved}.items() if key in owners
-        }
+        self._moved_at = lately({**self._moved_at, **moved}, now, self._failover_time)
         self._owners = owners
 
     def _assign(
@@ -442,7 +440,7 @@ class Membership:
             leases,
             members,
             vacant,
-            resting(leases, self._moved_at, now, self._failover_time),
+            resting(leases, self._moved_at),
             balances,
             self._settings,
             self._rng,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -72,19 +71,16 @@ def pop_least(ranking: list[Rank], but: str | None) -> Rank:
     return heapreplace(ranking, least) if ranking and least[-1] == but else least
 
 
-def resting(
-    leases: Iterable[Lease], moved_at: Mapping[str, float], now: float, failover_time: float
-) -> frozenset[str]:
-    """Return the keys of the leases that must not move now.
-
-    Those in a handoff, and those that have moved less than `REST` failover times ago; ``moved_at``
-    and ``now`` are by the leader's clock.
-    """
+def lately(moved_at: Mapping[str, float], now: float, failover_time: float) -> dict[str, float]:
+    """Return the moves less than `REST` failover times ago; by the leader's clock."""
     rest = REST * failover_time
+    return {key: at for key, at in moved_at.items() if now - at < rest}
+
+
+def resting(leases: Iterable[Lease], moved: Collection[str]) -> frozenset[str]:
+    """Return the keys of the leases that must not move now: in a handoff, or ``moved`` `lately`."""
     return frozenset(
-        row.key
-        for row in leases
-        if row.checkpoint_owner is not None or now - moved_at.get(row.key, -math.inf) < rest
+        row.key for row in leases if row.checkpoint_owner is not None or row.key in moved
     )
 
 

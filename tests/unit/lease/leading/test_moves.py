@@ -7,6 +7,7 @@ import random
 from msgspec.structs import replace
 
 from sparkinesis.lease.leading.moves import (
+    lately,
     longest_vacant_first,
     movable_by_owner,
     pop_least,
@@ -18,8 +19,9 @@ from tests.unit.lease.leading.fleets import fleet
 def test_a_lease_rests_during_a_handoff_and_for_a_minute_after_a_move() -> None:
     rows = fleet(a=[1, 1, 1, 1])
     rows[3] = replace(rows[3], checkpoint_owner="b")
-    assert resting(rows, {"a0": 40.1, "a1": 40.0}, 100.0, 10.0) == {"a0", "a3"}
-    assert resting(rows[:3], {}, 0.0, 10.0) == frozenset()
+    moved = lately({"a0": 40.1, "a1": 40.0}, 100.0, 10.0)
+    assert resting(rows, moved) == {"a0", "a3"}
+    assert resting(rows[:3], {}) == frozenset()
 
 
 def test_the_longest_vacant_lease_comes_first() -> None:
