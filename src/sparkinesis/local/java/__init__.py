@@ -13,7 +13,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 OLDEST_JAVA = 17
@@ -74,9 +73,3 @@ def _shim_home() -> Path:
         new.chmod(0o755)
         new.replace(java)  # atomic: another process may be writing the same file
     return home
-
-
-if __name__ == "__main__":
-    use_java()
-    used = os.environ.get("JAVA_HOME") or Path(str(shutil.which("java"))).resolve().parents[1]
-    sys.stdout.write(f"{used}\n")
