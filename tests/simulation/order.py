@@ -96,10 +96,13 @@ def parents_come_first(world: World) -> Iterator[str]:
     after the check, and the shard's reader learns of it by its own lease, which is reset as well.
     Two workers that start at once, not at the start of all shards, may have seen two lists of open
     shards: each creates leases of its own, and the leases between the older and newer shards follow
-    later. With ``parents_first=False``, nobody waits.
+    later. A reset to LATEST makes the leases of open shards first: a worker that ends a shard
+    meanwhile makes those of its children, and the reset then finishes the closed ones of them.
+    With ``parents_first=False``, nobody waits.
     """
     if not world.options.parents_first:
         return
+    operators = world.table_writers.operators
     rows: dict[str, tuple[float, bool | None]] = {}
     changes = [
         (write.at, write.key, None if after is None else after.is_finished)
@@ -107,7 +110,7 @@ def parents_come_first(world: World) -> Iterator[str]:
     ]
     acquired, moved = acquisitions(world), _unfinished(world)
     made = {
-        write.key: (write.at, after)
+        write.key: (write.at, after.timestamp_ms is not None or write.by in operators)
         for write, before, after in world.leases()
         if before is None and after is not None
     }
@@ -134,12 +137,12 @@ def parents_come_first(world: World) -> Iterator[str]:
                 and all_from_the_start
                 and is_kept
                 # Operators who reset to LATEST need no lease of a parent.
-                and not world.table_writers.operators
+                and not operators
             )
             mine = acquired.get((ids[entry.process], entry.shard), ())
             since = max((at for at in mine if at <= entry.at), default=entry.at)
             late = moved.get(parent, [])
-            if parent in made and made[entry.shard][1].timestamp_ms is not None:
+            if parent in made and made[entry.shard][1]:
                 late = [*late, made[parent][0]]
             if any(since <= at <= entry.at for at in late):
                 continue

@@ -33,7 +33,7 @@ def _history(*events: tuple[float, Event], **more: Any) -> History:
 def test_a_first_batch_that_is_not_done_is_not_begun_at_latest_instead() -> None:
     history = _history(
         (1.0, Put(1, 3)),
-        (10.06, Stop(5.0, (("initialPosition", "latest"),))),
+        (10.1, Stop(5.0, (("initialPosition", "latest"),))),
         options={"failOnDataLoss": "false"},
         trigger=Trigger("processing", 2.0),
     )
