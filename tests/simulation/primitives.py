@@ -244,18 +244,17 @@ class Call:
     def __init__(self, scheduler: Scheduler, call: Callable[..., Any], args: Any, name: str):
         self._value: Any = None
         self._error: BaseException | None = None
+        self.is_over = False
 
         def run() -> None:
             try:
                 self._value = call(*args)
             except Exception as error:  # noqa: BLE001 - `result` raises it
                 self._error = error
+            self.is_over = True
 
         self._thread = Thread(scheduler, target=run, name=name)
         self._thread.start()
-
-    def is_done(self) -> bool:
-        return not self._thread.is_alive()
 
     def wait(self) -> None:
         self._thread.join()
@@ -269,6 +268,10 @@ class Call:
         if self._error is not None:
             raise self._error
         return self._value
+
+
+_KEPT_CALLS = 1000
+"""Calls of a pool after which it forgets those that are over: one may be kept for a whole run."""
 
 
 class ThreadPoolExecutor:
@@ -293,7 +296,8 @@ class ThreadPoolExecutor:
     def submit(self, call: Callable[..., Any], *args: Any) -> Call:
         made = Call(self._scheduler, call, args, f"{self._name}_{self._count}")
         self._count += 1
-        self._calls = [one for one in self._calls if not one.is_done()]
+        if self._count % _KEPT_CALLS == 0:
+            self._calls = [one for one in self._calls if not one.is_over]
         self._calls.append(made)
         return made
 
