@@ -263,6 +263,10 @@ class Call:
         """Return False: it has its thread, and runs or has run."""
         return False
 
+    def exception(self) -> BaseException | None:
+        self._thread.join()
+        return self._error
+
     def result(self) -> Any:
         self._thread.join()
         if self._error is not None:
@@ -277,7 +281,7 @@ _KEPT_CALLS = 1000
 class ThreadPoolExecutor:
     """A pool for `map` and `submit`, in a ``with`` statement or without: all that is used.
 
-    Each call gets a thread of its own, like in the package's pools.
+    Each call gets a thread of its own at once: none waits for one, or is cancelled.
     """
 
     def __init__(self, scheduler: Scheduler, max_workers: int, name: str) -> None:

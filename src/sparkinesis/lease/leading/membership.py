@@ -447,7 +447,7 @@ class Membership:
         )
         moves = to_able_workers(plan(run), present, self._rng)
         # At once: a look that is behind the table may miss who had the lease.
-        moved = {move.lease.key: now for move in moves if move.lease.owner is not None}
+        moved = {move.lease.key: now for move in moves if move.lease.owner not in {None, move.to}}
         self._moved_at = {**self._moved_at, **moved}
         return moves
 

@@ -1,9 +1,10 @@
-"""The threads that probe the shards of a stream: as many as its shards need, within a bound."""
+"""The threads that look at shards, or at streams: as many as these need, within a bound."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 _T = TypeVar("_T")
@@ -18,25 +19,27 @@ what one core sends and reads."""
 _SHARDS_OF_A_THREAD = 16
 
 
-def threads_for(shards: int) -> int:
-    """Return the number of threads for so many shards.
+def threads_for(shards: int, fewest: int = FEWEST_THREADS) -> int:
+    """Return the number of threads for so many shards; ``fewest``: if there are so many shards.
 
     A look at all shards should not take longer than the time between two looks: 1,000 calls of
     10 ms take 16 threads 0.6 seconds.
     """
-    wanted = max(FEWEST_THREADS, shards // _SHARDS_OF_A_THREAD)
+    wanted = max(fewest, shards // _SHARDS_OF_A_THREAD)
     return min(shards, wanted, MOST_THREADS)
 
 
 class ProbeThreads:
-    """The threads for the looks at shards, which are kept from look to look. For any thread.
+    """The threads for looks at the shards of a stream, kept from look to look. For any thread.
 
     An idle query looks every second: to start the threads anew cost half of a look at 16 shards.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, fewest: int = FEWEST_THREADS) -> None:
+        """``fewest``: as of `threads_for`."""
+        self._fewest = fewest
         self._pool = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="probe")
-        """Starts a thread for a call when none is free."""
+        """Starts a thread for a call when none is free, up to that number."""
 
     def results(self, names: Iterable[str], call: Callable[[str], _T]) -> dict[str, _T]:
         """Call for each name as `for_all` does, and return the results in the names' order."""
@@ -65,8 +68,8 @@ class ProbeThreads:
 
         Each thread takes the next item once it is done with one: a future for each of thousands of
         items would cost as much as a tenth of their calls. After an error no item is begun; raises
-        the error of the first item that failed, in the order of the items, once all calls have
-        returned.
+        the error of the first item that failed, in the order of the items. However this ends, also
+        by a signal, all calls have returned.
         """
         todo = list(enumerate(items))
         left = iter(todo)
@@ -81,10 +84,15 @@ class ProbeThreads:
                 except Exception as error:  # noqa: BLE001 - raised below
                     failed.append((place, error))
 
-        others = [self._pool.submit(work) for _ in range(threads_for(len(todo)) - 1)]
-        work()
-        for each in others:
-            if not each.cancel():
-                each.result()
+        others: list[Future[None]] = []
+        try:
+            count = threads_for(len(todo), self._fewest) - 1
+            others.extend(self._pool.submit(work) for _ in range(count))
+            work()
+        finally:
+            deque(left, maxlen=0)  # no item is begun any more
+            for each in others:
+                if not each.cancel():
+                    each.exception()  # waits
         if failed:
             raise min(failed, key=lambda one: one[0])[1]

@@ -15,7 +15,7 @@ from sparkinesis.source.options.read_options import StreamReadOptions
 from sparkinesis.source.plan_calls import PlanCalls
 from sparkinesis.source.planning.aligned_batch import plan_batch
 from sparkinesis.source.planning.lag_trend import INTERVAL, LagTrend
-from sparkinesis.source.planning.probe_threads import ProbeThreads
+from sparkinesis.source.planning.probe_threads import MOST_THREADS, ProbeThreads
 from sparkinesis.source.planning.stream_planner import StreamPlanner
 from sparkinesis.source.stream_report import StreamReport, lag_report
 from sparkinesis.stream.calls.client import StreamClient
@@ -98,11 +98,10 @@ class SourcePlanner:
             name: StreamClient(address, metrics=self._calls[name])
             for name, address in streams.items()
         }
-        self._threads = ProbeThreads()
+        self._threads = ProbeThreads(fewest=MOST_THREADS)
+        """For the streams; a planner has its own for its shards."""
         self._planners = {
-            name: StreamPlanner(
-                client, options, timing=timing, calls=self._calls[name], threads=self._threads
-            )
+            name: StreamPlanner(client, options, timing=timing, calls=self._calls[name])
             for name, client in self._clients.items()
         }
 

@@ -19,7 +19,6 @@ from sparkinesis.source.plan_calls import PlanCalls
 from sparkinesis.source.planning.batch_end import NoRows, Records, is_fresh, is_worth_storing
 from sparkinesis.source.planning.batch_instant import Choice
 from sparkinesis.source.planning.kept import Kept
-from sparkinesis.source.planning.probe_threads import ProbeThreads
 from sparkinesis.source.planning.probing.carried import within_bounds
 from sparkinesis.source.planning.probing.end_in_shard import EndInShard, Resumption
 from sparkinesis.source.planning.probing.look_period import LookPeriod
@@ -78,17 +77,13 @@ class StreamPlanner:
         is_batch_read: bool = False,
         timing: Timing = MACHINE,
         calls: PlanCalls | None = None,
-        threads: ProbeThreads | None = None,
     ) -> None:
         """Make a planner.
 
         is_batch_read: shards missing from the start are left out on purpose, and no later read
-        catches up. calls: counts the calls of ``client``. threads: look at the shards; planners may
-        share them.
+        catches up. calls: counts the calls of ``client``.
         """
-        self._stream = StreamTools(
-            client, options, is_batch_read, timing, threads or ProbeThreads()
-        )
+        self._stream = StreamTools(client, options, is_batch_read, timing)
         self._kept = Kept(self._stream, STARTUP_RETRY)
         self._skip_older_than = options.skip_older_than
         self._until_ms: int | None = None

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
@@ -29,7 +30,7 @@ def test_each_item_is_done_once_by_the_threads_that_there_are() -> None:
 
     ProbeThreads().for_all(range(5_000), do)
     assert done == Counter(range(5_000))
-    assert len(names) <= MOST_THREADS + 1
+    assert len(names) <= MOST_THREADS
 
 
 def test_items_are_done_at_the_same_time() -> None:
@@ -66,7 +67,7 @@ def test_threads_are_kept_from_call_to_call_and_end_with_their_owner() -> None:
         together = threading.Barrier(16)
         threads.for_all(range(16), lambda _: together.wait(timeout=60))  # noqa: B023
         seen |= set(threading.enumerate()) - before
-    assert len(seen) == 15, "and this thread"
+    assert 15 <= len(seen) < 30
     del threads
     for thread in seen:
         thread.join(timeout=60)
@@ -95,3 +96,23 @@ def test_calls_within_calls_wait_for_no_thread() -> None:
 def test_results_come_in_the_order_of_the_names() -> None:
     found = ProbeThreads().results("cab", lambda name: name.upper())
     assert list(found.items()) == [("c", "C"), ("a", "A"), ("b", "B")]
+
+
+def test_no_call_goes_on_when_a_signal_ends_the_wait() -> None:
+    has_begun = threading.Event()
+    begun: list[int] = []
+    done: list[int] = []
+
+    def do(item: int) -> None:
+        if threading.current_thread() is threading.main_thread():
+            has_begun.wait(timeout=60)
+            raise SystemExit
+        begun.append(item)
+        has_begun.set()
+        time.sleep(0.05)  # a call
+        done.append(item)
+
+    with pytest.raises(SystemExit):
+        ProbeThreads().for_all(range(10_000), do)
+    assert sorted(begun) == sorted(done)
+    assert 0 < len(done) < 200
