@@ -119,7 +119,7 @@ class Demo:
         self._producer.start()
         # Most events wait until Spark is up, the rest until the query was killed.
         self._producer.allow(total // 4)
-        self._until(lambda: len(self._results.batches) > 0)
+        self._until(lambda: len(self._results.batches) > 0 and self._results.board_has_begun())
         self._display.note("Spark has written its first batch")
         self._producer.allow(total * 6 // 10)
         self._until(lambda: self._producer.sent >= total // 3)

@@ -53,6 +53,14 @@ class Results:
         lost = expected.filter(pc.invert(pc.is_in(expected, value_set=distinct)))
         return lost.to_pylist(), len(ids) - len(distinct)
 
+    def board_has_begun(self) -> bool:
+        """Return True once the board's query has stored its first offset.
+
+        Spark does not start a query again that was killed while it stored that: it finds the
+        unfinished file, and says that the checkpoint should be empty on batch 0.
+        """
+        return (self.folder / "checkpoints" / "board" / "offsets" / "0").exists()
+
     def unfinished_batch(self) -> bool:
         """Return True while the query writes a batch."""
         return any(self.folder.glob("events/.unfinished-*"))
