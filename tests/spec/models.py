@@ -122,7 +122,6 @@ LED_ON = replace(LED, name="led: all goes on", is_fair=True, leader="one")
 LOCK = LockModel("lock: three workers, a failure", 3)
 MODELS = (
     SMALL,
-    Model("two workers, a split", 2, children=1, failures=0),
     LED,
     LedModel(
         "led by a KCL, which expects the owners alone",
@@ -139,6 +138,7 @@ MODELS = (
 """Minutes."""
 LONG = (
     Model("taken by the counter alone", 3, fault="taken by the counter alone", breaks="OneHolder"),
+    Model("two workers, a split", 2, children=1, failures=0),
     Model("two workers, a split, a failure", 2, children=1),
     Model("three workers, a lease", 3, failures=0),
     Model("three workers, a lease, a failure", 3),
