@@ -7,21 +7,19 @@ ask a Python source once a second. Both are measured in turn, in a JVM that is w
 
 from __future__ import annotations
 
-import base64
 import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
-
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from benchmarks.cpu_seconds import child_running
 from benchmarks.fleet import server
 from benchmarks.peers.spark.processes import Cpu, Meter
 from benchmarks.report import Result, print_table
 from benchmarks.source import REGION, spark_session
+from benchmarks.spark_latency import clock_source
+from benchmarks.spark_restart import put_on_each_shard
 
 STREAM = "idle"
 SHARDS = 16
@@ -33,41 +31,27 @@ PATIENCE = 180.0
 SOURCES = {"waiting": "Spark's own floor", "kinesis": f"this source, {SHARDS} shards"}
 
 
-def waiting_source() -> type[DataSource]:
-    """A source of one row, whose later plans wait a second each.
+def waiting_source() -> Any:
+    """The clock's source, with one row, whose later plans wait a second each."""
+    clock = clock_source()
+    reader_of_clock: Any = type(clock({}).streamReader(None))  # type: ignore[arg-type]
 
-    Classes of this function, so that Spark's processes need not find this module.
-    """
-
-    class WaitingReader(DataSourceStreamReader):
-        def __init__(self) -> None:
-            self.has_planned = False
-
-        def initialOffset(self) -> dict[str, int]:  # noqa: N802
-            return {"rows": 0}
+    class Reader(reader_of_clock):  # type: ignore[misc]
+        has_planned = False
 
         def latestOffset(self, *_: Any) -> dict[str, int]:  # noqa: N802
             if self.has_planned:
                 time.sleep(1.0)
             self.has_planned = True
-            return {"rows": 1}
+            return {"at": 1}
 
-        def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:  # noqa: ARG002
-            return [InputPartition(0)]
-
-        def read(self, partition: InputPartition) -> Iterator[tuple[bytes]]:  # noqa: ARG002
-            yield (b"data",)
-
-    class Waiting(DataSource):
+    class Waiting(clock):  # type: ignore[misc, valid-type]
         @classmethod
         def name(cls) -> str:
             return "waiting"
 
-        def schema(self) -> str:
-            return "data BINARY"
-
-        def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: ARG002, N802
-            return WaitingReader()
+        def streamReader(self, schema: Any) -> Any:  # noqa: ARG002, N802
+            return Reader()
 
     return Waiting
 
@@ -97,19 +81,13 @@ def run() -> list[Result]:
     taken: dict[str, list[Cpu]] = {source: [] for source in SOURCES}
     with server() as client:
         client.call("CreateStream", StreamName=STREAM, ShardCount=SHARDS)
-        data = base64.b64encode(b"data").decode()
-        for shard in range(SHARDS):
-            key = str(shard * (2**128 // SHARDS) + 1)
-            client.call(
-                "PutRecord", StreamName=STREAM, Data=data, PartitionKey="k", ExplicitHashKey=key
-            )
+        put_on_each_shard(client, STREAM, SHARDS)
         where = {
             "streamName": STREAM,
             "region": REGION,
             "endpoint": f"http://127.0.0.1:{client.port}",
             "initialPosition": "trim_horizon",
         }
-        client.close()  # the server closes an idle connection
         for _ in range(ROUNDS):
             for source, minutes in taken.items():
                 reader = spark.readStream.format(source)

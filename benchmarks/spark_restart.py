@@ -91,14 +91,19 @@ def resume(source: str, checkpoint: str, endpoint: str) -> None:
     spark.stop()
 
 
-def turn(source: str, checkpoint: str, client: Client) -> dict[str, float]:
-    """Put a record on each shard, and resume the query in a process of its own."""
-    for shard in range(SHARDS):
-        data, key = base64.b64encode(b"data").decode(), str(shard * (2**128 // SHARDS) + 1)
+def put_on_each_shard(client: Client, stream: str, shards: int) -> None:
+    """Put a record on each of a stream's first shards, and close the connection."""
+    for shard in range(shards):
+        data, key = base64.b64encode(b"data").decode(), str(shard * (2**128 // shards) + 1)
         client.call(
-            "PutRecord", StreamName=STREAM, Data=data, PartitionKey="k", ExplicitHashKey=key
+            "PutRecord", StreamName=stream, Data=data, PartitionKey="k", ExplicitHashKey=key
         )
     client.close()  # the server closes an idle connection
+
+
+def turn(source: str, checkpoint: str, client: Client) -> dict[str, float]:
+    """Put a record on each shard, and resume the query in a process of its own."""
+    put_on_each_shard(client, STREAM, SHARDS)
     command = [sys.executable, "-m", "benchmarks.spark_restart", source, checkpoint]
     credentials = {"AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "local"}
     done = subprocess.run(
