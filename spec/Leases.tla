@@ -264,7 +264,9 @@ Receive(w) ==
     /\ IF f.op \in {"request", "withdraw", "assign"}
        THEN UNCHANGED <<known, held, age, reads, overtaken>>
        ELSE /\ held' = [held EXCEPT ![w][l] = holds /\ ~ends]
-            /\ age' = [age EXCEPT ![w][l] = IF holds /\ ~ends THEN since ELSE 0]
+            /\ age' = [age EXCEPT ![w] = [k \in Leases |->
+                   IF k = l \/ (held[w][k] /\ Fault = "renewed with another")
+                   THEN (IF holds /\ ~ends THEN since ELSE 0) ELSE @[k]]]
             /\ known' = [known EXCEPT ![w][l] =
                    IF holds /\ ~ends THEN [owner |-> f.owner, by |-> f.by, same |-> f.same] ELSE Unseen]
             /\ reads' = IF holds /\ ~ends THEN reads ELSE [reads EXCEPT ![w] = @ \ {l}]
@@ -415,22 +417,7 @@ Next ==
 
 Ids == Permutations(Workers)
 
-(* What goes on once failures stop: a worker scans and takes what it may,  *)
-(* renews, lets go of what is requested; the table answers; time passes.   *)
-Takes(w) == Scan(w) /\ flight'[w] # Nothing /\ flight'[w].op = "take"
-Renews(w) == \E l \in Leases : Renew(w, l)
-LetsGo(w) == \E l \in Leases : (HandoffTo(w, l) \/ state[w] = "leaving") /\ Release(w, l)
-Looks(w) == Look(w) /\ UNCHANGED flight
-
-Fairness ==
-    /\ WF_vars(Tick) /\ WF_vars(Arrive)
-    /\ \A w \in Workers :
-        /\ WF_vars(Start(w)) /\ WF_vars(Wake(w)) /\ WF_vars(End(w)) /\ WF_vars(Sync(w))
-        /\ WF_vars(Execute(w) \/ Receive(w) \/ Refuse(w))
-        /\ SF_vars(Looks(w)) /\ SF_vars(Takes(w)) /\ SF_vars(Renews(w)) /\ SF_vars(LetsGo(w))
-
 Spec == Init /\ [][Next]_vars
-FairSpec == Spec /\ Fairness
 
 -----------------------------------------------------------------------------
 (* What has to hold.                                                       *)
@@ -452,12 +439,4 @@ ChildrenAfterParent ==
 
 (* A handoff has an owner that lets go, and a worker that waits.           *)
 HandoffNamesTwo == \A l \in Leases : row[l].by # None => row[l].owner \notin {None, row[l].by}
-(* Every lease is owned again, as long as a worker is left.                *)
-IsLeft == \E w \in Workers : state[w] \in {"new", "up", "asleep"}
-OwnedAgain ==
-    \A l \in Leases : []<>(\/ ~IsLeft \/ ~row[l].exists \/ row[l].done
-                          \/ \E w \in Workers : IsAwake(w) /\ IsHeld(w, l))
-
-(* A handoff ends, or is taken back.                                       *)
-HandoffEnds == \A l \in Leases : []<>(~IsLeft \/ row[l].by = None \/ row[l].done)
 =============================================================================

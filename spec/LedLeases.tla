@@ -283,11 +283,13 @@ OfTheLock ==
         \/ LookAtLock(w) \/ Acquire(w) \/ Beat(w) \/ Unlock(w) \/ Notice(w)
         \/ ExecuteAsk(w) \/ ReceiveAsk(w) \/ RefuseAsk(w) \/ LoseAsk(w) \/ GiveUpAsk(w)
 
-OfWorkers ==
-    \/ LedTick \/ Change
+OfLives ==
+    \/ Change
     \/ \E w \in Workers :
         \/ LedStart(w) \/ See(w) \/ LedCrash(w) \/ LedEnd(w)
         \/ (Sleep(w) \/ Wake(w) \/ Leave(w)) /\ UNCHANGED ofLeader
+
+OfWorkers == LedTick \/ OfLives
 
 OfLeases ==
     /\ \/ Arrive
@@ -300,58 +302,15 @@ OfLeases ==
 
 LedNext == OfWorkers \/ OfLeases \/ OfTheLock
 
-(* What goes on once failures stop. A follower that is awake adopts within *)
-(* a tick what it was assigned; a leader finds out who is awake, which the *)
-(* workers' rows of metrics tell. To have fewer histories, all workers are *)
-(* started at first, release only what they have to, and end no shard.     *)
-HasToAdopt(w) == IsFree(w) /\ sees[w] = "led" /\ \E l \in Leases : MayAdopt(w, l)
-Releases(w) == \E l \in Leases : Release(w, l)
-Calm ==
-    /\ LedTick => \A w \in Workers : ~HasToAdopt(w)
-    /\ \A w \in Workers : ~EndShard(w) /\ (Releases(w) => LetsGo(w))
-    /\ (\E w \in Workers : state[w] = "new") => \E w \in Workers : LedStart(w)
-
-GetsOne(w) == \E l \in Leases : LedScan(w) /\ Gets(w, l) /\ UNCHANGED ofLeader
-AssignsToOne(w) ==
-    \E l \in Leases : \E to \in Workers :
-        state[to] = "up" /\ LedScan(w) /\ Assigns(w, l, to) /\ UNCHANGED ofLeader
-
-WorkerFairness ==
-    /\ WF_ledVars(LedTick)
-    /\ \A w \in Workers :
-        /\ WF_ledVars(LedStart(w)) /\ WF_ledVars(See(w)) /\ WF_ledVars(LedEnd(w))
-        /\ WF_ledVars(Wake(w) /\ UNCHANGED ofLeader)
-
-LockFairness ==
-    /\ WF_ledVars(ArriveAsk)
-    /\ \A w \in Workers :
-        /\ WF_ledVars(ExecuteAsk(w) \/ ReceiveAsk(w) \/ RefuseAsk(w))
-        /\ WF_ledVars(Notice(w)) /\ WF_ledVars(Unlock(w)) /\ WF_ledVars(LookAtLock(w))
-        /\ SF_ledVars(Acquire(w)) /\ WF_ledVars(Beat(w))
-
-LeaseFairness ==
-    /\ WF_ledVars(Arrive /\ UNCHANGED ofLeader)
-    /\ \A w \in Workers :
-        /\ WF_ledVars((Execute(w) \/ Receive(w) \/ Refuse(w)) /\ UNCHANGED ofLeader)
-        /\ SF_ledVars(Looks(w) /\ UNCHANGED ofLeader)
-        /\ SF_ledVars(Renews(w) /\ UNCHANGED ofLeader)
-        /\ SF_ledVars(LetsGo(w) /\ UNCHANGED ofLeader)
-        /\ SF_ledVars(GetsOne(w)) /\ SF_ledVars(AssignsToOne(w))
-
 LedSpec == LedInit /\ [][LedNext]_ledVars
-LedFairSpec == LedInit /\ [][LedNext /\ Calm]_ledVars /\ WorkerFairness /\ LeaseFairness
 
 (* The lock alone.                                                         *)
 LockNext == OfWorkers \/ OfTheLock
 LockSpec == LedInit /\ [][LockNext]_ledVars
-LockFairSpec == LockSpec /\ WorkerFairness /\ LockFairness
 
 -----------------------------------------------------------------------------
 (* What has to hold, besides the invariants of Leases.                     *)
 
 (* Two workers never both hold the lock, as far as they can know.          *)
 OneLeader == Cardinality({w \in Workers : IsLeader(w)}) <= 1
-
-(* A leader that is gone is replaced.                                      *)
-LedAgain == []<>(~IsLeft \/ mode = "taken" \/ \E w \in Workers : IsAwake(w) /\ IsLeader(w))
 =============================================================================

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 INVARIANTS = ("OneHolder", "OneWriter", "ChildrenAfterParent", "HandoffNamesTwo")
-PROPERTIES = ("OwnedAgain", "HandoffEnds")
 FAULTS = {
     "taken too early": "OneHolder",
     "taken without the counter": "OneHolder",
@@ -20,26 +19,25 @@ FAULTS = {
 
 @dataclass(frozen=True)
 class Model:
-    """The constants of one run. Workers are alike, so that TLC leaves out what is symmetric."""
+    """The constants of one run."""
 
     name: str
     workers: int
     children: int = 0
     failures: int = 1
     fault: str = "none"
-    is_fair: bool = False
-    """True checks `properties` in place of `invariants`; without symmetry, which would be wrong."""
     breaks: str | None = None
-    """The invariant or property that has to be violated; None if none may be."""
+    """What has to be violated, as `tlc.Found` names it; None if nothing may be."""
     invariants: tuple[str, ...] = INVARIANTS
-    properties: tuple[str, ...] = PROPERTIES
 
     module = "Leases"
+    behaviour = "Spec"
+    """The formula that says what may happen."""
 
     @property
-    def behaviour(self) -> str:
-        """The formula that says what may happen."""
-        return "FairSpec" if self.is_fair else "Spec"
+    def has_equal_workers(self) -> bool:
+        """Whether TLC may leave out what differs in the workers' names alone."""
+        return True
 
     @property
     def constants(self) -> dict[str, str]:
@@ -58,17 +56,33 @@ class Model:
     @property
     def config(self) -> str:
         """The text of TLC's configuration file."""
-        return "\n".join(
-            [
-                f"SPECIFICATION {self.behaviour}",
-                "CONSTANTS",
-                *(f"    {name} = {value}" for name, value in self.constants.items()),
-                f"PROPERTIES {' '.join(self.properties)}"
-                if self.is_fair
-                else f"INVARIANTS {' '.join(self.invariants)}\nSYMMETRY Ids",
-                "",
-            ]
-        )
+        lines = [
+            f"SPECIFICATION {self.behaviour}",
+            "CONSTANTS",
+            *(f"    {name} = {value}" for name, value in self.constants.items()),
+            f"INVARIANTS {' '.join(self.invariants)}",
+        ]
+        if self.has_equal_workers:
+            lines.append("SYMMETRY Ids")
+        return "\n".join([*lines, ""])
+
+
+@dataclass(frozen=True)
+class EachModel(Model):
+    """A run of `spec/EachLease.tla`: each lease behaves as if it were the only one."""
+
+    steps: int = 20
+    """The first steps of each history: all of them take hours."""
+
+    module = "EachLease"
+
+    @property
+    def constants(self) -> dict[str, str]:
+        return {**super().constants, "Steps": str(self.steps)}
+
+    @property
+    def config(self) -> str:
+        return f"{super().config}PROPERTIES ParentAlone ChildAlone\nCONSTRAINT IsShort\n"
 
 
 @dataclass(frozen=True)
@@ -78,13 +92,14 @@ class LedModel(Model):
     begin: str = "led"
     """The mode at first."""
     leader: str = "anyone"
-    """Who leads. With "one", workers are not alike: only with `is_fair`."""
+    """Who leads. With "one", workers are not alike."""
 
     module = "LedLeases"
+    behaviour = "LedSpec"
 
     @property
-    def behaviour(self) -> str:
-        return f"Led{super().behaviour}"
+    def has_equal_workers(self) -> bool:
+        return self.leader != "one"
 
     @property
     def constants(self) -> dict[str, str]:
@@ -102,11 +117,46 @@ class LockModel(LedModel):
 
     leader: str = "holder"
     invariants: tuple[str, ...] = ("OneLeader",)
-    properties: tuple[str, ...] = ("LedAgain",)
+
+    behaviour = "LockSpec"
+
+
+@dataclass(frozen=True)
+class PromptModel(LedModel):
+    """A run of `spec/PromptLeases.tla`: workers do within a tick what they have to do."""
+
+    begin: str = "taken"
+    leader: str = "one"
+    invariants: tuple[str, ...] = (*INVARIANTS, "HandoffEnds", "OwnedAgain")
+    handoff: int = 4
+    """The longest handoff, in ticks."""
+    unread: int = 11
+    """The longest time without a reader, in ticks."""
+    unled: int = 8
+    """The longest time without a leader, in ticks."""
+
+    module = "PromptLeases"
+    behaviour = "PromptSpec"
 
     @property
-    def behaviour(self) -> str:
-        return super().behaviour.replace("Led", "Lock")
+    def constants(self) -> dict[str, str]:
+        return {
+            **super().constants,
+            "LongestHandoff": str(self.handoff),
+            "LongestUnread": str(self.unread),
+            "LongestUnled": str(self.unled),
+        }
+
+
+@dataclass(frozen=True)
+class PromptLockModel(PromptModel):
+    """A run of the leader's lock alone, of workers that do in time what they have to do."""
+
+    begin: str = "led"
+    leader: str = "holder"
+    invariants: tuple[str, ...] = ("OneLeader", "LedAgain")
+
+    behaviour = "PromptLockSpec"
 
 
 LED_FAULTS = {
@@ -118,8 +168,10 @@ LED_FAULTS = {
 
 SMALL = Model("two workers, a lease, a failure", 2)
 LED = LedModel("led: two workers, a lease, any of them leads", 2, failures=0)
-LED_ON = replace(LED, name="led: all goes on", is_fair=True, leader="one")
 LOCK = LockModel("lock: three workers, a failure", 3)
+EACH = EachModel("each lease alone: two workers, a split", 2, children=1, failures=0)
+PROMPT = PromptModel("in time: two workers, a lease, led from some time on", 2, failures=0)
+PROMPT_LOCK = PromptLockModel("in time: the lock, two workers, a failure", 2)
 MODELS = (
     SMALL,
     LED,
@@ -132,32 +184,25 @@ MODELS = (
     ),
     LOCK,
     replace(LOCK, name="lock: two workers, two failures", workers=2, failures=2),
-    replace(LOCK, name="lock: two workers, a failure: one leads again", workers=2, is_fair=True),
-    Model("two workers, a lease, no failures: all goes on", 2, failures=0, is_fair=True),
+    EACH,
+    PROMPT,
+    PROMPT_LOCK,
 )
 """Minutes."""
 LONG = (
     Model("taken by the counter alone", 3, fault="taken by the counter alone", breaks="OneHolder"),
-    Model("two workers, a split", 2, children=1, failures=0),
-    Model("two workers, a split, a failure", 2, children=1),
     Model("three workers, a lease", 3, failures=0),
     Model("three workers, a lease, a failure", 3),
-    Model("three workers, a split in two", 3, children=2, failures=0),
+    Model("two workers, a split", 2, children=1, failures=0),
     replace(LED, name="led: two workers, a lease, a failure", failures=1),
     replace(LED, name="led from some time on: two workers, a lease", begin="taken"),
-    LED_ON,
+    replace(PROMPT, name="in time: two workers, a lease, a failure", failures=1),
     replace(
         LED,
         name="given back without a condition",
         failures=1,
         fault="given back without a condition",
         breaks="OneHolder",
-    ),
-    replace(
-        LED_ON,
-        name="handoff given up by both",
-        fault="handoff given up by both",
-        breaks="a temporal property",
     ),
 )
 """Up to an hour and more."""
@@ -170,5 +215,9 @@ def faults() -> Iterator[Model]:
         yield replace(model, children=1, failures=0) if "children" in fault else model
     for fault, breaks in LED_FAULTS.items():
         yield replace(LED, name=fault, fault=fault, failures=1, breaks=breaks)
+    shared = "renewed with another"
+    yield replace(EACH, name=shared, fault=shared, breaks="EachLease")
+    both = "handoff given up by both"
+    yield replace(PROMPT, name=both, begin="led", fault=both, breaks="HandoffEnds")
     early = "lock acquired too early"
     yield replace(LOCK, name=early, workers=2, failures=0, fault=early, breaks="OneLeader")

@@ -47,17 +47,20 @@ def test_what_a_comment_names_is_in_the_code(name: str) -> None:
 def test_what_a_model_checks_is_in_the_specification() -> None:
     models = (*MODELS, *LONG, *faults())
     for model in models:
-        assert {model.behaviour, *model.invariants, *model.properties} <= DEFINED
+        named = re.findall(r"^[A-Z]+ (.+)$", model.config, re.MULTILINE)
+        assert set(" ".join(named).split()) <= DEFINED
         given = re.findall(r"^    (\w+) =", model.config, re.MULTILINE)
-        wanted = _constants("Leases")
-        assert given == (wanted if model.module == "Leases" else wanted + _constants(model.module))
+        assert given == _constants(model.module)
     planted = re.findall(r'Fault (?:=|#) "([^"]+)"', TEXT)
     assert {*planted, "none"} == {model.fault for model in models}
 
 
 def _constants(module: str) -> list[str]:
+    """Return the constants of a module, and before them those of the module that it extends."""
     text = TEXTS[module].partition("CONSTANTS")[2].partition("\n\n")[0]
-    return re.findall(r"^    (\w+),? +\\\*", text, re.MULTILINE)
+    own = re.findall(r"^    (\w+),? +\\\*", text, re.MULTILINE)
+    extended = re.search(r"^EXTENDS (\w+)$", TEXTS[module], re.MULTILINE)
+    return (_constants(extended[1]) if extended else []) + own
 
 
 def test_rules_of_the_simulation_name_what_is_in_the_specification() -> None:
@@ -72,5 +75,7 @@ def test_a_report_is_read() -> None:
     assert read(VIOLATED) == Found("OneHolder", 1774, 2, 125.0)
     fine = VIOLATED.replace("Invariant OneHolder is violated.", "No error has been found.")
     assert read(fine) == Found(None, 1774, 0, 125.0)
+    other = VIOLATED.replace("Invariant OneHolder", "Action property line 31 of module EachLease")
+    assert read(other).violated == "EachLease"
     with pytest.raises(TlcError, match="no verdict"):
         read("Error: Parsing or semantic analysis failed.\nFinished in 00s at (2026)")

@@ -30,7 +30,7 @@ class Found:
     """What one run has found."""
 
     violated: str | None
-    """The invariant or property that does not hold."""
+    """The invariant that does not hold, or the module that says whose case this one has to be."""
     states: int
     """Distinct states."""
     steps: int
@@ -66,8 +66,6 @@ def check(model: Model, java: str, threads: int) -> Found:
             shutil.copy(spec, folder)
         Path(folder, "model.cfg").write_text(model.config)
         command = [java, "-XX:+UseParallelGC", MEMORY, "-cp", str(JAR), "tlc2.TLC", "-deadlock"]
-        # What goes on for ever is looked at once, and not each time that the graph has doubled.
-        command += ["-lncheck", "final"]
         ran = subprocess.run(
             [*command, "-workers", str(threads), "-config", "model.cfg", model.module],
             cwd=folder,
@@ -82,13 +80,12 @@ def read(report: str) -> Found:
     """Read what TLC prints. Raises `TlcError` if that is no verdict."""
     counted = re.findall(r"([\d,]+) distinct states found,", report)
     took = re.search(r"^Finished in (?:(\d+)h )?(?:(\d+)min )?(\d+)s at", report, re.MULTILINE)
-    violated = re.search(r"Invariant (\w+) is violated", report)
+    violated = re.search(r"(?:Invariant|Action property .* module) (\w+) is violated", report)
     is_fine = "No error has been found" in report
-    is_stuck = "Temporal properties were violated" in report
-    if not counted or took is None or not (violated or is_fine or is_stuck):
+    if not counted or took is None or not (violated or is_fine):
         raise TlcError(f"TLC gave no verdict:\n{report[-2000:]}")
     hours, minutes, seconds = (int(each or 0) for each in took.groups())
-    name = violated[1] if violated else "a temporal property" if is_stuck else None
+    name = violated[1] if violated else None
     steps = re.findall(r"^State (\d+):", report, re.MULTILINE)
     return Found(
         name,
