@@ -23,8 +23,8 @@ def _round(name: str, histories: int) -> Round:
     return Round(name, 1, 0, histories, deadline=1e12, seconds=1e12)
 
 
-def _in_a_new_process(rounds: list[Round]) -> list[list[str]]:
-    """What `witness` sees where other modules are loaded, and hashes differ."""
+def _in_a_new_process(rounds: list[Round]) -> subprocess.Popen[str]:
+    """Print what `witness` sees where other modules are loaded, and hashes differ."""
     root = Path(__file__).parents[2]
     program = (
         "import json\n"
@@ -32,23 +32,21 @@ def _in_a_new_process(rounds: list[Round]) -> list[list[str]]:
         "from tests.simulation import witness\n"
         f"print(json.dumps([witness.seen_of_round(each) for each in {rounds}]))"
     )
-    done = subprocess.run(
+    return subprocess.Popen(
         [sys.executable, "-c", program],
         env={**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": f"{root / 'src'}:{root}"},
-        check=True,
-        capture_output=True,
+        stdout=subprocess.PIPE,
         text=True,
     )
-    found: list[list[str]] = json.loads(done.stdout)
-    return found
 
 
 def _assert_the_same_each_time(histories: int, names: list[str]) -> None:
     rounds = [_round(name, histories) for name in names]
-    here = [witness.seen_of_round(each) for each in rounds]
+    with _in_a_new_process(rounds[::-1]) as other:
+        here = [witness.seen_of_round(each) for each in rounds]
+        there, _ = other.communicate()
     assert [len(each) for each in here] == [histories] * len(names)
-    assert [witness.seen_of_round(each) for each in rounds] == here
-    assert _in_a_new_process(rounds[::-1])[::-1] == here
+    assert json.loads(there)[::-1] == here
 
 
 @pytest.mark.limit(300)
