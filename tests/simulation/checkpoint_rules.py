@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from sparkinesis.lease.lease import Lease
 from tests.simulation.journal import Place
 from tests.simulation.owed_records import excused
 from tests.simulation.producer import ShardLog
@@ -108,10 +109,20 @@ def checkpoints_are_requested(world: World) -> Iterator[str]:
                 break
 
 
-def only_the_owner_checkpoints(world: World) -> Iterator[str]:
-    """Only the owner that the row names, and that wrote to it last, writes a checkpoint.
+def _is_renewal(before: Lease, after: Lease) -> bool:
+    """Return True for a write that leaves the owners, the checkpoint and the fencing token."""
+    return (
+        after.fencing_token is not None
+        and before.fencing_token == after.fencing_token
+        and (before.owner, before.checkpoint_owner, before.checkpoint)
+        == (after.owner, after.checkpoint_owner, after.checkpoint)
+    )
 
-    The specification's `OneWriter`.
+
+def only_the_owner_checkpoints(world: World) -> Iterator[str]:
+    """Only the owner that the row names, and that wrote to it last, writes a checkpoint or renews.
+
+    The specification's `OneWriter`. A process that acquires a lease raises the fencing token.
     """
     last: dict[str, Any] = {}
     for write, before, after in world.leases():
@@ -129,4 +140,9 @@ def only_the_owner_checkpoints(world: World) -> Iterator[str]:
                     f"it from {last.get(write.key)}"
                 )
         if before.counter != after.counter:
+            if _is_renewal(before, after) and last.get(write.key, write.by) is not write.by:
+                yield (
+                    f"at {write.at:.3f} {write.by} renewed {write.key} without having taken "
+                    f"it from {last[write.key]}"
+                )
             last[write.key] = write.by
