@@ -110,9 +110,10 @@ def checkpoints_are_requested(world: World) -> Iterator[str]:
 
 
 def _is_renewal(before: Lease, after: Lease) -> bool:
-    """Return True for a write that leaves the owners, the checkpoint and the fencing token."""
+    """Return True for a write that raises the counter, and leaves all that it is raised for."""
     return (
-        after.fencing_token is not None
+        before.counter != after.counter
+        and after.fencing_token is not None
         and before.fencing_token == after.fencing_token
         and (before.owner, before.checkpoint_owner, before.checkpoint)
         == (after.owner, after.checkpoint_owner, after.checkpoint)
@@ -129,20 +130,19 @@ def only_the_owner_checkpoints(world: World) -> Iterator[str]:
         if before is None or after is None:
             last.pop(write.key, None)
             continue
-        if before.checkpoint != after.checkpoint and write.by not in world.table_writers.operators:
+        if write.by not in world.table_writers.operators:
+            is_checkpoint = before.checkpoint != after.checkpoint
+            did = "checkpointed" if is_checkpoint else "renewed"
             owner = before.actual_owner
-            if write.by is None or world.fleet.worker_ids[write.by] != owner:
+            is_owner = write.by is not None and world.fleet.worker_ids.get(write.by) == owner
+            if is_checkpoint and not is_owner:
                 text = f"{write.by} checkpointed {write.key}, whose owner is {owner}"
                 yield f"at {write.at:.3f} {text}"
-            if last.get(write.key) is not write.by:
+            is_its = is_checkpoint or (is_owner and _is_renewal(before, after))
+            if is_its and last.get(write.key) is not write.by:
                 yield (
-                    f"at {write.at:.3f} {write.by} checkpointed {write.key} without having taken "
+                    f"at {write.at:.3f} {write.by} {did} {write.key} without having taken "
                     f"it from {last.get(write.key)}"
                 )
         if before.counter != after.counter:
-            if _is_renewal(before, after) and last.get(write.key, write.by) is not write.by:
-                yield (
-                    f"at {write.at:.3f} {write.by} renewed {write.key} without having taken "
-                    f"it from {last[write.key]}"
-                )
             last[write.key] = write.by

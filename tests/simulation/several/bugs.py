@@ -50,7 +50,7 @@ busy leases are compared by shard id | every_shard_is_read | 5
     + for key in was(self):
     +     busy[key] = None
     + return busy
-parents are looked up by shard id | parents_come_first | 35
+parents are looked up by shard id | parents_come_first | 14
     lease.lease:Lease.parent_keys
     + return self.parent_ids
 a parent is sought in another stream | parents_come_first | 224
