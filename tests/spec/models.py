@@ -196,7 +196,13 @@ LONG = (
     Model("two workers, a split", 2, children=1, failures=0),
     replace(LED, name="led: two workers, a lease, a failure", failures=1),
     replace(LED, name="led from some time on: two workers, a lease", begin="taken"),
-    replace(PROMPT, name="in time: two workers, a lease, a failure", failures=1),
+    replace(
+        PROMPT,
+        name="in time: two workers, a lease, a failure",
+        failures=1,
+        handoff=14,
+        unread=28,
+    ),
     replace(
         LED,
         name="given back without a condition",
