@@ -200,8 +200,8 @@ LONG = (
         PROMPT,
         name="in time: two workers, a lease, a failure",
         failures=1,
-        handoff=14,
-        unread=28,
+        handoff=10,
+        unread=20,
     ),
     replace(
         LED,
