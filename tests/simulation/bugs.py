@@ -464,7 +464,7 @@ a handoff that its owner does not hear of is given up by the requester, too
     lease.rules.observations:vacant_leases
     - now - seen.owners_since > late
     + False
-a worker takes leases beside a live leader | nobody_takes_beside_a_live_leader | 1
+a worker takes leases beside a live leader | nobody_takes_beside_a_live_leader | 2
     lease.leading.membership:Membership._reach
     + return Reach.TAKE
 leases are assigned to dead workers for ever | leases_find_owners_in_time | 10
@@ -478,7 +478,7 @@ a lease moves again before its last move shows | leases_stay_where_they_have_mov
 a lock is taken that has not expired | the_lock_is_respected | 0
     lease.leading.leader_lock:SeenLock.is_expired
     + return self.lock.is_released or now - self.since > 1.0
-a lease that is given back is taken for a twin's | only_a_twin_ends_a_worker | 126
+a lease that is given back is taken for a twin's | only_a_twin_ends_a_worker | 96
     lease.table.write_conflict:resolve_conflict
     - row.fencing_token == known.fencing_token
     + False

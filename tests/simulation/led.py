@@ -67,7 +67,11 @@ def _crashing(number: int, rng: random.Random) -> h.History:
 
 
 def _rough(number: int, rng: random.Random) -> h.History:
-    return led(rough_history(rng.randrange(1000) + number), by_count=rng.random() < 0.3)
+    """What happens to record processors; the leader assigns what an operator has reset."""
+    base = rough_history(rng.randrange(1000) + number)
+    history = led(base, by_count=rng.random() < 0.3)
+    resets = [(rng.uniform(5.0, 110.0), h.Reset("TRIM_HORIZON")) for _ in range(rng.randint(0, 4))]
+    return replace(history, events=in_order([*history.events, *resets], history.duration))
 
 
 def _slow(number: int, rng: random.Random) -> h.History:
