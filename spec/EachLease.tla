@@ -1,9 +1,7 @@
 ----------------------------- MODULE EachLease ------------------------------
 (***************************************************************************)
 (* Each lease of several behaves as if it were the only one. So whatever   *)
-(* holds of a single lease, for any number of workers, holds of each: a    *)
-(* model of many leases needs to show no more than this, and that children *)
-(* come after their parent.                                                *)
+(* holds of a single lease holds of each.                                  *)
 (***************************************************************************)
 EXTENDS Leases
 

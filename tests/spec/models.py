@@ -194,6 +194,8 @@ LONG = (
     Model("three workers, a lease", 3, failures=0),
     Model("three workers, a lease, a failure", 3),
     Model("two workers, a split", 2, children=1, failures=0),
+    Model("two workers, a split, a failure", 2, children=1),
+    Model("three workers, a split in two", 3, children=2, failures=0),
     replace(LED, name="led: two workers, a lease, a failure", failures=1),
     replace(LED, name="led from some time on: two workers, a lease", begin="taken"),
     replace(
