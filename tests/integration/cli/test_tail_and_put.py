@@ -118,7 +118,8 @@ def test_keys_select_and_are_shown_as_json(server: LocalServer) -> None:
     assert (last["partition_key"], last["data_base64"]) == ("c", "/w==")
     assert (last["stream"], last["shard"]) == ("s", "shardId-000000000000")
     assert (last["sub_sequence_number"], last["arrived_at"][-1]) == (2, "Z")
-    assert tail(server, "s", "--key", "a", "--count", "1") == [b"1\n"]
+    some = tail(server, "s", "--key", "a", "--key", "c", "--count", "2")
+    assert some == [b"1\n", b"\xff\n"], "of the records that are selected"
 
 
 def test_put_takes_its_keys_from_the_lines_or_from_the_option(server: LocalServer) -> None:

@@ -303,6 +303,30 @@ def test_a_lost_answer_before_another_error_is_remembered(
     assert by_key(table) == [one.lease for one in held]
 
 
+def test_a_write_that_was_found_in_the_row_renewed_the_lease_when_it_was_sent(
+    server: LocalServer, table: LeaseTable, renewer: LeaseRenewer, time: ManualTime
+) -> None:
+    """Not when a later write met it there: others have counted since the earlier one."""
+    (held,) = acquire(renewer, table, "a")
+    server.kinesis.faults = lambda call: Fault.dropped("after")
+    time.now += 1
+    landed = time.now
+    with pytest.raises(LeaseTableUnavailableError):
+        held.checkpoint(AT)
+    outage = Fault.error("ServiceUnavailable", status=503)
+    refused = itertools.chain([None], itertools.repeat(outage))
+    server.kinesis.faults = lambda call: next(refused) if call.operation == "UpdateItem" else None
+    time.now += 6
+    with pytest.raises(LeaseTableUnavailableError):
+        held.checkpoint(LATER)
+    assert lease_of(table, "a").checkpoint == AT
+    assert held.renewed_at == landed
+    time.now = landed + FAILOVER
+    assert held.is_held()
+    time.now += 0.001
+    assert not held.is_held()
+
+
 def test_a_scan_that_is_older_than_ones_own_writes_is_not_believed(
     table: LeaseTable, renewer: LeaseRenewer
 ) -> None:

@@ -28,7 +28,7 @@ from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.rules.taker import TakeSettings
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.table import LeaseTable
-from sparkinesis.local import Fault, LocalServer
+from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.stream.address import StreamIdentifier
 from tests.integration.lease.conftest import IDS, ManualTime, create, lease, lease_of, row_of
 
@@ -422,6 +422,34 @@ def test_a_leader_that_slept_assigns_nothing(table: LeaseTable, time: ManualTime
     first._membership._tell = told.append  # type: ignore[union-attr]
     first.take()
     assert told == [LeadershipChanged("a", False)]
+    assert owners(table) == before
+
+
+def test_a_leader_whose_heartbeat_took_too_long_assigns_nothing(
+    table: LeaseTable, time: ManualTime, server: LocalServer, dynamodb: Any
+) -> None:
+    """The others count from the moment when the heartbeat reached the table."""
+    create(table, *IDS[:4])
+    told: list[Event] = []
+    first, second = worker(table, time, "a", tell=told.append), worker(table, time, "b")
+    first.take()
+    second.take()
+    before = owners(table)
+    time.now += FAILOVER / 2
+    lock = row_of(dynamodb, table, "Leader")
+
+    def slow(call: Call) -> None:
+        if call.operation == "UpdateItem":
+            server.kinesis.faults = None
+            time.now += FAILOVER + 0.1
+
+    server.kinesis.faults = slow
+    first.take()
+    assert row_of(dynamodb, table, "Leader") != lock
+    assert [one for one in told if isinstance(one, LeadershipChanged)] == [
+        LeadershipChanged("a", True),
+        LeadershipChanged("a", False),
+    ]
     assert owners(table) == before
 
 

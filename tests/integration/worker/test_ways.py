@@ -245,6 +245,19 @@ def test_a_loop_that_is_left_repeats_the_batch_that_it_is_at(scene: Scene, how: 
     assert scene.row().checkpoint.sequence_number == record.sequence_number
 
 
+def test_a_batch_that_comes_as_its_loop_is_interrupted_counts_as_not_processed(
+    scene: Scene,
+) -> None:
+    """Ctrl-C meets the loop between the worker's offer and the batch."""
+    scene.put(b"0")
+    application = scene.application({"checkpoint_seconds": 0.0}, processor=None)
+    with application.batches() as batches:
+        assert batches._ask().result(PATIENCE) is not None
+    assert scene.row().checkpoint.is_sentinel
+    with application.batches() as batches:
+        assert [record.data for record in next(batches)] == [b"0"]
+
+
 def test_a_loop_in_a_coroutine(scene: Scene) -> None:
     expected = [scene.put(b"%d" % n) for n in range(3)]
 

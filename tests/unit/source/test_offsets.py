@@ -20,6 +20,7 @@ from sparkinesis.source.offsets import (
 )
 from sparkinesis.stream.position import (
     LATEST,
+    NONE_OF_IT,
     SHARD_END,
     TRIM_HORIZON,
     AfterRecord,
@@ -108,6 +109,7 @@ def test_making_latest_durable_reads_nothing() -> None:
         (LATEST, AfterRecord("9")),
         (LATEST, SHARD_END),
         (FromApplication("app"), AfterRecord("9")),
+        (FromApplication("app"), AfterRecord("9", sub_sequence_number=NONE_OF_IT)),
     ],
 )
 def test_a_first_batch_with_rows_is_not_begun_elsewhere(start: Position, end: Position) -> None:

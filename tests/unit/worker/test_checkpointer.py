@@ -193,6 +193,24 @@ def test_nothing_is_settled_while_a_shard_is_moved(checkpointer: Checkpointer) -
     assert checkpointer.settled == at("TRIM_HORIZON")
 
 
+def test_what_is_delivered_after_a_reset_does_not_undo_it() -> None:
+    """The batch was fetched before the reset, and its call is on its way."""
+    held = Held()
+    moved = Checkpointer(cast(HeldLease, held), lambda: 0)
+    moved.permit(at("20"))
+    moved.reset("TRIM_HORIZON")
+    moved.permit(at("30"))
+    moved.checkpoint()
+    with pytest.raises(CheckpointError, match="beyond the last record"):
+        moved.checkpoint("30")
+    assert held.written == ["TRIM_HORIZON"]
+    assert moved.age == 0.0
+    moved.take_reset()
+    moved.permit(at("5"))
+    moved.checkpoint()
+    assert held.written == ["TRIM_HORIZON", "5:0"]
+
+
 def test_a_reset_is_told_once_it_can_be_seen() -> None:
     """The shard's consumer may be idle, and another thread of the program may move the shard."""
     seen: list[bool] = []

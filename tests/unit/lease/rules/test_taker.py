@@ -331,6 +331,18 @@ def test_a_lease_that_was_asked_for_is_adopted_at_once() -> None:
     assert plan(rows, held=()) == TakePlan()
 
 
+def test_a_lease_that_was_asked_for_is_not_adopted_at_once_if_another_process_renews_it() -> None:
+    """Two processes of one id have asked for it, and the other one has it: a look before proof."""
+    seen: dict[str, Observation] = {}
+    for counter in (1, 2):
+        row = lease("s", ME, counter=counter)
+        seen = observe(seen, [row], counter, ME)
+    for later, adopted in ((0.6 * F, set()), (0.7 * F, {"s"})):
+        now, rng = 2 + later, random.Random(1)
+        takes = plan_takes([row], seen, ME, now, SETTINGS, rng=rng, asked={"s"})
+        assert keys(takes.adopt) == adopted
+
+
 def test_a_lease_of_my_earlier_life_is_adopted_once_nobody_seems_to_renew_it() -> None:
     rows = [lease("s", ME), lease("t", ME), lease("free")]
     assert plan(rows, {"s": 0.6 * F, "t": 0.6 * F}, held=()) == TakePlan()

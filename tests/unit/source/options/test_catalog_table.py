@@ -49,6 +49,7 @@ def test_each_option_is_taken_once() -> None:
         ("option.aws_session_token", "The option aws_session_token is refused"),
         ("client.secret", "says that it is a secret"),
         ("jdbcPassword", "says that it is a secret"),
+        ("team.access_key", "says that it is a secret"),
         ("path", "has no LOCATION"),
     ],
 )
