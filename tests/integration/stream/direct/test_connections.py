@@ -9,6 +9,7 @@ import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
@@ -20,7 +21,8 @@ from sparkinesis.lease.table.client import dynamodb_client
 from sparkinesis.stream.calls.direct.client import DirectClient
 from sparkinesis.stream.credentials import CredentialSource
 from tests.integration.stream.direct.both import BODY, FINE, SERVICES, clients, outcome
-from tests.integration.stream.direct.raw_server import Behaviour, RawServer, http
+from tests.integration.stream.direct.certificates import self_signed, serving_context
+from tests.integration.stream.direct.raw_server import Behaviour, RawServer, http, serving
 
 PATIENCE = 20.0
 REFUSED = http(b'{"__type":"ValidationException","message":"no"}', "400 Bad Request")
@@ -66,6 +68,47 @@ def test_bytes_behind_an_answer_are_no_answer_to_the_next_call(
     assert outcome(direct, "kinesis")[:2] == ("7", 200)
     assert idle(direct) == []
     assert outcome(direct, "kinesis")[:2] == ("7", 200)
+    assert [request.connection for request in server.requests] == [1, 2]
+
+
+ANSWERS: dict[str, tuple[Behaviour, Any]] = {
+    "of a length": (http(BODY), "7"),
+    "in chunks": (http(BODY, chunked=True), "7"),
+    "without a body": (http(b"", "204 No Content"), "JSONDecodeError"),
+    "an error": (REFUSED, "ValidationException"),
+    "an error in chunks": (
+        http(b'{"__type":"ValidationException"}', "400 Bad Request", chunked=True),
+        "ValidationException",
+    ),
+}
+
+
+@pytest.mark.parametrize("at", [0, 9, -2], ids=["at once", "in the head", "before the end"])
+@pytest.mark.parametrize("kind", ANSWERS)
+def test_bytes_behind_an_answer_in_a_record_of_tls_are_no_answer_to_the_next_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, at: int
+) -> None:
+    """The end of the answer and the bytes behind it are one record: TLS decrypts all of it."""
+    answer, expected = ANSWERS[kind]
+    others = b'HTTP/1.1 200 OK\r\nContent-Length: 23\r\n\r\n{"ShardIterator": "no"}'
+
+    def send(connection: socket.socket) -> bool:
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            answer(theirs)
+            whole = ours.recv(65_536)
+        for record in filter(None, (whole[:at], whole[at:] + others)):
+            connection.sendall(record)
+        return True
+
+    file = self_signed(tmp_path)
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(file))
+    with serving(serving_context(file)) as server:
+        _, direct = clients(server.endpoint, read_timeout=PATIENCE)
+        with closing(direct):
+            server.behaviours.extend([send, FINE])
+            assert outcome(direct, "kinesis")[0] == expected
+            assert outcome(direct, "kinesis")[:2] == ("7", 200)
     assert [request.connection for request in server.requests] == [1, 2]
 
 

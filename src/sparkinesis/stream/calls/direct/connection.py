@@ -25,7 +25,7 @@ from botocore.exceptions import (
 )
 
 from sparkinesis.metrics.health.signs import CONNECTING, expect
-from sparkinesis.stream.calls.direct.streamed_body import StreamedBody, is_readable
+from sparkinesis.stream.calls.direct.streamed_body import StreamedBody, has_data
 
 if TYPE_CHECKING:
     import ssl
@@ -161,8 +161,9 @@ class Connections:
                 connection = self._idle.pop()
             except IndexError:
                 return None
-            # A readable one is closed, or has an answer that nobody waits for.
-            if not is_readable(connection):
+            # One with data is closed, or has bytes that nobody asked for. They came behind an
+            # answer, and must not be taken for the next one.
+            if not has_data(connection):
                 return connection
             connection.close()
 

@@ -61,7 +61,7 @@ class StreamedBody:
 
     def await_data(self, milliseconds: int) -> bool:
         """Wait for bytes, or the end of the connection; return False if none arrive in time."""
-        return self.has_data or is_readable(self._socket, milliseconds)
+        return self._at < len(self._buffer) or has_data(self._socket, milliseconds)
 
     def read(self, most: int, /) -> bytearray:
         """Wait for ``most`` bytes and return them; fewer at the end of the body, none after it.
@@ -113,7 +113,7 @@ class StreamedBody:
         """Leave the socket to the caller; return True if it can have another answer after this."""
         self._owns_socket = False
         is_framed = self._is_chunked or self._has_length
-        return is_framed and self._is_over and not self.has_data
+        return is_framed and self._is_over and self._at == len(self._buffer)
 
     def _fill(self) -> bool:
         """Wait for bytes; return False at the end of the connection."""
@@ -151,7 +151,7 @@ class StreamedBody:
             return
         self._owes_line_end = True
         # Read the line end now, if it is there, so that it does not look like the next event.
-        if not self.has_data and not is_readable(self._socket):
+        if not self.await_data(0):
             return
         if self._line():
             raise ValueError("a chunk is longer than it said")
@@ -180,8 +180,16 @@ def _pending(connection: socket.socket) -> int:
         return 0
 
 
+def has_data(connection: socket.socket, milliseconds: int = 0) -> bool:
+    """Return True if a read would not wait: bytes are there, or within TLS, or it is closed."""
+    return _pending(connection) > 0 or is_readable(connection, milliseconds)
+
+
 def is_readable(connection: socket.socket | int, milliseconds: int = 0) -> bool:
-    """Return True if a read of the socket would not wait; also if it is closed."""
+    """Return True if a read of the descriptor would not wait; also if it is closed.
+
+    Bytes that TLS has decrypted are not seen: see `has_data`.
+    """
     try:
         if not hasattr(select, "poll"):  # Windows
             return bool(select.select([connection], [], [], milliseconds / 1000)[0])
