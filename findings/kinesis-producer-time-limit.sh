@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# kinesis-producer's time limit begins anew with each record, so a steady trickle is held back without a limit.
+# kinesis-producer's time limit begins anew with each record, so a steady trickle is held back for longer than the limit.
 #
 # kinesis-producer 0.2.1, seen on 2026-11-29: buffer_time_limit is documented as the time limit of an aggregation.
 # Its clock is set back by each record: with a limit of 0.3 s and a record every 0.1 s, nothing is ready after 1.2 s. A
