@@ -18,7 +18,7 @@ FILE ?=
 # Processes share the tests as tests/conftest.py says; the 15 slowest are listed at the end.
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadscope --no-loadscope-reorder --durations=15
 
-.PHONY: help docs demo active-users test test-more test-long test-page test-lakes test-prometheus compat release-check check simulate spec soak interop interop-emulators check-aws lint bench bench-peers format lock clean
+.PHONY: help docs demo active-users mutate test test-more test-long test-page test-lakes test-prometheus compat release-check check simulate spec soak interop interop-emulators check-aws lint bench bench-peers format lock clean
 
 help: ## List the targets (default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,10 @@ docs: $(DOCS) ## Build the documentation site into build/site, and check it (ARG
 
 check: $(SETUP) ## Check FILE=src/sparkinesis/lease/rules/taker.py: its unit test, ruff and mypy
 	@$(BIN)/python -m tests.check $(FILE)
+
+# Never changes the working tree. Without a record of which tests run which lines, makes one first.
+mutate: $(SETUP) ## Plant faults in FILE=src/sparkinesis/..., and tell which no test notices (ARGS="--draw 20 --seed 1")
+	@$(BIN)/python -m tests.mutation $(FILE) $(ARGS)
 
 lint: $(SETUP) ## Run ruff and mypy
 	$(BIN)/ruff check .

@@ -64,6 +64,14 @@ def test_leases_of_shards_that_are_kept_no_more() -> None:
     assert deletable([ended, unread], None) == []
 
 
+def test_a_lease_goes_whose_relatives_are_neither_listed_nor_leased() -> None:
+    other = Shard("9")
+    for alone in (lease("1", SHARD_END, children="2"), lease("1", SHARD_END, "0")):
+        assert deletable([alone], [other]) == [alone]
+    circle = [lease("0", SHARD_END, "1"), lease("1", SHARD_END, "0")]
+    assert deletable(circle, [other]) == circle, "rows that nobody can trust end no search"
+
+
 def test_a_listing_that_is_behind_does_not_make_young_shards_old() -> None:
     """Shards expire oldest first: one that is missing, and its ancestor not, is not listed yet."""
     grandparent, parent = lease("0", SHARD_END, "", "1"), lease("1", SHARD_END, "0", "2")

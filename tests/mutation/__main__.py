@@ -1,0 +1,148 @@
+"""Plants small faults in modules, one at a time, and tells which of them no test notices.
+
+``make mutate FILE=src/sparkinesis/lease/rules/taker.py ARGS="--draw 20 --seed 1"``
+
+A fault is planted in a copy of the package. The module's own tests run first, then the others that
+run the line, until one fails. With ``--simulate 20``, what is left is played for 20 seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import time
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+
+from tests.mutation.equivalents import EQUIVALENTS
+from tests.mutation.faults import Fault, faults_of
+from tests.mutation.nearest import Record, read_record, seconds_of, stages
+from tests.mutation.tree import HUNG, PACKAGE, SURVIVED, Tree
+
+_SLOWER = 6.0
+"""Times of a run without a fault after which a run counts as hung; this machine may be busy."""
+_AT_LEAST = 40.0
+"""Seconds for which no run counts as hung."""
+
+
+class Planter:
+    """Plants faults in a copy of the package, and runs the tests."""
+
+    def __init__(self, tree: Tree, record: Record, given: argparse.Namespace) -> None:
+        self._tree = tree
+        self._record = record
+        self._given = given
+        self._passing: set[str] = set()
+        self._failing: set[str] = set()
+        """Tests that have been run without a fault, because they failed with one."""
+
+    def result(self, file: str, text: str, fault: Fault) -> str:
+        """Return the test that notices a fault, `SURVIVED` or `HUNG`."""
+        changed = fault.in_text(text)
+        tests = self._given.own or self._record.tests_of(file, fault.line, text)
+        for stage in stages(tests, file, self._record, self._given.most):
+            self._tree.write(file, changed)
+            found = self._tree.test(stage, self._limit(stage), self._failing)
+            self._tree.write(file, text)
+            if found == HUNG or (found != SURVIVED and self._has_passed(found)):
+                return found
+            if found != SURVIVED:  # what fails by itself is left out now
+                return self.result(file, text, fault)
+        if not self._given.simulate:
+            return SURVIVED
+        self._tree.write(file, changed)
+        found = self._tree.simulate(self._given.simulate)
+        self._tree.write(file, text)
+        return found
+
+    def _limit(self, tests: list[str]) -> float:
+        return max(_AT_LEAST, _SLOWER * seconds_of(tests, self._record))
+
+    def _has_passed(self, test: str) -> bool:
+        """Return True if a test passes on the package as it is; an error of importing counts."""
+        if test in self._passing or not test.startswith("tests/"):
+            return True
+        if self._tree.test([test], self._limit([test]), ()) == SURVIVED:
+            self._passing.add(test)
+            return True
+        print(f"{test} fails without a fault, too", file=sys.stderr)
+        self._failing.add(test)
+        return False
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
+    parser.add_argument("files", nargs="+", type=Path, help="modules of the package")
+    parser.add_argument("--draw", type=int, metavar="N", help="only N faults of each module")
+    parser.add_argument("--seed", type=int, default=None, help="of the draw")
+    parser.add_argument("--line", type=int, help="only the faults of a line")
+    parser.add_argument(
+        "--own", nargs="*", metavar="TEST", help="run the module's own unit test and these only"
+    )
+    parser.add_argument("--most", type=float, default=60.0, help="seconds of tests for a fault")
+    parser.add_argument("--simulate", type=float, default=0.0, metavar="SECONDS")
+    parser.add_argument("--again", type=Path, metavar="JSON", help="only its survivors")
+    parser.add_argument("--list", action="store_true", help="print the faults, and plant none")
+    parser.add_argument("--json", action="store_true", help="print a JSON object for each fault")
+    given = parser.parse_args(arguments)
+    seed = given.seed if given.seed is not None else random.SystemRandom().randrange(10_000)
+    record = Record() if given.list or given.own is not None else read_record()
+    counts: dict[str, Counter[str]] = {}
+    print(f"The seed is {seed}.", file=sys.stderr)
+    left = set() if given.again is None else _survivors(given.again)
+    with Tree() as tree:
+        planter = Planter(tree, record, given)
+        for path in given.files:
+            file = path.resolve().relative_to(PACKAGE).as_posix()
+            text = (PACKAGE / file).read_text()
+            faults = [one for one in faults_of(text) if given.line in {None, one.line}]
+            if given.again is not None:
+                faults = [one for one in faults if (file, one.where, one.before, one.after) in left]
+            if given.draw is not None and given.draw < len(faults):
+                drawn = random.Random(f"{seed} {file}").sample(faults, given.draw)
+                faults = sorted(drawn, key=lambda one: one.start)
+            count = counts.setdefault(file, Counter())
+            for fault in faults:
+                began = time.monotonic()
+                why = EQUIVALENTS.get((file, fault.where, fault.before, fault.after))
+                if given.list:
+                    result = ""
+                elif why is not None:
+                    result = "equivalent"
+                else:
+                    result = planter.result(file, text, fault)
+                count[result if result in {SURVIVED, HUNG, "equivalent"} else "caught"] += 1
+                if given.json:
+                    seconds = round(time.monotonic() - began, 1)
+                    found = {"file": file, **asdict(fault), "result": result, "seconds": seconds}
+                    print(json.dumps(found), flush=True)
+                elif result in {SURVIVED, ""}:
+                    print(f"{file} {fault}", flush=True)
+    if not given.list:
+        print(_table(counts), file=sys.stderr)
+    return 1 if any(count[SURVIVED] for count in counts.values()) else 0
+
+
+def _survivors(path: Path) -> set[tuple[str, ...]]:
+    found = map(json.loads, path.read_text().splitlines())
+    return {
+        (one["file"], one["where"], one["before"], one["after"])
+        for one in found
+        if one["result"] == SURVIVED
+    }
+
+
+def _table(counts: dict[str, Counter[str]]) -> str:
+    columns = ("caught", HUNG, "equivalent", SURVIVED)
+    lines = [f"{'':45}" + "".join(f"{name:>12}" for name in ("planted", *columns))]
+    for file, count in [*counts.items(), ("", sum(counts.values(), Counter()))]:
+        numbers = (count.total(), *(count[name] for name in columns))
+        lines.append(f"{file:45}" + "".join(f"{number:12}" for number in numbers))
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
