@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import json
+import os
 import signal
 import threading
 from collections.abc import Iterator, Sequence
@@ -37,6 +38,21 @@ def parse_streams(text: str) -> dict[str, int]:
     return streams
 
 
+def environments_region() -> str:
+    """Return the region in which clients without a region of their own look for streams."""
+    from botocore.exceptions import BotoCoreError  # noqa: PLC0415 - slow to import
+    from botocore.session import Session  # noqa: PLC0415
+
+    names = [*filter(os.environ.get, ("AWS_REGION", "AWS_DEFAULT_REGION"))]
+    session = Session(
+        session_vars={"region": ("region", names, None, None)}, include_builtin_handlers=False
+    )
+    try:
+        return session.get_config_variable("region") or DEFAULT_REGION
+    except BotoCoreError:  # no such profile, which clients tell
+        return DEFAULT_REGION
+
+
 def local(
     *,
     port: Annotated[
@@ -63,8 +79,13 @@ def local(
         typer.Option(metavar="NAME:SHARDS,...", help="Streams to create, as in flights:4,other."),
     ] = "",
     region: Annotated[
-        str, typer.Option(metavar="REGION", help="Region in which to create the streams.")
-    ] = DEFAULT_REGION,
+        str | None,
+        typer.Option(
+            metavar="REGION",
+            help="Region in which to create the streams. Default: the environment's region, or "
+            "us-east-1.",
+        ),
+    ] = None,
     limits: Annotated[
         bool, typer.Option(help="Apply the limits of the service (throttling), or none.")
     ] = True,
@@ -101,6 +122,7 @@ def local(
 ) -> None:
     """Run Kinesis, DynamoDB and STS on this machine until Ctrl-C. All data is in memory."""
     wanted = parse_streams(streams)
+    region = region or environments_region()
     try:
         server = LocalServer(
             port,

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import os
+import json
 import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import pytest
 
-from sparkinesis.local import LocalServer
 from tests.command import COMMAND, call, failure
-from tests.streams import put
 
 FILES = {"app.py", "test_app.py", "README.md"}
 
@@ -47,22 +48,35 @@ def test_its_test_passes_and_ruff_finds_nothing(project: Path) -> None:
     assert "payments-app" in (project / "app.py").read_text()
 
 
-def test_it_runs_on_a_local_kinesis(project: Path) -> None:
-    with LocalServer(dynamodb=True) as server:
-        kinesis = server.client("kinesis")
-        kinesis.create_stream(StreamName="payments", ShardCount=2)
-        put(kinesis, "payments", [b"first"], "ann")
-        with subprocess.Popen(
-            [COMMAND, "run", "app:app"],
-            cwd=project,
-            env={**os.environ, "KINESIS_ENDPOINT": server.endpoint_url, "AWS_REGION": "us-east-1"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        ) as process:
-            assert process.stdout is not None
-            assert process.stdout.readline() == b"ann first\n"
+@pytest.mark.parametrize("variable", ["AWS_REGION", "AWS_DEFAULT_REGION"])
+def test_its_steps_agree_on_the_environments_region(
+    project: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(variable, "eu-west-2")
+    with background("local", "--streams", "payments:2", "--port", "0", "--json") as local:
+        url = json.loads(local.readline())["endpoint"]
+        monkeypatch.setenv("KINESIS_ENDPOINT", url)
+        monkeypatch.chdir(project)
+        with background("run", "app:app") as application:
+            put = [COMMAND, "put", "payments", "--key", "ann", "--endpoint", url]
+            subprocess.run(put, input=b"first\n", capture_output=True, check=True)
+            assert application.readline() == b"ann first\n"
+
+
+@contextmanager
+def background(*arguments: str) -> Iterator[IO[bytes]]:
+    """Run a command until the end of the block, and yield its output."""
+    with subprocess.Popen(
+        [COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        assert process.stdout is not None
+        try:
+            yield process.stdout
+        finally:
             process.send_signal(signal.SIGTERM)
-        assert process.returncode == 0
+        assert process.wait() == 0
 
 
 def test_no_file_is_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

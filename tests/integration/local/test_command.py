@@ -21,6 +21,8 @@ from typer.testing import CliRunner
 
 from sparkinesis.cli.app import app
 from sparkinesis.local import LocalServer, LocalServerError
+from sparkinesis.local.command import environments_region
+from sparkinesis.stream.calls.default_region import default_region
 from tests import pace
 
 COMMAND = [str(Path(sys.executable).with_name("sparkinesis")), "local"]
@@ -69,6 +71,35 @@ def test_it_serves_until_a_signal_and_exits_with_0(
     assert "\x1b[" not in rest, "colours are for terminals"
     assert f'.option("endpoint", "{url}")' in rest
     assert f"aws --endpoint-url {url}" in rest
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, "us-east-1"),
+        ({"AWS_DEFAULT_REGION": "eu-west-1"}, "eu-west-1"),
+        ({"AWS_REGION": "eu-west-2", "AWS_DEFAULT_REGION": "eu-west-1"}, "eu-west-2"),
+        ({"AWS_REGION": "", "AWS_DEFAULT_REGION": "eu-west-1"}, "eu-west-1"),
+        ({"AWS_PROFILE": "dev"}, "eu-central-1"),
+        ({"AWS_REGION": "eu-west-2", "AWS_PROFILE": "dev"}, "eu-west-2"),
+        ({"AWS_PROFILE": "unknown"}, "us-east-1"),
+    ],
+)
+def test_its_streams_are_in_the_region_where_clients_look_for_them(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    environment: dict[str, str],
+    expected: str,
+) -> None:
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE", "AWS_DEFAULT_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "config").write_text("[profile dev]\nregion = eu-central-1\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert environments_region() == expected
+    if environment.get("AWS_PROFILE") != "unknown":
+        assert default_region(None, is_local=True)[0] == expected
 
 
 def test_json_is_one_line_and_only_later_streams_take_their_time() -> None:

@@ -27,7 +27,6 @@ app = Application(
     "{stream}-app",
     "{stream}",
     handle,
-    region=os.environ.get("AWS_REGION", "us-east-1"),
     endpoint=os.environ.get("KINESIS_ENDPOINT"),  # None: AWS
     initial_position="trim_horizon",  # of a shard without a checkpoint
 )
