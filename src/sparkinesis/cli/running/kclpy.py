@@ -14,7 +14,8 @@ from typing import Annotated
 import typer
 
 from sparkinesis.cli.options import errors_in_one_line
-from sparkinesis.errors import OptionError
+from sparkinesis.cli.running.user_errors import KCLPY, user_error
+from sparkinesis.errors import OptionError, SparkinesisError
 
 _INTERPRETER = re.compile(r"(.*/)?(env|python[0-9.]*)")
 
@@ -38,7 +39,14 @@ def kclpy(
     os.environ[PROPERTIES_VARIABLE] = str(properties.resolve())
     sys.argv = [str(script), *arguments]
     sys.path.insert(0, str(script.parent))
-    runpy.run_path(str(script), run_name="__main__")
+    # Even where it is installed: its KCLProcess waits without a word for a daemon on stdin.
+    sys.modules[KCLPY] = None  # type: ignore[assignment]
+    try:
+        runpy.run_path(str(script), run_name="__main__")
+    except (SparkinesisError, BrokenPipeError):
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever the user's program raises
+        raise user_error(f"{script} ended with an error:", error) from None
 
 
 def find_program(command: str, properties: Path) -> tuple[Path, Sequence[str]]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import importlib
-import os
 import sys
-import traceback
 from pathlib import Path
 from types import ModuleType
 
 from sparkinesis.application import Application
-from sparkinesis.errors import OptionError, SparkinesisError
+from sparkinesis.cli.running.user_errors import user_error
+from sparkinesis.errors import OptionError
 
 _USUAL_NAME = "app"
 
@@ -47,10 +46,6 @@ def load_application(path: str) -> Application:
     )
 
 
-class UserModuleError(SparkinesisError):
-    """The user's module raised when it was imported; the text is its traceback."""
-
-
 def _malformed(path: str, module_name: str) -> str:
     text = f"{path!r} does not name an application. Use MODULE:NAME, such as "
     file = Path(module_name)
@@ -71,18 +66,6 @@ def _import(name: str) -> ModuleType:
                 f"There is no module {error.name!r} in {folder}, and none where Python looks for "
                 "modules. Change to the directory of the application, or set PYTHONPATH."
             ) from None
-        raise UserModuleError(_told(name, error)) from None
+        raise user_error(f"The module {name} could not be imported:", error) from None
     except Exception as error:  # noqa: BLE001 - whatever the user's module raises
-        raise UserModuleError(_told(name, error)) from None
-
-
-def _told(name: str, error: BaseException) -> str:
-    """Return an error's text, with the user's part of its traceback."""
-    ours = os.path.dirname(importlib.__file__), __file__, "<frozen importlib"  # noqa: PTH120
-    kept = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith(ours)
-    ]
-    lines = [*traceback.format_list(kept), *traceback.format_exception_only(error)]
-    return f"The module {name} could not be imported:\n{''.join(lines)}".rstrip()
+        raise user_error(f"The module {name} could not be imported:", error) from None
