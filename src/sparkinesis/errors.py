@@ -45,8 +45,11 @@ its subclasses, `AccessDeniedError`, `StreamNotFoundError` and `LeaseTableError`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
+
+Check: TypeAlias = tuple[Sequence[str], Callable[[], object]]
+"""The names of options, and what raises an error if the first of them is wrong."""
 
 
 def listed(names: Iterable[str], most: int = 5) -> str:
@@ -54,6 +57,29 @@ def listed(names: Iterable[str], most: int = 5) -> str:
     every = list(names)
     more = f" and {len(every) - most} more" if len(every) > most else ""
     return ", ".join(every[:most]) + more
+
+
+def check_all(checks: Iterable[Check]) -> None:
+    """Make all checks of options, and raise one error that tells all that is wrong.
+
+    A check has the name of its option, and those of others that it rests on. It is left out if one
+    of them is wrong already. Raises `ProcessorError` if that is all there is, else `OptionError`.
+    """
+    wrong: set[str] = set()
+    errors: list[OptionError | ProcessorError] = []
+    for names, check in checks:
+        if wrong.isdisjoint(names):
+            try:
+                check()
+            except (OptionError, ProcessorError) as error:
+                errors.append(error)
+                wrong.update(names[:1])
+    texts = dict.fromkeys(map(str, errors))
+    if len(texts) > 1:
+        lines = "".join(f"\n- {text}" for text in texts)
+        raise OptionError(f"The options have {len(texts)} errors:{lines}")
+    if errors:
+        raise errors[0]
 
 
 class SparkinesisError(Exception):

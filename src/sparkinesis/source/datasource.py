@@ -34,7 +34,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from sparkinesis.errors import OptionError, SparkinesisError
+from sparkinesis.errors import OptionError, SparkinesisError, check_all
 from sparkinesis.source.columns import SCHEMA
 from sparkinesis.source.expected_errors import is_process_of_spark, told_by_its_message
 from sparkinesis.source.offsets import KnownOffsets, Offset, ranges, to_json
@@ -44,10 +44,11 @@ from sparkinesis.source.options.catalog_table import (
     check_new_table,
     is_new_table,
     new_table_options,
-    no_stream,
+    refuse_without_stream,
     table_options,
     table_schema,
 )
+from sparkinesis.source.options.option_checks import check_options, check_options_of_some_use
 from sparkinesis.source.options.option_table import Options, Use, options_for
 from sparkinesis.source.options.read_options import StreamReadOptions, stream_read_options
 from sparkinesis.source.options.stream_names import removed_stream
@@ -87,9 +88,9 @@ class KinesisDataSource(DataSource):
         if self._is_new_table:
             self._given = new_table_options(options)
         checked = Options(self._given)
-        # A table of the catalog names its stream later, and so does a misspelled streamName.
-        if checked.names_a_stream and not checked.unknown:
-            checked.addresses()  # raises at once if they are wrong
+        # The options of a table of the catalog come later, and so do the names of a use.
+        if checked.names_a_stream and not checked.unknown and not self._is_new_table:
+            check_options_of_some_use(checked)
 
     @classmethod
     def name(cls) -> str:
@@ -101,9 +102,7 @@ class KinesisDataSource(DataSource):
         if self._is_new_table:
             check_new_table(self._given)
             return table_schema(self._given)
-        options = Options(self._given)
-        options.check_use(Use.READ, Use.READ_STREAM)
-        options.addresses()
+        check_options(Options(self._given), Use.READ, Use.READ_STREAM)
         return SCHEMA
 
     @told_by_its_message()
@@ -157,7 +156,7 @@ class KinesisDataSource(DataSource):
         """Return the query's own options, and beneath them those of its table for this use."""
         options = Options(options_for(of_table, use) | self._given)
         if not (options.names_a_stream or options.unknown):
-            raise no_stream()
+            check_all([*options.checks((use,)), ((), refuse_without_stream)])
         return options
 
 

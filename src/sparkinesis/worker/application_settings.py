@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from sparkinesis.errors import OptionError, ProcessorError
+from sparkinesis.errors import Check, OptionError, ProcessorError, check_all
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.metrics.metric import Place
 from sparkinesis.stream.address import (
@@ -73,36 +74,55 @@ class ApplicationSettings:
     __repr__ = repr_without_secrets
 
     def __post_init__(self) -> None:
-        check_policy(self.on_error)
-        self.initial()
-        if not isinstance(self.name, str) or not self.name:
-            raise OptionError(f"name is {self.name!r}; it must be a string, and not empty.")
+        check_all(self._checks())
+
+    def _checks(self) -> Iterator[Check]:
+        yield ("on_error",), lambda: check_policy(self.on_error)
+        yield ("initial_position",), self.initial
+        yield ("name",), self._check_name
         for name, kind in (
             ("options", WorkerOptions),
             ("credentials", CredentialSource),
             ("former_streams", FormerStreams),
         ):
-            if not isinstance(getattr(self, name), kind):
-                raise OptionError(f"{name} must be {kind.__name__}(...).")
+            yield (name,), partial(self._check_kind, name, kind)
         if self.processor is not None:
-            self._check(self.processor)
-        check_place(self.region, self.endpoint)
+            yield ("processor", "options"), partial(self._check, self.processor)
+        yield ("region", "endpoint"), lambda: check_place(self.region, self.endpoint)
+        stream = "stream", "region", "endpoint", "credentials", "name"
         if self.streams is None:
-            require_no_circle({self.address(): self.on_error})
-            if self.former_streams != KEEP_FORMER:
-                raise OptionError("former_streams works only with streams. Set both.")
+            yield (*stream, "on_error"), lambda: require_no_circle({self.address(): self.on_error})
+            yield ("former_streams",), self._check_former
         else:
-            if self.stream is not None:
-                raise OptionError("Give either stream or streams, not both.")
-            check_streams(self.streams)
-            if not callable(self.streams):
-                self._plans(self.streams)
+            yield (*stream, "streams", "on_error", "options"), self._check_streams
         if self.dynamodb_endpoint is not None:
-            check_endpoint("dynamodb_endpoint", self.dynamodb_endpoint)
-        self._check_fan_out()
-        check_table_name(
-            "name" if self.table_name is None else "table_name", self.table_name or self.name
-        )
+            endpoint = self.dynamodb_endpoint
+            yield ("dynamodb_endpoint",), lambda: check_endpoint("dynamodb_endpoint", endpoint)
+        yield (*stream, "options"), self._check_fan_out
+        table = "name" if self.table_name is None else "table_name"
+        yield ("name", table), lambda: check_table_name(table, self.table_name or self.name)
+        yield ("worker_id",), self._check_worker_id
+
+    def _check_name(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise OptionError(f"name is {self.name!r}; it must be a string, and not empty.")
+
+    def _check_kind(self, name: str, kind: type) -> None:
+        if not isinstance(getattr(self, name), kind):
+            raise OptionError(f"{name} must be {kind.__name__}(...).")
+
+    def _check_former(self) -> None:
+        if self.former_streams != KEEP_FORMER:
+            raise OptionError("former_streams works only with streams. Set both.")
+
+    def _check_streams(self) -> None:
+        if self.stream is not None:
+            raise OptionError("Give either stream or streams, not both.")
+        check_streams(self.streams)
+        if self.streams is not None and not callable(self.streams):
+            self._plans(self.streams)
+
+    def _check_worker_id(self) -> None:
         if self.worker_id is not None and not _WORKER_ID.fullmatch(str(self.worker_id)):
             raise OptionError(
                 f"worker_id is {shown(str(self.worker_id))}; it takes 1 to 256 characters that can "

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from sparkinesis.errors import OptionError
+from sparkinesis.errors import Check, OptionError, check_all
 from sparkinesis.events import Event
 from sparkinesis.lease.shard_syncer import ShardSyncSettings
 from sparkinesis.metrics.health.address import parse_address
@@ -61,30 +62,31 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
 }
 
 
-def check_types(options: Any) -> None:
-    """Raise `OptionError` for a value of the wrong type, and for a number that is too large."""
+def type_checks(options: Any) -> Iterator[Check]:
+    """Yield a check of each option: that its value is of its type, and no number too large."""
     for each in fields(options):
         kind, _, none = str(each.type).partition(" | ")
         value = getattr(options, each.name)
-        if kind not in _KINDS or (value is None and none == "None"):
-            continue
-        types, wanted = _KINDS[kind]
-        is_of_type = isinstance(value, types) and isinstance(value, bool) == (kind == "bool")
-        is_sane = kind == "bool" or (is_of_type and abs(value) <= _MOST[kind])
-        if not is_of_type or not is_sane:
-            raise OptionError(f"{each.name} is {_shown(value)}; it must be {wanted}.")
+        if kind in _KINDS and not (value is None and none == "None"):
+            yield (each.name,), partial(_check_type, each.name, kind, value)
 
 
-def _check_waits(options: Any) -> None:
+def _check_type(name: str, kind: str, value: Any) -> None:
+    types, wanted = _KINDS[kind]
+    is_of_type = isinstance(value, types) and isinstance(value, bool) == (kind == "bool")
+    is_sane = kind == "bool" or (is_of_type and abs(value) <= _MOST[kind])
+    if not is_of_type or not is_sane:
+        raise OptionError(f"{name} is {_shown(value)}; it must be {wanted}.")
+
+
+def _check_wait(name: str, seconds: float) -> None:
     """Raise `OptionError` for a wait of over an hour: most likely it is meant in milliseconds."""
-    for name in _WAITS:
-        seconds = getattr(options, name)
-        if seconds > LONGEST_WAIT:
-            raise OptionError(
-                f"{name} is {seconds:g} seconds, which is {seconds / 3600:.1f} hours; it must be "
-                f"at most {LONGEST_WAIT:,.0f}, one hour. The KCL's options are in milliseconds, "
-                f"these are in seconds: did you mean {seconds / 1000:g}?"
-            )
+    if seconds > LONGEST_WAIT:
+        raise OptionError(
+            f"{name} is {seconds:g} seconds, which is {seconds / 3600:.1f} hours; it must be "
+            f"at most {LONGEST_WAIT:,.0f}, one hour. The KCL's options are in milliseconds, "
+            f"these are in seconds: did you mean {seconds / 1000:g}?"
+        )
 
 
 def _shown(value: object) -> str:
@@ -119,13 +121,22 @@ class LeaseTableOptions:
     """Default: none. Pairs of key and value for a new table (KCL ``tags``)."""
 
     def __post_init__(self) -> None:
+        check_all(
+            (
+                (("billing_mode",), self._check_billing_mode),
+                *type_checks(self),
+                *_at_least(self, 1, "read_capacity", "write_capacity"),
+                (("tags",), self._check_tags),
+            )
+        )
+
+    def _check_billing_mode(self) -> None:
         if self.billing_mode not in ("PAY_PER_REQUEST", "PROVISIONED"):
             raise OptionError(
                 f"billing_mode is {self.billing_mode!r}; it must be PAY_PER_REQUEST or PROVISIONED."
             )
-        check_types(self)
-        for name in ("read_capacity", "write_capacity"):
-            _at_least(self, name, 1)
+
+    def _check_tags(self) -> None:
         is_pairs = isinstance(self.tags, tuple) and all(
             isinstance(tag, tuple) and len(tag) == 2 and all(isinstance(text, str) for text in tag)
             for tag in self.tags
@@ -154,12 +165,16 @@ class FanOutOptions:
     gracefully. A registered consumer is billed by the hour, used or not."""
 
     def __post_init__(self) -> None:
-        check_types(self)
+        checks = [*type_checks(self)]
         if self.consumer_name is not None:
-            check_consumer_name("consumer_name", self.consumer_name)
+            name = self.consumer_name
+            checks.append((("consumer_name",), lambda: check_consumer_name("consumer_name", name)))
+        if self.consumer_arn is not None:
+            checks.append((("consumer_arn",), self._check_arn))
+        check_all(checks)
+
+    def _check_arn(self) -> None:
         arn = self.consumer_arn
-        if arn is None:
-            return
         if not isinstance(arn, str) or not _CONSUMER_ARN.fullmatch(arn):
             raise OptionError(
                 f"consumer_arn is {arn!r}; it must be the ARN of a consumer, such as "
@@ -354,37 +369,41 @@ class WorkerOptions:
     and may raise: processing goes on. While 1,000 events wait for it, further ones are dropped."""
 
     def __post_init__(self) -> None:
-        check_types(self)
-        _check_waits(self)
-        for name in ("failover_time", "audit_interval", "cleanup_interval"):
-            _at_least(self, name, 0.1)
-        for name in ("handoff_timeout", "idle_time", "task_backoff", "parent_poll_interval"):
-            _at_least(self, name, 0)
-        for name in ("max_leases", "max_leases_to_steal", "max_records", "audit_confidence"):
-            _at_least(self, name, 1)
-        self._check_ahead()
-        if self.max_records > MAX_RECORDS_PER_CALL:
-            raise OptionError(
-                f"max_records is {self.max_records}; GetRecords returns "
-                f"{MAX_RECORDS_PER_CALL} records at most."
-            )
+        check_all(self._checks())
+
+    def _checks(self) -> Iterator[Check]:
+        yield from type_checks(self)
+        for name in _WAITS:
+            yield (name,), partial(_check_wait, name, getattr(self, name))
+        yield from _at_least(self, 0.1, "failover_time", "audit_interval", "cleanup_interval")
+        yield from _at_least(
+            self, 0, "handoff_timeout", "idle_time", "task_backoff", "parent_poll_interval"
+        )
+        yield from _at_least(
+            self, 1, "max_leases", "max_leases_to_steal", "max_records", "audit_confidence"
+        )
+        yield from _at_least(self, 1, "max_pages_ahead", "max_bytes_ahead", "max_records_ahead")
+        yield ("max_held_bytes",), self._check_held
+        yield ("max_records",), self._check_max_records
         for name, wanted in (("fan_out", FanOutOptions), ("table", LeaseTableOptions)):
-            if not isinstance(getattr(self, name), wanted):
-                raise OptionError(f"{name} must be {wanted.__name__}(...).")
-        self._check_choice("retrieval", "polling", "efo")
-        self._check_choice("balance", "count", "load", "throughput")
-        if self.retrieval != "efo" and self.fan_out != DEFAULT_FAN_OUT:
-            raise OptionError("fan_out works only with retrieval='efo'. Set both.")
-        self._check_pace()
-        for name in ("skip_older_than", "processing_time_limit", "checkpoint_seconds"):
-            _at_least(self, name, 0)
-        _at_least(self, "checkpoint_records", 1)
-        _at_least(self, "concurrency", 1)
+            yield (name,), partial(_check_class, name, getattr(self, name), wanted)
+        yield ("retrieval",), partial(self._check_choice, "retrieval", "polling", "efo")
+        yield ("balance",), partial(self._check_choice, "balance", "count", "load", "throughput")
+        yield ("fan_out", "retrieval"), self._check_fan_out
+        for name in ("shard_calls_per_second", "shard_bytes_per_second"):
+            yield (name,), partial(_check_rate, name, getattr(self, name))
+        pace = "idle_time", "shard_calls_per_second", "shard_bytes_per_second"
+        yield (*pace, "retrieval", "fan_out"), self._check_pace
+        yield from _at_least(
+            self, 0, "skip_older_than", "processing_time_limit", "checkpoint_seconds"
+        )
+        yield from _at_least(self, 1, "checkpoint_records", "concurrency")
         for name in ("give_up_after_limit", "unhealthy_after_limit"):
-            if getattr(self, name) and self.processing_time_limit is None:
-                raise OptionError(f"{name} needs a processing_time_limit.")
-        self._check_metrics()
-        _at_least(self, "shutdown_timeout", 0)
+            yield (name,), partial(self._check_limited, name)
+        yield ("http",), self._check_http
+        yield ("metrics",), self._check_metrics
+        yield ("on_event",), self._check_on_event
+        yield from _at_least(self, 0, "shutdown_timeout")
 
     def with_checkpoints(self) -> WorkerOptions:
         """Return these options with automatic checkpoints, if none were asked for."""
@@ -398,9 +417,19 @@ class WorkerOptions:
             told = f"{', '.join(others)} or {last}"
             raise OptionError(f"{name} is {given!r}; it must be {told}.")
 
-    def _check_metrics(self) -> None:
+    def _check_fan_out(self) -> None:
+        if self.retrieval != "efo" and self.fan_out != DEFAULT_FAN_OUT:
+            raise OptionError("fan_out works only with retrieval='efo'. Set both.")
+
+    def _check_limited(self, name: str) -> None:
+        if getattr(self, name) and self.processing_time_limit is None:
+            raise OptionError(f"{name} needs a processing_time_limit.")
+
+    def _check_http(self) -> None:
         if self.http is not None:
             parse_address("http", self.http)
+
+    def _check_metrics(self) -> None:
         is_exporters = isinstance(self.metrics, tuple) and all(
             callable(getattr(one, "open", None)) for one in self.metrics
         )
@@ -409,6 +438,8 @@ class WorkerOptions:
                 f"metrics is {_shown(self.metrics)}; it must be a tuple of exporters, such as "
                 "(PrometheusMetrics(),)."
             )
+
+    def _check_on_event(self) -> None:
         how = asynchronous(self.on_event)
         if self.on_event is not None and (how is not None or not callable(self.on_event)):
             raise OptionError(
@@ -416,24 +447,21 @@ class WorkerOptions:
                 "that takes an event."
             )
 
-    def _check_ahead(self) -> None:
-        for name in ("max_pages_ahead", "max_bytes_ahead", "max_records_ahead"):
-            _at_least(self, name, 1)
+    def _check_held(self) -> None:
         if self.max_held_bytes < _MIB:
             raise OptionError(
                 f"max_held_bytes is {self.max_held_bytes}; it must be at least {_MIB:,} (1 MiB). "
                 "It is for all shards together: 4 MiB for each of them is a good start."
             )
 
+    def _check_max_records(self) -> None:
+        if self.max_records > MAX_RECORDS_PER_CALL:
+            raise OptionError(
+                f"max_records is {self.max_records}; GetRecords returns "
+                f"{MAX_RECORDS_PER_CALL} records at most."
+            )
+
     def _check_pace(self) -> None:
-        for name in ("shard_calls_per_second", "shard_bytes_per_second"):
-            value = getattr(self, name)
-            is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not (is_number and SLOWEST <= value <= FASTEST) and value != UNLIMITED:
-                raise OptionError(
-                    f"{name} is {_shown(value)}; it must be a number from {SLOWEST} to "
-                    f"{FASTEST:,}, or {UNLIMITED!r} for a local Kinesis without limits."
-                )
         idle, spacing = self.idle_time, self.pace.spacing
         polls = self.retrieval == "polling" or self.fan_out.fall_back_to_polling
         # Who lowers the pace alone, and leaves the default idle time, wants just that.
@@ -489,11 +517,28 @@ class WorkerOptions:
         return self.renew_interval / 2
 
 
-def _at_least(options: object, name: str, least: float) -> None:
-    """Raise `OptionError` for a number that is too small; `check_types` has seen that it is one."""
-    value = getattr(options, name)
-    if value is not None and value < least:
-        raise OptionError(f"{name} is {value!r}; it must be a number of at least {least}.")
+def _at_least(options: object, least: float, *names: str) -> Iterator[Check]:
+    """Yield a check of each option whose number must not be too small."""
+
+    def check(name: str, value: Any) -> None:
+        if value is not None and value < least:
+            raise OptionError(f"{name} is {value!r}; it must be a number of at least {least}.")
+
+    return (((name,), partial(check, name, getattr(options, name))) for name in names)
+
+
+def _check_class(name: str, value: object, wanted: type) -> None:
+    if not isinstance(value, wanted):
+        raise OptionError(f"{name} must be {wanted.__name__}(...).")
+
+
+def _check_rate(name: str, value: Any) -> None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not (is_number and SLOWEST <= value <= FASTEST) and value != UNLIMITED:
+        raise OptionError(
+            f"{name} is {_shown(value)}; it must be a number from {SLOWEST} to "
+            f"{FASTEST:,}, or {UNLIMITED!r} for a local Kinesis without limits."
+        )
 
 
 DEFAULT_OPTIONS = WorkerOptions()

@@ -1,4 +1,4 @@
-"""A program that raises ends its command in the program's own words, without the command's frames."""
+"""A program that raises ends its command in its own words, without the command's frames."""
 
 from __future__ import annotations
 

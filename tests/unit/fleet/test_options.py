@@ -38,3 +38,11 @@ def test_a_setting_that_cannot_be_used_is_named(options: dict[str, Any]) -> None
 def test_whole_seconds_and_the_last_port_will_do() -> None:
     options = FleetOptions(heartbeat_interval=5, lost_after=10, port=65_535)
     assert (options.lost_after, options.port) == (10, 65_535)
+
+
+def test_all_that_is_wrong_is_told_at_once() -> None:
+    with pytest.raises(OptionError) as caught:
+        FleetOptions(lost_after=0, port=-1, host=" ", log_level="LOUD")
+    first, *errors = str(caught.value).split("\n- ")
+    assert first == "The options have 4 errors:"
+    assert [error.split()[0] for error in errors] == ["lost_after", "port", "host", "log_level"]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import pickle
+from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any
 
 import pytest
 
-from sparkinesis import CredentialSource, DeadLetter, StreamConfig
+from sparkinesis import CredentialSource, DeadLetter, FormerStreams, StreamConfig
 from sparkinesis.application import Application
 from sparkinesis.errors import OptionError, ProcessorError
 from sparkinesis.lease.shard_syncer import ShardSyncSettings
@@ -321,3 +323,70 @@ def test_credentials_in_a_url_are_refused_and_not_shown(given: dict[str, Any]) -
         Application("app", "flights", Processor, region="eu-west-1", **given)
     assert "hunter2" not in str(caught.value)
     assert "hunter2" not in repr(given.get("credentials"))
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (
+            lambda: WorkerOptions(
+                failover_time="10",  # type: ignore[arg-type]
+                idle_time=5_000,
+                max_records=0,
+                balance="even",  # type: ignore[arg-type]
+                fan_out=FanOutOptions("board"),
+                give_up_after_limit=True,
+                http="nowhere",
+            ),
+            (
+                "failover_time is '10'; it must be a number of seconds",
+                "idle_time is 5000 seconds, which is 1.4 hours",
+                "max_records is 0; it must be a number of at least 1",
+                "balance is 'even'",
+                "fan_out works only with retrieval='efo'",
+                "give_up_after_limit needs a processing_time_limit",
+                "http is 'nowhere'",
+            ),
+        ),
+        (
+            lambda: LeaseTableOptions("FREE", read_capacity=0, tags=("a",)),  # type: ignore[arg-type]
+            ("billing_mode is 'FREE'", "read_capacity is 0", "tags must be a tuple"),
+        ),
+        (
+            lambda: FanOutOptions("a b", "arn:x", deregister=1),  # type: ignore[arg-type]
+            ("deregister is 1", "consumer_name is 'a b'", "consumer_arn is 'arn:x'"),
+        ),
+        (
+            lambda: Application(
+                "a/b",
+                "fli ghts",
+                json,  # type: ignore[arg-type]
+                initial_position="yesterday",  # type: ignore[arg-type]
+                dynamodb_endpoint="x",
+                worker_id="\n",
+                former_streams=FormerStreams(delete_after=5),
+            ),
+            (
+                "initial_position is 'yesterday'",
+                "The processor is <module",
+                "stream is 'fli ghts'",
+                "former_streams works only with streams",
+                "dynamodb_endpoint is 'x'",
+                "name is 'a/b'",
+                "worker_id is",
+            ),
+        ),
+    ],
+)
+def test_all_that_is_wrong_is_told_at_once(make: Callable[[], object], told: list[str]) -> None:
+    with pytest.raises(OptionError) as caught:
+        make()
+    first, *errors = str(caught.value).split("\n- ")
+    assert first == f"The options have {len(told)} errors:"
+    for error, text in zip(errors, told, strict=True):
+        assert error.startswith(text)
+
+
+def test_a_processor_that_alone_is_wrong_keeps_its_error() -> None:
+    with pytest.raises(ProcessorError):
+        Application("app", "flights", json)  # type: ignore[arg-type]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,11 @@ from sparkinesis.compat.kclpy import property_values as values
 from sparkinesis.compat.kclpy.credential_provider import credential_provider
 from sparkinesis.compat.kclpy.one_stream import require_one_stream
 from sparkinesis.compat.kclpy.properties import Entry, decode, parse
-from sparkinesis.errors import OptionError
+from sparkinesis.errors import Check, OptionError, check_all
 from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
 from sparkinesis.worker.on_error import OnError
 from sparkinesis.worker.options import (
+    DEFAULT_OPTIONS,
     DEFAULT_SHARD_CALLS,
     LeaseTableOptions,
     WorkerOptions,
@@ -142,6 +144,9 @@ _IGNORED = frozenset(
 )
 """Keys of the daemon that have no equivalent here."""
 
+_CREDENTIALS = ("AwsCredentialsProvider", "AWSCredentialsProvider")
+_CREDENTIALS_OF_TABLE = ("AwsCredentialsProviderDynamoDB", "AWSCredentialsProviderDynamoDB")
+
 _SHORTEST_IDLE_TIME = 0.2
 """Seconds: the KCL raises a shorter ``idleTimeBetweenReadsInMillis`` to this."""
 
@@ -179,42 +184,20 @@ def parse_application(
     lines = list(parse(text, file))
     require_one_stream(lines, file)
     entries = _known({entry.key.strip(): entry for entry in lines}, file)
-    given = {key: _read(entry, key, file) for key, entry in entries.items()}
-
-    def refuse(key: str, why: str) -> OptionError:
-        return OptionError(f"{file}, line {entries[key].line}: {key} {why}")
-
+    settings = _Settings(entries, file)
+    check_all(settings.checks())
+    given = settings.given
     arn, arn_region, arn_name = given.get("streamArn", (None, None, None))
-    stream = arn_name or given.get("streamName")
-    if stream is None:
-        raise OptionError(f"{file} names no stream; add streamArn or streamName.")
     if arn_name and given.get("streamName", arn_name) != arn_name:
         _log.warning(
             "%s: streamArn (of stream %s) takes precedence over streamName (%s).",
             file, arn_name, given["streamName"],
         )  # fmt: skip
-    region = given.get("regionName", arn_region)
-    if arn_region and region != arn_region:
-        raise refuse(
-            "regionName",
-            f"is {region}, but streamArn names a stream in {arn_region}. amazon_kclpy reads the "
-            "stream of that name in regionName, sparkinesis the stream of the ARN: make them "
-            "agree, or remove one of them.",
-        )
-    if "applicationName" not in given:
-        raise OptionError(f"{file} names no application; add applicationName.")
-    application = given["applicationName"]
-    if len(application) < 3 and "tableName" not in given:
-        raise refuse(
-            "applicationName",
-            f"is {application!r}. It is also the name of the DynamoDB table: use at least 3 "
-            "characters, or add tableName.",
-        )
     return Application(
-        application,
-        arn or stream,
+        given["applicationName"],
+        arn or given["streamName"],
         processor,
-        region=region,
+        region=given.get("regionName", arn_region),
         endpoint=given.get("kinesisEndpoint"),
         dynamodb_endpoint=given.get("dynamoDBEndpoint"),
         initial_position=given.get(
@@ -222,10 +205,80 @@ def parse_application(
         ),
         on_error=on_error,
         worker_id=given.get("workerId"),
-        options=_options(given, file),
-        credentials=_credentials(given, refuse),
+        options=settings.options,
+        credentials=settings.credentials,
         table_name=given.get("tableName"),
     )
+
+
+class _Settings:
+    """The values of a properties file. `checks` reads them."""
+
+    def __init__(self, entries: Mapping[str, Entry], file: str) -> None:
+        self._entries = entries
+        self._file = file
+        self.given: dict[str, Any] = {}
+        """The values by key."""
+        self.options = DEFAULT_OPTIONS
+
+    @property
+    def credentials(self) -> CredentialSource:
+        return next((self.given[key] for key in _CREDENTIALS if key in self.given), FOUND_BY_BOTO)
+
+    def checks(self) -> Iterator[Check]:
+        """Yield the checks of each key, and those of several together."""
+        for key in self._entries:
+            yield (key,), partial(self._read, key)
+        yield ("streamArn", "streamName"), self._check_stream
+        yield ("streamArn", "regionName"), self._check_region
+        yield ("applicationName",), self._check_name
+        yield (*_CREDENTIALS, *_CREDENTIALS_OF_TABLE), self._check_credentials
+        yield (), self._make_options
+
+    def _read(self, key: str) -> None:
+        self.given[key] = _read(self._entries[key], key, self._file)
+
+    def _refusal(self, key: str, why: str) -> OptionError:
+        return OptionError(f"{self._file}, line {self._entries[key].line}: {key} {why}")
+
+    def _check_stream(self) -> None:
+        if "streamArn" not in self.given and "streamName" not in self.given:
+            raise OptionError(f"{self._file} names no stream; add streamArn or streamName.")
+
+    def _check_region(self) -> None:
+        _, arn_region, _ = self.given.get("streamArn", (None, None, None))
+        region = self.given.get("regionName", arn_region)
+        if arn_region and region != arn_region:
+            raise self._refusal(
+                "regionName",
+                f"is {region}, but streamArn names a stream in {arn_region}. amazon_kclpy reads "
+                "the stream of that name in regionName, sparkinesis the stream of the ARN: make "
+                "them agree, or remove one of them.",
+            )
+
+    def _check_name(self) -> None:
+        if "applicationName" not in self.given:
+            raise OptionError(f"{self._file} names no application; add applicationName.")
+        application = self.given["applicationName"]
+        if len(application) < 3 and "tableName" not in self._entries:
+            raise self._refusal(
+                "applicationName",
+                f"is {application!r}. It is also the name of the DynamoDB table: use at least 3 "
+                "characters, or add tableName.",
+            )
+
+    def _check_credentials(self) -> None:
+        for key in _CREDENTIALS_OF_TABLE:
+            if self.given.get(key, self.credentials) != self.credentials:
+                raise self._refusal(
+                    key,
+                    "differs from AwsCredentialsProvider. sparkinesis uses the same credentials "
+                    "for the stream and the lease table: remove this key, and give "
+                    "AwsCredentialsProvider access to both.",
+                )
+
+    def _make_options(self) -> None:
+        self.options = _options(self.given, self._file)
 
 
 def _known(entries: Mapping[str, Entry], file: str) -> Mapping[str, Entry]:
@@ -297,19 +350,3 @@ def _read_every(idle_time: float, file: str) -> dict[str, float]:
         "idle_time": idle_time,
         "shard_calls_per_second": max(DEFAULT_SHARD_CALLS, 1 / idle_time),
     }
-
-
-def _credentials(
-    given: Mapping[str, Any], refuse: Callable[[str, str], OptionError]
-) -> CredentialSource:
-    keys = ("AwsCredentialsProvider", "AWSCredentialsProvider")
-    source: CredentialSource = next((given[key] for key in keys if key in given), FOUND_BY_BOTO)
-    for key in (f"{key}DynamoDB" for key in keys):
-        if given.get(key, source) != source:
-            raise refuse(
-                key,
-                "differs from AwsCredentialsProvider. sparkinesis uses the same credentials for "
-                "the stream and the lease table: remove this key, and give AwsCredentialsProvider "
-                "access to both.",
-            )
-    return source

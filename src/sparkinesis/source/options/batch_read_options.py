@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from sparkinesis.source.offsets import Offset
 from sparkinesis.source.options.batch_boundary import boundary_by_stream
+from sparkinesis.source.options.option_checks import STREAM_OPTIONS, check_options
 from sparkinesis.source.options.option_table import Options, Use
 from sparkinesis.source.options.read_options import ReadOptions, read_options
 
@@ -24,10 +26,15 @@ class BatchReadOptions:
 
 def batch_read_options(options: Options) -> BatchReadOptions:
     """Check and return the options of ``read``. Raises `OptionError`, which names the option."""
-    options.check_use(Use.READ)
-    reading = read_options(options)
-    start, end = (
-        boundary_by_stream(name, options[name], reading.streams)
-        for name in ("startingPosition", "endingPosition")
+    bounds: dict[str, Offset] = {}
+
+    def bound(name: str) -> None:
+        names = [address.name for address in options.addresses()]
+        bounds[name] = boundary_by_stream(name, options[name], names)
+
+    start, end = "startingPosition", "endingPosition"
+    checks = [((name, *STREAM_OPTIONS), partial(bound, name)) for name in (start, end)]
+    check_options(options, Use.READ, more=checks)
+    return BatchReadOptions(
+        read_options(options), bounds[start], bounds[end], options["filterPushdown"]
     )
-    return BatchReadOptions(reading, start, end, options["filterPushdown"])

@@ -28,6 +28,7 @@ from pyspark.sql.types import (
 from sparkinesis.errors import OptionError
 from sparkinesis.source import columns
 from sparkinesis.source.options.batch_read_options import batch_read_options
+from sparkinesis.source.options.option_checks import check_options
 from sparkinesis.source.options.option_table import (
     Options,
     Use,
@@ -93,11 +94,10 @@ def new_table_options(properties: Mapping[str, str]) -> dict[str, str]:
 def check_new_table(options: Mapping[str, str]) -> None:
     """Raise `OptionError` if a read, a streaming read or a write of the table would be refused."""
     given = Options(options)
-    given.check_use(*Use)
-    addresses = given.addresses()
+    check_options(given, *Use)
     stream_read_options(Options(options_for(options, Use.READ_STREAM)))
     batch_read_options(Options(options_for(options, Use.READ)))
-    if len(addresses) == 1:  # a table of several streams is for reading
+    if len(given.addresses()) == 1:  # a table of several streams is for reading
         write_options(Options(options_for(options, Use.WRITE)))
 
 
@@ -129,9 +129,9 @@ def table_options(schema: StructType) -> dict[str, str]:
     return options
 
 
-def no_stream() -> OptionError:
-    """Return the error of a query that names no stream, and has no table's options either."""
-    return OptionError(
+def refuse_without_stream() -> None:
+    """Raise the `OptionError` of a query that names no stream, and has no table's options."""
+    raise OptionError(
         "The stream to use is not clear. Give either the option streamName or the option "
         "streamARN. If this is a table of the catalog, Spark does not pass its options here. Spark "
         "passes them if the table is created without a list of columns and without AS SELECT, and "

@@ -9,14 +9,15 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
 
-from sparkinesis.errors import OptionError
+from sparkinesis.errors import Check, OptionError
 from sparkinesis.source.options.batch_boundary import boundary
 from sparkinesis.source.options.stream_names import stream_addresses
 from sparkinesis.source.options.values import (
@@ -158,48 +159,55 @@ def nearest_option(name: str, likeness: float) -> str | None:
 
 
 class Options:
-    """The options of one query, each parsed and checked by itself. Raises `OptionError`.
-
-    Unknown names are refused by `check_use`, because only a use says which options there are.
-    """
+    """The options of one query, each by itself."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
+        """Raise `OptionError` if an option would hold credentials."""
         refuse_credentials(options)
         self.unknown = tuple(name for name in options if name.lower() not in _KNOWN)
         """The names that are no option's, as Spark hands them over: in lower case."""
-        texts = {
+        self._texts = {
             _KNOWN[name.lower()]: value for name, value in options.items() if name.lower() in _KNOWN
         }
-        self.given = frozenset(texts)
+        self.given = frozenset(self._texts)
         """The options that are given, by their documented names."""
-        for name, value in texts.items():
-            is_map = name in _MAPS and value.lstrip().startswith("{")
-            if len(value) > _LONGEST and name not in _LISTS and not is_map:
-                raise OptionError(
-                    f"The option {name} has {len(value):,} characters; it takes at most "
-                    f"{_LONGEST:,}."
-                )
-        self._values = {
-            name: option.parse(name, texts[name]) if name in texts else option.default
-            for name, option in OPTIONS.items()
-        }
+        self._values: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
-        return self._values[name]
+        """Return the value of an option. Raises `OptionError` if its text is wrong."""
+        if name in self.given and name not in self._values:
+            self._values[name] = self._parse(name, self._texts[name])
+        return self._values.get(name, OPTIONS[name].default)
 
-    def check_use(self, *uses: Use) -> None:
-        """Raise `OptionError` if an option that is given applies to none of ``uses``.
+    def checks(self, uses: Collection[Use]) -> Iterator[Check]:
+        """Yield the checks of the names, and of each value by itself.
 
-        More than one use is given if it is not known yet which of them it is.
+        An option that is given must apply to one of ``uses``. More than one use is given if it is
+        not known yet which of them it is.
         """
-        if self.unknown:
-            raise OptionError(_unknown(self.unknown[0], uses))
-        for name in OPTIONS:
-            if name in self.given and OPTIONS[name].uses.isdisjoint(uses):
-                raise OptionError(
-                    f"The option {name} is for {_named(OPTIONS[name].uses)}, not for "
-                    f"{_named(uses)}, which takes: {', '.join(_taken(uses))}."
-                )
+        refused = {name: partial(_refuse_unknown, name, uses) for name in self.unknown}
+        known = [name for name in OPTIONS if name in self.given]
+        for name in known:
+            if OPTIONS[name].uses.isdisjoint(uses):
+                refused[name] = partial(_refuse_use, name, uses)
+        for number, refuse in enumerate(refused.values(), 1):
+            # Of several errors, the last one lists the options that there are.
+            yield (), partial(refuse, is_last=number == len(refused))
+        for name in known:
+            yield (name,), partial(self.__getitem__, name)
+
+    def meant(self, uses: Collection[Use]) -> frozenset[str]:
+        """Return the options that the unknown names may be meant to be."""
+        near = (_nearest_of_use(name, _taken(uses)) for name in self.unknown)
+        return frozenset(filter(None, near))
+
+    def _parse(self, name: str, value: str) -> Any:
+        is_map = name in _MAPS and value.lstrip().startswith("{")
+        if len(value) > _LONGEST and name not in _LISTS and not is_map:
+            raise OptionError(
+                f"The option {name} has {len(value):,} characters; it takes at most {_LONGEST:,}."
+            )
+        return OPTIONS[name].parse(name, value)
 
     @property
     def names_a_stream(self) -> bool:
@@ -207,27 +215,17 @@ class Options:
 
     def addresses(self) -> tuple[StreamAddress, ...]:
         """Return the streams, in the order given. Raises `OptionError`."""
-        credentials = self._credential_source()
-        found = stream_addresses(
-            self["streamName"], self["streamARN"], self["region"], self["endpoint"]
-        )
-        return tuple(replace(address, credentials=credentials) for address in found)
-
-    def _credential_source(self) -> CredentialSource:
-        if self["roleArn"] is None:
-            for name in ("roleExternalId", "roleSessionName", "stsEndpoint"):
-                if name in self.given:
-                    raise OptionError(
-                        f"The option {name} has no effect without a role to assume: "
-                        "set the option roleArn too."
-                    )
-        return CredentialSource(
+        credentials = CredentialSource(
             self["profile"],
             self["roleArn"],
             self["roleExternalId"],
             self["roleSessionName"],
             self["stsEndpoint"],
         )
+        found = stream_addresses(
+            self["streamName"], self["streamARN"], self["region"], self["endpoint"]
+        )
+        return tuple(replace(address, credentials=credentials) for address in found)
 
 
 def _named(uses: Collection[Use]) -> str:
@@ -238,18 +236,29 @@ def _taken(uses: Collection[Use]) -> list[str]:
     return [name for name, option in OPTIONS.items() if not option.uses.isdisjoint(uses)]
 
 
-def _unknown(name: str, uses: Collection[Use]) -> str:
-    taken = _taken(uses)
-    # A name of another use is suggested only if none of this use is much like it.
-    near = CONNECTOR.get(name.lower())
-    if near not in taken:
-        near = _nearest(name, taken, 0.8) or nearest_option(name, 0.5)
-    elsewhere = f" (of {_named(OPTIONS[near].uses)})" if near and near not in taken else ""
-    hint = f"Did you mean {near}{elsewhere}? " if near else ""
-    return (
-        f"The kinesis source has no option {shown(name)}. {hint}For {_named(uses)} it takes: "
-        f"{', '.join(taken)}."
+def _refuse_use(name: str, uses: Collection[Use], *, is_last: bool) -> None:
+    every = f", which takes: {', '.join(_taken(uses))}" if is_last else ""
+    raise OptionError(
+        f"The option {name} is for {_named(OPTIONS[name].uses)}, not for {_named(uses)}{every}."
     )
+
+
+def _refuse_unknown(name: str, uses: Collection[Use], *, is_last: bool) -> None:
+    taken = _taken(uses)
+    near = _nearest_of_use(name, taken)
+    elsewhere = f" (of {_named(OPTIONS[near].uses)})" if near and near not in taken else ""
+    hint = f" Did you mean {near}{elsewhere}?" if near else ""
+    every = f" For {_named(uses)} it takes: {', '.join(taken)}." if is_last else ""
+    raise OptionError(f"The kinesis source has no option {shown(name)}.{hint}{every}")
+
+
+def _nearest_of_use(name: str, taken: Collection[str]) -> str | None:
+    """Return the option that a name may be meant to be; ``taken``: those of the use.
+
+    An option of another use is returned only if none of this use is much like the name.
+    """
+    near = CONNECTOR.get(name.lower())
+    return near if near in taken else _nearest(name, taken, 0.8) or nearest_option(name, 0.5)
 
 
 def _nearest(name: str, among: Iterable[str], likeness: float) -> str | None:

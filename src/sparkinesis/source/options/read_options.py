@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sparkinesis.errors import OptionError
 from sparkinesis.public import __version__
 from sparkinesis.source.offsets import ANY_SHARD, Positions
 from sparkinesis.source.options.allowance import NO_LIMIT, Allowance
+from sparkinesis.source.options.option_checks import check_options
 from sparkinesis.source.options.option_table import Options, Use
 from sparkinesis.stream.address import StreamAddress, is_loopback
-from sparkinesis.stream.position import LATEST, FromApplication, Position
+from sparkinesis.stream.position import LATEST, Position
 from sparkinesis.stream.reading.budget import Pace
 
 
@@ -78,7 +78,7 @@ class StreamReadOptions:
 
 
 def read_options(options: Options) -> ReadOptions:
-    """Check and return the options that every read takes. Raises `OptionError`."""
+    """Return the options that every read takes, which are checked."""
     return ReadOptions(
         addresses=options.addresses(),
         deaggregate=options["deaggregate"],
@@ -92,14 +92,14 @@ def read_options(options: Options) -> ReadOptions:
 
 def stream_read_options(options: Options) -> StreamReadOptions:
     """Check and return the options of ``readStream``. Raises `OptionError`, which names it."""
-    options.check_use(Use.READ_STREAM)
+    check_options(options, Use.READ_STREAM)
     return StreamReadOptions(
         reading=read_options(options),
         initial_position=options["initialPosition"],
         min_fetch_period=options["minFetchPeriod"],
         skip_older_than=options["skipOlderThan"],
         allowance=Allowance(options["maxRecordsPerTrigger"], options["maxBytesPerTrigger"]),
-        min_rows=_min_rows(options),
+        min_rows=options["minRowsPerTrigger"],
         max_trigger_delay=options["maxTriggerDelay"],
         max_shard_drift=options["maxShardDrift"],
         dynamodb_endpoint=_dynamodb_endpoint(options),
@@ -108,51 +108,14 @@ def stream_read_options(options: Options) -> StreamReadOptions:
     )
 
 
-def _min_rows(options: Options) -> int:
-    least: int = options["minRowsPerTrigger"]
-    if least > options["maxRecordsPerTrigger"]:
-        raise OptionError(
-            f"The option minRowsPerTrigger is {least}, which is more than "
-            f"maxRecordsPerTrigger ({options['maxRecordsPerTrigger']:.0f}) "
-            "allows. Lower the one or raise the other."
-        )
-    if not least and "maxTriggerDelay" in options.given:
-        raise OptionError(
-            "The option maxTriggerDelay has no effect without the option "
-            "minRowsPerTrigger, whose rows it waits for."
-        )
-    return least
-
-
 def _dynamodb_endpoint(options: Options) -> str | None:
     given: str | None = options["dynamodbEndpoint"]
-    if given is None:
-        # The local server serves DynamoDB, too.
-        return options["endpoint"] if is_loopback(options["endpoint"]) else None
-    if not isinstance(options["initialPosition"], FromApplication):
-        raise OptionError(
-            "The option dynamodbEndpoint is the URL of the lease table of a "
-            "KCL application, and applies to initialPosition=application:NAME only. Leave it out."
-        )
+    if given is None and is_loopback(options["endpoint"]):
+        given = options["endpoint"]  # the local server serves DynamoDB, too
     return given
 
 
 def _fan_out(options: Options) -> FanOut | None:
-    """Return the options of ``consumerMode=efo``; None for polling. Raises `OptionError`."""
-    name: str | None = options["consumerName"]
-    if options["consumerMode"] == "efo":
-        if name is None:
-            raise OptionError(
-                "The option consumerMode=efo needs the option consumerName, the name by which the "
-                "query is registered with its streams. Give each query a name of its own, and keep "
-                "the name over restarts: two queries of one name interrupt each other's "
-                "subscriptions."
-            )
-        return FanOut(name, options["requireConsumerDeregistration"])
-    for other in ("consumerName", "requireConsumerDeregistration"):
-        if other in options.given:
-            raise OptionError(
-                f"The option {other} applies to enhanced fan-out only. Leave it "
-                "out, or set the option consumerMode to efo."
-            )
-    return None
+    if options["consumerMode"] != "efo":
+        return None
+    return FanOut(options["consumerName"], options["requireConsumerDeregistration"])

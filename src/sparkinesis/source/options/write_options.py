@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sparkinesis.errors import OptionError
 from sparkinesis.public import __version__
+from sparkinesis.source.options.option_checks import check_options
 from sparkinesis.source.options.option_table import Options, Use
 from sparkinesis.stream.address import StreamAddress
 
@@ -40,19 +40,9 @@ class WriteOptions:
 
 def write_options(options: Options) -> WriteOptions:
     """Check and return the options of ``write`` and ``writeStream``. Raises `OptionError`."""
-    options.check_use(Use.WRITE)
-    addresses = options.addresses()
-    if len(addresses) > 1:
-        given = "streamName" if "streamName" in options.given else "streamARN"
-        names = ", ".join(address.name for address in addresses)
-        raise OptionError(
-            f"The option {given} names {len(addresses)} streams ({names}), but a query writes to "
-            "one stream. Write once for each stream."
-        )
-    if "aggregationMaxSize" in options.given and not options["aggregation"]:
-        raise OptionError("The option aggregationMaxSize needs the option aggregation=true.")
+    check_options(options, Use.WRITE)
     return WriteOptions(
-        address=addresses[0],
+        address=options.addresses()[0],
         ordered=options["ordered"],
         aggregation=options["aggregation"],
         aggregation_max_size=options["aggregationMaxSize"],

@@ -373,3 +373,20 @@ def test_the_program_that_the_daemon_would_start(tmp_path: Path) -> None:
     file.write_text("executableName =\n")
     with pytest.raises(OptionError, match="no executableName"):
         read_executable(file)
+
+
+def test_all_bad_values_are_told_at_once() -> None:
+    with pytest.raises(OptionError) as caught:
+        parse(
+            "regionName = mars\nmaxRecords = many\nretrievalMode = PUSH\napplicationName = a\n"
+            "AwsCredentialsProvider = ProfileCredentialsProvider|one\n"
+            "AwsCredentialsProviderDynamoDB = ProfileCredentialsProvider|two\n"
+        )
+    first, *errors = str(caught.value).split("\n- ")
+    assert first == "The options have 6 errors:"
+    starts = ("regionName is", "maxRecords is 'many'", "retrievalMode is 'PUSH'")
+    for number, (error, start) in enumerate(zip(errors, starts, strict=False), 1):
+        assert error.startswith(f"my.properties, line {number}: {start}")
+    assert errors[3].startswith("my.properties names no stream")
+    assert errors[4].startswith("my.properties, line 4: applicationName is 'a'. It is also the")
+    assert errors[5].startswith("my.properties, line 6: AwsCredentialsProviderDynamoDB differs")

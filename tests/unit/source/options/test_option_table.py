@@ -14,7 +14,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from sparkinesis.errors import OffsetError, OptionError
+from sparkinesis.errors import OffsetError, OptionError, check_all
 from sparkinesis.source.columns import SCHEMA
 from sparkinesis.source.datasource import KinesisDataSource
 from sparkinesis.source.options.option_table import CONNECTOR, OPTIONS, Options, Use
@@ -180,10 +180,10 @@ def test_an_option_for_another_use_is_refused(name: str) -> None:
     options = Options({"streamName": "a", **({name: EXAMPLES[name]} if name in EXAMPLES else {})})
     for use in Use:
         if use in OPTIONS[name].uses or name not in options.given:
-            options.check_use(use)
+            check_all(options.checks({use}))
         else:
             with pytest.raises(OptionError, match=f"The option {name} is for "):
-                options.check_use(use)
+                check_all(options.checks({use}))
     assert name in EXAMPLES or OPTIONS[name].uses == frozenset(Use)
 
 
@@ -268,7 +268,7 @@ def test_every_option_is_suggested_for_a_typing_error_in_it(name: str) -> None:
 @pytest.mark.parametrize("use", Use)
 def test_an_unknown_option_lists_those_of_its_use_and_no_others(use: Use) -> None:
     with pytest.raises(OptionError) as caught:
-        Options({"streamName": "a", "zzz": "x"}).check_use(use)
+        check_all(Options({"streamName": "a", "zzz": "x"}).checks({use}))
     text = str(caught.value)
     assert text.startswith(f"The kinesis source has no option 'zzz'. For {use.value} it takes: ")
     listed = text.removesuffix(".").split("takes: ")[1].split(", ")
@@ -277,9 +277,9 @@ def test_an_unknown_option_lists_those_of_its_use_and_no_others(use: Use) -> Non
 
 def test_an_option_of_the_use_at_hand_is_suggested_before_a_nearer_one_of_another_use() -> None:
     with pytest.raises(OptionError, match=r"Did you mean aggregation\?"):
-        Options({"streamName": "a", "aggregat": "x"}).check_use(Use.WRITE)
+        check_all(Options({"streamName": "a", "aggregat": "x"}).checks({Use.WRITE}))
     with pytest.raises(OptionError, match=r"Did you mean deaggregate\?"):
-        Options({"streamName": "a", "aggregat": "x"}).check_use(Use.READ)
+        check_all(Options({"streamName": "a", "aggregat": "x"}).checks({Use.READ}))
 
 
 def test_the_names_of_awslabs_connector_lead_to_those_here() -> None:
@@ -288,9 +288,9 @@ def test_the_names_of_awslabs_connector_lead_to_those_here() -> None:
         assert re.search(rf"(?im)^\|.*`{re.escape(theirs)}`.*\| .*`{ours}`", page), theirs
         (use, *_) = OPTIONS[ours].uses & {Use.READ_STREAM, Use.WRITE}
         with pytest.raises(OptionError, match=rf"Did you mean {ours}\?"):
-            Options({"streamName": "a", theirs: "x"}).check_use(use)
+            check_all(Options({"streamName": "a", theirs: "x"}).checks({use}))
     with pytest.raises(OptionError, match=r"Did you mean startingPosition\?"):
-        Options({"streamName": "a", "kinesis.startingPosition": "x"}).check_use(Use.READ)
+        check_all(Options({"streamName": "a", "kinesis.startingPosition": "x"}).checks({Use.READ}))
 
 
 def test_an_unknown_option_is_told_before_a_stream_is_missed() -> None:
