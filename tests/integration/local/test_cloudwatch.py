@@ -9,21 +9,22 @@ import sys
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from typing import Any
-from urllib.parse import urlencode
 
+import cbor2
 import pytest
 import urllib3
-from botocore.auth import SigV4Auth
-from botocore.awsrequest import AWSRequest
-from botocore.credentials import Credentials
+from botocore.config import Config
 from botocore.exceptions import ClientError
+from botocore.session import Session
 
 from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.local.wire.moto_gaps import MOST_VALUES
+from tests import pace
 from tests.integration.local.conftest import once
 
 NOW = datetime.now(timezone.utc)
 START, END = NOW - timedelta(minutes=30), NOW + timedelta(minutes=5)
+PROTOCOLS = ["query", "json", "smithy-rpc-v2-cbor"]
 DIMENSIONS = [{"Name": "Operation", "Value": "ProcessTask"}]
 
 
@@ -36,6 +37,23 @@ def shared() -> Iterator[LocalServer]:
 @pytest.fixture
 def cloudwatch(shared: LocalServer) -> Any:
     return once(shared, "cloudwatch")
+
+
+def speaking(server: LocalServer, protocol: str) -> Any:
+    """A boto3 client of CloudWatch that speaks one of the protocols in botocore's model."""
+    session = Session()
+    loader = session.get_component("data_loader")
+    loader.load_service_model("cloudwatch", "service-2", None)["metadata"]["protocols"] = [protocol]
+    client = session.create_client(
+        "cloudwatch",
+        region_name="us-east-1",
+        endpoint_url=server.endpoint_url,
+        aws_access_key_id="local",
+        aws_secret_access_key="local",
+        config=Config(retries={"total_max_attempts": 1}, read_timeout=pace.seconds(10)),
+    )
+    assert client.meta.service_model.resolved_protocol == protocol
+    return client
 
 
 def datum(name: str, sum_: float, count: int = 1) -> dict[str, Any]:
@@ -60,18 +78,23 @@ def sums(cloudwatch: Any, *namespaces: str) -> list[float]:
     return found
 
 
-def test_statistic_sets_are_added_up(cloudwatch: Any) -> None:
-    for total in (5, 7):
-        cloudwatch.put_metric_data(Namespace="one", MetricData=[datum("Records", total, 2)])
-    (point,) = cloudwatch.get_metric_statistics(
-        Namespace="one",
+def statistics(cloudwatch: Any, namespace: str, names: list[str]) -> Any:
+    """By GetMetricStatistics."""
+    return cloudwatch.get_metric_statistics(
+        Namespace=namespace,
         MetricName="Records",
         Dimensions=DIMENSIONS,
         StartTime=START,
         EndTime=END,
         Period=7200,
-        Statistics=["Sum", "SampleCount", "Minimum", "Maximum"],
+        Statistics=names,
     )["Datapoints"]
+
+
+def test_statistic_sets_are_added_up(cloudwatch: Any) -> None:
+    for total in (5, 7):
+        cloudwatch.put_metric_data(Namespace="one", MetricData=[datum("Records", total, 2)])
+    (point,) = statistics(cloudwatch, "one", ["Sum", "SampleCount", "Minimum", "Maximum"])
     del point["Timestamp"]
     assert point == {
         "Sum": 12,
@@ -100,36 +123,109 @@ def test_two_applications_are_kept_apart(cloudwatch: Any) -> None:
     assert sums(cloudwatch, "first", "second") == [3, 4000]
 
 
-@pytest.mark.parametrize("is_compressed", [False, True])
-def test_the_query_protocol_is_taken(
-    shared: LocalServer, cloudwatch: Any, is_compressed: bool
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_each_protocol_of_sdks_is_taken(shared: LocalServer, protocol: str) -> None:
+    cloudwatch = speaking(shared, protocol)
+    # A large request is compressed.
+    for data in ([datum("Records", 5, 2)], [datum("Records", 4)] * 50):
+        cloudwatch.put_metric_data(Namespace=protocol, MetricData=data)
+    (metric,) = cloudwatch.list_metrics(Namespace=protocol)["Metrics"]
+    assert metric == {"Namespace": protocol, "MetricName": "Records", "Dimensions": DIMENSIONS}
+    assert sums(cloudwatch, protocol) == [205.0]
+    (point,) = statistics(cloudwatch, protocol, ["Sum", "SampleCount"])
+    assert abs(point["Timestamp"] - NOW) < timedelta(seconds=1)
+    assert (point["Sum"], point["SampleCount"]) == (205, 52)
+    assert type(point["Sum"]) is float
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_what_is_refused_is_refused_in_the_callers_protocol(
+    shared: LocalServer, protocol: str
 ) -> None:
-    """As clients send it that are older than this one."""
-    namespace = f"query-{is_compressed}"
-    body = urlencode(
-        {
-            "Action": "PutMetricData",
-            "Version": "2010-08-01",
-            "Namespace": namespace,
-            "MetricData.member.1.MetricName": "Records",
-            "MetricData.member.1.Timestamp": NOW.isoformat(),
-            "MetricData.member.1.Dimensions.member.1.Name": "Operation",
-            "MetricData.member.1.Dimensions.member.1.Value": "ProcessTask",
-            "MetricData.member.1.Value": "6",
-        }
-    ).encode()
-    headers = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}
-    if is_compressed:
-        body = gzip.compress(body)
-        headers["Content-Encoding"] = "gzip"
-    request = AWSRequest("POST", f"{shared.endpoint_url}/", headers=headers, data=body)
-    SigV4Auth(Credentials("local", "local"), "monitoring", "us-east-1").add_auth(request)
-    answer = urllib3.request("POST", request.url, headers=dict(request.headers), body=body)
+    cloudwatch = speaking(shared, protocol)
+    with pytest.raises(ClientError, match="Dashboard does not exist") as by_moto:
+        cloudwatch.get_dashboard(DashboardName="none")
+    assert refusal(by_moto) == ("ResourceNotFound", 404)
+    with pytest.raises(ClientError, match="describe_anomaly_detectors") as not_there:
+        cloudwatch.describe_anomaly_detectors()
+    assert refusal(not_there) == ("NotImplemented", 501)
+    with pytest.raises(ClientError, match="at most 1024 KiB") as too_much:
+        cloudwatch.put_metric_data(Namespace="n", MetricData=[datum("x" * 255, 1)] * 5000)
+    assert refusal(too_much) == ("RequestEntityTooLarge", 413)
+    cloudwatch.meta.events.register("before-send", under_another_name)
+    with pytest.raises(ClientError, match="no name of the local server") as rebound:
+        cloudwatch.list_metrics()
+    assert refusal(rebound) == ("RequestRefused", 403)
+
+
+def under_another_name(request: Any, **_: Any) -> None:
+    request.headers["Host"] = "elsewhere.example"
+
+
+def refusal(caught: Any) -> tuple[str, int]:
+    response = caught.value.response
+    return response["Error"]["Code"], response["ResponseMetadata"]["HTTPStatusCode"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "headers", "code"),
+    [
+        ("PutMetricData", b"\xff", {}, "SerializationException"),
+        (
+            "PutMetricData",
+            cbor2.dumps({"Namespace": cbor2.undefined}),
+            {},
+            "SerializationException",
+        ),
+        ("PutMetricData", b"{}", {"content-encoding": "gzip"}, "SerializationException"),
+        ("PutMetricData", b"\x81" * 100_000, {}, "SerializationException"),
+        ("PutMetricData", b"[" * 300, {"accept": "text/html"}, "SerializationException"),
+        ("NoSuchThing", b"\xbf\xff", {}, "NotImplemented"),
+        ("", b"\xbf\xff", {}, "UnknownOperationException"),
+        ("../Kinesis_20131202/operation/ListStreams", b"\xa0", {}, "UnknownOperationException"),
+        ("../../DynamoDB_20120810/operation/ListTables", b"\xa0", {}, "UnknownOperationException"),
+    ],
+)
+def test_a_wrong_request_in_cbor_is_refused_in_cbor(
+    shared: LocalServer, path: str, body: bytes, headers: dict[str, str], code: str
+) -> None:
+    answer = post_cbor(shared, path, body, headers)
+    assert 400 <= answer.status < 600, answer.data
+    assert answer.headers["smithy-protocol"] == "rpc-v2-cbor"
+    assert answer.headers["content-type"] == "application/cbor"
+    told = cbor2.loads(answer.data)
+    assert told["__type"] == code, told
+    assert told["message"]
+
+
+def test_a_call_without_members_in_cbor_needs_no_body(shared: LocalServer) -> None:
+    answer = post_cbor(shared, "ListMetrics", b"", {})
     assert answer.status == 200, answer.data
-    assert sums(cloudwatch, namespace) == [6]
+    assert list(cbor2.loads(answer.data)) == ["Metrics"]
 
 
-def test_calls_are_logged_and_fail_as_planned(shared: LocalServer, cloudwatch: Any) -> None:
+def test_a_small_body_that_unfolds_to_a_large_one_is_refused(shared: LocalServer) -> None:
+    body = gzip.compress(b"\0" * (64 << 20))
+    answer = post_cbor(shared, "PutMetricData", body, {"content-encoding": "gzip"})
+    assert answer.status == 413
+    assert cbor2.loads(answer.data)["__type"] == "RequestEntityTooLarge"
+
+
+def post_cbor(server: LocalServer, operation: str, body: bytes, headers: dict[str, str]) -> Any:
+    head = {
+        "smithy-protocol": "rpc-v2-cbor",
+        "content-type": "application/cbor",
+        "authorization": "Credential=local/20270101/us-east-1/monitoring/aws4_request",
+        **headers,
+    }
+    url = f"{server.endpoint_url}/service/GraniteServiceVersion20100801/operation/{operation}"
+    return urllib3.request("POST", url, headers=head, body=body, retries=False)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_calls_are_logged_and_fail_as_planned(shared: LocalServer, protocol: str) -> None:
+    cloudwatch = speaking(shared, protocol)
+
     def plan(call: Call) -> Fault | None:
         if call.operation == "PutMetricData":
             return Fault.error("ThrottlingException", "Rate exceeded")
@@ -156,10 +252,11 @@ def test_dynamodb_and_sts_are_served_beside_it(shared: LocalServer) -> None:
 
 def test_it_is_not_served_unless_asked_for() -> None:
     with LocalServer() as server:
-        with pytest.raises(ClientError) as caught:
-            once(server, "cloudwatch").list_metrics()
-        assert caught.value.response["Error"]["Code"] == "UnknownOperationException"
-        assert "--cloudwatch, or LocalServer with cloudwatch=True" in str(caught.value)
+        for protocol in PROTOCOLS:
+            with pytest.raises(ClientError) as caught:
+                speaking(server, protocol).list_metrics()
+            assert caught.value.response["Error"]["Code"] == "UnknownOperationException"
+            assert "--cloudwatch, or LocalServer with cloudwatch=True" in str(caught.value)
         assert server.moto_pid is None
 
 

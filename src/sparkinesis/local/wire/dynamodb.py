@@ -213,8 +213,18 @@ class _Services:
         if service not in _SERVICES:
             start_response("400 Bad Request", [("Content-Length", "0")])
             return []
+        from botocore.model import OperationNotFoundError  # noqa: PLC0415
+
         try:
             answer: Iterable[bytes] = self._make(service)(environ, start_response)
+        except (NotImplementedError, OperationNotFoundError) as error:
+            # Before moto has begun its response, as below.
+            said = f"moto does not serve this: {error}".encode()
+            length = str(len(said))
+            start_response(
+                "501 Not Implemented", [("Content-Type", "text/plain"), ("Content-Length", length)]
+            )
+            return [said]
         except RecursionError as error:
             # Before moto has begun its response. The request is nested too deeply for moto alone.
             from sparkinesis.local.wire.answer import json_error  # noqa: PLC0415

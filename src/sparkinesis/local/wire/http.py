@@ -25,13 +25,13 @@ from sparkinesis.local.admission.bodies import (
     ClientLeftError,
 )
 from sparkinesis.local.admission.guard import Guard
-from sparkinesis.local.encoding import event_stream
+from sparkinesis.local.encoding import event_stream, rpc_v2
 from sparkinesis.local.encoding.cbor import CborCodec
 from sparkinesis.local.encoding.codec import Codec, JsonCodec
 from sparkinesis.local.errors import KinesisError, unknown_operation
 from sparkinesis.local.kinesis import LocalKinesis, Outcome
 from sparkinesis.local.lease_tables import LeaseTables
-from sparkinesis.local.wire.answer import Answer, text, xml_error
+from sparkinesis.local.wire.answer import Answer, in_cbor, json_error, text, xml_error
 from sparkinesis.local.wire.dynamodb import Moto
 from sparkinesis.local.wire.other_services import OtherServices
 from sparkinesis.local.wire.push import Push
@@ -94,7 +94,7 @@ class App:
             try:
                 answer = await self._call(scope, receive, send, headers)
             except BodyRefusedError as refused:
-                answer = self._error(headers, refused.status, str(refused))
+                answer = self._error(scope, headers, refused.status, str(refused))
                 if refused.status == TOO_LATE and scope["http_version"] != "2":
                     answer.headers.append((b"connection", b"close"))
         if answer is not None:
@@ -104,7 +104,7 @@ class App:
         """Answer a request whose body does not matter; None for all others."""
         refused = self._guard.refusal(scope["headers"])
         if refused is not None:
-            return self._error(headers, 403, refused)
+            return self._error(scope, headers, 403, refused)
         method = scope["method"]
         if method == "OPTIONS":
             return Answer(200, [_ALLOWED], b"")
@@ -113,7 +113,7 @@ class App:
             return Answer(200, [kind], self._about)
         if method != "POST":
             message = "calls to Kinesis, DynamoDB and STS are POST requests"
-            answer = self._error(headers, 405, message)
+            answer = self._error(scope, headers, 405, message)
             answer.headers.append(_ALLOWED)
             return answer
         return None
@@ -122,12 +122,15 @@ class App:
         self, scope: Scope, receive: Receive, send: Send, headers: Headers
     ) -> Answer | None:
         """Serve a call. Return its response; None if it has been sent, or is not to be sent."""
+        speaks_cbor = rpc_v2.is_spoken(scope)
         target = headers.get(b"x-amz-target", b"").decode("latin-1")
+        if speaks_cbor:
+            target = rpc_v2.target(scope)
         signed = signer(headers.get(b"authorization", b""))
         outcome: Outcome | None = None
         answer: Answer | None = None
         async with self._bodies.whole(receive, _length(scope, headers)) as body:
-            if _is_kinesis(target, signed):
+            if _is_kinesis(target, signed) and not speaks_cbor:
                 outcome = self._serve(target, headers, signed, body)
             else:
                 answer = await self._others.answer(scope, target, signed, body)
@@ -153,9 +156,13 @@ class App:
             operation, body, region=signed.region, codec=codec, access_key=signed.key
         )
 
-    def _error(self, headers: Headers, status: int, message: str) -> Answer:
+    def _error(self, scope: Scope, headers: Headers, status: int, message: str) -> Answer:
         """Return an error in the protocol of the request, so that an SDK shows the message."""
         code = _CODES[status]
+        if rpc_v2.is_spoken(scope):
+            target = rpc_v2.target(scope)
+            service = target.partition(".")[0]
+            return in_cbor(json_error(code, message, status, service), target)
         if b"x-amz-target" in headers:
             codec = self._codec(headers) or JsonCodec()
             body = codec.encode_error(code, message)

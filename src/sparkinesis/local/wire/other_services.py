@@ -11,22 +11,23 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
+from sparkinesis.local.encoding import rpc_v2
 from sparkinesis.local.faults import Fault
 from sparkinesis.local.kinesis import LocalKinesis
 from sparkinesis.local.lease_tables import LeaseTables
 from sparkinesis.local.wire import statement_faults
-from sparkinesis.local.wire.answer import Answer, json_error, xml_error
+from sparkinesis.local.wire.answer import CLOUDWATCH, Answer, in_cbor, json_error, xml_error
 from sparkinesis.local.wire.dynamodb import Moto
 from sparkinesis.local.wire.signer import Signer
 
 DYNAMODB = "DynamoDB_20120810"
 _QUERY_CODE = re.compile(rb"<Code>(\w+)</Code>")
-CLOUDWATCH = "GraniteServiceVersion20100801"
 _SIGNED_FOR_CLOUDWATCH = "monitoring"
 # STS takes less: 100,000 characters of a SAML assertion, and a policy.
 _MAX_QUERY = 256 << 10
 _MAX_METRICS = 1 << 20
-_GZIP = b"\x1f\x8b"
+_BY_NO_PROTOCOL = (b"text/html", b"text/plain")
+_CODES = {501: "NotImplemented", 503: "ServiceUnavailable"}
 
 
 class _Call(msgspec.Struct, frozen=True):
@@ -67,12 +68,42 @@ class OtherServices:
     ) -> Answer | None:
         """Answer a call, after the fault's delay; None if the fault drops the connection.
 
-        target: of the request's header; empty for the query protocol, which STS uses.
+        target: of the request's header or path; empty for the query protocol, which STS uses.
         """
+        speaks_cbor = rpc_v2.is_spoken(scope)
         try:
+            if target.startswith(CLOUDWATCH) or signer.service == _SIGNED_FOR_CLOUDWATCH:
+                scope, body = _unzipped(scope, target, body)
+            if speaks_cbor:
+                scope, body = self._in_json(scope, target, body)
             call = self._json_call(target, body) if target else self._query_call(signer, body)
         except _RefusedError as refused:
-            return refused.answer
+            answer: Answer | None = refused.answer
+        else:
+            answer = await self._answer_call(scope, target, signer, call, body)
+        return in_cbor(answer, target) if speaks_cbor and answer is not None else answer
+
+    def _in_json(
+        self, scope: MutableMapping[str, Any], target: str, body: bytes
+    ) -> tuple[MutableMapping[str, Any], bytes]:
+        """Return a request in CBOR as one in JSON. Raises: _RefusedError."""
+        if not target.startswith(f"{CLOUDWATCH}."):
+            message = f"{self._not_served(target)}, in Smithy's RPC v2 protocol"
+            raise _RefusedError(json_error("UnknownOperationException", message, 400))
+        try:
+            return rpc_v2.as_json(scope, target, body)
+        except rpc_v2.UndecodableError as error:
+            raise _RefusedError(_error(target, "SerializationException", str(error))) from None
+
+    async def _answer_call(
+        self,
+        scope: MutableMapping[str, Any],
+        target: str,
+        signer: Signer,
+        call: _Call,
+        body: bytes,
+    ) -> Answer | None:
+        """Answer a call that is not refused at once."""
         operation, table = call.operation, call.table
         fault = self._kinesis.fault_for(operation, signer.region, table)
         if fault.delay_ms:
@@ -83,10 +114,10 @@ class OtherServices:
         answer = Answer(0, [], b"")
         if fault.drop != "before":
             if not fault.fails_whole_call or fault.takes_effect:
-                answer = await self._forward(scope, call, body, fault)
+                answer = _readable(target, await self._forward(scope, call, body, fault))
                 error = error or _error_code(answer)
             if fault.fails_whole_call:
-                answer = _failure(target, fault)
+                answer = _error(target, fault.code or "", fault.message, fault.status)
         self._kinesis.log_call(operation, signer.region, table, error, signer.key)
         return None if fault.drop else answer
 
@@ -121,8 +152,8 @@ class OtherServices:
         if service == CLOUDWATCH and self._cloudwatch and operation:
             return _Call("cloudwatch", operation)
         if service != DYNAMODB or not operation:
-            refusal = json_error("UnknownOperationException", self._not_served(target), 400)
-            raise _RefusedError(refusal)
+            message = self._not_served(target)
+            raise _RefusedError(_error(target, "UnknownOperationException", message))
         try:
             table = msgspec.json.decode(body or b"{}", type=_NamesTable).table_name
             return _Call("dynamodb", operation, table)
@@ -130,8 +161,7 @@ class OtherServices:
             return _Call("dynamodb", operation)
         except (msgspec.DecodeError, RecursionError) as error:
             # moto would fail on it.
-            refusal = json_error("SerializationException", str(error), 400, service)
-            raise _RefusedError(refusal) from None
+            raise _RefusedError(_error(target, "SerializationException", str(error))) from None
 
     def _query_call(self, signer: Signer, body: bytes) -> _Call:
         """Return a call in AWS's query protocol, of STS or CloudWatch. Raises: _RefusedError."""
@@ -139,13 +169,9 @@ class OtherServices:
         if signer.service not in {None, "sts"} and not is_cloudwatch:
             message = self._not_served(signer.service or "")
             raise _RefusedError(xml_error("UnknownOperationException", message, 400))
-        most = _MAX_METRICS if is_cloudwatch else _MAX_QUERY
-        text = _unzipped(body, most) if is_cloudwatch else body
-        if len(text) > most:
-            name = "CloudWatch" if is_cloudwatch else "STS"
-            message = f"a request to {name} has at most {most >> 10} KiB"
-            raise _RefusedError(xml_error("RequestEntityTooLarge", message, 413))
-        action = dict(parse_qsl(text.decode("latin-1"))).get("Action")
+        if not is_cloudwatch:
+            _check_size("STS", body, _MAX_QUERY, "")
+        action = dict(parse_qsl(body.decode("latin-1"))).get("Action")
         if action is None:
             message = (
                 "a request to STS names its Action, and one to Kinesis or DynamoDB its X-Amz-Target"
@@ -163,21 +189,43 @@ class OtherServices:
         return f"the local server has Kinesis, DynamoDB and STS, and nothing for {what[:100]!r}"
 
 
-def _unzipped(body: bytes, most: int) -> bytes:
-    """Return a body that may be compressed; of a larger one than ``most``, the beginning."""
-    if not body.startswith(_GZIP):
-        return body
-    try:
-        return zlib.decompressobj(wbits=31).decompress(body, most + 1)
-    except zlib.error as error:
-        raise _RefusedError(xml_error("SerializationException", str(error), 400)) from None
+def _unzipped(
+    scope: MutableMapping[str, Any], target: str, body: bytes
+) -> tuple[MutableMapping[str, Any], bytes]:
+    """Return a request to CloudWatch without compression, or refuse it as too large."""
+    if dict(scope["headers"]).get(b"content-encoding") == b"gzip":
+        try:
+            body = zlib.decompressobj(wbits=31).decompress(body, _MAX_METRICS + 1)
+        except zlib.error as error:
+            raise _RefusedError(_error(target, "SerializationException", str(error))) from None
+        headers = [pair for pair in scope["headers"] if pair[0] != b"content-encoding"]
+        scope = {**scope, "headers": headers}
+    _check_size("CloudWatch", body, _MAX_METRICS, target)
+    return scope, body
 
 
-def _failure(target: str, fault: Fault) -> Answer:
+def _check_size(service: str, body: bytes, most: int, target: str) -> None:
+    if len(body) > most:
+        message = f"a request to {service} has at most {most >> 10} KiB"
+        raise _RefusedError(_error(target, "RequestEntityTooLarge", message, 413))
+
+
+def _readable(target: str, answer: Answer) -> Answer:
+    """Return a page or a text of whoever serves for moto as an error in the caller's protocol."""
+    if answer.status < 400 or not dict(answer.headers)[b"content-type"].startswith(_BY_NO_PROTOCOL):
+        return answer
+    what = answer.body.decode(errors="replace").strip()
+    if what.startswith("<"):
+        what = f"moto failed ({answer.status}): see its message on standard error"
+    code = _CODES.get(answer.status, "InternalFailure")
+    return _error(target, code, what, answer.status)
+
+
+def _error(target: str, code: str, message: str, status: int = 400) -> Answer:
+    """Return an error in the protocol of a call: JSON for one with a target, else XML."""
     if target:
-        service = target.partition(".")[0]
-        return json_error(fault.code or "", fault.message, fault.status, service)
-    return xml_error(fault.code or "", fault.message, fault.status)
+        return json_error(code, message, status, target.partition(".")[0])
+    return xml_error(code, message, status)
 
 
 def _error_code(answer: Answer) -> str | None:
