@@ -11,7 +11,7 @@ import pytest
 from sparkinesis import Application, Retry, WorkerOptions
 from sparkinesis.events import BatchFailed, Event, LeaseEnded, TableFound, TableMissing
 from sparkinesis.local import LocalServer
-from tests.command import call, place_of
+from tests.command import call, objects, place_of
 from tests.documents import ROOT, blocks, commands
 from tests.pace import eventually
 from tests.streams import put
@@ -132,6 +132,15 @@ def test_a_batch_that_fails_is_skipped_by_the_last_record_that_its_line_names(tr
     good = trial.put(0, 40)
     reset = printed("shard-stands-still", "sparkinesis reset delays --stream flights --to")
     event = failed()[-1]
+    tail = " ".join(printed("shard-stands-still", "sparkinesis tail flights --shard"))
+    for word, now in (
+        ("shardId-000000000002", event.shard_id),
+        ("FIRST", event.first),
+        ("LAST", event.last),
+    ):
+        tail = tail.replace(word, str(now))
+    (record,) = objects(call(*tail.split()[1:], *place_of(trial.server)))
+    assert record["data"] == "bad"
     where = f"{event.shard_id}={event.last}"
     line = [re.sub(r"shardId-\d+=SEQUENCE_NUMBER", where, word) for word in reset]
     said = call(*line[1:], "--yes", *place_of(trial.server))

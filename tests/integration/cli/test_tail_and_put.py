@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from sparkinesis import aggregate
-from sparkinesis.local import Call, Fault, LocalServer
-from tests.command import COMMAND, call, failure, place_of
+from sparkinesis.local import Call, Fault, LocalServer, ManualClock
+from tests.command import COMMAND, call, failure, objects, place_of
 from tests.integration.cli.conftest import Start
 from tests.streams import put, put_all
 
@@ -212,6 +212,92 @@ def test_a_terminal_shows_time_shard_and_key_and_obeys_no_record(server: LocalSe
     assert re.fullmatch(pattern.replace("\x1b[", "\x1b\\["), shown), shown
 
 
+@pytest.fixture
+def numbers(server: LocalServer) -> dict[str, list[str]]:
+    """The sequence numbers of three records in each of two shards; the second has two parts."""
+    kinesis = make_streams(server, s=2)
+    (parts,) = aggregate([("k", None, b"1.0"), ("k", None, b"1.1")])
+    numbers = defaultdict(list)
+    for data in (b"0", parts.data, b"2"):
+        for key in ("0", str(2**127)):
+            done = kinesis.put_record(
+                StreamName="s", Data=data, PartitionKey="k", ExplicitHashKey=key
+            )
+            numbers[done["ShardId"]].append(done["SequenceNumber"])
+    return numbers
+
+
+FIRST_SHARD, SECOND_SHARD = "shardId-000000000000", "shardId-000000000001"
+
+
+@pytest.mark.parametrize(
+    ("start", "to", "expected"),
+    [
+        ("{0}", "{2}", "0 1.0 1.1 2"),
+        ("{1}", "{1}", "1.0 1.1"),
+        ("{1}:1", "{2}", "1.1 2"),
+        ("{0}", "{1}:0", "0 1.0"),
+        ("{1}:0", "{1}:0", "1.0"),
+        ("trim_horizon", "{1}:0", "0 1.0"),
+        ("{2}:0", "{2}:0", "2"),
+    ],
+)
+def test_from_and_to_are_user_records_of_a_shard(
+    server: LocalServer, numbers: dict[str, list[str]], start: str, to: str, expected: str
+) -> None:
+    """It ends by itself, behind the last record: the places are those of a failure's log line."""
+    first, last = (one.format(*numbers[SECOND_SHARD]) for one in (start, to))
+    given = ("tail", "s", "--shard", SECOND_SHARD, "--from", first, "--to", last)
+    result = call(*given, *place_of(server))
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.split() == expected.split()
+
+
+def test_several_shards_may_be_read(server: LocalServer, numbers: dict[str, list[str]]) -> None:
+    kinesis = server.client("kinesis")
+    kinesis.split_shard(
+        StreamName="s", ShardToSplit=SECOND_SHARD, NewStartingHashKey=str(2**127 + 2**126)
+    )
+    put(kinesis, "s", [b"child"] * 20)
+    for shards in ({FIRST_SHARD}, {SECOND_SHARD}, {FIRST_SHARD, SECOND_SHARD}):
+        options = [word for one in shards for word in ("--shard", one)]
+        for start in ("trim_horizon", "1h"):
+            given = ("tail", "s", *options, "--from", start, "--once", "--json")
+            found = objects(call(*given, *place_of(server)))
+            assert {one["shard"] for one in found} == shards
+            assert {one["sequence_number"] for one in found} >= {
+                number for one in shards for number in numbers[one]
+            }
+    # A closed shard has nothing behind its last record: the command ends by itself.
+    assert objects(call("tail", "s", "--shard", SECOND_SHARD, "--json", *place_of(server))) == []
+
+
+def test_a_record_that_is_gone_is_told() -> None:
+    clock = ManualClock()
+    with LocalServer(clock=clock, limits=None) as server:
+        kinesis = make_streams(server, s=1)
+        numbers = []
+        for data in (b"old", b"new"):
+            done = kinesis.put_record(StreamName="s", Data=data, PartitionKey="k")
+            numbers.append(done["SequenceNumber"])
+            clock.advance(20 * 3_600_000)
+        gone, kept = numbers
+        given = ("--shard", FIRST_SHARD, "--from", gone, "--to", kept)
+        result = call("tail", "s", *given, *place_of(server))
+    assert (result.returncode, result.stdout) == (0, "new\n")
+    assert result.stderr == (
+        f"Note: {FIRST_SHARD} has no record {gone} any more, or never had it. The first one behind "
+        f"is {kept}.\n"
+    )
+
+
+def test_all_that_is_wrong_with_a_tail_is_told_at_once(server: LocalServer) -> None:
+    result = call("tail", "a/b", "--from", "noon", *place_of(server))
+    assert result.returncode == 1
+    assert result.stderr.startswith("sparkinesis tail: The options have 2 errors:\n- --from is ")
+    assert "\n- stream is 'a/b'; " in result.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
@@ -220,6 +306,12 @@ def test_a_terminal_shows_time_shard_and_key_and_obeys_no_record(server: LocalSe
         (("tail", "a/b"), "stream is 'a/b'; a stream's name has"),
         (("put", "a/b"), "stream is 'a/b'; a stream's name has"),
         (("tail", "s", "--from", "noon"), "--from is 'noon', which is not a position"),
+        (("tail", "s", "--from", "49"), "--from is a sequence number, which is a record of one"),
+        (("tail", "s", "--to", "49"), "--to is a sequence number, which is a record of one"),
+        (("tail", "s", "--shard", "a", "--shard", "b", "--to", "4"), "--to is a sequence number"),
+        (("tail", "s", "--shard", "a", "--to", "noon"), "--to is 'noon'; it takes the sequence"),
+        (("tail", "s", "--shard", "a", "--from", "5:1", "--to", "5:0"), "--to is before --from"),
+        (("tail", "s", "--shard", "a"), "There is no 'a' in stream 's' in us-east-1 at "),
         (("put", "s", "--key", "k", "--json"), "--key and --json exclude each other."),
         (("put", "s", "--key-field", "f", "--json"), "--key-field and --json exclude each other."),
     ],

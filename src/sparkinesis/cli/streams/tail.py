@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
@@ -18,18 +21,27 @@ from sparkinesis.cli.options import (
     StreamName,
     errors_in_one_line,
 )
-from sparkinesis.errors import OptionError
+from sparkinesis.errors import OptionError, check_all
 from sparkinesis.stream.address import stream_address
 from sparkinesis.stream.credentials import CredentialSource
-from sparkinesis.stream.position import AtTimestamp, InitialPosition, parse_initial_position
+from sparkinesis.stream.position import (
+    AfterRecord,
+    AtTimestamp,
+    InitialPosition,
+    parse_initial_position,
+)
 from sparkinesis.terminal.names import printable, short_shard
+from sparkinesis.terminal.table import say
 
 if TYPE_CHECKING:
     from sparkinesis.worker.batches.user_record import UserRecord
 
 _AGE = re.compile(r"([0-9]{1,9})([smhd])")
+_RECORD = re.compile(r"([0-9]{1,128})(?::([0-9]{1,18}))?")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
+Place: TypeAlias = tuple[float, float]
+"""The sequence number and the sub-sequence number of a user record."""
 Lines: TypeAlias = "Callable[[Sequence[UserRecord]], bytes]"
 
 
@@ -43,9 +55,28 @@ def tail(
             "--from",
             metavar="POSITION",
             help="latest, trim_horizon, an instant such as 2026-11-21T08:30:00Z, or an age such "
-            "as 10m: a number of s, m, h or d.",
+            "as 10m: a number of s, m, h or d. With one --shard also SEQUENCE_NUMBER[:SUB], the "
+            "first user record.",
         ),
     ] = "latest",
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            metavar="SEQUENCE_NUMBER[:SUB]",
+            help="With one --shard: end after this user record; without SUB, after the last one "
+            "of the record.",
+        ),
+    ] = None,
+    shard: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--shard",
+            metavar="SHARD",
+            help="Only records of this shard, by its id, and not of those that a split or a merge "
+            "makes of it; repeatable.",
+        ),
+    ] = None,
     key: Annotated[
         list[str] | None,
         typer.Option(
@@ -73,8 +104,10 @@ def tail(
     A pipe or a file gets the data of each record and a line's end, nothing else. A terminal shows
     the time of arrival, the shard and the partition key before it.
     """
-    position = parse_start(start, time.time_ns() // 1_000_000)
-    address = stream_address(stream, region, endpoint, CredentialSource(profile))
+    read = partial(parse_range, start, to, shard or (), time.time_ns() // 1_000_000)
+    find = partial(stream_address, stream, region, endpoint, CredentialSource(profile))
+    check_all([((), read), ((), find)])
+    wanted, address = read(), find()
     # boto3 is slow to import, and not all commands need it.
     from sparkinesis.stream.calls.client import StreamClient  # noqa: PLC0415
     from sparkinesis.stream.kpl.objects import make_objects  # noqa: PLC0415
@@ -84,16 +117,80 @@ def tail(
     lines = _lines(address.name, as_json=as_json)
     keys = frozenset(key or ())
     left = count
-    with closing(follow(StreamClient(address), position, ends=once)) as pages:
+    pages = follow(StreamClient(address), wanted.position, only=wanted.shards, ends=once)
+    with closing(pages):
         for page in pages:
+            if wanted.first is not None and page.records[0].sequence_number != str(wanted.first[0]):
+                say(
+                    f"Note: {page.shard_id} has no record {wanted.first[0]} any more, or never had "
+                    f"it. The first one behind is {page.records[0].sequence_number}.",
+                    to_stderr=True,
+                )
             records, _ = make_objects(page.records, make_user_record, page.shard_id)
-            wanted = [one for one in records if not keys or one.partition_key in keys][:left]
-            sys.stdout.buffer.write(lines(wanted))
+            found = [one for one in wanted.of(records) if not keys or one.partition_key in keys][
+                :left
+            ]
+            sys.stdout.buffer.write(lines(found))
             sys.stdout.buffer.flush()
             if left is not None:
-                left -= len(wanted)
-                if not left:
-                    return
+                left -= len(found)
+            if left == 0 or wanted.ends_by(page.records[-1].sequence_number):
+                return
+            wanted = replace(wanted, first=None)
+
+
+@dataclass(frozen=True)
+class Range:
+    """What is read: from a position in shards, or the user records from ``first`` to ``last``."""
+
+    position: InitialPosition | AfterRecord
+    shards: Collection[str] = ()
+    """Empty: all."""
+    first: Place | None = None
+    last: Place | None = None
+
+    def of(self, records: Sequence[UserRecord]) -> Sequence[UserRecord]:
+        """Return the user records within the range."""
+        if self.first is None and self.last is None:
+            return records
+        first, last = self.first or (0, 0), self.last or (math.inf, 0)
+        return [
+            one
+            for one in records
+            if first <= (int(one.sequence_number), one.sub_sequence_number) <= last
+        ]
+
+    def ends_by(self, sequence_number: str) -> bool:
+        """Return True if no record behind this one is within the range."""
+        return self.last is not None and int(sequence_number) >= self.last[0]
+
+
+def parse_range(start: str, to: str | None, shards: Sequence[str], now_ms: int) -> Range:
+    """Read the options ``--from``, ``--to`` and ``--shard``. Raises `OptionError`.
+
+    ``now_ms``: the present in epoch ms.
+    """
+    first, last = _parse_record(start, 0), None
+    if to is not None and (last := _parse_record(to, math.inf)) is None:
+        raise OptionError(
+            f"--to is {to[:100]!r}; it takes the sequence number of a record, or "
+            "SEQUENCE_NUMBER:SUB of a user record."
+        )
+    if (first or last) and len({*shards}) != 1:
+        raise OptionError(
+            f"{'--from' if first else '--to'} is a sequence number, which is a record of one "
+            "shard. Name the shard by --shard."
+        )
+    if first and last and first > last:
+        raise OptionError("--to is before --from: there is no record between them.")
+    position = AfterRecord(str(first[0])) if first else parse_start(start, now_ms)
+    return Range(position, shards, first, last)
+
+
+def _parse_record(text: str, sub: float) -> Place | None:
+    """Read ``SEQUENCE_NUMBER[:SUB]``; None for any other text. ``sub``: what is meant without."""
+    found = _RECORD.fullmatch(text.strip())
+    return found and (int(found[1]), int(found[2]) if found[2] else sub)
 
 
 def parse_start(text: str, now_ms: int) -> InitialPosition:

@@ -6,13 +6,14 @@ import heapq
 import queue
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from dataclasses import dataclass
 
-from sparkinesis.errors import SparkinesisError
+from sparkinesis.errors import OptionError, SparkinesisError, listed
+from sparkinesis.stream.address import shown
 from sparkinesis.stream.calls.client import Fetched, StreamClient, shard_of
 from sparkinesis.stream.page import Record
-from sparkinesis.stream.position import LATEST, AtTimestamp, InitialPosition
+from sparkinesis.stream.position import LATEST, AfterRecord, AtTimestamp, InitialPosition
 from sparkinesis.stream.reading.budget import Pace, ShardBudget
 from sparkinesis.stream.reading.cursor import ShardCursor
 from sparkinesis.stream.shard import Lineage, Shard
@@ -75,24 +76,29 @@ def is_at_tip(fetched: Fetched) -> bool:
 
 def follow(
     client: StreamClient,
-    start: InitialPosition,
+    start: InitialPosition | AfterRecord,
     *,
+    only: Collection[str] = (),
     ends: bool = False,
     pace: Pace = Pace(),  # noqa: B008 - a value
     clock: Callable[[], float] = time.monotonic,
 ) -> Generator[ShardPage, None, None]:
     """Yield the records of all shards after ``start``, each shard in order, while the caller asks.
 
-    LATEST is the service's time of the first call. ends: stop after the records that are there at
-    that time. pace: of the calls on each shard; by default a third of what the service accepts, so
-    that others have room. No page is fetched beyond those in hand while the caller is busy.
+    LATEST is the service's time of the first call. An `AfterRecord` is read from its record on.
+    only: the shards to read, without what a reshard makes of them; none: all. ends: stop after the
+    records that are there at that time. pace: of the calls on each shard; by default a third of
+    what the service accepts, so that others have room. No page is fetched beyond those in hand
+    while the caller is busy.
 
-    Raises the errors of `StreamClient`.
+    Raises `OptionError` for a shard that is not there, and the errors of `StreamClient`.
     """
     shards, now_ms = client.list_shards(
-        at=LATEST if start is LATEST else None,
-        since=start if isinstance(start, AtTimestamp) else None,
+        at=LATEST if start is LATEST and not only else None,
+        since=start if isinstance(start, AtTimestamp) and not only else None,
     )
+    if only:
+        shards = _named(only, shards, client)
     if start is LATEST:
         start = AtTimestamp(now_ms)
     order = ReadingOrder(shards)
@@ -103,7 +109,7 @@ def follow(
 
     def begin() -> None:
         for one in order.begin():
-            cursors[one] = ShardCursor(client, ShardBudget(pace, clock), one, start)
+            cursors[one] = ShardCursor(client, ShardBudget(pace, clock), one, start, inclusive=True)
             heapq.heappush(due, (clock(), one))
 
     try:
@@ -123,7 +129,8 @@ def follow(
             cursor = cursors[shard_id]
             if cursor.at_end and not is_over:
                 since = start if isinstance(start, AtTimestamp) else None
-                order.end(shard_id, new_shards(client, fetched, order.lineage, since))
+                new = () if only else new_shards(client, fetched, order.lineage, since)
+                order.end(shard_id, new)
                 del cursors[shard_id]
                 begin()
             elif not (ends and (is_over or is_at_tip(fetched))):
@@ -131,6 +138,16 @@ def follow(
                 heapq.heappush(due, (clock() + max(pause, cursor.due_in()), shard_id))
     finally:
         calls.stop()
+
+
+def _named(names: Collection[str], shards: Sequence[Shard], client: StreamClient) -> list[Shard]:
+    missing = set(names).difference(shard.id for shard in shards)
+    if missing:
+        raise OptionError(
+            f"There is no {listed(map(shown, sorted(missing)))} in {client.address}. It has: "
+            f"{listed(shard.id for shard in shards)}. `sparkinesis shards` shows all of them."
+        )
+    return [shard for shard in shards if shard.id in names]
 
 
 def new_shards(
