@@ -80,12 +80,20 @@ class _Finder:
         for line in text.encode().splitlines(keepends=True):
             self._begins.append(self._begins[-1] + len(line))
 
-    def visit_body(self, body: list[ast.stmt], where: str, bound: dict[str, int] | None) -> None:
+    def visit_body(
+        self,
+        body: list[ast.stmt],
+        where: str,
+        bound: dict[str, int] | None,
+        *,
+        is_whole: bool = False,
+    ) -> None:
         """Look at the statements of a block.
 
-        bound: the lines where names are first bound; None outside of functions.
+        bound: the lines where names are first bound; None outside of functions. is_whole: True if
+        the block is a function's body, at whose end None is returned.
         """
-        for statement in body:
+        for n, statement in enumerate(body):
             is_text = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
             if is_text or isinstance(statement, (ast.Import, ast.ImportFrom, ast.Assert)):
                 continue
@@ -94,7 +102,8 @@ class _Finder:
             if isinstance(statement, (ast.ClassDef, *_FUNCTIONS)):
                 self._visit_definition(statement, where)
                 continue
-            if bound is not None and _can_be_left_out(statement, bound):
+            ends_function = is_whole and n == len(body) - 1 and isinstance(statement, ast.Return)
+            if bound is not None and not ends_function and _can_be_left_out(statement, bound):
                 self._note(statement, where, "pass")
             self._visit_statement(statement, where, bound)
 
@@ -111,7 +120,7 @@ class _Finder:
         for one in ast.walk(node):
             if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store):
                 bound.setdefault(one.id, one.lineno)
-        self.visit_body(node.body, inner, bound)
+        self.visit_body(node.body, inner, bound, is_whole=True)
 
     def _visit_statement(self, node: ast.stmt, where: str, bound: dict[str, int] | None) -> None:
         if isinstance(node, ast.Raise):
@@ -250,9 +259,9 @@ def _other_constants(node: ast.Constant) -> Iterator[ast.AST]:
     elif isinstance(value, float):
         yield ast.Constant(value * 2 if value else 1.0)
     elif isinstance(value, str) and " " not in value:
-        yield ast.Constant(f"{value}_")
+        yield ast.Constant(f"{value}x")
     elif isinstance(value, bytes):
-        yield ast.Constant(value + b"_")
+        yield ast.Constant(value + b"x")
 
 
 def _other_calls(node: ast.Call) -> Iterator[ast.AST]:

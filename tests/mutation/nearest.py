@@ -6,8 +6,10 @@ The record is made once, and holds the texts of that time, so that a later text'
 from __future__ import annotations
 
 import difflib
+import functools
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,17 +20,23 @@ from tests.check import its_test
 from tests.mutation.tree import PACKAGE, ROOT
 
 RECORDS = ROOT / ".venv" / "mutation"
-FOLDERS = (
-    "tests/unit",
+RECORDED = (
+    "tests/unit/lease",
+    "tests/unit/worker",
+    "tests/unit/stream",
+    "tests/unit/source",
+    "tests/unit/compat",
+    "tests/integration/lease",
+    "tests/integration/stream",
     "tests/properties",
-    "tests/integration/lease tests/integration/stream tests/integration/source",
-    "tests/integration/worker",
-    "tests/hostile",
+    "tests/integration/worker/test_*.py",
 )
-"""What is recorded, each in a process: the tests without Spark and without the simulation."""
+"""What is recorded, each in a process: the nearest tests without Spark and the simulation."""
 PLUGIN = "tests.mutation.recording"
 _UNKNOWN = 1.0
 """Seconds of a test that was not recorded."""
+_UNKNOWN_FILE = 30.0
+"""Seconds of a file, or a folder, of such tests."""
 
 
 @dataclass
@@ -74,10 +82,10 @@ def _line_before(old: str, new: str, line: int) -> int:
 def stages(tests: Iterable[str], file: str, record: Record, most: float) -> list[list[str]]:
     """Return the tests in the order in which they are run: unit tests, then all others.
 
-    The module's own tests always run; others, the quickest first, for ``most`` seconds in all.
+    The unit tests of the module always run; others, the quickest first, for ``most`` seconds in
+    all.
     """
-    own = its_test(PACKAGE.relative_to(ROOT) / file)
-    mine = [] if own is None else [own.as_posix()]
+    mine = unit_tests_of(file)
     rest = sorted(
         (test for test in tests if test.partition("::")[0] not in mine and is_there(test)),
         key=lambda test: record.seconds.get(test, _UNKNOWN),
@@ -92,6 +100,21 @@ def stages(tests: Iterable[str], file: str, record: Record, most: float) -> list
     return [stage for stage in (unit, others) if stage]
 
 
+@functools.cache
+def unit_tests_of(file: str) -> list[str]:
+    """Return a module's own unit test, and those that import the module."""
+    own = its_test(PACKAGE.relative_to(ROOT) / file)
+    name = f"sparkinesis.{file.removesuffix('.py').replace('/', '.')}"
+    importing = re.compile(rf"^from {re.escape(name)} import", re.MULTILINE)
+    found = [
+        path.relative_to(ROOT)
+        for path in sorted((ROOT / "tests" / "unit").rglob("test_*.py"))
+        if importing.search(path.read_text())
+    ]
+    first = [] if own is None else [own]
+    return [path.as_posix() for path in (*first, *(one for one in found if one != own))]
+
+
 def is_there(test: str) -> bool:
     """Return True if a test, or a file or folder of tests, exists."""
     file, _, name = test.partition("::")
@@ -101,27 +124,35 @@ def is_there(test: str) -> bool:
 
 def seconds_of(tests: Sequence[str], record: Record) -> float:
     """Return how long tests take; a file stands for all of its tests."""
-    return sum(
-        each
-        for test, each in record.seconds.items()
-        if test in tests or test.partition("::")[0] in tests
-    )
+    total = 0.0
+    for test in tests:
+        known = [each for one, each in record.seconds.items() if one.partition("::")[0] == test]
+        unknown = _UNKNOWN if "::" in test else _UNKNOWN_FILE
+        total += sum(known) or record.seconds.get(test, unknown)
+    return total
 
 
 def read_record() -> Record:
-    """Return the record, which is made first if there is none; that takes a quarter of an hour."""
+    """Return the record, and make what is missing of it first."""
     RECORDS.mkdir(exist_ok=True)
-    if not any(RECORDS.glob("*.json")):
-        for n, folders in enumerate(FOLDERS):
-            print(f"Recording which lines {folders} run ...", file=sys.stderr)
-            subprocess.run(
-                [sys.executable, "-m", "pytest", "-n", "0", "-p", PLUGIN, *folders.split()],
-                cwd=ROOT,
-                env={**os.environ, "LINES_OF_TESTS": str(RECORDS / f"{n}.json")},
-                stdout=subprocess.DEVNULL,
-                check=False,
-            )
     record = Record()
-    for path in sorted(RECORDS.glob("*.json")):
-        record.add(json.loads(Path(path).read_text()))
+    for pattern in RECORDED:
+        for path in sorted(ROOT.glob(pattern)):
+            tests = path.relative_to(ROOT).as_posix()
+            kept = RECORDS / f"{tests.replace('/', '.')}.json"
+            if not kept.exists():
+                _record(tests, kept)
+            record.add(json.loads(kept.read_text()))
     return record
+
+
+def _record(tests: str, out: Path) -> None:
+    print(f"Recording which lines {tests} runs ...", file=sys.stderr)
+    out.write_text('{"lines": {}, "seconds": {}, "texts": {}}')  # in case that a test ends the run
+    subprocess.run(
+        [sys.executable, "-m", "pytest", "-n", "0", "-p", PLUGIN, tests],
+        cwd=ROOT,
+        env={**os.environ, "LINES_OF_TESTS": str(out)},
+        stdout=subprocess.DEVNULL,
+        check=False,
+    )

@@ -49,14 +49,14 @@ class _Recorder:
         data = self._coverage.get_data()
         lines: dict[str, dict[int, list[str]]] = {}
         for file in data.measured_files():
-            path = Path(file)
-            lines[path.relative_to(PACKAGE).as_posix()] = {
+            found = {
                 line: [test for test in tests if test and test not in self._failed]
                 for line, tests in data.contexts_by_lineno(file).items()
             }
+            if found := {line: tests for line, tests in found.items() if tests}:
+                lines[Path(file).relative_to(PACKAGE).as_posix()] = found
         texts = {file: (PACKAGE / file).read_text() for file in lines}
-        found = {"lines": lines, "seconds": self._seconds, "texts": texts}
-        self._out.write_text(json.dumps(found))
+        self._out.write_text(json.dumps({"lines": lines, "seconds": self._seconds, "texts": texts}))
 
 
 def _function(nodeid: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutation.nearest import Record, stages
+from tests.mutation.nearest import Record, stages, unit_tests_of
 
 FILE = "lease/rules/taker.py"
 OWN = "tests/unit/lease/rules/test_taker.py"
@@ -33,4 +33,11 @@ def test_the_nearest_come_first() -> None:
     record = recorded({}, "")
     record.seconds[unit] = 0.5
     tests = [SLOW, OTHER, unit, gone, f"{OWN}::test_steals"]
-    assert stages(tests, FILE, record, most=60.0) == [[OWN, unit], [OTHER]]
+    own = unit_tests_of(FILE)
+    assert own[0] == OWN
+    assert stages(tests, FILE, record, most=60.0) == [[*own, unit], [OTHER]]
+
+
+def test_a_modules_rules_may_be_tested_beside_those_of_another() -> None:
+    others = unit_tests_of("lease/rules/children.py")
+    assert "tests/unit/lease/rules/test_shard_sync.py" in others

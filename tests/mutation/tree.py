@@ -87,7 +87,7 @@ class Tree:
             if code in {0, 5}:  # 5: no test was run
                 return SURVIVED
             out.seek(0)
-            failed = re.search(r"^(?:FAILED|ERROR) (\S+)", out.read(), re.MULTILINE)
+            failed = re.search(r"^(?:FAILED|ERROR) ([^\s\[]+)", out.read(), re.MULTILINE)
             return failed[1] if failed else f"exit code {code}"
 
 

@@ -62,7 +62,7 @@ def from_json(
             f"The offset in the checkpoint was not written by the kinesis source. {advice}"
         )
     read = set(streams)
-    removed = sorted(set(offset) - read)
+    removed = set(offset) - read
     if removed and read.isdisjoint(offset):
         raise OffsetError(
             f"The checkpoint belongs to stream {_listed(offset)}, but the query reads "

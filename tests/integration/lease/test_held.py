@@ -14,7 +14,7 @@ from sparkinesis.errors import (
     LeaseTableUnavailableError,
     SparkinesisError,
 )
-from sparkinesis.events import Event, RenewalFailed, RenewalRecovered
+from sparkinesis.events import Event, LeaseEnd, RenewalFailed, RenewalRecovered
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import Lease, PendingCheckpoint
@@ -26,6 +26,7 @@ from sparkinesis.lease.table.update import Update
 from sparkinesis.lease.table.write_conflict import LeaseChangedError
 from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.metrics.health.signs import SignOfLife
+from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.position import AtTimestamp
 from tests.integration.lease.conftest import (
     ManualTime,
@@ -33,6 +34,7 @@ from tests.integration.lease.conftest import (
     by_key,
     lease,
     lease_of,
+    take,
 )
 
 AT = ExtendedSequenceNumber("500", 3)
@@ -100,6 +102,39 @@ def test_a_shard_that_is_moved_is_not_taken_for_quiet_by_what_was_known_before(
     renewer.renew_all()
     row = lease_of(table, "a")
     assert (row.timestamp_ms, row.known) == (earlier_ms, None)
+
+
+def test_a_shard_is_moved_back_and_an_instant_fixed(
+    table: LeaseTable, renewer: LeaseRenewer
+) -> None:
+    (held,) = acquire(renewer, table, "a")
+    held.move(AT, 5_000)
+    assert lease_of(table, "a").checkpoint == AT
+    latest = ExtendedSequenceNumber("LATEST")
+    held.known = latest, AtTimestamp(1_800_000_000_000)
+    held.move(latest, 6_000)
+    row = lease_of(table, "a")
+    assert (row.checkpoint.is_latest, row.made_ms) == (True, 6_000)
+    renewer.renew_all()
+    assert lease_of(table, "a").known is None, "nothing is known behind another place"
+    held.fix_instant(7_000)
+    row = lease_of(table, "a")
+    assert (row.checkpoint.is_latest, row.timestamp_ms) == (True, 7_000)
+    of_stream = lease("b").in_stream(StreamIdentifier("1", "web", 7))
+    table.create(of_stream)
+    other = take(renewer, table, of_stream.key)
+    assert (other.key, other.shard_id, other.stream) == (of_stream.key, "b", of_stream.stream)
+    assert held.lease == row
+
+
+def test_a_release_tells_the_row_and_who_has_stopped_the_shard(
+    table: LeaseTable, renewer: LeaseRenewer
+) -> None:
+    one, two = acquire(renewer, table, "a", "b")
+    one.release(LeaseEnd.STOPPED)
+    two.release()
+    assert [held.released for held in (one, two)] == by_key(table)
+    assert [row.stopped_by for row in by_key(table)] == [("me",), ()]
 
 
 @pytest.mark.parametrize("name", WRITES)

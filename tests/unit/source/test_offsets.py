@@ -44,6 +44,13 @@ def test_a_checkpoint_of_another_stream_is_refused_by_name() -> None:
 
 def test_a_stream_that_was_added_may_be_missing() -> None:
     assert from_json(["a", "b"], {"a": {"x": "7"}}) == {"a": {"x": AfterRecord("7")}}
+    assert from_json(["a", "b"], {}) == {}
+
+
+@pytest.mark.parametrize("offset", [{"a": {}, "b": 7}, {"a": "7"}, ["a"]])
+def test_what_this_source_has_not_written_is_refused(offset: Any) -> None:
+    with pytest.raises(OffsetError, match="was not written by the kinesis source"):
+        from_json(["a", "b"], offset)
 
 
 json_values: st.SearchStrategy[Any] = st.recursive(
@@ -71,6 +78,7 @@ def test_an_offset_that_comes_back_from_spark_is_the_object_that_was_written() -
     assert known.read(texts[0]) is first
     assert known.read(texts[1]) is second
     assert known.write(second) == texts[1]
+    assert known.read(texts[0]) is first, "what is written again does not supersede the other end"
 
 
 def test_an_offset_that_spark_repeats_is_read_once_and_an_older_one_again() -> None:

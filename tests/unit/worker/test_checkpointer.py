@@ -6,11 +6,13 @@ from datetime import datetime, timezone
 from typing import Any, ClassVar, cast
 
 import pytest
+from msgspec.structs import replace
 
 from sparkinesis.errors import CheckpointError, LeaseLostError, LeaseTableUnavailableError
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.metrics.tally import Distribution, Tally
-from sparkinesis.worker.checkpoint_rules import Permitted
+from sparkinesis.stream.position import AfterRecord
+from sparkinesis.worker.checkpoint_rules import Permitted, known_after
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.reporting.measures import ShardMeasures
 from tests.unit.worker.delivering import SHARD, Held, at
@@ -115,8 +117,11 @@ def test_what_is_dropped_or_replaced_is_not_permitted_any_more(undo: str) -> Non
     else:
         checkpointer.prepare()
     assert held.written == [undo]
+    assert checkpointer.is_prepared == undo.startswith("prepared")
     with pytest.raises(CheckpointError, match="beyond the last record"):
         checkpointer.checkpoint("20", 3)
+    checkpointer.drop_pending()
+    assert not checkpointer.is_prepared
 
 
 def test_a_pending_checkpoint_may_be_prepared_again_with_another_state() -> None:
@@ -156,6 +161,35 @@ def test_a_state_that_cannot_be_stored_is_refused_before_anything_is_written(
     assert held.written == ["prepared 12:0"]
 
 
+def test_a_prepared_checkpoint_is_checked_again_when_it_is_committed() -> None:
+    held, checkpointer = prepared("10", None)
+    checkpointer.permit(at("20:3"))
+    early, last = checkpointer.prepare("15"), checkpointer.prepare()
+    checkpointer.checkpoint()
+    with pytest.raises(CheckpointError, match="before the last checkpoint"):
+        early.checkpoint()
+    checkpointer.end()
+    last.checkpoint()
+    assert held.written == ["prepared 15:0", "prepared 20:3", "20:3", "SHARD_END"]
+
+
+def test_an_arrival_is_stored_only_with_the_checkpoint_of_its_record() -> None:
+    stored: list[AfterRecord | None] = []
+
+    class Noting(Held):
+        def checkpoint(self, at: Any, timestamp_ms: int | None = None, **more: Any) -> None:
+            stored.append(more["known"])
+            super().checkpoint(at, timestamp_ms, **more)
+
+    held = Noting("10")
+    held.lease = replace(held.lease, known=AfterRecord("11", arrived_ms=9_000))
+    checkpointer = Checkpointer(cast(HeldLease, held), lambda: 0)
+    checkpointer.permit(at("15"))
+    for number in ("11", "12", "15"):
+        checkpointer.checkpoint(number)
+    assert stored == [known_after(at("11"), 9_000), None, None]
+
+
 @pytest.fixture
 def checkpointer() -> Checkpointer:
     return Checkpointer(cast(HeldLease, Held()), lambda: 1_790_000_000_000)
@@ -174,7 +208,9 @@ def test_a_checkpoint_is_settled_once_nothing_that_was_delivered_lies_behind_it(
     settled.append(checkpointer.settled)
     checkpointer.end()
     settled.append(checkpointer.settled)
-    assert settled == [at("TRIM_HORIZON"), None, None, at("20:3"), None]
+    checkpointer.checkpoint()
+    settled.append(checkpointer.settled)
+    assert settled == [at("TRIM_HORIZON"), None, None, at("20:3"), None, None]
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,17 @@ from msgspec.structs import replace
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.rules.observations import (
+    Snapshot,
     between_renewals,
+    expired_leases,
     is_expired,
+    moved_leases,
     observe,
     renewing_workers,
     scan_pause,
+    silent_owners,
     unread_since,
+    vacant_leases,
 )
 
 FAILOVER = 9.0
@@ -53,6 +58,49 @@ def test_only_a_renewal_shows_that_a_worker_lives() -> None:
     seen = observe(seen, rows, 103.0, "me")
     assert renewing_workers(rows, seen, 109.0, FAILOVER) == {"renewing", "old"}
     assert renewing_workers(rows, seen, 109.1, FAILOVER) == set()
+
+
+def test_leases_are_vacant_without_a_live_owner_or_after_a_handoff_that_does_not_end() -> None:
+    rows = [
+        lease("free", None),
+        lease("silent", "w"),
+        lease("alive", "v"),
+        lease("late", "v", checkpoint_owner="w"),
+        lease("asked", "v"),
+    ]
+    seen = observe({}, rows, 100.0, "me")
+    rows[4] = replace(rows[4], checkpoint_owner="w")
+    rows[2:] = [replace(row, counter=1) for row in rows[2:]]
+    seen = observe(seen, rows, 103.0, "me")
+    expired = expired_leases(seen, 109.5, FAILOVER)
+    assert expired == {"free", "silent"}
+    vacant = {"free": 100.0, "silent": 100.0}
+    assert vacant_leases(rows, seen, expired, 109.0, late=9.0) == vacant
+    assert vacant_leases(rows, seen, expired, 109.1, late=9.0) == {**vacant, "late": 100.0}
+    assert silent_owners(rows, expired, "me") == {"w": ["silent"]}
+    assert silent_owners(rows, expired, "w") == {}
+    done = lease("done", "w", checkpoint=ExtendedSequenceNumber(SHARD_END))
+    assert silent_owners([done], {"done"}, "me") == {}
+
+
+def test_which_leases_of_a_worker_have_moved_between_two_scans() -> None:
+    before = [lease(key, "w", counter=1) for key in "cab"]
+    before += [lease("given", "v", counter=1), lease("taken", "w", counter=1)]
+    after = [replace(row, counter=2) for row in before]
+    after[2] = before[2]
+    after[3], after[4] = replace(after[3], owner="w"), replace(after[4], owner="v")
+    assert moved_leases(before, [*after, lease("new", "w", counter=7)], "w") == ["a", "c"]
+
+
+def test_a_snapshot_tells_for_how_long_shards_are_unread_unless_it_is_too_old() -> None:
+    rows = (lease("a", "w"), lease("b", None), lease("c", "w"))
+    snapshot = Snapshot(rows, 100.0, unread={"a": 90.0, "b": 95.0}, may_have_java_readers=True)
+    assert snapshot.unread_for(100.0, {"a"}) == {"b": 5.0}
+    assert snapshot.unread_for(100.1, ()) is None
+    assert Snapshot(rows).unread_for(0.0, ()) is None
+    new = lease("a", "v")
+    later = snapshot.after(["a", "b"], [new])
+    assert later == Snapshot((rows[2], new), may_have_java_readers=True, leads=False)
 
 
 _INTERVAL = FAILOVER / 6

@@ -20,6 +20,7 @@ from sparkinesis.lease.rules.lease_start import new_lease
 from sparkinesis.lease.rules.reset import (
     LeaseReset,
     ShardCheckpoint,
+    at_checkpoint,
     plan_reset,
     require_one_stream,
     retried,
@@ -108,6 +109,18 @@ def test_to_an_instant() -> None:
     assert [move.create and move.create.timestamp_ms for move in moves] == [NOW] * 4
     with pytest.raises(OptionError, match="is in the future"):
         plan_reset([], SHARDS, pos.AtTimestamp(NOW + 1), NOW)
+
+
+def test_the_record_that_was_found_for_an_instant_takes_its_place() -> None:
+    row = lease("2", "5")
+    for to in (pos.AtTimestamp(NOW), pos.LATEST):
+        moves = {move.key: move for move in plan_reset([row], SHARDS, to, NOW)}
+        old, new = (at_checkpoint(moves[key], esn("201")) for key in "23")
+        assert (old.at, old.create, old.written_ms) == (esn("201"), None, None)
+        assert new.create is not None
+        assert (new.create.checkpoint, new.create.timestamp_ms) == (esn("201"), None)
+        latest = to is pos.LATEST
+        assert (old.is_latest, old.began_ms) == (latest, NOW if latest else None)
 
 
 @pytest.mark.parametrize("to", [pos.LATEST, pos.TRIM_HORIZON, pos.AtTimestamp(1)])

@@ -25,6 +25,7 @@ ENDED = replace(ASKED, checkpoint=ExtendedSequenceNumber("SHARD_END"))
 PREPARED = replace(
     MINE, pending=PendingCheckpoint(ExtendedSequenceNumber("101")), timestamp_ms=1_790_000_000_000
 )
+STOPPED = replace(MINE, stopped_by=("other",))
 PENDING = "pendingCheckpoint, pendingCheckpointSubSequenceNumber, pendingCheckpointState"
 UNCHANGED = "leaseCounter = 7"
 STILL_MINE = "leaseCounter = 7 AND leaseOwner = 'me' AND attribute_not_exists(checkpointOwner)"
@@ -116,6 +117,42 @@ CASES: dict[str, tuple[Update, str, str, Lease]] = {
         ),
         "SET leaseOwner = 'thief' ADD leaseCounter 1 REMOVE checkpointOwner",
         replace(FREE, owner="thief", counter=8),
+    ),
+    "assign what a silent worker has": (
+        requests.assign_vacant(THEIRS, "me"),
+        f"{UNCHANGED} AND leaseOwner = 'other' AND attribute_not_exists(checkpointOwner)",
+        f"{GIVEN} ADD ownerSwitchesSinceCheckpoint 1 REMOVE checkpointOwner",
+        replace(MINE, counter=8, owner_switches=3),
+    ),
+    "release of a shard that was stopped, as on another worker": (
+        requests.with_stop(STOPPED, requests.release(STOPPED, "me"), "me"),
+        f"{NOT_ASKED} AND {UNCHANGED} AND stoppedBy = ['other']",
+        "SET stoppedBy = ['me', 'other'] ADD leaseCounter 1 REMOVE leaseOwner, checkpointOwner",
+        replace(STOPPED, owner=None, counter=8, stopped_by=("me", "other")),
+    ),
+    "take of a shard that a process of this id has stopped": (
+        requests.take(replace(STOPPED, stopped_by=("me", "other")), "me"),
+        f"{UNCHANGED} AND leaseOwner = 'me' AND stoppedBy = ['me', 'other']",
+        f"{GIVEN}, stoppedBy = ['other'], fencingToken = 674 REMOVE checkpointOwner",
+        replace(STOPPED, counter=8, fencing_token=674),
+    ),
+    "restart": (
+        requests.restart(STOPPED),
+        "stoppedBy = ['other']",
+        "REMOVE stoppedBy",
+        MINE,
+    ),
+    "mark as converted": (
+        requests.mark_converted(ASKED, "a:s"),
+        UNCHANGED,
+        "SET leaseCounter = 9, convertedTo = 'a:s' REMOVE leaseOwner, checkpointOwner",
+        replace(FREE, counter=9, owner_switches=2),
+    ),
+    "keep what was marked as converted": (
+        requests.keep_converted(MINE),
+        UNCHANGED,
+        "REMOVE convertedTo",
+        MINE,
     ),
     "initiate a handoff": (
         requests.initiate_handoff(MINE, "thief"),
@@ -318,6 +355,35 @@ def test_what_makes_no_sense_is_refused_before_it_is_sent() -> None:
             requests.initiate_handoff(lease, "thief")
     with pytest.raises(ValueError, match="was not asked for"):
         requests.withdraw_handoff(MINE)
+
+
+def test_a_lease_is_deleted_as_it_is_known() -> None:
+    for lease, name, value in (
+        (FREE, "leaseCounter", {"N": "7"}),
+        (ENDED, "checkpoint", {"S": "SHARD_END"}),
+    ):
+        assert requests.delete(lease, "app") == {
+            "TableName": "app",
+            "Key": {"leaseKey": {"S": "s"}},
+            "ConditionExpression": f"{name} = :known_{name}",
+            "ExpressionAttributeValues": {f":known_{name}": value},
+        }
+
+
+def test_a_reset_keeps_the_applications_first_instant_unless_it_begins_anew() -> None:
+    old = replace(MINE, checkpoint=LATEST, timestamp_ms=5)
+    cases: list[tuple[Lease, tuple[Any, ...], int | None]] = [
+        (old, (AT,), 5),  # which the row held only in its checkpoint
+        (replace(MINE, application_ms=5), (AT,), 5),
+        (replace(MINE, application_ms=5), (LATEST, 6), 6),
+        (replace(MINE, application_ms=5), (AT, None, None, 7), 7),
+        (MINE, (AT,), None),
+    ]
+    for lease, given, kept in cases:
+        after = requests.reset(lease, *given).after
+        assert (after.checkpoint, after.application_ms) == (given[0], kept)
+    no_news = requests.reset(replace(MINE, application_ms=5), AT)
+    assert "applicationTimestamp" not in {*no_news.set, *no_news.remove}
 
 
 def test_a_probe_has_to_be_refused_and_sets_what_never_changes() -> None:

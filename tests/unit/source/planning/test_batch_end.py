@@ -7,11 +7,15 @@ from hypothesis import strategies as st
 
 from sparkinesis.source.offsets import ANY_SHARD, Positions, ranges
 from sparkinesis.source.planning.batch_end import (
+    FRESH_FOR_MS,
     Finding,
     Finished,
     NoRows,
     Records,
+    is_worth_storing,
+    known_until,
     missing,
+    walk,
     without_missing,
 )
 from sparkinesis.stream.position import (
@@ -72,6 +76,31 @@ def test_a_finished_shard_stays_until_its_children_are_known() -> None:
     planned = plan({"p": AfterRecord("7")}, lineage, {"p": Finished()})
     assert planned.end == {"p": SHARD_END}
     assert planned.childless == ("p",)
+
+
+def test_a_child_that_the_start_lists_already_is_reached_once() -> None:
+    start: Positions = {"p": SHARD_END, "c1": AfterRecord("7")}
+    walked = walk(start, SPLIT, ())
+    assert walked.reached == ("c1", "p", "c2")
+    assert (walked.finished, walked.past) == ({"p"}, {"p", "c1", "c2"})
+
+
+def test_when_an_offset_without_rows_is_stored() -> None:
+    new: Positions = {ANY_SHARD: TRIM_HORIZON}
+    assert is_worth_storing(new, {"a": AtTimestamp(5), "b": AfterRecord("7")})
+    assert not is_worth_storing(new, {"a": AtTimestamp(5), "b": TRIM_HORIZON})
+    assert not is_worth_storing(new, {})
+    old: Positions = {"a": AfterRecord("7", 100), "b": AtTimestamp(90), "c": SHARD_END}
+    assert known_until(old) == 90
+    assert not is_worth_storing(old, {**old, "b": AtTimestamp(90 + FRESH_FOR_MS)}), "a is as old"
+    for later, stored in ((0, False), (1, True)):
+        until = 90 + FRESH_FOR_MS + later
+        end: Positions = {"a": AfterRecord("7", until), "b": AtTimestamp(until + 1)}
+        assert is_worth_storing(old, end) == stored
+    assert known_until({"a": AfterRecord("7"), "b": AtTimestamp(9)}) == 0
+    assert known_until({"a": TRIM_HORIZON}) is None
+    assert not is_worth_storing({"a": TRIM_HORIZON}, end)
+    assert not is_worth_storing(old, {"a": SHARD_END})
 
 
 def test_a_generation_that_ended_empty_is_passed_in_one_plan() -> None:

@@ -15,13 +15,15 @@ from sparkinesis.errors import (
     ProcessorError,
     SparkinesisError,
 )
-from sparkinesis.events import BatchAction
+from sparkinesis.events import BatchAction, Span
 from sparkinesis.metrics.tally import Distribution, Tally
+from sparkinesis.metrics.tracing import Extent
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
+from sparkinesis.worker.lifecycle.shard.delivery import IDLE, _extent, span_of
 from sparkinesis.worker.on_error import DeadLetter, OnError, Retry, Skip, Stop
 from sparkinesis.worker.reporting.shard_reporter import ShardReporter
-from tests.unit.worker.delivering import SHARD, Shard
+from tests.unit.worker.delivering import SHARD, Held, Shard, batch_of
 
 
 def test_a_retry_waits_its_time_and_no_less() -> None:
@@ -193,13 +195,50 @@ def test_what_fails_while_the_shard_goes_is_counted_but_a_lost_lease_is_no_failu
     assert shard.setting.failures.snapshot() == (failure,)
 
 
+def test_automatic_checkpoints_that_fail_are_tried_ever_more_slowly_until_one_succeeds() -> None:
+    shard = Shard(Retry(), checkpoint_records=1, task_backoff=2.0)
+    write = shard.held.checkpoint
+    pauses: list[float] = []
+
+    def refuse(*_: object, **__: object) -> None:
+        raise LeaseTableUnavailableError("away")
+
+    for tries in (3, 1):
+        shard.held.checkpoint = refuse  # type: ignore[method-assign]
+        shard.add(10 - tries)
+        shard.deliverer.deliver_next()
+        pauses += [shard.deliverer.checkpoint_meanwhile() for _ in range(tries)]
+        shard.held.checkpoint = write  # type: ignore[method-assign]
+        assert shard.deliverer.checkpoint_meanwhile() == IDLE
+    assert pauses == [2.0, 4.0, 8.0, 2.0]
+    assert shard.held.places == ["7", "9"]
+    assert shard.setting.failures.snapshot() != ()
+
+
+def test_an_empty_batch_is_delivered_although_a_prepared_checkpoint_was_committed() -> None:
+    shard = Shard(Retry(), held=Held("1", "20:3"))
+    shard.checkpointer.commit_pending()
+    shard.add()
+    shard.add(20, 21)
+    shard.step_all()
+    assert shard.given == [[], ["21"]]
+
+
+def test_a_span_and_an_extent_name_the_first_record_and_the_last() -> None:
+    batch, empty = batch_of(7, 8, 9), batch_of()
+    assert span_of(batch) == Span(3, "7:0", "9:0")
+    assert _extent(batch) == Extent("7", "9", 3)
+    assert (span_of(empty), _extent(empty)) == (Span(0, "", ""), None)
+
+
 async def _later() -> None: ...
 
 
 @pytest.mark.parametrize("policy", [Retry(1, then=Skip()), Stop(), DeadLetter(print)], ids=str)
 def test_a_call_that_returns_a_coroutine_is_asked_of_no_policy(policy: OnError) -> None:
     """Its records are neither checkpointed nor skipped: they come again."""
-    shard = Shard(policy)
+    tally = Tally()
+    shard = Shard(policy, metrics=tally)
     process = shard.processor.process_records
 
     def forget(batch: RecordBatch, checkpointer: Checkpointer) -> Any:
@@ -213,6 +252,7 @@ def test_a_call_that_returns_a_coroutine_is_asked_of_no_policy(policy: OnError) 
                 shard.deliverer.deliver_next()
             assert shard.may_checkpoint() == "TRIM_HORIZON"
     assert (shard.deliverer.processing_since, shard.deliverer.records) == (None, 0)
+    assert measured(tally) == {("process.records.duration", "failed"): 3}
     shard.step_all()
     assert shard.given == [["3", "4"]] * 4
     assert shard.may_checkpoint() == "4:0"
