@@ -11,7 +11,6 @@ from functools import partial
 
 from sparkinesis.metrics.metric import KclName, Kind, Level, Metric, Scope, Unit
 
-_JAVA = "aws.kinesis.client."
 _FETCH = "KinesisDataFetcher."
 _DETAILED = Level.DETAILED
 
@@ -45,7 +44,6 @@ CALL_DURATION = _duration(
             _when(operation="GetShardIterator"),
         ),
     ),
-    otel_name=_JAVA + "kinesis_data_fetcher.get_records.duration",
 )
 CALL_RETRIES = _counter(
     name="call.retries", labels=("stream", "operation", "reason"),
@@ -63,7 +61,6 @@ ITERATORS_EXPIRED = _counter(
     name="iterators.expired", labels=("stream", "shard"),
     help="Shard iterators that expired before they were used: fetching paused for five minutes.",
     kcl=(KclName("ProcessTask", "ExpiredIterator", by_shard=False),),
-    otel_name=_JAVA + "expired_iterator",
 )
 SUBSCRIPTIONS_ENDED = _counter(
     name="subscriptions.ended", labels=("stream", "shard", "reason"),
@@ -77,7 +74,6 @@ LEASES_HELD = _gauge(
     name="leases.held",
     help="Leases that this worker holds.",
     kcl=(KclName("RenewAllLeases", "CurrentLeases"),),
-    otel_name=_JAVA + "current_leases",
 )
 LEASES_TOTAL = _gauge(
     name="leases.total",
@@ -87,7 +83,6 @@ LEASES_TOTAL = _gauge(
         KclName("TakeLeases", "TotalLeases", _DETAILED),
         KclName("LeaseAssignmentManager", "TotalLeases"),
     ),
-    otel_name=_JAVA + "total_leases",
 )
 LEASES_UNREAD = _gauge(
     name="leases.unread",
@@ -105,7 +100,6 @@ LEASES_EXPIRED = _gauge(
         KclName("TakeLeases", "ExpiredLeases"),
         KclName("LeaseAssignmentManager", "ExpiredLeases"),
     ),
-    otel_name=_JAVA + "expired_leases",
 )
 WORKERS = _gauge(
     name="workers",
@@ -114,7 +108,6 @@ WORKERS = _gauge(
         KclName("TakeLeases", "NumWorkers"),
         KclName("LeaseAssignmentManager", "NumWorkers"),
     ),
-    otel_name=_JAVA + "workers",
 )
 LEADER = _gauge(
     name="leader", level=_DETAILED,
@@ -126,7 +119,6 @@ LEASES_TAKEN = _counter(
     help="Leases acquired. origin: unowned, handed over, expired, late handover, legacy owner, "
     "own.",
     kcl=(KclName("TakeLeases", "TakenLeases"),),
-    otel_name=_JAVA + "taken_leases",
 )
 LEASES_REQUESTED = _counter(
     name="leases.requested", labels=("stream", "shard"),
@@ -136,7 +128,6 @@ LEASES_LOST = _counter(
     name="leases.lost", labels=("stream", "shard", "reason"),
     help="Leases that ended without intention: expired, taken, reset, deleted, stopped, ...",
     kcl=(KclName("RenewAllLeases", "LostLeases"),),
-    otel_name=_JAVA + "lost_leases",
 )
 LEASES_RELEASED = _counter(
     name="leases.released", labels=("stream", "shard", "reason"),
@@ -146,7 +137,7 @@ RENEWAL_DURATION = _duration(
     name="renewal.duration", labels=("result",),
     help="Rounds in which a worker renews all of its leases. result: ok, failed.",
     kcl=(KclName("RenewAllLeases", ""),),
-    otel_name=_JAVA + "renew_lease.duration",
+    otel_name="RenewLease.Time",
 )
 TAKE_DURATION = _duration(
     name="take.duration", labels=("result",),
@@ -216,13 +207,11 @@ RECORDS_PROCESSED = _counter(
     name="records.processed", labels=("stream", "shard"),
     help="User records in successful calls of process_records.",
     kcl=(KclName("ProcessTask", "RecordsProcessed"),),
-    otel_name=_JAVA + "records_processed",
 )
 BYTES_PROCESSED = _bytes(
     name="bytes.processed", labels=("stream", "shard"),
     help="Bytes of data of these user records.",
     kcl=(KclName("ProcessTask", "DataBytesProcessed"),),
-    otel_name=_JAVA + "records.size",
 )
 PROCESS_DURATION = _duration(
     name="process.records.duration", labels=("stream", "shard", "result"),
@@ -231,7 +220,6 @@ PROCESS_DURATION = _duration(
         KclName("ProcessTask", "RecordProcessor.processRecords.Time"),
         KclName("ProcessTask", ""),
     ),
-    otel_name=_JAVA + "record_processor.process_records.duration",
 )
 PROCESSING_FOR = _age(
     name="processing.age", labels=("stream", "shard"),
@@ -246,13 +234,11 @@ INITIALIZE_DURATION = _duration(
     name="initialize.duration", labels=("stream", "shard", "result"),
     help="Calls of a record processor's initialize. result: ok, failed.",
     kcl=(KclName("InitializeTask", "RecordProcessor.initialize.Time"),),
-    otel_name=_JAVA + "record_processor.initialize.duration",
 )
 SHUTDOWN_DURATION = _duration(
     name="shutdown.duration", labels=("stream", "shard", "result"),
     help="Calls of lease_lost, shard_ended and shutdown_requested. result: ok, failed.",
     kcl=(KclName("ShutdownTask", "RecordProcessor.shutdown.Time"),),
-    otel_name=_JAVA + "record_processor.shutdown.duration",
 )
 BATCHES_FAILED = _counter(
     name="batches.failed", labels=("stream", "shard", "action"),
@@ -271,7 +257,6 @@ CHECKPOINT_DURATION = _duration(
     name="checkpoint.duration", labels=("stream", "shard", "result"),
     help="Checkpoints written to the lease table. result: ok, refused (the lease is gone), failed.",
     kcl=(KclName("ProcessTask", "UpdateLease.", _DETAILED),),
-    otel_name=_JAVA + "update_lease.duration",
 )
 CHECKPOINT_AGE = _age(
     name="checkpoint.age", labels=("stream", "shard"),
@@ -288,12 +273,12 @@ LAG = _age(
     help="Age of the records that are being read: the MillisBehindLatest of the service. No series "
     "of a paused shard.",
     kcl=(KclName("ProcessTask", "MillisBehindLatest"),),
-    otel_name=_JAVA + "consumer.lag.duration",
 )
 APPLICATION_LAG = _age(
     name="application.lag",
     help="The largest lag of the shards that this worker reads.",
     kcl=(KclName("ApplicationTracker", "MillisBehindLatest"),),
+    otel_name="",  # else one name with `LAG`
 )
 BYTES_HELD = _gauge(
     name="bytes.held", unit=Unit.BYTES,

@@ -149,7 +149,7 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     kcl: tuple[KclName, ...] = ()
     """Its names in CloudWatch; none: the KCL has no such metric, and its name there is its own."""
     otel_name: str | None = None
-    """Its name in the KCL for Java's OpenTelemetry metrics, if it has one."""
+    """The KCL's metric whose name it has in OpenTelemetry, if none of `kcl`; "": no one's."""
 
     @property
     def series_labels(self) -> tuple[str, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import re
 import subprocess
 import sys
 import threading
@@ -19,29 +18,17 @@ from sparkinesis.metrics import OpenTelemetryMetrics, opentelemetry
 from sparkinesis.metrics.catalogue import (
     BYTES_PROCESSED,
     CALL_DURATION,
-    CATALOGUE,
     LAG,
     LEASES_HELD,
     PROCESS_DURATION,
     RECORDS_PROCESSED,
-    RENEWAL_DURATION,
     TABLE_CALL_DURATION,
 )
-from sparkinesis.metrics.metric import Measured, Metric
+from sparkinesis.metrics.metric import Measured
 from sparkinesis.metrics.metrics import Metrics, Sample
 from sparkinesis.metrics.otel.instruments import Instruments
 
 JAVA = "aws.kinesis.client."
-RENAMED = {"MillisBehindLatest": "consumer.lag.duration", "DataBytesProcessed": "records.size"}
-RENAMED |= {"NumWorkers": "workers"}
-
-
-def of_java(kcl: str) -> str:
-    """The rule of Java's OtelMetricNameTransformer (KCL 3.5.1)."""
-    if kcl in RENAMED:
-        return JAVA + RENAMED[kcl]
-    name = re.sub(r"\.Time$", ".duration", kcl)
-    return JAVA + re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
 
 class Sdk:
@@ -74,16 +61,6 @@ def sdk() -> Sdk:
     return Sdk()
 
 
-@pytest.mark.parametrize(
-    "metric", [one for one in CATALOGUE if one.otel_name], ids=lambda metric: metric.name
-)
-def test_a_name_is_the_one_that_java_makes_of_its_metric(metric: Metric) -> None:
-    names = {of_java(name) for name in metric.kcl[0].names}
-    if metric is RENEWAL_DURATION:  # Java measures each renewal, and calls a round just "Time"
-        names = {of_java("RenewLease.Time")}
-    assert metric.otel_name in names
-
-
 @pytest.mark.parametrize("shards", [False, True])
 def test_records_are_counted_under_javas_name_with_its_attributes(sdk: Sdk, shards: bool) -> None:
     metrics = sdk.open(shards=shards)
@@ -104,7 +81,7 @@ def test_records_are_counted_under_javas_name_with_its_attributes(sdk: Sdk, shar
 def test_times_are_milliseconds_under_javas_names_and_seconds_under_ours(sdk: Sdk) -> None:
     metrics = sdk.open()
     metrics.observe(PROCESS_DURATION, ("s", "shardId-0", "ok"), 0.25)
-    metrics.observe(TABLE_CALL_DURATION, ("Scan", "ok"), 0.25)
+    metrics.observe(TABLE_CALL_DURATION, ("UpdateItem", "ok"), 0.25)
     found = sdk.collect()
     java = found["aws.kinesis.client.record_processor.process_records.duration"]
     ours = found["sparkinesis.table.call.duration"]
@@ -112,17 +89,24 @@ def test_times_are_milliseconds_under_javas_names_and_seconds_under_ours(sdk: Sd
     (of_batches,), (of_calls,) = java.data.data_points, ours.data.data_points
     assert (of_batches.sum, of_batches.count, of_calls.sum) == (250, 1, 0.25)
     assert of_batches.attributes["sparkinesis.result"] == "ok"
-    assert of_calls.attributes["rpc.method"] == "Scan"
+    assert of_calls.attributes["rpc.method"] == "UpdateItem"
     assert "aws.kinesis.operation" not in of_calls.attributes
     assert list(of_batches.explicit_bounds) == [1000 * bound for bound in of_calls.explicit_bounds]
     assert of_calls.explicit_bounds[0] == 0.001
 
 
-def test_only_get_records_has_javas_name_of_calls(sdk: Sdk) -> None:
+def test_calls_that_java_has_have_its_names(sdk: Sdk) -> None:
     metrics = sdk.open()
     metrics.observe(CALL_DURATION, ("s", "shardId-0", "GetRecords", "ok"), 0.5)
+    metrics.observe(CALL_DURATION, ("s", "shardId-0", "GetShardIterator", "ok"), 0.25)
     metrics.observe(CALL_DURATION, ("s", "", "ListShards", "ok"), 2)
-    ((of_java, java),) = sdk.points("aws.kinesis.client.kinesis_data_fetcher.get_records.duration")
+    metrics.observe(TABLE_CALL_DURATION, ("Scan", "ok"), 3)
+    fetcher = f"{JAVA}kinesis_data_fetcher"
+    ((_, iterators),) = sdk.points(f"{fetcher}.get_shard_iterator.duration")
+    ((of_scans, scans),) = sdk.points(f"{JAVA}list_leases.duration")
+    assert (iterators.sum, scans.sum) == (250, 3000)
+    assert of_scans["aws.kinesis.operation"] == "TakeLeases"
+    ((of_java, java),) = sdk.points(f"{fetcher}.get_records.duration")
     ((of_ours, ours),) = sdk.points("sparkinesis.call.duration")
     assert (java.sum, of_java["aws.kinesis.operation"]) == (500, "ProcessTask")
     assert (ours.sum, of_ours["rpc.method"]) == (2, "ListShards")

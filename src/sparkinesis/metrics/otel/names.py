@@ -6,12 +6,13 @@ and ``OtelMetricsScope``): times in ms, bytes of each batch as a histogram.
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import TypeAlias
 
 import msgspec
 
-from sparkinesis.metrics.metric import Kind, Measured, Metric, Unit, series_places
+from sparkinesis.metrics.metric import KclName, Kind, Measured, Metric, Unit, series_places
 from sparkinesis.metrics.metrics import Labels
 
 Attributes: TypeAlias = dict[str, str]
@@ -51,22 +52,53 @@ class OtelName(msgspec.Struct, frozen=True):
 
 @cache
 def names_of(metric: Metric) -> tuple[OtelName, ...]:
-    """Return the names of a metric; the first that is of a measurement's labels is its name."""
+    """Return the names of a metric; the first that is of a measurement's labels is its name.
+
+    The KCL's are before its own. Of several for the same measurements, the first counts.
+    """
+    of_java: dict[tuple[tuple[str, str], ...], OtelName] = {}
+    for kcl in metric.kcl:
+        name = metric.otel_name if metric.otel_name is not None else kcl.names[-1]
+        # A mere "Time", or a success, is a name that many of the KCL's metrics share.
+        if name and name != "Time" and not name.endswith("Success"):
+            of_java.setdefault(kcl.when, _of_java(metric, kcl, name))
+    if () in of_java:
+        return (of_java[()],)
     own = OtelName(f"sparkinesis.{metric.name}", metric.kind, metric.unit.value)
-    if metric.otel_name is None:
-        return (own,)
-    kcl = metric.kcl[0]
+    return (*of_java.values(), own)
+
+
+def _of_java(metric: Metric, kcl: KclName, name: str) -> OtelName:
     is_time = metric.unit is Unit.SECONDS
     is_size = metric.kind is Kind.COUNTER and metric.unit is Unit.BYTES
-    java = OtelName(
-        metric.otel_name,
+    return OtelName(
+        java_name(name),
         Kind.HISTOGRAM if is_size else metric.kind,
         "ms" if is_time else metric.unit.value,
         1000.0 if is_time else 1.0,
         kcl.operation,
         tuple((metric.labels.index(label), value) for label, value in kcl.when),
     )
-    return (java, own) if java.when else (java,)
+
+
+_RENAMED = {
+    "MillisBehindLatest": "consumer.lag.duration",
+    "DataBytesProcessed": "records.size",
+    "ActiveStreams.Count": "streams.active",
+    "StreamsPendingDeletion.Count": "streams.pending_deletion",
+    "DeletedStreams.Count": "streams.deleted",
+    "NumWorkers": "workers",
+}
+"""Of the names that the KCL does not form by its rule, those that are published here."""
+
+
+def java_name(kcl: str) -> str:
+    """Return the name that the KCL's OpenTelemetry metrics have for a name in CloudWatch."""
+    if kcl in _RENAMED:
+        return f"aws.kinesis.client.{_RENAMED[kcl]}"
+    name = re.sub(r"\.Time$", ".duration", kcl.replace(":", ".")).removesuffix(".Count")
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name)
+    return f"aws.kinesis.client.{words.lower()}"
 
 
 def attribute(label: str) -> str:
