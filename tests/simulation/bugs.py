@@ -185,6 +185,7 @@ every record is filtered by the hash range | readers_resume_where_they_should | 
     + made, _ = was(records, make, shard_id, deaggregate=deaggregate)
     + if hash_range is None:
     +     return made, 0
+    + from sparkinesis.stream.kpl.hash_filter import is_within
     + keys = [user.partition_key for user in made]
     + kept = [key is None or is_within(key, None, hash_range) for key in keys]
     + return [user for user, is_kept in zip(made, kept) if is_kept], kept.count(False)

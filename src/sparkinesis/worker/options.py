@@ -292,11 +292,12 @@ class WorkerOptions:
     deaggregate: bool = True
     """Default: True. Unpack the user records of KPL aggregated records."""
     hash_range_filter: bool = False
-    """Default: False. True drops user records with keys outside the shard's hash range, from KPL
-    aggregates only, for KPL producers that send these user records again after a reshard. (The KCL
-    always drops the whole aggregate.) All other records are delivered, whatever their keys: records
-    that are not aggregated or are damaged, all records with ``deaggregate=False``, and all records
-    of a stream that distributes records itself. ``worker.status()`` counts the dropped records."""
+    """Default: False. True drops the user records that a KPL puts again after a reshard: those with
+    keys outside the shard's hash range, from aggregates that a KPL put by key, in shards that came
+    of a reshard. (The KCL always drops the whole aggregate.) All other records are delivered,
+    whatever their keys: records that are not aggregated or are damaged, aggregates of other
+    producers, all records with ``deaggregate=False``, and all records while the stream distributes
+    records itself. ``worker.status()`` counts the dropped records."""
     skip_older_than: float | None = None
     """Default: None, deliver everything. A number skips records that arrived longer ago than this;
     0 skips records that arrived before the worker started. With a number, a shard that is blocked

@@ -7,9 +7,10 @@ unchanged.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import compress
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from sparkinesis.stream.kpl.hash_filter import is_within
+from sparkinesis.stream.kpl.hash_filter import keep
 from sparkinesis.stream.kpl.magic import aggregates_of
 from sparkinesis.stream.page import Record
 
@@ -58,9 +59,9 @@ def make_objects(
         users = None if message is None else make_all(message, record, make, shard_id)
         if message is None or users is None:
             users, _ = make_objects([record], make, shard_id, deaggregate=False)
-        elif hash_range is not None and record.partition_key is not None:
+        elif hash_range is not None:
             keys = make_all(message, record, _keys_of, shard_id) or []
-            users = _within(hash_range, users, keys)
+            users = list(compress(users, keep(record, keys, hash_range)))
             dropped += len(keys) - len(users)
         made += users
     return made, dropped
@@ -76,14 +77,6 @@ def _keys_of(
     _shard_id: str,
 ) -> tuple[str, str | None]:
     return partition_key or "", explicit_hash_key
-
-
-def _within(
-    hash_range: tuple[int, int], users: list[_T], keys: list[tuple[str, str | None]]
-) -> list[_T]:
-    """Return the user records of the shard, by their keys."""
-    kept = {pair: is_within(*pair, hash_range) for pair in set(keys)}
-    return [user for user, pair in zip(users, keys, strict=True) if kept[pair]]
 
 
 def last_sub_sequence_number(record: Record) -> int:

@@ -29,7 +29,7 @@ class Put:
     users: tuple[UserRecord, ...]
     is_packed: bool
     is_damaged: bool = False
-    has_key: bool = True
+    key: str | None = "a"
 
 
 def place_of(user: UserRecord) -> int:
@@ -50,22 +50,25 @@ def record_of(put: Put, number: int) -> Record:
     data = packed(put.users) if put.is_packed else put.users[0][2]
     if put.is_damaged:
         data = data[:-1] + bytes([data[-1] ^ 1])
-    key = put.users[0][0] if put.has_key else None
-    return Record(data=data, partition_key=key, sequence_number=str(number))
+    return Record(data=data, partition_key=put.key, sequence_number=str(number))
 
 
 def expected_rows(
     puts: list[Put], first: int, last: int, *, deaggregate: bool
 ) -> tuple[list[tuple[str, int]], int]:
-    """The places of the rows to deliver, by the KCL's rule for each user record; and the drops."""
+    """The places of the rows to deliver, by the KCL's rule for each user record; and the drops.
+
+    A KPL puts an aggregate with the partition key "a", by the hash key of its first user record.
+    """
     rows: list[tuple[str, int]] = []
     dropped = 0
     for number, put in enumerate(puts, 1):
         if not put.is_packed or put.is_damaged or not deaggregate:
             rows.append((str(number), 0))
             continue
+        is_kpls = put.key == "a" and first <= place_of(put.users[0]) <= last
         for sub, user in enumerate(put.users):
-            if not put.has_key or first <= place_of(user) <= last:
+            if not is_kpls or first <= place_of(user) <= last:
                 rows.append((str(number), sub))
             else:
                 dropped += 1
@@ -96,7 +99,7 @@ puts = st.builds(
     st.lists(users, min_size=1, max_size=5).map(tuple),
     st.booleans(),
     st.sampled_from((False, False, True)),
-    st.sampled_from((True, True, False)),
+    st.sampled_from(("a", "a", "b", None)),
 )
 
 
@@ -104,10 +107,12 @@ class TestTheFilter:
     @settings(deadline=None, max_examples=examples(75))
     @given(st.lists(puts, max_size=6), st.tuples(hash_keys, hash_keys), st.booleans())
     @example([Put((("k", "5", b"plain"),), is_packed=False)], (6, 9), True)
+    @example([Put((("k", "7", b""), ("k", "5", b"")), is_packed=True)], (6, 9), True)
     @example([Put((("k", "5", b""), ("k", "7", b"")), is_packed=True)], (6, 9), True)
+    @example([Put((("k", "7", b""), ("k", "5", b"")), is_packed=True, key="k")], (6, 9), True)
     @example([Put((("k", "5", b""),), is_packed=True, is_damaged=True)], (6, 9), True)
     @example([Put((("k", "5", b""),), is_packed=True)], (6, 9), False)
-    @example([Put((("k", "5", b""),), is_packed=True, has_key=False)], (6, 9), True)
+    @example([Put((("k", "5", b""),), is_packed=True, key=None)], (6, 9), True)
     def test_drops_the_strangers_inside_of_aggregates_and_nothing_else(
         self, put: list[Put], bounds: tuple[int, int], deaggregate: bool
     ) -> None:
@@ -123,7 +128,18 @@ class TestTheFilter:
         blob = packed((("k", "7", b"x"), ("k", "1" * len(explicit), b"y")))
         message = blob[4:-16].replace(b"1" * len(explicit), explicit.encode())
         sealed = blob[:4] + message + hashlib.md5(message).digest()
-        record = Record(data=sealed, partition_key="k", sequence_number="1")
+        record = Record(data=sealed, partition_key="a", sequence_number="1")
         found, dropped = filtered([record], (6, 9))
+        assert [one.data for one in found] == [b"x", b"y"]
+        assert dropped == 0
+
+    def test_keeps_an_aggregate_whose_first_hash_key_is_not_a_number(self) -> None:
+        """No KPL put it by that key."""
+        blob = packed((("k", "1111", b"x"), ("k", "5", b"y")))
+        message = blob[4:-16].replace(b"1111", b"five")
+        sealed = blob[:4] + message + hashlib.md5(message).digest()
+        found, dropped = filtered(
+            [Record(data=sealed, partition_key="a", sequence_number="1")], (6, 9)
+        )
         assert [one.data for one in found] == [b"x", b"y"]
         assert dropped == 0

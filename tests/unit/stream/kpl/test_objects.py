@@ -100,7 +100,7 @@ pages = st.lists(
 
 
 def packed_as(data: bytes) -> Record:
-    return Record(data=data, partition_key="outer", sequence_number="3")
+    return Record(data=data, partition_key="a", sequence_number="3")
 
 
 @settings(max_examples=examples(60), deadline=None)

@@ -87,7 +87,7 @@ def test_what_is_left_after_a_place_inside_of_a_record(
 
 def test_the_hash_range_filter_drops_user_records_and_not_the_aggregate() -> None:
     (packed,) = aggregate([("k", "5", b"mine"), ("k", "50", b"not mine"), ("k", "9", b"mine too")])
-    records = [plain("200", packed.data)]
+    records = [Record(data=packed.data, partition_key="a", sequence_number="200")]
     batch, dropped = made(records, hash_range=(0, 10))
     assert [record.data for record in batch.records] == [b"mine", b"mine too"]
     assert [record.sub_sequence_number for record in batch.records] == [0, 2]

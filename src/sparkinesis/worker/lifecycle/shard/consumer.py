@@ -89,7 +89,11 @@ class ShardConsumer:
         self.stream = settings.client.address.name
         self.state = ShardState.WAITING_ON_PARENT_SHARDS
         self.intake = Intake(
-            held.shard_id, held.lease.hash_range, settings, worker.open_retrieval, self.wake
+            held.shard_id,
+            held.lease.hash_range if held.lease.parent_ids else None,
+            settings,
+            worker.open_retrieval,
+            self.wake,
         )
         self._settings = settings
         self._options = settings.options

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -36,6 +37,10 @@ from sparkinesis.worker.retrieval.step_pool import Work
 
 _log = logging.getLogger(__name__)
 
+_KEPT_FOR = 60.0
+"""Seconds for which nothing is dropped, nor the service asked again, if the stream was found to
+distribute records itself."""
+
 
 class Intake:
     """The batches of one shard. For the thread of the shard's consumer, unless a method says so."""
@@ -43,11 +48,12 @@ class Intake:
     def __init__(
         self,
         shard_id: str,
-        hash_range: tuple[int, int] | None,
+        reshard_range: tuple[int, int] | None,
         settings: ConsumerSettings,
         open_retrieval: OpenRetrieval,
         on_page: Callable[[Work], None],
     ) -> None:
+        """``reshard_range``: the hash keys of a shard that came of a reshard; None: another one."""
         self.at_end = False
         """True once the shard, or the range of a replay, has ended and its last batch was taken."""
         self.why_at_end = ShutdownReason.SHARD_END
@@ -60,7 +66,9 @@ class Intake:
         """User records of aggregates that the hash-range filter has dropped."""
         self._shard_id = shard_id
         self._name = settings.describe_shard(shard_id)
-        self._hash_range = hash_range if settings.options.hash_range_filter else None
+        self._hash_range = reshard_range if settings.options.hash_range_filter else None
+        self._filters_from = 0.0
+        """The time until which the hash-range filter drops nothing, by the worker's clock."""
         self._settings = settings
         self._open_retrieval = open_retrieval
         self._on_page = on_page
@@ -335,16 +343,23 @@ class Intake:
     ) -> RecordBatch:
         """Return the batch of the records, without user records that are done at ``position``."""
         options = self._settings.options
-        batch, dropped = make_batch(
+        make = partial(
+            make_batch,
             records,
             stream=self._settings.client.address.name,
             shard_id=self._shard_id,
             millis_behind_latest=page.fetched.page.millis_behind_latest,
             fetched_ms=page.service_time_ms,
             deaggregate=options.deaggregate,
-            hash_range=self._hash_range,
             habit=self._habit,
         )
+        now = self._settings.clock()
+        batch, dropped = make(hash_range=self._hash_range if now >= self._filters_from else None)
+        # Ask behind the fetch: the strategy may have changed a moment before it.
+        if dropped and self._settings.client.describe().distributes_records:
+            # A KPL may give up before each user record has come to the shard of its key.
+            self._filters_from = now + _KEPT_FOR
+            batch, dropped = make(hash_range=None)
         self._accounts.measure_batch(records)
         if dropped:
             self.dropped += dropped

@@ -88,13 +88,10 @@ class StreamOpener:
 
         known: the summary of the application's only stream, or the identity of one of several.
         same: tells whether one of several is still the same. first: see `StreamLeases`.
-
-        Calls the service if ``hash_range_filter`` is on and the summary is not known.
         """
         self._opened += 1
         shared, timing = self._settings, self._settings.timing
-        summary = known if isinstance(known, StreamSummary) else None
-        options = self._options_for(plan, client, summary)
+        options = self._options_for(plan)
         polling = Polling(client, options, timing)
         retrieval: RetrievalMode = polling
         if options.retrieval == "efo":
@@ -202,9 +199,7 @@ class StreamOpener:
         """Return about how many rows the lease table has, before the first scan too."""
         return max(self._leases_seen(), self._opened)
 
-    def _options_for(
-        self, plan: StreamPlan, client: StreamClient, summary: StreamSummary | None
-    ) -> WorkerOptions:
+    def _options_for(self, plan: StreamPlan) -> WorkerOptions:
         options = self._settings.options
         if plan.function is not None:
             options = plan.function.options(options)
@@ -214,17 +209,6 @@ class StreamOpener:
             options = replace(
                 options, fan_out=replace(options.fan_out, consumer_arn=plan.consumer_arn)
             )
-        if options.hash_range_filter and summary is None:
-            self._pace(plan.address)("DescribeStreamSummary")
-            summary = client.describe()
-        if options.hash_range_filter and summary is not None and summary.distributes_records:
-            _log.warning(
-                "hash_range_filter is switched off for %s: the stream distributes records itself "
-                "(RecordDistributionStrategy AUTO), so a record's hash key does not determine its "
-                "shard.",
-                client.address,
-            )
-            options = replace(options, hash_range_filter=False)
         return options
 
 
