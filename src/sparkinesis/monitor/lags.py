@@ -26,6 +26,7 @@ from sparkinesis.stream import position as pos
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.reading.shard_end import EndCheck
 
 _LOOKS = 1.0
 """Seconds between two scans."""
@@ -111,7 +112,7 @@ def lag_of(client: StreamClient, lease: Lease) -> Lag:
             raise
         return Lag(why=str(error))
     page = fetched.page
-    if not page.records and page.next_shard_iterator is None:
+    if not page.records and EndCheck(client, lease.shard_id).is_end(fetched, position):
         return Lag(why=AT_SHARD_END)
     if page.records and page.millis_behind_latest == 0:
         arrival = page.records[0].approximate_arrival_timestamp

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sparkinesis.local import LocalServer
+from sparkinesis.local import Fault, LocalServer, ManualClock
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp, Position
@@ -53,3 +53,28 @@ def test_what_is_not_kept_comes_again_and_nothing_else(
     assert given == (expected[1:] if start == "record" else expected)
     assert cursor.at_end
     assert len(fetched.page.child_shards or ()) == 2
+
+
+@pytest.mark.parametrize("named", ["NextShardIterator", "ChildShards"], ids=["named", "unnamed"])
+def test_only_a_closed_shard_ends(
+    server: LocalServer,
+    clock: ManualClock,
+    kinesis: Any,
+    caplog: pytest.LogCaptureFixture,
+    named: str,
+) -> None:
+    """Though no answer has an iterator, and the end names its children or does not."""
+    lost = Fault(omit=frozenset({"NextShardIterator", named}))
+    server.kinesis.faults = lambda call: lost if call.operation == "GetRecords" else None
+    put(kinesis, "s", [b"0", b"1", b"2"], "k")
+    client = StreamClient(StreamAddress("s", region="us-east-1", endpoint=server.endpoint_url))
+    cursor = ShardCursor(client, ShardBudget(Pace(0.0, 0.0)), SHARD, TRIM_HORIZON)
+    given = [record.data for _ in range(4) for record in cursor.fetch(1).page.records]
+    assert given == [b"0", b"1", b"2"]
+    ended_while_open = cursor.at_end
+    assert caplog.text.count("ListShards shows the shard as open. Reading goes on at") == 1
+    kinesis.split_shard(StreamName="s", ShardToSplit=SHARD, NewStartingHashKey=str(2**127))
+    clock.advance(2_001)
+    assert not cursor.fetch().page.records
+    assert (ended_while_open, cursor.at_end) == (False, True)
+    assert server.kinesis.calls.count("ListShards") == (1 if named == "NextShardIterator" else 2)

@@ -466,6 +466,12 @@ def test_an_empty_page_does_not_hide_the_end_of_the_shard(
     script.on("GetShardIterator", answer({"ShardIterator": "i"}))
     empty = {"Records": [], "MillisBehindLatest": 5000, "NextShardIterator": "more"}
     script.on("GetRecords", answer(empty), answer(empty), last_page(1, 2))
+    closed = {
+        "ShardId": SHARD,
+        "HashKeyRange": {"StartingHashKey": "0", "EndingHashKey": "9"},
+        "SequenceNumberRange": {"StartingSequenceNumber": "0", "EndingSequenceNumber": "3"},
+    }
+    script.on("ListShards", answer({"Shards": [closed]}))
     assert numbers(fan_out) == [1, 2]
     assert numbers(fan_out) == []
     assert fan_out.at_end

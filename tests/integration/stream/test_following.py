@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sparkinesis.local import Call, LocalServer
+from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import Fetched, StreamClient
 from sparkinesis.stream.page import Page
@@ -100,6 +100,25 @@ def test_each_key_is_in_order_through_splits_and_merges(client: StreamClient, ki
     watcher.end(kinesis)
     read = [page.shard_id for page in watcher.pages]
     assert {one["ShardId"] for one in active_shards(kinesis, "s")} <= set(read)
+
+
+def test_an_answer_like_that_of_an_end_ends_nothing(
+    server: LocalServer, client: StreamClient, kinesis: Any
+) -> None:
+    """Each second answer lacks the iterator of the next page; the last one its children, too."""
+    lost = Fault(omit=frozenset({"NextShardIterator", "ChildShards"}))
+    server.kinesis.faults = lambda call: (
+        lost if call.operation == "GetRecords" and call.ordinal % 2 else None
+    )
+    numbers = put(kinesis, 0)
+    watcher = Following(client, TRIM_HORIZON)
+    watcher.wait_for(numbers)
+    numbers += put(kinesis, 5)
+    watcher.wait_for(numbers)
+    split(kinesis, "s")
+    numbers += put(kinesis, 10)
+    watcher.wait_for(numbers)
+    watcher.end(kinesis)
 
 
 def test_latest_is_the_time_of_the_first_call(

@@ -146,7 +146,7 @@ class StreamClient(StreamCaller):
 
     def list_shards(
         self,
-        retry: Retry | None = None,
+        retry: Retries | None = None,
         *,
         at: Position | None = None,
         since: AtTimestamp | None = None,

@@ -41,6 +41,7 @@ from sparkinesis.stream.page import Page, ends_shard, is_empty_at_tip, says_more
 from sparkinesis.stream.position import AfterRecord, AtTimestamp, Position, Sentinel
 from sparkinesis.stream.reading.budget import MAX_RECORDS_PER_CALL
 from sparkinesis.stream.reading.early_records import EarlyRecordFilter
+from sparkinesis.stream.reading.shard_end import EndCheck
 
 Failure: TypeAlias = ClientError | BotoCoreError | CorruptEventStreamError
 
@@ -114,6 +115,7 @@ class FanOutCursor:
         self._early_filter = EarlyRecordFilter(
             client.address, shard_id, position, inclusive=inclusive
         )
+        self._ends = EndCheck(client, shard_id)
         self._find_consumer = find_consumer or ConsumerFinder(client, retry.clock)
         self._clock = retry.clock
         self._retry = retry
@@ -267,9 +269,10 @@ class FanOutCursor:
     def _last_page(self) -> Fetched | None:
         """Return the rest of the shard (GetRecords) if the shard ends there; else None.
 
-        GetRecords returns a next iterator if and only if the shard continues, or if the end comes
-        on a later page: after empty ones, or after records from before the position, which other
-        servers return. If the call is not permitted, the shard is assumed to continue.
+        GetRecords returns a next iterator if the shard continues, or if the end comes on a later
+        page: after empty ones, or after records from before the position, which other servers
+        return. An answer without one is checked (`EndCheck`). If the call is not permitted, the
+        shard is assumed to continue.
         """
         early_filter = copy.copy(self._early_filter)  # a page that is not the last is not returned
         try:
@@ -293,7 +296,7 @@ class FanOutCursor:
                 error,
             )
             return None
-        if iterator is not None:
+        if iterator is not None or not self._ends.is_end(found, self._position):
             return None
         self._failures = NO_FAILURES
         self.at_end = True

@@ -8,6 +8,7 @@ from sparkinesis.stream.calls.retry import Retries
 from sparkinesis.stream.position import AfterRecord, Position
 from sparkinesis.stream.reading.budget import MAX_RECORDS_PER_CALL, ShardBudget
 from sparkinesis.stream.reading.early_records import EarlyRecordFilter
+from sparkinesis.stream.reading.shard_end import EndCheck
 from sparkinesis.stream.reading.split_page import split_page
 
 
@@ -17,6 +18,7 @@ class ShardCursor:
     inclusive: starts AT the record of an `AfterRecord` position, so that the caller sees whether
     that record still exists; the caller drops it. renews: replaces an expired iterator; otherwise
     `fetch` raises `ExpiredIteratorError`. retry: makes the calls; None: as the client does.
+    asks_twice: a shard that ends twice for GetRecords has ended, though it is listed as open.
     """
 
     def __init__(
@@ -29,6 +31,7 @@ class ShardCursor:
         inclusive: bool = False,
         renews: bool = True,
         retry: Retries | None = None,
+        asks_twice: bool = False,
     ) -> None:
         self.shard_id = shard_id
         self.at_end = False
@@ -41,6 +44,7 @@ class ShardCursor:
         self._position = position
         self._inclusive = inclusive
         self._iterator: str | None = None
+        self._ends = EndCheck(client, shard_id, retry, budget if asks_twice else None)
         self._early_filter = EarlyRecordFilter(
             client.address, shard_id, position, inclusive=inclusive
         )
@@ -75,13 +79,14 @@ class ShardCursor:
                 self._iterator = None
                 continue
             break
-        page = fetched.page
-        self._iterator = page.next_shard_iterator
-        self.at_end = self._iterator is None
+        page, reached = fetched.page, self._position
         if page.records:
-            self._position = AfterRecord(page.records[-1].sequence_number)
-            self._inclusive = False
+            reached = AfterRecord(page.records[-1].sequence_number)
             self._budget.records.spend(fetched.size)
+        self.at_end = self._ends.is_end(fetched, reached)
+        self._iterator = page.next_shard_iterator
+        self._position = reached
+        self._inclusive = self._inclusive and not page.records
         return self._early_filter.apply(fetched)
 
     def keep(self, fetched: Fetched, count: int) -> Fetched:

@@ -92,6 +92,7 @@ class ShardFront:
             position,
             inclusive=inclusive,
             renews=renews,
+            asks_twice=True,
         )
 
     def look(
