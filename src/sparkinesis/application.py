@@ -83,8 +83,8 @@ class Application(ApplicationSettings):
         with the same ``max_held_bytes``.
         tally: gets the worker's measurements besides the exporters, for who calls
         `Worker.look_at_health` every ``look_every`` seconds.
-        loop: the event loop of your program, to run methods that are ``async def``; None: one of
-        the worker's own. The loop must run until the worker has ended.
+        loop: the event loop of your program, to run methods that are ``async def``; None: the one
+        that all such workers of the process share. The loop must run until the worker has ended.
 
         Creates the lease table if it is missing. Raises `StreamNotFoundError`, `LeaseTableError`,
         `AccessDeniedError` and `ServiceError`.

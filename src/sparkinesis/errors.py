@@ -283,9 +283,9 @@ class CheckpointError(SparkinesisError, ValueError):
 class ProcessorError(SparkinesisError, TypeError):
     """The record processor cannot be used.
 
-    It has no usable methods, or one of its methods returned a coroutine or a generator instead of
-    finishing. No record of that call is checkpointed or skipped, whatever ``on_error`` says: the
-    worker ends and raises this error.
+    It has no usable methods, one of its methods returned a coroutine or a generator instead of
+    finishing, or its coroutines use an object of another event loop. No record of that call is
+    checkpointed or skipped, whatever ``on_error`` says: the worker ends and raises this error.
     """
 
 

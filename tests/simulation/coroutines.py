@@ -6,7 +6,6 @@ A coroutine that awaits `Pauses` lets time pass there, and is cancelled there.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -37,15 +36,10 @@ class _Loop:
         self.scheduler.spawn(self.process, "call of the event loop", call)
 
 
-@dataclass(frozen=True, slots=True)
-class _Event:
-    event: Any
-
-    def set(self) -> None:
-        self.event.set()
-
-    async def wait(self) -> None:
-        self.event.wait()
+def loop_of_process(scheduler: Scheduler) -> _Loop:
+    """Returns the event loop of the process of the present task, which needs no thread."""
+    assert scheduler.current is not None
+    return _Loop(scheduler, scheduler.current.process)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +50,6 @@ class Asyncio:
     new_event: Callable[[Scheduler], Any]
     new_future: Callable[[Scheduler], Future[Any]]
     CancelledError = asyncio.CancelledError
-
-    def Event(self) -> _Event:
-        return _Event(self.new_event(self.scheduler))
-
-    def get_running_loop(self) -> _Loop:
-        assert self.scheduler.current is not None
-        return _Loop(self.scheduler, self.scheduler.current.process)
-
-    def run(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Runs a coroutine that awaits events only."""
-        with contextlib.suppress(StopIteration):
-            coroutine.send(None)
 
     def run_coroutine_threadsafe(
         self, coroutine: Coroutine[Any, Any, object], loop: _Loop

@@ -23,6 +23,7 @@ from sparkinesis.worker.retrieval.step_pool import StepPool
 from tests.simulation import history as events
 from tests.simulation.connection import Sockets, is_readable
 from tests.simulation.consumers import Operator
+from tests.simulation.coroutines import loop_of_process
 from tests.simulation.counting import Counts
 from tests.simulation.dynamodb import (
     TIMEOUT,
@@ -217,6 +218,10 @@ class World:
                 installed(self.scheduler),
                 _replaced("sparkinesis.stream.fan_out.cursor.socket_watch", Sockets()),
                 mock.patch("sparkinesis.stream.fan_out.cursor.is_readable", is_readable),
+                mock.patch(
+                    "sparkinesis.worker.processors.event_loop.loop_of_process",
+                    partial(loop_of_process, self.scheduler),
+                ),
                 _errors_of_steps_noted(self.scheduler),
                 _replaced("sparkinesis.stream.calls.caller.call_client", self.kinesis_client),
                 mock.patch.object(

@@ -8,7 +8,8 @@ fails for a reason outside of the records: the lease table does not answer
 then delivered again, by this worker or another one.
 
 A `ProcessorError` is not subject to a policy either: it is a mistake in the program, such as a call
-that returns a coroutine instead of doing its work. It ends the worker, and the records are
+that returns a coroutine instead of doing its work. An object of asyncio that is used outside of its
+event loop becomes one after the attempts of a `Retry`. It ends the worker, and the records are
 delivered again once the program is corrected.
 """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from sparkinesis import (
     Checkpointer,
     CredentialSource,
     DeadLetter,
+    ProcessorError,
     ProcessorShard,
     RecordBatch,
     RecordProcessor,
@@ -394,3 +395,52 @@ def test_what_is_no_record(kinesis: Sandbox, record: Any) -> None:
     kinesis.create_stream()
     with pytest.raises(TypeError):
         kinesis.put([record])
+
+
+@pytest.mark.parametrize("concurrency", [None, 2])
+def test_an_object_of_asyncio_serves_the_worker_after_a_crash_too(
+    run_application: Run, concurrency: int | None
+) -> None:
+    contend = _contending()
+
+    async def handle(batch: object) -> None:
+        await contend()
+
+    ours = application(handle, options=WorkerOptions(concurrency=concurrency))
+    result = run_application(ours, LETTERS, crash_after=1)
+    assert {record.data for record in result.processed} == {b"a", b"b", b"c"}
+    assert result.failures == ()
+
+
+@pytest.mark.parametrize("concurrency", [None, 2])
+def test_an_object_of_another_event_loop_makes_no_dead_letters(
+    run_application: Run, concurrency: int | None
+) -> None:
+    contend, letters = _contending(), list[Any]()
+
+    async def handle(batch: object) -> None:
+        await contend()
+
+    asyncio.run(contend())  # the lock is bound to this loop now
+    to_letters = application(
+        handle,
+        on_error=Retry(2, then=DeadLetter(letters.append)),
+        options=WorkerOptions(concurrency=concurrency),
+    )
+    with pytest.raises(ProcessorError, match=r"different event loop.*Make the object where it is"):
+        run_application(to_letters, LETTERS)
+    assert letters == []
+
+
+def _contending() -> Callable[[], Coroutine[Any, Any, object]]:
+    """A function with a lock, which belongs to the event loop that it first runs in."""
+    lock = asyncio.Lock()
+
+    async def hold() -> None:
+        async with lock:
+            await asyncio.sleep(0)
+
+    async def contend() -> None:
+        await asyncio.gather(hold(), hold())
+
+    return contend

@@ -226,8 +226,6 @@ class ConsumerLoop(WorkerLoop):
         state.end()
         self.settings.fetchers.close()
         self.settings.consumers.close()
-        if (event_loop := self.settings.calls.loop) is not None:
-            event_loop.close()
 
     def _wait_while_shutting_down(self, seconds: float) -> bool:
         """Wait; return False, as soon as the shutdown's time is up, if that comes first."""

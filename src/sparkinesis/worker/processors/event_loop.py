@@ -1,9 +1,10 @@
-"""An event loop that runs coroutines for threads, and notices calls that block it."""
+"""The event loop of a process' workers, which runs coroutines and notices calls that block it."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import sys
 import threading
 import time
@@ -30,25 +31,67 @@ class _Outcome(NamedTuple):
     error: BaseException | None = None
 
 
+class LoopThread:
+    """An event loop in a thread of its own, which begins when it is first needed. For any thread.
+
+    It runs as long as the process, and does not keep the process from exiting. Objects of asyncio
+    that one worker has used, such as a semaphore of the user's module, work in the next one, too.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def get(self) -> asyncio.AbstractEventLoop:
+        """Return the loop. Raises RuntimeError if the operating system permits no thread."""
+        with self._lock:
+            if self._loop is None:
+                loop = asyncio.new_event_loop()
+                threading.Thread(
+                    target=_run_for_ever, args=(loop,), name="sparkinesis-asyncio", daemon=True
+                ).start()
+                self._loop = loop
+            return self._loop
+
+
+def _run_for_ever(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    while True:  # a task of the user's may call sys.exit(), or stop the loop
+        with contextlib.suppress(SystemExit, KeyboardInterrupt):
+            loop.run_forever()
+
+
+_own = LoopThread()
+
+
+def _begin_anew() -> None:
+    global _own  # noqa: PLW0603 - a child process has none of its parent's threads
+    _own = LoopThread()
+
+
+os.register_at_fork(after_in_child=_begin_anew)
+
+
+def loop_of_process() -> asyncio.AbstractEventLoop:
+    """Return the event loop of all workers of this process. Raises as `LoopThread.get`."""
+    return _own.get()
+
+
 class EventLoop:
-    """Runs coroutines, in a thread of its own unless the user's loop is given. For any thread."""
+    """Runs the coroutines of one worker. For any thread."""
 
     def __init__(
         self,
-        name: str,
         clock: Callable[[], float] = time.monotonic,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        """``loop``: the running loop of the user's program."""
-        self._name = name
+        """``loop``: the running loop of the user's program; None: `loop_of_process`."""
         self._clock = clock
         self._loop = loop
-        self._is_users = loop is not None
         self._ident: int | None = None
-        """The thread that runs the loop, once it has answered."""
+        """The thread that runs the loop, once a coroutine has begun."""
         self._lock = threading.Lock()
         self._open: set[Future[_Outcome]] = set()
-        self._is_closed = False
         self._asked_at: float | None = None
         """The time of a question that the loop has not answered yet."""
         self._is_reported = False
@@ -86,12 +129,6 @@ class EventLoop:
         for future in running:
             future.cancel()
 
-    def close(self) -> None:
-        """End the loop once no call runs, unless it is the user's."""
-        with self._lock:
-            self._is_closed = True
-            self._end_if_over()
-
     @property
     def lag(self) -> float | None:
         """The seconds that the loop took to answer, or does not answer; None if it never ran."""
@@ -116,61 +153,31 @@ class EventLoop:
 
     def _submit(self, coroutine: Coroutine[Any, Any, object]) -> Future[_Outcome]:
         with self._lock:
-            loop = self._loop
-            if loop is None or (loop.is_closed() and not self._is_users):
-                loop = self._begin()
-            future = asyncio.run_coroutine_threadsafe(_outcome(coroutine), loop)
+            if self._loop is None:
+                self._loop = loop_of_process()
+            future = asyncio.run_coroutine_threadsafe(self._outcome(coroutine), self._loop)
             self._open.add(future)
         return future
+
+    async def _outcome(self, coroutine: Coroutine[Any, Any, object]) -> _Outcome:
+        """Return what a coroutine returns or raises: a SystemExit would leave the loop."""
+        self._ident = threading.get_ident()
+        try:
+            return _Outcome(await coroutine)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a user's code may call sys.exit() too
+            return _Outcome(error=error)
 
     def _forget(self, future: Future[_Outcome]) -> None:
         with self._lock:
             self._open.discard(future)
-            self._end_if_over()
 
     def _answer(self) -> None:
         asked_at = self._asked_at
         if asked_at is not None:
             self._lag = self._clock() - asked_at
-        self._ident = threading.get_ident()
         self._asked_at, self._is_reported = None, False
-
-    def _begin(self) -> asyncio.AbstractEventLoop:
-        begun = threading.Event()
-        thread = threading.Thread(
-            target=self._run_loop, args=(begun,), name=self._name, daemon=True
-        )
-        thread.start()
-        begun.wait()
-        assert self._loop is not None
-        return self._loop
-
-    def _run_loop(self, begun: threading.Event) -> None:
-        async def serve() -> None:
-            self._stop = stop = asyncio.Event()
-            self._ident = threading.get_ident()
-            self._loop = asyncio.get_running_loop()
-            begun.set()
-            await stop.wait()
-
-        # A task of the user's that calls sys.exit() ends the loop: the next call begins another.
-        with contextlib.suppress(SystemExit, KeyboardInterrupt):
-            asyncio.run(serve())
-
-    def _end_if_over(self) -> None:
-        if self._is_closed and not self._open and not self._is_users and self._loop is not None:
-            self._loop.call_soon_threadsafe(self._stop.set)
-            self._loop = None
-
-
-async def _outcome(coroutine: Coroutine[Any, Any, object]) -> _Outcome:
-    """Return what a coroutine returns or raises: a SystemExit would end the loop."""
-    try:
-        return _Outcome(await coroutine)
-    except asyncio.CancelledError:
-        raise
-    except BaseException as error:  # noqa: BLE001 - a user's code may call sys.exit() too
-        return _Outcome(error=error)
 
 
 def _line_of(ident: int | None) -> str:

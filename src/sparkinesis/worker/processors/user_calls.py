@@ -36,7 +36,8 @@ Done: TypeAlias = Callable[[BaseException | None], None]
 class UserCalls:
     """Calls the methods of a worker's record processors. For any thread.
 
-    The event loop begins with the first coroutine: most workers need none.
+    The event loop, one for all workers of the process, begins with the first coroutine: most
+    workers need none.
     """
 
     def __init__(
@@ -45,11 +46,10 @@ class UserCalls:
         clock: Callable[[], float] = time.monotonic,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        """``loop``: the event loop of the user's program, to use in place of one of its own."""
+        """``loop``: the event loop of the user's program, to use in place of the process' own."""
         self.loop: EventLoop | None = None
         """The event loop; None if no method was ``async def`` yet."""
         self._given = loop
-        self._name = name
         self._clock = clock
         self._lock = threading.Lock()
         self._threads = CallThreads(f"{name}-record")
@@ -85,7 +85,7 @@ class UserCalls:
                 # asyncio would delay the start of workers that do without it.
                 from sparkinesis.worker.processors.event_loop import EventLoop  # noqa: PLC0415
 
-                self.loop = EventLoop(f"{self._name}-asyncio", self._clock, self._given)
+                self.loop = EventLoop(self._clock, self._given)
             return self.loop
 
 

@@ -21,6 +21,17 @@ MAX_TRACEBACK = 8_000
 """The most characters of a traceback that is kept."""
 
 _MAX_CHAIN = 10
+
+_OF_OTHER_LOOPS = (
+    "bound to a different event loop",
+    "attached to a different loop",
+    "Event loop is closed",
+)
+_ADVICE_ON_LOOPS = (
+    "an object of asyncio works in the event loop in which it was first used: coroutines of all "
+    "workers of a process share one, but asyncio.run() and run_async() have others. Make the "
+    "object where it is used, such as in `initialize`"
+)
 _MAX_LINES = 200
 
 
@@ -85,13 +96,32 @@ class Failures:
 
 
 def describe(error: BaseException, limit: int = MAX_ERROR) -> str:
-    """Return an error's type and message, shortened to ``limit`` characters."""
+    """Return an error's type and message, shortened to ``limit`` characters, and advice if any."""
+    name, message = type(error).__name__, _message_of(error)
+    said = cut(f"{name}: {message}" if message else name, limit)
+    if of_another_loop(error) and _ADVICE_ON_LOOPS not in message:
+        said = f"{said} ({_ADVICE_ON_LOOPS})"
+    return said
+
+
+def of_another_loop(error: BaseException) -> RuntimeError | None:
+    """Return the error, or its cause, by which an object of asyncio is not of this event loop.
+
+    That is a mistake in the program, which every record meets. None: there is no such cause.
+    """
+    for one in _chain(error):
+        if isinstance(one, RuntimeError):
+            message = _message_of(one)
+            if any(text in message for text in _OF_OTHER_LOOPS):
+                return one
+    return None
+
+
+def _message_of(error: BaseException) -> str:
     try:
-        message = str(error)
+        return str(error)
     except Exception:  # noqa: BLE001 - a user's class may do anything
-        message = "<its message could not be made>"
-    name = type(error).__name__
-    return cut(f"{name}: {message}" if message else name, limit)
+        return "<its message could not be made>"
 
 
 def _add(before: Failure, after: Failure) -> Failure:

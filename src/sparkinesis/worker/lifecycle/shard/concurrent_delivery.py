@@ -21,6 +21,7 @@ from sparkinesis.worker.lifecycle.shard.open_records import OpenRecord, OpenReco
 from sparkinesis.worker.lifecycle.shard.reaction import Attempt, react
 from sparkinesis.worker.lifecycle.shard.states import ShutdownReason
 from sparkinesis.worker.processors.processor import RecordProcessor
+from sparkinesis.worker.reporting.failures import of_another_loop
 
 _OPEN = 10
 """Open records for each call that may run: so far one key may be behind the others."""
@@ -169,7 +170,10 @@ class ConcurrentDeliverer(Deliverer):
             method = self.processor.process_record
             try:
                 self._settings.calls.begin(method, one.record, partial(self._end_call, one))
-            except RuntimeError:  # the operating system permits no more threads
+            except RuntimeError as error:  # the operating system permits no more threads
+                if of_another_loop(error):  # the program has closed its event loop
+                    self._end_call(one, error)
+                    continue
                 del self._running[one]
                 self._try_again(one, self._attempts.get(one) or Attempt(one.alone()), _NO_THREAD)
                 break

@@ -11,6 +11,7 @@ from sparkinesis.errors import (
     AccessDeniedError,
     LeaseTableError,
     LeaseTableUnavailableError,
+    ProcessorError,
     SinkUnavailableError,
 )
 from sparkinesis.events import BatchAction
@@ -19,6 +20,7 @@ from sparkinesis.stream.calls.retry import exponential_backoff
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings
 from sparkinesis.worker.on_error import DeadLetter, Stop, last_resort, wait_before_retry
+from sparkinesis.worker.reporting.failures import describe, of_another_loop
 
 LONGEST_BACKOFF = 30.0
 """The longest wait in seconds between two tries of a task that the shard depends on."""
@@ -70,6 +72,9 @@ def react(
 
     last: the last checkpoint. is_ending: the shard is being left, or its lease is lost. is_reset:
     the processor has moved the shard elsewhere.
+
+    Raises `ProcessorError` where records would be given up of which none is at fault: the program
+    uses an object of asyncio outside of its event loop.
     """
     if is_ending:
         # The next owner of the shard will find out whether the records are at fault.
@@ -92,6 +97,12 @@ def react(
     wait = wait_before_retry(settings.on_error, again.failures, settings.uniform)
     if wait is not None:
         return Reaction(BatchAction.RETRY, again, wait)
+    if cause := of_another_loop(error):
+        raise ProcessorError(
+            f"The record processor of application {settings.application!r} failed for a reason "
+            f"that all records share: {describe(cause)}. No record is given up: all come again "
+            "once the program is corrected."
+        ) from error
     resort = last_resort(settings.on_error)
     if isinstance(resort, Stop):
         return Reaction(BatchAction.STOP, again)

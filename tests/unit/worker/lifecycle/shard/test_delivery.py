@@ -295,3 +295,46 @@ def test_records_and_bytes_count_once_they_are_processed_and_only_then() -> None
         if isinstance(one.value, Distribution)
     }
     assert sums == {"failed": 7.0, "ok": 3.0}
+
+
+_OTHER_LOOPS = [
+    "<asyncio.locks.Semaphore object> is bound to a different event loop",
+    "Task <Task> got Future <Future> attached to a different loop",
+    "Event loop is closed",
+]
+
+
+@pytest.mark.parametrize("text", _OTHER_LOOPS)
+@pytest.mark.parametrize("resort", [Skip(), Stop(), DeadLetter(lambda failed: None)])
+def test_an_object_of_another_event_loop_gives_up_no_record(
+    text: str, resort: Skip | Stop | DeadLetter
+) -> None:
+    shard = Shard(Retry(2, base=1.0, then=resort))
+    shard.add(1, 2)
+    before = shard.may_checkpoint()
+    with patch.object(shard.processor, "process_records", side_effect=_wrapped(text)):
+        assert shard.deliverer.deliver_next() > 0, "it may heal"
+        shard.setting.now += 2.0
+        for _ in range(2):
+            with pytest.raises(ProcessorError, match="in `initialize`") as raised:
+                shard.deliverer.deliver_next()
+    assert text in str(raised.value)
+    assert shard.may_checkpoint() == before
+    shard.deliverer.deliver_next()
+    assert shard.given[-1] == ["1", "2"]
+
+
+def _wrapped(text: str) -> Exception:
+    """An error of the user's own, for an error of asyncio."""
+    error = ValueError("the order was not sent")
+    error.__cause__ = RuntimeError(text)
+    return error
+
+
+@pytest.mark.parametrize("error", [ValueError(_OTHER_LOOPS[0]), RuntimeError("a bad order")])
+def test_other_errors_are_subject_to_the_policy(error: Exception) -> None:
+    shard = Shard(Skip(), "1")
+    shard.add(1)
+    with patch.object(shard.processor, "process_records", side_effect=error):
+        shard.deliverer.deliver_next()
+    assert not shard.deliverer
