@@ -128,6 +128,9 @@ U1:
     page
     integration/ui
     unit/ui
+U3:
+    unit/worker/lifecycle/shard/test_standing.py
+    integration/worker/test_u3_lag.py
 threads: unit/worker/retrieval/test_step_pool.py
 memory:
     unit/worker/retrieval/test_memory.py
@@ -257,6 +260,7 @@ WorkerOptions.deaggregate: integration/worker/test_seams.py::test_the_rest_of_an
 WorkerOptions.hash_range_filter: integration/worker/test_hash_filter.py::test_what_a_kpl_puts_again_after_a_reshard_is_dropped
 WorkerOptions.skip_older_than: integration/worker/test_w6_skip_older.py::test_resuming_too_far_behind_goes_on_at_the_bound
 WorkerOptions.processing_time_limit: integration/worker/test_processing_time_limit.py::test_a_slow_call_is_reported_once
+WorkerOptions.standstill_warning: integration/worker/test_u3_lag.py::test_a_call_that_fails_again_and_again_stands_still
 WorkerOptions.give_up_after_limit: integration/worker/test_processing_time_limit.py::test_another_worker_goes_on_from_the_last_checkpoint
 WorkerOptions.checkpoint_seconds: unit/worker/lifecycle/shard/test_automatic_checkpoints.py::test_what_is_processed_waits_no_longer_than_it_may_also_without_more_records
 WorkerOptions.checkpoint_records: unit/worker/lifecycle/shard/test_automatic_checkpoints.py::test_each_so_many_records_are_checkpointed_however_large_the_batches

@@ -22,7 +22,7 @@ The rows of the lease table
 Shards that the worker reads (`ShardEvent`)
     `ShardStarted`, `ShardEnded`, `ShardStopped`, `ReaderDied`; of their records: `BatchFailed`,
     `RecordsSkipped`, `DeadLettersStored`, `DataLost`, `OldRecordsSkipped`; `TaskFailed`,
-    `CheckpointRefused`, `ProcessingTimeExceeded`
+    `CheckpointRefused`, `ProcessingTimeExceeded`, `ShardStandsStill`, `ShardWentOn`
 Streams (`StreamEvent`)
     `ShardSyncFailed`, `ShardSyncRecovered`, `PollingInstead`; of several streams: `StreamFailing`,
     `StreamReadable`, `StreamMadeAnew`, `StreamRemoved`, `FormerStreamDeleted`, `FormerStreamKept`,
@@ -36,6 +36,7 @@ differ. Durations are in seconds by the worker's clock.
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime, timezone
 from enum import Enum
 from logging import ERROR, INFO, WARNING
 from typing import ClassVar, NamedTuple, TypeAlias
@@ -109,6 +110,9 @@ class WorkerReport(Event, frozen=True):
     """The largest known lag of the shards that the worker reads; None if no lag is known."""
     furthest_behind: str | None
     """The shard with that lag."""
+    standing: tuple[tuple[str, float], ...] = ()
+    """The shards that stand still, as by `ShardStandsStill`, and for how many seconds; the longest
+    first."""
 
     @property
     def records_per_second(self) -> float:
@@ -119,7 +123,11 @@ class WorkerReport(Event, frozen=True):
         if self.millis_behind_latest is not None:
             lag = f"{self.millis_behind_latest / 1000:,.1f} s behind ({self.furthest_behind})"
         shards = _count(self.shards, "shard")
-        return Line(INFO, f"{shards}, {self.records_per_second:,.1f} records/s, {lag}")
+        text = f"{shards}, {self.records_per_second:,.1f} records/s, {lag}"
+        if self.standing:
+            each = listed(f"{shard} for {seconds:,.0f} s" for shard, seconds in self.standing)
+            text += f"; standing still: {each}"
+        return Line(INFO, text)
 
 
 class ShutdownBegan(Event, frozen=True):
@@ -280,7 +288,7 @@ class LeaseEnd(Enum):
 
 _RELEASED = {
     LeaseEnd.HANDED_OVER: "another worker requested it",
-    LeaseEnd.SHARD_FINISHED: "the shard has ended, and all of its records are processed",
+    LeaseEnd.SHARD_FINISHED: "the shard has ended, and what was read of it is processed",
     LeaseEnd.SHUTDOWN: "this worker shuts down",
     LeaseEnd.STREAM_LEFT: "this worker no longer reads its stream",
     LeaseEnd.RANGE_READ: "the range of the replay ends there",
@@ -683,15 +691,23 @@ class ShardStarted(ShardEvent, frozen=True):
 
 
 class ShardEnded(ShardEvent, frozen=True):
-    """All records of a shard that was split or merged are processed and checkpointed."""
+    """What could be read of a shard that was split or merged, or is gone, is checkpointed."""
 
     children: tuple[str, ...]
     """The shard ids of the children that the service named; they may begin now."""
     records: int
     """User records processed since this worker took the shard."""
+    rest_is_lost: bool = False
+    """True if the shard has expired, with records that were not read: `DataLost` has told it."""
 
     def line(self) -> Line:
         children = f"; its children are {listed(self.children)}" if self.children else ""
+        if self.rest_is_lost:
+            return Line(
+                WARNING,
+                f"Left {self.lease}: the shard has expired, and the records after the last "
+                f"checkpoint are lost{children}",
+            )
         return Line(
             INFO,
             f"Finished {self.lease}: the shard has ended, and all of its records are "
@@ -811,6 +827,37 @@ class ProcessingTimeExceeded(ShardEvent, frozen=True):
             f"process_records has taken {self.seconds:.1f} s on {self.place}; "
             f"processing_time_limit is {self.limit:g} s{end}",
         )
+
+
+class ShardStandsStill(ShardEvent, frozen=True):
+    """A shard makes no progress for ``standstill_warning`` seconds, or for many times that."""
+
+    seconds: float
+    since_ms: int
+    """Since when (epoch ms, by the machine's clock)."""
+    why: str
+    """What does not end or fails again and again, and on which records."""
+
+    def line(self) -> Line:
+        since = datetime.fromtimestamp(self.since_ms / 1000, timezone.utc)
+        return Line(
+            WARNING,
+            f"{self.place} has stood still for {_seconds(self.seconds)}, since "
+            f"{since:%Y-%m-%dT%H:%M:%SZ}: {self.why}. The records behind wait, and this worker "
+            "keeps the lease. Look for an error in the lines before, and let calls to other "
+            "systems time out: a call that hangs ends with this process, unless "
+            "processing_time_limit with give_up_after_limit passes the shard on.",
+        )
+
+
+class ShardWentOn(ShardEvent, frozen=True):
+    """A shard makes progress again after `ShardStandsStill`, or is no longer held up here."""
+
+    seconds: float
+    """For how long it stood still."""
+
+    def line(self) -> Line:
+        return Line(INFO, f"{self.place} goes on after {_seconds(self.seconds)}")
 
 
 # ---- Streams ----

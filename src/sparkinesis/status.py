@@ -37,7 +37,9 @@ class ShardStatus(msgspec.Struct, frozen=True):
     shard_id: str
     state: ShardState
     millis_behind_latest: int | None
-    """The distance from the tip at the last page; None if it is not known, as of a paused shard."""
+    """The lag: the distance from the tip at the last page or, if that is longer, the age of the
+    oldest record that is fetched and not processed; while no page comes, the time counts, too. None
+    if it is not known, as of a paused shard."""
     processing_for: float | None
     """The duration of the current call of ``process_records``, in seconds; None between calls."""
     records: int = 0
@@ -56,6 +58,14 @@ class ShardStatus(msgspec.Struct, frozen=True):
     that is later; 0 while everything delivered is checkpointed; None before ``initialize``."""
     paused_for: float | None = None
     """Seconds since the program has paused the shard; None: it is not paused."""
+    page_millis_behind_latest: int | None = None
+    """The service's ``MillisBehindLatest`` of the last page that was taken, as KCLs report it: it
+    grows no older while the page is processed. None if it is not known, as of a paused shard."""
+    standing_for: float | None = None
+    """Seconds for which the shard has made no progress although records, or a task, wait: in one
+    call, or in one that fails again and again. None: nothing waits."""
+    standing_because: str = ""
+    """What does not end or fails again and again, and on which records, after 10 seconds."""
 
 
 class StreamStatus(msgspec.Struct, frozen=True):
@@ -176,6 +186,10 @@ class FleetShard(msgspec.Struct, frozen=True):
     lease: str = ""
     """The key of the shard's lease: the shard id or, in an application of several streams,
     ``<account>:<stream>:<creation epoch>:<shard id>``."""
+    standing_for: float | None = None
+    """Seconds for which the shard makes no progress, as in `ShardStatus`."""
+    standing_because: str = ""
+    """What does not end or fails again and again, and on which records, after 10 seconds."""
 
 
 class UnreadShard(msgspec.Struct, frozen=True):

@@ -175,14 +175,17 @@ def _unreadable(streams: Sequence[FleetStream]) -> Iterator[str]:
 
 
 def _shard(shard: FleetShard, names: Mapping[str, str]) -> ShardRow:
-    seconds = shard.processing_for or 0.0
+    seconds, standing = shard.processing_for or 0.0, shard.standing_for or 0.0
+    note = f"in one call for {seconds:.0f} s" if seconds >= _LONG_CALL else ""
+    if not note and standing >= _LONG_CALL:
+        note = f"no progress for {standing:.0f} s"
     return ShardRow(
         shard.lease or shard.shard_id,
         shard.worker_id,
         shard.state.value,
         shard.millis_behind_latest,
         shard.records_per_second if shard.state is ShardState.PROCESSING else None,
-        f"in one call for {seconds:.0f} s" if seconds >= _LONG_CALL else "",
+        note,
         stream=names.get(_identifier(shard), ""),
     )
 

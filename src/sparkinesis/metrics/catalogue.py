@@ -270,15 +270,30 @@ PAUSED_AGE = _age(
 )
 LAG = _age(
     name="lag", labels=("stream", "shard"),
-    help="Age of the records that are being read: the MillisBehindLatest of the service. No series "
-    "of a paused shard.",
-    kcl=(KclName("ProcessTask", "MillisBehindLatest"),),
+    help="Age of the records that are being read or processed: the MillisBehindLatest of the last "
+    "page, or the age of the oldest record that is fetched and not processed, if that is more. No "
+    "series of a paused shard.",
 )
 APPLICATION_LAG = _age(
     name="application.lag",
     help="The largest lag of the shards that this worker reads.",
+)
+PAGE_LAG = _age(
+    name="page.lag", labels=("stream", "shard"),
+    help="The MillisBehindLatest of the service for the last page, as KCLs report it: it grows no "
+    "older while the page is processed. No series of a paused shard.",
+    kcl=(KclName("ProcessTask", "MillisBehindLatest"),),
+)
+APPLICATION_PAGE_LAG = _age(
+    name="application.page.lag",
+    help="The largest MillisBehindLatest of the shards that this worker reads.",
     kcl=(KclName("ApplicationTracker", "MillisBehindLatest"),),
-    otel_name="",  # else one name with `LAG`
+    otel_name="",  # else one name with `PAGE_LAG`
+)
+STANDING_AGE = _age(
+    name="standing.age", labels=("stream", "shard"),
+    help="Time for which the shard makes no progress although records, or a task, wait: a call "
+    "does not return, or fails again and again; 0 if nothing waits.",
 )
 BYTES_HELD = _gauge(
     name="bytes.held", unit=Unit.BYTES,

@@ -306,6 +306,10 @@ class WorkerOptions:
     processing_time_limit: float | None = None
     """Default: None. Logs an error for each call of ``process_records`` that takes longer (KCL
     ``logWarningForTaskAfterMillis``)."""
+    standstill_warning: float | None = 60.0
+    """Default: 60 s. Logs a warning once a shard makes no progress for so long, because a call does
+    not return or fails again and again, and then ever more rarely; nothing is ended. None: no
+    warnings. The KCL has no such option."""
     give_up_after_limit: bool = False
     """Default: False. True also releases the shard's lease when ``processing_time_limit`` is
     exceeded: another worker resumes at the last checkpoint."""
@@ -376,7 +380,9 @@ class WorkerOptions:
         yield from type_checks(self)
         for name in _WAITS:
             yield (name,), partial(_check_wait, name, getattr(self, name))
-        yield from _at_least(self, 0.1, "failover_time", "audit_interval", "cleanup_interval")
+        yield from _at_least(
+            self, 0.1, "failover_time", "audit_interval", "cleanup_interval", "standstill_warning"
+        )
         yield from _at_least(
             self, 0, "handoff_timeout", "idle_time", "task_backoff", "parent_poll_interval"
         )

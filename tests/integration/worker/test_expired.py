@@ -155,6 +155,28 @@ def test_a_child_whose_parent_had_ended(
     assert worker.failures()
 
 
+def test_a_shard_that_has_expired_is_not_told_to_be_checkpointed(
+    one: TimedStream,
+    start: Callable[[Application], Worker],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Its records are lost: the lines that follow say so, too."""
+    caplog.set_level("INFO")
+    one.shard_syncer(TRIM_HORIZON).sync()
+    put(one.kinesis, one.name, [b"lost"], "k")
+    one.split(0, at_64ths=1)
+    one.clock.advance(30 * HOUR)
+    journal = Journal()
+    processor = lambda: Journaling(journal, checkpoint)  # noqa: E731
+    start(application_on(one, processor, "trim_horizon"))
+    pace.eventually(lambda: told(caplog, f"Released {SHARDS[0]}"))
+    assert told(caplog, f"The rest of shard {SHARDS[0]}")
+    (left,) = told(caplog, f"Left {SHARDS[0]}")
+    assert "are lost" in left
+    assert not told(caplog, f"Finished {SHARDS[0]}")
+    assert not [line for line in told(caplog, SHARDS[0]) if "all of its records" in line]
+
+
 @pytest.mark.parametrize("skip_older_than", [None, 7 * 86_400.0])
 def test_what_had_expired_before_the_first_start_is_no_loss(
     one: TimedStream,

@@ -82,6 +82,12 @@ the worker c took its place
 """As before there were applications of several streams."""
 
 
+def test_a_shard_that_fails_again_and_again() -> None:
+    still = replace(RUNNING.shards[0], processing_for=None, standing_for=61.2)
+    (row,) = fleet_view(replace(RUNNING, shards=(still,), unread=())).shards
+    assert row.note == "no progress for 61 s"
+
+
 def test_a_fleet_that_ends_wants_no_workers() -> None:
     ending = replace(RUNNING, state=FleetState.SHUTTING_DOWN, wanted=0)
     assert fleet_view(ending).summary == "shutting down, 3 workers left"

@@ -16,15 +16,17 @@ from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.moving.checkpoint_search import checkpoint_at
 from sparkinesis.metrics.health.signs import expect
+from sparkinesis.status import ShardStatus
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.worker.lifecycle.loops import WorkerLoop
 from sparkinesis.worker.lifecycle.shard.consumer import ShardConsumer, WorkerHooks
+from sparkinesis.worker.lifecycle.shard.standing import Warnings
 from sparkinesis.worker.lifecycle.shard.states import ShutdownReason
 from sparkinesis.worker.lifecycle.streams.open_stream import OpenStream
 from sparkinesis.worker.reporting.failures import describe
 from sparkinesis.worker.reporting.log_context import LogPlace
-from sparkinesis.worker.reporting.progress import WorkerProgress
+from sparkinesis.worker.reporting.progress import REPORT_EVERY, WorkerProgress
 
 _log = logging.getLogger(__name__)
 
@@ -43,8 +45,14 @@ class ConsumerLoop(WorkerLoop):
 
     def __post_init__(self) -> None:
         settings = self.settings
+        first = settings.options.standstill_warning
+        self._warnings = None if first is None else Warnings(first)
         self._progress = WorkerProgress(
-            settings.worker_id, settings.clock, settings.tell, self.state.records_total
+            settings.worker_id,
+            settings.clock,
+            settings.tell,
+            self.state.records_total,
+            REPORT_EVERY if first is None else min(first, REPORT_EVERY),
         )
         self._log_place = LogPlace(settings.application, settings.worker_id)
 
@@ -57,7 +65,7 @@ class ConsumerLoop(WorkerLoop):
         pause = min(1.0, self.settings.options.renew_interval, limit or 1.0)
         while not self._update():
             expect()
-            self._progress.step(self._lags)
+            self._progress.step(self._status)
             left = self.state.shutdown_seconds_left
             seconds = min(pause, left) if left else pause
             expect(seconds)
@@ -65,8 +73,9 @@ class ConsumerLoop(WorkerLoop):
             expect()
         self._end_worker()
 
-    def _lags(self) -> dict[str, int | None]:
-        return {key: each.millis_behind_latest for key, each in self.state.consumers.items()}
+    def _status(self) -> list[ShardStatus]:
+        now = self.settings.clock()
+        return [each.status(key, now) for key, each in self.state.consumers.items()]
 
     def _update(self) -> bool:
         """Bring the consumers in line with the leases held; returns True when none is left."""
@@ -109,6 +118,7 @@ class ConsumerLoop(WorkerLoop):
             else:
                 self._start_consumer(lease, stream)
         self._check_processing_time()
+        self._check_standstills()
         return False
 
     def _reap_ended(self) -> None:
@@ -131,6 +141,8 @@ class ConsumerLoop(WorkerLoop):
                 if consumer.has_read_range and self.settings.reads is not None:
                     self.settings.reads.done.add(key)
             self._reported.pop(key, None)
+            if self._warnings is not None:
+                self._warnings.forget(key)
             if consumer.held.lease.is_finished:
                 for other in state.consumers.values():
                     other.wake()  # its children may begin
@@ -176,6 +188,24 @@ class ConsumerLoop(WorkerLoop):
             if give_up:
                 self._release(consumer.held, LeaseEnd.PROCESSING_TIME)
                 consumer.request(ShutdownReason.LEASE_LOST)
+
+    def _check_standstills(self) -> None:
+        """Warn of shards that stand still, ever more rarely, and say when they go on."""
+        warnings = self._warnings
+        if warnings is None:
+            return
+        now = self.settings.clock()
+        for key, consumer in self.state.consumers.items():
+            if consumer.intake.is_paused or not consumer.held.is_held():
+                warnings.forget(key)
+                continue
+            standstill = consumer.standstill
+            if (seconds := warnings.over(key, standstill, now)) is not None:
+                consumer.report.went_on(seconds)
+            if standstill is not None and warnings.due(key, standstill, now):
+                seconds = now - standstill.since
+                since_ms = self.settings.timing.wall_clock_ms() - round(seconds * 1000)
+                consumer.report.stands_still(seconds, since_ms, str(standstill.why))
 
     def _look_at_event_loop(self) -> None:
         """Cancel the coroutines that are overdue; report one that blocks the event loop."""

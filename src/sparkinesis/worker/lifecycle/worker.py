@@ -342,19 +342,7 @@ class Worker:
         """Return the state of each shard that the worker consumes, in order of lease keys."""
         now = self._settings.clock()
         return [
-            ShardStatus(
-                consumer.shard_id,
-                consumer.state,
-                consumer.millis_behind_latest,
-                None if (since := consumer.processing_since) is None else now - since,
-                consumer.records,
-                consumer.intake.dropped,
-                consumer.stream,
-                key,
-                str(consumer.held.lease.checkpoint),
-                consumer.checkpoint_age,
-                None if (since := consumer.intake.paused_since) is None else now - since,
-            )
+            consumer.status(key, now)
             for key, consumer in sorted(self._state.running_consumers().items())
         ]
 

@@ -11,6 +11,7 @@ from sparkinesis.lease.rules.leader import leads
 from sparkinesis.lease.rules.observations import Snapshot
 from sparkinesis.metrics.catalogue import (
     APPLICATION_LAG,
+    APPLICATION_PAGE_LAG,
     BYTES_HELD,
     CHECKPOINT_AGE,
     EVENT_LOOP_LAG,
@@ -20,8 +21,10 @@ from sparkinesis.metrics.catalogue import (
     LEASES_HELD,
     LEASES_TOTAL,
     LEASES_UNREAD,
+    PAGE_LAG,
     PAUSED_AGE,
     PROCESSING_FOR,
+    STANDING_AGE,
     STREAM_UNREADABLE,
     STREAMS,
     STREAMS_FORMER,
@@ -116,11 +119,13 @@ def samples_of(look: Look) -> list[Sample]:
     """Return the gauges of a worker. Pure."""
     lags = [one.millis_behind_latest for one in look.shards]
     known = [lag / 1000 for lag in lags if lag is not None]
+    pages = [one.page_millis_behind_latest for one in look.shards]
     values: dict[Metric, float | None] = {
         BYTES_HELD: look.bytes_held,
         LEASES_HELD: look.leases_held,
         TABLE_UNSEEN: look.unseen_for,
         APPLICATION_LAG: max(known, default=None),
+        APPLICATION_PAGE_LAG: max((ms / 1000 for ms in pages if ms is not None), default=None),
         LEASES_UNREAD: look.unread,
         EVENT_LOOP_LAG: look.event_loop_lag,
     }
@@ -149,9 +154,11 @@ def _shards(shards: Sequence[ShardStatus]) -> Iterator[Sample]:
     """
     worst: dict[tuple[Metric, str, str], float] = {}
     for one in shards:
-        lag = one.millis_behind_latest
+        lag, page_lag = one.millis_behind_latest, one.page_millis_behind_latest
         for metric, value in (
             (LAG, None if lag is None else lag / 1000),
+            (PAGE_LAG, None if page_lag is None else page_lag / 1000),
+            (STANDING_AGE, one.standing_for or 0.0),
             (PROCESSING_FOR, one.processing_for or 0.0),
             (CHECKPOINT_AGE, one.checkpoint_age),
             (PAUSED_AGE, one.paused_for),

@@ -17,8 +17,10 @@ from sparkinesis.events import (
     ReaderDied,
     RecordsSkipped,
     ShardEnded,
+    ShardStandsStill,
     ShardStarted,
     ShardStopped,
+    ShardWentOn,
     Span,
     TaskFailed,
     batch_failed,
@@ -50,8 +52,8 @@ class ShardReporter:
     def started(self, position: object, checkpoint: object) -> None:
         self._tell(ShardStarted(*self._at, str(position), str(checkpoint)))
 
-    def ended(self, children: Sequence[str], records: int) -> None:
-        self._tell(ShardEnded(*self._at, tuple(children), records))
+    def ended(self, children: Sequence[str], records: int, *, rest_is_lost: bool) -> None:
+        self._tell(ShardEnded(*self._at, tuple(children), records, rest_is_lost))
 
     def stopped(self, error: BaseException) -> None:
         self._tell(ShardStopped(*self._at, describe(error)))
@@ -100,6 +102,12 @@ class ShardReporter:
 
     def took_too_long(self, seconds: float, limit: float, *, gives_up: bool) -> None:
         self._tell(ProcessingTimeExceeded(*self._at, seconds, limit, gives_up))
+
+    def stands_still(self, seconds: float, since_ms: int, why: str) -> None:
+        self._tell(ShardStandsStill(*self._at, seconds, since_ms, why))
+
+    def went_on(self, seconds: float) -> None:
+        self._tell(ShardWentOn(*self._at, seconds))
 
     def died(self) -> None:
         self._tell(ReaderDied(*self._at))

@@ -12,7 +12,7 @@ import msgspec
 
 from sparkinesis.stream.calls.client import Fetched
 from sparkinesis.stream.page import Record, is_empty_at_tip
-from sparkinesis.stream.position import Position
+from sparkinesis.stream.position import AfterRecord, Position
 from sparkinesis.worker.options import AheadLimits
 from sparkinesis.worker.retrieval.memory import Account, Hold
 from sparkinesis.worker.retrieval.memory_estimates import page_memory, records_within
@@ -39,6 +39,15 @@ class FetchedPage(msgspec.Struct, frozen=True):
     def service_time_ms(self) -> int:
         """The time at which the page was fetched, by the service's clock (epoch ms)."""
         return self.fetched.service_time_ms
+
+    def arrival(self, record: Record) -> float:
+        """Return the time, by the worker's clock, at which a record arrived in the stream.
+
+        The distance from the tip stands in for an arrival that is not known.
+        """
+        arrived_ms = record.arrived_ms
+        waited_ms = 0 if arrived_ms is None else self.service_time_ms - arrived_ms
+        return self.fetched_at - max(waited_ms, self.fetched.page.millis_behind_latest or 0) / 1000
 
     def release(self) -> None:
         """Give the page's memory back."""
@@ -155,6 +164,8 @@ class FetchAhead:
         self._request = request
         self._limits = limits
         self._clock = clock
+        self.heard_at: float | None = None
+        """The time of the last page, taken or not. For any thread."""
         self._lock = threading.Lock()
         self._pages: deque[FetchedPage] = deque()
         self._error: BaseException | None = None
@@ -188,6 +199,21 @@ class FetchAhead:
         if waited:
             self._work.wake()
         return page
+
+    @property
+    def oldest_at(self) -> float | None:
+        """The arrival, by the worker's clock, of the first record that waits. For any thread.
+
+        The record of the start is done.
+        """
+        start = self._request.start
+        done = start.sequence_number if isinstance(start, AfterRecord) else None
+        with self._lock:
+            for page in self._pages:
+                for record in page.records[:2]:
+                    if record.sequence_number != done:
+                        return page.arrival(record)
+        return None
 
     @property
     def is_stopped(self) -> bool:
@@ -315,6 +341,7 @@ class FetchAhead:
             if self._stopped:
                 page.release()
                 return False
+            self.heard_at = page.fetched_at
             if self._is_first:
                 # The first request may have been refused for a while, because the subscription
                 # before it was young.

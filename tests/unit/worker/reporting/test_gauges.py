@@ -27,6 +27,8 @@ READING = replace(
     millis_behind_latest=1500,
     processing_for=2.5,
     checkpoint_age=7.0,
+    page_millis_behind_latest=250,
+    standing_for=2.75,
 )
 
 
@@ -41,10 +43,14 @@ def test_each_shard_has_its_own_and_unknown_values_are_left_out() -> None:
     counts = LeaseCounts(total=5, expired=1, workers=2, is_leader=True)
     assert values(Look([READING, WAITING], 1024, 2, counts, 3, 0.5)) == {
         ("lag", "flights", "s0"): 1.5,
+        ("page.lag", "flights", "s0"): 0.25,
+        ("standing.age", "flights", "s0"): 2.75,
+        ("standing.age", "flights", "s1"): 0.0,
         ("processing.age", "flights", "s0"): 2.5,
         ("processing.age", "flights", "s1"): 0.0,
         ("checkpoint.age", "flights", "s0"): 7.0,
         ("application.lag",): 1.5,
+        ("application.page.lag",): 0.25,
         ("bytes.held",): 1024,
         ("leases.held",): 2,
         ("table.unseen",): 0.5,

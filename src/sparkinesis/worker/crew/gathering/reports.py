@@ -317,4 +317,6 @@ def _shard(reported: WorkerReports[_Hello], shard: ShardStatus) -> FleetShard:
         shard.processing_for,
         shard.stream,
         lease_of(shard),
+        shard.standing_for,
+        shard.standing_because,
     )

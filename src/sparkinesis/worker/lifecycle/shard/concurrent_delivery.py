@@ -19,6 +19,7 @@ from sparkinesis.worker.lifecycle.shard.delivery import IDLE, Deliverer, Next, s
 from sparkinesis.worker.lifecycle.shard.intake import Intake
 from sparkinesis.worker.lifecycle.shard.open_records import OpenRecord, OpenRecords
 from sparkinesis.worker.lifecycle.shard.reaction import Attempt, react
+from sparkinesis.worker.lifecycle.shard.standing import Front
 from sparkinesis.worker.lifecycle.shard.states import ShutdownReason
 from sparkinesis.worker.processors.processor import RecordProcessor
 from sparkinesis.worker.reporting.failures import of_another_loop
@@ -78,6 +79,10 @@ class ConcurrentDeliverer(Deliverer):
         self._again: list[tuple[float, int, OpenRecord]] = []
         """A heap: the records that are delivered again, and when."""
         self._count = itertools.count()
+        self._first: tuple[OpenRecord, float] | None = None
+        """The first record that is not finished, and since when it is that; None: there is none."""
+        self._arrivals: deque[float | None] = deque()
+        """When the first record of each batch in use arrived, by the worker's clock."""
         self._stopping: BaseException | None = None
         """The error for which ``on_error`` stops the shard, once the other calls have ended."""
 
@@ -126,6 +131,7 @@ class ConcurrentDeliverer(Deliverer):
                 break
             if batch:
                 self._open.add(batch)
+                self._arrivals.append(self._intake.oldest_at)
         if not self._held.is_held():
             return Next(end=ShutdownReason.LEASE_LOST)
         if not self._open:
@@ -181,6 +187,21 @@ class ConcurrentDeliverer(Deliverer):
 
     def _note_oldest_call(self) -> None:
         self.processing_since = min((start.at for start in self._running.values()), default=None)
+        first, known = self._open.first, self._first
+        if first is None:
+            self._first = None
+        elif known is None or known[0] is not first:
+            self._first = first, self._settings.clock()
+        while len(self._arrivals) > self._open.batches:
+            self._arrivals.popleft()
+        self.oldest_at = self._arrivals[0] if self._arrivals else None
+
+    @property
+    def front(self) -> Front | None:
+        if (known := self._first) is None:
+            return None
+        one, since = known
+        return Front(since, one.alone(), one in self._attempts, "process_record")
 
     def _end_call(self, one: OpenRecord, error: BaseException | None) -> None:
         """Note that a call has ended; in its thread."""

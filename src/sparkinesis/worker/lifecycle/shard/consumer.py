@@ -20,7 +20,7 @@ from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.rules.children import ShardEnd
 from sparkinesis.metrics.catalogue import INITIALIZE_DURATION
-from sparkinesis.status import ShardState
+from sparkinesis.status import ShardState, ShardStatus
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.position import LATEST
 from sparkinesis.stream.shard import Shard
@@ -32,6 +32,13 @@ from sparkinesis.worker.lifecycle.shard.intake import Intake
 from sparkinesis.worker.lifecycle.shard.last_calls import LastCalls
 from sparkinesis.worker.lifecycle.shard.own_start import move_to, returned_start
 from sparkinesis.worker.lifecycle.shard.reaction import backoff
+from sparkinesis.worker.lifecycle.shard.standing import (
+    TOLD_AFTER,
+    Reading,
+    Standstill,
+    longest,
+    millis_behind,
+)
 from sparkinesis.worker.lifecycle.shard.starting import start_of
 from sparkinesis.worker.lifecycle.shard.states import (
     TABLE,
@@ -109,6 +116,10 @@ class ShardConsumer:
         """Both are None until the processor is initialized."""
         self._own_start: ExtendedSequenceNumber | None = None
         """The start that the processor's ``initialize`` returned, if any."""
+        self._step: tuple[Task, float] | None = None
+        """The task that runs now, and since when; None between two steps."""
+        self._failing: tuple[Task, float] | None = None
+        """The task that failed last, and since when tasks fail; None: the last one did not."""
         self.problem: tuple[SparkinesisError, float] | None = None
         """The error for which the last task failed, and since when tasks fail; None: none did."""
         self.has_read_range = False
@@ -169,16 +180,71 @@ class ShardConsumer:
         """The start of the current call of ``process_records`` by the worker's clock; or None."""
         return self._deliverer.processing_since if self._deliverer is not None else None
 
-    @property
-    def millis_behind_latest(self) -> int | None:
-        """The distance from the tip, at the last page; None if it is not known.
+    def millis_behind(self, now: float) -> int | None:
+        """Return the lag, which is at least the age of what is held; None if it is not known.
 
         It is not known of a paused shard, which grows old unseen and by intent, nor at the end of
         the shard: the next records are in other shards, which may have no leases yet.
         """
-        if self._ending.reason is ShutdownReason.SHARD_END or self.intake.is_paused:
+        intake, deliverer = self.intake, self._deliverer
+        if self._ending.reason is ShutdownReason.SHARD_END or intake.is_paused:
             return None
-        return self.intake.millis_behind_latest
+        oldest_at = None if deliverer is None else deliverer.oldest_at
+        if oldest_at is None:
+            oldest_at = intake.waiting_since
+        heard_at = None if intake.at_end else intake.heard_at
+        return millis_behind(
+            Reading(
+                intake.millis_behind_latest,
+                None if heard_at is None else now - heard_at,
+                None if oldest_at is None else now - oldest_at,
+            ),
+            self._options.idle_time,
+        )
+
+    @property
+    def standstill(self) -> Standstill | None:
+        """Since when the shard makes no progress although something of it waits, and why.
+
+        None: nothing waits. Each call of a processor, and each task that runs, is one for a moment.
+        """
+        step, failing, deliverer = self._step, self._failing, self._deliverer
+        front = None if deliverer is None else deliverer.front
+        refused_since = None if deliverer is None else deliverer.refused_since
+        found = longest(
+            None if front is None else Standstill(front.since, front),
+            None
+            if refused_since is None
+            else Standstill(refused_since, "automatic checkpoints fail again and again"),
+            None
+            if failing is None
+            else Standstill(failing[1], f"the task {failing[0].value!r} fails again and again"),
+        )
+        if found is None and step is not None:
+            return Standstill(step[1], f"the task {step[0].value!r} has not ended")
+        return found
+
+    def status(self, key: str, now: float) -> ShardStatus:
+        """Return the shard's state at a time by the worker's clock; ``key``: of its lease."""
+        lag, standstill = self.millis_behind(now), self.standstill
+        standing_for = None if standstill is None else max(0.0, now - standstill.since)
+        is_long = standing_for is not None and standing_for >= TOLD_AFTER
+        return ShardStatus(
+            self.shard_id,
+            self.state,
+            lag,
+            None if (since := self.processing_since) is None else now - since,
+            self.records,
+            self.intake.dropped,
+            self.stream,
+            key,
+            str(self.held.lease.checkpoint),
+            self.checkpoint_age,
+            None if (since := self.intake.paused_since) is None else now - since,
+            None if lag is None else self.intake.millis_behind_latest,
+            standing_for,
+            str(standstill.why) if standstill is not None and is_long else "",
+        )
 
     @property
     def records(self) -> int:
@@ -214,6 +280,7 @@ class ShardConsumer:
         if task is None:
             self._leave()
             return 0.0
+        self._step = task, self._settings.clock()
         try:
             pause = self._tasks[task]()
         except LeaseLostError as error:
@@ -223,9 +290,11 @@ class ShardConsumer:
             return 0.0
         except BaseException as error:  # noqa: BLE001 - nor may a user's sys.exit() end its thread
             return self._task_failed(task, error)
+        finally:
+            self._step = None
         if pause is not None:
             return pause
-        self._failures, self.problem = 0, None
+        self._failures, self.problem, self._failing = 0, None, None
         self.report.forget_failure()
         self.state = after_task(self.state, self._ending.reason)
         return 0.0
@@ -240,14 +309,15 @@ class ShardConsumer:
 
     def _task_failed(self, task: Task, error: BaseException) -> float:
         stream = self._settings.stream
+        since = self._settings.clock() if self._failing is None else self._failing[1]
+        self._failing = task, since
         if isinstance(error, ProcessorError):
             self._worker.fail(error)  # logs and counts it
         elif isinstance(error, StreamNotFoundError) and stream is not None:
             self._worker.doubt_stream(stream)  # which is said once, for all of its shards
         else:
             if isinstance(error, SparkinesisError):
-                since = self._settings.clock() if self.problem is None else self.problem[1]
-                self.problem = error, since
+                self.problem = error, since if self.problem is None else self.problem[1]
             what = f"The task {task.value!r} failed on {self} and will be retried"
             self.report.task_failed(what, error)
         if task is Task.SHUTDOWN and self._ending.is_leaving:
@@ -290,6 +360,7 @@ class ShardConsumer:
     def _initialize(self) -> None:
         settings, options = self._settings, self._options
         lease = self.held.lease
+        self.intake.wait_for_page()
         if lease.position() is LATEST:
             # A KCL wrote this LATEST. From now on it means this instant, also after a restart.
             self.held.fix_instant(settings.service_time_ms())
@@ -430,6 +501,8 @@ class ShardConsumer:
                 return 0.0
             return self._options.task_backoff
         self._last_calls.shard_ended()
-        self.report.ended([child.id for child in intake.children], self.records)
+        self.report.ended(
+            [child.id for child in intake.children], self.records, rest_is_lost=intake.rest_is_lost
+        )
         self._release(LeaseEnd.SHARD_FINISHED)
         return None

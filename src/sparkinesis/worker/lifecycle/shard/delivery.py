@@ -23,6 +23,7 @@ from sparkinesis.worker.lifecycle.settings import ConsumerSettings
 from sparkinesis.worker.lifecycle.shard.automatic_checkpoints import AutomaticCheckpoints
 from sparkinesis.worker.lifecycle.shard.intake import Intake
 from sparkinesis.worker.lifecycle.shard.reaction import Attempt, backoff, react
+from sparkinesis.worker.lifecycle.shard.standing import Front
 from sparkinesis.worker.lifecycle.shard.states import ShutdownReason
 from sparkinesis.worker.on_error import DeadLetter, last_resort
 from sparkinesis.worker.processors.processor import RecordProcessor
@@ -63,6 +64,12 @@ class Deliverer:
         """The start of the current call of ``process_records``, or None. For any thread."""
         self.records = 0
         """The number of user records in successful calls. For any thread."""
+        self.oldest_at: float | None = None
+        """The arrival of the oldest record that is not done, by the worker's clock; None: there is
+        none. For any thread."""
+        self._front: Front | None = None
+        self.refused_since: float | None = None
+        """Since when automatic checkpoints fail; None: the last one did not. For any thread."""
         self.stopped_by: BaseException | None = None
         """The error for which ``on_error`` stops the shard; None otherwise."""
         self.automatic = AutomaticCheckpoints(
@@ -86,12 +93,20 @@ class Deliverer:
         """True while a batch is left to deliver."""
         return bool(self._queue)
 
-    def add(self, batch: RecordBatch) -> None:
+    @property
+    def front(self) -> Front | None:
+        """The first records that were given to the processor and are not done. For any thread."""
+        return self._front
+
+    def add(self, batch: RecordBatch, arrived: float | None = None) -> None:
+        """Add a batch; ``arrived``: when its first record did, by the worker's clock."""
         self._queue.append(Attempt(batch))
+        self.oldest_at = arrived
 
     def clear(self) -> None:
         """Drop all batches: the processor has reset its shard."""
         self._queue.clear()
+        self._leave_front()
         self._done = self.checkpointer.last
         self.automatic.clear()
 
@@ -116,7 +131,7 @@ class Deliverer:
             if batch is not None and (
                 batch or options.call_even_for_empty_batches or checkpointer.sinks.is_due
             ):
-                self.add(batch)
+                self.add(batch, intake.oldest_at)
         if not self._held.is_held():
             return Next(end=ShutdownReason.LEASE_LOST)
         if not self._queue:
@@ -177,9 +192,11 @@ class Deliverer:
                 "until it succeeds",
                 error,
             )
+            if not self._refused_checkpoints:
+                self.refused_since = self._settings.clock()
             self._refused_checkpoints += 1
             return backoff(self._settings.options.task_backoff, self._refused_checkpoints)
-        self._refused_checkpoints = 0
+        self._refused_checkpoints, self.refused_since = 0, None
         return None
 
     def _note_silence(self) -> None:
@@ -213,6 +230,7 @@ class Deliverer:
             attempt = self._queue[0] = replace(attempt, batch=batch)
             if not batch:
                 self._queue.popleft()
+                self._leave_front()
                 return 0.0
         room = self.automatic.room
         if room is not None and len(batch) > room:
@@ -223,6 +241,7 @@ class Deliverer:
             self.checkpointer.permit(batch.last, batch)
         self.checkpointer.sinks.begin_call()
         began = self.processing_since = self._settings.clock()
+        self._note_front(attempt, began)
         since = self.automatic.now()
         try:
             with self.measures.processing(partial(_extent, batch)):
@@ -262,9 +281,22 @@ class Deliverer:
     def _pass(self, batch: RecordBatch, since: float | None = None) -> None:
         """Remove the first batch, which is done; ``since``: the start of its call, or None."""
         self._queue.popleft()
+        self._leave_front()
         if batch:
             self._done = batch.last
             self.automatic.processed(batch, self.automatic.now() if since is None else since)
+
+    def _note_front(self, attempt: Attempt, now: float) -> None:
+        """Note the records that are given to the processor now, for the first time or again."""
+        before = self._front
+        since = now if before is None else before.since
+        self._front = Front(since, attempt.batch, attempt.failures + attempt.denials > 0)
+
+    def _leave_front(self) -> None:
+        """Note that the first records are done, or dropped."""
+        self._front = None
+        if not self._queue:
+            self.oldest_at = None
 
     def _take_back(self) -> None:
         """Forbid checkpoints of the current batch, and drop the rows that it wrote to sinks."""

@@ -58,9 +58,15 @@ class Intake:
         """True once the shard, or the range of a replay, has ended and its last batch was taken."""
         self.why_at_end = ShutdownReason.SHARD_END
         """REQUESTED: the range has ended, `at_end`, and not the shard."""
+        self.rest_is_lost = False
+        """True once the shard has expired before it was read to its end."""
         self.children: tuple[Shard, ...] = ()
         """The child shards, once `at_end`; empty if the service named none."""
         self.millis_behind_latest: int | None = None
+        """The service's figure at the last page that was taken; None before the first one."""
+        self.oldest_at: float | None = None
+        """The arrival of the first record of the last batch, by the worker's clock; None: it has no
+        record."""
         self.time_at_tip = TimeAtTip(settings.clock)
         self.dropped = 0
         """User records of aggregates that the hash-range filter has dropped."""
@@ -86,6 +92,8 @@ class Intake:
         self._progress = ShardProgress(ReadProgress(TRIM_HORIZON))
         self._checkpoint: ExtendedSequenceNumber | None = None
         self._bytes = 0
+        self._heard_at: float | None = None
+        """The time of the last page or, before the first one, of the attempt to read."""
         self._fetched_ms: int | None = None
         """The time of the last fetched page, by the service's clock (epoch ms)."""
 
@@ -102,6 +110,7 @@ class Intake:
         all records that the stream still keeps.
         """
         self.stop()
+        self.wait_for_page()
         check = isinstance(start, AfterRecord) or unread is not None
         arrived_ms = start.arrived_ms if isinstance(start, AfterRecord) else None
         self._progress = ShardProgress(
@@ -111,6 +120,30 @@ class Intake:
         )
         self._checkpoint = checkpoint
         self.at_end = False
+
+    def wait_for_page(self) -> None:
+        """Note that the shard is to be read from now on, even if nothing of it is read yet."""
+        self.millis_behind_latest = None
+        if self._heard_at is None:
+            self._heard_at = self._settings.clock()
+
+    @property
+    def heard_at(self) -> float | None:
+        """The time since when no page has come; None: the shard is not to be read. For any thread.
+
+        By the worker's clock.
+        """
+        retrieval, at = self._retrieval, self._heard_at
+        front = None if retrieval is None else retrieval.heard_at
+        return at if front is None or at is None else max(at, front)
+
+    @property
+    def waiting_since(self) -> float | None:
+        """The arrival of the first record that is fetched and not in a batch. For any thread."""
+        rest, retrieval = self._rest, self._retrieval
+        if rest is not None:
+            return rest.arrival(rest.records[0])
+        return None if retrieval is None else retrieval.oldest_at
 
     @property
     def reached(self) -> Position:
@@ -131,6 +164,7 @@ class Intake:
         """Stop fetching until the next `take`; pages that were not taken are fetched again."""
         self.time_at_tip.since = None  # who does not look is not at the tip
         if self._retrieval is not None:
+            self._heard_at = self.heard_at
             self._retrieval.stop()
             self._retrieval = None
         if self._rest is not None:
@@ -243,7 +277,7 @@ class Intake:
                 f"The rest of {self._name} after {self.reached} is lost: the shard has expired, "
                 "and is treated as ended."
             )
-            self.at_end = True
+            self.at_end = self.rest_is_lost = True
             return None
         except BaseException:
             # The page is fetched again, or its records would be lost.
@@ -360,6 +394,7 @@ class Intake:
             # A KPL may give up before each user record has come to the shard of its key.
             self._filters_from = now + _KEPT_FOR
             batch, dropped = make(hash_range=None)
+        self.oldest_at = page.arrival(records[0]) if records else None
         self._accounts.measure_batch(records)
         if dropped:
             self.dropped += dropped

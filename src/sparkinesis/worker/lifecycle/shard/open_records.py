@@ -49,6 +49,11 @@ class OpenRecords(msgspec.Struct):
         return bool(self._in_order) or self._rest is not None
 
     @property
+    def first(self) -> OpenRecord | None:
+        """The first record that is not finished; it may have begun, or not."""
+        return self._in_order[0] if self._in_order else None
+
+    @property
     def has_room(self) -> bool:
         """True if another batch may be added."""
         return self._rest is None and len(self._in_order) < self.most

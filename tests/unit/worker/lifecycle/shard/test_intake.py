@@ -53,6 +53,8 @@ class Service:
     listed: list[Shard] = field(default_factory=list)
     next_from: float = 0.0
     is_stopped: bool = False
+    heard_at: float | None = None
+    oldest_at: float | None = None
 
     def open(self, request: FetchRequest) -> Service:
         self.opened.append((request.start, request.inclusive))

@@ -1,0 +1,152 @@
+"""U3: what a worker says of a shard whose records are held: its lag, and that it stands still."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sparkinesis.local.faults import Fault
+from sparkinesis.metrics.catalogue import APPLICATION_LAG, LAG, PAGE_LAG, STANDING_AGE
+from sparkinesis.status import ShardStatus
+from sparkinesis.worker.lifecycle.worker import Worker
+from sparkinesis.worker.reporting.gauges import samples_of
+from tests import pace
+from tests.integration.worker.scene import FIRST, SECOND, Gate, Scene, told, wait_for_look
+from tests.journal import PATIENCE
+
+WARNED = 0.4
+"""Seconds after which these workers warn."""
+
+
+def shard(worker: Worker, name: str = FIRST) -> ShardStatus:
+    (found,) = (one for one in worker.status() if one.shard_id == name)
+    return found
+
+
+def held_for(worker: Worker, seconds: float) -> Callable[[], bool]:
+    """The first shard has been at the same records for so long."""
+    return lambda: any(
+        one.shard_id == FIRST and (one.standing_for or 0.0) >= seconds for one in worker.status()
+    )
+
+
+def fail(*_: object) -> None:
+    raise ValueError("no database")
+
+
+class Stuck(Gate):
+    """Waits at the records of the first shard only."""
+
+    def __call__(self, *given: Any) -> None:
+        if given[0].records[0].shard_id == FIRST:
+            super().__call__()
+
+
+@pytest.fixture(autouse=True)
+def every_line(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
+
+@pytest.mark.parametrize("retrieval", ["polling", "efo"])
+def test_the_lag_of_a_call_that_hangs_is_the_age_of_its_records(
+    scene: Scene, retrieval: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    stuck = Stuck()
+    options = {"standstill_warning": WARNED, "retrieval": retrieval}
+    worker = scene.start(options, on_records=stuck)
+    scene.put(b"held")
+    scene.put(b"done", 2**127)
+    stuck.wait_for_work()
+    scene.journal.wait_for_data(b"done")
+    wait_for_look(worker, held_for(worker, 6 * WARNED))
+    seen = shard(worker)
+    assert seen.processing_for is not None
+    assert seen.standing_for is not None
+    assert seen.millis_behind_latest is not None
+    assert seen.millis_behind_latest >= 1000 * seen.standing_for
+    assert seen.page_millis_behind_latest == 0, "the service's own figure"
+    other = shard(worker, SECOND)
+    assert (other.millis_behind_latest, other.standing_for) == (0, None)
+    place = scene.stream, FIRST
+    gauges = {(one.metric, one.labels): one.value for one in samples_of(worker._look(None))}
+    assert gauges[LAG, place] == gauges[APPLICATION_LAG, ()] >= 6 * WARNED
+    assert gauges[PAGE_LAG, place] == 0
+    assert gauges[STANDING_AGE, place] >= 6 * WARNED
+    warnings = told(caplog, "has stood still")
+    assert 1 <= len(warnings) <= 4, "each is told after twice the time of the one before"
+    assert all(f"shard {FIRST}" in line for line in warnings)
+    assert "process_records has not returned from record" in warnings[0]
+    stuck.go_on.set()
+    wait_for_look(worker, lambda: bool(told(caplog, "goes on after")))
+    assert f"shard {FIRST}" in told(caplog, "goes on after")[0]
+    wait_for_look(worker, lambda: shard(worker).millis_behind_latest == 0)
+    assert shard(worker).standing_for is None
+
+
+def test_a_call_that_fails_again_and_again_stands_still(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = {"standstill_warning": WARNED, "task_backoff": 0.05}
+    worker = scene.start(options, on_records=fail)
+    scene.put(b"bad")
+    wait_for_look(worker, held_for(worker, 3 * WARNED))
+    seen = shard(worker)
+    assert seen.standing_for is not None
+    assert seen.millis_behind_latest is not None
+    assert seen.millis_behind_latest >= 1000 * seen.standing_for
+    (warning, *_) = told(caplog, "has stood still")
+    assert "process_records fails again and again on record" in warning
+
+
+def test_one_record_of_several_at_a_time_holds_its_shard_up(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    go_on = threading.Event()
+
+    def process(record: Any) -> None:
+        if record.data == b"held":
+            assert go_on.wait(PATIENCE)
+
+    options = {"standstill_warning": WARNED, "concurrency": 4}
+    worker = scene.run(scene.application(options, processor=process))
+    scene.put(b"held", key="a")
+    for n in range(8):
+        scene.put(b"done", key=f"k{n}")
+    wait_for_look(worker, lambda: worker.records_total() == 8)
+    wait_for_look(worker, held_for(worker, 3 * WARNED))
+    seen = shard(worker)
+    assert seen.standing_for is not None
+    assert seen.millis_behind_latest is not None
+    assert seen.millis_behind_latest >= 1000 * seen.standing_for
+    assert "process_record has not returned from record" in told(caplog, "has stood still")[0]
+    go_on.set()
+    wait_for_look(worker, lambda: shard(worker).millis_behind_latest == 0)
+    assert shard(worker).standing_for is None
+
+
+def test_a_processor_that_does_not_begin_is_told_too(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    gate = Gate()
+    worker = scene.start({"standstill_warning": WARNED}, on_initialize=gate)
+    gate.wait_for_work()
+    wait_for_look(worker, lambda: bool(told(caplog, "has stood still")))
+    assert "the task 'initialize' has not ended" in told(caplog, "has stood still")[0]
+    gate.go_on.set()
+
+
+def test_a_shard_that_cannot_be_read_is_told_too(
+    scene: Scene, faults: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    faults(Fault("AccessDeniedException"), operation="GetRecords", shard=FIRST)
+    scene.start({"standstill_warning": WARNED, "task_backoff": 0.05})
+    pace.eventually(lambda: told(caplog, "has stood still"))
+    (line, *_) = told(caplog, "has stood still")
+    assert f"shard {FIRST}" in line
+    assert "the task 'process' fails again and again" in line
+    faults(None)
+    pace.eventually(lambda: told(caplog, "goes on after"))
