@@ -47,7 +47,8 @@ CALL_DURATION = _duration(
 )
 CALL_RETRIES = _counter(
     name="call.retries", labels=("stream", "operation", "reason"),
-    help="Failed attempts of calls to Kinesis that are made again. reason: throttled, retryable.",
+    help="Failed attempts of calls to Kinesis that are made again. reason: throttled, retryable, "
+    "doubted (a sequence number is refused; believed if it is refused again).",
 )
 RECORDS_FETCHED = _counter(
     name="records.fetched", labels=("stream", "shard"),

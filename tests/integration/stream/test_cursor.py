@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
+from sparkinesis.errors import PositionNotFoundError
 from sparkinesis.local import Fault, LocalServer, ManualClock
+from sparkinesis.local.faults import Call
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp, Position
 from sparkinesis.stream.reading.budget import Pace, ShardBudget
 from sparkinesis.stream.reading.cursor import ShardCursor
@@ -78,3 +81,39 @@ def test_only_a_closed_shard_ends(
     assert not cursor.fetch().page.records
     assert (ended_while_open, cursor.at_end) == (False, True)
     assert server.kinesis.calls.count("ListShards") == (1 if named == "NextShardIterator" else 2)
+
+
+@pytest.mark.parametrize("is_inclusive", [False, True])
+def test_a_sequence_number_that_is_refused_once_is_asked_for_again(
+    server: LocalServer, kinesis: Any, is_inclusive: bool
+) -> None:
+    """Each way to read at a record asks by this call: queries, workers, `tail`, `leases`."""
+    put(kinesis, "s", [b"0", b"1"], "k")
+    waits: list[float] = []
+    retry = Retry(sleep=waits.append)
+    address = StreamAddress("s", region="us-east-1", endpoint=server.endpoint_url)
+    client = StreamClient(address, retry)
+    page = client.get_records(SHARD, client.shard_iterator(SHARD, TRIM_HORIZON), 1).page
+    position = AfterRecord(page.records[0].sequence_number)
+    refusals = 1
+
+    def refuse(call: Call) -> Fault | None:
+        nonlocal refusals
+        if call.operation != "GetShardIterator" or not refusals:
+            return None
+        refusals -= 1
+        return Fault.error("InvalidArgumentException", "no such number")
+
+    server.kinesis.faults = refuse
+    try:
+        budget = ShardBudget(Pace(0.0, 0.0))
+        cursor = ShardCursor(client, budget, SHARD, position, inclusive=is_inclusive)
+        read = [record.data for record in cursor.fetch().page.records]
+        assert read == ([b"0", b"1"] if is_inclusive else [b"1"])
+        assert waits == [0.5]
+        refusals = 2
+        with pytest.raises(PositionNotFoundError, match=r"asked twice.*no such number"):
+            client.shard_iterator(SHARD, position)
+        assert waits == [0.5, 0.5]
+    finally:
+        server.kinesis.faults = None

@@ -292,7 +292,6 @@ def described_consumer(status: str) -> dict[str, object]:
         ("KMSInvalidStateException", ServiceError, "A retry would not help"),
         ("KMSNotFoundException", ServiceError, "A retry would not help"),
         ("KMSOptInRequired", ServiceError, "A retry would not help"),
-        ("InvalidArgumentException", PositionNotFoundError, "failOnDataLoss"),
         ("ValidationException", ServiceError, "A retry would not help"),
         ("SomethingNewException", ServiceError, "A retry would not help"),
     ],
@@ -319,6 +318,49 @@ def test_what_will_not_pass_is_raised(
     fan_out.stop()
     assert counted(tally, SUBSCRIPTIONS_ENDED) == {("s", "failed" if is_event else "refused"): 1}
     assert counted(tally, CALL_RETRIES) == {}
+
+
+UNKNOWN = "InvalidArgumentException"
+
+
+@pytest.mark.parametrize("is_event", [False, True])
+def test_a_position_that_is_refused_twice_is_unknown(
+    subscribe: Subscribe, tally: Tally, clock: Turned, *, is_event: bool
+) -> None:
+    refused = begun(exception(UNKNOWN)) if is_event else refusal(UNKNOWN)
+    fan_out = subscribe(refused, refused, position=AfterRecord("5"))
+    with pytest.raises(PositionNotFoundError, match=f"position 5.*twice.*{UNKNOWN}: Said so"):
+        fan_out.fetch()
+    assert clock.waits == [5.5 if is_event else 0.5]
+    assert counted(tally, CALL_RETRIES) == (
+        {} if is_event else {("s", "SubscribeToShard", "doubted"): 1}
+    )
+
+
+def test_a_position_that_is_refused_once_is_asked_for_again(
+    subscribe: Subscribe, script: Script, clock: Turned
+) -> None:
+    refused, broken = refusal(UNKNOWN), refusal("InternalFailureException")
+    fan_out = subscribe(
+        refused,
+        broken,
+        begun(records_event([6], 6)),
+        refused,
+        held(records_event([7], 7)),
+        position=AfterRecord("5"),
+    )
+    assert [numbers(fan_out) for _ in range(2)] == [[6], [7]]
+    assert starts(script) == [after(5)] * 3 + [after(6)] * 2
+    assert clock.waits[0] == 0.5
+
+
+@pytest.mark.parametrize("position", [TRIM_HORIZON, AtTimestamp(1_790_000_000_123)])
+def test_an_argument_that_is_no_record_is_not_asked_for_again(
+    subscribe: Subscribe, clock: Turned, position: Position
+) -> None:
+    with pytest.raises(ServiceError, match=UNKNOWN):
+        subscribe(refusal(UNKNOWN), position=position).fetch()
+    assert clock.waits == []
 
 
 @pytest.mark.parametrize("is_event", [False, True])

@@ -14,7 +14,16 @@ from sparkinesis.lease.table import requests
 from sparkinesis.local import Fault
 from sparkinesis.stream.kpl.pack import aggregate
 from tests import pace
-from tests.integration.worker.scene import FIRST, ONCE, SECOND, UPPER, Scene, checkpoint, crash
+from tests.integration.worker.scene import (
+    FIRST,
+    ONCE,
+    SECOND,
+    UPPER,
+    Scene,
+    checkpoint,
+    crash,
+    told,
+)
 from tests.journal import PATIENCE, Journal, Journaling
 
 RETRIEVALS = ("polling", "efo")
@@ -231,7 +240,7 @@ def test_a_number_of_the_shard_that_the_service_refuses_is_an_expired_one(
     refused: list[str] = []
 
     def refuse(call: Any) -> Fault | None:
-        if call.operation != "GetShardIterator" or call.shard != FIRST or refused:
+        if call.operation != "GetShardIterator" or call.shard != FIRST or len(refused) > 1:
             return None
         refused.append(call.operation)
         return Fault("InvalidArgumentException", status=400)
@@ -239,8 +248,36 @@ def test_a_number_of_the_shard_that_the_service_refuses_is_an_expired_one(
     faults(refuse)
     scene.start(on_initialize=beginning_at(ExtendedSequenceNumber(numbers[0])))
     scene.journal.wait_for_data(b"1")
-    assert refused
+    assert len(refused) == 2
     assert scene.journal.data(FIRST) == [b"1"]
+
+
+@pytest.mark.parametrize("refusals", [1, 2])
+def test_a_checkpoint_that_is_refused_once_repeats_nothing(
+    scene: Scene, retrieval: str, faults: Any, caplog: pytest.LogCaptureFixture, refusals: int
+) -> None:
+    """Refused twice, it is believed: all that is kept comes again, and the log says so."""
+    processed_once(scene, *(b"%d" % n for n in range(3)))
+    new = [b"%d" % n for n in range(3, 6)]
+    for data in new:
+        scene.put(data)
+    operation = "SubscribeToShard" if retrieval == "efo" else "GetShardIterator"
+    left = [operation] * refusals
+
+    def refuse(call: Any) -> Fault | None:
+        if call.operation != operation or call.shard != FIRST or not left:
+            return None
+        left.pop()
+        return Fault("InvalidArgumentException", status=400)
+
+    faults(refuse)
+    again = Journal()
+    scene.start(journal=again, on_records=checkpoint)
+    again.wait_for_data(*new)
+    assert not left
+    old = [b"0", b"1", b"2"] if refusals == 2 else []
+    assert again.data(FIRST) == old + new
+    assert len(told(caplog, "asked twice, does not know the checkpoint")) == refusals - 1
 
 
 @ONCE

@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 from botocore.exceptions import BotoCoreError, ClientError
 
 from sparkinesis.metrics.catalogue import CALL_DURATION, CALL_RETRIES, ITERATORS_EXPIRED
-from sparkinesis.metrics.measured import measured
+from sparkinesis.metrics.measured import FAILED, measured
 from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.metrics.tracing import tracing_of
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.calls.explain import explain
+from sparkinesis.stream.calls.explain import explain, is_unknown_position
 from sparkinesis.stream.calls.retry import Attempts, Retries, Retry, result_of
 from sparkinesis.stream.calls.transport import call_client
 from sparkinesis.stream.position import Position
@@ -66,7 +66,9 @@ class StreamCaller:
                     return call(client)
 
             return (retry or self._retry).call(
-                attempt, lambda error: self.count_retry(operation, error)
+                attempt,
+                lambda error: self.count_retry(operation, error),
+                lambda error: is_unknown_position(error, position),
             )
         except (ClientError, BotoCoreError) as error:
             explained = explain(error, operation, self.address, shard_id, position)
@@ -104,5 +106,6 @@ class StreamCaller:
     def count_retry(self, operation: str, error: ClientError | BotoCoreError) -> None:
         """Measure that a call is made again after an error."""
         if self.metrics is not OFF:
-            labels = (self.address.name, operation, result_of(error, operation))
-            self.metrics.add(CALL_RETRIES, labels)
+            result = result_of(error, operation)
+            reason = "doubted" if result == FAILED else result
+            self.metrics.add(CALL_RETRIES, (self.address.name, operation, reason))

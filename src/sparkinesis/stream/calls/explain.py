@@ -69,6 +69,14 @@ def words(error: ClientError | BotoCoreError) -> str:
     return without_secrets(f"{error_code(error)}: {' '.join(message.split())}")
 
 
+def is_unknown_position(error: BaseException, position: Position | None) -> bool:
+    """Return True if an error says that there is no record of a position's sequence number.
+
+    Who believes it resumes elsewhere, or fails: it is believed only if it comes a second time.
+    """
+    return error_code(error) == "InvalidArgumentException" and isinstance(position, AfterRecord)
+
+
 def explain(
     error: ClientError | BotoCoreError,
     operation: str,
@@ -101,9 +109,10 @@ def explain(
             "Set the option failOnDataLoss to false to resume with the records that are left, or "
             f"{START_ELSEWHERE}. The service said: {said}"
         )
-    if code == "InvalidArgumentException" and isinstance(position, AfterRecord):
+    if is_unknown_position(error, position):
         return PositionNotFoundError(
-            f"The service does not know the sequence number of {where}: the record has expired, or "
+            f"The service does not know the sequence number of {where}. It was asked twice: the "
+            "record has expired, or "
             "the number comes from another stream, for instance because this stream was deleted "
             "and created again. Set the option failOnDataLoss to false to resume from the oldest "
             "record kept, "

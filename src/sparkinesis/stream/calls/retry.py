@@ -96,6 +96,18 @@ def result_of(error: BaseException, operation: str = "") -> str:
     return "retryable" if is_early or is_retryable(error) else FAILED
 
 
+SECOND_LOOK = 0.5
+"""Seconds after which a call is made again whose answer would have consequences: see `Doubts`."""
+
+Doubts: TypeAlias = Callable[[BaseException], bool]
+"""Whether an error is to be believed only if it comes a second time. No retry should help after it,
+but one wrong answer of a proxy, or of a server that has just started, would lose or repeat much."""
+
+
+def is_never_doubted(_: BaseException) -> bool:
+    return False
+
+
 def exponential_backoff(base: float, cap: float, failures: int) -> float:
     """Return the seconds to wait after so many consecutive ``failures``.
 
@@ -122,15 +134,21 @@ class Retry(msgspec.Struct, frozen=True):
         """Draw the seconds to wait after the failed attempt number ``attempt`` (from 0)."""
         return self.uniform(0.0, exponential_backoff(self.base, self.cap, attempt + 1))
 
-    def call(self, call: Callable[[], _T], on_retry: OnRetry | None = None) -> _T:
+    def call(
+        self,
+        call: Callable[[], _T],
+        on_retry: OnRetry | None = None,
+        doubts: Doubts = is_never_doubted,
+    ) -> _T:
         """Run ``call`` until it succeeds; raise its last error if no retry helps or time is up.
 
-        on_retry: takes each error after which the call is made again.
+        on_retry: takes each error after which the call is made again. doubts: an error that is
+        believed only if it comes a second time.
         """
         attempts = Attempts(self)
         while True:
             try:
-                return attempts.call(call, on_retry)
+                return attempts.call(call, on_retry, doubts)
             except RetryLaterError as later:
                 pause = later.seconds
             expect(pause)
@@ -154,9 +172,15 @@ class Attempts:
     def __init__(self, retry: Retry) -> None:
         self._retry = retry
         self._failures = 0
+        self._has_doubted = False
         self._give_up_at = 0.0
 
-    def call(self, call: Callable[[], _T], on_retry: OnRetry | None = None) -> _T:
+    def call(
+        self,
+        call: Callable[[], _T],
+        on_retry: OnRetry | None = None,
+        doubts: Doubts = is_never_doubted,
+    ) -> _T:
         """Make one attempt. Raises `RetryLaterError`, or the error if no retry helps any more."""
         retry = self._retry
         if not self._failures:
@@ -164,15 +188,18 @@ class Attempts:
         try:
             result = call()
         except (ClientError, BotoCoreError) as error:
-            pause = retry.pause(self._failures)
-            if not is_retryable(error) or retry.clock() + pause > self._give_up_at:
-                self._failures = 0
+            is_doubted = not self._has_doubted and doubts(error)
+            pause = SECOND_LOOK if is_doubted else retry.pause(self._failures)
+            may_help = is_doubted or is_retryable(error)
+            if not may_help or retry.clock() + pause > self._give_up_at:
+                self._failures, self._has_doubted = 0, False
                 raise
             self._failures += 1
+            self._has_doubted |= is_doubted
             if on_retry is not None:
                 on_retry(error)
             raise RetryLaterError(pause) from error
-        self._failures = 0
+        self._failures, self._has_doubted = 0, False
         return result
 
 

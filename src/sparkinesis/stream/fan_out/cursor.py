@@ -21,7 +21,7 @@ from sparkinesis.metrics.catalogue import SUBSCRIPTIONS_ENDED
 from sparkinesis.metrics.metrics import OFF
 from sparkinesis.stream.calls.client import Fetched, StreamClient
 from sparkinesis.stream.calls.direct.streamed_body import is_readable
-from sparkinesis.stream.calls.explain import explain, words
+from sparkinesis.stream.calls.explain import explain, is_unknown_position, words
 from sparkinesis.stream.calls.retry import Retry, error_code
 from sparkinesis.stream.calls.subscription import OPERATION, ReceivedEvent, Subscription
 from sparkinesis.stream.calls.transport import data_size
@@ -131,6 +131,8 @@ class FanOutCursor:
         self._quiet_since: float | None = None
         """The time since which `due_in` has found no bytes; None: there were some."""
         self._failures = NO_FAILURES
+        self._has_doubted = False
+        """The service has once refused the position, since the last event."""
         self._may_be_over = False
         """The last event may have been the shard's last one, without saying so."""
 
@@ -252,6 +254,7 @@ class FanOutCursor:
     def _accept(self, received: ReceivedEvent, begun_ms: int) -> Fetched:
         event = received.event
         self._failures = NO_FAILURES
+        self._has_doubted = False
         self.at_end = ends_shard(event)
         number = event.continuation_sequence_number
         if number is None and event.records:
@@ -307,6 +310,9 @@ class FanOutCursor:
     def _pause_or_raise(self, error: Failure | None, *, had_begun: bool) -> None:
         """Note when the next SubscribeToShard is due; raise permanent errors."""
         cause = cause_of(error, had_begun=had_begun)
+        if error is not None and is_unknown_position(error, self._position):
+            cause = Cause.FINAL if self._has_doubted else Cause.DOUBTED
+            self._has_doubted = True
         ending = ending_of(cause, had_begun=had_begun)
         self._drop(ending)
         if not had_begun:

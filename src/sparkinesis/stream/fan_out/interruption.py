@@ -7,7 +7,7 @@ from enum import Enum
 import msgspec
 
 from sparkinesis.errors import CorruptEventStreamError
-from sparkinesis.stream.calls.retry import Retry, error_code, is_retryable
+from sparkinesis.stream.calls.retry import SECOND_LOOK, Retry, error_code, is_retryable
 
 BETWEEN_SUBSCRIPTIONS = 5.0
 """Seconds after a successful SubscribeToShard during which the service refuses another one for the
@@ -36,6 +36,8 @@ class Cause(Enum):
     IN_USE = "the consumer is in use"
     """The last subscription is less than five seconds old, or the consumer is not ACTIVE."""
     TAKEN_OVER = "a newer subscription has taken over"
+    DOUBTED = "the service may not know the position"
+    """An error that is permanent if it comes a second time."""
     FINAL = "the error is permanent"
     """A retry does not help."""
 
@@ -61,6 +63,7 @@ _ENDINGS = {
     Cause.ENDED: RENEWED,
     Cause.BROKEN: "broken",
     Cause.TAKEN_OVER: "taken over",
+    Cause.DOUBTED: "failed",
     Cause.FINAL: "failed",
 }
 
@@ -110,6 +113,8 @@ def pause_after(cause: Cause, before: FailureStreak, age: float | None, retry: R
         return rule + (
             retry.uniform(*PAUSE_WHILE_IN_USE) if is_soon else retry.pause(before.refusals)
         )
+    if cause is Cause.DOUBTED:
+        return rule + SECOND_LOOK
     if cause is Cause.TAKEN_OVER:
         rule = retry.uniform(*PAUSE_AFTER_TAKEOVER)
     return rule + retry.pause(before.failures)

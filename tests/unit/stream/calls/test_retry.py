@@ -12,9 +12,11 @@ from botocore.exceptions import (
 )
 
 from sparkinesis.stream.calls.retry import (
+    SECOND_LOOK,
     Attempts,
     Retry,
     RetryLaterError,
+    error_code,
     exponential_backoff,
     is_retryable,
     result_of,
@@ -117,6 +119,52 @@ def test_whoever_counts_retries_hears_of_those_that_are_made_and_of_no_other() -
             attempts.call(flaky, told.append)
     assert attempts.call(flaky, told.append) == "done"
     assert len(told) == 2
+
+
+class Refusing:
+    """A call that fails by these errors, one after the other, and then succeeds."""
+
+    def __init__(self, *codes: str) -> None:
+        self.codes = list(codes)
+
+    def __call__(self) -> str:
+        if self.codes:
+            raise service_error(self.codes.pop(0))
+        return "done"
+
+
+def is_doubted(error: BaseException) -> bool:
+    return error_code(error) == "Doubted"
+
+
+@pytest.mark.parametrize(
+    "codes",
+    [
+        ["Doubted"],
+        ["ThrottlingException", "Doubted", "ThrottlingException"],
+    ],
+)
+def test_a_doubted_error_is_not_believed_at_once(codes: list[str]) -> None:
+    time = Time()
+    told: list[Exception] = []
+    call = Refusing(*codes)
+    assert virtual(time, 1.0, 1.0, 9.0).call(call, told.append, is_doubted) == "done"
+    assert len(told) == len(codes)
+    assert time.now >= SECOND_LOOK
+
+
+@pytest.mark.parametrize("codes", [["Doubted"], ["Doubted", "ThrottlingException"]])
+def test_a_doubted_error_that_comes_again_is_believed_and_the_next_calls_anew(
+    codes: list[str],
+) -> None:
+    attempts = Attempts(virtual(Time(), 1.0, 1.0, 9.0))
+    for _ in range(2):
+        call = Refusing(*codes, "Doubted")
+        for _ in codes:
+            with pytest.raises(RetryLaterError):
+                attempts.call(call, None, is_doubted)
+        with pytest.raises(ClientError, match="Doubted"):
+            attempts.call(call, None, is_doubted)
 
 
 @pytest.mark.parametrize(

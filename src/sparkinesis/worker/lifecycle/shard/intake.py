@@ -259,9 +259,9 @@ class Intake:
             self.stop()
             self._settings.require_same_stream(self._settings.clock())
             self._settings.reporter(self._shard_id).lost(
-                f"The service no longer knows the checkpoint {self.reached} of {self._name}: it "
-                "has expired, or belongs to another stream. Records may be lost. Resuming at the "
-                "oldest record kept."
+                f"The service, asked twice, does not know the checkpoint {self.reached} of "
+                f"{self._name}: it has expired, or belongs to another stream. Records may be lost. "
+                "Resuming at the oldest record kept."
             )
             self.begin(TRIM_HORIZON)
             return None
