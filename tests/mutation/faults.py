@@ -144,7 +144,7 @@ class _Finder:
     def _visit_all(self, nodes: Iterable[ast.AST], where: str) -> None:
         """Look at expressions and what is in them."""
         for node in nodes:
-            if isinstance(node, ast.JoinedStr) or _is_logging(node):
+            if isinstance(node, ast.JoinedStr) or _is_for_people(node):
                 continue
             if isinstance(node, ast.expr):
                 for other in _others(node):
@@ -176,8 +176,9 @@ def _can_be_left_out(node: ast.stmt, bound: dict[str, int]) -> bool:
     return isinstance(node, (ast.Expr, ast.Return, ast.Raise, ast.Continue, ast.Break, ast.Delete))
 
 
-def _is_logging(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and ast.unparse(node.func).startswith("_log.")
+def _is_for_people(node: ast.AST) -> bool:
+    """Return True for a line of the log, or the name of a type variable."""
+    return isinstance(node, ast.Call) and ast.unparse(node.func).startswith(("_log.", "TypeVar"))
 
 
 def _other_parts(node: ast.stmt) -> Iterator[tuple[ast.expr, ast.AST]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
@@ -25,7 +25,7 @@ from sparkinesis.source.reading.subscribed_cursor import SubscribedCursor, Subsc
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Retry
-from sparkinesis.stream.fan_out.cursor import RETRY
+from sparkinesis.stream.fan_out.cursor import RETRY, SILENCE
 from sparkinesis.stream.position import (
     LATEST,
     SHARD_END,
@@ -519,6 +519,62 @@ def test_an_empty_page_does_not_hide_the_end_of_the_shard(
     assert fan_out.at_end
     assert len(script.of("SubscribeToShard")) == 2
     assert clock.slept == [0.5, 0.5], "a shard accepts five calls a second"
+
+
+def test_the_shards_last_records_may_come_after_its_last_event(
+    subscribe: Subscribe, script: Script
+) -> None:
+    """The event said nothing of more, and the subscription ended behind it."""
+    fan_out = subscribe(begun(records_event([1], None)))
+    script.on("GetShardIterator", answer({"ShardIterator": "i"}))
+    last = {"Data": "Mg==", "PartitionKey": "k", "SequenceNumber": "2"}
+    script.on("GetRecords", answer({"Records": [last], "MillisBehindLatest": 0}))
+    assert numbers(fan_out) == [1]
+    assert not fan_out.at_end
+    assert numbers(fan_out) == [2]
+    assert fan_out.at_end
+
+
+def test_a_cursor_tells_when_to_go_on_and_wakes_its_reader(
+    subscribe: Subscribe, clock: Turned
+) -> None:
+    go_on, woken = threading.Event(), threading.Event()
+
+    def late() -> Iterator[bytes]:
+        yield from (INITIAL_RESPONSE, records_event([1], 1))
+        go_on.wait()
+        yield records_event([2], 2)
+
+    fan_out = subscribe(refusal(IN_USE), Answer(cast(Any, late())))
+    assert fan_out.due_in(woken.set) == 0.0
+    assert fan_out.step() is None
+    assert fan_out.due_in(woken.set) == 1.5, "until it may subscribe again"
+    clock.now += 2.0
+    assert fan_out.due_in(woken.set) == 0.0
+    assert numbers(fan_out) == [1]
+    clock.now += 1.0
+    assert fan_out.due_in(woken.set) == SILENCE
+    clock.now += 1.0
+    assert fan_out.due_in(woken.set) == SILENCE - 1.0
+    assert not woken.is_set()
+    go_on.set()
+    assert woken.wait(10)
+    assert fan_out.due_in(woken.set) == 0.0
+    assert numbers(fan_out) == [2]
+    assert fan_out.step() is None, "the subscription has ended"
+
+
+def test_a_connection_that_is_silent_for_too_long_is_broken(
+    subscribe: Subscribe, tally: Tally, clock: Turned
+) -> None:
+    fan_out = subscribe(held(records_event([1], 1)), held(records_event([2], 2)))
+    assert numbers(fan_out) == [1]
+    assert fan_out.due_in(lambda: None) == SILENCE
+    clock.now += SILENCE
+    assert fan_out.due_in(lambda: None) == 0.0
+    assert fan_out.step() is None
+    assert sum(counted(tally, SUBSCRIPTIONS_ENDED).values()) == 1
+    assert numbers(fan_out) == [2]
 
 
 def test_an_event_without_a_number_ends_no_shard_that_goes_on(

@@ -67,6 +67,9 @@ class Held:
         self.written.append(str(at))
         self.lease = replace(self.lease, checkpoint=at, pending=None)
 
+    def move(self, at: ExtendedSequenceNumber, moved_ms: int) -> None:
+        self.checkpoint(at)
+
     def prepare(self, pending: PendingCheckpoint) -> None:
         self.written.append(f"prepared {pending.at}")
         self.lease = replace(self.lease, pending=pending)

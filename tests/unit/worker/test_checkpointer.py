@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from sparkinesis.errors import CheckpointError, LeaseLostError, LeaseTableUnavailableError
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.metrics.tally import Distribution, Tally
-from sparkinesis.stream.position import AfterRecord
+from sparkinesis.stream.position import AfterRecord, AtTimestamp
 from sparkinesis.worker.checkpoint_rules import Permitted, known_after
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.reporting.measures import ShardMeasures
@@ -245,6 +245,17 @@ def test_what_is_delivered_after_a_reset_does_not_undo_it() -> None:
     moved.permit(at("5"))
     moved.checkpoint()
     assert held.written == ["TRIM_HORIZON", "5:0"]
+
+
+def test_a_reset_beside_java_workers_stores_the_record_that_stands_for_the_instant() -> None:
+    held, now_ms = Held("20:3"), 1_790_000_000_000
+    places = {now_ms: at("19"), now_ms - 1: None}
+    moved = Checkpointer(cast(HeldLease, held), lambda: now_ms, place_at=places.get)
+    moved.reset("LATEST")
+    assert moved.take_reset() == AtTimestamp(now_ms)
+    assert (held.written, moved.last) == (["19:0"], at("19"))
+    moved.reset(AtTimestamp(now_ms - 1).instant)
+    assert (held.written[1:], moved.last) == (["AT_TIMESTAMP"], at("AT_TIMESTAMP"))
 
 
 def test_a_reset_is_told_once_it_can_be_seen() -> None:

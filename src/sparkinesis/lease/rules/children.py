@@ -96,8 +96,8 @@ def _unread_leases(
     """
     found: set[str] = set()
     for parent in child.parents:
-        line = {parent, *lineage.ancestors([parent])} & lineage.shards.keys()
-        if parent in line and parent not in leased:
+        if parent in lineage.shards and parent not in leased:
+            line = {parent, *lineage.ancestors([parent])}
             found |= {s for s in line if not is_passed(s, leased, lineage)}
     found.difference_update(leased)
     return [

@@ -21,6 +21,7 @@ from sparkinesis.lease.rules.taker import (
     TakeSettings,
     origin_of,
     plan_takes,
+    still_asked,
 )
 from sparkinesis.stream.address import StreamIdentifier
 from tests.examples import examples
@@ -323,6 +324,21 @@ def test_where_a_lease_comes_from(
 
 
 # Leases by name
+
+
+def test_a_request_holds_until_a_scan_shows_another_owner() -> None:
+    asked = {"mine": "a", "kept": "a", "gone": "a", "done": "a", "free": None, "other": "a"}
+    rows = [
+        lease("mine", ME),
+        lease("kept", "a"),
+        lease("done", ME, at=SHARD_END),
+        lease("free"),
+        lease("other", "b"),
+    ]
+    found = still_asked(asked, rows, ME, is_consistent=True)
+    assert found == {"mine": "a"}
+    older = still_asked(asked, rows, ME, is_consistent=False)
+    assert older == {"mine": "a", "kept": "a", "free": None}, "the scan may be the older one"
 
 
 def test_a_lease_that_was_asked_for_is_adopted_at_once() -> None:

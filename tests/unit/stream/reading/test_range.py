@@ -6,7 +6,7 @@ import pytest
 
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.position import NONE_OF_IT, SHARD_END, AfterRecord
-from sparkinesis.stream.reading.range import cut_at_end
+from sparkinesis.stream.reading.range import SMALLEST_PAGE, cut_at_end, page_limit
 
 
 def page(*numbers: int) -> list[Record]:
@@ -38,3 +38,12 @@ def test_a_page_is_cut_at_the_end(
 ) -> None:
     records = page(*numbers)
     assert cut_at_end(records, end) == (records[:within], is_over, is_found)
+
+
+def test_pages_are_as_large_as_what_is_left_and_a_little_more() -> None:
+    assert page_limit(10_000, None, 9_000) == 10_000
+    assert page_limit(10_000, 9_000, 1_000) == 8_401
+    assert page_limit(8_400, 9_000, 1_000) == 8_400
+    assert page_limit(10_000, 200, 150) == SMALLEST_PAGE == 100
+    assert page_limit(10_000, 5_000, 4_990) == 499, "the estimate may be wrong by a tenth"
+    assert page_limit(10_000, 5_000, 9_000) == 900
