@@ -500,6 +500,19 @@ def last_page(*numbers: int, **more: str) -> Answer:
     return answer({"Records": records, "MillisBehindLatest": 0, **more})
 
 
+CLOSED = answer(
+    {
+        "Shards": [
+            {
+                "ShardId": SHARD,
+                "HashKeyRange": {"StartingHashKey": "0", "EndingHashKey": "9"},
+                "SequenceNumberRange": {"StartingSequenceNumber": "0", "EndingSequenceNumber": "3"},
+            }
+        ]
+    }
+)
+
+
 def test_an_empty_page_does_not_hide_the_end_of_the_shard(
     subscribe: Subscribe, script: Script, clock: Turned
 ) -> None:
@@ -508,12 +521,7 @@ def test_an_empty_page_does_not_hide_the_end_of_the_shard(
     script.on("GetShardIterator", answer({"ShardIterator": "i"}))
     empty = {"Records": [], "MillisBehindLatest": 5000, "NextShardIterator": "more"}
     script.on("GetRecords", answer(empty), answer(empty), last_page(1, 2))
-    closed = {
-        "ShardId": SHARD,
-        "HashKeyRange": {"StartingHashKey": "0", "EndingHashKey": "9"},
-        "SequenceNumberRange": {"StartingSequenceNumber": "0", "EndingSequenceNumber": "3"},
-    }
-    script.on("ListShards", answer({"Shards": [closed]}))
+    script.on("ListShards", CLOSED)
     assert numbers(fan_out) == [1, 2]
     assert numbers(fan_out) == []
     assert fan_out.at_end
@@ -529,6 +537,7 @@ def test_the_shards_last_records_may_come_after_its_last_event(
     script.on("GetShardIterator", answer({"ShardIterator": "i"}))
     last = {"Data": "Mg==", "PartitionKey": "k", "SequenceNumber": "2"}
     script.on("GetRecords", answer({"Records": [last], "MillisBehindLatest": 0}))
+    script.on("ListShards", CLOSED)
     assert numbers(fan_out) == [1]
     assert not fan_out.at_end
     assert numbers(fan_out) == [2]
