@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import socket
 import threading
 from typing import Any
@@ -43,7 +44,7 @@ def body_length(client: StreamClient, consumer: str, position: AfterRecord) -> i
     )["Body"]
     decoder, length, messages = EventStreamDecoder(), 0, 0
     while messages < 2:
-        data = body.read(decoder.missing)
+        data = body.read(decoder.missing, math.inf)
         length += len(data)
         messages += len(list(decoder.feed(data)))
     assert decoder.is_between_messages

@@ -254,6 +254,7 @@ def test_the_read_timeout_of_a_client_is_that_of_its_subscriptions() -> None:
             streamed={"SubscribeToShard"},
             most_idle=1,
             read_timeout=0.3,
+            bounds={},
         )
         start = starting_position(TRIM_HORIZON, inclusive=False)
         subscription = calls_subscribe(direct, CONSUMER_ARN, SHARD, start, lambda _: DATE_MS)

@@ -27,19 +27,13 @@ def keys_of(table: LeaseTable, owner: str) -> list[str]:
 
     Raises what `LeaseTable` does; `ServiceError` if there is no such index, or not yet.
     """
-    request: dict[str, Any] = {
-        "TableName": table.name,
-        "IndexName": OWNER_INDEX,
-        "KeyConditionExpression": f"{_OWNER} = :owner",
-        "ExpressionAttributeValues": {":owner": {"S": owner}},
-    }
-    keys: list[str] = []
-    while True:
-        answer = table.call("Query", lambda client: client.query(**request))
-        keys += [item[_KEY]["S"] for item in answer["Items"]]
-        if not answer.get("LastEvaluatedKey"):
-            return keys
-        request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
+    answers = table.pages(
+        "Query",
+        IndexName=OWNER_INDEX,
+        KeyConditionExpression=f"{_OWNER} = :owner",
+        ExpressionAttributeValues={":owner": {"S": owner}},
+    )
+    return [item[_KEY]["S"] for answer in answers for item in answer["Items"]]
 
 
 def read_some(table: LeaseTable, keys: Iterable[str]) -> TableScan:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -13,6 +13,7 @@ from sparkinesis.lease.table.client import dynamodb_client
 from sparkinesis.lease.table.explain import explain
 from sparkinesis.lease.table.measured_client import measured_client
 from sparkinesis.metrics.metrics import OFF, Metrics
+from sparkinesis.stream.calls.answers.listing import pages
 from sparkinesis.stream.calls.retry import Retry, error_code
 
 _T = TypeVar("_T")
@@ -60,6 +61,23 @@ class TableCalls(TableAddress):
             name = operation or str(getattr(error, "operation_name", "DescribeTable"))
             # `from None`: the service's words are in the text; a second traceback hides it.
             raise explain(error, name, self) from None
+
+    def pages(
+        self, operation: str, retry: Retry | None = None, **request: Any
+    ) -> Iterator[Mapping[str, Any]]:
+        """Yield the answers of a Scan or a Query, page by page."""
+
+        def ask(start: Any) -> Mapping[str, Any]:
+            more = {"ExclusiveStartKey": start} if start else {}
+            return self.call(
+                operation,
+                lambda client: getattr(client, operation.lower())(
+                    TableName=self.name, **request, **more
+                ),
+                retry,
+            )
+
+        return pages(f"{operation} of the {self}", "LastEvaluatedKey", ask)
 
 
 class RefusedError(Exception):

@@ -7,6 +7,7 @@ import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from sparkinesis.stream.calls.direct.bounds import MIB, Bound
 from sparkinesis.stream.calls.direct.client import DirectClient, decode_object
 from sparkinesis.stream.calls.direct.connection import Answer
 from sparkinesis.stream.calls.direct.usual import usual_settings
@@ -18,14 +19,30 @@ _READ_TIMEOUT = 5.0
 
 _MOST_CONNECTIONS = 64
 
+BOUNDS: Mapping[str, Bound] = {
+    # A row has 400 KB at most, some more in JSON.
+    **dict.fromkeys(
+        ("DescribeTable", "GetItem", "PutItem", "UpdateItem", "DeleteItem"),
+        Bound(_READ_TIMEOUT, 4 * MIB),
+    ),
+    # 25 rows, if the conditions of all statements are refused.
+    "BatchExecuteStatement": Bound(_READ_TIMEOUT, 32 * MIB),
+    # 1 MB of rows; of BatchGetItem 16 MB.
+    **dict.fromkeys(("Scan", "Query", "BatchGetItem"), Bound(30.0, 32 * MIB)),
+}
+"""Generous: what the service's limits permit (API reference)."""
+
 
 @functools.lru_cache(maxsize=16)
 def dynamodb_client(region: str | None, endpoint: str | None, credentials: CredentialSource) -> Any:
     """Return the client, with its connection pool, of this process, region, endpoint and role."""
     return DirectClient(
         functools.partial(open_session, credentials, region, endpoint),
-        lambda session: client_of(session, "dynamodb", endpoint, read_timeout=_READ_TIMEOUT),
+        lambda session: client_of(
+            session, "dynamodb", endpoint, read_timeout=_READ_TIMEOUT, bounds=BOUNDS
+        ),
         dict.fromkeys(_DIRECTLY, _decode),
+        bounds=BOUNDS,
         most_idle=_MOST_CONNECTIONS,
         read_timeout=_READ_TIMEOUT,
         usual=usual_settings("dynamodb", region, endpoint, credentials),

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from sparkinesis.errors import LeaseTableNotFoundError
 from sparkinesis.lease.lease import AttributeValue
 from sparkinesis.lease.table.calls import RefusedError, TableCalls
 from sparkinesis.stream.address import place_of
+from sparkinesis.stream.calls.retry import Retry
+
+_T = TypeVar("_T")
 
 _RESERVED = {"key": "#key"}
 """Attributes with the names of words in DynamoDB's expressions, and what stands for them."""
@@ -36,23 +39,29 @@ class RowTable(TableCalls):
         place = place_of(self.region, self.endpoint, self.credentials.profile)
         return f"table {self.name!r} in {place}"
 
+    def call(
+        self, operation: str | None, call: Callable[[Any], _T], retry: Retry | None = None
+    ) -> _T:
+        try:
+            return TableCalls.call(self, operation, call, retry)
+        except LeaseTableNotFoundError:
+            if not self.is_beside:
+                raise
+            raise LeaseTableNotFoundError(
+                f"There is no {self}, in which workers of KCL 3.0 to 3.4 keep what they tell each "
+                "other besides their leases. They create it when they start."
+            ) from None
+
     def get(self, key: str) -> Mapping[str, Any] | None:
         """Return a row as DynamoDB's API does, by a consistent read; None if there is none."""
         request = {**self._row(key), "ConsistentRead": True}
-        answer = self._call("GetItem", lambda client: client.get_item(**request))
+        answer = self.call("GetItem", lambda client: client.get_item(**request))
         item: Mapping[str, Any] | None = answer.get("Item")
         return item or None
 
     def rows(self) -> list[Mapping[str, Any]]:
         """Return all rows as DynamoDB's API does, by a Scan; a row may be as of a moment ago."""
-        items: list[Mapping[str, Any]] = []
-        request: dict[str, Any] = {"TableName": self.name}
-        while True:
-            answer = self._call("Scan", lambda client: client.scan(**request))
-            items += answer["Items"]
-            if not answer.get("LastEvaluatedKey"):
-                return items
-            request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
+        return [item for answer in self.pages("Scan") for item in answer["Items"]]
 
     def put(
         self,
@@ -112,18 +121,7 @@ class RowTable(TableCalls):
     def _write(self, operation: str, request: Mapping[str, Any]) -> bool:
         method = {"PutItem": "put_item", "UpdateItem": "update_item", "DeleteItem": "delete_item"}
         try:
-            self._call(operation, lambda client: getattr(client, method[operation])(**request))
+            self.call(operation, lambda client: getattr(client, method[operation])(**request))
         except RefusedError:
             return False
         return True
-
-    def _call(self, operation: str, call: Callable[[Any], Any]) -> Any:
-        try:
-            return self.call(operation, call)
-        except LeaseTableNotFoundError:
-            if not self.is_beside:
-                raise
-            raise LeaseTableNotFoundError(
-                f"There is no {self}, in which workers of KCL 3.0 to 3.4 keep what they tell each "
-                "other besides their leases. They create it when they start."
-            ) from None

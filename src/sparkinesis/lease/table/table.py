@@ -83,13 +83,11 @@ class LeaseTable(TableCalls):
     ) -> tuple[list[Mapping[str, Any]], Mapping[str, str]]:
         """Return all rows, and the headers of the last answer."""
         items: list[Mapping[str, Any]] = []
-        request: dict[str, Any] = {"TableName": self.name, "ConsistentRead": consistent}
-        while True:
-            answer = self.call("Scan", lambda client: client.scan(**request), retry)
+        headers: Mapping[str, str] = {}
+        for answer in self.pages("Scan", retry, ConsistentRead=consistent):
             items += answer["Items"]
-            if not answer.get("LastEvaluatedKey"):
-                return items, answer["ResponseMetadata"]["HTTPHeaders"]
-            request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
+            headers = answer["ResponseMetadata"]["HTTPHeaders"]
+        return items, headers
 
     def read(self, keys: Iterable[str]) -> TableScan:
         """Return the rows of these keys that exist, by a consistent GetItem for each."""

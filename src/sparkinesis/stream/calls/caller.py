@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from botocore.exceptions import BotoCoreError, ClientError
 
 from sparkinesis.metrics.catalogue import CALL_DURATION, CALL_RETRIES, ITERATORS_EXPIRED
+from sparkinesis.metrics.health.signs import expect
 from sparkinesis.metrics.measured import FAILED, measured
 from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.metrics.tracing import tracing_of
@@ -42,6 +43,11 @@ class StreamCaller:
     def attempts(self) -> Attempts:
         """Return this client's retries, for a reader that does not hold a thread while it waits."""
         return Attempts(self._retry)
+
+    def wait(self, seconds: float) -> None:
+        """Wait as long as a retry does, in a thread that is not expected before."""
+        expect(seconds)
+        self._retry.sleep(seconds)
 
     def call(
         self,

@@ -23,6 +23,7 @@ from sparkinesis.metrics.catalogue import (
 )
 from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.calls.answers.listing import pages
 from sparkinesis.stream.calls.caller import NO_BUDGET, StreamCaller
 from sparkinesis.stream.calls.retry import Retries, Retry
 from sparkinesis.stream.calls.subscription import Subscription, subscribe
@@ -156,24 +157,29 @@ class StreamClient(StreamCaller):
         at: lists only shards that were open at LATEST, TRIM_HORIZON or an instant (ShardFilter).
         since: lists only shards that did not end before this instant.
         """
-        request: dict[str, Any] = self._id()
+        first: dict[str, Any] = self._id()
         if at is not None:
-            request["ShardFilter"] = _shard_filter(at)
+            first["ShardFilter"] = _shard_filter(at)
         elif since is not None:
-            request["ShardFilter"] = {"Type": "FROM_TIMESTAMP", "Timestamp": since.instant}
+            first["ShardFilter"] = {"Type": "FROM_TIMESTAMP", "Timestamp": since.instant}
+
+        def ask(token: str | None) -> Mapping[str, Any]:
+            # The service refuses a stream name together with a token.
+            request = {"NextToken": token} if token else first
+            answer: Mapping[str, Any] = self.call(
+                "ListShards", lambda c: c.list_shards(**request), retry=retry
+            )
+            return answer
+
         shards: list[Shard] = []
         first_time: int | None = None
-        while True:
-            sent_ms = self._wall_clock_ms()
-            answer = self.call("ListShards", lambda c: c.list_shards(**request), retry=retry)  # noqa: B023
+        sent_ms = self._wall_clock_ms()
+        for answer in pages(f"ListShards of {self.address}", "NextToken", ask):
             if first_time is None:
                 first_time = self._service_time(answer, sent_ms)
             shards.extend(map(_shard, answer.get("Shards", ())))
-            token = answer.get("NextToken")
-            if not token:
-                return shards, first_time
-            # The service refuses a stream name together with a token.
-            request = {"NextToken": token}
+        assert first_time is not None
+        return shards, first_time
 
     def shard_map(self) -> ShardMap:
         """Call ListShards; return the shards by their hash keys."""

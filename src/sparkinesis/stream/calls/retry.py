@@ -171,7 +171,8 @@ class Attempts:
 
     def __init__(self, retry: Retry) -> None:
         self._retry = retry
-        self._failures = 0
+        self.failures = 0
+        """The failed attempts of the call that is being made."""
         self._has_doubted = False
         self._give_up_at = 0.0
 
@@ -182,25 +183,39 @@ class Attempts:
         doubts: Doubts = is_never_doubted,
     ) -> _T:
         """Make one attempt. Raises `RetryLaterError`, or the error if no retry helps any more."""
-        retry = self._retry
-        if not self._failures:
-            self._give_up_at = retry.clock() + retry.give_up_after
+        self._begin()
         try:
             result = call()
         except (ClientError, BotoCoreError) as error:
             is_doubted = not self._has_doubted and doubts(error)
-            pause = SECOND_LOOK if is_doubted else retry.pause(self._failures)
-            may_help = is_doubted or is_retryable(error)
-            if not may_help or retry.clock() + pause > self._give_up_at:
-                self._failures, self._has_doubted = 0, False
+            pause = self.next_pause(SECOND_LOOK if is_doubted else None)
+            if pause is None or not (is_doubted or is_retryable(error)):
+                self.succeed()
                 raise
-            self._failures += 1
             self._has_doubted |= is_doubted
             if on_retry is not None:
                 on_retry(error)
             raise RetryLaterError(pause) from error
-        self._failures, self._has_doubted = 0, False
+        self.succeed()
         return result
+
+    def next_pause(self, pause: float | None = None) -> float | None:
+        """Count a failure; return the seconds up to the next attempt, None once time is up."""
+        self._begin()
+        if pause is None:
+            pause = self._retry.pause(self.failures)
+        if self._retry.clock() + pause > self._give_up_at:
+            return None
+        self.failures += 1
+        return pause
+
+    def succeed(self) -> None:
+        """Forget the failures so far."""
+        self.failures, self._has_doubted = 0, False
+
+    def _begin(self) -> None:
+        if not self.failures:
+            self._give_up_at = self._retry.clock() + self._retry.give_up_after
 
 
 Retries: TypeAlias = Retry | Attempts

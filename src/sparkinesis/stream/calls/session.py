@@ -12,16 +12,21 @@ import functools
 import logging
 import os
 import threading
+from collections.abc import Mapping
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 
 from sparkinesis.stream.address import is_loopback
 from sparkinesis.stream.calls.default_region import LOCAL_REGION, region_settings
+from sparkinesis.stream.calls.direct.bounds import Bound
 from sparkinesis.stream.calls.direct.connection import connect_timeout
 from sparkinesis.stream.credentials import CredentialSource
 
 READ_TIMEOUT = 30.0
 """Seconds for each part of an answer."""
+
+NO_OTHERS: Mapping[str, Bound] = MappingProxyType({})
 
 _log = logging.getLogger(__name__)
 
@@ -72,6 +77,8 @@ def _open_session(
     from botocore.config import Config  # noqa: PLC0415
     from botocore.credentials import CredentialResolver  # noqa: PLC0415
 
+    from sparkinesis.stream.calls.direct.bounded_session import bound_calls  # noqa: PLC0415
+
     sts = session.create_client(
         "sts",
         # The local Kinesis also answers STS calls.
@@ -83,6 +90,7 @@ def _open_session(
             user_agent_extra="sparkinesis",
         ),
     )
+    bound_calls(sts, NO_OTHERS)
     assuming = _session(source, region, endpoint)
     provider = _AssumedRole(sts, source)
     assuming.register_component("credential_provider", CredentialResolver([provider]))
@@ -106,9 +114,15 @@ def client_of(
     *,
     read_timeout: float = READ_TIMEOUT,
     max_pool_connections: int = 64,
+    bounds: Mapping[str, Bound] = NO_OTHERS,
 ) -> Any:
-    """Return a botocore client of a session, without retries of its own."""
+    """Return a botocore client of a session, without retries of its own.
+
+    bounds: of operations whose answers may be long, or must come soon.
+    """
     from botocore.config import Config  # noqa: PLC0415
+
+    from sparkinesis.stream.calls.direct.bounded_session import bound_calls  # noqa: PLC0415
 
     config = Config(
         retries={"total_max_attempts": 1, "mode": "standard"},
@@ -118,7 +132,9 @@ def client_of(
         user_agent_extra="sparkinesis",
     )
     with _opening:  # two threads may not open clients of one session at once
-        return session.create_client(service, endpoint_url=endpoint, config=config)
+        client = session.create_client(service, endpoint_url=endpoint, config=config)
+    bound_calls(client, bounds)
+    return client
 
 
 def _session(source: CredentialSource, region: str | None, endpoint: str | None) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -19,6 +20,10 @@ OPERATION = "SubscribeToShard"
 
 CHUNK = 4 * 1024 * 1024
 """The most bytes to read at a time: more than an event of 2 MiB takes in base64."""
+
+LONGEST_EVENT = 60.0
+"""Seconds in which the next event has to arrive, whole. The service sends one every few seconds; a
+server that sends a byte now and then, or only messages to skip, would hold a thread for ever."""
 
 _INITIAL_WAIT_MS = 1_000
 """How long to wait for the first message, which the service sends at once."""
@@ -42,10 +47,13 @@ class Subscription:
     `next_event` waits no longer than the rest of the event takes to arrive.
     """
 
-    def __init__(self, body: StreamedBody, service_time_ms: int) -> None:
+    def __init__(
+        self, body: StreamedBody, service_time_ms: int, longest_event: float = LONGEST_EVENT
+    ) -> None:
         self.service_time_ms = service_time_ms
         """The service's clock (epoch ms) at the start of the subscription."""
         self._body = body
+        self._longest_event = longest_event
         self._decoder = EventStreamDecoder()
         self._first: ReceivedEvent | None = None
         self._failure: BaseException | None = None
@@ -84,8 +92,8 @@ class Subscription:
 
         Raises botocore's errors: `EventStreamError` for an error that the service sends as the
         last message, `ReadTimeoutError` when no bytes arrive (the service sends events without
-        records every few seconds), `ResponseStreamingError` for a broken connection; and
-        `CorruptEventStreamError`. Every error closes the subscription.
+        records every few seconds) or no whole event in time, `ResponseStreamingError` for a broken
+        connection; and `CorruptEventStreamError`. Every error closes the subscription.
         """
         try:
             received = self._take_first() or self._next()
@@ -112,8 +120,9 @@ class Subscription:
         """
         try:
             if self._body.await_data(_INITIAL_WAIT_MS):
+                until = time.monotonic() + self._longest_event
                 while self._first is None:
-                    self._first, is_over = self._step()
+                    self._first, is_over = self._step(until)
                     if is_over or self._decoder.is_between_messages:
                         break
         except BaseException as error:  # noqa: BLE001 - raised by the next call
@@ -129,16 +138,17 @@ class Subscription:
         return first
 
     def _next(self) -> ReceivedEvent | None:
+        until = time.monotonic() + self._longest_event
         while not self._closed.is_set():
-            received, is_over = self._step()
+            received, is_over = self._step(until)
             if received is not None or is_over:
                 return received
         return None
 
-    def _step(self) -> tuple[ReceivedEvent | None, bool]:
+    def _step(self, until: float) -> tuple[ReceivedEvent | None, bool]:
         """Read once; return the event that is whole then, and whether the body has ended."""
         # At most one message is whole: no more bytes are read than the message has.
-        data = self._read()
+        data = self._read(until)
         if not data:
             self._check_end()
             return None, True
@@ -151,7 +161,7 @@ class Subscription:
         self._closed.set()
         self._body.close()
 
-    def _read(self) -> bytes | bytearray:
+    def _read(self, until: float) -> bytes | bytearray:
         """Wait for bytes and return them; empty at the end, or when closed."""
         with self._lock:
             if self._closed.is_set():
@@ -159,7 +169,7 @@ class Subscription:
             self._is_reading = True
         try:
             # Read up to the end of the event, into one buffer.
-            return self._body.read(min(self._decoder.missing, CHUNK))
+            return self._body.read(min(self._decoder.missing, CHUNK), until)
         except (OSError, EOFError, ValueError) as error:
             if self._closed.is_set():
                 return b""

@@ -17,6 +17,7 @@ from typing import Any
 
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.answers.decoding import decode_page
+from sparkinesis.stream.calls.direct.bounds import MIB, Bound
 from sparkinesis.stream.calls.direct.client import Decoder, DirectClient, decode_object
 from sparkinesis.stream.calls.direct.connection import Answer
 from sparkinesis.stream.calls.direct.usual import usual_settings
@@ -30,6 +31,17 @@ client that is not kept assumes its role anew, by each call."""
 
 MOST_CONNECTIONS = 256
 """The most idle connections to keep: each shard has a call or a subscription of its own."""
+
+BOUNDS: Mapping[str, Bound] = {
+    # 10 MiB in base64, and for each of 10,000 records a frame and a key, each character escaped.
+    # An iterator is valid for 300 seconds.
+    "GetRecords": Bound(240.0, 32 * MIB),
+    # 10,000 shards at most, of some 500 bytes each.
+    "ListShards": Bound(120.0, 16 * MIB),
+    # The request has 10 MiB at most, its answer 500 results.
+    "PutRecords": Bound(120.0, 4 * MIB),
+}
+"""Generous: what the service's limits permit (API reference), over a line of half a Mbit/s."""
 
 _opening = threading.Lock()
 
@@ -71,6 +83,7 @@ def _open(region: str | None, endpoint: str | None, credentials: CredentialSourc
         functools.partial(open_session, credentials, region, endpoint),
         functools.partial(_botocores, endpoint),
         _DECODERS,
+        bounds=BOUNDS,
         streamed={"SubscribeToShard"},
         most_idle=MOST_CONNECTIONS,
         read_timeout=READ_TIMEOUT,
@@ -79,7 +92,9 @@ def _open(region: str | None, endpoint: str | None, credentials: CredentialSourc
 
 
 def _botocores(endpoint: str | None, session: Any) -> Any:
-    client = client_of(session, "kinesis", endpoint, max_pool_connections=MOST_CONNECTIONS)
+    client = client_of(
+        session, "kinesis", endpoint, max_pool_connections=MOST_CONNECTIONS, bounds=BOUNDS
+    )
     client.meta.events.register("before-parse.kinesis.GetRecords", _decode_get_records)
     client.meta.events.register("before-parse.kinesis.SubscribeToShard", _take_event_stream)
     return client

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from botocore.exceptions import ClientError
 
+from sparkinesis.stream.calls.answers.listing import pages
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Retry, error_code
 from sparkinesis.stream.calls.shared_calls import SharedAnswer
@@ -43,15 +44,16 @@ def describe_consumer_arn(client: StreamClient, consumer_arn: str) -> Consumer |
 
 def list_consumers(client: StreamClient, stream_arn: str) -> list[Consumer]:
     """Return the stream's consumers (ListStreamConsumers, all pages)."""
-    request = {"StreamARN": stream_arn}
-    consumers: list[Consumer] = []
-    while True:
-        answer = client.call("ListStreamConsumers", lambda c: c.list_stream_consumers(**request))  # noqa: B023
-        consumers.extend(map(_consumer, answer.get("Consumers", ())))
-        token = answer.get("NextToken")
-        if not token:
-            return consumers
-        request = {"StreamARN": stream_arn, "NextToken": token}
+
+    def ask(token: str | None) -> Mapping[str, Any]:
+        request = {"StreamARN": stream_arn, **({"NextToken": token} if token else {})}
+        answer: Mapping[str, Any] = client.call(
+            "ListStreamConsumers", lambda c: c.list_stream_consumers(**request)
+        )
+        return answer
+
+    listing = pages(f"ListStreamConsumers of {client.address}", "NextToken", ask)
+    return [_consumer(one) for answer in listing for one in answer.get("Consumers", ())]
 
 
 def try_to_register(client: StreamClient, name: str, stream_arn: str) -> Consumer:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from sparkinesis.errors import ExpiredIteratorError
+import logging
+
+from sparkinesis.errors import ExpiredIteratorError, ServiceError
 from sparkinesis.stream.calls.client import Fetched, StreamClient
-from sparkinesis.stream.calls.retry import Retries
+from sparkinesis.stream.calls.retry import Attempts, Retries, RetryLaterError
 from sparkinesis.stream.position import AfterRecord, Position
 from sparkinesis.stream.reading.budget import MAX_RECORDS_PER_CALL, ShardBudget
 from sparkinesis.stream.reading.early_records import EarlyRecordFilter
 from sparkinesis.stream.reading.shard_end import EndCheck
 from sparkinesis.stream.reading.split_page import split_page
+
+_log = logging.getLogger(__name__)
 
 
 class ShardCursor:
@@ -41,6 +45,8 @@ class ShardCursor:
         self._client = client
         self._budget = budget
         self._retry = retry
+        self._renewals = client.attempts()
+        """The iterators that had expired when they were new."""
         self._position = position
         self._inclusive = inclusive
         self._iterator: str | None = None
@@ -55,8 +61,13 @@ class ShardCursor:
         return (budget.iterators if self._iterator is None else budget.records).due_in()
 
     def fetch(self, limit: int = MAX_RECORDS_PER_CALL) -> Fetched:
-        """Wait for the shard's budget, and return the next page. Do not call this `at_end`."""
+        """Wait for the shard's budget, and return the next page. Do not call this `at_end`.
+
+        A new iterator that has expired is replaced after a pause, as long as a call is retried;
+        then `ServiceError` is raised.
+        """
         while True:
+            is_new = self._iterator is None
             if self._iterator is None:
                 self._iterator = self._client.shard_iterator(
                     self.shard_id,
@@ -73,12 +84,15 @@ class ShardCursor:
                     budget=self._budget.records,
                     retry=self._retry,
                 )
-            except ExpiredIteratorError:
-                if not self.renews:
+            except ExpiredIteratorError as error:
+                if not (self.renews or is_new):
                     raise
                 self._iterator = None
+                if is_new:
+                    self._renew_later(error)
                 continue
             break
+        self._renewals.succeed()
         page, reached = fetched.page, self._position
         if page.records:
             reached = AfterRecord(page.records[-1].sequence_number)
@@ -88,6 +102,25 @@ class ShardCursor:
         self._position = reached
         self._inclusive = self._inclusive and not page.records
         return self._early_filter.apply(fetched)
+
+    def _renew_later(self, error: ExpiredIteratorError) -> None:
+        """Wait, or raise `RetryLaterError`, before the next iterator is asked for."""
+        shard = f"shard {self.shard_id} of {self._client.address}"
+        pause = self._renewals.next_pause()
+        if pause is None:
+            self._renewals.succeed()
+            raise ServiceError(
+                f"GetRecords says of each new iterator of {shard} that it has expired; every retry "
+                f"was used up. Check the clock of the server that answers there. {error}"
+            ) from None
+        if self._renewals.failures == 1:
+            _log.warning(
+                "GetRecords says of a new iterator of %s that it has expired. Asking for others.",
+                shard,
+            )
+        if isinstance(self._retry, Attempts):
+            raise RetryLaterError(pause) from error
+        self._client.wait(pause)
 
     def keep(self, fetched: Fetched, count: int) -> Fetched:
         """Return the first ``count`` records of the last page; fetch the others again."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
+from sparkinesis.stream.calls.direct.bounds import USUAL, Bound
 from sparkinesis.stream.calls.direct.client import DirectClient
 from sparkinesis.stream.calls.direct.connection import Answer
 from sparkinesis.stream.calls.direct.usual import usual_settings
@@ -38,13 +39,15 @@ def clients(
     region: str | None = "us-east-1",
     source: CredentialSource | None = None,
     read_timeout: float = 0.5,
+    bound: Bound = USUAL,
 ) -> tuple[Any, Any]:
     """botocore's own client, and a direct one."""
     source = source or CredentialSource()
+    bounds = {operation or OPERATIONS[service]: bound}
     opening = functools.partial(open_session, source, region, endpoint)
 
     def botocores(session: Any) -> Any:
-        return client_of(session, service, endpoint, read_timeout=read_timeout)
+        return client_of(session, service, endpoint, read_timeout=read_timeout, bounds=bounds)
 
     return botocores(opening()), DirectClient(
         opening,
@@ -52,6 +55,7 @@ def clients(
         {operation or OPERATIONS[service]: decode},
         most_idle=4,
         read_timeout=read_timeout,
+        bounds=bounds,
         usual=usual_settings(service, region, endpoint, source),
     )
 

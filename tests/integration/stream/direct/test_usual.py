@@ -328,6 +328,7 @@ def test_botocore_is_opened_for_what_is_not_known() -> None:
         {"GetRecords": decode},
         most_idle=1,
         read_timeout=1,
+        bounds={},
         usual=settings("kinesis"),
     )
     assert opened == []
@@ -351,6 +352,7 @@ def test_an_account_of_the_credentials_is_botocores(monkeypatch: pytest.MonkeyPa
         {"Scan": decode},
         most_idle=1,
         read_timeout=1,
+        bounds={},
         usual=settings("dynamodb"),
     )
     sent: list[str] = []

@@ -14,6 +14,7 @@ from botocore.exceptions import ChecksumError, HTTPClientError
 from zlib_ng.zlib_ng import crc32
 
 from sparkinesis.metrics.health.signs import CREDENTIALS, expect
+from sparkinesis.stream.calls.direct.bounds import USUAL, Bound
 from sparkinesis.stream.calls.direct.connection import Answer, Connections
 from sparkinesis.stream.calls.direct.learned import LearnedRequest
 from sparkinesis.stream.calls.direct.signature import Signers
@@ -39,7 +40,8 @@ class DirectClient:
     session, client: return botocore's session, and open botocore's client of it. usual: the
     settings, if they are known without botocore. Then botocore's session is opened only for
     credentials that are not in the environment, and its client for other operations and for errors.
-    streamed: the operations of ``decoders`` whose answers are event streams.
+    bounds: of the operations whose answers may be long, or must come soon. streamed: the operations
+    of ``decoders`` whose answers are event streams.
 
     Errors are botocore's. There are no retries, but for a request that the service has refused
     because this machine's clock is wrong: that one is sent again with the service's time, as are
@@ -54,6 +56,7 @@ class DirectClient:
         *,
         most_idle: int,
         read_timeout: float,
+        bounds: Mapping[str, Bound],
         streamed: Collection[str] = (),
         usual: UsualSettings | None = None,
         clock: Callable[[], float] = time.time,
@@ -61,6 +64,7 @@ class DirectClient:
         self._session = session
         self._client = client
         self._decoders = decoders
+        self._bounds = bounds
         self._streamed = frozenset(streamed)
         self._usual = usual
         self._most_idle = most_idle
@@ -104,12 +108,17 @@ class DirectClient:
     def _by_botocore(self) -> ByBotocore:
         """Open botocore's client, once; two threads that are here at a time may open two."""
         if self._botocore is None:
+            from sparkinesis.stream.calls.direct.bounded_session import send_by  # noqa: PLC0415 - slow to import
             from sparkinesis.stream.calls.direct.by_botocore import ByBotocore  # noqa: PLC0415 - slow to import
 
             session = self._session()
-            self._botocore = ByBotocore(
-                self._client(session), session, self._decoders, self._signers
+            client = self._client(session)
+            send_by(
+                client,
+                lambda url, request, bound: self._connections_of(url).exchange(request, bound),
+                self._bounds,
             )
+            self._botocore = ByBotocore(client, session, self._decoders, self._signers)
         return self._botocore
 
     def _call(self, operation: str, /, **request: Any) -> dict[str, Any]:
@@ -144,7 +153,8 @@ class DirectClient:
     def _send(
         self, learned: LearnedRequest, keys: Any, operation: str, body: bytes
     ) -> dict[str, Any]:
-        connections = self._connections.get(learned.url) or self._connections_of(learned.url)
+        connections = self._connections_of(learned.url)
+        bound = self._bounds.get(operation, USUAL)
         signer = self._signers.of(learned.scope)
         exchange = connections.begin if operation in self._streamed else connections.exchange
         for is_last in (False, True):
@@ -157,7 +167,7 @@ class DirectClient:
             )
             if head.count("\n") != (5 if token else 4) or not head.isascii():
                 raise _invalid_header()
-            answer = exchange(learned.head + head.encode() + body)
+            answer = exchange(learned.head + head.encode() + body, bound)
             if answer.status < 300:
                 return self._decoded(operation, answer)
             error = self._by_botocore().error(operation, answer)
@@ -181,6 +191,9 @@ class DirectClient:
         return found
 
     def _connections_of(self, url: str) -> Connections:
+        known = self._connections.get(url)
+        if known is not None:
+            return known
         context: ssl.SSLContext | None = None
         if url.startswith("https:"):
             from sparkinesis.stream.calls.direct.tls import tls_context  # noqa: PLC0415 - imports ssl

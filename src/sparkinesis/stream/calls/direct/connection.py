@@ -9,6 +9,7 @@ import contextlib
 import os
 import re
 import socket
+import time
 from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -25,6 +26,7 @@ from botocore.exceptions import (
 )
 
 from sparkinesis.metrics.health.signs import CONNECTING, expect
+from sparkinesis.stream.calls.direct.bounds import AnswerTooLongError, Bound, hurry
 from sparkinesis.stream.calls.direct.streamed_body import StreamedBody, has_data
 
 if TYPE_CHECKING:
@@ -32,13 +34,15 @@ if TYPE_CHECKING:
 
 _CHUNK = 65_536
 _LONGEST_HEAD = 65_536
-"""Bytes of the headers of an answer."""
-_LONGEST_REFUSAL = 65_536
-"""Bytes to read of the body of an error, where a stream was asked for."""
+"""Bytes of the headers of an answer, those of interim answers before it included."""
 _END_OF_HEAD = b"\r\n\r\n"
 _HEAD = re.compile(rb"HTTP/1\.[01] [1-9][0-9]{2}(?: [^\r\n]*)?(?:\r\n[^\s:]+:[^\r\n]*)*")
 _WITHOUT_BODY = frozenset({204, 304})
 _BROKEN = (OSError, EOFError, ValueError)
+
+
+_Head: TypeAlias = tuple[int, dict[str, str], bool]
+"""The status of an answer, its headers, and whether it is one of HTTP/1.0."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -53,8 +57,8 @@ class Answer(msgspec.Struct, frozen=True):
 class Connections:
     """The connections to one endpoint. For any thread, and for any process after a fork.
 
-    context: None for plain HTTP. read_timeout: seconds, for each part of an answer. most_idle: the
-    most connections to keep.
+    context: None for plain HTTP. read_timeout: seconds, for each part of an answer; each call also
+    has a bound for the whole. most_idle: the most connections to keep.
     """
 
     def __init__(
@@ -81,17 +85,18 @@ class Connections:
     def __del__(self) -> None:
         self.close()
 
-    def exchange(self, request: bytes) -> Answer:
+    def exchange(self, request: bytes, bound: Bound) -> Answer:
         """Send a request, and return the answer to it. Nothing is retried.
 
         Raises botocore's errors of connections, as botocore's client does.
         """
+        until = time.monotonic() + bound.seconds
         connection = self._idle_connection() or self._connect()
         expect(self._read_timeout)
         try:
-            _send(connection, request)
-            head, start = _read_head(connection)
-            body, may_be_kept = _read_body(connection, head, start)
+            self._send(connection, request, until)
+            head, start = self._read_head(connection, until)
+            body, may_be_kept = self._read_body(connection, head, start, bound.size, until)
         except _BROKEN as error:
             connection.close()
             raise self._as_botocores(error) from error
@@ -105,21 +110,23 @@ class Connections:
             connection.close()
         return Answer(head[0], head[1], body)
 
-    def begin(self, request: bytes) -> Answer:
+    def begin(self, request: bytes, bound: Bound) -> Answer:
         """Send a request; return its answer as soon as the headers are there.
 
         A successful answer has a ``stream``, which owns its connection from now on. Raises what
         `exchange` raises.
         """
+        until = time.monotonic() + bound.seconds
         connection = self._idle_connection() or self._connect()
         try:
-            _send(connection, request)
-            (status, headers, _), start = _read_head(connection)
+            self._send(connection, request, until)
+            (status, headers, _), start = self._read_head(connection, until)
             _length(headers.get("content-length", "0"))
+            connection.settimeout(self._read_timeout)
             stream = StreamedBody(self.url, connection, start, headers)
             if status < 300:
                 return Answer(status, headers, b"", stream)
-            body = stream.read(_LONGEST_REFUSAL)
+            body = stream.whole(bound.size, until)
         except _BROKEN as error:
             connection.close()
             raise self._as_botocores(error) from error
@@ -137,7 +144,9 @@ class Connections:
 
     def _as_botocores(self, error: Exception) -> Exception:
         kind: Any = ConnectionClosedError
-        if isinstance(error, TimeoutError):
+        if isinstance(error, AnswerTooLongError):
+            kind = HTTPClientError
+        elif isinstance(error, TimeoutError):
             kind = ReadTimeoutError
         elif self._is_of_tls(error):
             kind = SSLError
@@ -192,43 +201,81 @@ class Connections:
             raise HTTPClientError(error=error) from error
         return connection
 
+    def _send(self, connection: socket.socket, request: bytes, until: float) -> None:
+        hurry(connection, until, self._read_timeout)
+        # A server may refuse a long request, and close the connection, before it has read all of
+        # it.
+        with contextlib.suppress(BrokenPipeError):
+            connection.sendall(request)
+
+    def _read_head(self, connection: socket.socket, until: float) -> tuple[_Head, bytes]:
+        """Return the head of an answer, and the bytes of its body that came with it.
+
+        Raises OSError, EOFError, and ValueError for bytes that are no HTTP.
+        """
+        data, interim = b"", 0
+        while True:
+            end = data.find(_END_OF_HEAD)
+            if end >= 0:
+                head = _parse_head(data[:end])
+                data = data[end + len(_END_OF_HEAD) :]
+                # An interim answer, such as 100 Continue, precedes the answer.
+                if head[0] >= 200:
+                    return head, data
+                interim += end
+                continue
+            if interim + len(data) > _LONGEST_HEAD:
+                raise EOFError("the headers of the answer do not end")
+            hurry(connection, until, self._read_timeout)
+            received = connection.recv(_CHUNK)
+            if not received:
+                raise EOFError("the server closed the connection before the end of its headers")
+            data += received
+
+    def _read_body(
+        self, connection: socket.socket, head: _Head, start: bytes, most: int, until: float
+    ) -> tuple[bytes | bytearray, bool]:
+        """Return a body, of which ``start`` has arrived; and whether the connection may be kept."""
+        status, headers, is_old = head
+        may_be_kept = not is_old and headers.get("connection", "").lower() != "close"
+        text = "0" if status in _WITHOUT_BODY else headers.get("content-length")
+        if text is None:
+            stream = StreamedBody("", connection, start, headers)
+            body = stream.whole(most, until)
+            return body, stream.let_go() and may_be_kept
+        length = _length(text)
+        if length > most:
+            raise AnswerTooLongError(text, most)
+        if len(start) == length:
+            return start, may_be_kept
+        if len(start) < length:
+            return self._receive_rest(connection, start, length, until), may_be_kept
+        return start[:length], False  # nobody asked for bytes behind the answer
+
+    def _receive_rest(
+        self, connection: socket.socket, start: bytes, length: int, until: float
+    ) -> bytearray:
+        """Receive a body of which the first bytes are there."""
+        body = bytearray(length)
+        body[: len(start)] = start
+        rest = memoryview(body)[len(start) :]
+        signed = len(rest)
+        while rest:
+            if signed - len(rest) >= _CHUNK:
+                # Over a slow line a long answer takes long, and nobody stands still.
+                signed = len(rest)
+                expect(self._read_timeout)
+            hurry(connection, until, self._read_timeout)
+            count = connection.recv_into(rest)
+            if not count:
+                raise EOFError(f"the server closed the connection {len(rest)} bytes before the end")
+            rest = rest[count:]
+        return body
+
 
 def connect_timeout(read_timeout: float) -> float:
     """Return the seconds in which a client with this ``read_timeout`` has to connect."""
     return min(10.0, read_timeout)
-
-
-def _send(connection: socket.socket, request: bytes) -> None:
-    # A server may refuse a long request, and close the connection, before it has read all of it.
-    with contextlib.suppress(BrokenPipeError):
-        connection.sendall(request)
-
-
-_Head: TypeAlias = tuple[int, dict[str, str], bool]
-"""The status of an answer, its headers, and whether it is one of HTTP/1.0."""
-
-
-def _read_head(connection: socket.socket) -> tuple[_Head, bytes]:
-    """Return the head of an answer, and the bytes of its body that came with it.
-
-    Raises OSError, EOFError, and ValueError for bytes that are no HTTP.
-    """
-    data = connection.recv(_CHUNK)
-    while True:
-        end = data.find(_END_OF_HEAD)
-        if end >= 0:
-            head = _parse_head(data[:end])
-            data = data[end + len(_END_OF_HEAD) :]
-            # An interim answer, such as 100 Continue, precedes the answer.
-            if head[0] >= 200:
-                return head, data
-            continue
-        if len(data) > _LONGEST_HEAD:
-            raise EOFError("the headers of the answer do not end")
-        received = connection.recv(_CHUNK)
-        if not received:
-            raise EOFError("the server closed the connection before the end of its headers")
-        data += received
 
 
 def _parse_head(data: bytes) -> _Head:
@@ -250,45 +297,8 @@ def _parse_head(data: bytes) -> _Head:
     return int(first[9:12]), headers, first.startswith("HTTP/1.0")
 
 
-def _read_body(
-    connection: socket.socket, head: _Head, start: bytes
-) -> tuple[bytes | bytearray, bool]:
-    """Return a body, of which ``start`` has arrived; and whether the connection may be kept."""
-    status, headers, is_old = head
-    may_be_kept = not is_old and headers.get("connection", "").lower() != "close"
-    text = "0" if status in _WITHOUT_BODY else headers.get("content-length")
-    if text is None:
-        stream = StreamedBody("", connection, start, headers)
-        body = b"".join(iter(lambda: stream.read(_CHUNK), b""))
-        return body, stream.let_go() and may_be_kept
-    length = _length(text)
-    if len(start) == length:
-        return start, may_be_kept
-    if len(start) < length:
-        return _receive_rest(connection, start, length), may_be_kept
-    return start[:length], False  # nobody asked for bytes behind the answer
-
-
 def _length(text: str) -> int:
     """Return a Content-Length. Raises ValueError for any other text than digits."""
     if text.isascii() and text.isdecimal():
         return int(text)
     raise ValueError(f"the answer has the Content-Length {text[:60]!r}")
-
-
-def _receive_rest(connection: socket.socket, start: bytes, length: int) -> bytearray:
-    """Receive a body of which the first bytes are there."""
-    body = bytearray(length)
-    body[: len(start)] = start
-    rest = memoryview(body)[len(start) :]
-    signed = len(rest)
-    while rest:
-        if signed - len(rest) >= _CHUNK:
-            # Over a slow line a long answer takes long, and nobody stands still.
-            signed = len(rest)
-            expect(connection.gettimeout() or 0.0)
-        count = connection.recv_into(rest)
-        if not count:
-            raise EOFError(f"the server closed the connection {len(rest)} bytes before the end")
-        rest = rest[count:]
-    return body

@@ -48,7 +48,7 @@ def learn(request: Any) -> LearnedRequest | None:
     not signed by signature version 4.
     """
     parts = urlsplit(request.url)
-    headers = {name.lower(): _text(value) for name, value in request.headers.items()}
+    headers = {name.lower(): as_text(value) for name, value in request.headers.items()}
     authorization = parse_authorization(headers.get("authorization", ""))
     is_json = headers.get("content-type", "").startswith("application/x-amz-json-1.")
     if (
@@ -94,5 +94,6 @@ def repeated(
     )
 
 
-def _text(value: str | bytes) -> str:
+def as_text(value: str | bytes) -> str:
+    """Return a header's value, of which botocore has some in bytes."""
     return value.decode("latin-1") if isinstance(value, bytes) else str(value)

@@ -25,8 +25,8 @@ class PumpedBody(StreamedBody):
         self._response = response
         self.failure: Exception | None = None
 
-    def read(self, most: int, /) -> bytearray:
-        body = super().read(most)
+    def read(self, most: int, until: float, /) -> bytearray:
+        body = super().read(most, until)
         if len(body) < most and self.failure is not None:
             raise self.failure
         return body

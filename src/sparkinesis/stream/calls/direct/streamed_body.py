@@ -7,11 +7,15 @@ and a long event is received straight into its place.
 from __future__ import annotations
 
 import contextlib
+import math
 import select
 import socket
 import string
 from collections.abc import Mapping
 
+from sparkinesis.stream.calls.direct.bounds import AnswerTooLongError, hurry
+
+_PIECE = 65_536
 _READ_AHEAD = 16_384
 """Bytes. Events and the lines around HTTP chunks are mostly shorter; one system call reads both."""
 _LONGEST_LINE = 4_096
@@ -31,6 +35,9 @@ class StreamedBody:
     ) -> None:
         self.url = url
         self._socket = connection
+        self._timeout = connection.gettimeout() or math.inf
+        self._until = math.inf
+        """The instant after which the read that runs is too late."""
         self._buffer = start
         self._at = 0
         """The bytes of the buffer before this one were read."""
@@ -63,12 +70,24 @@ class StreamedBody:
         """Wait for bytes, or the end of the connection; return False if none arrive in time."""
         return self._at < len(self._buffer) or has_data(self._socket, milliseconds)
 
-    def read(self, most: int, /) -> bytearray:
+    def whole(self, most: int, until: float) -> bytes:
+        """Return the whole body. Raises `AnswerTooLongError`, and what `read` raises."""
+        pieces, size = [], 0
+        while piece := self.read(_PIECE, until):
+            pieces.append(piece)
+            size += len(piece)
+            if size > most:
+                raise AnswerTooLongError(f"{size} or more", most)
+        return b"".join(pieces)
+
+    def read(self, most: int, until: float, /) -> bytearray:
         """Wait for ``most`` bytes and return them; fewer at the end of the body, none after it.
 
-        Raises TimeoutError when nothing arrives in time, EOFError when the connection ends too
-        early, ValueError for invalid HTTP, and OSError.
+        Raises TimeoutError when nothing arrives in time, or not all of it up to the instant
+        ``until``; EOFError when the connection ends too early, ValueError for invalid HTTP, and
+        OSError.
         """
+        self._until = until
         body = bytearray(most)
         view = memoryview(body)
         at = 0
@@ -87,6 +106,7 @@ class StreamedBody:
                 view[at : at + count] = memoryview(self._buffer)[self._at : self._at + count]
                 self._take(count)
             else:
+                hurry(self._socket, until, self._timeout)
                 count = self._socket.recv_into(view[at : at + wanted])
                 if not count:
                     self._end_early()
@@ -117,6 +137,7 @@ class StreamedBody:
 
     def _fill(self) -> bool:
         """Wait for bytes; return False at the end of the connection."""
+        hurry(self._socket, self._until, self._timeout)
         received = self._socket.recv(_READ_AHEAD)
         self._buffer, self._at = self._buffer[self._at :] + received, 0
         return bool(received)
