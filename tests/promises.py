@@ -129,6 +129,8 @@ U1:
     integration/ui
     unit/ui
 U3:
+    unit/stream/test_credentials.py
+    unit/metrics/test_repeats.py
     unit/worker/lifecycle/shard/test_standing.py
     integration/worker/test_u3_lag.py
 threads: unit/worker/retrieval/test_step_pool.py

@@ -124,9 +124,10 @@ class CorruptEventStreamError(ServiceError):
 
 
 class AccessDeniedError(SparkinesisError):
-    """The credentials do not permit a call. The call is not retried.
+    """The credentials do not permit a call, or are refused themselves. The call is not retried.
 
-    The message names the missing permission. Add it to the role or user.
+    The message begins with the cause: a permission is missing, and which; or the credentials are
+    missing, have expired or are not valid; or the machine's clock is wrong.
     """
 
 

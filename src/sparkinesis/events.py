@@ -452,9 +452,16 @@ class RenewalFailed(Event, frozen=True):
     of: int
     """The number of leases that the worker holds."""
     error: str
+    times: int = 1
+    """How often since the last such event: the same error is told ever more rarely."""
 
-    _level = WARNING
-    _text = "{leases} of {of} leases could not be renewed now, and will be retried: {error}"
+    def line(self) -> Line:
+        often = _often(self.times) or ","
+        return Line(
+            WARNING,
+            f"{self.leases} of {self.of} leases could not be renewed now{often} and will be "
+            f"retried: {self.error}",
+        )
 
 
 class RenewalRecovered(Event, frozen=True):
@@ -470,9 +477,12 @@ class TakingFailed(Event, frozen=True):
     """The lease table could not be read, or no lease taken; the worker tries again."""
 
     error: str
+    times: int = 1
+    """How often since the last such event: the same error is told ever more rarely."""
 
-    _level = WARNING
-    _text = "Taking leases failed and will be retried: {error}"
+    def line(self) -> Line:
+        often = _often(self.times)
+        return Line(WARNING, f"Taking leases failed{often} and will be retried: {self.error}")
 
 
 class TakingRecovered(Event, frozen=True):
@@ -983,6 +993,10 @@ class TroubleEnded(Event, frozen=True):
 def _failed(what: str, failure: Failure, *, is_again: bool) -> str:
     again = ", again" if is_again else ""
     return f"{what}{again}: {failure.error} [failure {failure.fingerprint}]"
+
+
+def _often(times: int) -> str:
+    return "" if times == 1 else f", {times:,} times since the last such line,"
 
 
 def _count(number: int, what: str) -> str:

@@ -21,6 +21,7 @@ from sparkinesis.metrics.catalogue import RENEWAL_DURATION
 from sparkinesis.metrics.health.signs import helping
 from sparkinesis.metrics.measured import FAILED, OK, timed
 from sparkinesis.metrics.metrics import OFF, Metrics
+from sparkinesis.metrics.repeats import Repeats
 
 _MAX_THREADS = 20
 """The KCL's ``maxLeaseRenewalThreads``."""
@@ -53,6 +54,7 @@ class LeaseRenewer:
         self._held: dict[str, HeldLease] = {}
         self._duplicate_worker_leases: set[str] = set()
         self._failing_since: float | None = None
+        self._repeats = Repeats(clock)
         """The time of the first failed round; None if the last round went well."""
         self.renewed_at = clock()
         """The time at which the last round of renewals began."""
@@ -142,7 +144,8 @@ class LeaseRenewer:
                     failures += failed
         self._lose_expired(all_held)
         for text, count in failures.items():
-            self._tell(RenewalFailed(count, len(due), text))
+            if times := self._repeats.note(text):
+                self._tell(RenewalFailed(count, len(due), text, times))
         self._note_result(failed=bool(failures))
         return not failures
 
@@ -152,6 +155,7 @@ class LeaseRenewer:
             if self._failing_since is None:
                 self._failing_since = self._clock()
         elif self._failing_since is not None:
+            self._repeats.end()
             if self._held:
                 self._tell(RenewalRecovered(self._clock() - self._failing_since))
             self._failing_since = None

@@ -209,7 +209,7 @@ def test_an_outage_loses_nothing_until_time_runs_out(
         renewer.renew_all()
         assert len(renewer.held()) == count
     failed = [event for event in told if isinstance(event, RenewalFailed)]
-    assert [(one.leases, one.of) for one in failed] == [(count, count)] * 2
+    assert [(one.leases, one.of) for one in failed] == [(count, count)], "the same is told once"
     assert all("ServiceUnavailable" in one.error for one in failed)
     before = held[0].lease
     with pytest.raises(LeaseTableUnavailableError):

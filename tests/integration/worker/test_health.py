@@ -26,7 +26,7 @@ from sparkinesis.stream.fan_out.socket_watch import SocketWatch
 from sparkinesis.worker.lifecycle.consumer_loop import ConsumerLoop
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.integration.worker.conftest import FAILOVER_TIME
-from tests.integration.worker.scene import FIRST, SECOND, Gate, Scene, checkpoint
+from tests.integration.worker.scene import FIRST, SECOND, Gate, Scene, checkpoint, told
 from tests.pace import Deadline, eventually
 from tests.relay import Relay, relaying
 from tests.streams import create_when_permitted
@@ -296,7 +296,7 @@ def test_a_long_outage_of_dynamodb_is_no_loop_that_stands_still(
 
 
 def test_refused_and_expired_credentials_are_no_reason_to_kill_a_worker(
-    scene: Scene, faults: Any
+    scene: Scene, faults: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     worker = healthy(scene)
 
@@ -306,7 +306,13 @@ def test_refused_and_expired_credentials_are_no_reason_to_kill_a_worker(
         return Fault.error("ExpiredTokenException") if is_own else None
 
     faults(refuse)
-    stays_live_until(worker, lambda: any("AccessDeniedError" in why for why in ready(worker)))
+    cause = "AccessDeniedError: The credentials have expired"
+    stays_live_until(worker, lambda: any(cause in why for why in ready(worker)))
+    asked = len(scene.server.kinesis.calls)
+    stays_live_until(worker, lambda: len(scene.server.kinesis.calls) > asked + 12)
+    (line,) = told(caplog, "Taking leases failed")
+    assert "retried: The credentials have expired" in line
+    assert "dynamodb:" not in line
     faults(None)
     stays_live_until(worker, lambda: ready(worker) == [])
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import pickle
+import re
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import cast
 
 import pytest
 from botocore.exceptions import (
@@ -10,11 +14,15 @@ from botocore.exceptions import (
     ClientError,
     NoCredentialsError,
     PartialCredentialsError,
+    ProfileNotFound,
     ReadTimeoutError,
 )
 
 from sparkinesis.errors import AccessDeniedError, ServiceError, SparkinesisError
+from sparkinesis.lease.table.address import TableAddress
+from sparkinesis.lease.table.explain import explain as explain_table
 from sparkinesis.stream.address import StreamAddress, is_loopback
+from sparkinesis.stream.calls.credential_errors import spark_is_at_work
 from sparkinesis.stream.calls.explain import explain
 from sparkinesis.stream.credentials import CredentialSource
 
@@ -63,7 +71,7 @@ def refusal(code: str, operation: str = "AssumeRole", status: int = 403) -> Clie
     [
         (refusal("AccessDenied"), AccessDeniedError, "of the profile analytics"),
         (refusal("InvalidClientTokenId"), AccessDeniedError, "STS refuses the request to assume"),
-        (refusal("RegionDisabledException"), AccessDeniedError, "the option region (or"),
+        (refusal("RegionDisabledException"), AccessDeniedError, "the region (or"),
         (refusal("Throttling", status=400), ServiceError, "every retry was used up"),
         (refusal("InternalFailure", status=500), ServiceError, "can reach STS"),
         (NoCredentialsError(), AccessDeniedError, "No AWS credentials were found"),
@@ -86,3 +94,94 @@ def test_errors_of_credentials_say_what_to_do(
     assert "GetRecords" in str(told)
     assert "on shard shardId-0 of stream 'flights'" in str(told)
     assert "external-id-1" not in str(told)
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "cause"),
+    [
+        ("ExpiredTokenException", "m", "The credentials have expired"),
+        ("ExpiredToken", "m", "The credentials have expired"),
+        ("UnrecognizedClientException", "m", "The credentials are not valid"),
+        ("InvalidClientTokenId", "m", "The credentials are not valid"),
+        ("MissingAuthenticationTokenException", "m", "The credentials are not valid"),
+        ("InvalidSignatureException", "It does not match.", "The secret of the credentials is"),
+        ("SignatureDoesNotMatch", "It does not match.", "The secret of the credentials is wrong"),
+        ("InvalidSignatureException", "Signature expired: 1 is now earlier", "The clock of this"),
+        ("SignatureDoesNotMatch", "Signature not yet current: 2 is still", "The clock of this"),
+        ("RequestTimeTooSkewed", "m", "The clock of this machine is wrong"),
+    ],
+)
+def test_a_refusal_of_the_credentials_begins_with_its_cause_and_asks_for_no_permission(
+    code: str, message: str, cause: str
+) -> None:
+    error = refusal(code, "Scan", 400)
+    error.response["Error"]["Message"] = message
+    for told in (
+        explain(error, "GetRecords", StreamAddress("flights"), "shardId-0", None),
+        explain_table(error, "Scan", TableAddress("app", "us-east-1")),
+    ):
+        assert type(told) is AccessDeniedError
+        text = str(told)
+        assert text.startswith(cause)
+        assert not [word for word in ("kinesis:", "dynamodb:", "executor") if word in text]
+        assert text.endswith(f"The service said: {code}: {message}")
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "cause"),
+    [
+        ("ExpiredToken", "m", "The credentials have expired, so AssumeRole of "),
+        ("SignatureDoesNotMatch", "Signature expired: 1", "The clock of this machine is wrong"),
+    ],
+)
+def test_so_does_a_refusal_of_the_role(code: str, message: str, cause: str) -> None:
+    error = refusal(code)
+    error.response["Error"]["Message"] = message
+    told = explain(error, "GetRecords", StreamAddress("flights", credentials=SOURCE), None, None)
+    assert type(told) is AccessDeniedError
+    assert str(told).startswith(cause)
+    assert ROLE in str(told)
+
+
+def test_a_missing_permission_is_asked_for() -> None:
+    error = refusal("AccessDeniedException", "Scan", 400)
+    told = explain_table(error, "Scan", TableAddress("app", "us-east-1"))
+    assert str(told).startswith("Not allowed to call Scan on the lease table 'app'")
+    assert "dynamodb:Scan" in str(told)
+
+
+@pytest.mark.parametrize(
+    ("source", "named"),
+    [
+        (CredentialSource("mine"), "'mine' .*the option profile"),
+        (CredentialSource(), "'theirs' .*the environment variable AWS_PROFILE"),
+    ],
+)
+def test_a_missing_profile_has_its_name(source: CredentialSource, named: str) -> None:
+    error = ProfileNotFound(profile=source.profile or "theirs")
+    told = explain(error, "GetRecords", StreamAddress("flights", credentials=source), None, None)
+    assert re.match(f"There is no profile {named}", str(told))
+    assert "executor" not in str(told)
+
+
+def test_machines_of_spark_are_named_where_spark_is_at_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    address = StreamAddress("flights")
+    for _ in range(2):
+        told = str(explain(NoCredentialsError(), "GetRecords", address, None, None))
+        is_at_work = "pyspark.worker_util" in sys.modules
+        assert ("on the driver and on every executor" in told) is is_at_work
+        monkeypatch.setitem(sys.modules, "pyspark.worker_util", sys)
+
+
+def test_a_driver_is_known_by_its_context(monkeypatch: pytest.MonkeyPatch) -> None:
+    class SparkContext:
+        _active_spark_context: object | None = None
+
+    module = SimpleNamespace(SparkContext=SparkContext)
+    monkeypatch.delitem(sys.modules, "pyspark.worker_util", raising=False)
+    monkeypatch.setitem(sys.modules, "pyspark.core.context", cast("ModuleType", module))
+    assert not spark_is_at_work()
+    SparkContext._active_spark_context = object()
+    assert spark_is_at_work()

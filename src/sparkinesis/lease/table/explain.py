@@ -80,13 +80,13 @@ def write_refused(doing: str, shard: str, table: TableAddress) -> LeaseTableErro
 def _if_missing(table: TableAddress) -> str:
     if table.is_ours:
         return (
-            "Check the name for a typing error: the table has the application's name, unless the "
-            "application sets table_name. Check the region and the endpoint, too, and that the "
-            "credentials are of the account in which the application runs. A worker creates the "
-            "table when it starts. If the table was deleted, start and stop no worker yet: those "
-            "that run resume once the table is back. Restore it from a backup, or from the "
-            'checkpoints that the workers have logged: see the runbook "The lease table was '
-            'deleted".'
+            "Either it was deleted, or the application has not run yet, or it is looked for in "
+            "the wrong place. If it was deleted, restore it from a backup, or from the checkpoints "
+            'that the workers have logged: see the runbook "The lease table was deleted". Until '
+            "then start and stop no worker: those that run resume once the table is back, and one "
+            "that starts makes an empty table. Otherwise check the name, which is the "
+            "application's unless that sets table_name, the region, the endpoint and the account "
+            "of the credentials."
         )
     return (
         "A KCL application keeps its checkpoints in a DynamoDB table of its own name: check that "

@@ -17,7 +17,11 @@ from sparkinesis.errors import (
     StreamNotFoundError,
 )
 from sparkinesis.stream.address import StreamAddress, without_secrets
-from sparkinesis.stream.calls.credential_errors import explain_credentials
+from sparkinesis.stream.calls.credential_errors import (
+    REFUSED_CREDENTIALS,
+    explain_credentials,
+    on_spark,
+)
 from sparkinesis.stream.calls.retry import error_code, is_retryable
 from sparkinesis.stream.position import AfterRecord, AtTimestamp, Position
 
@@ -25,17 +29,10 @@ ACCESS_DENIED = frozenset(
     {
         "AccessDeniedException",
         "AccessDenied",
-        "UnrecognizedClientException",
-        "InvalidSignatureException",
-        "SignatureDoesNotMatch",
-        "InvalidClientTokenId",
-        "IncompleteSignature",
-        "MissingAuthenticationTokenException",
-        "ExpiredTokenException",
-        "ExpiredToken",
         "NotAuthorized",
         "OptInRequired",
         "KMSAccessDeniedException",
+        *REFUSED_CREDENTIALS,
     }
 )
 
@@ -139,7 +136,7 @@ def explain(
     if code == "NoRegionError":
         return ServiceError(
             f"No region is set for {where}. Set the option region, for instance to eu-west-1, "
-            "or the environment variable AWS_REGION on the driver and on every executor."
+            f"or the environment variable AWS_REGION{on_spark()}."
         )
     if code == "EndpointConnectionError":
         return ServiceError(

@@ -22,6 +22,7 @@ from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.lease import Lease, leases_by_stream
 from sparkinesis.lease.rules.leader import leads
 from sparkinesis.metrics.health.signs import expect, waiting
+from sparkinesis.metrics.repeats import Repeats
 from sparkinesis.status import ShardState
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.worker.lifecycle.settings import WorkerSettings
@@ -114,6 +115,9 @@ class AssignmentLoop(WorkerLoop):
 
     _failing_since: float | None = None
 
+    def __post_init__(self) -> None:
+        self._repeats = Repeats(self.settings.clock)
+
     def run(self) -> None:
         super().run()
         self.coordinator.leave()
@@ -144,7 +148,8 @@ class AssignmentLoop(WorkerLoop):
             self.state.looks.note_failure(error)
             if self._failing_since is None:
                 self._failing_since = began
-            self.settings.tell(TakingFailed(str(error)))
+            if times := self._repeats.note(str(error)):
+                self.settings.tell(TakingFailed(str(error), times))
         except Exception as error:  # noqa: BLE001 - or no crashed worker's leases would be taken
             self.state.looks.note_failure(error)
             _log.exception("Taking leases failed and will be retried.")
@@ -161,6 +166,7 @@ class AssignmentLoop(WorkerLoop):
     def _note_success(self) -> None:
         since, self._failing_since = self._failing_since, None
         if since is not None:
+            self._repeats.end()
             self.settings.tell(TakingRecovered(self.settings.clock() - since))
 
     def _wake_children(self) -> None:
