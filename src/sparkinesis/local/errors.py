@@ -80,6 +80,14 @@ def unknown_operation(target: str) -> KinesisError:
     return KinesisError("UnknownOperationException", f"Unknown operation: {target or '(none)'}")
 
 
+def dry_run_throttled(stream: str, account: str) -> KinesisError:
+    """The error of a second dry run in a second, by any of the five operations that have it."""
+    return KinesisError(
+        "ThrottlingException",
+        f"Rate exceeded for dry runs of stream {stream} under account {account}.",
+    )
+
+
 def dry_run() -> KinesisError:
     return KinesisError(
         "DryRunOperationException",

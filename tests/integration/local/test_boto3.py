@@ -6,9 +6,12 @@ import json
 import urllib.error
 import urllib.request
 from datetime import datetime, timezone
+from io import BytesIO
 from typing import Any
 
 import pytest
+import urllib3
+from botocore.awsrequest import AWSResponse
 from botocore.exceptions import ClientError
 
 from sparkinesis.local import LocalServer, ManualClock
@@ -59,6 +62,23 @@ def test_errors_arrive_as_the_exceptions_of_the_client(kinesis: Any, clock: Manu
         kinesis.get_records(ShardIterator=iterator)
     with pytest.raises(ClientError, match="UnknownOperationException"):
         kinesis.list_channels()
+
+
+def test_a_stream_id_leads_an_sdk_away_from_the_endpoint(kinesis: Any) -> None:
+    """And not the server, to which it is nothing: docs/local-server.md says so."""
+    asked: list[str] = []
+
+    def answer(request: Any, **_: Any) -> AWSResponse:
+        asked.append(request.url)
+        raw = urllib3.HTTPResponse(BytesIO(b"{}"), preload_content=False)
+        return AWSResponse(request.url, 200, {}, raw)
+
+    kinesis.meta.events.register("before-send.kinesis.DescribeStreamSummary", answer)
+    identity = f"{'a' * 20}-{'b' * 3}"
+    kinesis.describe_stream_summary(StreamId=identity)
+    assert asked == [f"https://{'a' * 20}.bbb.control-kinesis.us-east-1.amazonaws.com/"]
+    kinesis.describe_stream_summary(StreamName="s")
+    assert asked[1:] == [f"{kinesis.meta.endpoint_url}/"]
 
 
 def test_the_region_is_that_of_the_signature(server: LocalServer, kinesis: Any) -> None:

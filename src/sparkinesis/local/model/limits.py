@@ -76,6 +76,7 @@ class Limits:
     subscription_bytes: int = 2 * MIB
     subscribe_interval_ms: int = 5000
     stream_list_shards: int = 1000
+    stream_dry_runs: int = 1
     account_shards: int | None = None
     account_on_demand_streams: int = 50
     creating_streams: int = 5

@@ -73,6 +73,7 @@ class Stream:
         self.tags: dict[str, str] = {}
         self.consumers: dict[str, Consumer] = {}
         self.list_shards_use = Bucket()
+        self.dry_run_use = Bucket()
         # Longer retention does not bring back records that were already trimmed.
         self._horizon_floor = 0
         self._shards: dict[str, Shard] = {}

@@ -19,6 +19,7 @@ def describe_limits(context: Context, request: requests.AccountRequest) -> Json:
     return {
         "ShardLimit": quota.shards_in(context.region.name) if quota else _NO_LIMIT,
         "OpenShardCount": _open_shards(context),
+        "ChannelCount": 0,
         "OnDemandStreamCount": _on_demand_streams(context),
         "OnDemandStreamCountLimit": quota.account_on_demand_streams if quota else _NO_LIMIT,
     }

@@ -104,6 +104,15 @@ class Context:
             raise errors.stream_not_found(stream.name, ACCOUNT)
         return stream
 
+    def end_dry_run(self, dry_run: bool | None, stream: Stream) -> None:
+        """End a dry run that would succeed, or that is one too many. Raises: KinesisError."""
+        if not dry_run:
+            return
+        quota = self.limits
+        if quota and not stream.dry_run_use.take(self.now, 1, quota.stream_dry_runs):
+            raise errors.dry_run_throttled(stream.name, ACCOUNT)
+        raise errors.dry_run()
+
     def meter_account(self) -> None:
         """Count the call against the quota of its operation. Raises: KinesisError."""
         rate = self.limits.account_calls.get(self.operation) if self.limits else None

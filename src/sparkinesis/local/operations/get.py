@@ -33,8 +33,7 @@ def get_shard_iterator(context: Context, request: requests.GetShardIterator) -> 
         context.now, 1, context.limits.shard_get_iterators
     ):
         raise errors.shard_throttled(shard.id, stream.name, ACCOUNT)
-    if request.dry_run:
-        raise errors.dry_run()
+    context.end_dry_run(request.dry_run, stream)
     token = ShardIterator(
         context.now,
         context.region.name,
@@ -71,8 +70,7 @@ def get_records(context: Context, request: requests.GetRecords) -> RecordPage:
         raise gone
     stream.trim(shard, context.now)
     _meter_read(context, stream, shard)
-    if request.dry_run:
-        raise errors.dry_run()
+    context.end_dry_run(request.dry_run, stream)
     return _page(context, token, shard, request.limit or limits.MAX_RECORDS_PER_GET)
 
 

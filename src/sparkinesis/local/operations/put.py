@@ -26,12 +26,16 @@ def put_record(context: Context, request: requests.PutRecord) -> Json:
     size = _entry_size(entry)
     stream = context.find_serving(request.stream_name, request.stream_arn)
     _check_entry(entry, size, None, stream)
+    if stream.distributes_records and request.sequence_number_for_ordering is not None:
+        raise errors.invalid_argument(
+            f"SequenceNumberForOrdering must not be set for stream {stream.name} under account "
+            f"{ACCOUNT}, whose RecordDistributionStrategy is {stream.distribution}."
+        )
     shard = _shard_for(entry, stream)
     context.shard = shard.id
     if context.limits is not None and not shard.use.admit_write(context.now, size, context.limits):
         raise errors.shard_throttled(shard.id, stream.name, ACCOUNT)
-    if request.dry_run:
-        raise errors.dry_run()
+    context.end_dry_run(request.dry_run, stream)
     record = NewRecord(entry.data, entry.partition_key, size)
     (number,) = _append(context, stream, shard, [record])
     return {"ShardId": shard.id, "SequenceNumber": number, **_encryption(stream)}
@@ -56,8 +60,7 @@ def put_records(context: Context, request: requests.PutRecords) -> Json:
     stream = context.find_serving(request.stream_name, request.stream_arn)
     for i, (entry, size) in enumerate(zip(entries, sizes, strict=True), 1):
         _check_entry(entry, size, i, stream)
-    if request.dry_run:
-        raise errors.dry_run()
+    context.end_dry_run(request.dry_run, stream)
     answers, taken = _admit(context, stream, entries, sizes)
     for shard, places in taken.items():
         records = [NewRecord(entries[i].data, entries[i].partition_key, sizes[i]) for i in places]

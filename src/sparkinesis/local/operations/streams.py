@@ -107,6 +107,9 @@ def describe_stream_summary(context: Context, request: requests.DescribeStreamSu
             **_settings(stream),
             "OpenShardCount": len(stream.open_shards) if stream.is_serving else 0,
             "ConsumerCount": len(stream.consumers),
+            # Neither can be made here.
+            "QueueCount": 0,
+            "ChannelCount": 0,
             "MaxRecordSizeInKiB": stream.max_record_bytes // 1024,
             **_on_demand_settings(stream),
         }

@@ -33,8 +33,7 @@ def subscribe_to_shard(context: Context, request: requests.SubscribeToShard) -> 
             f"Another active subscription exists for this consumer: {ACCOUNT}:{stream.name}:"
             f"{consumer.name}:{shard.id}",
         )
-    if request.dry_run:
-        raise errors.dry_run()
+    context.end_dry_run(request.dry_run, stream)
     subscription = Subscription(
         context.region.name,
         stream,

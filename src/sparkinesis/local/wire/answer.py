@@ -27,7 +27,8 @@ def text(status: int, message: str) -> Answer:
 
 def json_error(code: str, message: str, status: int, service: str = "") -> Answer:
     """service: the part of the target before its dot, which the form of an error depends on."""
-    prefix = "com.amazonaws.dynamodb.v20120810#" if service.startswith("DynamoDB") else ""
+    is_its_own = service.startswith("DynamoDB") and code != "UnknownOperationException"
+    prefix = "com.amazonaws.dynamodb.v20120810#" if is_its_own else ""
     body = msgspec.json.encode({"__type": prefix + code, "message": message})
     headers = [(b"content-type", b"application/x-amz-json-1.0")]
     if service == CLOUDWATCH:

@@ -115,6 +115,7 @@ def test_describe_limits_counts_streams_and_shards(limited: LocalKinesis) -> Non
     expected = {
         "ShardLimit": 4,
         "OpenShardCount": 3,
+        "ChannelCount": 0,
         "OnDemandStreamCount": 1,
         "OnDemandStreamCountLimit": 2,
     }

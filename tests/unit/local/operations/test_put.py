@@ -84,6 +84,19 @@ def test_the_strategy_changes_at_once_and_records_stay_where_they_are(
     auto("PutRecord", Data=b"without, again")
 
 
+def test_a_record_of_the_streams_own_distribution_has_no_order(
+    auto: Stream, kinesis: LocalKinesis
+) -> None:
+    ordered = {"Data": b"x", "PartitionKey": "k", "SequenceNumberForOrdering": "5"}
+    with pytest.raises(
+        KinesisError, match=r"InvalidArgumentException: .*Ordering.* stream s .*AUTO"
+    ):
+        auto("PutRecord", **ordered)
+    assert stored(auto) == []
+    change(kinesis, "USER_PARTITION_KEY")
+    auto("PutRecord", **ordered)
+
+
 def test_a_stream_that_nobody_asked_it_of_needs_keys(stream: Stream, kinesis: LocalKinesis) -> None:
     assert strategy(stream) is None
     with pytest.raises(KinesisError, match=r"'records\.1\.member\.partitionKey'"):

@@ -242,3 +242,35 @@ def test_a_dry_run_checks_the_call_and_has_no_effect(stream: Stream, kinesis: Lo
         stream("PutRecord", Data=b"x", PartitionKey="", DryRun=True)
     stream("PutRecord", **entry, DryRun=False)
     assert stream.read() == ["x"]
+
+
+def test_a_stream_has_one_dry_run_a_second(
+    stream: Stream, kinesis: LocalKinesis, clock: ManualClock
+) -> None:
+    """Of all five operations together, and beside the calls that are none."""
+    kinesis.limits = Limits()
+    other = Stream(kinesis, 1, "other")
+    entry: dict[str, Any] = {"Data": b"x", "PartitionKey": "k"}
+    begin = {"ShardId": SHARD_0, "ShardIteratorType": "LATEST"}
+    at: dict[str, Any] = {"ShardId": SHARD_0, "StartingPosition": {"Type": "LATEST"}}
+    consumer, iterator = register(stream), stream.iterator()
+    calls: list[Callable[..., object]] = [
+        partial(stream, "PutRecord", **entry),
+        partial(stream, "PutRecords", Records=[entry]),
+        partial(stream, "GetShardIterator", **begin),
+        partial(stream.get, iterator),
+        partial(kinesis.subscribe, ConsumerARN=consumer, **at),
+    ]
+    for first, second in zip(calls, calls[1:] + calls[:1], strict=True):
+        with refused("DryRunOperationException"):
+            first(DryRun=True)
+        with refused("ThrottlingException: .*stream s "):
+            second(DryRun=True)
+        with refused("DryRunOperationException"):
+            other("PutRecord", **entry, DryRun=True)
+        stream("PutRecord", **entry)
+        clock.advance(1000)
+    kinesis.limits = None
+    for call in calls[:1] * 3:
+        with refused("DryRunOperationException"):
+            call(DryRun=True)
