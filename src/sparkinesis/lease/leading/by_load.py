@@ -21,6 +21,9 @@ done otherwise, and why:
 - An idle shard counts as a tenth of a usual one: without a weight, one worker would get all.
 - No worker gives up its last lease, and one without gets one, whatever its metrics say.
 - If all leases are idle, or never measured, leases are counted (`by_count`).
+- A metric of workers that read nothing is what other programs use: such a worker gets leases by the
+  part of its range that is left, even if no lease was ever measured. (The KCL takes each lease for
+  an even share of what is used, so that 9 % beside 2 % may get nothing.)
 - If no worker can measure its metrics, all are measured by throughput. The KCL assigns nothing.
 """
 
@@ -59,7 +62,10 @@ def plan(run: Run) -> tuple[Move, ...]:
         return ()
     kbps = _weights(run.leases)
     if kbps is None:
-        return by_count.plan(run)
+        is_read = any(row.key not in run.vacant for row in run.leases)
+        if is_read or len(set(map(_room, run.members))) == 1:
+            return by_count.plan(run)
+        kbps = dict.fromkeys((row.key for row in run.leases), 1.0)
     fleet = _Fleet(run, kbps)
     fleet.place(longest_vacant_first(run.leases, run.vacant))
     if run.balances:
@@ -338,7 +344,9 @@ def _measured_workers(
         if row.actual_owner in carried:
             carried[row.actual_owner] += kbps[row.key]
     costs = _costs(members, carried)
-    # A metric that no KB/s costs (none is read, or all values are 0) says nothing of the leases.
+    # A metric that no KB/s costs (none is read, or all values are 0) says nothing of the leases,
+    # but of the room for them.
+    room = {one.worker_id: _room(one) for one in members}
     members = by_throughput(
         [
             Member(
@@ -355,6 +363,7 @@ def _measured_workers(
     means = {name: _mean(one.load[name] for one in members if name in one.load) for name in costs}
     # A worker without metrics of its own is compared with the whole fleet.
     means[THROUGHPUT] = EVEN
+    usual = statistics.fmean(kbps.values())
     workers = []
     for one in members:
         measures = []
@@ -362,9 +371,24 @@ def _measured_workers(
             limit = one.limit.get(name) or math.inf
             target = min(means[name], limit)
             ceiling = math.inf if name == THROUGHPUT else limit / target
-            measures.append(_Measure(value / target, costs[name] / target, ceiling))
+            part, per_kbps = value / target, costs[name] / target
+            if name == THROUGHPUT and not carried[one.worker_id]:
+                # As after a lease more: else all would be even while they have none.
+                part += usual * per_kbps * (1 / room[one.worker_id] - 1)
+                per_kbps /= room[one.worker_id]
+            measures.append(_Measure(part, per_kbps, ceiling))
         workers.append(_Worker(one.worker_id, measures, carried[one.worker_id]))
     return workers
+
+
+def _room(one: Member) -> float:
+    """Return the part of a worker's range that is left: in quarters, one at least.
+
+    It is that of the fullest metric. In quarters, because a few percent are noise, and the next
+    runs would move leases for them.
+    """
+    used = (value / one.limit[name] for name, value in one.load.items() if one.limit.get(name))
+    return max(1, math.ceil(4 * (1 - max(used, default=0.0)))) / 4
 
 
 def _costs(members: Iterable[Member], carried: Mapping[str, float]) -> dict[str, float]:

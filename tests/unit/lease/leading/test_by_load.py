@@ -69,8 +69,34 @@ def test_nobody_gets_more_vacant_leases_than_the_most() -> None:
 def test_a_fleet_without_any_throughput_is_filled_by_counts() -> None:
     for idle in (None, 0.0):
         rows = fleet(nobody=[idle] * 10)
-        given = Counter(moved(plan(rows, cpu(a=5, b=90, c=0))).values())
-        assert sorted(given.values()) == [3, 3, 4]
+        for members in (ABC, cpu(a=5, b=20, c=0), cpu(a=60, b=70, c=74)):
+            given = Counter(moved(plan(rows, members)).values())
+            assert sorted(given.values()) == [3, 3, 4]
+
+
+@pytest.mark.parametrize("kbps", [None, 0.0, 5.0])
+@pytest.mark.parametrize("seed", range(5))
+def test_the_first_leases_go_to_the_hosts_with_room(kbps: float | None, seed: int) -> None:
+    """What others use of a host counts before anything is known of the leases."""
+    members = cpu(a=90, b=10, c=5)
+    for many, expected in ((1, [0, 1]), (2, [0, 2]), (10, [1, 9]), (90, [10, 80])):
+        given = Counter(moved(plan(fleet(nobody=[kbps] * many), members, seed=seed)).values())
+        assert [given["a"], given["b"] + given["c"]] == expected
+        assert abs(given["b"] - given["c"]) <= 1
+
+
+def test_a_host_beyond_its_range_is_the_last_to_get_a_lease() -> None:
+    beyond = Member("beyond", {"C": 90.0, "M": 1.0}, {"C": 80.0, "M": 100.0})
+    for others in (AB, cpu(a=30, b=30)):
+        given = moved(plan(fleet(nobody=[None] * 2), [beyond, *others]))
+        assert sorted(given.values()) == ["a", "b"]
+
+
+def test_workers_that_read_nothing_get_leases_by_room_beside_others_that_measure_nothing() -> None:
+    rows = fleet(old=[10, 10, 10, 10], nobody=[10, 10])
+    for seed in range(5):
+        given = moved(plan(rows, [Member("old"), *cpu(a=90, b=10)], balances=False, seed=seed))
+        assert set(given.values()) == {"b"}
 
 
 def test_when_all_leases_are_vacant_their_last_throughput_counts() -> None:
