@@ -35,7 +35,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from sparkinesis.errors import OptionError, SparkinesisError, check_all
-from sparkinesis.source.columns import SCHEMA
+from sparkinesis.source.columns import SCHEMA, described
 from sparkinesis.source.expected_errors import is_process_of_spark, told_by_its_message
 from sparkinesis.source.offsets import KnownOffsets, Offset, ranges, to_json
 from sparkinesis.source.options.allowance import NO_LIMIT
@@ -97,7 +97,7 @@ class KinesisDataSource(DataSource):
         return "kinesis"
 
     @told_by_its_message()
-    def schema(self) -> str | StructType:
+    def schema(self) -> StructType:
         # Spark asks for it in load() of a read and for a new table, and never for a write.
         if self._is_new_table:
             check_new_table(self._given)
@@ -174,13 +174,13 @@ def source_named(name: str) -> type[KinesisDataSource]:
 
 def _check_read_schema(schema: StructType) -> None:
     """Raise `OptionError` for a schema that the user chose by ``.schema(...)`` of the reader."""
-    columns = ", ".join(f"{f.name} {f.dataType.simpleString().upper()}" for f in schema.fields)
-    if columns and columns != SCHEMA:
+    columns, own = described(schema), described(SCHEMA)
+    if columns and columns != own:
         raise OptionError(
             f"A read of the kinesis source has fixed columns, and .schema(...) or an altered table "
             f"asks for others: {columns}. Leave out .schema(...), or create the table again, and "
             "parse the column data of the rows, for example JSON: .load().select(from_json("
-            f'col("data").cast("string"), schema)). The columns are: {SCHEMA}.'
+            f'col("data").cast("string"), schema)). The columns are: {own}.'
         )
 
 

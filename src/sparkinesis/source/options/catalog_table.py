@@ -15,15 +15,7 @@ import json
 import re
 from collections.abc import Mapping
 
-from pyspark.sql.types import (
-    BinaryType,
-    DataType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import StructField, StructType
 
 from sparkinesis.errors import OptionError
 from sparkinesis.source import columns
@@ -48,12 +40,6 @@ _OPTIONS = "sparkinesis.options"
 _SPARKS_OWN = {"provider", "owner", "comment", "collation", "external", "is_managed_location"}
 """Properties of a table that Spark sets, or that SQL has clauses for."""
 _SECRET = re.compile(r"secret|passw|token|credential|accesskey")
-_TYPES: Mapping[str, DataType] = {
-    "STRING": StringType(),
-    "BINARY": BinaryType(),
-    "BIGINT": LongType(),
-    "TIMESTAMP": TimestampType(),
-}
 
 
 def is_new_table(options: Mapping[str, str], source: str) -> bool:
@@ -107,14 +93,13 @@ def table_schema(options: Mapping[str, str]) -> StructType:
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     streams = options.get("streamname") or options["streamarn"]
     fields = []
-    for column in columns.SCHEMA.split(", "):
-        name, kind = column.split()
+    for column in columns.SCHEMA:
         metadata = {_DIGEST: digest}
-        if name == "data":
+        if column.name == "data":
             metadata[_OPTIONS] = text
-        if name == "stream":
+        if column.name == "stream":
             metadata["comment"] = f"The stream; this table is of {streams}"
-        fields.append(StructField(name, _TYPES[kind], metadata=metadata))
+        fields.append(StructField(column.name, column.dataType, metadata=metadata))
     return StructType(fields)
 
 
