@@ -119,3 +119,12 @@ def test_which_use_is_meant_is_seen_by_most_of_the_options() -> None:
     assert errors[0].startswith("The option initialPosition is for readStream, not for write")
     # Without another error the use itself tells it.
     KinesisDataSource({**given, "region": "eu-west-1", "ordered": "true"})
+
+
+def test_an_option_that_several_checks_ask_for_is_told_once() -> None:
+    given = {"streamName": "a", "roleArn": "reader", "roleExternalId": "id", "profile": " "}
+    errors = errors_of(lambda: read_stream(given))
+    assert [error.split(" is ")[0] for error in errors] == [
+        "The option profile",
+        "The option roleArn",
+    ]
