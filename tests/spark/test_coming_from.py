@@ -1,4 +1,4 @@
-"""docs/coming-from/awslabs.md: its batch read and its query go on where another query stood.
+"""docs/coming-from/awslabs.md: its programs go on where another query stood, or compare with it.
 
 Each record comes once: the batch read ends at the instant at which the query begins.
 """
@@ -6,9 +6,12 @@ Each record comes once: the batch read ends at the instant at which the query be
 from __future__ import annotations
 
 import re
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql.functions import lit
 
 from sparkinesis import aggregate
 from sparkinesis.local import LocalServer, ManualClock
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 
 PAGE = ROOT / "docs" / "coming-from" / "awslabs.md"
 (MOVE,) = [block.text for block in blocks(PAGE) if "\npositions = " in block.text]
+(COMPARE,) = [block.text for block in blocks(PAGE) if "exceptAll" in block.text]
 NOON = datetime(2026, 11, 27, 12, tzinfo=timezone.utc)
 HALF_AN_HOUR_MS = 1_800_000
 
@@ -76,3 +80,18 @@ def test_an_old_query_is_continued_without_a_repeated_record(
         + ["before noon"] * 2
     )
     assert later == ["after noon"] * 2
+
+
+def test_two_queries_are_compared_between_two_instants(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = "sequenceNumber STRING, data BINARY, approximateArrivalTimestamp TIMESTAMP"
+    shared = [("1", b"a", NOON), ("2", b"packed", NOON), ("2", b"packed", NOON), ("3", b"c", NOON)]
+    early, late = NOON - timedelta(milliseconds=1), NOON + timedelta(days=1)
+    old = [*shared, ("0", b"early", early), ("3", b"c", NOON), ("9", b"late", late)]
+    new = [*shared, ("4", b"before a reshard", late - timedelta(milliseconds=1))]
+    for name, rows in (("old", old), ("new", new)):
+        frame = spark.createDataFrame(rows, row).withColumn("streamName", lit("flights"))
+        frame.write.parquet(str(tmp_path / f"flights-{name}"))
+    exec(COMPARE.replace("/tmp/", f"{tmp_path}/"), {"__name__": "__main__"})
+    assert capsys.readouterr().out == ("1 rows of the old query alone, 1 of the new one alone\n")
