@@ -127,6 +127,9 @@ class PageRun:
         if why_left_out(line) is not None:
             return ""
         words = shlex.split(line)
+        if "$(" in line and words[0] == "export":
+            # It sets what its program prints; the shell does not tell if that fails.
+            return self._until_end(["bash", "-c", f'test -n "{line.partition("=")[2]}"'])
         if words[0] == "export":
             for pair in words[1:]:
                 name, _, value = pair.partition("=")

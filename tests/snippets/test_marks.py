@@ -14,6 +14,17 @@ from tests.snippets.running import GOES_ON, is_enough, pattern
 ALL = [each for page in pages() for each in snippets(page)]
 NOT_RUN = [each for each in ALL if each.how is not How.RUN]
 MARKS = re.compile(r"<!--(?:(?!-->).)*\b(?:run|printed)\b(?:(?!-->).)*-->", re.DOTALL)
+STARTS_SESSION = re.compile(r"SparkSession\b.*\.getOrCreate\(\)", re.DOTALL)
+STARTS_QUERY = re.compile(r"\.(start|toTable)\(")
+WAITS = re.compile(r"\.(awaitTermination|awaitAnyTermination|processAllAvailable)\(")
+JAVA = "export JAVA_HOME=$(python -m sparkinesis.local.java)"
+FIRST = ("README.md", "docs/start/", "docs/guides/", "docs/coming-from/")
+WITH_SPARK = [
+    page
+    for page in pages()
+    if shown(page).startswith(FIRST)
+    and any(STARTS_SESSION.search(each.block.text) for each in snippets(page))
+]
 KNOWN = re.compile(
     r"<!-- (printed|not run: \S.+|run by tests/\S+\.py|no block of this page is run: \S.+"
     r"|the (\w+ )?blocks of this page are run by tests/\S+\.py) -->",
@@ -47,6 +58,27 @@ def test_every_program_is_compiled() -> None:
     for each in ALL:
         if each.block.language == "python":
             compile(each.block.text, str(each), "exec")
+
+
+def test_a_program_that_starts_a_query_waits_for_it() -> None:
+    """As a file it would end at once, with exit code 0 and nothing done."""
+    assert [
+        str(each)
+        for each in ALL
+        if STARTS_SESSION.search(each.block.text)
+        and STARTS_QUERY.search(each.block.text)
+        and not WAITS.search(each.block.text)
+    ] == []
+
+
+@pytest.mark.parametrize("page", WITH_SPARK, ids=shown)
+def test_a_program_with_spark_says_where_its_java_comes_from(page: Path) -> None:
+    """Without Java it would end in JAVA_GATEWAY_EXITED."""
+    setup = page.with_name("index.md")
+    if page.parent.name == "guides":
+        setup = page.parents[1] / "start" / "index.md"
+        assert "../start/index.md" in page.with_name("index.md").read_text("utf-8")
+    assert any(JAVA in one.read_text("utf-8") for one in (page, setup))
 
 
 def test_the_first_pages_are_run_as_a_whole() -> None:

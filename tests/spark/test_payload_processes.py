@@ -47,7 +47,6 @@ has_avro = pytest.mark.skipif(
 
 WITH_AVRO = f"--master local[2] --conf spark.ui.enabled=false --jars {JAR} pyspark-shell"
 FLIGHT = b64decode(FIXTURE["avro"])
-END = "\nquery.processAllAvailable()\nquery.stop()\n"
 
 
 @pytest.fixture
@@ -61,8 +60,10 @@ def run(
     program: Block, server: LocalServer, folder: Path, end: str = "", **environment: str
 ) -> subprocess.CompletedProcess[str]:
     use_java()
+    text = program.text.replace("/tmp/", f"{folder}/")
+    text = text.replace("query.awaitTermination()", "query.processAllAvailable()\nquery.stop()")
     return subprocess.run(
-        [sys.executable, "-c", program.text.replace("/tmp/", f"{folder}/") + end],
+        [sys.executable, "-c", text + end],
         env={
             **os.environ,
             **exports(server.endpoint_url),
@@ -115,7 +116,7 @@ def test_avro_of_the_glue_schema_registry(
     ]
     settings = {"PYSPARK_SUBMIT_ARGS": WITH_AVRO, "AWS_ENDPOINT_URL_GLUE": endpoint}
     put(kinesis, "flights", records, key="any")
-    ran = run(GLUE_AVRO, server, tmp_path, END, **settings)
+    ran = run(GLUE_AVRO, server, tmp_path, **settings)
     assert ran.returncode == 0, ran.stderr[-3000:]
     stored = spark.read.parquet(str(tmp_path / "flights"))
     rows = {bytes(row.data): (row.schemaId, row.flight, row.batch) for row in stored.collect()}
@@ -129,7 +130,7 @@ def test_avro_of_the_glue_schema_registry(
     assert [bytes(row.data) for row in others] == [b"other"]
 
     put(kinesis, "flights", [header("0" * 32, FLIGHT)], key="any")
-    ran = run(GLUE_AVRO, server, tmp_path, END, **settings)
+    ran = run(GLUE_AVRO, server, tmp_path, **settings)
     assert ran.returncode != 0
     assert "EntityNotFoundException" in ran.stderr
 

@@ -16,10 +16,12 @@ from uuid import UUID
 
 import pytest
 from google.protobuf import descriptor_pb2
+from pyspark.sql.streaming.query import StreamingQuery
 
 from sparkinesis.functions import glue_record, gunzip
 from sparkinesis.local import LocalServer
 from tests.documents import ROOT, Block, blocks, tables
+from tests.snippets.running import process_and_stop
 from tests.spark.glue import FIXTURE, add_schema, glue_registry, header
 from tests.spark.reading import python_environment
 from tests.spark.test_readme import exports
@@ -59,7 +61,9 @@ def run(
 
     def run_program(program: Block) -> dict[str, Any]:
         names: dict[str, Any] = {"__name__": "__main__"}
-        exec(program.text.replace("/tmp/", f"{tmp_path}/"), names)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(StreamingQuery, "awaitTermination", process_and_stop)
+            exec(program.text.replace("/tmp/", f"{tmp_path}/"), names)
         return names
 
     with python_environment(spark, exports(server.endpoint_url)):
@@ -77,11 +81,7 @@ def test_json(run: Run, kinesis: Any, spark: SparkSession, tmp_path: Path) -> No
     (table,) = (each for each in tables(PAGE) if "`isBad`" in each.head)
     rows = [(data.strip("`"), *values) for data, *values, _ in table.rows]
     put_in_order(kinesis, [data.encode() for data, *_ in rows])
-    query = run(JSON)["query"]
-    try:
-        query.processAllAvailable()
-    finally:
-        query.stop()
+    run(JSON)
     stored = spark.read.parquet(str(tmp_path / "flights")).collect()
     assert sorted(
         (row.data.decode(), row.plane or "", str(row.delay or ""), str(row.isBad).lower())

@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql.streaming.query import StreamingQuery
 
 from sparkinesis.local import LocalServer
 from tests.documents import README, blocks, commands
+from tests.snippets.running import process_and_stop
 from tests.spark.reading import python_environment
 from tests.streams import put, shard_ids
 
@@ -33,7 +35,8 @@ READ, PROCESS, TRY = PROGRAMS
 def exports(endpoint: str) -> dict[str, str]:
     """The environment variables that the README sets for the local Kinesis."""
     lines = [line for block in blocks(README) for line in commands(block)]
-    pairs = [word for line in lines if line.startswith("export ") for word in shlex.split(line)[1:]]
+    lines = [line for line in lines if line.startswith("export ") and "$(" not in line]
+    pairs = [word for line in lines for word in shlex.split(line)[1:]]
     found = dict(pair.split("=", 1) for pair in pairs)
     assert found["AWS_ENDPOINT_URL"] == "http://127.0.0.1:4566"
     return {**found, "AWS_ENDPOINT_URL": endpoint}
@@ -64,7 +67,9 @@ def run(spark: SparkSession, server: LocalServer, tmp_path: Path) -> Iterator[Ru
 
     def run_program(text: str) -> dict[str, Any]:
         names: dict[str, Any] = {"__name__": "__main__"}
-        exec(text.replace("/tmp/", f"{tmp_path}/"), names)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(StreamingQuery, "awaitTermination", process_and_stop)
+            exec(text.replace("/tmp/", f"{tmp_path}/"), names)
         return names
 
     with python_environment(spark, exports(server.endpoint_url)):
@@ -87,11 +92,7 @@ def test_a_query_reads_a_stream(
     run: Run, kinesis: Any, spark: SparkSession, tmp_path: Path
 ) -> None:
     put(kinesis, "flights", [b"first", b"second"])
-    query = run(READ.text)["query"]
-    try:
-        query.processAllAvailable()
-    finally:
-        query.stop()
+    run(READ.text)
     rows = spark.read.parquet(str(tmp_path / "flights")).collect()
     assert sorted((row.partitionKey, row.event) for row in rows) == [
         ("first", "first"),
