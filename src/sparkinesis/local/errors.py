@@ -76,6 +76,14 @@ def rate_message(shard: str, stream: str, account: str) -> str:
     return f"Rate exceeded for shard {shard} in stream {stream} under account {account}."
 
 
+def unsupported(content_type: str) -> KinesisError:
+    return KinesisError(
+        "UnsupportedMediaType",
+        f"Kinesis takes JSON 1.1 and CBOR 1.1, and not {content_type[:100] or '(no type)'}",
+        415,
+    )
+
+
 def unknown_operation(target: str) -> KinesisError:
     return KinesisError("UnknownOperationException", f"Unknown operation: {target or '(none)'}")
 

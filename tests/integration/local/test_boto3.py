@@ -122,7 +122,7 @@ def raw(server: LocalServer, headers: dict[str, str], body: bytes = b"{}") -> tu
             {"X-Amz-Target": "Nonsense.ListStreams", "Content-Type": "application/x-amz-json-1.0"},
             (400, "UnknownOperationException"),
         ),
-        ({"Content-Type": "application/x-amz-ion-1.0"}, (415, "")),
+        ({"Content-Type": "application/x-amz-ion-1.0"}, (415, "UnsupportedMediaType")),
     ],
 )
 def test_requests_that_no_sdk_sends(

@@ -217,24 +217,18 @@ class _Services:
 
         try:
             answer: Iterable[bytes] = self._make(service)(environ, start_response)
+        # Before moto has begun its response, which the parent tells in the caller's protocol.
         except (NotImplementedError, OperationNotFoundError) as error:
-            # Before moto has begun its response, as below.
-            said = f"moto does not serve this: {error}".encode()
-            length = str(len(said))
-            start_response(
-                "501 Not Implemented", [("Content-Type", "text/plain"), ("Content-Length", length)]
-            )
-            return [said]
+            status, said = "501 Not Implemented", f"moto does not serve this: {error}"
         except RecursionError as error:
-            # Before moto has begun its response. The request is nested too deeply for moto alone.
-            from sparkinesis.local.wire.answer import json_error  # noqa: PLC0415
-
-            refusal = json_error("SerializationException", str(error), 400, "DynamoDB")
-            kind = refusal.headers[0][1].decode()
-            length = str(len(refusal.body))
-            start_response("400 Bad Request", [("Content-Type", kind), ("Content-Length", length)])
-            return [refusal.body]
-        return answer
+            # The request is nested too deeply for moto alone.
+            status, said = "400 Bad Request", str(error)
+        else:
+            return answer
+        body = said.encode()
+        kind, length = ("Content-Type", "text/plain"), ("Content-Length", str(len(body)))
+        start_response(status, [kind, length])
+        return [body]
 
 
 def main() -> None:

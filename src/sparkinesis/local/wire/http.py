@@ -28,7 +28,7 @@ from sparkinesis.local.admission.guard import Guard
 from sparkinesis.local.encoding import event_stream, rpc_v2
 from sparkinesis.local.encoding.cbor import CborCodec
 from sparkinesis.local.encoding.codec import Codec, JsonCodec
-from sparkinesis.local.errors import KinesisError, unknown_operation
+from sparkinesis.local.errors import KinesisError, unknown_operation, unsupported
 from sparkinesis.local.kinesis import LocalKinesis, Outcome
 from sparkinesis.local.lease_tables import LeaseTables
 from sparkinesis.local.wire.answer import Answer, in_cbor, json_error, text, xml_error
@@ -148,7 +148,8 @@ class App:
         if service != _SERVICE:
             return _refusal(codec or JsonCodec(), unknown_operation(target))
         if codec is None:
-            return Outcome(415, error="UnsupportedMediaType")
+            kind = headers.get(b"content-type", b"").decode("latin-1")
+            return _refusal(JsonCodec(), unsupported(kind))
         if b"authorization" not in headers:
             code, message = "MissingAuthenticationTokenException", "Missing Authentication Token"
             return _refusal(codec, KinesisError(code, message))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import zlib
 from collections.abc import MutableMapping
@@ -27,7 +28,12 @@ _SIGNED_FOR_CLOUDWATCH = "monitoring"
 _MAX_QUERY = 256 << 10
 _MAX_METRICS = 1 << 20
 _BY_NO_PROTOCOL = (b"text/html", b"text/plain")
-_CODES = {501: "NotImplemented", 503: "ServiceUnavailable"}
+_CODES = {
+    400: "SerializationException",
+    404: "UnknownOperationException",
+    501: "NotImplemented",
+    503: "ServiceUnavailable",
+}
 
 
 class _Call(msgspec.Struct, frozen=True):
@@ -36,10 +42,6 @@ class _Call(msgspec.Struct, frozen=True):
     service: str
     operation: str
     table: str | None = None
-
-
-class _NamesTable(msgspec.Struct):
-    table_name: str | None = msgspec.field(default=None, name="TableName")
 
 
 class _RefusedError(Exception):
@@ -72,28 +74,19 @@ class OtherServices:
         """
         speaks_cbor = rpc_v2.is_spoken(scope)
         try:
+            if speaks_cbor and not target.startswith(f"{CLOUDWATCH}."):
+                message = f"{self._not_served(target)}, in Smithy's RPC v2 protocol"
+                raise _RefusedError(json_error("UnknownOperationException", message, 400))
             if target.startswith(CLOUDWATCH) or signer.service == _SIGNED_FOR_CLOUDWATCH:
                 scope, body = _unzipped(scope, target, body)
             if speaks_cbor:
-                scope, body = self._in_json(scope, target, body)
+                scope, body = _in_json(scope, target, body)
             call = self._json_call(target, body) if target else self._query_call(signer, body)
         except _RefusedError as refused:
             answer: Answer | None = refused.answer
         else:
             answer = await self._answer_call(scope, target, signer, call, body)
         return in_cbor(answer, target) if speaks_cbor and answer is not None else answer
-
-    def _in_json(
-        self, scope: MutableMapping[str, Any], target: str, body: bytes
-    ) -> tuple[MutableMapping[str, Any], bytes]:
-        """Return a request in CBOR as one in JSON. Raises: _RefusedError."""
-        if not target.startswith(f"{CLOUDWATCH}."):
-            message = f"{self._not_served(target)}, in Smithy's RPC v2 protocol"
-            raise _RefusedError(json_error("UnknownOperationException", message, 400))
-        try:
-            return rpc_v2.as_json(scope, target, body)
-        except rpc_v2.UndecodableError as error:
-            raise _RefusedError(_error(target, "SerializationException", str(error))) from None
 
     async def _answer_call(
         self,
@@ -149,19 +142,20 @@ class OtherServices:
     def _json_call(self, target: str, body: bytes) -> _Call:
         """Return a call to DynamoDB or CloudWatch. Raises: _RefusedError."""
         service, _, operation = target.partition(".")
-        if service == CLOUDWATCH and self._cloudwatch and operation:
-            return _Call("cloudwatch", operation)
-        if service != DYNAMODB or not operation:
+        is_cloudwatch = service == CLOUDWATCH and self._cloudwatch
+        if not operation or not (is_cloudwatch or service == DYNAMODB):
             message = self._not_served(target)
             raise _RefusedError(_error(target, "UnknownOperationException", message))
         try:
-            table = msgspec.json.decode(body or b"{}", type=_NamesTable).table_name
-            return _Call("dynamodb", operation, table)
-        except msgspec.ValidationError:
-            return _Call("dynamodb", operation)
+            sent = msgspec.json.decode(body or b"{}", type=dict[str, msgspec.Raw])
         except (msgspec.DecodeError, RecursionError) as error:
             # moto would fail on it.
             raise _RefusedError(_error(target, "SerializationException", str(error))) from None
+        if is_cloudwatch:
+            return _Call("cloudwatch", operation)
+        with contextlib.suppress(KeyError, msgspec.DecodeError):
+            return _Call("dynamodb", operation, msgspec.json.decode(sent["TableName"], type=str))
+        return _Call("dynamodb", operation)
 
     def _query_call(self, signer: Signer, body: bytes) -> _Call:
         """Return a call in AWS's query protocol, of STS or CloudWatch. Raises: _RefusedError."""
@@ -187,6 +181,16 @@ class OtherServices:
                 "--cloudwatch, or LocalServer with cloudwatch=True"
             )
         return f"the local server has Kinesis, DynamoDB and STS, and nothing for {what[:100]!r}"
+
+
+def _in_json(
+    scope: MutableMapping[str, Any], target: str, body: bytes
+) -> tuple[MutableMapping[str, Any], bytes]:
+    """Return a request in CBOR as one in JSON. Raises: _RefusedError."""
+    try:
+        return rpc_v2.as_json(scope, target, body)
+    except rpc_v2.UndecodableError as error:
+        raise _RefusedError(_error(target, "SerializationException", str(error))) from None
 
 
 def _unzipped(
@@ -217,6 +221,8 @@ def _readable(target: str, answer: Answer) -> Answer:
     what = answer.body.decode(errors="replace").strip()
     if what.startswith("<"):
         what = f"moto failed ({answer.status}): see its message on standard error"
+        if answer.status == 404:
+            what = "calls have the path /"
     code = _CODES.get(answer.status, "InternalFailure")
     return _error(target, code, what, answer.status)
 
