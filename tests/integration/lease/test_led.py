@@ -43,6 +43,7 @@ def worker(
     balance: Balance = "throughput",
     tell: Listener = ignore,
     *,
+    meter: Any = None,
     several_streams: bool = False,
 ) -> LeaseCoordinator:
     rng = random.Random(who)
@@ -58,7 +59,7 @@ def worker(
             clock=time,
             wall_clock_ms=lambda: round(wall_clock() * 1000),
             rng=rng,
-            meter=None,
+            meter=meter,
             tell=tell,
         )
 
@@ -149,6 +150,32 @@ def test_the_first_worker_leads_and_gives_the_second_its_share(
     assert set(second.held()) == asked
     assert [event.to for event in told if isinstance(event, LeaseAssigned)] == ["b", "b"]
     assert told[0] == LeadershipChanged("a", True)
+
+
+class Used:
+    """The CPU utilization of a host, in place of `CpuMeter`, which measures that of this one."""
+
+    can_measure = True
+
+    def __init__(self, percent: float) -> None:
+        self.percent = percent
+
+    def measure(self) -> float:
+        return self.percent
+
+
+@pytest.mark.parametrize(("leases", "given"), [(1, ["b"]), (4, ["a", "b", "b", "b"])])
+def test_the_first_leases_go_to_the_hosts_with_room(
+    table: LeaseTable, time: ManualTime, leases: int, given: list[str]
+) -> None:
+    busy = worker(table, time, "a", "load", meter=Used(90.0))
+    idle = worker(table, time, "b", "load", meter=Used(10.0))
+    busy.take()
+    idle.take()
+    create(table, *IDS[:leases])
+    time.now += SOON
+    busy.take()
+    assert sorted(str(who) for who, _ in owners(table).values()) == given
 
 
 def test_a_killed_leader_costs_one_failover_time(table: LeaseTable, time: ManualTime) -> None:

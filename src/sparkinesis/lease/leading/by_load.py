@@ -372,7 +372,7 @@ def _measured_workers(
             target = min(means[name], limit)
             ceiling = math.inf if name == THROUGHPUT else limit / target
             part, per_kbps = value / target, costs[name] / target
-            if name == THROUGHPUT and not carried[one.worker_id]:
+            if name == THROUGHPUT:
                 # As after a lease more: else all would be even while they have none.
                 part += usual * per_kbps * (1 / room[one.worker_id] - 1)
                 per_kbps /= room[one.worker_id]
