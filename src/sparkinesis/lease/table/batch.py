@@ -16,6 +16,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.table.rows import read_row
 from sparkinesis.lease.table.update import Update, has_landed
+from sparkinesis.stream.calls.direct.understood import understood
 from sparkinesis.stream.calls.retry import Retry, is_in_doubt, is_retryable
 
 BATCH = 25
@@ -62,15 +63,23 @@ def write_batch(
 
     def send() -> None:
         left = [i for i, outcome in enumerate(outcomes) if is_unsettled(outcome)]
-        try:
+
+        def execute(client: Any) -> list[Lease | Failed]:
             responses = _execute(client, [updates[i].statement(table) for i in left])
+            return [
+                outcome_of(updates[i], response, was_in_doubt=_was_in_doubt(outcomes[i]))
+                for i, response in zip(left, responses, strict=True)
+            ]
+
+        try:
+            found = understood(execute, client)
         except (ClientError, BotoCoreError) as error:
             for i in left:
                 doubt = _was_in_doubt(outcomes[i]) or is_in_doubt(error)
                 outcomes[i] = Failed(error, doubt)
             raise
-        for i, response in zip(left, responses, strict=True):
-            outcomes[i] = outcome_of(updates[i], response, was_in_doubt=_was_in_doubt(outcomes[i]))
+        for i, one in zip(left, found, strict=True):
+            outcomes[i] = one
         for outcome in outcomes:
             if isinstance(outcome, Failed) and is_retryable(outcome.error):
                 raise outcome.error

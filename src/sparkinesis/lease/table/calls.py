@@ -14,6 +14,7 @@ from sparkinesis.lease.table.explain import explain
 from sparkinesis.lease.table.measured_client import measured_client
 from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.stream.calls.answers.listing import pages
+from sparkinesis.stream.calls.direct.understood import understood
 from sparkinesis.stream.calls.retry import Retry, error_code
 
 _T = TypeVar("_T")
@@ -53,8 +54,8 @@ class TableCalls(TableAddress):
         try:
             client = self.client()
             if operation is None:
-                return call(client)
-            return (retry or self.retry).call(lambda: call(client))
+                return understood(call, client)
+            return (retry or self.retry).call(lambda: understood(call, client))
         except (ClientError, BotoCoreError) as error:
             if error_code(error) == REFUSED:
                 raise RefusedError(item_of(error)) from None
@@ -69,13 +70,14 @@ class TableCalls(TableAddress):
 
         def ask(start: Any) -> Mapping[str, Any]:
             more = {"ExclusiveStartKey": start} if start else {}
-            return self.call(
-                operation,
-                lambda client: getattr(client, operation.lower())(
-                    TableName=self.name, **request, **more
-                ),
-                retry,
-            )
+
+            def ask_once(client: Any) -> Mapping[str, Any]:
+                method = getattr(client, operation.lower())
+                answer: Mapping[str, Any] = method(TableName=self.name, **request, **more)
+                answer["Items"]
+                return answer
+
+            return self.call(operation, ask_once, retry)
 
         return pages(f"{operation} of the {self}", "LastEvaluatedKey", ask)
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import base64
 import functools
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeAlias, TypedDict
+
+import msgspec
 
 from sparkinesis.stream.calls.direct.bounds import MIB, Bound
-from sparkinesis.stream.calls.direct.client import DirectClient, decode_object
+from sparkinesis.stream.calls.direct.client import DirectClient
 from sparkinesis.stream.calls.direct.connection import Answer
+from sparkinesis.stream.calls.direct.understood import decode_object
 from sparkinesis.stream.calls.direct.usual import usual_settings
 from sparkinesis.stream.calls.session import client_of, open_session
 from sparkinesis.stream.credentials import CredentialSource
@@ -63,8 +66,26 @@ _DIRECTLY = (
 """The operations of each start, and those whose number grows with leases and time."""
 
 
+_Row: TypeAlias = dict[str, dict[str, Any]]
+
+
+class _Found(TypedDict, total=False):
+    """What is read of the answers of all operations; the decoder checks it in passing."""
+
+    Item: _Row
+    Items: list[_Row]
+    Attributes: _Row
+    LastEvaluatedKey: _Row
+    Responses: list[dict[str, Any]] | dict[str, list[_Row]]
+    UnprocessedKeys: dict[str, Any]
+    Table: dict[str, Any]
+
+
+_DECODER = msgspec.json.Decoder(_Found)
+
+
 def _decode(answer: Answer) -> dict[str, Any]:
-    found = decode_object(answer)
+    found = decode_object(answer.body, _DECODER)
     if b'"B"' in answer.body or b'"BS"' in answer.body:
         for item in _items(found):
             item.update({name: _with_bytes(value) for name, value in item.items()})

@@ -16,6 +16,7 @@ from botocore.exceptions import ClientError
 
 from sparkinesis.errors import LeaseTableError, LeaseTableNotFoundError
 from sparkinesis.lease.table.address import TableAddress
+from sparkinesis.stream.calls.direct.understood import text, understood
 from sparkinesis.stream.calls.retry import Retry, error_code
 
 _USABLE = {"ACTIVE", "UPDATING"}
@@ -108,12 +109,13 @@ def keys_of(description: dict[str, Any]) -> list[tuple[str, str, str]]:
 
 
 def _describe(client: Any, table: TableAddress, retry: Retry) -> dict[str, Any] | None:
-    def call() -> dict[str, Any]:
+    def call(client: Any) -> dict[str, Any]:
         description: dict[str, Any] = client.describe_table(TableName=table.name)["Table"]
+        text(description["TableStatus"])
         return description
 
     try:
-        return retry.call(call)
+        return retry.call(lambda: understood(call, client))
     except ClientError as error:
         if error_code(error) == "ResourceNotFoundException":
             return None

@@ -19,6 +19,7 @@ from sparkinesis.lease.table.provisioning import Patience, ProvisionOptions, pro
 from sparkinesis.lease.table.rows import BrokenLease, TableScan, read_row, read_rows
 from sparkinesis.lease.table.update import Update, has_landed
 from sparkinesis.lease.table.write_conflict import LeaseChangedError
+from sparkinesis.stream.calls.direct.understood import understood
 from sparkinesis.stream.calls.retry import Retry, error_code, is_in_doubt
 from sparkinesis.stream.service_time import second_of
 
@@ -202,14 +203,17 @@ class LeaseTable(TableCalls):
         def send(client: Any) -> Mapping[str, Any]:
             nonlocal in_doubt
             try:
-                answer: Mapping[str, Any] = client.update_item(**update.request(self.name))
+                return understood(written_by, client)
             except (ClientError, BotoCoreError) as error:
                 in_doubt = in_doubt or is_in_doubt(error)
                 raise
-            return answer
+
+        def written_by(client: Any) -> Mapping[str, Any]:
+            item: Mapping[str, Any] = client.update_item(**update.request(self.name))["Attributes"]
+            return item
 
         try:
-            item = self.call("UpdateItem", send)["Attributes"]
+            item = self.call("UpdateItem", send)
         except RefusedError as refused:
             return self._refused(update, refused.item, in_doubt)
         written = read_row(item)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
@@ -14,6 +15,7 @@ from sparkinesis.metrics.measured import FAILED, measured
 from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.metrics.tracing import tracing_of
 from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.calls.direct.understood import understood
 from sparkinesis.stream.calls.explain import explain, is_unknown_position
 from sparkinesis.stream.calls.retry import Attempts, Retries, Retry, result_of
 from sparkinesis.stream.calls.transport import call_client
@@ -90,8 +92,9 @@ class StreamCaller:
     def _measured(
         self, operation: str, shard_id: str | None, attempt: Callable[[Any], _T]
     ) -> Callable[[Any], _T]:
-        """Return ``attempt``, measured and traced each time; itself if there are no metrics."""
+        """Return ``attempt``, `understood`; if there are metrics, measured and traced each time."""
         metrics = self.metrics
+        attempt = functools.partial(understood, attempt)
         if metrics is OFF:
             return attempt
         stream, shard = self.address.name, shard_id or ""

@@ -25,6 +25,7 @@ from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.answers.listing import pages
 from sparkinesis.stream.calls.caller import NO_BUDGET, StreamCaller
+from sparkinesis.stream.calls.direct.understood import text
 from sparkinesis.stream.calls.retry import Retries, Retry
 from sparkinesis.stream.calls.subscription import Subscription, subscribe
 from sparkinesis.stream.page import ChildShard, Page
@@ -109,14 +110,19 @@ class StreamClient(StreamCaller):
     def describe(self, retry: Retry | None = None) -> StreamSummary:
         """Call DescribeStreamSummary. Raises `StreamNotFoundError` if the stream does not exist."""
         sent_ms = self._wall_clock_ms()
-        answer = self._describe(retry)
-        summary = answer["StreamDescriptionSummary"]
-        return StreamSummary(
-            summary["RetentionPeriodHours"] * 3_600_000,
-            self._service_time(answer, sent_ms),
-            summary.get("RecordDistributionStrategy") == "AUTO",
-            _created_ms(summary),
-        )
+
+        def describe(client: Any) -> StreamSummary:
+            answer = client.describe_stream_summary(**self._id())
+            summary = answer["StreamDescriptionSummary"]
+            self._arn = text(summary["StreamARN"])
+            return StreamSummary(
+                int(summary["RetentionPeriodHours"]) * 3_600_000,
+                self._service_time(answer, sent_ms),
+                summary.get("RecordDistributionStrategy") == "AUTO",
+                _created_ms(summary),
+            )
+
+        return self.call("DescribeStreamSummary", describe, retry=retry)
 
     def list_streams(self, wanted: Collection[str], most_pages: int) -> list[tuple[str, int, int]]:
         """Call ListStreams until all ``wanted`` names are found; call it for at most so many pages.
@@ -130,15 +136,13 @@ class StreamClient(StreamCaller):
         missing = set(wanted)
         while True:
             sent_ms = self._wall_clock_ms()
-            answer = self.call("ListStreams", lambda c: c.list_streams(**request))  # noqa: B023
+            answer, streams = self.call(
+                "ListStreams",
+                lambda c: _listed_streams(c.list_streams(**request)),  # noqa: B023
+            )
             now_ms = self._service_time(answer, sent_ms)
-            streams = [
-                stream
-                for stream in answer.get("StreamSummaries", ())
-                if stream.get("StreamStatus") not in {"CREATING", "DELETING"}
-            ]
-            found += [(str(one["StreamARN"]), _created_ms(one), now_ms) for one in streams]
-            missing.difference_update(one["StreamName"] for one in streams)
+            found += [(arn, created_ms, now_ms) for _, arn, created_ms in streams]
+            missing.difference_update(name for name, _, _ in streams)
             token, most_pages = answer.get("NextToken"), most_pages - 1
             if not token or not missing or most_pages <= 0:
                 return found
@@ -166,10 +170,12 @@ class StreamClient(StreamCaller):
         def ask(token: str | None) -> Mapping[str, Any]:
             # The service refuses a stream name together with a token.
             request = {"NextToken": token} if token else first
-            answer: Mapping[str, Any] = self.call(
-                "ListShards", lambda c: c.list_shards(**request), retry=retry
-            )
-            return answer
+
+            def listed(client: Any) -> Mapping[str, Any]:
+                answer = client.list_shards(**request)
+                return {**answer, "Shards": list(map(_shard, answer["Shards"]))}
+
+            return self.call("ListShards", listed, retry=retry)
 
         shards: list[Shard] = []
         first_time: int | None = None
@@ -177,7 +183,7 @@ class StreamClient(StreamCaller):
         for answer in pages(f"ListShards of {self.address}", "NextToken", ask):
             if first_time is None:
                 first_time = self._service_time(answer, sent_ms)
-            shards.extend(map(_shard, answer.get("Shards", ())))
+            shards += answer["Shards"]
         assert first_time is not None
         return shards, first_time
 
@@ -201,22 +207,21 @@ class StreamClient(StreamCaller):
         the caller sees whether the stream still keeps that record. Each attempt enters ``budget``.
         """
         request = {**self._id(), "ShardId": shard_id, **iterator_type(position, inclusive)}
-        answer = self.call(
+        iterator = self.call(
             "GetShardIterator",
-            lambda c: c.get_shard_iterator(**request),
+            lambda c: text(c.get_shard_iterator(**request).get("ShardIterator") or ""),
             shard_id=shard_id,
             position=position,
             budget=budget,
             retry=retry,
         )
-        iterator = answer.get("ShardIterator")
         if not iterator:
             raise ServiceError(
                 f"GetShardIterator returned no iterator for shard {shard_id} of {self.address} at "
                 f"position {position}. Try again; if the error persists, the shard no longer "
                 "exists."
             )
-        return str(iterator)
+        return iterator
 
     def has_shard(self, shard_id: str) -> bool:
         """Return True if the shard still exists, by GetShardIterator: ListShards may be stale."""
@@ -288,7 +293,7 @@ class StreamClient(StreamCaller):
     def stream_arn(self) -> str:
         """Return the stream's ARN, from its address or else from one DescribeStreamSummary call."""
         if not self._arn:
-            self._describe()
+            self.describe()
         return self._arn
 
     def learn_arn(self, arn: str) -> None:
@@ -301,22 +306,19 @@ class StreamClient(StreamCaller):
         A call whose answer is lost is retried, so that an entry may be stored more than once.
         """
         request = {**self._id(), "Records": [_put_entry(entry) for entry in entries]}
-        answer = self.call("PutRecords", lambda c: c.put_records(**request))
-        return [
-            PutResult(
-                result.get("ShardId"), result.get("ErrorCode"), result.get("ErrorMessage", "")
-            )
-            for result in answer["Records"]
-        ]
 
-    def _describe(self, retry: Retry | None = None) -> dict[str, Any]:
-        answer: dict[str, Any] = self.call(
-            "DescribeStreamSummary",
-            lambda c: c.describe_stream_summary(**self._id()),
-            retry=retry,
-        )
-        self._arn = str(answer["StreamDescriptionSummary"]["StreamARN"])
-        return answer
+        def put(client: Any) -> list[PutResult]:
+            results = client.put_records(**request)["Records"]
+            if len(results) != len(entries):
+                raise ValueError(f"{len(results)} results came for {len(entries)} records")
+            return [
+                PutResult(
+                    result.get("ShardId"), result.get("ErrorCode"), result.get("ErrorMessage", "")
+                )
+                for result in results
+            ]
+
+        return self.call("PutRecords", put)
 
     def _id(self) -> dict[str, Any]:
         if self.address.arn:
@@ -334,15 +336,27 @@ def _created_ms(summary: Mapping[str, Any]) -> int:
     return 0 if created is None else round(created.timestamp() * 1000)
 
 
+def _listed_streams(
+    answer: Mapping[str, Any],
+) -> tuple[Mapping[str, Any], list[tuple[str, str, int]]]:
+    """Return an answer of ListStreams, and the name, ARN and creation time of those to be read."""
+    streams = [
+        (text(one["StreamName"]), text(one["StreamARN"]), _created_ms(one))
+        for one in answer.get("StreamSummaries", ())
+        if one.get("StreamStatus") not in {"CREATING", "DELETING"}
+    ]
+    return answer, streams
+
+
 def _shard(answer: Mapping[str, Any]) -> Shard:
     parents = (answer.get("ParentShardId"), answer.get("AdjacentParentShardId"))
     hash_keys, sequence_numbers = answer["HashKeyRange"], answer["SequenceNumberRange"]
     return Shard(
-        answer["ShardId"],
-        tuple(parent for parent in parents if parent),
+        text(answer["ShardId"]),
+        tuple(text(parent) for parent in parents if parent),
         "EndingSequenceNumber" not in sequence_numbers,
         (int(hash_keys["StartingHashKey"]), int(hash_keys["EndingHashKey"])),
-        sequence_numbers["StartingSequenceNumber"],
+        text(sequence_numbers["StartingSequenceNumber"]),
     )
 
 

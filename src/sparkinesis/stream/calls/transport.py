@@ -18,7 +18,7 @@ from typing import Any
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.answers.decoding import decode_page
 from sparkinesis.stream.calls.direct.bounds import MIB, Bound
-from sparkinesis.stream.calls.direct.client import Decoder, DirectClient, decode_object
+from sparkinesis.stream.calls.direct.client import Decoder, DirectClient, decode_answer
 from sparkinesis.stream.calls.direct.connection import Answer
 from sparkinesis.stream.calls.direct.usual import usual_settings
 from sparkinesis.stream.calls.session import READ_TIMEOUT, client_of, open_session
@@ -106,7 +106,7 @@ def _decode_answer_page(answer: Answer) -> dict[str, Any]:
 
 
 def _decode_summary(answer: Answer) -> dict[str, Any]:
-    found = decode_object(answer)
+    found = decode_answer(answer)
     summary: dict[str, Any] = found.get("StreamDescriptionSummary", {})
     created = summary.get("StreamCreationTimestamp")
     if created is not None:
@@ -115,12 +115,12 @@ def _decode_summary(answer: Answer) -> dict[str, Any]:
 
 
 _DECODERS: Mapping[str, Decoder] = {
-    "DescribeStreamConsumer": decode_object,
+    "DescribeStreamConsumer": decode_answer,
     "DescribeStreamSummary": _decode_summary,
     "GetRecords": _decode_answer_page,
-    "GetShardIterator": decode_object,
-    "ListShards": decode_object,
-    "PutRecords": decode_object,
+    "GetShardIterator": decode_answer,
+    "ListShards": decode_answer,
+    "PutRecords": decode_answer,
     "SubscribeToShard": lambda answer: {"Body": answer.stream},
 }
 

@@ -47,13 +47,15 @@ def list_consumers(client: StreamClient, stream_arn: str) -> list[Consumer]:
 
     def ask(token: str | None) -> Mapping[str, Any]:
         request = {"StreamARN": stream_arn, **({"NextToken": token} if token else {})}
-        answer: Mapping[str, Any] = client.call(
-            "ListStreamConsumers", lambda c: c.list_stream_consumers(**request)
-        )
-        return answer
+
+        def listed(boto_client: Any) -> Mapping[str, Any]:
+            answer = boto_client.list_stream_consumers(**request)
+            return {**answer, "Consumers": [_consumer(one) for one in answer.get("Consumers", ())]}
+
+        return client.call("ListStreamConsumers", listed)
 
     listing = pages(f"ListStreamConsumers of {client.address}", "NextToken", ask)
-    return [_consumer(one) for answer in listing for one in answer.get("Consumers", ())]
+    return [consumer for answer in listing for consumer in answer["Consumers"]]
 
 
 def try_to_register(client: StreamClient, name: str, stream_arn: str) -> Consumer:

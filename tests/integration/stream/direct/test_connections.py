@@ -269,4 +269,4 @@ def test_an_answer_that_is_no_json_is_retryable(server: RawServer) -> None:
     client = dynamodb_client("us-east-1", server.endpoint, CredentialSource())
     server.behaviours.extend([http(b"<html>log in</html>"), http(b"[]")])
     for _ in range(2):
-        assert outcome(client, "dynamodb") == ("HTTPClientError", True, True)
+        assert outcome(client, "dynamodb") == ("MisunderstoodError", True, True)

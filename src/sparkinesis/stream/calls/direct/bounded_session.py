@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
+import msgspec
 import urllib3.exceptions
 from botocore.awsrequest import AWSResponse
 from botocore.exceptions import ConnectionClosedError, HTTPClientError, ReadTimeoutError
@@ -18,6 +19,7 @@ from botocore.utils import get_environ_proxies
 from sparkinesis.stream.calls.direct.bounds import USUAL, AnswerTooLongError, Bound
 from sparkinesis.stream.calls.direct.connection import Answer
 from sparkinesis.stream.calls.direct.learned import as_text
+from sparkinesis.stream.calls.direct.understood import decode_object
 
 _PIECE = 65_536
 
@@ -123,7 +125,14 @@ class _Whole:
         yield bytes(self._body)
 
 
+_DECODER = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
 def _response(request: Any, status: int, headers: Any, body: bytes | bytearray) -> AWSResponse:
+    """Return an answer as botocore has it, whose parser takes JSON that is cut short for empty."""
+    kind = as_text(request.headers.get("Content-Type", ""))
+    if status < 300 and kind.startswith("application/x-amz-json"):
+        decode_object(body, _DECODER)
     return AWSResponse(request.url, status, headers, _Whole(body))
 
 

@@ -18,6 +18,7 @@ from sparkinesis.stream.calls.direct.bounds import USUAL, Bound
 from sparkinesis.stream.calls.direct.connection import Answer, Connections
 from sparkinesis.stream.calls.direct.learned import LearnedRequest
 from sparkinesis.stream.calls.direct.signature import Signers
+from sparkinesis.stream.calls.direct.understood import decode_object
 from sparkinesis.stream.calls.direct.usual import UsualSettings
 
 if TYPE_CHECKING:
@@ -224,19 +225,9 @@ def _invalid_header() -> HTTPClientError:
 _DECODER = msgspec.json.Decoder(dict[str, Any])
 
 
-def decode_object(answer: Answer) -> dict[str, Any]:
-    """Decode an answer's body; an empty one is an empty object.
-
-    Raises botocore's `HTTPClientError`, which is retried, for a body that is no JSON object: such
-    an answer is of a proxy or of another server. The error shows how the body starts.
-    """
-    try:
-        return _DECODER.decode(answer.body or b"{}")
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        start = bytes(answer.body[:60])
-        raise HTTPClientError(
-            error=ValueError(f"the answer is no JSON object, and starts with {start!r} ({error})")
-        ) from error
+def decode_answer(answer: Answer) -> dict[str, Any]:
+    """Decode an answer without a form of its own. Raises what `decode_object` raises."""
+    return decode_object(answer.body, _DECODER)
 
 
 def encode(operation: str, request: Mapping[str, Any]) -> bytes:
