@@ -153,6 +153,8 @@ other-servers:
     integration/lease/test_shard_syncer.py::test_children_that_no_end_has_named_are_listed_by_one_call
     integration/worker/test_closed_shards.py
     integration/worker/test_answers_like_ends.py
+    integration/worker/test_out_of_order.py
+    integration/stream/test_cursor.py::test_a_page_that_stays_bad_is_an_error_that_names_its_place_and_is_fetched_anew
     integration/stream/test_cursor.py::test_only_a_closed_shard_ends
     integration/stream/test_following.py::test_an_answer_like_that_of_an_end_ends_nothing
     integration/stream/test_fan_out_endings.py::test_a_task_reads_a_closed_shard_to_its_end

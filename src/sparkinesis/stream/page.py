@@ -63,6 +63,13 @@ class Page(msgspec.Struct, frozen=True, rename="pascal"):
     """Set on the last page of a closed shard only."""
 
 
+class MendedPage(Page, frozen=True):
+    """A page whose records came out of order, or twice: they are in order now, each once."""
+
+    mended: int = 0
+    """The number of records that came behind later ones, or again."""
+
+
 class Event(msgspec.Struct, frozen=True, rename="pascal"):
     """An event of a subscription: the next records of the shard."""
 
@@ -74,6 +81,13 @@ class Event(msgspec.Struct, frozen=True, rename="pascal"):
     millis_behind_latest: _Millis | None = None
     child_shards: list[ChildShard] | None = None
     """Set on the last event of a closed shard only."""
+
+
+class MendedEvent(Event, frozen=True):
+    """An event whose records came out of order, or twice, as `MendedPage`."""
+
+    mended: int = 0
+    """The number of records that came behind later ones, or again."""
 
 
 def is_empty_at_tip(fetched: Page | Event) -> bool:

@@ -26,6 +26,7 @@ from sparkinesis.stream.position import (
     AfterRecord,
     AtTimestamp,
     Position,
+    Sentinel,
     parse_initial_position,
 )
 from sparkinesis.worker.batches.batch import RecordBatch
@@ -273,6 +274,28 @@ class Checkpointer:
         with self._lock:
             position, self._reset_to = self._reset_to, None
             return position
+
+    def rewind(self, to: AfterRecord | AtTimestamp | Sentinel) -> None:
+        """Have the shard read again from a position on, behind which records were left out.
+
+        A checkpoint behind them is moved back: they would be lost with it.
+        """
+        with self._lock:
+            self._flush("read records again")
+            place = last = self._permitted.last
+            wanted = ExtendedSequenceNumber.of(to)
+            if not last.is_sentinel and (wanted.is_sentinel or wanted < last):
+                place, now_ms = wanted, self._service_time_ms()
+                instant_ms = to.ms if isinstance(to, AtTimestamp) else None
+                write = partial(self._held.move, place, moved_ms=now_ms)
+                if place.is_sentinel:
+                    write = partial(self._held.checkpoint, place, instant_ms, moved_ms=now_ms)
+                self._measures.checkpoint(place.sequence_number, write)
+            self._permitted = Permitted(place, place)
+            self._uncovered_since = None
+            self.is_prepared = False
+            self._reset_to = to
+        self._on_reset()
 
     @property
     def is_reset(self) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
-from sparkinesis.errors import PositionNotFoundError
+from sparkinesis.errors import PositionNotFoundError, ServiceError
 from sparkinesis.local import Fault, LocalServer, ManualClock
+from sparkinesis.local.encoding.codec import JsonCodec
 from sparkinesis.local.faults import Call
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
@@ -117,3 +119,28 @@ def test_a_sequence_number_that_is_refused_once_is_asked_for_again(
         assert waits == [0.5, 0.5]
     finally:
         server.kinesis.faults = None
+
+
+def test_a_page_that_stays_bad_is_an_error_that_names_its_place_and_is_fetched_anew(
+    server: LocalServer, kinesis: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(kinesis, "s", [b"%d" % number for number in range(4)], "k")
+    encode = JsonCodec._page
+    bad = [True, True]
+
+    def encode_page(codec: JsonCodec, page: Any) -> bytes:
+        answer = json.loads(encode(codec, page))
+        if len(answer["Records"]) == 3 and bad:
+            bad.pop()
+            answer["Records"][1]["SequenceNumber"] = ""
+        return json.dumps(answer).encode()
+
+    monkeypatch.setattr(JsonCodec, "_page", encode_page)
+    client = StreamClient(StreamAddress("s", region="us-east-1", endpoint=server.endpoint_url))
+    cursor = ShardCursor(client, ShardBudget(Pace(0.0, 0.0)), SHARD, TRIM_HORIZON)
+    (first,) = cursor.fetch(1).page.records
+    place = f"SequenceNumber is not a number.*{SHARD} of stream 's'.* {first.sequence_number}"
+    for _ in range(2):
+        with pytest.raises(ServiceError, match=place):
+            cursor.fetch()
+    assert [record.data for record in cursor.fetch().page.records] == [b"1", b"2", b"3"]

@@ -38,6 +38,7 @@ from sparkinesis.stream.position import (
 )
 from sparkinesis.stream.reading.budget import Pace, ShardBudget
 from sparkinesis.stream.reading.cursor import ShardCursor
+from sparkinesis.stream.reading.early_records import OutOfOrderError
 from sparkinesis.stream.reading.range import read_range
 from sparkinesis.stream.reading.retention import RetentionCheck
 from tests.event_stream import INITIAL_RESPONSE, event, exception, records_event
@@ -598,6 +599,41 @@ def test_an_event_without_a_number_ends_no_shard_that_goes_on(
     assert numbers(fan_out) == [7]
 
 
+def subscribes(client: StreamClient, wanted: ShardRange) -> Callable[[Position], SubscribedCursor]:
+    """The cursors of a task."""
+    assert isinstance(wanted.end, AfterRecord) or wanted.end is SHARD_END
+    budget = ShardBudget(Pace(0, 0))
+    return lambda position: SubscribedCursor(
+        client,
+        SubscribeLimiter(None),
+        CONSUMER_ARN,
+        SHARD,
+        position,
+        end=wanted.end,
+        poll=lambda at, inclusive: ShardCursor(client, budget, SHARD, at, inclusive=inclusive),
+    )
+
+
+def test_a_task_whose_events_change_places_fails_and_is_run_again(
+    script: Script, client: StreamClient
+) -> None:
+    """What it has returned cannot be taken back."""
+    events = [records_event(numbers, numbers[-1]) for numbers in ([1, 2], [5, 6], [3, 4])]
+    script.on("SubscribeToShard", begun(*events))
+    wanted = ShardRange(SHARD, AfterRecord("2"), SHARD_END)
+    opened: list[SubscribedCursor] = []
+
+    def subscribe(position: Position) -> SubscribedCursor:
+        opened.append(subscribes(client, wanted)(position))
+        return opened[-1]
+
+    pages = read_range(subscribe, wanted, RetentionCheck(client))
+    assert [one.data for one in next(pages)] == [b"5", b"6"]
+    with pytest.raises(OutOfOrderError, match=f"{SHARD} of .* 3 came behind 6"):
+        next(pages)
+    opened[0].stop()
+
+
 def test_a_task_reads_a_closed_shard_to_its_end(script: Script, client: StreamClient) -> None:
     """Each event of the closed shard names its children, and the subscription begins anew."""
     children = ["shardId-1", "shardId-2"]
@@ -605,18 +641,5 @@ def test_a_task_reads_a_closed_shard_to_its_end(script: Script, client: StreamCl
     script.on("SubscribeToShard", begun(*events))
     wanted = ShardRange(SHARD, AfterRecord("2"), SHARD_END)
 
-    def subscribe(position: Position) -> SubscribedCursor:
-        return SubscribedCursor(
-            client,
-            SubscribeLimiter(None),
-            CONSUMER_ARN,
-            SHARD,
-            position,
-            end=wanted.end,
-            poll=lambda at, inclusive: ShardCursor(
-                client, ShardBudget(Pace(0, 0)), SHARD, at, inclusive=inclusive
-            ),
-        )
-
-    pages = read_range(subscribe, wanted, RetentionCheck(client))
+    pages = read_range(subscribes(client, wanted), wanted, RetentionCheck(client))
     assert [[one.data for one in records] for records in pages] == [[b"3", b"4"], [b"5"]]

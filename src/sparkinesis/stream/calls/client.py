@@ -23,6 +23,7 @@ from sparkinesis.metrics.catalogue import (
 )
 from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.calls.answers.decoding import tell_mended
 from sparkinesis.stream.calls.answers.listing import pages
 from sparkinesis.stream.calls.caller import NO_BUDGET, StreamCaller
 from sparkinesis.stream.calls.direct.understood import text
@@ -254,6 +255,7 @@ class StreamClient(StreamCaller):
             nonlocal sent_ms
             sent_ms = self._wall_clock_ms()  # of this attempt
             answer = client.get_records(**request)
+            tell_mended(answer["Page"], shard_id, self.address)
             self._tracing.fetched(self.address.name, shard_id, answer["Page"].records)
             return answer
 
@@ -286,7 +288,14 @@ class StreamClient(StreamCaller):
         start = starting_position(position, inclusive)
         return self.call_once(
             "SubscribeToShard",
-            lambda c: subscribe(c, consumer_arn, shard_id, start, self._service_time),
+            lambda c: subscribe(
+                c,
+                consumer_arn,
+                shard_id,
+                start,
+                self._service_time,
+                on_event=lambda event: tell_mended(event, shard_id, self.address),
+            ),
             shard_id,
         )
 

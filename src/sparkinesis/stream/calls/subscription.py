@@ -48,8 +48,15 @@ class Subscription:
     """
 
     def __init__(
-        self, body: StreamedBody, service_time_ms: int, longest_event: float = LONGEST_EVENT
+        self,
+        body: StreamedBody,
+        service_time_ms: int,
+        longest_event: float = LONGEST_EVENT,
+        *,
+        on_event: Callable[[Event], None] = lambda _: None,
     ) -> None:
+        """``on_event``: is called with each event, before it is returned."""
+        self._on_event = on_event
         self.service_time_ms = service_time_ms
         """The service's clock (epoch ms) at the start of the subscription."""
         self._body = body
@@ -155,6 +162,8 @@ class Subscription:
         found = None
         for message in self._decoder.feed(data):
             found = _received(message)
+            if found is not None:
+                self._on_event(found.event)
         return found, False
 
     def _end(self) -> None:
@@ -191,6 +200,8 @@ def subscribe(
     shard_id: str,
     starting_position: Mapping[str, Any],
     service_time: Callable[[Mapping[str, Any]], int],
+    *,
+    on_event: Callable[[Event], None] = lambda _: None,
 ) -> Subscription:
     """Call SubscribeToShard with `sparkinesis.stream.calls.transport.call_client`'s client.
 
@@ -199,7 +210,7 @@ def subscribe(
     answer = client.subscribe_to_shard(
         ConsumerARN=consumer_arn, ShardId=shard_id, StartingPosition=starting_position
     )
-    subscription = Subscription(answer["Body"], service_time(answer))
+    subscription = Subscription(answer["Body"], service_time(answer), on_event=on_event)
     subscription.skip_initial_response()
     return subscription
 

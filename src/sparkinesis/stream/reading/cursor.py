@@ -91,6 +91,13 @@ class ShardCursor:
                 if is_new:
                     self._renew_later(error)
                 continue
+            except ServiceError as error:
+                if type(error) is not ServiceError:
+                    raise
+                raise ServiceError(
+                    f"{error} Shard {self.shard_id} of {self._client.address} was being read at "
+                    f"position {self._position}, where a retry begins."
+                ) from None
             break
         self._renewals.succeed()
         page, reached = fetched.page, self._position

@@ -8,6 +8,9 @@ The rule for an instant is that of the API reference for AT_TIMESTAMP: reading s
 record that arrived at the instant or later, and includes all records after that one, whatever their
 arrival times. So the filter drops only the records before that first one. Every replay drops the
 same records, and a batch that starts after a record loses none because of its arrival time.
+
+Of records that come behind others although they lie before them, those were returned before and are
+dropped. If one was not, two pages or events have changed places: `OutOfOrderError`.
 """
 
 from __future__ import annotations
@@ -16,13 +19,21 @@ import bisect
 import logging
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
+from sparkinesis.errors import ServiceError
 from sparkinesis.stream.address import StreamAddress, place_of
-from sparkinesis.stream.position import AfterRecord, AtTimestamp, Position, sequence_order
+from sparkinesis.stream.position import (
+    AfterRecord,
+    AtTimestamp,
+    FromApplication,
+    Position,
+    Sentinel,
+    sequence_order,
+)
 
 if TYPE_CHECKING:
     from sparkinesis.stream.calls.client import Fetched
@@ -32,6 +43,30 @@ _log = logging.getLogger(__name__)
 
 _WHOLE_SECOND_MS = 1_000
 """Some servers and clients (boto3 of 2024) truncate an instant to its second."""
+
+
+_Order = tuple[int, str]
+"""A sequence number in the form of `sequence_order`."""
+
+_MOST_SPANS = 64
+"""The most pages that are remembered: what has changed places is close together."""
+
+
+class OutOfOrderError(ServiceError):
+    """Records came behind later ones of their shard, and were not returned before."""
+
+    def __init__(self, text: str, resume_at: AfterRecord | AtTimestamp | Sentinel) -> None:
+        super().__init__(text)
+        self.resume_at = resume_at
+        """The position behind the last record before them: reading resumes there, in order."""
+
+
+class _Span(NamedTuple):
+    """The records of a page that were returned."""
+
+    first: _Order
+    last: _Order
+    last_number: str
 
 
 class EarlyRecordFilter:
@@ -47,7 +82,7 @@ class EarlyRecordFilter:
         """``inclusive``: the record of an `AfterRecord` position is read too."""
         self._address = address
         self._shard_id = shard_id
-        self._floor: tuple[int, str] | None = None
+        self._floor: _Order | None = None
         """The sequence number that all further records exceed, in the form of `sequence_order`."""
         self._includes_floor = False
         self._since_ms = position.ms if isinstance(position, AtTimestamp) else None
@@ -55,9 +90,16 @@ class EarlyRecordFilter:
         if isinstance(position, AfterRecord):
             self._floor = sequence_order(position.sequence_number)
             self._includes_floor = inclusive or position.sub_sequence_number is not None
+        self._base = position
+        """The position behind which the filter knows what was returned."""
+        self._spans: tuple[_Span, ...] = ()
+        """What was returned behind it, in order."""
 
     def apply(self, fetched: Fetched) -> Fetched:
-        """Return the page or event without early records, and without repeated ones."""
+        """Return the page or event without early records, and without repeated ones.
+
+        Raises `OutOfOrderError`.
+        """
         records = fetched.page.records
         if not records:
             return fetched
@@ -65,13 +107,54 @@ class EarlyRecordFilter:
         last = sequence_order(records[-1].sequence_number)
         if self._floor is None or last >= self._floor:
             self._floor, self._includes_floor = last, False
+        if kept:
+            first, number = kept[0].sequence_number, kept[-1].sequence_number
+            self._note(_Span(sequence_order(first), sequence_order(number), number))
         if kept is records:
             return fetched
         return replace(fetched, page=msgspec.structs.replace(fetched.page, records=list(kept)))
 
     def rewind(self, sequence_number: str) -> None:
         """Accept the records after this one again: the cursor fetches them again."""
-        self._floor, self._includes_floor = sequence_order(sequence_number), False
+        floor = sequence_order(sequence_number)
+        self._floor, self._includes_floor = floor, False
+        self._spans = tuple(
+            span if span.last <= floor else _Span(span.first, floor, sequence_number)
+            for span in self._spans
+            if span.first <= floor
+        )
+
+    def _note(self, span: _Span) -> None:
+        if len(self._spans) == _MOST_SPANS:
+            self._base = AfterRecord(self._spans[0].last_number)
+            self._spans = self._spans[1:]
+        self._spans = (*self._spans, span)
+
+    def _require_returned(self, records: Sequence[Record]) -> None:
+        """Raise `OutOfOrderError` if one of some early records should have been returned."""
+        base = self._base
+        lowest = sequence_order(base.sequence_number) if isinstance(base, AfterRecord) else None
+        for record in records:
+            order = sequence_order(record.sequence_number)
+            place = bisect.bisect_right(self._spans, order, key=lambda span: span.first) - 1
+            if lowest is not None and order <= lowest:
+                continue
+            if place >= 0 and order <= self._spans[place].last:
+                continue
+            if place < 0 and isinstance(base, AtTimestamp):
+                arrived_ms = record.arrived_ms
+                if arrived_ms is None or arrived_ms < base.ms + _WHOLE_SECOND_MS:
+                    continue
+            at = base if place < 0 else AfterRecord(self._spans[place].last_number)
+            assert not isinstance(at, FromApplication), "no position of a reader"
+            raise OutOfOrderError(
+                f"The records of shard {self._shard_id} of {self._address} came out of order: "
+                f"sequence number {record.sequence_number} came behind "
+                f"{self._spans[-1].last_number}. They are read again from {at} on. Kinesis does "
+                "not do this: if you use a proxy or your own endpoint, check that it does not "
+                "change the service's answers.",
+                at,
+            )
 
     def _behind_floor(self, records: Sequence[Record]) -> Sequence[Record]:
         floor = self._floor
@@ -82,6 +165,8 @@ class EarlyRecordFilter:
             return records
         cut = bisect.bisect_left if self._includes_floor else bisect.bisect_right
         count = cut(records, floor, key=lambda record: sequence_order(record.sequence_number))
+        if self._spans:
+            self._require_returned(records[:count])
         number = records[0].sequence_number
         _warn(
             self._address,

@@ -77,9 +77,9 @@ def test_no_records_are_a_batch_without_rows(deaggregate: bool) -> None:
 @example([1001, 1763705123001, 1763705123999, 4102444799999])
 def test_arrival_times_are_the_milliseconds_that_the_service_wrote(times: list[int]) -> None:
     records = ",".join(
-        f'{{"Data":"","PartitionKey":"k","SequenceNumber":"1",'
+        f'{{"Data":"","PartitionKey":"k","SequenceNumber":"{number}",'
         f'"ApproximateArrivalTimestamp":{ms // 1000}.{ms % 1000:03d}}}'
-        for ms in times
+        for number, ms in enumerate(times)
     )
     page = decode_page(f'{{"Records":[{records}]}}'.encode())
     batch = to_arrow(page.records, stream="s", shard_id="i")

@@ -13,7 +13,7 @@ from sparkinesis.stream.calls.client import Fetched
 from sparkinesis.stream.page import Page, Record
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp, Position
 from sparkinesis.stream.reading import early_records
-from sparkinesis.stream.reading.early_records import EarlyRecordFilter
+from sparkinesis.stream.reading.early_records import EarlyRecordFilter, OutOfOrderError
 
 ADDRESS = StreamAddress("s", None, "us-east-1", "http://127.0.0.1:1")
 SHARD = "shardId-000000000000"
@@ -126,3 +126,55 @@ def test_wherever_a_server_begins_before_an_instant_the_same_records_are_given(
         found += given_by(cut, page(*left[:size]))
         left = left[size:]
     assert found == [at + 1 for at in range(first, len(times))]
+
+
+def test_records_that_come_behind_later_ones_are_asked_for_again() -> None:
+    """Between what was returned, before all of it, and behind a start."""
+    cases: list[tuple[Position, list[tuple[int, ...]], tuple[int, ...], Position]] = [
+        (TRIM_HORIZON, [(4, 5)], (1, 2), TRIM_HORIZON),
+        (AfterRecord("3"), [(6, 7)], (4, 5), AfterRecord("3")),
+        (AfterRecord("3"), [(4, 5), (8, 9)], (6, 7), AfterRecord("5")),
+        (AfterRecord("3"), [(4, 5), (8, 9)], (3, 4, 6), AfterRecord("5")),
+        (AtTimestamp(1_000_000), [(4, 5)], (1, 2), AtTimestamp(1_000_000)),
+    ]
+    for position, came, late, resume_at in cases:
+        cut = begin(position)
+        for numbers in came:
+            cut.apply(page(*map(record, numbers)))
+        with pytest.raises(OutOfOrderError, match=f"{SHARD} of .* came behind") as error:
+            cut.apply(page(*[record(number, 1_001_000) for number in late]))
+        assert error.value.resume_at == resume_at
+
+
+def test_what_was_returned_is_dropped_when_it_comes_again() -> None:
+    cut = begin(AfterRecord("3"))
+    for numbers in ((4, 5), (8, 9)):
+        cut.apply(page(*map(record, numbers)))
+    assert given_by(cut, page(*map(record, (1, 2, 3, 4, 5, 8)))) == []
+    assert given_by(cut, page(*map(record, (5, 8, 9, 10)))) == [10]
+
+
+def test_what_is_read_again_is_not_taken_for_returned() -> None:
+    cut = begin(AfterRecord("3"))
+    cut.apply(page(*map(record, (4, 5, 6, 7))))
+    cut.rewind("5")
+    assert given_by(cut, page(record(8))) == [8]
+    with pytest.raises(OutOfOrderError) as error:
+        cut.apply(page(record(6)))
+    assert error.value.resume_at == AfterRecord("5")
+
+
+def test_only_so_many_pages_are_remembered() -> None:
+    cut = begin(TRIM_HORIZON)
+    for number in range(10, 10 + 10 * 70, 10):
+        cut.apply(page(record(number), record(number + 1)))
+    assert given_by(cut, page(record(5), record(55), record(71))) == []
+    with pytest.raises(OutOfOrderError) as error:
+        cut.apply(page(record(75)))
+    assert error.value.resume_at == AfterRecord("71")
+
+
+def test_records_from_before_an_instant_are_not_asked_for_again() -> None:
+    cut = begin(AtTimestamp(1_000_000))
+    cut.apply(page(record(4), record(5)))
+    assert given_by(cut, page(record(1, None), record(2, 999_000), record(3, 1_000_999))) == []

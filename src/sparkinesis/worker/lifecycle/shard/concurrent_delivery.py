@@ -126,7 +126,7 @@ class ConcurrentDeliverer(Deliverer):
         if pause is not None:
             return Next(pause)
         while self._open.has_room and not self._intake.at_end:
-            batch = self._intake.take(self._open.batches)
+            batch = self._take()
             if batch is None:
                 break
             if batch:

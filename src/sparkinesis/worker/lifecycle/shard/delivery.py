@@ -16,6 +16,7 @@ from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.rules.lease_start import WantedRecords
 from sparkinesis.metrics.tracing import Extent
 from sparkinesis.stream.position import AfterRecord, AtTimestamp
+from sparkinesis.stream.reading.early_records import OutOfOrderError
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.dead_letters.targets import FailedRecords, hand_over
@@ -125,7 +126,7 @@ class Deliverer:
         if pause is not None:
             return Next(pause)
         if not self._queue:
-            batch = intake.take()
+            batch = self._take()
             if batch is None and not intake.at_end:
                 return Next(self._soonest(IDLE))
             if batch is not None and (
@@ -136,12 +137,27 @@ class Deliverer:
             return Next(end=ShutdownReason.LEASE_LOST)
         if not self._queue:
             self._note_silence()
-        pause = self.deliver_next()
+        try:
+            pause = self.deliver_next()
+        except ValueError:
+            # A sequence number in the middle of the batch is none, which no check has seen.
+            self._queue.clear()
+            intake.take_again()
+            raise
         is_over = intake.at_end and not self._queue and not checkpointer.is_reset
         return Next(
             self._soonest(pause) if pause > 0 else None,
             intake.why_at_end if is_over else None,
         )
+
+    def _take(self) -> RecordBatch | None:
+        """Return the intake's next batch; None also if earlier records are to be read first."""
+        try:
+            return self._intake.take(self._batches_in_use)
+        except OutOfOrderError as found:
+            self._report.task_failed(f"Fetching failed on {self.name}; it begins anew", found)
+            self.checkpointer.rewind(found.resume_at)
+            return None
 
     def hold(self) -> float:
         """Deliver nothing, but follow a reset, and write checkpoints that are due.

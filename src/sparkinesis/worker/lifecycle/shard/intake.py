@@ -89,7 +89,7 @@ class Intake:
         """The part of a page that did not fit into the memory of one batch."""
         self._is_confirmed = False
         """True once this retrieval has fetched a record, and the stream was still the same then."""
-        self._progress = ShardProgress(ReadProgress(TRIM_HORIZON))
+        self._progress = self._taken_from = ShardProgress(ReadProgress(TRIM_HORIZON))
         self._checkpoint: ExtendedSequenceNumber | None = None
         self._bytes = 0
         self._heard_at: float | None = None
@@ -188,6 +188,12 @@ class Intake:
         if retrieval is not None:
             retrieval.stop()
 
+    def take_again(self) -> None:
+        """Fetch what the last `take` returned once more."""
+        self.stop()
+        self._progress = self._taken_from
+        self.at_end = False
+
     def pause(self) -> None:
         """Stop fetching, with an open subscription too, until `resume`. For any thread."""
         with self._lock:
@@ -238,7 +244,7 @@ class Intake:
         retrieval = None if self.at_end else self._running_retrieval()
         if retrieval is None:
             return None
-        before = self._progress
+        before = self._taken_from = self._progress
         try:
             page = self._next_page(retrieval)
             if page is None:

@@ -30,6 +30,14 @@ def wire(record: Record) -> dict[str, Any]:
     return {name: value for name, value in members.items() if value is not None}
 
 
+def number_of(record: Record) -> int:
+    return int(record.sequence_number)
+
+
+def in_order(records: list[Record]) -> list[Record]:
+    return sorted(records, key=number_of)
+
+
 records = st.builds(
     Record,
     data=st.binary(max_size=50),
@@ -41,7 +49,7 @@ records = st.builds(
 
 
 @settings(deadline=None)
-@given(st.lists(records), st.booleans())
+@given(st.lists(records, unique_by=number_of).map(in_order), st.booleans())
 def test_records_come_out_as_they_were_written(expected: list[Record], ascii_only: bool) -> None:
     answer = {
         "Records": [wire(record) for record in expected],
@@ -108,3 +116,66 @@ def test_the_error_shows_no_user_data() -> None:
         decode_page(body)
     assert "c2VjcmV0" not in str(error.value)
     assert "secret" not in str(error.value)
+
+
+def page_of(*numbers: str) -> bytes:
+    records = [{**wire(RECORD), "SequenceNumber": number} for number in numbers]
+    return json.dumps({"Records": records}).encode()
+
+
+def numbers_of(body: bytes) -> tuple[list[str], int]:
+    """The sequence numbers of a page, and how many records were mended; of an event the same."""
+    page, event = decode_page(body), decode_event(body)
+    assert page.records == event.records
+    numbers = [record.sequence_number for record in page.records]
+    assert getattr(page, "mended", 0) == getattr(event, "mended", 0)
+    return numbers, getattr(page, "mended", 0)
+
+
+MANY = [str(number) for number in range(20_000, 21_500)]
+"""More than are looked at one by one."""
+
+
+@pytest.mark.parametrize(
+    ("came", "ordered", "mended"),
+    [
+        (["7", "8", "9"], ["7", "8", "9"], 0),
+        (["9", "10", "100"], ["9", "10", "100"], 0),
+        (["8", "7", "9"], ["7", "8", "9"], 1),
+        (["7", "7", "8"], ["7", "8"], 1),
+        (["7", "8", "9", "7", "8", "9"], ["7", "8", "9"], 3),
+        (["12", "120", "13"], ["12", "13", "120"], 1),
+        (["9", "10", "8"], ["8", "9", "10"], 1),
+        (MANY, MANY, 0),
+        ([*MANY[700:], *MANY[:700]], MANY, 700),
+        ([*MANY, "3"], ["3", *MANY], 1),
+    ],
+    ids=[
+        "in order",
+        "longer and longer",
+        "two changed places",
+        "one twice",
+        "all twice",
+        "shorter behind longer",
+        "all moved",
+        "many",
+        "blocks of many",
+        "a short one behind many",
+    ],
+)
+def test_records_are_put_in_order_each_once(
+    came: list[str], ordered: list[str], mended: int
+) -> None:
+    assert numbers_of(page_of(*came)) == (ordered, mended)
+
+
+@pytest.mark.parametrize("wrong", ["", "x", "-5", "1e5", "\u0662", "2000x", "9" * 129])
+@pytest.mark.parametrize("many", [["2", "5"], MANY], ids=["few", "many"])
+def test_a_number_that_is_none_makes_the_page_invalid(wrong: str, many: list[str]) -> None:
+    """In a large page, where it is looked at."""
+    middle = len(many) // 8 * 4 or 1
+    body = page_of(*many[:middle], wrong, *many[middle:])
+    with pytest.raises(ServiceError, match="SequenceNumber is not a number"):
+        decode_page(body)
+    with pytest.raises(ServiceError, match="SequenceNumber is not a number"):
+        decode_event(body)

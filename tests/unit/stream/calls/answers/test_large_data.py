@@ -16,7 +16,7 @@ from sparkinesis.errors import ServiceError
 from sparkinesis.stream.calls.answers import large_data
 from sparkinesis.stream.calls.answers.decoding import decode_event, decode_page
 from sparkinesis.stream.calls.answers.large_data import take_out
-from sparkinesis.stream.page import Event, Page
+from sparkinesis.stream.page import Event, MendedPage, Page
 from tests.examples import examples
 
 WHOLE = msgspec.json.Decoder(Page)
@@ -38,7 +38,13 @@ def compact(value: Any) -> bytes:
 
 
 def page_of(sizes: list[int]) -> bytes:
-    return compact({"Records": [record(bytes([n % 256]) * size) for n, size in enumerate(sizes)]})
+    return records_of([bytes([n % 256]) * size for n, size in enumerate(sizes)])
+
+
+def records_of(datas: list[bytes], **others: Any) -> bytes:
+    """A page in order."""
+    records = [record(data, SequenceNumber=str(n)) for n, data in enumerate(datas, 20_000)]
+    return compact({"Records": records, **others})
 
 
 LARGE = page_of([1000, 50_000, 0, 3000, 1])
@@ -78,7 +84,7 @@ def test_what_is_small_or_in_another_form_is_left_to_the_decoder(body: bytes) ->
 def test_a_mark_is_not_taken_for_another_records_data() -> None:
     """Here as many data are found as there are records, but not one in each record."""
     first = compact(record(b"x")).replace(b'"Data":', b'"Data" :')
-    second = compact(record(b"z")).replace(b'"Data":', b'"Data":"eQ==","Data":')
+    second = compact(record(b"z", SequenceNumber="6")).replace(b'"Data":', b'"Data":"eQ==","Data":')
     twice = b'{"Records":[' + first + b"," + second + b"]}"
     nested = compact({"Records": [record(b"x", New={"Data": "eQ=="})]})
     with patch.object(large_data, "_LARGE", 1):
@@ -112,8 +118,8 @@ def test_an_error_of_a_large_page_counts_the_bytes_of_the_whole() -> None:
     assert str(whole.value) in str(error.value)
 
 
-bodies = st.lists(st.binary(max_size=12).map(record), max_size=4).map(
-    lambda records: compact({"Records": records, "MillisBehindLatest": 3})
+bodies = st.lists(st.binary(max_size=12), max_size=4).map(
+    lambda datas: records_of(datas, MillisBehindLatest=3)
 )
 insertions = st.lists(
     st.tuples(
@@ -152,7 +158,8 @@ def test_any_body_gives_what_decoding_the_whole_gives(
             found = None
             if "SequenceNumber is not a number" in str(error):
                 return
-    assert found == expected
+    if not isinstance(found, MendedPage):  # what was inserted put the numbers out of order
+        assert found == expected
 
 
 @settings(max_examples=examples(300), deadline=None)
