@@ -6,7 +6,12 @@ A fault is known by its file, its function, and what it changes: see `python -m 
 
 _COST = "It decides how the work is shared out or how long it takes, and not what comes of it."
 
+_FOR_PEOPLE = "A part of a sentence, or of a name, that only people read."
+
 EQUIVALENTS: dict[tuple[str, str, str, str], str] = {
+    ("worker/checkpointer.py", "Checkpointer.commit", "'checkpoint'", "'checkpointx'"): _FOR_PEOPLE,
+    ("lease/renewer.py", "", "20", "21"): _COST,
+    ("stream/calls/direct/connection.py", "", "65536", "65537"): _COST,
     ("lease/rules/observations.py", "observe", "continue", "pass"): (
         "The observation is made anew, with equal values; the first one spares a copy of each."
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 from msgspec.structs import replace
@@ -16,7 +16,7 @@ from sparkinesis.errors import (
 )
 from sparkinesis.events import Event, LeaseEnd, RenewalFailed, RenewalRecovered
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
-from sparkinesis.lease.held import HeldLease
+from sparkinesis.lease.held import MAX_TRIES, HeldLease
 from sparkinesis.lease.lease import Lease, PendingCheckpoint
 from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.rules.lease_start import KNOWN_EVERY_MS
@@ -413,6 +413,33 @@ def test_a_release_that_is_always_refused_gives_up(
     with pytest.raises(LeaseTableError, match="Cannot release the lease for shard a"):
         held.release()
     assert not held.is_held()
+
+
+def test_a_renewal_that_is_always_refused_is_told_and_one_of_a_lost_lease_is_not(
+    table: LeaseTable, time: ManualTime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Event] = []
+    renewer = LeaseRenewer(table, "me", FAILOVER, time, told.append)
+    held, other = acquire(renewer, table, "a", "b")
+    other.lose("the test says so")
+    row = lease_of(table, "a")
+    refused: list[int] = []
+
+    def refuse(updates: Sequence[Update]) -> list[SparkinesisError]:
+        refused.append(len(updates))
+        return [LeaseChangedError("refused", row) for _ in updates]
+
+    monkeypatch.setattr(renewer.batching, "write", refuse)
+    told.clear()
+    renewer.renew_all()
+    (failed,) = told
+    assert isinstance(failed, RenewalFailed)
+    assert (failed.leases, failed.of, refused) == (1, 1, [1] * MAX_TRIES)
+    assert held.is_held()
+    time.now += FAILOVER + 0.1
+    renewer.renew_all()
+    assert renewer.held() == {}
+    assert len(refused) == MAX_TRIES, "what has expired is not renewed"
 
 
 def test_a_lease_regained_is_another_holding(

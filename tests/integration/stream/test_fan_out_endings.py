@@ -530,6 +530,21 @@ def test_an_empty_page_does_not_hide_the_end_of_the_shard(
     assert clock.slept == [0.5, 0.5], "a shard accepts five calls a second"
 
 
+def test_a_stop_ends_the_look_for_the_shards_end(
+    subscribe: Subscribe, script: Script, clock: Turned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stops: list[Callable[[], None]] = []
+    monkeypatch.setattr(clock, "sleep", lambda _: stops.pop()())
+    fan_out = subscribe(begun(records_event([1], None)))
+    stops.append(fan_out.stop)
+    script.on("GetShardIterator", answer({"ShardIterator": "i"}))
+    empty = answer({"Records": [], "MillisBehindLatest": 5000, "NextShardIterator": "more"})
+    script.on("GetRecords", *[empty] * 9)
+    assert numbers(fan_out) == [1]
+    assert fan_out.fetch() is None
+    assert len(script.of("GetRecords")) == 2
+
+
 def test_the_shards_last_records_may_come_after_its_last_event(
     subscribe: Subscribe, script: Script
 ) -> None:

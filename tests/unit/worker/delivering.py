@@ -51,6 +51,9 @@ class Held:
         self.held = True
         self.places: list[str] = []
         self.written: list[str] = []
+        self.moved_ms: int | None = None
+        """The time of the last move, as it was stored."""
+        self.known: object = None
 
     def is_held(self) -> bool:
         return self.held
@@ -65,10 +68,11 @@ class Held:
     def checkpoint(self, at: Any, timestamp_ms: int | None = None, **more: Any) -> None:
         self.places.append(at.sequence_number)
         self.written.append(str(at))
+        self.moved_ms = more.get("moved_ms")
         self.lease = replace(self.lease, checkpoint=at, pending=None)
 
     def move(self, at: ExtendedSequenceNumber, moved_ms: int) -> None:
-        self.checkpoint(at)
+        self.checkpoint(at, moved_ms=moved_ms)
 
     def prepare(self, pending: PendingCheckpoint) -> None:
         self.written.append(f"prepared {pending.at}")

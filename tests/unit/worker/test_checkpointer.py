@@ -254,8 +254,10 @@ def test_a_reset_beside_java_workers_stores_the_record_that_stands_for_the_insta
     moved.reset("LATEST")
     assert moved.take_reset() == AtTimestamp(now_ms)
     assert (held.written, moved.last) == (["19:0"], at("19"))
+    assert held.moved_ms == now_ms
     moved.reset(AtTimestamp(now_ms - 1).instant)
     assert (held.written[1:], moved.last) == (["AT_TIMESTAMP"], at("AT_TIMESTAMP"))
+    assert held.moved_ms == now_ms
 
 
 def test_a_reset_is_told_once_it_can_be_seen() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 from unittest.mock import patch
 
 import pytest
@@ -16,14 +16,17 @@ from sparkinesis.errors import (
     SparkinesisError,
 )
 from sparkinesis.events import BatchAction, Span
+from sparkinesis.lease.rules.lease_start import WantedRecords
 from sparkinesis.metrics.tally import Distribution, Tally
 from sparkinesis.metrics.tracing import Extent
+from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp, Position
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
-from sparkinesis.worker.lifecycle.shard.delivery import IDLE, _extent, span_of
+from sparkinesis.worker.lifecycle.shard.delivery import IDLE, Next, _extent, span_of
+from sparkinesis.worker.lifecycle.shard.states import ShutdownReason
 from sparkinesis.worker.on_error import DeadLetter, OnError, Retry, Skip, Stop
 from sparkinesis.worker.reporting.shard_reporter import ShardReporter
-from tests.unit.worker.delivering import SHARD, Held, Shard, batch_of
+from tests.unit.worker.delivering import SHARD, Held, Shard, at, batch_of
 
 
 def test_a_retry_waits_its_time_and_no_less() -> None:
@@ -222,6 +225,80 @@ def test_an_empty_batch_is_delivered_although_a_prepared_checkpoint_was_committe
     shard.add(20, 21)
     shard.step_all()
     assert shard.given == [[], ["21"]]
+
+
+class Taken:
+    """As much of an intake as delivering asks for: pages that a test gives, and where they end."""
+
+    def __init__(self) -> None:
+        self.batches: list[RecordBatch] = []
+        self.at_end = False
+        self.why_at_end = ShutdownReason.SHARD_END
+        self.reached: Position = TRIM_HORIZON
+        self.oldest_at: float | None = None
+        self.begun: list[tuple[Position, WantedRecords | None]] = []
+
+    def take(self) -> RecordBatch | None:
+        return self.batches.pop(0) if self.batches else None
+
+    def begin(self, start: Position, *, unread: WantedRecords | None) -> None:
+        self.begun.append((start, unread))
+
+
+def with_intake(**options: Any) -> tuple[Shard, Taken]:
+    shard, taken = Shard(Retry(), **options), Taken()
+    shard.deliverer._intake = cast(Any, taken)
+    return shard, taken
+
+
+def test_the_next_step_is_due_when_a_page_or_a_checkpoint_is() -> None:
+    shard, taken = with_intake(checkpoint_seconds=9.0)
+    assert shard.deliverer.process() == Next(IDLE)
+    taken.batches = [batch_of(7), batch_of()]
+    assert shard.deliverer.process() == Next()
+    assert shard.deliverer.process() == Next(), "an empty page is no batch"
+    assert shard.given == [["7"]]
+    assert shard.deliverer.process() == Next(9.0)
+    shard.setting.now += 9.0
+    assert shard.deliverer.process() == Next(IDLE)
+    assert shard.held.places == ["7"]
+    taken.at_end = True
+    assert shard.deliverer.process() == Next(end=ShutdownReason.SHARD_END)
+    shard.held.held = False
+    assert shard.deliverer.process() == Next(end=ShutdownReason.LEASE_LOST)
+
+
+def test_silence_is_noted_behind_a_checkpoint_of_all_that_was_delivered() -> None:
+    shard, taken = with_intake()
+
+    def known_at(reached: Position) -> Any:
+        shard.held.known = None
+        taken.reached, taken.batches = reached, [batch_of()]
+        shard.deliverer.process()
+        return shard.held.known
+
+    instant = AtTimestamp(5_000)
+    assert known_at(instant) == (at("TRIM_HORIZON"), instant)
+    taken.batches = [batch_of(7)]
+    shard.deliverer.process()
+    silent = AfterRecord("7", 9_000, sub_sequence_number=3)
+    assert known_at(silent) is None, "7 is not checkpointed"
+    shard.checkpointer.checkpoint()
+    assert known_at(silent) == (at("7"), AfterRecord("7", 9_000))
+    assert known_at(AfterRecord("8", 9_000)) is None
+    assert known_at(instant) is None
+    taken.at_end = True
+    assert known_at(silent) is None
+
+
+@pytest.mark.parametrize("to", [AtTimestamp(5_000), TRIM_HORIZON])
+def test_after_a_reset_reading_begins_anew_and_what_was_fetched_is_dropped(to: Position) -> None:
+    shard, taken = with_intake()
+    shard.add(7)
+    shard.checkpointer.reset(to.instant if isinstance(to, AtTimestamp) else "TRIM_HORIZON")
+    assert shard.deliverer.process() == Next(IDLE)
+    unread = WantedRecords(to) if isinstance(to, AtTimestamp) else None
+    assert (taken.begun, shard.given) == ([(to, unread)], [])
 
 
 def test_a_span_and_an_extent_name_the_first_record_and_the_last() -> None:
