@@ -99,7 +99,11 @@ def stream_address(
     endpoint: str | None = None,
     credentials: CredentialSource = FOUND_BY_BOTO,
 ) -> StreamAddress:
-    """Return the address of a stream from its name or ARN. Raises `OptionError`."""
+    """Return the address of a stream from its name or ARN. Raises `OptionError`.
+
+    region: as a user gives it; None: that of the ARN, or of this process's environment. A region
+    that contradicts the ARN is refused.
+    """
     check_place(region, endpoint)
     if credentials.sts_endpoint is not None:
         check_endpoint("sts_endpoint", credentials.sts_endpoint)
@@ -116,7 +120,12 @@ def stream_address(
             f"stream is {shown(stream)}; a stream's ARN looks like "
             "arn:aws:kinesis:<region>:<account>:stream/<name>."
         )
-    return StreamAddress(found["name"], stream, region or found["region"], endpoint, credentials)
+    if region is not None and region != found["region"]:
+        raise OptionError(
+            f"region is {region!r}, but the stream's ARN names {found['region']!r}: {stream}. "
+            "Leave region out, or give the ARN of the stream that is meant."
+        )
+    return StreamAddress(found["name"], stream, found["region"], endpoint, credentials)
 
 
 def address_of(

@@ -180,7 +180,7 @@ def _find_streams(
     if application.streams is None:
         (plan,) = application.plans()
         client = opener.client(plan.address)
-        return OnlyStream(opener.open(plan, client, client.describe()), table)
+        return OnlyStream(opener.open(plan, client, client.describe_created()), table)
     several = SeveralStreams(
         application.plans,
         opener=opener,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
+from sparkinesis import Application
 from sparkinesis.errors import OptionError
 from sparkinesis.lease.table.address import TableAddress
 from sparkinesis.stream.address import (
@@ -98,3 +99,20 @@ def test_the_text_of_a_value_is_that_of_its_dataclass_without_secrets() -> None:
     assert repr_without_secrets(plain) == repr(plain)
     secret = Place("https://me:hunter2@h/x?k=hunter2", more=("http://h?hunter2", "a?b"))
     assert repr_without_secrets(secret) == "Place(url='https://h/x', more=('http://h', 'a?b'))"
+
+
+@pytest.mark.parametrize("region", [None, "eu-west-1", "us-east-1"])
+def test_a_region_that_contradicts_the_arn_is_refused(
+    region: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_REGION", "ap-south-1")  # a default, which an ARN goes before
+    arn = "arn:aws:kinesis:eu-west-1:123456789012:stream/web"
+    if region != "us-east-1":
+        assert stream_address(arn, region).region == "eu-west-1"
+        assert Application("app", arn, print, region=region).address().region == "eu-west-1"
+        return
+    both = "region is 'us-east-1', but the stream's ARN names 'eu-west-1'"
+    with pytest.raises(OptionError, match=both):
+        stream_address(arn, region)
+    with pytest.raises(OptionError, match=both):
+        Application("app", arn, print, region=region)

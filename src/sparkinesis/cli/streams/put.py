@@ -108,7 +108,7 @@ def put(
     )
     from sparkinesis.stream.calls.client import StreamClient  # noqa: PLC0415
 
-    StreamClient(address).describe()  # a misspelled stream fails before anybody types
+    StreamClient(address).describe_created()  # a misspelled stream fails before anybody types
     parse = (
         with_all_of if as_json else with_key(key) if key_field is None else with_key_of(key_field)
     )

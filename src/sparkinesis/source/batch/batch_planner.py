@@ -46,7 +46,7 @@ def _plan_stream(
 ) -> list[BatchPartition]:
     reading = options.reading
     client = StreamClient(reading.streams[stream])
-    shards, now_ms = client.list_shards(STARTUP_RETRY)
+    shards, now_ms = client.list_shards_created(STARTUP_RETRY)
     lineage = Lineage.of(shards)
     start, end = options.start.get(stream, {}), options.end.get(stream, {})
     for name, boundary in (("startingPosition", start), ("endingPosition", end)):

@@ -68,7 +68,10 @@ class ShardListing:
     def renew_now(self, retry: Retry | None = None) -> int:
         """List the shards, and return the service's time (epoch ms)."""
         self._listed_at = self._stream.timing.clock()
-        shards, now_ms = self._stream.client.list_shards(retry or self.retry)
+        client = self._stream.client
+        shards, now_ms = (
+            client.list_shards_created(self.retry) if retry is None else client.list_shards(retry)
+        )
         listed = {shard.id for shard in shards}
         # ListShards may lag behind the children that closed shards have announced.
         self._announced = {s: child for s, child in self._announced.items() if s not in listed}

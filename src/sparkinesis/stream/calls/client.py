@@ -7,6 +7,7 @@ records (`sparkinesis.stream.calls.transport`).
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from sparkinesis.errors import ServiceError, ShardNotFoundError
+from sparkinesis.errors import ServiceError, ShardNotFoundError, StreamNotFoundError
 from sparkinesis.metrics.catalogue import (
     BYTES_FETCHED,
     RECORDS_FETCHED,
@@ -43,6 +44,14 @@ from sparkinesis.stream.routing import ShardMap
 from sparkinesis.stream.service_time import service_time
 from sparkinesis.stream.shard import Shard
 
+CREATION = 300.0
+"""The most seconds to wait for a stream that is being created."""
+_LOOK_EVERY = 1.0
+"""Seconds between two looks at such a stream, and `_TELL_EVERY` between two lines about it."""
+_TELL_EVERY = 30.0
+
+_log = logging.getLogger(__name__)
+
 _STREAMS_OF_A_PAGE = 100
 """The most streams that an answer of ListStreams holds (API reference)."""
 BETWEEN_STREAM_PAGES = 0.25
@@ -61,6 +70,8 @@ class StreamSummary(msgspec.Struct, frozen=True):
     a partition key (RecordDistributionStrategy AUTO)."""
     created_ms: int = 0
     """The stream's creation time in epoch ms; 0 if the service does not return it."""
+    status: str = ""
+    """``CREATING``, ``ACTIVE``, ``UPDATING`` or ``DELETING``; empty if it is not returned."""
 
 
 class Fetched(msgspec.Struct, frozen=True):
@@ -121,9 +132,45 @@ class StreamClient(StreamCaller):
                 self._service_time(answer, sent_ms),
                 summary.get("RecordDistributionStrategy") == "AUTO",
                 _created_ms(summary),
+                text(summary.get("StreamStatus", "")),
             )
 
         return self.call("DescribeStreamSummary", describe, retry=retry)
+
+    def describe_created(self) -> StreamSummary:
+        """Return the stream's summary, once it is no longer CREATING: wait for up to `CREATION`.
+
+        Raises as `describe`, `StreamNotFoundError` if the stream is being deleted, and
+        `ServiceError` if its creation does not end in time.
+        """
+        clock, next_line = self._retry.clock, 0.0
+        since = clock()
+        while True:
+            summary = self.describe()
+            status, waited = summary.status, clock() - since
+            if status == "DELETING":
+                raise StreamNotFoundError(
+                    f"{self.address} is being deleted (DELETING). Name another stream, or make "
+                    "this one anew once it is gone."
+                )
+            if status != "CREATING":
+                if next_line:
+                    _log.warning("%s is %s after %.0f s.", self.address, status, waited)
+                return summary
+            if waited >= CREATION:
+                raise ServiceError(
+                    f"{self.address} is still being created (CREATING) after {waited:.0f} s. Start "
+                    "again once it is ACTIVE."
+                )
+            if waited >= next_line:
+                _log.warning(
+                    "%s is being created (CREATING), for %.0f s so far; waiting for up to %.0f s.",
+                    self.address,
+                    waited,
+                    CREATION,
+                )
+                next_line = waited + _TELL_EVERY
+            self.wait(_LOOK_EVERY)
 
     def list_streams(self, wanted: Collection[str], most_pages: int) -> list[tuple[str, int, int]]:
         """Call ListStreams until all ``wanted`` names are found; call it for at most so many pages.
@@ -187,6 +234,22 @@ class StreamClient(StreamCaller):
             shards += answer["Shards"]
         assert first_time is not None
         return shards, first_time
+
+    def list_shards_created(
+        self,
+        retry: Retries | None = None,
+        *,
+        at: Position | None = None,
+        since: AtTimestamp | None = None,
+    ) -> tuple[list[Shard], int]:
+        """Return what `list_shards` returns; wait as `describe_created` if the stream is new."""
+        try:
+            return self.list_shards(retry, at=at, since=since)
+        except ServiceError as error:
+            if "ResourceInUseException" not in str(error):
+                raise
+        self.describe_created()
+        return self.list_shards(retry, at=at, since=since)
 
     def shard_map(self) -> ShardMap:
         """Call ListShards; return the shards by their hash keys."""

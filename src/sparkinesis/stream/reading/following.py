@@ -93,7 +93,7 @@ def follow(
 
     Raises `OptionError` for a shard that is not there, and the errors of `StreamClient`.
     """
-    shards, now_ms = client.list_shards(
+    shards, now_ms = client.list_shards_created(
         at=LATEST if start is LATEST and not only else None,
         since=start if isinstance(start, AtTimestamp) and not only else None,
     )

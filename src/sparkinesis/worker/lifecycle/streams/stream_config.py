@@ -63,13 +63,7 @@ class StreamConfig:
             initial_position(self.initial_position)
         if self.credentials is not None and not isinstance(self.credentials, CredentialSource):
             raise OptionError("credentials must be CredentialSource(...).")
-        address = stream_address(self.stream, self.region, self.endpoint)
-        own = stream_address(self.stream, None, self.endpoint).region
-        if own is not None and address.region != own:
-            raise OptionError(
-                f"region is {self.region!r}, but the stream's ARN names {own!r}: {self.stream}. "
-                "Leave region out."
-            )
+        stream_address(self.stream, self.region, self.endpoint)
 
 
 Stream: TypeAlias = str | StreamConfig
