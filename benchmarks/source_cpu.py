@@ -59,7 +59,7 @@ class ConstantSource(DataSource):
     def name(cls) -> str:
         return "constant"
 
-    def schema(self) -> str:
+    def schema(self) -> StructType:
         return SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002

@@ -18,7 +18,7 @@ import tempfile
 import threading
 import time
 from datetime import datetime, timezone
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.cpu_seconds import child_running, cpu_of_spark
 from benchmarks.fleet import server
@@ -27,6 +27,9 @@ from benchmarks.report import Result, print_table
 from benchmarks.source import REGION, spark_session
 from benchmarks.spark_latency import clock_source
 from sparkinesis.source.columns import SCHEMA
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
 
 ROUNDS = 3
 SHARDS = 4
@@ -53,7 +56,7 @@ def source_of_eight_columns() -> Any:
         def name(cls) -> str:
             return "eight_columns"
 
-        def schema(self) -> str:
+        def schema(self) -> StructType:
             return SCHEMA
 
         def streamReader(self, schema: Any) -> Any:  # noqa: ARG002, N802
