@@ -13,6 +13,7 @@ from sparkinesis.errors import ServiceError, StreamNotFoundError
 from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.source.datasource import KinesisDataSource
 from sparkinesis.stream.address import StreamAddress, stream_address
+from sparkinesis.stream.calls import client as client_module
 from sparkinesis.stream.calls.client import CREATION, StreamClient
 from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.position import TRIM_HORIZON
@@ -142,15 +143,33 @@ def test_a_stream_that_is_being_changed_is_read_at_once(
     assert (_summary(client), waiting.now) == (2, SECONDS)
 
 
+class _Creating(logging.Handler):
+    """Ends the creation of a stream as soon as somebody says that he waits for it."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__()
+        self.told: list[str] = []
+        self._clock = clock
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.told.append(record.getMessage())
+        self._clock.advance(SECONDS * 1000)
+
+
 @pytest.mark.parametrize("is_streaming", [False, True])
-def test_a_dataframe_waits(caplog: pytest.LogCaptureFixture, *, is_streaming: bool) -> None:
-    """By the machine's clock: the planner makes its own clients."""
-    with LocalServer(port=0, limits=None, stream_delay_ms=200) as server:
-        server.client("kinesis").create_stream(StreamName="s", ShardCount=2)
-        options = {"streamName": "s", "region": "us-east-1", "endpoint": server.endpoint_url}
+def test_a_dataframe_waits(
+    server: LocalServer, address: StreamAddress, waiting: _Waiting, *, is_streaming: bool
+) -> None:
+    """By the machine's clock, for a second: the planner makes its own clients."""
+    options = {"streamName": "s", "region": "us-east-1", "endpoint": server.endpoint_url}
+    log, ending = logging.getLogger(client_module.__name__), _Creating(waiting.server_clock)
+    log.addHandler(ending)
+    try:
         if is_streaming:
-            assert [*Query(**options, initialPosition="trim_horizon").drain()] == []
+            for batch in Query(**options, initialPosition="trim_horizon").drain():
+                assert batch.rows == []
         else:
             assert [*KinesisDataSource(options).reader(StructType()).partitions()] == []
-    assert caplog.messages[-1].startswith("stream 's'")
-    assert "is ACTIVE after" in caplog.messages[-1]
+    finally:
+        log.removeHandler(ending)
+    assert ["CREATING" in text for text in ending.told] == [True, False]
