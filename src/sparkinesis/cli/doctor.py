@@ -54,6 +54,14 @@ def doctor(
     writes: Annotated[
         bool, typer.Option("--writes", help="Also check that records may be put; puts none.")
     ] = False,
+    worker: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--worker",
+            metavar="URL",
+            help="Also ask a worker for its state: the address of its option http; repeatable.",
+        ),
+    ] = None,
     new: Annotated[
         bool, typer.Option("--new", help="The application has not run yet: no table is expected.")
     ] = False,
@@ -73,7 +81,15 @@ def doctor(
     from sparkinesis.monitor.doctor.finding import is_well  # noqa: PLC0415
 
     table = LeaseTable(app, *place, credentials)
-    patient = Patient(streams, table, consumer or app, efo=efo, writes=writes, is_new=new)
+    patient = Patient(
+        streams,
+        table,
+        consumer or app,
+        efo=efo,
+        writes=writes,
+        is_new=new,
+        workers=worker or (),
+    )
     findings = []
     for finding in examine(patient):
         findings.append(finding)

@@ -72,6 +72,7 @@ def lease_object(seen: SeenLease, watched: WatchedTable) -> dict[str, Any]:
         "checkpoint": checkpoint_object(lease.checkpoint, lease.timestamp_ms),
         "millis_behind_latest": seen.millis_behind,
         "lag_unknown_because": (seen.lag and seen.lag.why) or None,
+        "lost_unread": (seen.lag and seen.lag.lost) or None,
         "renewed_seconds_ago": None if ago is None else round(ago, 1),
         "unread_for_seconds": None if unread is None else round(unread, 1),
     }
@@ -129,11 +130,13 @@ def broken_lease_lines(watched: WatchedTable) -> list[str]:
 
 
 def lag_error_lines(lags: Mapping[str, Lag]) -> list[str]:
-    """Return the reasons too long for a column, each once: one problem often affects all shards.
+    """Return what is lost, and the reasons too long for a column, each once.
 
+    One problem often affects all shards.
     Of many, as of a thousand streams that may not be read, the first ones.
     """
-    every = sorted({lag.why for lag in lags.values()} - {"", *SHORT_REASONS})
+    every = sorted({lag.lost for lag in lags.values()} - {""})
+    every += sorted({lag.why for lag in lags.values()} - {"", *SHORT_REASONS})
     left = len(every) - _MOST_REASONS
     more = [f"The lags of other shards are unknown for {left} more reasons."] if left > 0 else []
     return every[:_MOST_REASONS] + more

@@ -41,7 +41,7 @@ class SeenLease:
     @property
     def millis_behind(self) -> int | None:
         """The lag to show; None if it was not measured, or could not be."""
-        if self.lag is None or self.lag.why:
+        if self.lag is None or (self.lag.why and not self.lag.lost):
             return None
         return counted_lag(self.lag.millis_behind_latest, self.unread_for)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 from collections.abc import Callable
@@ -9,12 +10,19 @@ from typing import Any
 
 import pytest
 
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
+from sparkinesis.lease.table import requests
 from sparkinesis.local.faults import Fault
 from sparkinesis.metrics.catalogue import APPLICATION_LAG, LAG, PAGE_LAG, STANDING_AGE
+from sparkinesis.monitor.doctor import judge, progress, workers
+from sparkinesis.monitor.doctor.finding import State
 from sparkinesis.status import ShardStatus
+from sparkinesis.stream.address import StreamAddress
+from sparkinesis.worker.lifecycle.shard import consumer
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.reporting.gauges import samples_of
 from tests import pace
+from tests.command import call, place_of
 from tests.integration.worker.scene import FIRST, SECOND, Gate, Scene, told, wait_for_look
 from tests.journal import PATIENCE
 
@@ -150,3 +158,65 @@ def test_a_shard_that_cannot_be_read_is_told_too(
     assert "the task 'process' fails again and again" in line
     faults(None)
     pace.eventually(lambda: told(caplog, "goes on after"))
+
+
+def test_the_doctor_names_the_shard_that_a_worker_cannot_get_on_with(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "STANDING_AFTER", WARNED)
+    monkeypatch.setattr(consumer, "TOLD_AFTER", WARNED)
+    stuck = Stuck()
+    worker = scene.start({"http": "127.0.0.1:0"}, on_records=stuck)
+    pace.eventually(lambda: len(worker.status()) == 2)
+    url = worker.http_url
+    assert url is not None
+    asked = ("doctor", scene.stream, "--stream", scene.stream, *place_of(scene.server), "--json")
+
+    def told(state: str, address: str) -> list[str]:
+        found = [json.loads(line) for line in call(*asked, "--worker", address).stdout.splitlines()]
+        return [
+            one["what"]
+            for one in found
+            if one["check"].startswith("worker ") and one["state"] == state
+        ]
+
+    assert len(told("ok", url)) == 1
+    scene.put(b"held")
+    stuck.wait_for_work()
+    wait_for_look(worker, held_for(worker, 2 * WARNED))
+    found = told("problem", url.partition("://")[2])
+    stuck.go_on.set()
+    (what,) = found
+    assert what.startswith(f"{FIRST} stands still for ")
+    assert "process_records has not returned from record" in what
+    assert worker.shutdown(PATIENCE)
+    (gone,) = told("problem", url)
+    assert "does not tell a worker's state" in gone
+    (wrong,) = told("problem", "file:///etc/hostname")
+    assert "is no address of a worker" in wrong
+
+
+def test_the_doctor_looks_twice_at_a_checkpoint_that_is_late(scene: Scene) -> None:
+    """With a worker that checkpoints nothing; a second look is enough for one that does."""
+    scene.start()
+    scene.put(b"done")
+    scene.journal.wait_for_data(b"done")
+    table, waited = scene.table, list[float]()
+    address = StreamAddress(scene.stream, None, "us-east-1", scene.server.endpoint_url)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(judge, "LATE_MS", 1)
+        (still,) = progress.checks(table, [address], waited.append)
+        assert still.state is State.NOTE
+        assert FIRST in still.what
+        assert SECOND not in still.what
+
+        def checkpoint(_: float) -> None:
+            row = scene.row()
+            at = ExtendedSequenceNumber(scene.journal.records()[0].sequence_number)
+            table.write(requests.checkpoint(row, at))
+
+        (well,) = progress.checks(table, [address], checkpoint)
+    assert len(waited) == 1
+    assert well.state is State.OK
+    assert list(progress.checks(table, [address], waited.append)) == [well]
+    assert len(waited) == 1, "nothing is late"

@@ -251,6 +251,7 @@ def test_as_an_object() -> None:
         "checkpoint": {"sequence_number": "5", "sub_sequence_number": 0},
         "millis_behind_latest": 30_000,
         "lag_unknown_because": None,
+        "lost_unread": None,
         "kilobytes_per_second": None,
         "renewed_seconds_ago": None,
         "unread_for_seconds": 7.2,

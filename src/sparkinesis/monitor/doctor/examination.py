@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from botocore.exceptions import BotoCoreError
 
 from sparkinesis.lease.table.table import LeaseTable
-from sparkinesis.monitor.doctor import judge, table
+from sparkinesis.monitor.doctor import judge, progress, table
 from sparkinesis.monitor.doctor.credentials import credentials, region
 from sparkinesis.monitor.doctor.finding import Finding, State, problem_of
 from sparkinesis.monitor.doctor.network import reach
 from sparkinesis.monitor.doctor.service import Service
 from sparkinesis.monitor.doctor.streams import StreamChecks, kinesis
 from sparkinesis.monitor.doctor.versions import versions
+from sparkinesis.monitor.doctor.workers import worker
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.explain import explain
 
@@ -33,6 +34,8 @@ class Patient:
     """It also puts records into its streams."""
     is_new: bool = False
     """It has not run yet: a missing lease table is no problem."""
+    workers: Sequence[str] = ()
+    """The addresses at which workers of it tell their state."""
 
 
 def examine(patient: Patient) -> Iterator[Finding]:
@@ -73,6 +76,10 @@ def examine(patient: Patient) -> Iterator[Finding]:
     yield reached
     if reached.state is not State.PROBLEM:
         yield from table.checks(dynamodb, patient.table, shards, is_new=patient.is_new)
+        readable = [one for one in patient.streams if shards.get(one.name)]
+        yield from progress.checks(patient.table, readable)
+    for url in patient.workers:
+        yield from worker(url, patient.table.name)
     ahead = [one.ahead for one in (*services, dynamodb) if one.ahead is not None]
     if ahead:
         yield judge.clock(max(ahead, key=abs))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from sparkinesis.errors import listed
 from sparkinesis.lease.lease import Lease
@@ -118,6 +118,45 @@ def leases(table: str, rows: Collection[Lease]) -> Iterator[Finding]:
         )
 
 
+LATE_MS = 60_000
+"""The age of the first record behind a checkpoint from which on the doctor looks twice."""
+
+
+def lost(shard: str, what: str) -> Finding:
+    """Judge a shard whose records have expired unread behind its checkpoint."""
+    return problem(
+        "lost records",
+        f"{shard}: {what}",
+        "A worker goes on with what is left, and tells the loss (DataLost). The other findings and "
+        "the workers' logs say why nobody read in time; a longer retention period of the stream "
+        "gives more time.",
+    )
+
+
+def standing(
+    late: Mapping[str, int], before: Collection[Lease], after: Collection[Lease]
+) -> Finding | None:
+    """Judge shards whose first record behind the checkpoint is old; None: all make progress.
+
+    late: the ages in milliseconds, by lease key. before, after: the table at two looks.
+    """
+    places = {one.key: one.checkpoint for one in before}
+    still = sorted(
+        one.key
+        for one in after
+        if one.key in late and one.owner is not None and one.checkpoint == places.get(one.key)
+    )
+    if not still:
+        return None
+    each = listed(f"{key} (its first record is {late[key] / 1000:,.0f} s old)" for key in still)
+    return note(
+        "progress",
+        f"these checkpoints did not move between two looks: {each}",
+        "A worker makes no progress there, or checkpoints rarely. `--worker URL`, with the address "
+        'of its option http, asks it; see the runbook "A shard stands still".',
+    )
+
+
 def capacity(units: int | None, count: int) -> Finding:
     """Judge the capacity of a table of ``count`` leases.
 
@@ -161,12 +200,13 @@ def shards(
     if not strange:
         return None
     if len(strange) < len(set(of_table)):
-        return note(
+        return problem(
             "leases",
             f"{counted(len(strange), 'unfinished lease')} of {len(set(of_table))}, such as "
             f"{strange[0]}, {'is' if len(strange) == 1 else 'are'} of no shard of {stream}",
-            "The records of these shards have expired, or --stream is not the application's: "
-            "streams have shards of the same ids.",
+            "The shards have expired, and what was not read of them is lost: a worker that reads "
+            "one says so, and finishes its lease. Or --stream is not the application's: streams "
+            "have shards of the same ids.",
         )
     return problem(
         "leases",

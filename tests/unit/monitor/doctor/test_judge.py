@@ -93,7 +93,7 @@ def test_leases_of_no_shard_are_of_another_stream() -> None:
     some = judge.shards("s", ["a", "b"], ["b", "c"])
     assert some is not None
     assert (some.state, some.what) == (
-        State.NOTE,
+        State.PROBLEM,
         "1 unfinished lease of 2, such as c, is of no shard of s",
     )
     none = judge.shards("s", ["a"], [], ["t", "u"])
