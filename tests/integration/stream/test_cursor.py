@@ -136,7 +136,8 @@ def test_a_page_that_stays_bad_is_an_error_that_names_its_place_and_is_fetched_a
         return json.dumps(answer).encode()
 
     monkeypatch.setattr(JsonCodec, "_page", encode_page)
-    client = StreamClient(StreamAddress("s", region="us-east-1", endpoint=server.endpoint_url))
+    address = StreamAddress("s", region="us-east-1", endpoint=server.endpoint_url)
+    client = StreamClient(address, Retry(give_up_after=0))
     cursor = ShardCursor(client, ShardBudget(Pace(0.0, 0.0)), SHARD, TRIM_HORIZON)
     (first,) = cursor.fetch(1).page.records
     place = f"SequenceNumber is not a number.*{SHARD} of stream 's'.* {first.sequence_number}"
