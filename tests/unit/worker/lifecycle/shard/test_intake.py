@@ -279,6 +279,25 @@ def test_while_a_jump_would_have_to_wait_what_is_too_old_is_dropped(service: Ser
     assert service.opened[-1] == (AtTimestamp(NOW_MS - 60_000), False)
 
 
+def test_after_a_pause_in_which_records_may_have_expired_the_last_one_is_looked_at(
+    service: Service,
+) -> None:
+    reading = intake(service)
+    service.pages = [page(record(5))]
+    assert take(reading) == [b"5"]
+    later = Fetched(Page([record(5), record(6)], "next", 10), 100, NOW_MS + 2 * 86_400_000)
+    service.pages = [FetchedPage(later, False, WORKER_CLOCK)]
+    assert take(reading) is None, "a record between the two may be gone"
+    assert service.opened[-1] == (TRIM_HORIZON, False)
+    service.pages = [FetchedPage(later, False, WORKER_CLOCK)]
+    assert take(reading) == [b"6"]
+    start, is_inclusive = service.opened[-1]
+    assert isinstance(start, AfterRecord)
+    assert (start.sequence_number, is_inclusive) == ("5", True)
+    service.pages = [FetchedPage(later, False, WORKER_CLOCK)]
+    assert take(reading) == [b"5", b"6"], "asked once"
+
+
 def test_once_ended_nothing_is_taken_and_nothing_opened(service: Service) -> None:
     reading = intake(service)
     service.pages = [page(record(1))]
