@@ -124,6 +124,26 @@ anything = st.one_of(
 )
 
 
+@settings(max_examples=examples(200), deadline=None)
+@given(
+    st.dictionaries(
+        st.sampled_from([each.name for each in fields(WorkerOptions)]), anything, min_size=2
+    )
+)
+def test_what_is_refused_alone_is_told_among_others(given: dict[str, Any]) -> None:
+    def error_of(options: dict[str, Any]) -> str:
+        try:
+            WorkerOptions(**options)
+        except OptionError as error:
+            return str(error)
+        return ""
+
+    told = error_of(given)
+    for name, value in given.items():
+        needs_another = name in {"give_up_after_limit", "unhealthy_after_limit", "idle_time"}
+        assert not error_of({name: value}) or name in told or needs_another
+
+
 @settings(max_examples=examples(400), deadline=None)
 @given(st.sampled_from(sorted(CLASSES)), anything)
 def test_any_value_of_a_setting_can_be_used_or_is_refused_by_name(name: str, value: Any) -> None:
@@ -227,6 +247,19 @@ BAD_OPTIONS: Mapping[str, str] = {
     "streamName": "a b",
     "startPosition": "latest",
 }
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(st.sets(st.sampled_from(sorted(BAD_OPTIONS)), min_size=2))
+def test_any_bad_options_are_all_told_by_one_error(names: set[str]) -> None:
+    options = {"streamName": "s", "region": "us-east-1"}
+    options |= {name: BAD_OPTIONS[name] for name in names}
+    with pytest.raises(OptionError) as caught:
+        KinesisDataSource(options).streamReader(StructType())
+    first, *errors = str(caught.value).split("\n- ")
+    assert first == f"The options have {len(names)} errors:"
+    assert len(errors) == len(names)
+    assert all(any(name in error for error in errors) for name in names)
 
 
 @pytest.mark.parametrize("name", BAD_OPTIONS)

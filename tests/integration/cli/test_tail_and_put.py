@@ -272,6 +272,21 @@ def test_several_shards_may_be_read(server: LocalServer, numbers: dict[str, list
     assert objects(call("tail", "s", "--shard", SECOND_SHARD, "--json", *place_of(server))) == []
 
 
+def test_a_shard_that_closed_before_is_there_and_has_nothing() -> None:
+    clock = ManualClock()
+    with LocalServer(clock=clock, limits=None) as server:
+        kinesis = make_streams(server, s=1)
+        put(kinesis, "s", [b"old"])
+        kinesis.split_shard(
+            StreamName="s", ShardToSplit=FIRST_SHARD, NewStartingHashKey=str(2**127)
+        )
+        clock.advance(3 * 3_600_000)
+        for start in ("2023-11-15T01:13:00Z", "latest"):  # the clock's own present
+            given = ("tail", "s", "--shard", FIRST_SHARD, "--from", start)
+            result = call(*given, *place_of(server))
+            assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+
+
 def test_a_record_that_is_gone_is_told() -> None:
     clock = ManualClock()
     with LocalServer(clock=clock, limits=None) as server:
