@@ -67,6 +67,11 @@ class NotDerived:
         {"shard_bytes_per_second": "Unlimited"},
         {"idle_time": 0.2},
         {"retrieval": "push"},
+        {"shutdown_timeout": -1},
+        {"unhealthy_after_limit": True},
+        {"metrics": [1]},
+        {"on_event": 5},
+        {"http": "nowhere"},
         {"fan_out": FanOutOptions(deregister=True)},
     ],
 )

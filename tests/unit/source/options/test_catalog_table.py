@@ -37,6 +37,18 @@ def test_options_and_properties_are_taken_and_a_users_own_are_not() -> None:
     assert new_table_options(given) == {**FLIGHTS, "initialposition": "latest"}
 
 
+def test_a_new_table_may_have_options_of_several_uses_beside_wrong_ones() -> None:
+    given = {**FLIGHTS, "initialposition": "latest", "ordered": "true", "maxrecordsize": "1"}
+    source = KinesisDataSource(handed_over(given | {"region": "mars"}))
+    with pytest.raises(OptionError) as caught:
+        source.schema()
+    first, *errors = str(caught.value).split("\n- ")
+    assert [one.split(" is ")[0] for one in errors] == [
+        "The option region",
+        "The option maxRecordSize",
+    ], first
+
+
 def test_each_option_is_taken_once() -> None:
     given = {name.lower(): "x" for name in OPTIONS}
     assert new_table_options(handed_over(given)) == given
