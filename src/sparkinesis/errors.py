@@ -47,6 +47,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
+from unicodedata import category
 
 Check: TypeAlias = tuple[Sequence[str], Callable[[], object]]
 """The names of options, and what raises an error if the first of them is wrong."""
@@ -57,6 +58,23 @@ def listed(names: Iterable[str], most: int = 5) -> str:
     every = list(names)
     more = f" and {len(every) - most} more" if len(every) > most else ""
     return ", ".join(every[:most]) + more
+
+
+def printable(text: str, *, lines: bool = False) -> str:
+    """Return a text with escapes in place of what is not printable.
+
+    A name of the service, a row or a record may hold any text. Shown as it is, it could begin a
+    line of its own, move a terminal's cursor, or turn the direction of what follows. lines: the
+    ends of lines stay.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        one
+        if one.isprintable() or (lines and one == "\n") or category(one) == "Zs"
+        else one.encode("unicode_escape").decode()
+        for one in text
+    )
 
 
 def check_all(checks: Iterable[Check]) -> None:

@@ -52,7 +52,7 @@ LAYERS: dict[str, set[str]] = {
     "stream": {"public", "errors", "metrics"},
     "metrics": {"public", "errors"},
     "local": {"errors"},
-    "terminal": set(),
+    "terminal": {"errors"},
     "events": {"errors", "status"},
     "errors": set(),
     "status": set(),

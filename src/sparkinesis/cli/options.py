@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from sparkinesis.cli.line.completion import application_names, profile_names, stream_names
-from sparkinesis.errors import OptionError, SparkinesisError
+from sparkinesis.errors import OptionError, SparkinesisError, printable
 
 WHERE = "Where"
 """The panel of the options that say where streams and tables are."""
@@ -107,7 +107,7 @@ def errors_in_one_line(command: str, *, ends_by_ctrl_c: bool = False) -> Iterato
     try:
         yield
     except SparkinesisError as error:
-        typer.echo(f"sparkinesis {command}: {error}", err=True)
+        typer.echo(f"sparkinesis {command}: {printable(str(error), lines=True)}", err=True)
         raise typer.Exit(1) from None
     except KeyboardInterrupt:
         if not ends_by_ctrl_c:

@@ -17,7 +17,8 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Group
 from rich.text import Text
 
-from sparkinesis.terminal.names import printable, short_owners, short_shards
+from sparkinesis.errors import printable
+from sparkinesis.terminal.names import short_owners, short_shards
 from sparkinesis.terminal.view import (
     LATE_MS,
     SIGN,

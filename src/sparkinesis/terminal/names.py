@@ -1,9 +1,11 @@
-"""Short names of shards and owners, and text that may be printed. Pure."""
+"""Short names of shards and owners. Pure."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+
+from sparkinesis.errors import printable
 
 _SHARD = re.compile(r"shardId-0*(\d+)")
 _SEPARATORS = ":/._- "
@@ -43,11 +45,6 @@ def short_owners(names: Collection[str]) -> Mapping[str, str]:
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun."""
     return f"{number} {noun}{'s' * (number != 1)}"
-
-
-def printable(text: str) -> str:
-    """Replace control characters by spaces, so that foreign text cannot move the cursor."""
-    return "".join(one if one.isprintable() else " " for one in text)
 
 
 def _common(names: list[str]) -> str:

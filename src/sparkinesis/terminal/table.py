@@ -1,6 +1,6 @@
 """Prints tables and lines on a terminal or into a pipe; colours appear on a terminal only.
 
-Control characters become spaces: the text may come from a table that others write.
+What is not printable becomes escapes: the text may come from a table that others write.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sparkinesis.terminal.names import printable
+from sparkinesis.errors import printable
 
 
 def print_table(rows: Sequence[Mapping[str, str]], *, to_stderr: bool = False) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from sparkinesis.terminal.names import counted, printable
+from sparkinesis.errors import printable
+from sparkinesis.terminal.names import counted
 
 LATE_MS, VERY_LATE_MS = 10_000, 60_000
 """The smallest lags that are marked with ``!`` and with ``!!``."""

@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sparkinesis.errors import printable
 from sparkinesis.lease.lease import Lease
 from sparkinesis.monitor.watched import LeaseState
 from sparkinesis.stream.address import StreamIdentifier
@@ -43,9 +44,9 @@ def shard_columns(look: Look) -> Columns:
     rates = look.reported.shard_rates
     return {
         "lease": [row.shard for row, _ in rows],
-        "stream": [row.stream for row, _ in rows],
-        "shard": [lease.shard_id for _, lease in rows],
-        "owner": [row.owner or "-" for row, _ in rows],
+        "stream": [printable(row.stream) for row, _ in rows],
+        "shard": [printable(lease.shard_id) for _, lease in rows],
+        "owner": [printable(row.owner or "-") for row, _ in rows],
         "state": [row.state for row, _ in rows],
         "behind_ms": [_known(row.millis_behind) for row, _ in rows],
         "behind": [behind(row.millis_behind) for row, _ in rows],
@@ -75,7 +76,7 @@ def worker_columns(look: Look) -> Columns:
     notes = [", ".join(filter(None, (row.note, said.worker_notes.get(row.name)))) for row in rows]
     colours = owner_colours(look)
     return {
-        "worker": names,
+        "worker": [printable(name) for name in names],
         "colour": [colours.get(name, CLOSED) for name in names],
         "shards": [row.shards for row in rows],
         "share": [round(100 * row.shards / every, 1) if every else 0.0 for row in rows],

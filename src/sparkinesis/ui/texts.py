@@ -8,6 +8,7 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from html import escape
 
+from sparkinesis.errors import printable
 from sparkinesis.status import Failure
 from sparkinesis.terminal.names import counted
 from sparkinesis.terminal.view import behind, lateness, rate_text, total
@@ -36,14 +37,19 @@ def heading(look: Look) -> str:
         cards.append((rate_text(records), "records/s", ""))
         cards.append((str(failures), "failures", "very-late" if failures else ""))
     boxes = "".join(
-        f'<div class="card {level}"><b>{escape(value)}</b><span>{escape(what)}</span></div>'
+        f'<div class="card {level}"><b>{_shown(value)}</b><span>{_shown(what)}</span></div>'
         for value, what, level in cards
     )
     return (
-        f'<h1>{escape(view.title)}</h1><p class="summary">{escape(view.summary)}; '
+        f'<h1>{_shown(view.title)}</h1><p class="summary">{_shown(view.summary)}; '
         f"looked at {clock_text(look.at)} UTC</p>"
         f'<div class="cards">{boxes}</div>'
     )
+
+
+def _shown(text: str) -> str:
+    """Return a text as HTML that shows it, and only that."""
+    return escape(printable(text))
 
 
 def clock_text(at: float) -> str:
@@ -54,7 +60,7 @@ def clock_text(at: float) -> str:
 def messages(look: Look) -> str:
     """Return what an operator should know, most important first; empty if there is nothing."""
     every = [*look.view.messages, *look.reported.messages]
-    said = [f"<li>{escape(one)}</li>" for one in every[:_MOST_MESSAGES]]
+    said = [f"<li>{_shown(one)}</li>" for one in every[:_MOST_MESSAGES]]
     if len(every) > _MOST_MESSAGES:
         said.append(f"<li>and {len(every) - _MOST_MESSAGES} more</li>")
     return f'<ul class="messages">{"".join(said)}</ul>' if said else ""
@@ -80,7 +86,7 @@ def _since(one: Failure) -> str:
 def _failure(one: Failure) -> str:
     shards = ", ".join(one.shard_ids)
     return (
-        f"<details><summary><b>{one.count}x</b> {escape(one.error)}{_since(one)}</summary>"
-        f"<p>{escape(one.what)}{f' ({escape(shards)})' if shards else ''}</p>"
-        f"<pre>{escape(one.traceback)}</pre></details>"
+        f"<details><summary><b>{one.count}x</b> {_shown(one.error)}{_since(one)}</summary>"
+        f"<p>{_shown(one.what)}{f' ({_shown(shards)})' if shards else ''}</p>"
+        f"<pre>{escape(printable(one.traceback, lines=True))}</pre></details>"
     )

@@ -10,7 +10,7 @@ from sparkinesis.terminal.table import print_table, say
 @pytest.mark.parametrize(
     ("text", "printed"),
     [
-        ("worker\x1b[2J-1\nb", "worker [2J-1 b"),
+        ("worker\x1b[2J-1\nb", "worker\\x1b[2J-1\\nb"),
         ("[bold]worker[/bold]", "[bold]worker[/bold]"),
         ("w" * 300, "w" * 300),
     ],

@@ -24,7 +24,7 @@ from sparkinesis.cli.streams.dead_letter_streams import (
     only_from,
 )
 from sparkinesis.cli.streams.record_objects import data_fields
-from sparkinesis.errors import DeadLetterError, OptionError
+from sparkinesis.errors import DeadLetterError, OptionError, printable
 from sparkinesis.monitor.chosen_streams import ChosenStreams
 from sparkinesis.monitor.lease_report import checkpoint_object, instant_text
 from sparkinesis.monitor.watched import short_checkpoint
@@ -168,7 +168,7 @@ def _put_back(
 def _question(look: Contents, deliveries: Sequence[Delivery]) -> str:
     names = names_of(look.letters)
     streams = sorted(set(names.values()))
-    source = f", of stream{'s' * (len(streams) > 1)} {_printable(', '.join(streams))},"
+    source = f", of stream{'s' * (len(streams) > 1)} {printable(', '.join(streams))},"
     targets = [f"the {one.address}" for one in deliveries]
     if len(targets) > 1:
         targets = [f"{_count(one.letters)} into the {one.address}" for one in deliveries]
@@ -182,7 +182,7 @@ def _fail_if_left(found: PutBack, *, as_json: bool) -> None:
         return
     if not as_json:
         for file, why in found.left.items():
-            typer.echo(f"{_printable(file)} was not put back: {_printable(why)}", err=True)
+            typer.echo(f"{printable(file)} was not put back: {printable(why)}", err=True)
     files = counted(len(found.left), "file")
     because = f": {found.error}" if found.error is not None else "."
     raise DeadLetterError(f"{files} could not be put back. Run the command again{because}")
@@ -190,9 +190,9 @@ def _fail_if_left(found: PutBack, *, as_json: bool) -> None:
 
 def _fail_if_unreadable(look: Contents, unread: Sequence[str], name: str) -> None:
     for file, why in look.unreadable.items():
-        typer.echo(f"{_printable(file)} was skipped: {_printable(why)}", err=True)
+        typer.echo(f"{printable(file)} was skipped: {printable(why)}", err=True)
     for why in unread:
-        typer.echo(_printable(why), err=True)
+        typer.echo(printable(why), err=True)
     count = len(look.unreadable) + len(unread)
     if count:
         files = counted(count, "file")
@@ -209,14 +209,14 @@ def _list(look: Contents, name: str, *, to_stderr: bool = False) -> None:
     for letter in look.letters:
         about = letter.about
         places = dict.fromkeys(short_checkpoint(each) for each in (about.first, about.last))
-        row = {"stream": _printable(names[letter.file])} if has_streams else {}
+        row = {"stream": printable(names[letter.file])} if has_streams else {}
         row |= {
-            "shard": _printable(about.shard_id),
+            "shard": printable(about.shard_id),
             "records": str(about.records),
             "sequence numbers": " to ".join(places),
             "failed": instant_text(about.failed_at) or "-",
             "error": _brief(about.error or "-"),
-            "file": _printable(letter.file),
+            "file": printable(letter.file),
         }
         rows.append(row)
     print_table(rows, to_stderr=to_stderr)
@@ -260,23 +260,23 @@ def _rows(letters: DeadLetters, letter: Letter) -> Iterator[dict[str, Any]]:
 
 def _letter_lines(letter: Letter, rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     about = letter.about
-    yield f"{_printable(letter.file)}"
-    yield f"  application  {_printable(about.application or '-')}"
+    yield f"{printable(letter.file)}"
+    yield f"  application  {printable(about.application or '-')}"
     if about.stream_id is not None:
-        yield f"  stream       {_printable(about.stream_id)}"
+        yield f"  stream       {printable(about.stream_id)}"
     yield f"  failed       {instant_text(about.failed_at) or 'not known'}"
-    yield f"  error        {_printable(about.error or 'not known')}"
+    yield f"  error        {printable(about.error or 'not known')}"
     for line in (about.traceback or "").splitlines():
-        yield f"    {_printable(line)}"
+        yield f"    {printable(line)}"
     for row in rows:
         at = f"{row['sequence_number']}:{row['sub_sequence_number']}"
-        yield f"  record {at} of {_printable(row['shard'])}, stream {_printable(row['stream'])}"
+        yield f"  record {at} of {printable(row['shard'])}, stream {printable(row['stream'])}"
         for name in ("partition_key", "explicit_hash_key", "arrived_at", "data", "data_base64"):
             if row.get(name) is not None:
                 # Lines of data stay lines; other control characters of a record are escaped.
                 lines = str(row[name]).split("\n") if name == "data" else [str(row[name])]
-                yield f"    {name.replace('_', ' ')}: {_printable(lines[0])}"
-                yield from (f"      {_printable(line)}" for line in lines[1:])
+                yield f"    {name.replace('_', ' ')}: {printable(lines[0])}"
+                yield from (f"      {printable(line)}" for line in lines[1:])
 
 
 def _object(letter: Letter) -> dict[str, Any]:
@@ -308,10 +308,5 @@ def _count(letters: Sequence[Letter]) -> str:
 
 
 def _brief(text: str) -> str:
-    shown = _printable(text)
+    shown = printable(text)
     return shown if len(shown) <= _SHORT_ERROR else f"{shown[:_SHORT_ERROR]}..."
-
-
-def _printable(text: str) -> str:
-    """Return the text as one line, without control characters for a terminal."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

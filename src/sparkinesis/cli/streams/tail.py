@@ -21,7 +21,7 @@ from sparkinesis.cli.options import (
     StreamName,
     errors_in_one_line,
 )
-from sparkinesis.errors import OptionError, check_all
+from sparkinesis.errors import OptionError, check_all, printable
 from sparkinesis.stream.address import stream_address
 from sparkinesis.stream.credentials import CredentialSource
 from sparkinesis.stream.position import (
@@ -30,7 +30,7 @@ from sparkinesis.stream.position import (
     InitialPosition,
     parse_initial_position,
 )
-from sparkinesis.terminal.names import printable, short_shard
+from sparkinesis.terminal.names import short_shard
 from sparkinesis.terminal.table import say
 
 if TYPE_CHECKING:

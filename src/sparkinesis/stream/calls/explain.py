@@ -15,6 +15,7 @@ from sparkinesis.errors import (
     ShardNotFoundError,
     SparkinesisError,
     StreamNotFoundError,
+    printable,
 )
 from sparkinesis.stream.address import StreamAddress, without_secrets
 from sparkinesis.stream.calls.credential_errors import (
@@ -53,17 +54,17 @@ START_ELSEWHERE = (
 
 
 def words(error: ClientError | BotoCoreError) -> str:
-    """Return the message of the service or of botocore as one line.
+    """Return the message of the service or of botocore as one line, which is printable.
 
     AWS repeats the request when it refuses a signature ("The Canonical String for this request
     should have been ..."). That part is left out: one of its headers is a session token. A URL is
     shown without its query.
     """
     if not isinstance(error, ClientError):
-        return without_secrets(" ".join(str(error).split()))
+        return printable(without_secrets(" ".join(str(error).split())))
     message = str(error.response.get("Error", {}).get("Message") or "no message")
     message = re.split("The Canonical String|The String-to-Sign", message, maxsplit=1)[0]
-    return without_secrets(f"{error_code(error)}: {' '.join(message.split())}")
+    return printable(without_secrets(f"{error_code(error)}: {' '.join(message.split())}"))
 
 
 def is_unknown_position(error: BaseException, position: Position | None) -> bool:
@@ -87,6 +88,7 @@ def explain(
     where = f"{address}" if shard_id is None else f"shard {shard_id} of {address}"
     if position is not None:
         where += f" at position {position}"
+    where = printable(where)
     about = explain_credentials(error, said, f"{operation} on {where}", address.credentials)
     if about is not None:
         return about

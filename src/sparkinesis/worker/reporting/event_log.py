@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from sparkinesis.errors import printable
 from sparkinesis.events import Event
 
 _log = logging.getLogger(__name__)
@@ -29,4 +30,5 @@ class EventLog:
             "shard": getattr(event, "lease", "-"),
             "sparkinesis_event": event,
         }
-        _log.log(*event.line(), exc_info=cause, extra=extra)
+        level, text = event.line()
+        _log.log(level, printable(text), exc_info=cause, extra=extra)

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from sparkinesis.errors import printable
 from sparkinesis.public import public
 
 _T = TypeVar("_T")
@@ -52,14 +53,22 @@ class LogContext(logging.Filter):
 
     Add it to a handler: ``handler.addFilter(LogContext())``. Then the lines of every logger have
     these attributes, including the loggers of record processors. Attributes that a log record has
-    already, from ``extra`` or from before a queue, stay as they are.
+    already, from ``extra`` or from before a queue, stay.
+
+    In what sparkinesis logs, and in these attributes, escapes take the place of what is not
+    printable: a shard's id or a worker's, as a table or a server tells it, begins no line of its
+    own.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
         place = _PLACE.get()
         for name in ("application", "worker", "shard"):
-            if not hasattr(record, name):
-                setattr(record, name, getattr(place, name, None) or "-")
+            found = getattr(record, name, None) or getattr(place, name, None) or "-"
+            setattr(record, name, printable(str(found)))
+        if record.name.partition(".")[0] == "sparkinesis":
+            message = record.getMessage()
+            if not message.isprintable():
+                record.msg, record.args = printable(message), ()
         return bool(super().filter(record))
 
 
