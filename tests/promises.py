@@ -115,6 +115,10 @@ L4:
 L5:
     hostile/test_many_shards.py::test_a_fleet_shares_the_leases_with_a_few_calls_for_each
     integration/lease/test_many_leases.py
+L8:
+    unit/lease/rules/test_row_streams.py
+    integration/lease/test_other_streams.py
+    integration/worker/test_l8_other_streams.py
 L6:
     integration/lease/test_foreign_servers.py
     unit/lease/table/test_batching.py

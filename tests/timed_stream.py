@@ -57,7 +57,7 @@ class TimedStream:
         table: LeaseTable | None = None,
         first: InitialPosition | None = None,
     ) -> StreamLeases:
-        return StreamLeases(
+        made = StreamLeases(
             self.client,
             table or self.table,
             "me",
@@ -66,6 +66,14 @@ class TimedStream:
             wait=lambda _: None,
             tell=EventLog("app", "me"),
         )
+        made.identify()
+        return made
+
+    def make_anew(self, shards: int) -> None:
+        """Deletes the stream, and makes another one of its name."""
+        self.kinesis.delete_stream(StreamName=self.name)
+        self.clock.advance(5_000)
+        self.kinesis.create_stream(StreamName=self.name, ShardCount=shards)
 
     def split(self, number: int, *, at_64ths: int) -> None:
         self.kinesis.split_shard(

@@ -932,7 +932,8 @@ class StreamMadeAnew(StreamEvent, frozen=True):
     """A stream was deleted and made anew: what was not read of the old one is gone."""
 
     before: str
-    """The old stream: ``<account>:<stream>:<creation epoch>``."""
+    """The old stream: ``<account>:<stream>:<creation epoch>``; of an application of one stream,
+    ``<region>:<account>:<stream>:<creation time in ms>``."""
     now: str
     """The stream that is read from now on."""
 

@@ -279,6 +279,32 @@ def test_a_table_of_one_stream_costs_no_call_for_its_creation_time(app: Applicat
     assert app.server.kinesis.calls.count("DescribeStreamSummary") == 0
 
 
+def put_marked(app: Application, checkpoint: str, stream: str, shard: str = SHARD) -> None:
+    """A row of an application of one stream, which names that."""
+    found = app.kinesis.describe_stream_summary(StreamName=app.stream)["StreamDescriptionSummary"]
+    made_ms = round(found["StreamCreationTimestamp"].timestamp() * 1000)
+    mark = f"us-east-1:{found['StreamARN'].split(':')[4]}:{stream}:{made_ms}"
+    named = {"streamMark": {"S": mark}}
+    put_lease(app.dynamodb, app.table, shard, checkpoint, attributes=named)
+
+
+def test_a_row_of_one_stream_that_names_it_is_believed_for_that_stream_only(
+    app: Application,
+) -> None:
+    """L8. Java's rows beside it belong to the same stream."""
+    put_marked(app, app.put(b"done"), app.stream)
+    app.put(b"left")
+    assert begun(app.query()).rest() == [b"left"]
+    app.make_anew()
+    app.put(b"of the new one")
+    with pytest.raises(DataLossError, match="was deleted and made anew"):
+        app.query().plan()
+    put_marked(app, "TRIM_HORIZON", "another")
+    app.checkpoint("TRIM_HORIZON", key="shardId-000000000001")
+    with pytest.raises(LeaseTableError, match=f"no lease of .*{app.stream}.*, only of 'another'"):
+        app.query().plan()
+
+
 def test_latest_and_trim_horizon_mean_what_they_mean_to_a_kcl(shared: Services) -> None:
     app = Application(shared, shards=2)
     put(app.kinesis, app.stream, [b"%d" % n for n in range(20)])

@@ -479,7 +479,7 @@ a lease moves again before its last move shows | leases_stay_where_they_have_mov
 a lock is taken that has not expired | the_lock_is_respected | 0
     lease.leading.leader_lock:SeenLock.is_expired
     + return self.lock.is_released or now - self.since > 1.0
-a lease that is given back is taken for a twin's | only_a_twin_ends_a_worker | 96
+a lease that is given back is taken for a twin's | only_a_twin_ends_a_worker | 51
     lease.table.write_conflict:resolve_conflict
     - row.fencing_token == known.fencing_token
     + False

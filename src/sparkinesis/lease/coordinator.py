@@ -60,7 +60,7 @@ from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.metrics.catalogue import TAKE_DURATION
 from sparkinesis.metrics.measured import timed
 from sparkinesis.metrics.metrics import OFF, Metrics
-from sparkinesis.stream.address import StreamIdentifier
+from sparkinesis.stream.address import StreamIdentifier, StreamMark
 
 if TYPE_CHECKING:
     from sparkinesis.lease.leading.membership import Membership
@@ -186,21 +186,24 @@ class LeaseCoordinator:
         self,
         busy: Collection[str] = (),
         is_leaving: Callable[[], bool] = lambda: False,
-        reads: Callable[[StreamIdentifier | None], bool] = lambda _: True,
+        reads: Callable[[Lease], bool] = lambda _: True,
         wants: Callable[[StreamIdentifier | None], bool] = lambda _: True,
+        mark: StreamMark | None = None,
     ) -> bool:
         """Scan the table, and adopt, take or steal leases of the streams that the worker reads.
 
         ``busy``: keys of leases to leave alone. ``is_leaving``: returns True once the worker is to
         end; no other lease is taken or requested then, even in the middle of many. ``reads``:
-        returns True for a stream whose leases this worker may take. ``wants``: returns True for a
-        stream of the application, which this worker may be unable to read now.
+        returns True for a lease that this worker may take, as it reads the stream. ``wants``:
+        returns True for a stream of the application, which this worker may be unable to read now.
+        ``mark``: the only stream of the application.
 
         Returns True if another scan is worthwhile soon: for a lease without an owner that this
         worker could take, or for a handoff to this worker.
         Raises `LeaseTableError`, `AccessDeniedError` and `LeaseTableUnavailableError`. If the table
         was deleted, raises `LeaseTableNotFoundError`, and notes that for the rest of the process.
         """
+        self._renewer.mark = mark
         take = partial(self._take, busy, is_leaving, reads, wants)
         return timed(take, self._metrics, TAKE_DURATION, (), clock=self._clock)
 
@@ -208,7 +211,7 @@ class LeaseCoordinator:
         self,
         busy: Collection[str],
         is_leaving: Callable[[], bool],
-        reads: Callable[[StreamIdentifier | None], bool],
+        reads: Callable[[Lease], bool],
         wants: Callable[[StreamIdentifier | None], bool],
     ) -> bool:
         began = self._clock()
@@ -252,10 +255,7 @@ class LeaseCoordinator:
         is_unsettled = len(mine) < self._settings.max_leases and (
             bool(self._acquisitions.asked)
             or any(
-                row.owner is None
-                and not row.is_finished
-                and row.key not in mine
-                and reads(row.stream)
+                row.owner is None and not row.is_finished and row.key not in mine and reads(row)
                 for row in free(leases)
             )
         )
@@ -353,7 +353,7 @@ class LeaseCoordinator:
         held: Collection[str],
         asked: Collection[str],
         busy: Collection[str],
-        reads: Callable[[StreamIdentifier | None], bool],
+        reads: Callable[[Lease], bool],
     ) -> TakePlan:
         """Return what to take after a look; note the leases that a process of the same id has.
 
@@ -370,7 +370,7 @@ class LeaseCoordinator:
             asked=asked,
             busy=busy,
             legacy=self._worker_versions.legacy,
-            can_read=lambda row: reads(row.stream),
+            can_read=reads,
             reach=reach,
         )
         duplicates = {row.key for row in takes.duplicate_worker_leases}
@@ -384,7 +384,7 @@ class LeaseCoordinator:
         began: float,
         busy: Collection[str],
         is_leaving: Callable[[], bool],
-        reads: Callable[[StreamIdentifier | None], bool],
+        reads: Callable[[Lease], bool],
     ) -> bool | None:
         """Adopt the leases that a leader has given to this worker, by a look at its own rows.
 

@@ -1,6 +1,6 @@
 """A lease: the row of a lease table with the owner of a shard and its checkpoint.
 
-The attributes are those of the KCL's ``DynamoDBLeaseSerializer`` (Java, 1.x to 3.x), and seven
+The attributes are those of the KCL's ``DynamoDBLeaseSerializer`` (Java, 1.x to 3.x), and eight
 of ours, which the KCL keeps and ignores:
 
 ========================  ==========================================================================
@@ -11,6 +11,8 @@ of ours, which the KCL keeps and ignores:
 ``leaseTimestamp``        the instant at which the row was created or reset
 ``fencingToken``          the token of the last acquisition (`sparkinesis.lease.rules.fencing`)
 ``stoppedBy``             the workers on which ``on_error`` has stopped the shard
+``streamMark``            the stream of the row: `sparkinesis.stream.address.StreamMark`; only where
+                          the application reads one stream, whose rows have no ``streamName``
 ``convertedTo``           during `sparkinesis convert-leases`, the key of the row that replaces it
 ========================  ==========================================================================
 
@@ -31,7 +33,7 @@ from msgspec.structs import replace
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.public import public
-from sparkinesis.stream.address import StreamIdentifier
+from sparkinesis.stream.address import StreamIdentifier, StreamMark
 from sparkinesis.stream.position import (
     END_OF_TIME_MS,
     AfterRecord,
@@ -98,6 +100,8 @@ class Lease(msgspec.Struct, frozen=True):
     """The ids of the workers on which ``on_error`` has stopped the shard, sorted."""
     fencing_token: int | None = None
     """The token of the last acquisition; None if no worker of this library has acquired it."""
+    mark: StreamMark | None = None
+    """The only stream of the application; None: a KCL, or an older version, wrote the row."""
 
     def in_stream(self, stream: StreamIdentifier | None) -> Lease:
         """Return this lease as a row of one of several streams; None: of the only stream."""
@@ -216,6 +220,7 @@ def decode_lease(item: Mapping[str, Any]) -> Lease | None:
         made_ms=_instant(item, "leaseTimestamp"),
         stopped_by=_texts(item, "stoppedBy"),
         fencing_token=_token(item),
+        mark=_mark(item),
     )
 
 
@@ -245,6 +250,7 @@ _ATTRIBUTES = {
     "application_ms": ("applicationTimestamp", "N"),
     "made_ms": ("leaseTimestamp", "N"),
     "fencing_token": ("fencingToken", "N"),
+    "mark": ("streamMark", "S"),
 }
 """The attribute that holds a field of a lease, and its type."""
 
@@ -284,7 +290,7 @@ def encode_lease(lease: Lease) -> dict[str, Any]:
     if lease.stream is not None:
         fields += ["stream", "shard_id"]
     item: dict[str, Any] = {"leaseKey": {"S": lease.key}}
-    for field in (*fields, "known", "timestamp_ms", "application_ms", "made_ms"):
+    for field in (*fields, "known", "timestamp_ms", "application_ms", "made_ms", "mark"):
         found = encode_field(field, getattr(lease, field))
         item.update(
             {name: value for name, value in found.items() if value not in (None, {"S": ""})}
@@ -340,6 +346,13 @@ def _checksum(worker_id: str) -> int:
 def _token(item: Mapping[str, Any]) -> int | None:
     found = _number(item, "fencingToken")
     return found if found is not None and 0 < found < MOST_TOKEN else None
+
+
+def _mark(item: Mapping[str, Any]) -> StreamMark | None:
+    try:
+        return StreamMark.parse(_text(item, "streamMark") or "")
+    except ValueError:
+        return None
 
 
 def _pending(item: Mapping[str, Any]) -> PendingCheckpoint | None:

@@ -22,6 +22,7 @@ from sparkinesis.metrics.health.signs import helping
 from sparkinesis.metrics.measured import FAILED, OK, timed
 from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.metrics.repeats import Repeats
+from sparkinesis.stream.address import StreamMark
 
 _MAX_THREADS = 20
 """The KCL's ``maxLeaseRenewalThreads``."""
@@ -52,6 +53,9 @@ class LeaseRenewer:
         self._tell = tell
         self._lock = threading.Lock()
         self._held: dict[str, HeldLease] = {}
+        self.mark: StreamMark | None = None
+        """The only stream of the application, which is noted in rows that name none; None: there
+        are several."""
         self._duplicate_worker_leases: set[str] = set()
         self._failing_since: float | None = None
         self._repeats = Repeats(clock)
@@ -91,7 +95,7 @@ class LeaseRenewer:
         token: the fencing token, if no row has a larger one.
         """
         since = self._clock()
-        updates = [requests.take(row, self._worker_id, token) for row in rows]
+        updates = [requests.take(row, self._worker_id, token, self.mark) for row in rows]
         self.own_writes.note(updates)
         results = self.batching.write(updates)
         for result in results:

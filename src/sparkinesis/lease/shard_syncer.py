@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from sparkinesis.errors import InconsistentShardsError
-from sparkinesis.events import LeaseDeleted, LeasesMissing
+from sparkinesis.events import LeasesMissing
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.rules.audit import Confidence, find_hole
 from sparkinesis.lease.rules.children import early_children
 from sparkinesis.lease.rules.cleanup import audit_needs_them, deletable
-from sparkinesis.lease.rules.lease_start import last_known_position
 from sparkinesis.lease.rules.shard_sync import leases_for_empty_table, through_reshard
 from sparkinesis.lease.stream_leases import StreamLeases
 from sparkinesis.lease.table import requests
@@ -22,11 +20,9 @@ from sparkinesis.lease.table.rows import TableScan
 from sparkinesis.metrics.catalogue import SHARD_SYNC_DURATION
 from sparkinesis.metrics.measured import timed
 from sparkinesis.metrics.metrics import OFF, Metrics
+from sparkinesis.stream.address import StreamMark
 from sparkinesis.stream.position import TRIM_HORIZON
-from sparkinesis.stream.reading.retention import RetentionCheck
 from sparkinesis.stream.shard import Lineage
-
-_log = logging.getLogger(__name__)
 
 
 class ShardSyncSettings(msgspec.Struct, frozen=True):
@@ -42,6 +38,9 @@ class ShardSyncSettings(msgspec.Struct, frozen=True):
 
 _LIST_AGAIN = 60
 """Cleanups from one listing of the shards to the next, while finished leases are still needed."""
+_ASK_EVERY = 600.0
+"""Seconds in which an audit finds that the application's only stream was made anew. Its readers
+mostly meet an error long before."""
 
 
 class ShardSyncer:
@@ -71,6 +70,8 @@ class ShardSyncer:
         self._next_cleanup = clock() + (1 + phase) * settings.cleanup_interval
         self._next_listing = float("-inf")
         """The time from which a cleanup lists the shards even if no lease can be deleted yet."""
+        self._next_question = clock() + _ASK_EVERY
+        """The time from which an audit asks which stream has the name of the only one."""
         self._metrics = metrics
 
     def sync(self, own: TableScan | None = None, table: TableScan | None = None) -> None:
@@ -83,21 +84,30 @@ class ShardSyncer:
         are unreadable; `RowProblems` tells those.
 
         Raises service errors, `InconsistentShardsError` if the listed shards overlap or leave
-        gaps, and `LeaseTableNotFoundError` if the table is empty, after it was deleted while this
-        process used it.
+        gaps, `LeaseTableError` if rows are of another stream, and `LeaseTableNotFoundError` if the
+        table is empty, after it was deleted while this process used it.
         """
         whole = table or self._leases.table.scan(consistent=True)
         rows = own or whole.of(self._leases.stream)
         self._leases.know(rows.leases)
         self._measure(lambda: through_reshard(lambda: self._sync(rows, whole), self._leases.wait))
 
+    @property
+    def mark(self) -> StreamMark | None:
+        """The application's only stream, as it was last; None: there are several."""
+        return self._leases.mark
+
+    def settle(self) -> None:
+        """Make the rows of a former stream anew, if the stream was; see `StreamLeases.own_rows`."""
+        self._leases.own_rows(self._leases.scan_table())
+
     def _measure(self, run: Callable[[], None]) -> None:
         labels = (self._leases.client.address.name,)
         timed(run, self._metrics, SHARD_SYNC_DURATION, labels, clock=self._clock)
 
     def _sync(self, scan: TableScan, table: TableScan) -> None:
-        if self._leases.stream is None:  # otherwise, the identifier tells such streams apart
-            self._check_for_recreated_stream(scan.leases)
+        if self._leases.stream is None and scan.leases:
+            scan = self._leases.own_rows(scan)
         if not scan.leases and not scan.broken:
             self._begin(table)
         else:
@@ -110,27 +120,6 @@ class ShardSyncer:
         if find_hole(scan.leases) is not None and not scan.broken:
             # An unreadable lease does not tell its shard, so the missing leases are unknown.
             self._leases.fill_holes()
-
-    def _check_for_recreated_stream(self, leases: Iterable[Lease]) -> None:
-        """Log a warning about leases of a deleted stream of the same name."""
-        by_shard = {one.shard_id: one for one in leases}
-        positions = {
-            key: at for key, one in by_shard.items() if (at := last_known_position(one)) is not None
-        }
-        if not positions:
-            return
-        check = RetentionCheck(self._leases.client, fail_on_data_loss=False)
-        others = check.report_other_stream(positions, self._leases.client.describe())
-        ended = sorted(shard_id for shard_id in others if by_shard[shard_id].is_finished)
-        if ended:
-            _log.warning(
-                "The leases belong to a deleted stream of the same name. They mark %s of %s as "
-                "finished, so these shards are not read. To read the stream from its start, stop "
-                "all workers and delete the %s.",
-                ", ".join(ended),
-                self._leases.client.address,
-                self._leases.table,
-            )
 
     def _begin(self, table: TableScan) -> None:
         """Create the leases of a new application, or of a new stream.
@@ -153,9 +142,16 @@ class ShardSyncer:
             if there.leases or there.broken:
                 self._complete(there)
                 return
-        if not leases or self._leases.create(leases[:1], table):
-            self._leases.create(leases[1:], table)
-        elif find_hole(self._leases.read()) is not None:
+        created = self._leases.create(leases[:1], table)
+        if created:
+            created += self._leases.create(leases[1:], table)
+        if created == len(leases):
+            return
+        there = self._leases.scan()
+        # Another application may have made the others.
+        if self._leases.stream is None and not all(map(self._leases.is_own, there.leases)):
+            there = self._leases.own_rows(there)
+        if not created and find_hole(self._leases.table.sound(there)) is not None:
             self._leases.fill_holes()
 
     def _create_early_children(self) -> None:
@@ -194,6 +190,10 @@ class ShardSyncer:
         return max(0.0, min(self._next_audit, self._next_cleanup) - self._clock())
 
     def _audit(self, leases: Sequence[Lease]) -> None:
+        now = self._clock()
+        if self._leases.stream is None and now >= self._next_question:
+            self._next_question = now + _ASK_EVERY
+            leases = self._leases.own_rows(TableScan(tuple(leases))).leases
         if not self._settings.parents_first:
             self._create_early_children()
         hole = find_hole(leases)
@@ -229,5 +229,4 @@ class ShardSyncer:
             self._next_listing = now  # the audit follows, and the cleanup after that
             return
         for lease in deletable(remaining, shards):
-            if self._leases.table.delete(lease):
-                self._leases.tell(LeaseDeleted(lease.key, lease.shard_id))
+            self._leases.delete(lease)

@@ -8,21 +8,36 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
-from sparkinesis.events import LeaseCreated, Listener, ParentsLost, ignore
+from sparkinesis.errors import InconsistentShardsError
+from sparkinesis.events import (
+    LeaseCreated,
+    LeaseDeleted,
+    Listener,
+    ParentsLost,
+    StreamMadeAnew,
+    ignore,
+)
 from sparkinesis.lease.extended_sequence_number import AT_TIMESTAMP
 from sparkinesis.lease.lease import Lease, lease_key
 from sparkinesis.lease.moving.checkpoint_search import checkpoint_at
 from sparkinesis.lease.rules.audit import missing_hash_ranges
 from sparkinesis.lease.rules.children import orphaned_children
 from sparkinesis.lease.rules.lease_start import LeaseStart, application_start_ms, lease_start
-from sparkinesis.lease.rules.shard_sync import expired_unread, leases_for_partial_table
+from sparkinesis.lease.rules.row_streams import require_no_others, streams_of_rows
+from sparkinesis.lease.rules.shard_sync import (
+    expired_unread,
+    leases_for_empty_table,
+    leases_for_partial_table,
+)
 from sparkinesis.lease.rules.worker_ids import java_kcl_may_read
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.rows import TableScan
 from sparkinesis.lease.table.table import LeaseTable
-from sparkinesis.stream.address import StreamIdentifier
+from sparkinesis.lease.table.write_conflict import LeaseChangedError
+from sparkinesis.stream.address import StreamAddress, StreamIdentifier, StreamMark
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.position import LATEST, AtTimestamp, InitialPosition
+from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, InitialPosition
 from sparkinesis.stream.reading.retention import SHORTEST_RETENTION_MS
 from sparkinesis.stream.shard import Shard
 
@@ -30,12 +45,19 @@ _log = logging.getLogger(__name__)
 
 _ROWS_FOR_A_CALL = 50
 """The rows that a Scan returns in the time of one GetItem, roughly."""
+_TRIES = 5
+"""Looks at rows that others change at the same time."""
 
 JAVA_NOTE = (
     "The leases of the %s start at an instant (AT_TIMESTAMP). A Java KCL that shares the table "
     "before each shard has a checkpoint must be configured to start at the same instant. Or use "
     "`sparkinesis reset`, which stores no instants."
 )
+
+
+def made_anew(address: StreamAddress, before: object, now: object) -> StreamMadeAnew:
+    """Return the event of a stream that was made anew, as rows of the table name it."""
+    return StreamMadeAnew(address.name, str(address), str(before), str(now))
 
 
 class StreamLeases:
@@ -45,7 +67,8 @@ class StreamLeases:
     first: the position at which it begins if no lease tells when the application began at LATEST;
     None: ``initial``. table_size: returns about how many rows the table has. notes: `JAVA_NOTE`,
     until it is logged; shared by the streams of an application. confirm: see the method;
-    None: it is the only stream of the application.
+    None: it is the only stream of the application. mark: that only stream, as far as it is known;
+    see `own_rows`. brief: retries of a question that others wait for.
 
     Leases are read by the cheaper of a Scan and a GetItem for each lease. GetItem needs the keys:
     `know`, `list_shards` and `scan_table` note them. A lease whose shard is neither listed, nor the
@@ -66,6 +89,8 @@ class StreamLeases:
         table_size: Callable[[], int] = lambda: 0,
         notes: list[str] | None = None,
         confirm: Callable[[], object] | None = None,
+        mark: StreamMark | None = None,
+        brief: Retry | None = None,
         tell: Listener = ignore,
     ) -> None:
         self.client = client
@@ -75,6 +100,9 @@ class StreamLeases:
         self._initial = initial
         self.wait = wait
         self._confirm = confirm
+        self.mark = mark
+        """The application's only stream, as it was last; None: there are several."""
+        self._brief = brief
         self.tell = tell
         self._worker_id = worker_id
         self._table_size = table_size
@@ -152,11 +180,84 @@ class StreamLeases:
         """
         created = 0
         for lease in self._for_all_readers(list(leases), table):
-            if self.table.create(lease.in_stream(self.stream)):
-                created += 1
-                key = lease_key(self.stream, lease.shard_id)
-                self.tell(LeaseCreated(key, lease.shard_id, str(lease.checkpoint)))
+            created += self._create(replace(lease.in_stream(self.stream), mark=self.mark))
         return created
+
+    def _create(self, lease: Lease) -> bool:
+        is_new = self.table.create(lease)
+        if is_new:
+            self.tell(LeaseCreated(lease.key, lease.shard_id, str(lease.checkpoint)))
+        return is_new
+
+    def delete(self, lease: Lease) -> bool:
+        """Delete a lease that is still finished, or unchanged; return False if it is neither."""
+        is_gone = self.table.delete(lease)
+        if is_gone:
+            self.tell(LeaseDeleted(lease.key, lease.shard_id))
+        return is_gone
+
+    def identify(self) -> StreamMark:
+        """Ask the service which stream has the name of the application's only stream now."""
+        summary = self.client.describe(self._brief)
+        self.mark = StreamMark.of(self.client.stream_arn(), summary.created_ms)
+        return self.mark
+
+    def is_own(self, lease: Lease) -> bool:
+        """Return True if a lease names the application's only stream, as it was last."""
+        mark, mine = lease.mark, self.mark
+        return mark is not None and mine is not None and mark.is_stream(mine)
+
+    def own_rows(self, rows: TableScan) -> TableScan:
+        """Return the rows of the application's only stream, once all of them are.
+
+        Rows of a deleted stream of the same name are made anew: each shard of the present stream
+        gets a lease that begins at the initial position, or with the first record instead of
+        LATEST: the application was reading the name before, so no record is to be skipped. Several
+        workers may do so at once.
+
+        Raises `LeaseTableError`, before anything is written, for rows of another stream, service
+        errors, and `InconsistentShardsError` if answers contradict each other for now.
+        """
+        for _ in range(_TRIES):
+            stream = self.identify()
+            is_unnamed = any(row.mark is None for row in rows.leases)
+            shards = self.list_shards()[0] if is_unnamed else []
+            found = streams_of_rows(rows.leases, shards, stream)
+            require_no_others(found, stream, str(self.table))
+            if found.newer:
+                break
+            if not found.former:
+                return rows
+            self._make_anew(found.former, stream)
+            rows = self.scan_table()
+        raise InconsistentShardsError(
+            f"The {self.table} has leases of a stream {self.client.address} of another creation "
+            "time than DescribeStreamSummary tells. The stream may have been deleted and made anew "
+            "a moment ago: try again later."
+        )
+
+    def _make_anew(self, former: Sequence[Lease], stream: StreamMark) -> None:
+        """Put leases of the present stream in the place of a former one's."""
+        first = TRIM_HORIZON if self.first is LATEST else self.first
+        shards, now_ms = self.list_shards(at=first)
+        # With LATEST, 0 says that no record may be skipped where a lease is missing later.
+        began_ms = 0 if self._initial is LATEST else None
+        leases = leases_for_empty_table(shards, first, now_ms, began_ms)
+        rows = {row.shard_id: row for row in former}
+        changed = False
+        for lease in self._for_all_readers(leases):
+            new, row = replace(lease, mark=stream), rows.pop(lease.shard_id, None)
+            if row is None:
+                self._create(new)
+                continue
+            with suppress(LeaseChangedError):  # by another worker, which makes it anew, too
+                self.table.write(requests.make_anew(row, new))
+                changed = True
+        for row in rows.values():
+            changed |= self.delete(row)
+        if changed:
+            before = next(row.mark for row in former if row.mark is not None)
+            self.tell(made_anew(self.client.address, before, stream))
 
     def create_late(
         self,

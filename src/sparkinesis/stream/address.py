@@ -22,6 +22,7 @@ STREAM_ARN = re.compile(
 TABLE_NAME = re.compile(r"[a-zA-Z0-9_.-]{3,255}")
 REGION = re.compile(r"[a-z]{2,4}(-[a-z]+)+-[0-9]+")
 _IDENTIFIER = re.compile(r"([0-9]+):([^:]+):([0-9]{1,18})")
+_MARK = re.compile(r"([^:]*):([^:]*):([^:]+):([0-9]{1,14})")
 _LABEL = "(?!-)[a-zA-Z0-9-]{1,63}(?<!-)"
 _HOST = re.compile(rf"(?:{_LABEL}\.)*{_LABEL}\.?")
 """The same rule as in botocore."""
@@ -91,6 +92,65 @@ class StreamIdentifier(msgspec.Struct, frozen=True, order=True):
 
     def __str__(self) -> str:
         return f"{self.account}:{self.name}:{self.creation_epoch}"
+
+
+class StreamMark(msgspec.Struct, frozen=True):
+    """The stream of a row in the lease table of an application that reads one stream.
+
+    The text, which is not the KCL's, is ``<region>:<account>:<stream>:<creation time>``.
+    """
+
+    region: str
+    account: str
+    name: str
+    created_ms: int
+    """Epoch ms; 0 if the service does not tell it."""
+
+    @classmethod
+    def parse(cls, text: str) -> StreamMark:
+        """Read the text of a mark. Raises ValueError."""
+        found = _MARK.fullmatch(text)
+        if found is None:
+            raise ValueError(f"{text!r} is not <region>:<account>:<stream>:<creation time in ms>")
+        return cls(found[1], found[2], found[3], int(found[4]))
+
+    @classmethod
+    def of(cls, arn: str, created_ms: int) -> StreamMark:
+        """Return the mark of the stream with this ARN and creation time (epoch ms).
+
+        A server other than Kinesis may give its streams shorter ARNs.
+        """
+        region, account, resource = (5 * [""] + arn.split(":", 5))[-3:]
+        return cls(region, account, resource.rpartition("/")[2], created_ms)
+
+    @property
+    def identifier(self) -> StreamIdentifier:
+        """The stream as a row in the table of several streams names it."""
+        return StreamIdentifier(self.account, self.name, self.created_ms // 1000)
+
+    def has_name_of(self, other: StreamMark) -> bool:
+        """Return True if both streams have one ARN: they are one stream, or one after the other."""
+        return (self.region, self.account, self.name) == (other.region, other.account, other.name)
+
+    def is_stream(self, other: StreamMark) -> bool:
+        """Return True if both are one stream.
+
+        A creation time may be known to the second only: the protocol of the call decides.
+        """
+        if not self.has_name_of(other):
+            return False
+        one, two = self.created_ms, other.created_ms
+        if one % 1000 == 0 or two % 1000 == 0:
+            return 0 in {one, two} or abs(one - two) < 1000
+        return one == two
+
+    def is_before(self, other: StreamMark) -> bool:
+        """Return True if the other stream has the name now, and this one had it before."""
+        is_other = self.has_name_of(other) and not self.is_stream(other)
+        return is_other and self.created_ms < other.created_ms
+
+    def __str__(self) -> str:
+        return f"{self.region}:{self.account}:{self.name}:{self.created_ms}"
 
 
 def stream_address(

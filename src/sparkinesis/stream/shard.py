@@ -20,6 +20,8 @@ class Shard(msgspec.Struct, frozen=True):
     """The first and last hash key, both inclusive; None if unknown."""
     starting_sequence_number: str = "0"
     """The smallest possible number in the shard. Shards sort by it in order of creation."""
+    ending_sequence_number: str | None = None
+    """The greatest possible number; None for an open shard, or if it is not known."""
 
     def owns(self, hash_key: int) -> bool:
         """Return True if records with this hash key belong to the shard."""

@@ -14,7 +14,7 @@ import pytest
 from sparkinesis.errors import LeaseTableError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, PendingCheckpoint, encode_lease
-from sparkinesis.lease.rules.table_mode import (
+from sparkinesis.lease.rules.row_streams import (
     require_several_streams,
     require_single_stream,
 )

@@ -231,8 +231,8 @@ def test_a_lease_that_tells_when_the_application_began_stays_until_an_audit_has_
     finished = replace(
         gone, checkpoint=ExtendedSequenceNumber(SHARD_END), application_ms=application_ms
     )
-    table.create(finished)
     shard_syncer = syncer_of(stream.client, table, time, initial=initial)
+    table.create(replace(finished, mark=shard_syncer._leases.identify()))
 
     def step(*deleted: Lease) -> dict[str, Lease]:
         """``deleted``: leases that the worker's last look at the table still showed."""

@@ -44,7 +44,7 @@ def convert(call: Command) -> Command:
 
 def without_kind(item: dict[str, Any]) -> dict[str, Any]:
     """A row without that in which the kinds differ, and without the fence of its writes."""
-    kind = ("leaseKey", "streamName", "shardId", "leaseOwner", "leaseCounter")
+    kind = ("leaseKey", "streamName", "shardId", "streamMark", "leaseOwner", "leaseCounter")
     return {name: value for name, value in item.items() if name not in kind}
 
 

@@ -20,6 +20,7 @@ from sparkinesis.errors import (
     SparkinesisError,
     UnfinishedResetError,
 )
+from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.moving.checkpoint_search import checkpoint_at
 from sparkinesis.lease.rules.reset import (
     LeaseReset,
@@ -29,11 +30,12 @@ from sparkinesis.lease.rules.reset import (
     require_one_stream,
     retried,
 )
+from sparkinesis.lease.rules.row_streams import require_no_others, streams_of_rows
 from sparkinesis.lease.rules.shard_sync import through_reshard
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.table.write_conflict import LeaseChangedError
-from sparkinesis.stream.address import StreamIdentifier
+from sparkinesis.stream.address import StreamIdentifier, StreamMark
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import AfterRecord, InitialPosition
 
@@ -95,6 +97,8 @@ def plan_resets(
                     "Name the stream to reset in. Nothing was written."
                 )
             leases = table.sound(scan.of(one.stream))
+            if one.stream is None:
+                _require_own(one.client, leases, table)
             try:
                 planned[one.stream] = plan_reset(leases, shards, to, now_ms, one.stream)
             except InconsistentShardsError as error:
@@ -111,6 +115,24 @@ def plan_resets(
     moves = [(one.client, move) for one in streams for move in planned[one.stream]]
     with ThreadPoolExecutor(_AT_ONCE, "find-place") as pool:
         return list(pool.map(lambda pair: _found(pair[0], pair[1], wait), moves))
+
+
+def _require_own(client: StreamClient, leases: Sequence[Lease], table: LeaseTable) -> None:
+    """Raise an error for leases that name another stream, or a deleted one of the same name."""
+    named = [lease for lease in leases if lease.mark is not None]
+    if not named:
+        return
+    created_ms = client.describe().created_ms
+    stream = StreamMark.of(client.stream_arn(), created_ms)
+    found = streams_of_rows(named, (), stream)
+    require_no_others(found, stream, str(table))
+    if found.former or found.newer:
+        raise OptionError(
+            f"The {table} has leases of another {client.address}, which was created at another "
+            "time: it was deleted and made anew. Nothing was written. Start a worker, which makes "
+            "the leases anew, and reset the application then. Or stop all workers and delete the "
+            "table, so that they begin at the initial position."
+        )
 
 
 def _found(client: StreamClient, move: LeaseReset, wait: Callable[[float], object]) -> LeaseReset:

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec.structs import replace
+
 from sparkinesis.errors import LeaseTableError, OptionError
 from sparkinesis.lease.lease import Lease, lease_key
 from sparkinesis.lease.rules.lease_start import last_known_position
@@ -16,7 +18,7 @@ from sparkinesis.stream.reading.retention import is_of_another_stream
 from sparkinesis.stream.shard import Lineage, Shard
 
 _OF_OWNER = ("leaseOwner", "checkpointOwner")
-_OF_STREAM = ("streamName", "shardId")
+_OF_STREAM = ("streamName", "shardId", "streamMark")
 _MAY_DIFFER = {
     *_OF_OWNER,
     CONVERTED_TO,
@@ -25,6 +27,7 @@ _MAY_DIFFER = {
     "throughputKBps",
     "checkpointPosition",
     "fencingToken",
+    "streamMark",
 }
 """Attributes in which two rows of the same checkpoint may differ: a worker had one of them."""
 
@@ -79,7 +82,16 @@ def plan_conversion(
     require_recent({lease.shard_id: lease for lease in rows}, lineage)
     for lease in rows:
         position = last_known_position(lease)
-        if position is not None and is_of_another_stream(position, created_ms):
+        if lease.mark is not None:
+            mine = replace(lease.mark, account=stream.account, name=stream.name)
+            is_other = not lease.mark.is_stream(replace(mine, created_ms=created_ms))
+            if is_other:
+                raise OptionError(
+                    f"The lease {lease.key} is of stream {lease.mark.identifier}, and not of "
+                    f"{stream}. Nothing was written. Check the names of the application and of the "
+                    "stream."
+                )
+        elif position is not None and is_of_another_stream(position, created_ms):
             raise OptionError(
                 f"The lease {lease.key} is older than the stream {stream}: it is one of a deleted "
                 "stream of the same name. Nothing was written."

@@ -1,10 +1,10 @@
 """Builds the conditional writes to a lease's row, with the condition and effect of each. Pure.
 
 Conditions and effects are those of the KCL's ``DynamoDBLeaseRefresher`` and
-``DynamoDBLeaseSerializer`` (3.x), with these additions: `reset`, `withdraw_handoff`, removing a
-prepared checkpoint, the attributes that `sparkinesis.lease.lease` names, and the owners in the
-conditions of an owner's writes. A lease that was deleted by hand and created again counts from 0,
-so the counter alone could match although another worker owns the lease.
+``DynamoDBLeaseSerializer`` (3.x), with these additions: `reset`, `make_anew`, `withdraw_handoff`,
+removing a prepared checkpoint, the attributes that `sparkinesis.lease.lease` names, and the owners
+in the conditions of an owner's writes. A lease that was deleted by hand and created again counts
+from 0, so the counter alone could match although another worker owns the lease.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from sparkinesis.lease.lease import (
 )
 from sparkinesis.lease.table.rows import CONVERTED_TO
 from sparkinesis.lease.table.update import Update
+from sparkinesis.stream.address import StreamMark
 from sparkinesis.stream.position import AfterRecord, AtTimestamp
 
 _NO_COUNTER = -1
@@ -60,13 +61,15 @@ def with_throughput(update: Update, kbps: float) -> Update:
     )
 
 
-def take(lease: Lease, worker_id: str, at_least: int = 1) -> Update:
+def take(lease: Lease, worker_id: str, at_least: int = 1, mark: StreamMark | None = None) -> Update:
     """Take a lease whose owner has died, or that this worker was given, or steal a lease.
 
     Every acquisition is such a write, so it raises the fencing token: to ``at_least``, or to the
     next after the row's (`sparkinesis.lease.rules.fencing`). A row that was deleted and made again
     may have the same counter, but then has another token. Nor does the counter show that a handoff
     was withdrawn, after which the lease is its owner's again; the owners do.
+
+    ``mark``: the only stream of the application, for a row that names none.
     """
     token = lease.fencing_token
     known = {} if token is None else encode_field("fencing_token", token)
@@ -74,9 +77,15 @@ def take(lease: Lease, worker_id: str, at_least: int = 1) -> Update:
     owners = {name: value for name, value in _owners(lease).items() if value is not None}
     expected = {**_counted(lease), **owners, **known}
     update = _pass_on(lease, worker_id, expected, add=("owner_switches",))
-    after = replace(update.after, fencing_token=next_token(token, at_least, worker_id))
-    news: AttributeValue = {"N": str(after.fencing_token)}
-    return replace(update, after=after, set={**update.set, "fencingToken": news})
+    after = replace(
+        update.after,
+        fencing_token=next_token(token, at_least, worker_id),
+        mark=mark if lease.mark is None else lease.mark,
+    )
+    news: dict[str, AttributeValue] = {"fencingToken": {"N": str(after.fencing_token)}}
+    if after.mark != lease.mark:
+        news["streamMark"] = {"S": str(after.mark)}
+    return replace(update, after=after, set={**update.set, **news})
 
 
 def assign(lease: Lease, new_owner: str) -> Update:
@@ -263,6 +272,33 @@ def reset(
         known=None,
         **moved,
         owner_switches=0,
+    )
+
+
+def make_anew(lease: Lease, new: Lease) -> Update:
+    """Make a row of a former stream one of the stream that has the name now.
+
+    It ends the ownership of any worker; the counter rises by two, as in `reset`. ``new``: the lease
+    of the shard of that id in the new stream, which has a hash range.
+    """
+    return _update(
+        lease,
+        _counted(lease),
+        counter=lease.counter + 2,
+        owner=None,
+        checkpoint_owner=None,
+        pending=None,
+        checkpoint=new.checkpoint,
+        timestamp_ms=new.timestamp_ms,
+        known=new.known,
+        application_ms=new.application_ms,
+        made_ms=new.made_ms,
+        parent_ids=new.parent_ids,
+        child_ids=(),
+        hash_range=new.hash_range,
+        stopped_by=(),
+        owner_switches=0,
+        mark=new.mark,
     )
 
 

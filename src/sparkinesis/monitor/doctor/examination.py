@@ -16,7 +16,7 @@ from sparkinesis.monitor.doctor.service import Service
 from sparkinesis.monitor.doctor.streams import StreamChecks, kinesis
 from sparkinesis.monitor.doctor.versions import versions
 from sparkinesis.monitor.doctor.workers import worker
-from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.address import StreamAddress, StreamMark
 from sparkinesis.stream.calls.explain import explain
 
 
@@ -52,6 +52,7 @@ def examine(patient: Patient) -> Iterator[Finding]:
         return
     shards: dict[str, Collection[str]] = {}
     services: list[Service] = []
+    mark: StreamMark | None = None
     for address in patient.streams:
         try:
             service = kinesis(address)
@@ -68,6 +69,7 @@ def examine(patient: Patient) -> Iterator[Finding]:
         checks = StreamChecks(service, address)
         yield from checks.checks(patient.consumer, efo=patient.efo, writes=patient.writes)
         shards[address.name] = checks.shard_ids
+        mark = checks.mark
         if not services:
             yield from checks.limits()
         services.append(service)
@@ -75,7 +77,7 @@ def examine(patient: Patient) -> Iterator[Finding]:
     reached = reach("DynamoDB", dynamodb.url)
     yield reached
     if reached.state is not State.PROBLEM:
-        yield from table.checks(dynamodb, patient.table, shards, is_new=patient.is_new)
+        yield from table.checks(dynamodb, patient.table, shards, mark, is_new=patient.is_new)
         readable = [one for one in patient.streams if shards.get(one.name)]
         yield from progress.checks(patient.table, readable)
     for url in patient.workers:

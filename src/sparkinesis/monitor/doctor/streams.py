@@ -17,7 +17,7 @@ from sparkinesis.monitor.doctor.service import (
     permissions,
     refusals_told,
 )
-from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.address import StreamAddress, StreamMark
 from sparkinesis.stream.calls.explain import explain
 from sparkinesis.stream.calls.session import open_client
 
@@ -42,6 +42,8 @@ class StreamChecks:
     def __init__(self, service: Service, address: StreamAddress) -> None:
         self.shard_ids: tuple[str, ...] = ()
         """The stream's shards; known after `checks`."""
+        self.mark: StreamMark | None = None
+        """The stream, as rows of its application name it; known after `checks`."""
         self._service = service
         self._address = address
         self._id: dict[str, Any] = (
@@ -64,6 +66,9 @@ class StreamChecks:
             return
         summary = answer["StreamDescriptionSummary"]
         self._arn = summary["StreamARN"]
+        created: datetime | None = summary.get("StreamCreationTimestamp")
+        created_ms = 0 if created is None else round(created.timestamp() * 1000)
+        self.mark = StreamMark.of(self._arn, created_ms)
         yield _summary(check, summary)
         yield from refusals_told(check, self._reading(check))
         if writes:

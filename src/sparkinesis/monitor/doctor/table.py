@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from sparkinesis.errors import SparkinesisError
+from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.rules.row_streams import require_no_others, streams_of_rows
 from sparkinesis.lease.table.address import TableAddress
 from sparkinesis.lease.table.explain import explain
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.monitor.doctor import judge
 from sparkinesis.monitor.doctor.finding import Finding, note, ok, problem, problem_of
 from sparkinesis.monitor.doctor.service import RETRY, RefusedError, Service, permissions
+from sparkinesis.stream.address import StreamMark
 from sparkinesis.stream.calls.session import open_client
 
 NOBODY = "sparkinesis doctor: no lease has this key"
@@ -30,12 +33,17 @@ def dynamodb(table: TableAddress) -> Service:
 
 
 def checks(
-    service: Service, table: LeaseTable, shards: dict[str, Collection[str]], *, is_new: bool
+    service: Service,
+    table: LeaseTable,
+    shards: dict[str, Collection[str]],
+    mark: StreamMark | None = None,
+    *,
+    is_new: bool,
 ) -> Iterator[Finding]:
     """Yield the findings about a lease table. Nothing is written.
 
-    shards: the ids of each stream's shards, by the stream's name. is_new: the application has not
-    run yet.
+    shards: the ids of each stream's shards, by the stream's name. mark: the only stream. is_new:
+    the application has not run yet.
     """
     try:
         described = service.call("DescribeTable", TableName=table.name)["Table"]
@@ -50,7 +58,7 @@ def checks(
     if status not in {"ACTIVE", "UPDATING"}:
         yield problem("table", f"the lease table is {status}", "Wait until it is ACTIVE.")
         return
-    yield from _rows(table, described, shards)
+    yield from _rows(table, described, shards, mark if len(shards) == 1 else None)
     yield from _permissions(service, table)
 
 
@@ -71,7 +79,10 @@ def _key_of(described: dict[str, Any]) -> list[tuple[str, str, str]]:
 
 
 def _rows(
-    table: LeaseTable, described: dict[str, Any], shards: dict[str, Collection[str]]
+    table: LeaseTable,
+    described: dict[str, Any],
+    shards: dict[str, Collection[str]],
+    mark: StreamMark | None,
 ) -> Iterator[Finding]:
     try:
         scan = table.scan(RETRY)
@@ -79,6 +90,8 @@ def _rows(
         yield problem_of("table", error)
         return
     yield from judge.leases(table.name, scan.leases)
+    if mark is not None:
+        yield from _other_streams(table, scan.single_stream.leases, mark)
     unfinished = [lease for lease in scan.leases if not lease.is_finished]
     for row in scan.broken:
         yield problem(
@@ -101,6 +114,23 @@ def _rows(
         or not throughput
     )
     yield judge.capacity(None if is_on_demand else throughput, len(unfinished))
+
+
+def _other_streams(
+    table: LeaseTable, leases: Sequence[Lease], mark: StreamMark
+) -> Iterator[Finding]:
+    """Yield what is wrong with rows that are not of the application's only stream."""
+    found = streams_of_rows(leases, (), mark)
+    try:
+        require_no_others(found, mark, str(table))
+    except SparkinesisError as error:
+        yield problem_of("leases", error)
+    if found.former:
+        yield note(
+            "leases",
+            f"{len(found.former)} leases are of a stream {mark.name!r} that was deleted and made "
+            "anew: the next worker that starts begins the new one's shards",
+        )
 
 
 def _permissions(service: Service, table: TableAddress) -> Iterator[Finding]:

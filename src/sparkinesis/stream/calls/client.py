@@ -423,12 +423,14 @@ def _listed_streams(
 def _shard(answer: Mapping[str, Any]) -> Shard:
     parents = (answer.get("ParentShardId"), answer.get("AdjacentParentShardId"))
     hash_keys, sequence_numbers = answer["HashKeyRange"], answer["SequenceNumberRange"]
+    ending = sequence_numbers.get("EndingSequenceNumber")
     return Shard(
         text(answer["ShardId"]),
         tuple(text(parent) for parent in parents if parent),
         "EndingSequenceNumber" not in sequence_numbers,
         (int(hash_keys["StartingHashKey"]), int(hash_keys["EndingHashKey"])),
         text(sequence_numbers["StartingSequenceNumber"]),
+        None if ending is None else text(ending),
     )
 
 

@@ -129,11 +129,13 @@ class AssignmentLoop(WorkerLoop):
             return max(min(due_in, interval), _SHORTEST)
         pause: float | None = None
         try:
+            self.streams.settle(self.coordinator.snapshot.leases)
             self.coordinator.take(
                 self.state.busy_leases(),
                 self.state.stop_taking.is_set,
-                lambda stream: self.streams.get(stream) is not None,
+                self.streams.may_take,
                 self.streams.wants,
+                self.streams.mark,
             )
             pause = self.coordinator.due_in()
             self.state.looks.note()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from datetime import datetime, timezone
 
 import msgspec
 
+from sparkinesis.errors import StreamNotFoundError
 from sparkinesis.lease.lease import lease_key
 from sparkinesis.metrics.metrics import OFF, Metrics
-from sparkinesis.stream.address import StreamIdentifier, place_of
+from sparkinesis.stream.address import StreamIdentifier, StreamMark, place_of
 from sparkinesis.stream.calls.client import StreamClient, StreamSummary
 from sparkinesis.stream.calls.stream_identity import SameStreams
 from sparkinesis.stream.position import Position
@@ -105,13 +107,22 @@ class ConsumerSettings(WorkerSettings, frozen=True, kw_only=True):
         """Return the stream's summary, at most a second old. Raises `StreamClient`'s errors."""
         return (self.describe or self.client.describe)()
 
-    def require_same_stream(self, at: float) -> None:
+    def require_same_stream(self, at: float, mark: StreamMark | None) -> None:
         """Raise `StreamNotFoundError` unless the stream still existed at a time by `clock`.
 
-        It may have been deleted, and made anew. Also raises the errors of the calls.
+        It may have been deleted, and made anew. Also raises the errors of the calls. mark: the
+        application's only stream, as the shard's lease names it.
         """
         if self.same_streams is not None and self.stream is not None:
             self.same_streams.require(self.client.address, self.stream, at)
+        elif mark is not None:
+            created_ms = self.summary().created_ms
+            if not StreamMark.of(self.client.stream_arn(), created_ms).is_stream(mark):
+                created = datetime.fromtimestamp(created_ms / 1000, timezone.utc)
+                raise StreamNotFoundError(
+                    f"{self.client.address} was deleted, and made anew at {created.isoformat()}. "
+                    "Its leases are made anew, too."
+                )
 
     def skip_before(self, now_ms: int) -> int | None:
         """Return the time (epoch ms) before which `skip_older_than` skips records; None: never."""

@@ -12,6 +12,7 @@ from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, PendingCheckpoint
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.update import Update, has_landed
+from sparkinesis.stream.address import StreamMark
 from sparkinesis.stream.position import AfterRecord, AtTimestamp
 
 AT = ExtendedSequenceNumber("500", 3)
@@ -39,7 +40,38 @@ AT_LATEST = "checkpoint = 'LATEST', checkpointSubSequenceNumber = 0"
 NO_SWITCHES = "ownerSwitchesSinceCheckpoint = 0"
 PREPARE = "pendingCheckpoint = '500', pendingCheckpointSubSequenceNumber = 3"
 
+MARK = StreamMark("eu-west-1", "1", "flights", 5)
+ANEW = replace(
+    FREE,
+    checkpoint=ExtendedSequenceNumber("TRIM_HORIZON"),
+    parent_ids=("p",),
+    hash_range=(100, 199),
+    application_ms=0,
+    made_ms=6,
+    counter=0,
+    mark=MARK,
+)
+FORMER = replace(ASKED, child_ids=("c",), hash_range=(0, 9), stopped_by=("other",), known=KNOWN)
+
 CASES: dict[str, tuple[Update, str, str, Lease]] = {
+    "make a row of a former stream anew": (
+        requests.make_anew(FORMER, ANEW),
+        UNCHANGED,
+        (
+            "SET leaseCounter = 9, checkpoint = 'TRIM_HORIZON', checkpointSubSequenceNumber = 0, "
+            "applicationTimestamp = 0, leaseTimestamp = 6, parentShardId = ['p'], "
+            "startingHashKey = '100', endingHashKey = '199', ownerSwitchesSinceCheckpoint = 0, "
+            "streamMark = 'eu-west-1:1:flights:5' REMOVE leaseOwner, checkpointOwner, "
+            f"{PENDING}, checkpointTimestamp, checkpointPosition, childShardIds, stoppedBy"
+        ),
+        replace(ANEW, counter=9),
+    ),
+    "take a row that names no stream": (
+        requests.take(FREE, "me", mark=MARK),
+        UNCHANGED,
+        f"{TAKE}, streamMark = 'eu-west-1:1:flights:5' REMOVE checkpointOwner",
+        replace(FREE, owner="me", counter=8, fencing_token=674, mark=MARK),
+    ),
     "renew": (
         requests.renew(MINE),
         STILL_MINE,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +18,7 @@ from sparkinesis.worker.lifecycle.loops import (
     StreamLoop,
     WorkerLoop,
 )
+from sparkinesis.worker.lifecycle.streams.open_stream import Streams
 from sparkinesis.worker.lifecycle.worker_state import WorkerState
 from tests.pace import eventually
 
@@ -27,14 +28,37 @@ def settings_of(**intervals: float) -> Any:
     return SimpleNamespace(clock=time.monotonic, worker_id="me", options=options, reads=None)
 
 
+class Reading(Streams):
+    """Streams that are read."""
+
+    def __init__(self, streams: Sequence[Any] = ()) -> None:
+        self._streams = streams
+
+    def begin(self, wait: object) -> None:
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return "streams"
+
+    def get(self, _: object) -> None:
+        return None
+
+    def wants(self, _: object) -> bool:
+        return True
+
+    def all(self) -> Sequence[Any]:
+        return self._streams
+
+    def look(self, _: object) -> float:
+        return 600.0
+
+
 def test_a_shutdown_reaches_the_taking_of_leases_that_has_begun() -> None:
     settings = settings_of(taker_interval=0.0)
     state = WorkerState(settings)
     seen: list[bool] = []
 
-    def take(
-        busy: Collection[str], is_leaving: Callable[[], bool], reads: object, wants: object
-    ) -> bool:
+    def take(busy: Collection[str], is_leaving: Callable[[], bool], *_: object) -> bool:
         seen.append(is_leaving())
         state.request_shutdown()
         seen.append(is_leaving())
@@ -48,7 +72,7 @@ def test_a_shutdown_reaches_the_taking_of_leases_that_has_begun() -> None:
         snapshot=snapshot,
         leave=lambda: seen.append(state.stop_taking.is_set()),
     )
-    streams: Any = SimpleNamespace(wants=lambda _: True)
+    streams = Reading()
     AssignmentLoop(state, settings, coordinator, streams).run()
     assert seen == [False, True, True], "the worker leaves the fleet after its last look"
 
@@ -67,7 +91,7 @@ def test_a_clock_that_jumps_during_a_scan_makes_no_scan_late() -> None:
     coordinator: Any = SimpleNamespace(
         take=take, due_in=lambda: 0.0, duplicate_worker_leases=(), snapshot=snapshot
     )
-    streams: Any = SimpleNamespace(get=lambda _: None, wants=lambda _: True)
+    streams = Reading()
     loop = AssignmentLoop(WorkerState(settings), settings, coordinator, streams)
     assert loop.step() == 20.0
 
@@ -89,7 +113,7 @@ def test_a_loop_announces_how_long_it_waits(kind: type[WorkerLoop]) -> None:
     stream: Any = SimpleNamespace(
         id=None, syncer=syncer, closed_shards=SimpleNamespace(look=lambda _: 600.0)
     )
-    streams: Any = SimpleNamespace(wants=lambda _: True, all=lambda: [stream], look=lambda _: 600.0)
+    streams = Reading([stream])
     loop = kind(state, settings, coordinator, streams)
     sign = SignOfLife(time.monotonic)
     thread = threading.Thread(target=sign.during, args=(loop.run,), daemon=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 
+from msgspec.structs import replace
+
 from sparkinesis.errors import LeaseTableError, listed
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.table.address import TableAddress
@@ -76,6 +78,25 @@ def leases_of_stream(
         f"The {table} holds no leases: the application has not started reading yet, or the table "
         f"is not its lease table. Check its name in the option initialPosition. {_INSTEAD}"
     )
+
+
+def with_streams(leases: Iterable[Lease]) -> list[Lease]:
+    """Return leases that name their stream, also where the application reads only one.
+
+    A row of a KCL among them names none: it belongs to the stream of the others. Rows of a table in
+    which none tells the stream stay as they are.
+    """
+    leases = list(leases)
+    marks = [lease.mark for lease in leases if lease.mark is not None]
+    newest = max(marks, key=lambda mark: mark.created_ms, default=None)
+    if newest is None:
+        return leases
+    return [
+        lease
+        if lease.stream is not None
+        else replace(lease, stream=(lease.mark or newest).identifier)
+        for lease in leases
+    ]
 
 
 def former_stream(

@@ -64,6 +64,7 @@ def application_start(
         former_stream,
         leases_of_stream,
         resume,
+        with_streams,
     )
 
     address = stream.client.address
@@ -76,13 +77,15 @@ def application_start(
     )
     retry = listing.retry or Retry()
     leases = table.leases(retry)
+    alone = len(stream.options.reading.streams) == 1
+    if alone:
+        leases = with_streams(leases)
     present, summary = None, None
     if any(lease.stream for lease in leases):
         # A name is not enough: the stream may have been deleted and made anew.
         summary = stream.client.describe(retry)
         if summary.created_ms:
             present = StreamIdentifier.of(stream.client.stream_arn(), summary.created_ms)
-    alone = len(stream.options.reading.streams) == 1
     own = leases_of_stream(address, leases, table, present=present, alone=alone)
     if summary is not None and present is not None and not own:
         happened, has_unread = former_stream(address, leases, table, present)

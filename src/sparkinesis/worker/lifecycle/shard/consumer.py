@@ -69,7 +69,7 @@ class WorkerHooks(msgspec.Struct, frozen=True):
     place_at: Callable[[str, int], ExtendedSequenceNumber | None]
     """Returns the checkpoint to write in a shard for an instant (epoch ms), where a Java KCL may
     read it; None: the instant itself. Raises service errors."""
-    doubt_stream: Callable[[StreamIdentifier], None]
+    doubt_stream: Callable[[StreamIdentifier | None], None]
     """Takes note that one of several streams no longer exists, by an error of its shard."""
     request_shutdown: Callable[[], None]
     """Begins a graceful shutdown of the worker."""
@@ -101,6 +101,7 @@ class ShardConsumer:
             settings,
             worker.open_retrieval,
             self.wake,
+            mark=held.lease.mark,
         )
         self._settings = settings
         self._options = settings.options
@@ -311,11 +312,11 @@ class ShardConsumer:
         stream = self._settings.stream
         since = self._settings.clock() if self._failing is None else self._failing[1]
         self._failing = task, since
+        if is_doubted := isinstance(error, StreamNotFoundError):
+            self._worker.doubt_stream(stream)
         if isinstance(error, ProcessorError):
             self._worker.fail(error)  # logs and counts it
-        elif isinstance(error, StreamNotFoundError) and stream is not None:
-            self._worker.doubt_stream(stream)  # which is said once, for all of its shards
-        else:
+        elif not is_doubted or stream is None:  # one of several is told of once, for all shards
             if isinstance(error, SparkinesisError):
                 self.problem = error, since if self.problem is None else self.problem[1]
             what = f"The task {task.value!r} failed on {self} and will be retried"

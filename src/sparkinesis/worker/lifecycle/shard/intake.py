@@ -18,6 +18,7 @@ from sparkinesis.errors import PositionNotFoundError, ShardNotFoundError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.rules.children import ShardEnd
 from sparkinesis.lease.rules.lease_start import WantedRecords
+from sparkinesis.stream.address import StreamMark
 from sparkinesis.stream.calls.client import shard_of
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, Position, user_records_done
@@ -52,8 +53,13 @@ class Intake:
         settings: ConsumerSettings,
         open_retrieval: OpenRetrieval,
         on_page: Callable[[Work], None],
+        *,
+        mark: StreamMark | None = None,
     ) -> None:
-        """``reshard_range``: the hash keys of a shard that came of a reshard; None: another one."""
+        """``reshard_range``: the hash keys of a shard that came of a reshard; None: another one.
+
+        ``mark``: the application's only stream, as the lease names it.
+        """
         self.at_end = False
         """True once the shard, or the range of a replay, has ended and its last batch was taken."""
         self.why_at_end = ShutdownReason.SHARD_END
@@ -78,6 +84,7 @@ class Intake:
         self._settings = settings
         self._open_retrieval = open_retrieval
         self._on_page = on_page
+        self._mark = mark
         self._lock = threading.Lock()
         self._is_closed = False
         self.paused_since: float | None = None
@@ -263,7 +270,7 @@ class Intake:
             return batch
         except PositionNotFoundError:
             self.stop()
-            self._settings.require_same_stream(self._settings.clock())
+            self._settings.require_same_stream(self._settings.clock(), self._mark)
             self._settings.reporter(self._shard_id).lost(
                 f"The service, asked twice, does not know the checkpoint {self.reached} of "
                 f"{self._name}: it has expired, or belongs to another stream. Records may be lost. "
@@ -273,7 +280,7 @@ class Intake:
             return None
         except ShardNotFoundError:
             self.stop()
-            self._settings.require_same_stream(self._settings.clock())
+            self._settings.require_same_stream(self._settings.clock(), self._mark)
             # A stream that was deleted may be created again, with shards of the same ids: their
             # leases must not have ended. Raises StreamNotFoundError while there is no stream.
             shards, _ = self._settings.client.list_shards()
@@ -318,10 +325,13 @@ class Intake:
         """Raise `StreamNotFoundError` if the first records are those of a later stream of the name.
 
         Only an iterator that was made by the stream's name may lead there: its pages lead no
-        further.
+        further. Of an application's only stream, the records would be read again once its leases
+        are made anew: that is cheaper than a call for each shard that begins.
         """
+        if self._settings.stream is None:
+            return
         if (page.records or page.at_shard_end) and not self._is_confirmed:
-            self._settings.require_same_stream(page.fetched_at)
+            self._settings.require_same_stream(page.fetched_at, None)
             self._is_confirmed = True
 
     # --- the making of a batch, in this order

@@ -46,9 +46,9 @@ class KnownStreams(Streams):
     def finished(self) -> Sequence[OpenStream]:
         return (*self._open.values(), *self._left.values())
 
-    def doubt(self, stream: StreamIdentifier) -> None:
+    def doubt(self, stream: StreamIdentifier | None) -> None:
         with self._lock:
-            if stream in self._open:
+            if stream is not None and stream in self._open:
                 self._doubted.add(stream)
 
     def statuses(self) -> tuple[StreamStatus, ...]:

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 import msgspec
 
-from sparkinesis.lease.rules.table_mode import require_single_stream
+from sparkinesis.errors import AccessDeniedError, ServiceError, StreamNotFoundError
+from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.rules.row_streams import require_single_stream
 from sparkinesis.lease.shard_ends import ShardEnds
 from sparkinesis.lease.shard_syncer import ShardSyncer
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.status import StreamStatus
-from sparkinesis.stream.address import StreamIdentifier
+from sparkinesis.stream.address import StreamIdentifier, StreamMark
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings
 from sparkinesis.worker.reporting.gauges import StreamCounts
 from sparkinesis.worker.retrieval.ahead import RetrievalMode
 from sparkinesis.worker.retrieval.closed_shards import ClosedShards
+
+_ASK_AGAIN = 2.0
+"""Seconds between two questions which stream has the name, while that is in doubt."""
 
 
 class OpenStream(msgspec.Struct, frozen=True):
@@ -45,6 +51,22 @@ class Streams(Protocol):
         `LeaseTableUnavailableError` or `ConsumerLimitError`.
         """
 
+    @property
+    def mark(self) -> StreamMark | None:
+        """The only stream of the application; None: there are several."""
+        return None
+
+    def settle(self, leases: Collection[Lease]) -> None:
+        """Look after leases of the last scan that are of another stream than the one that is read.
+
+        Raises `LeaseTableError` for those of other applications.
+        """
+        del leases
+
+    def may_take(self, lease: Lease) -> bool:
+        """Return True if this worker reads the stream of a lease."""
+        return self.get(lease.stream) is not None
+
     may_change: bool = False
     """True if `look` is to be called."""
 
@@ -62,7 +84,7 @@ class Streams(Protocol):
     def wants(self, stream: StreamIdentifier | None) -> bool:
         """Return True if a lease is of a stream of the application, which may not be open now."""
 
-    def doubt(self, stream: StreamIdentifier) -> None:
+    def doubt(self, stream: StreamIdentifier | None) -> None:
         """Note that a reader has met an error that says that the stream no longer exists."""
         del stream
 
@@ -91,6 +113,35 @@ class OnlyStream(Streams):
     def __init__(self, stream: OpenStream, table: LeaseTable) -> None:
         self._stream = stream
         self._table = table
+        self._is_doubted = False
+        self._ask_at = -math.inf
+        """The time from which on the service may be asked (again) which stream has the name."""
+
+    @property
+    def mark(self) -> StreamMark | None:
+        return self._stream.syncer.mark
+
+    def may_take(self, lease: Lease) -> bool:
+        return lease.stream is None and self._is_own(lease)
+
+    def _is_own(self, lease: Lease) -> bool:
+        mark = self.mark
+        return lease.mark is None or mark is None or lease.mark.is_stream(mark)
+
+    def doubt(self, stream: StreamIdentifier | None) -> None:
+        del stream
+        self._is_doubted = True
+
+    def settle(self, leases: Collection[Lease]) -> None:
+        now = self._stream.settings.clock()
+        is_sure = not self._is_doubted and all(map(self._is_own, leases))
+        if is_sure or now < self._ask_at:
+            return
+        self._is_doubted, self._ask_at = False, now + _ASK_AGAIN
+        # A stream that is gone, or a service that does not answer: its readers meet that, too, and
+        # doubt the stream again.
+        with suppress(StreamNotFoundError, AccessDeniedError, ServiceError):
+            self._stream.syncer.settle()
 
     def begin(self, wait: Callable[[float], bool]) -> None:
         scan = self._table.scan(consistent=True)

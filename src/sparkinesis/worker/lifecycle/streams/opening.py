@@ -16,7 +16,7 @@ from sparkinesis.lease.shard_syncer import ShardSyncer
 from sparkinesis.lease.stream_leases import JAVA_NOTE, StreamLeases
 from sparkinesis.lease.table.rows import TableScan
 from sparkinesis.lease.table.table import LeaseTable
-from sparkinesis.stream.address import StreamAddress, StreamIdentifier
+from sparkinesis.stream.address import StreamAddress, StreamIdentifier, StreamMark
 from sparkinesis.stream.calls.client import StreamClient, StreamSummary
 from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.calls.shared_calls import AccountPace, at_once
@@ -109,6 +109,7 @@ class StreamOpener:
             )
         describe = shared_summary(client, timing.clock)
         stream: StreamIdentifier | None = None
+        mark: StreamMark | None = None
         phase = 0.0
         confirm: Callable[[], object] | None = None
         service_time_ms: Callable[[], int] = service_clock(describe)
@@ -119,18 +120,8 @@ class StreamOpener:
             confirm = partial(self._confirm, client, known)
             # An account may describe 20 streams a second, too few if hundreds begin at once.
             service_time_ms = anchored_clock(known.service_time_ms, known.at, timing.clock)
-        settings = ConsumerSettings(
-            **msgspec.structs.asdict(msgspec.structs.replace(shared, options=options)),
-            client=client,
-            stream=stream,
-            factory=plan.factory,
-            on_error=plan.on_error,
-            initial=plan.initial,
-            started_ms=known.service_time_ms,
-            service_time_ms=service_time_ms,
-            describe=describe,
-            same_streams=same,
-        )
+        else:
+            mark = StreamMark.of(client.stream_arn(), known.created_ms)
         leases = StreamLeases(
             client,
             self._table,
@@ -142,7 +133,21 @@ class StreamOpener:
             table_size=self._table_size,
             notes=self._notes,
             confirm=confirm,
+            mark=mark,
+            brief=timing.of(_BRIEF, shared.rng),
             tell=shared.tell,
+        )
+        settings = ConsumerSettings(
+            **msgspec.structs.asdict(msgspec.structs.replace(shared, options=options)),
+            client=client,
+            stream=stream,
+            factory=plan.factory,
+            on_error=plan.on_error,
+            initial=plan.initial,
+            started_ms=known.service_time_ms,
+            service_time_ms=service_time_ms,
+            describe=describe,
+            same_streams=same,
         )
         sync, clock = options.shard_sync, timing.clock
         syncer = ShardSyncer(

@@ -16,11 +16,12 @@ from sparkinesis.errors import (
     SparkinesisError,
     StreamNotFoundError,
 )
-from sparkinesis.events import StreamFailing, StreamMadeAnew, StreamReadable, StreamRemoved
+from sparkinesis.events import StreamFailing, StreamReadable, StreamRemoved
 from sparkinesis.lease.lease import leases_by_stream
 from sparkinesis.lease.rules.leader import leads
 from sparkinesis.lease.rules.observations import Snapshot
-from sparkinesis.lease.rules.table_mode import require_several_streams
+from sparkinesis.lease.rules.row_streams import require_several_streams
+from sparkinesis.lease.stream_leases import made_anew
 from sparkinesis.lease.table.rows import TableScan
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.stream.address import StreamAddress, StreamIdentifier
@@ -255,11 +256,7 @@ class SeveralStreams(KnownStreams):
             if other is not None and other.plan.address != address:
                 return self._failed(one, clash(one, other, result.identifier)).closed()
             if one.identifier not in {None, result.identifier}:
-                self._settings.tell(
-                    StreamMadeAnew(
-                        address.name, str(address), str(one.identifier), str(result.identifier)
-                    )
-                )
+                self._settings.tell(made_anew(address, one.identifier, result.identifier))
             elif one.stream is not None and one.problem is not None:
                 self._tell_readable(one)
             self._trust(result.identifier)

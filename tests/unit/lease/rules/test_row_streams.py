@@ -1,0 +1,147 @@
+"""L8: which rows of a table are believed of a stream, and which belong to another one."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+import pytest
+from msgspec.structs import replace
+
+from sparkinesis.errors import LeaseTableError
+from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
+from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.rules.row_streams import RowStreams, require_no_others, streams_of_rows
+from sparkinesis.stream.address import StreamMark
+from sparkinesis.stream.position import AfterRecord
+from sparkinesis.stream.shard import Shard
+
+MADE_MS = 1_790_000_000_123
+MARK = StreamMark("eu-west-1", "1", "flights", MADE_MS)
+EARLIER = replace(MARK, created_ms=MADE_MS - 700)
+LATER = replace(MARK, created_ms=MADE_MS + 700)
+OTHERS = [
+    replace(MARK, name="gates"),
+    replace(MARK, region="eu-west-2"),
+    replace(MARK, account="2"),
+    replace(EARLIER, name="gates"),
+]
+SHARD = Shard("shardId-000000000000", (), False, (0, 9), "1000", "2000")
+OPEN = replace(SHARD, is_open=True, ending_sequence_number=None)
+
+
+def lease(mark: StreamMark | None = None, at: str = "TRIM_HORIZON", **fields: object) -> Lease:
+    row = Lease(SHARD.id, SHARD.id, ExtendedSequenceNumber(at), hash_range=(0, 9), mark=mark)
+    return replace(row, **fields)
+
+
+def test_a_row_that_names_the_stream_is_believed_whatever_it_holds() -> None:
+    rows = [lease(MARK, "7", hash_range=(0, 3), made_ms=1), lease(MARK, SHARD_END)]
+    assert streams_of_rows(rows, [SHARD], MARK) == RowStreams()
+
+
+def test_a_row_that_names_another_stream_is_not_believed() -> None:
+    former, newer, others = lease(EARLIER, "1500"), lease(LATER), [lease(one) for one in OTHERS]
+    found = streams_of_rows([former, newer, *others], [SHARD], MARK)
+    assert found == RowStreams((former,), (newer,), tuple(others))
+
+
+@pytest.mark.parametrize(
+    "at", ["TRIM_HORIZON", "LATEST", "AT_TIMESTAMP", SHARD_END, "1000", "2000"]
+)
+def test_a_row_that_names_no_stream_is_believed_if_nothing_contradicts_it(at: str) -> None:
+    rows = [lease(at=at), lease(at=at, hash_range=None), lease(at=at, made_ms=MADE_MS - 120_000)]
+    gone = lease(at=at, shard_id="shardId-000000000007", key="k", hash_range=(7, 8))
+    assert streams_of_rows([*rows, gone], [SHARD], MARK) == RowStreams()
+    assert streams_of_rows(rows, [replace(SHARD, hash_range=None)], MARK) == RowStreams()
+
+
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        (lease(hash_range=(0, 8)), "the hash keys (0, 8), and the shard has (0, 9)"),
+        (lease(at="999"), "999:0 lies before the shard's first sequence number, 1000"),
+        (lease(at="2001"), "2001:0 lies behind the shard's last sequence number, 2000"),
+        (lease(at=SHARD_END, made_ms=MADE_MS - 120_001), "before the stream was created"),
+        (
+            lease(at="1500", known=AfterRecord("1500", clear_until=MADE_MS - 120_001)),
+            "before the stream was created",
+        ),
+    ],
+)
+def test_a_row_that_names_no_stream_is_not_believed_if_it_cannot_be_of_the_shard(
+    row: Lease, why: str
+) -> None:
+    found = streams_of_rows([row], [SHARD], MARK)
+    assert (found.former, found.newer, found.others) == ((), (), ())
+    ((refused, text),) = found.contradicted
+    assert refused is row
+    assert why in text
+
+
+def test_an_open_shard_has_no_last_sequence_number() -> None:
+    assert streams_of_rows([lease(at="2001")], [OPEN], MARK) == RowStreams()
+
+
+def test_a_row_that_names_no_stream_beside_one_of_a_former_stream_is_of_that() -> None:
+    named, unnamed, fine = lease(EARLIER), lease(at="999"), lease(at="1500")
+    assert streams_of_rows([unnamed, fine, named], [SHARD], MARK) == RowStreams((named, unnamed))
+
+
+def test_the_rows_of_another_stream_are_refused_with_both_names_and_the_way_out() -> None:
+    require_no_others(RowStreams((lease(EARLIER),), (lease(LATER),)), MARK, "lease table 'app'")
+    found = streams_of_rows([lease(OTHERS[0])], [], MARK)
+    with pytest.raises(LeaseTableError) as error:
+        require_no_others(found, MARK, "lease table 'app'")
+    made = datetime.fromtimestamp(MADE_MS / 1000, timezone.utc).isoformat()
+    for part in (
+        "The lease table 'app' has the leases of stream 'gates' of account 1 in eu-west-1",
+        f"this application reads stream 'flights' of account 1 in eu-west-1 (created at {made})",
+        "Nothing was written, and no lease was taken",
+        "Give this application another name, or another table_name",
+    ):
+        assert part in str(error.value)
+
+
+def test_rows_that_name_no_stream_are_refused_with_what_contradicts_them() -> None:
+    found = streams_of_rows([lease(at="999")], [SHARD], replace(MARK, created_ms=0))
+    with pytest.raises(LeaseTableError) as error:
+        require_no_others(found, MARK, "lease table 'app'")
+    for part in (
+        "that name no stream, as those of a Java KCL (shardId-000000000000)",
+        "not of stream 'flights'",
+        "999:0 lies before",
+        "another name, or another table_name",
+        "delete the table",
+    ):
+        assert part in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (1_000_123, 1_000_123, True),
+        (1_000_123, 1_000_124, False),
+        (1_000_000, 1_000_123, True),
+        (1_001_000, 1_000_123, True),
+        (1_000_000, 1_001_000, False),
+        (0, 1_000_123, True),
+    ],
+)
+def test_creation_times_are_compared_as_exactly_as_both_are_known(
+    one: int, other: int, same: bool
+) -> None:
+    first, second = replace(MARK, created_ms=one), replace(MARK, created_ms=other)
+    assert first.is_stream(second) is second.is_stream(first) is same
+    assert first.is_before(second) is (not same and one < other)
+    assert not replace(first, name="gates").is_stream(second)
+    assert not replace(first, name="gates", created_ms=5).is_before(second)
+
+
+def test_a_mark_is_read_from_its_text_and_an_arn() -> None:
+    assert StreamMark.parse(str(MARK)) == MARK
+    arn = "arn:aws-cn:kinesis:eu-west-1:1:stream/flights"
+    assert StreamMark.of(arn, MADE_MS) == MARK
+    assert StreamMark.of("flights", 5) == StreamMark("", "", "flights", 5)
+    for text in ("", "a:b:c", "a:b:c:x", "a:b::1", "a:b:c:1:2", "a:b:c:" + 15 * "9"):
+        with pytest.raises(ValueError, match="is not <region>"):
+            StreamMark.parse(text)
