@@ -238,7 +238,8 @@ class Taken:
         self.oldest_at: float | None = None
         self.begun: list[tuple[Position, WantedRecords | None]] = []
 
-    def take(self) -> RecordBatch | None:
+    def take(self, batches_in_use: int) -> RecordBatch | None:
+        assert batches_in_use == 0
         return self.batches.pop(0) if self.batches else None
 
     def begin(self, start: Position, *, unread: WantedRecords | None) -> None:
