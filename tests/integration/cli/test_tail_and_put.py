@@ -208,7 +208,7 @@ def test_a_terminal_shows_time_shard_and_key_and_obeys_no_record(server: LocalSe
     os.close(ours)
     os.close(its)
     dim, cyan, end = "\x1b[2m", "\x1b[36m", "\x1b[0m"
-    pattern = rf"{dim}\d{{4}}-\d\d-\d\dT[\d:.]+Z 0{end} {cyan}key{end}  \[31mred\\xff\r\n"
+    pattern = rf"{dim}\d{{4}}-\d\d-\d\dT[\d:.]+Z 0{end} {cyan}key{end} \\x1b\[31mred\\xff\r\n"
     assert re.fullmatch(pattern.replace("\x1b[", "\x1b\\["), shown), shown
 
 
