@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from sparkinesis.errors import ServiceError
 from sparkinesis.stream.calls.client import Fetched
 from sparkinesis.stream.page import Page, Record
-from sparkinesis.stream.position import TRIM_HORIZON
+from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, Position
 from sparkinesis.stream.reading.split_page import split_page
 from sparkinesis.worker.options import DEFAULT_OPTIONS, AheadLimits
 from sparkinesis.worker.retrieval.ahead import FetchAhead, FetchRequest
@@ -77,6 +77,7 @@ class Reader:
         limits: AheadLimits = LIMITS,
         announce_silence: bool = False,
         next_after: float = 0.0,
+        start: Position = TRIM_HORIZON,
     ) -> None:
         self._announced = threading.Semaphore(0)
 
@@ -85,7 +86,7 @@ class Reader:
 
         request = FetchRequest(
             "shardId-000000000000",
-            TRIM_HORIZON,
+            start,
             inclusive=False,
             memory=memory or MemoryBudget(2**30).account(),
             on_page=lambda _: (on_page or self._announced.release)(),
@@ -509,3 +510,20 @@ def test_idle_shards_are_polled_together(
         assert now[0] == pytest.approx(expected)
         now[0] += 0.002
         assert shard.fetch(MIB) is not None
+
+
+def test_the_arrival_of_the_first_record_that_waits_and_of_the_last_page(read: Read) -> None:
+    """A record of an unknown arrival is as old as the page is behind, at least."""
+    one = read(Script(page(behind=5_000), page(0, 0)), clock=lambda: 100.0)
+    one.wait(2)
+    assert one.fetching.oldest_at == 95.0
+    assert one.fetching.heard_at == 100.0
+    assert one.fetching.take() is not None
+    assert one.fetching.oldest_at is None, "the silence has no record"
+    assert one.fetching.heard_at == 100.0
+
+
+def test_the_record_of_the_start_does_not_wait(read: Read) -> None:
+    one = read(Script(page(2)), clock=lambda: 100.0, start=AfterRecord("1"))
+    one.wait(1)
+    assert one.fetching.oldest_at is None

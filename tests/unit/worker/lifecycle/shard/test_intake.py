@@ -544,3 +544,38 @@ def test_a_pause_ends_the_time_at_the_tip_and_gives_back_all_memory(service: Ser
     batch = reader.take()
     assert batch is not None
     assert [one.data for one in batch.records] == [b"2"]
+
+
+def test_the_age_of_a_batch_is_that_of_its_first_record_that_is_not_done(service: Service) -> None:
+    """The checkpoint's own record, which is read to see that it is kept, is older."""
+    reading = intake(
+        service,
+        start=AfterRecord("1", sub_sequence_number=0),
+        checkpoint=ExtendedSequenceNumber("1"),
+    )
+    service.pages = [page(record(1, 3600.0), record(2, 5.0), record(3, 1.0), waited=2.0), page()]
+    assert take(reading) == [b"2", b"3"]
+    assert reading.oldest_at == WORKER_CLOCK - 2.0 - 5.0
+    assert take(reading) == []
+    assert reading.oldest_at is None
+
+
+def test_the_last_page_that_was_heard_of_may_be_one_that_waits(service: Service) -> None:
+    reading = intake(service)
+    assert reading.heard_at == WORKER_CLOCK, "since then a page is waited for"
+    service.pages = [page()]
+    assert take(reading) == []
+    service.heard_at, service.oldest_at = WORKER_CLOCK + 9.0, WORKER_CLOCK - 1.0
+    assert (reading.heard_at, reading.waiting_since) == (WORKER_CLOCK + 9.0, WORKER_CLOCK - 1.0)
+    reading.stop()
+    assert reading.heard_at == WORKER_CLOCK + 9.0
+    assert reading.waiting_since is None
+
+
+def test_before_the_first_page_behind_a_start_no_figure_is_known(service: Service) -> None:
+    reading = intake(service)
+    service.pages = [page(record(1))]
+    assert take(reading) == [b"1"]
+    assert reading.millis_behind_latest == 10
+    reading.begin(TRIM_HORIZON)
+    assert reading.millis_behind_latest is None
