@@ -18,6 +18,13 @@ EQUIVALENTS: dict[tuple[str, str, str, str], str] = {
     ("stream/kpl/envelope.py", "", "1 << 18", "1 >> 18"): _COST,
     ("stream/kpl/envelope.py", "", "1", "2"): _COST,
     ("stream/kpl/envelope.py", "", "18", "19"): _COST,
+    ("stream/kpl/envelope.py", "_thread_pool", "'kpl'", "'kplx'"): _FOR_PEOPLE,
+    (
+        "stream/kpl/envelope.py",
+        "open_sound",
+        "chain(keys, hash_keys)",
+        "chain(hash_keys, keys)",
+    ): "All of them are looked at, in whatever order.",
     ("stream/kpl/envelope.py", "message_of", "False", "True"): (
         "Only a machine in FIPS mode knows the difference."
     ),

@@ -12,6 +12,7 @@ from sparkinesis.errors import CheckpointError, LeaseLostError, LeaseTableUnavai
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.metrics.tally import Distribution, Tally
 from sparkinesis.stream.position import AfterRecord, AtTimestamp
+from sparkinesis.stream.reading.retention import CLOCK_MARGIN_MS
 from sparkinesis.worker.checkpoint_rules import Permitted, known_after
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.reporting.measures import ShardMeasures
@@ -70,6 +71,19 @@ def test_the_last_record_of_an_ended_shard_is_its_end_even_if_it_was_checkpointe
     """The KCL compares first, writes nothing, and calls ``shardEnded`` for ever."""
     ended = Permitted(at(last), at("SHARD_END"), end=at("20:3"))
     assert ended.resolve(*asked).is_shard_end
+
+
+def test_at_its_end_a_shard_may_be_checkpointed_as_a_whole() -> None:
+    ended = Permitted(at("10"), at("20:3")).ended()
+    assert ended == Permitted(at("10"), at("SHARD_END"), end=at("20:3"))
+    assert ended.ended() is ended
+
+
+def test_an_arrival_is_known_with_the_margin_of_clocks() -> None:
+    assert known_after(at("20"), 90_000) == AfterRecord(
+        "20", 90_000 - CLOCK_MARGIN_MS, arrived_ms=90_000
+    )
+    assert known_after(at("20"), None) is known_after(at("LATEST"), 90_000) is None
 
 
 def test_an_earlier_record_of_an_ended_shard_is_itself() -> None:

@@ -65,6 +65,7 @@ def plan(
     foreign_renewals: Collection[str] = (),
     legacy: Collection[str] = (),
     unreadable: Collection[str] = (),
+    busy: Collection[str] = (),
     reach: Reach = Reach.STEAL,
 ) -> TakePlan:
     """A plan at time 1000; ``ages``: seconds since counter and owners changed, by key."""
@@ -91,6 +92,7 @@ def plan(
         rng=rng,
         held=held,
         asked=asked,
+        busy=busy,
         legacy=legacy,
         can_read=lambda row: row.key not in unreadable,
         reach=reach,
@@ -250,6 +252,12 @@ def test_thieves_that_look_at_once_do_not_collide() -> None:
     first, second, victim = (keys(takes.steal) for takes in plans)
     assert (len(first), len(second), victim) == (4, 4, set())
     assert not first & second
+
+
+def test_a_lease_that_has_expired_is_not_stolen_while_this_worker_may_not_take_it() -> None:
+    rows = leases(a=5, me=1)
+    takes = plan(rows, {"a-00": F + 1}, busy={"a-00"})
+    assert keys(takes.steal) == {"a-01"}
 
 
 def test_no_more_stolen_than_allowed() -> None:
