@@ -139,10 +139,10 @@ def test_a_refused_role_says_what_its_policies_need(reading: Reading) -> None:
     said = str(caught.value)
     assert f"Not allowed to assume the role {ROLE}" in said
     assert "trust policy must allow sts:AssumeRole" in said
-    assert "set the option roleExternalId" in said
+    assert "set the external id of the role" in said
     assert "is not authorized to perform: sts:AssumeRole" in said
     assert "\n" not in said
-    with pytest.raises(AccessDeniedError, match="must equal the option roleExternalId") as caught:
+    with pytest.raises(AccessDeniedError, match="must equal the external id that is set") as caught:
         reading.by_role("refused", roleExternalId=EXTERNAL_ID).plan()
     assert EXTERNAL_ID not in str(caught.value)
 

@@ -41,6 +41,8 @@ class StreamAddress(msgspec.Struct, frozen=True):
     region: str | None = None
     endpoint: str | None = None
     credentials: CredentialSource = FOUND_BY_BOTO
+    is_querys: bool = False
+    """True for a DataFrame's: errors then name its options, and those of an application else."""
 
     def __repr__(self) -> str:
         return repr_without_secrets(self)

@@ -61,6 +61,10 @@ END_OF_TIME_MS: Final = 253_402_300_800_000
 """The start of the year 10000 in epoch milliseconds: all instants are before it."""
 
 
+CLOCKS_DIFFER_MS = 60_000
+"""An instant that is up to so much in the future is taken: clocks differ, and it comes soon."""
+
+
 class AtTimestamp(msgspec.Struct, frozen=True):
     """The position of the first record that arrived at ``ms`` (epoch milliseconds) or later."""
 

@@ -224,6 +224,12 @@ class Checkpointer:
             if self._permitted.end is not None:
                 raise CheckpointError("The shard has ended; it cannot be reset from shard_ended().")
             now_ms = self._service_time_ms()
+            if isinstance(target, AtTimestamp) and target.ms > now_ms + pos.CLOCKS_DIFFER_MS:
+                raise CheckpointError(
+                    f"The position to reset to is {target.instant.isoformat()}, which is in the "
+                    f"future: the stream's clock shows {AtTimestamp(now_ms).instant.isoformat()}. "
+                    "Give an instant in the past, or LATEST."
+                )
             position = AtTimestamp(now_ms) if target is pos.LATEST else target
             place = ExtendedSequenceNumber.of(target)
             self._flush("reset the checkpoint")

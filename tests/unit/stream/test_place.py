@@ -111,7 +111,7 @@ def test_no_region_and_no_profile_are_told() -> None:
     ("address", "said"),
     [
         (
-            StreamAddress("s", region="eu-west-1"),
+            StreamAddress("s", region="eu-west-1", is_querys=True),
             "There is no stream 's' in eu-west-1. The region is that of the option region. Check",
         ),
         (
@@ -138,5 +138,6 @@ def test_a_missing_stream_is_told_with_the_source_of_its_region(
 
 def test_an_endpoint_that_does_not_answer_names_the_options() -> None:
     error = EndpointConnectionError(endpoint_url="https://kinesis.eu-wset-1.amazonaws.com")
-    told = explain(error, "ListShards", StreamAddress("s", region="eu-wset-1"), None, None)
+    address = StreamAddress("s", region="eu-wset-1", is_querys=True)
+    told = explain(error, "ListShards", address, None, None)
     assert "does not answer. Check the spelling of the options region, endpoint" in str(told)

@@ -83,7 +83,7 @@ def _by_arn(arn: str, region: str | None, endpoint: str | None) -> StreamAddress
             f"The option streamARN names a stream in {found['region']}, but the option region "
             f"is {region}. Leave out the option region: the ARN contains it."
         )
-    return StreamAddress(found["name"], arn, found["region"], endpoint)
+    return StreamAddress(found["name"], arn, found["region"], endpoint, is_querys=True)
 
 
 def _by_name(name: str, region: str | None, endpoint: str | None) -> StreamAddress:
@@ -97,4 +97,4 @@ def _by_name(name: str, region: str | None, endpoint: str | None) -> StreamAddre
             f"The option region is {region!r}, and boto3 knows no Kinesis in that region. "
             f"{nearest_region(region)} If it is a new region, update boto3."
         )
-    return StreamAddress(name, None, region, endpoint)
+    return StreamAddress(name, None, region, endpoint, is_querys=True)

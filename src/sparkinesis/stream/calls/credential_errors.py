@@ -156,9 +156,9 @@ def _explain_assume_role(
             f"The service said: {said}"
         )
     condition = (
-        "if the policy has a condition sts:ExternalId, set the option roleExternalId to its value"
+        "if the policy has a condition sts:ExternalId, set the external id of the role to its value"
         if source.external_id is None
-        else "a condition sts:ExternalId in the policy must equal the option roleExternalId"
+        else "a condition sts:ExternalId in the policy must equal the external id that is set"
     )
     everywhere = on_spark(", on the driver and on every executor")
     return AccessDeniedError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timezone
+from typing import NamedTuple
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -53,6 +54,44 @@ START_ELSEWHERE = (
 """Advice for a position that no longer exists, in addition to resuming after the position."""
 
 
+class _Words(NamedTuple):
+    """How errors name the options of a door, and what a user of it can do."""
+
+    stream: str
+    region: str
+    endpoints: str
+    consumer: str
+    start: str
+    """Advice for a start in the future."""
+    left: str
+    """Advice for a shard, or a record, that is no longer there."""
+
+
+_QUERY = _Words(
+    "option streamName or streamARN",
+    "option region",
+    "options region, endpoint and stsEndpoint",
+    "option consumerName",
+    "Set the option initialPosition (startingPosition in a batch read) to an instant in the past, "
+    "or to latest.",
+    "Set the option failOnDataLoss to false to resume with the oldest record that is left, or "
+    f"{START_ELSEWHERE}.",
+)
+_APPLICATION = _Words(
+    "stream's name or ARN",
+    "given region",
+    "region, the endpoint and the sts_endpoint",
+    "consumer_name",
+    "Give initial_position an instant in the past, or latest. If leases hold this one, move the "
+    "application by `sparkinesis reset --to latest`, or --to another position.",
+    "`sparkinesis reset` moves an application to another position.",
+)
+
+
+def _words_of(address: StreamAddress) -> _Words:
+    return _QUERY if address.is_querys else _APPLICATION
+
+
 def words(error: ClientError | BotoCoreError) -> str:
     """Return the message of the service or of botocore as one line, which is printable.
 
@@ -83,7 +122,7 @@ def explain(
     position: Position | None,
 ) -> SparkinesisError:
     """Return the error to raise for ``error``: one paragraph, without the service's traceback."""
-    code = error_code(error)
+    code, own = error_code(error), _words_of(address)
     said = words(error)
     where = f"{address}" if shard_id is None else f"shard {shard_id} of {address}"
     if position is not None:
@@ -96,39 +135,34 @@ def explain(
         return ExpiredIteratorError(f"The iterator of {where} has expired. {said}")
     if code == "ResourceNotFoundException" and shard_id is None:
         return StreamNotFoundError(
-            f"There is no {address}.{_region_source(address)} Check the spelling of the option "
-            "streamName or streamARN (stream, of an Application), that the option region names the "
-            "stream's region, and that your credentials belong to the stream's account. "
-            f"The service said: {said}"
+            f"There is no {address}.{_region_source(address)} Check the spelling of the "
+            f"{own.stream}, that the {own.region} is the stream's region, and that your "
+            f"credentials belong to the stream's account. The service said: {said}"
         )
     if code == "ResourceNotFoundException":
         return ShardNotFoundError(
             f"{where} no longer exists: its records are older than the stream's retention period, "
             "or the stream was deleted and created again. The shard's unread records are lost. "
-            "Set the option failOnDataLoss to false to resume with the records that are left, or "
-            f"{START_ELSEWHERE}. The service said: {said}"
+            f"{own.left} The service said: {said}"
         )
     if is_unknown_position(error, position):
         return PositionNotFoundError(
             f"The service does not know the sequence number of {where}. It was asked twice: the "
             "record has expired, or "
             "the number comes from another stream, for instance because this stream was deleted "
-            "and created again. Set the option failOnDataLoss to false to resume from the oldest "
-            "record kept, "
-            f"or {START_ELSEWHERE}. The service said: {said}"
+            f"and created again. {own.left} The service said: {said}"
         )
     if code == "InvalidArgumentException" and isinstance(position, AtTimestamp):
         instant = datetime.fromtimestamp(position.ms / 1000, timezone.utc).isoformat()
         return ServiceError(
             f"The service refuses to start {where}, which is {instant}: most likely that instant "
-            "is in the future. Set the option initialPosition (startingPosition in a batch read) "
-            f"to an instant in the past, or to latest. The service said: {said}"
+            f"is in the future. {own.start} The service said: {said}"
         )
     if code == "ResourceInUseException" and operation == "SubscribeToShard":
         return ServiceError(
             f"Cannot subscribe to {where}: another reader uses the same registered consumer, or "
             "the consumer is not ACTIVE. Give each query and each application its own consumer "
-            f"(option consumerName). The service said: {said}"
+            f"({own.consumer}). The service said: {said}"
         )
     if code in ACCESS_DENIED:
         return AccessDeniedError(
@@ -137,13 +171,13 @@ def explain(
         )
     if code == "NoRegionError":
         return ServiceError(
-            f"No region is set for {where}. Set the option region, for instance to eu-west-1, "
+            f"No region is set for {where}. Set the region, for instance to eu-west-1, "
             f"or the environment variable AWS_REGION{on_spark()}."
         )
     if code == "EndpointConnectionError":
         return ServiceError(
-            f"The endpoint of {where} does not answer. Check the spelling of the options region, "
-            "endpoint and stsEndpoint, and that this machine can reach the endpoint. "
+            f"The endpoint of {where} does not answer. Check the spelling of the "
+            f"{own.endpoints}, and that this machine can reach the endpoint. "
             f"botocore said: {said}"
         )
     advice = "Every retry was used up." if is_retryable(error) else "A retry would not help."
@@ -154,8 +188,13 @@ def _region_source(address: StreamAddress) -> str:
     """Return a sentence that says where a region comes from that was given; else none is needed."""
     if address.region is None:
         return ""
-    source = "stream's ARN" if address.arn else "option region"
-    return f" The region is that of the {source}."
+    if address.arn:
+        return " The region is that of the stream's ARN."
+    return (
+        " The region is that of the option region."
+        if address.is_querys
+        else " The region is the one that was given."
+    )
 
 
 def _needed(operation: str) -> str:

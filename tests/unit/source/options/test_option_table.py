@@ -18,7 +18,7 @@ from sparkinesis.source.options.option_table import CONNECTOR, OPTIONS, Options,
 from sparkinesis.source.options.read_options import FanOut, StreamReadOptions, stream_read_options
 from sparkinesis.source.options.stream_names import removed_stream
 from sparkinesis.source.options.values import known_regions
-from sparkinesis.stream.address import stream_address
+from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.credentials import CredentialSource
 from sparkinesis.stream.position import LATEST, FromApplication
 from tests.documents import ROOT
@@ -140,7 +140,7 @@ def test_an_arn_says_name_and_region() -> None:
 def test_every_region_that_has_kinesis_may_be_given() -> None:
     for region in known_regions():
         (address,) = parse_options({"streamName": "a", "region": region}).reading.addresses
-        assert address == stream_address("a", region, None)
+        assert address == StreamAddress("a", None, region, is_querys=True)
 
 
 def test_a_role_goes_with_the_address_of_every_stream() -> None:
@@ -321,11 +321,12 @@ def test_a_schema_of_the_users_own_is_refused_with_what_to_do(method: str) -> No
 
 def test_the_address_of_a_removed_stream_is_that_of_the_others() -> None:
     (one,) = parse_options({"streamName": "a", "region": "eu-west-1"}).reading.addresses
-    assert removed_stream("b", [one]) == stream_address("b", "eu-west-1")
+    assert removed_stream("b", [one]) == StreamAddress("b", None, "eu-west-1", is_querys=True)
     (one,) = parse_options({"streamARN": ARN, "roleArn": ROLE}).reading.addresses
     other = ARN.replace("stream/flights", "stream/cars")
     found = removed_stream("cars", [one])
-    assert found == stream_address(other, credentials=CredentialSource(role_arn=ROLE))
-    two = stream_address(ARN.replace("123456789012", "210987654321"))
+    role = CredentialSource(role_arn=ROLE)
+    assert found == StreamAddress("cars", other, "eu-west-1", credentials=role, is_querys=True)
+    two = StreamAddress("flights", ARN.replace("123456789012", "210987654321"), "eu-west-1")
     with pytest.raises(OffsetError, match=r"of several accounts\. Name 'cars' once more until"):
         removed_stream("cars", [one, two])

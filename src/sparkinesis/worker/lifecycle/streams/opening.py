@@ -10,6 +10,7 @@ from functools import partial
 
 import msgspec
 
+from sparkinesis.errors import OptionError
 from sparkinesis.lease.lease import leases_by_stream
 from sparkinesis.lease.shard_ends import ShardEnds
 from sparkinesis.lease.shard_syncer import ShardSyncer
@@ -26,7 +27,7 @@ from sparkinesis.stream.calls.stream_identity import (
     described,
     require_same,
 )
-from sparkinesis.stream.position import InitialPosition
+from sparkinesis.stream.position import CLOCKS_DIFFER_MS, AtTimestamp, InitialPosition
 from sparkinesis.stream.reading.service_clock import anchored_clock, service_clock, shared_summary
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings, WorkerSettings
 from sparkinesis.worker.lifecycle.streams.open_stream import OpenStream
@@ -87,9 +88,11 @@ class StreamOpener:
         """Make what reads a stream.
 
         known: the summary of the application's only stream, or the identity of one of several.
-        same: tells whether one of several is still the same. first: see `StreamLeases`.
+        same: tells whether one of several is still the same. first: see `StreamLeases`. Raises
+        `OptionError` for an initial position in the future: leases would hold it for ever.
         """
         self._opened += 1
+        _refuse_future(plan, known.service_time_ms)
         shared, timing = self._settings, self._settings.timing
         options = self._options_for(plan)
         polling = Polling(client, options, timing)
@@ -215,6 +218,17 @@ class StreamOpener:
                 options, fan_out=replace(options.fan_out, consumer_arn=plan.consumer_arn)
             )
         return options
+
+
+def _refuse_future(plan: StreamPlan, now_ms: int) -> None:
+    initial = plan.initial
+    if isinstance(initial, AtTimestamp) and initial.ms > now_ms + CLOCKS_DIFFER_MS:
+        now = AtTimestamp(now_ms).instant
+        raise OptionError(
+            f"initial_position is {initial.instant.isoformat()}, which is in the future: the clock "
+            f"of {plan.address} shows {now.isoformat()}. Give an instant in the past, or latest. "
+            "No lease was written."
+        )
 
 
 class ShutDownError(Exception):
