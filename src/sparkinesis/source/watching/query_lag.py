@@ -18,8 +18,9 @@ def lag(query: StreamingQuery) -> dict[str, StreamLag]:
     """Return how far a query is behind the tip of each stream that it reads, by stream.
 
     It is the lag at the end of the batch that was planned last, as ``query.lastProgress`` has it:
-    no call to AWS. A stream is missing before the first look at its shards, and a query without
-    Kinesis sources has none.
+    no call to AWS. While a batch runs, its rows grow older than that: the metric
+    ``query.progress.age`` has the time since the progress. A stream is missing before the first
+    look at its shards, and a query without Kinesis sources has none.
     """
     progress = query.lastProgress
     return lags_of(kinesis_sources(progress.sources)) if progress is not None else {}
