@@ -79,3 +79,13 @@ def test_a_slow_record_holds_up_its_key_and_at_most_as_many_others() -> None:
     assert not open_records.has_room
     (run,) = open_records.finish(slow)
     assert [record.partition_key for record in run.records] == ["slow", "a"]
+
+
+def test_a_batch_may_be_added_while_fewer_records_are_open_than_may_be() -> None:
+    records = OpenRecords(2)
+    assert (records.first, records.has_room) == (None, True)
+    records.add(batch_of(["a"], 0))
+    assert records.has_room
+    records.add(batch_of(["b"], 1))
+    assert not records.has_room
+    assert records.first is records.start()
