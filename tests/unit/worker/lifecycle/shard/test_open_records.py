@@ -83,9 +83,10 @@ def test_a_slow_record_holds_up_its_key_and_at_most_as_many_others() -> None:
 
 def test_a_batch_may_be_added_while_fewer_records_are_open_than_may_be() -> None:
     records = OpenRecords(2)
-    assert (records.first, records.has_room) == (None, True)
-    records.add(batch_of(["a"], 0))
-    assert records.has_room
-    records.add(batch_of(["b"], 1))
-    assert not records.has_room
+    rooms = [records.has_room]
+    assert records.first is None
+    for n, key in enumerate("ab"):
+        records.add(batch_of([key], n))
+        rooms.append(records.has_room)
+    assert rooms == [True, True, False]
     assert records.first is records.start()
