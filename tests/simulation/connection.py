@@ -7,6 +7,7 @@ bit by bit.
 
 from __future__ import annotations
 
+import math
 import random
 from collections import deque
 from collections.abc import Callable
@@ -273,8 +274,12 @@ class Body:
         """Nothing comes at once here; the first message is read with the first event."""
         return False
 
+    @staticmethod
+    def instant_in(seconds: float) -> float:
+        """Return an instant that never comes: a simulated event arrives as a whole."""
+        return math.inf
+
     def read(self, most: int, until: float, /) -> bytes:
-        del until  # of the machine's clock: a simulated event arrives as a whole
         return self._connection.read(most)
 
     def shutdown(self) -> None:

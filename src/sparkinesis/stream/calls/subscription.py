@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -127,7 +126,7 @@ class Subscription:
         """
         try:
             if self._body.await_data(_INITIAL_WAIT_MS):
-                until = time.monotonic() + self._longest_event
+                until = self._body.instant_in(self._longest_event)
                 while self._first is None:
                     self._first, is_over = self._step(until)
                     if is_over or self._decoder.is_between_messages:
@@ -145,7 +144,7 @@ class Subscription:
         return first
 
     def _next(self) -> ReceivedEvent | None:
-        until = time.monotonic() + self._longest_event
+        until = self._body.instant_in(self._longest_event)
         while not self._closed.is_set():
             received, is_over = self._step(until)
             if received is not None or is_over:

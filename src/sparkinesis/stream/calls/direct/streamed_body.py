@@ -11,6 +11,7 @@ import math
 import select
 import socket
 import string
+import time
 from collections.abc import Mapping
 
 from sparkinesis.stream.calls.direct.bounds import AnswerTooLongError, hurry
@@ -79,6 +80,11 @@ class StreamedBody:
             if size > most:
                 raise AnswerTooLongError(f"{size} or more", most)
         return b"".join(pieces)
+
+    @staticmethod
+    def instant_in(seconds: float) -> float:
+        """Return the instant up to which a read of so many seconds may wait."""
+        return time.monotonic() + seconds
 
     def read(self, most: int, until: float, /) -> bytearray:
         """Wait for ``most`` bytes and return them; fewer at the end of the body, none after it.
