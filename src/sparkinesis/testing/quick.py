@@ -72,7 +72,6 @@ def quick(
     streams = application.streams
     return replace(
         _placed(application, endpoint),
-        stream=application.stream and _name(application.stream),
         dynamodb_endpoint=None,
         worker_id=worker_id or application.worker_id,
         options=options,
@@ -89,7 +88,7 @@ def _tracked(streams: StreamTracker, endpoint: str) -> list[Stream]:
 def _stream(stream: Stream, endpoint: str) -> Stream:
     if isinstance(stream, str):
         return _name(stream)
-    return replace(_placed(stream, endpoint), stream=_name(stream.stream))
+    return _placed(stream, endpoint)
 
 
 def _name(stream: str) -> str:
@@ -100,7 +99,12 @@ def _name(stream: str) -> str:
 def _placed(config: _Config, endpoint: str) -> _Config:
     policy = None if config.on_error is None else _without_waits(config.on_error)
     return replace(
-        config, region=REGION, endpoint=endpoint, credentials=FOUND_BY_BOTO, on_error=policy
+        config,
+        stream=config.stream and _name(config.stream),  # an ARN may name another region
+        region=REGION,
+        endpoint=endpoint,
+        credentials=FOUND_BY_BOTO,
+        on_error=policy,
     )
 
 

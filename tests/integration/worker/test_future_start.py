@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from sparkinesis import Application, RecordBatch, StreamConfig
-from sparkinesis.errors import OptionError, ServiceError
+from sparkinesis import Application, Checkpointer, RecordBatch, StreamConfig
+from sparkinesis.errors import CheckpointError, OptionError, ServiceError
 from sparkinesis.local import LocalServer
 from sparkinesis.testing import Sandbox
 from tests.engine import Query
@@ -39,6 +39,10 @@ def test_clocks_may_differ() -> None:
 
         application = Application("app", "flights", handle, initial_position=soon)
         with kinesis.run(application) as run:
+            run.wait(lambda: run.result.failures)
+            (told, *_) = run.result.failures
+            assert "is in the future. Give initial_position" in told.traceback
+            assert "`sparkinesis reset" in told.traceback
             kinesis.advance(31)
             run.put(["a"])
         assert seen == [b"a"]
@@ -57,3 +61,17 @@ def test_a_query_stores_nothing_and_goes_on_once_its_option_is_mended() -> None:
         assert query.checkpoint is None
         query.restart(initialPosition="trim_horizon")
         assert [data for batch in query.drain() for data in batch.datas] == [b"1"]
+
+
+def test_a_processor_cannot_reset_its_shard_into_the_future() -> None:
+    refused: list[str] = []
+
+    def handle(batch: RecordBatch, checkpointer: Checkpointer) -> None:
+        with pytest.raises(CheckpointError) as error:
+            checkpointer.reset(FUTURE)
+        refused.append(str(error.value))
+        checkpointer.checkpoint()
+
+    with Sandbox() as kinesis, kinesis.run(Application("app", "flights", handle)) as run:
+        run.put(["a"])
+    assert "is 2099-01-01T00:00:00+00:00, which is in the future" in refused[0]
