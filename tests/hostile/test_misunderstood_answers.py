@@ -12,7 +12,7 @@ import pytest
 
 from sparkinesis.errors import SparkinesisError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
-from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.lease import Lease, encode_lease
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.client import dynamodb_client
 from sparkinesis.lease.table.table import LeaseTable
@@ -28,7 +28,7 @@ from tests.integration.stream.direct.raw_server import Behaviour, close, http, s
 
 Call = Callable[[StreamClient, LeaseTable], object]
 SHARD = "shardId-000000000000"
-HELD = Lease("k", SHARD, ExtendedSequenceNumber("5"), owner="w", counter=7)
+HELD = Lease("k", "k", ExtendedSequenceNumber("5"), owner="w", counter=7)
 ENTRIES = plain_entries([("k", None, b"d")], ordered=False)
 CALLS: dict[str, Call] = {
     "DescribeStreamSummary": lambda stream, _: stream.describe(),
@@ -132,3 +132,17 @@ def test_what_is_not_understood_is_tried_again_and_is_an_error_that_names_the_op
         assert 2 <= len(server.requests) <= 8
     assert "retry was used up" in str(failed.value)
     assert len(str(failed.value)) < 1000
+
+
+def test_a_write_whose_answer_is_not_understood_may_have_been_made() -> None:
+    update = requests.release(HELD, "w")
+    refused = {
+        "__type": "ConditionalCheckFailedException",
+        "message": "no",
+        "Item": encode_lease(update.after),
+    }
+    with serving() as server:
+        server.behaviours.extend([said({}, "200 OK"), said(refused, "400 Bad Request")])
+        table = LeaseTable("t", "us-east-1", server.endpoint, retry=Retry(base=0.0))
+        assert table.write(update) == update.after
+    assert len(server.requests) == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import select
 import socket
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +27,7 @@ from sparkinesis.stream.position import TRIM_HORIZON, starting_position
 from tests.event_stream import INITIAL_RESPONSE, records_event
 from tests.integration.stream.conftest import CONSUMER_ARN, SHARD
 from tests.integration.stream.direct.certificates import self_signed, serving_context
+from tests.pace import seconds
 from tests.scripted import DATE_MS, Answer, Script, serving
 
 CHUNKED = {"transfer-encoding": "chunked"}
@@ -260,3 +262,27 @@ def test_the_read_timeout_of_a_client_is_that_of_its_subscriptions() -> None:
         subscription = calls_subscribe(direct, CONSUMER_ARN, SHARD, start, lambda _: DATE_MS)
         with pytest.raises(ReadTimeoutError):
             subscription.next_event()
+
+
+def test_an_event_that_comes_byte_by_byte_ends_the_subscription_in_time() -> None:
+    ours, theirs = socket.socketpair()
+    ours.settimeout(30)
+    is_over = threading.Event()
+
+    def drip() -> None:
+        for _ in range(600):
+            if is_over.wait(0.01):
+                return
+            theirs.sendall(b"0")  # the size of a chunk
+
+    dripping = threading.Thread(target=drip)
+    began = time.monotonic()
+    with theirs:
+        subscription = Subscription(StreamedBody("http://test", ours, b"", CHUNKED), 0, 0.1)
+        dripping.start()
+        with pytest.raises(ReadTimeoutError, match="http://test"):
+            subscription.next_event()
+        took = time.monotonic() - began
+        is_over.set()
+        dripping.join()
+    assert took < seconds(3.0)

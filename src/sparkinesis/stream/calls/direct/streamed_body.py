@@ -20,6 +20,7 @@ _PIECE = 65_536
 _READ_AHEAD = 16_384
 """Bytes. Events and the lines around HTTP chunks are mostly shorter; one system call reads both."""
 _LONGEST_LINE = 4_096
+_MOST_TRAILERS = 100
 _DIGITS = frozenset(string.hexdigits.encode())
 _WITHOUT_END = 1 << 62
 
@@ -168,8 +169,8 @@ class StreamedBody:
             raise ValueError(f"the size of a chunk is {size[:20]!r}")
         self._left = int(size, 16)
         if self._left == 0:
-            while self._line():
-                pass  # a trailer
+            if all(self._line() for _ in range(_MOST_TRAILERS)):
+                raise ValueError("the trailers of the answer do not end")
             self._is_over = True
 
     def _end_chunk(self) -> None:
