@@ -119,6 +119,7 @@ L8:
     unit/lease/rules/test_row_streams.py
     integration/lease/test_other_streams.py
     integration/worker/test_l8_other_streams.py
+    unit/worker/lifecycle/streams/test_open_stream.py
 L6:
     integration/lease/test_foreign_servers.py
     unit/lease/table/test_batching.py

@@ -240,9 +240,7 @@ class StreamLeases:
         """Put leases of the present stream in the place of a former one's."""
         first = TRIM_HORIZON if self.first is LATEST else self.first
         shards, now_ms = self.list_shards(at=first)
-        # With LATEST, 0 says that no record may be skipped where a lease is missing later.
-        began_ms = 0 if self._initial is LATEST else None
-        leases = leases_for_empty_table(shards, first, now_ms, began_ms)
+        leases = leases_for_empty_table(shards, first, now_ms)
         rows = {row.shard_id: row for row in former}
         changed = False
         for lease in self._for_all_readers(leases):
