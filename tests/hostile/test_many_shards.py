@@ -124,6 +124,7 @@ def test_a_fleet_shares_the_leases_with_a_few_calls_for_each(
     for n in range(2):
         client = StreamClient(STREAM)
         leases = StreamLeases(client, table, f"w{n}", initial=LATEST, wait=lambda _: None)
+        leases.identify()
         ShardSyncer(leases, settings=settings(), clock=lambda: now).sync()
         renewer = LeaseRenewer(table, f"w{n}", 10.0, lambda: now)
         take = TakeSettings(

@@ -101,8 +101,8 @@ finished leases are deleted at once | leases_are_deleted_in_time | 0
     + return [lease for lease in leases if lease.is_finished]
 only the last page of shards is read | leases_are_deleted_in_time | 8
     stream.calls.client:StreamClient.list_shards
-    - shards.extend(map(_shard, answer.get("Shards", ())))
-    + shards = list(map(_shard, answer.get("Shards", ())))
+    - shards += answer["Shards"]
+    + shards = answer["Shards"]
 a batch is checkpointed before it is processed | checkpoints_are_requested | 0
     worker.lifecycle.shard.delivery:Deliverer.deliver_next
     - self.checkpointer.permit(batch.last, batch)

@@ -213,7 +213,7 @@ def test_a_leader_assigns_no_lease_of_a_stream_that_its_application_lacks(
     leader = worker(table, time, "leader", several_streams=True)
     older = worker(table, time, "older", several_streams=True)
     for _ in range(round(3 * FAILOVER / SOON)):
-        leader.take(reads=kept.__eq__, wants=kept.__eq__)
+        leader.take(reads=lambda row: row.stream == kept, wants=kept.__eq__)
         leader.renew()
         older.take()
         assert {lease.owner for lease in table.leases() if lease.stream == left} == {None}

@@ -219,7 +219,9 @@ def post_cbor(server: LocalServer, operation: str, body: bytes, headers: dict[st
         **headers,
     }
     url = f"{server.endpoint_url}/service/GraniteServiceVersion20100801/operation/{operation}"
-    return urllib3.request("POST", url, headers=head, body=body, retries=False)
+    return urllib3.request(
+        "POST", url, headers=head, body=body, retries=False, timeout=pace.seconds(60)
+    )
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -246,7 +248,7 @@ def test_calls_are_logged_and_fail_as_planned(shared: LocalServer, protocol: str
 def test_dynamodb_and_sts_are_served_beside_it(shared: LocalServer) -> None:
     assert once(shared, "dynamodb").list_tables()["TableNames"] == []
     assert once(shared, "sts").get_caller_identity()["Account"] == "123456789012"
-    answer = urllib3.request("GET", shared.endpoint_url)
+    answer = urllib3.request("GET", shared.endpoint_url, timeout=pace.seconds(60))
     assert json.loads(answer.data)["services"] == ["kinesis", "dynamodb", "sts", "cloudwatch"]
 
 

@@ -12,6 +12,7 @@ import pytest
 import urllib3
 
 from sparkinesis.local import LocalServer
+from tests import pace
 
 JSON, QUERY = "application/x-amz-json-1.0", "application/x-www-form-urlencoded"
 GRANITE = "GraniteServiceVersion20100801"
@@ -73,7 +74,9 @@ def shared() -> Iterator[LocalServer]:
 def post(server: LocalServer, service: str, path: str, body: bytes, head: dict[str, str]) -> Any:
     scope = f"AWS4-HMAC-SHA256 Credential=a/20270101/us-east-1/{service}/aws4_request"
     url, headers = f"{server.endpoint_url}{path}", {"authorization": scope, **head}
-    return urllib3.request("POST", url, headers=headers, body=body, retries=False)
+    return urllib3.request(
+        "POST", url, headers=headers, body=body, retries=False, timeout=pace.seconds(60)
+    )
 
 
 def code_of(answer: Any, protocol: str) -> str:

@@ -14,7 +14,7 @@ from sparkinesis.lease.rules.lease_start import new_lease
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.rows import read_row, read_rows
 from sparkinesis.lease.table.update import Update
-from sparkinesis.stream.address import StreamIdentifier
+from sparkinesis.stream.address import StreamIdentifier, StreamMark
 from sparkinesis.stream.position import (
     LATEST,
     SHARD_END,
@@ -30,6 +30,7 @@ from tests.release.formats.offsets import INSTANT, LATER, NUMBERS, SHARDS, meani
 Write = Callable[[Lease], Update]
 
 STREAM = StreamIdentifier("123456789012", "flights", 1_763_700_000)
+MARK = StreamMark("eu-west-1", "123456789012", "flights", 1_763_700_000_123)
 _TOKEN = 1_790_000_000_123_456
 _HALF = 2**127
 _SHARDS = {
@@ -84,6 +85,7 @@ _ROWS: dict[str, tuple[Lease, tuple[Write, ...]]] = {
     "the child of a split": (_new(shard=SHARDS[2]), ()),
     "the child of a merge": (_new(shard=SHARDS[3]), ()),
     "of one of several streams": (_new().in_stream(STREAM), (_take(), _checkpoint(NUMBERS[0]))),
+    "of an only stream, which the row names": (replace(_new(), mark=MARK), (_take(),)),
     "owned": (_new(), (_take(),)),
     "owned and renewed": (_new(), (_take(), _renew)),
     "checkpointed behind a record": (_new(), (_take(), _checkpoint(NUMBERS[0]))),

@@ -30,6 +30,13 @@ ROLE = "arn:aws:iam::123456789012:role/reader"
 SOURCE = CredentialSource("analytics", ROLE, "external-id-1", "me", "https://sts.example")
 
 
+@pytest.fixture(autouse=True)
+def _without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hide a session of Spark that other tests of this process have."""
+    for module in ("pyspark.worker_util", "pyspark.core.context"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+
+
 def test_a_source_travels_whole_and_keeps_its_external_id_to_itself() -> None:
     address = StreamAddress("flights", credentials=SOURCE)
     again = pickle.loads(pickle.dumps(address))
@@ -168,9 +175,8 @@ def test_machines_of_spark_are_named_where_spark_is_at_work(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     address = StreamAddress("flights")
-    for _ in range(2):
+    for is_at_work in (False, True):
         told = str(explain(NoCredentialsError(), "GetRecords", address, None, None))
-        is_at_work = "pyspark.worker_util" in sys.modules
         assert ("on the driver and on every executor" in told) is is_at_work
         monkeypatch.setitem(sys.modules, "pyspark.worker_util", sys)
 
@@ -180,7 +186,6 @@ def test_a_driver_is_known_by_its_context(monkeypatch: pytest.MonkeyPatch) -> No
         _active_spark_context: object | None = None
 
     module = SimpleNamespace(SparkContext=SparkContext)
-    monkeypatch.delitem(sys.modules, "pyspark.worker_util", raising=False)
     monkeypatch.setitem(sys.modules, "pyspark.core.context", cast("ModuleType", module))
     assert not spark_is_at_work()
     SparkContext._active_spark_context = object()

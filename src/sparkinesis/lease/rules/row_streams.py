@@ -106,9 +106,9 @@ def require_no_others(found: RowStreams, stream: StreamMark, table: str) -> None
         assert other is not None
         keys = listed(row.key for row in found.others)
         raise LeaseTableError(
-            f"The {table} has the leases of {_told(other)} ({keys}), and this application reads "
-            f"{_told(stream)}: each would overwrite the other's checkpoints. {_NOTHING} "
-            f"{_OTHER_TABLE} If the application is to read {stream.name!r} in place of "
+            f"The {table} has the leases of stream {_told(other)} ({keys}), and this application "
+            f"reads stream {_told(stream)}: each would overwrite the other's checkpoints. "
+            f"{_NOTHING} {_OTHER_TABLE} If the application is to read {stream.name!r} in place of "
             f"{other.name!r} from now on, stop all workers and delete the table: all shards are "
             "then read from the initial position."
         )
@@ -117,8 +117,8 @@ def require_no_others(found: RowStreams, stream: StreamMark, table: str) -> None
         keys = listed(row.key for row, _ in found.contradicted)
         raise LeaseTableError(
             f"The {table} has leases that name no stream, as those of a Java KCL ({keys}), and "
-            f"that are not of {_told(stream)}, which this application reads. Of {row.key}: {why}. "
-            f"{_NOTHING} If another application reads another stream by this table: "
+            f"that are not of stream {_told(stream)}, which this application reads. Of {row.key}: "
+            f"{why}. {_NOTHING} If another application reads another stream by this table: "
             f"{_OTHER_TABLE[0].lower()}{_OTHER_TABLE[1:]} If the stream was deleted and made anew: "
             "stop all workers and delete the table; all shards are then read from the initial "
             "position."
@@ -127,7 +127,7 @@ def require_no_others(found: RowStreams, stream: StreamMark, table: str) -> None
 
 def _told(stream: StreamMark) -> str:
     """Return a stream's name, place and age, for an error."""
-    told = f"stream {stream.name!r} of account {stream.account} in {stream.region}"
+    told = f"{stream.name!r} of account {stream.account} in {stream.region}"
     if not stream.created_ms:
         return told
     created = datetime.fromtimestamp(stream.created_ms / 1000, timezone.utc)
