@@ -139,10 +139,11 @@ class Deliverer:
             self._note_silence()
         try:
             pause = self.deliver_next()
-        except ValueError:
-            # A sequence number in the middle of the batch is none, which no check has seen.
-            self._queue.clear()
-            intake.take_again()
+        except ValueError as error:
+            if not isinstance(error, SparkinesisError):
+                # A sequence number in the middle of the batch is none, which no check has seen.
+                self._queue.clear()
+                intake.take_again()
             raise
         is_over = intake.at_end and not self._queue and not checkpointer.is_reset
         return Next(
