@@ -68,7 +68,7 @@ _MORE = (
     "tests/integration/worker/test_fleet.py",
     "tests/integration/worker/test_health.py::test_a_deleted_table",
     "tests/integration/worker/test_health.py::test_a_long_outage",
-    "tests/integration/worker/test_health.py::test_a_renewal_that_hangs",
+    "tests/integration/worker/test_health.py::test_a_table_that_answers",
     "tests/integration/worker/test_leases_command.py::test_a_running",
     "tests/integration/worker/test_many_subscriptions.py",
     "tests/integration/worker/test_parquet_sink.py::test_a_killed",

@@ -35,8 +35,8 @@ differ. Durations are in seconds by the worker's clock.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from datetime import datetime, timezone
 from enum import Enum
 from logging import ERROR, INFO, WARNING
 from typing import ClassVar, NamedTuple, TypeAlias
@@ -849,11 +849,11 @@ class ShardStandsStill(ShardEvent, frozen=True):
     """What does not end or fails again and again, and on which records."""
 
     def line(self) -> Line:
-        since = datetime.fromtimestamp(self.since_ms / 1000, timezone.utc)
+        since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.since_ms / 1000))
         return Line(
             WARNING,
             f"{self.place} has stood still for {_seconds(self.seconds)}, since "
-            f"{since:%Y-%m-%dT%H:%M:%SZ}: {self.why}. The records behind wait, and this worker "
+            f"{since}: {self.why}. The records behind wait, and this worker "
             "keeps the lease. Look for an error in the lines before, and let calls to other "
             "systems time out: a call that hangs ends with this process, unless "
             "processing_time_limit with give_up_after_limit passes the shard on.",

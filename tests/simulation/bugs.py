@@ -82,7 +82,7 @@ children get no leases | finished_leases_have_children | 0
 a shard end that names no children has none | finished_leases_have_children | 3
     lease.shard_ends:ShardEnds._listed_children
     + return ()
-a listing from before the shard's end is trusted | finished_leases_have_children | 503
+a listing from before the shard's end is trusted | finished_leases_have_children | 353
     stream.shard:Lineage.children_of_ended
     + return self.children(shard_id)
 children begin at the latest record | leases_begin_where_they_should | 0
@@ -114,7 +114,7 @@ failed records may be checkpointed | readers_resume_where_they_should | 14
 a checkpoint of one record covers the whole batch | readers_resume_where_they_should | 2
     worker.checkpoint_rules:Permitted.resolve
     + return was(self, None, None)
-an earlier checkpoint overwrites a later one | checkpoints_never_go_back | 16
+an earlier checkpoint overwrites a later one | checkpoints_never_go_back | 286
     lease.held:_is_behind
     + return False
 sub-sequence numbers are not kept | checkpoints_that_return_are_stored | 1

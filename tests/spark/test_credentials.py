@@ -107,7 +107,7 @@ def test_a_refusal_on_the_driver_and_on_an_executor_says_what_to_do(run: Run) ->
     for session in ("refused", "refused-to-executors"):
         said = run.told(session)
         assert f"AccessDeniedError: Not allowed to assume the role {ROLE}" in said, session
-        assert "must equal the option roleExternalId" in said
+        assert "must equal the external id that is set" in said
     assert len(run.sts.select("refused-to-executors")) == 1
 
 

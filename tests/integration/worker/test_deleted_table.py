@@ -103,11 +103,11 @@ def test_another_table_is_created(scene: Scene, dynamodb: Any) -> None:
 
 
 def test_a_table_that_was_never_there_may_be_a_wrong_name(scene: Scene) -> None:
-    """The first advice is the most probable one."""
+    """The three causes come first; what each asks for follows."""
     with pytest.raises(LeaseTableNotFoundError) as caught:
         scene.application(name="nope").table().leases()
     assert isinstance(caught.value, LeaseTableError)
     said = str(caught.value)
     assert said.startswith("There is no lease table 'nope' in us-east-1")
-    assert 0 < said.index("Check the name") < said.index("region and the endpoint")
-    assert said.index("region and the endpoint") < said.index("If the table was deleted")
+    causes = said.index("Either it was deleted, or the application has not run yet")
+    assert causes < said.index("start and stop no worker") < said.index("check the name")

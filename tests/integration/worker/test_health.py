@@ -253,23 +253,18 @@ def test_a_thread_that_watches_no_more_subscriptions_is_told(
     other.close()
 
 
-def test_a_renewal_that_hangs_beyond_its_timeouts_is_told_within_fifteen_seconds(
-    scene: Scene, relay: Relay
-) -> None:
-    """The table answers byte by byte, for ever: no timeout of a socket ends such a call."""
+def test_a_table_that_answers_byte_by_byte_holds_up_no_loop(scene: Scene, relay: Relay) -> None:
+    """For ever: no timeout of a socket ends such a call, but its bound from its start does."""
     worker = healthy(scene, dynamodb_endpoint=relay.endpoint)
     relay.mood = "drips"
-    began = time.monotonic()
-    deadline = Deadline(60.0)
-    while not any("the loop that renews leases stands still" in why for why in live(worker)):
-        assert not deadline.has_passed()
-        time.sleep(0.05)
-    # The call may begin one interval later.
-    interval = worker._settings.options.renew_interval
-    assert time.monotonic() - began < (LONGEST + interval) * deadline._slowest
+
+    def is_told() -> bool:
+        return any("lease table was" in why for why in ready(worker))
+
+    stays_live_until(worker, is_told)
     relay.mood = "well"
     relay.over.set()
-    eventually(lambda: live(worker) == [])
+    stays_live_until(worker, lambda: ready(worker) == [])
 
 
 @pytest.mark.parametrize("mood", ["silent", pytest.param("hangs up", marks=pytest.mark.long)])

@@ -92,7 +92,8 @@ class Connections:
         """
         until = time.monotonic() + bound.seconds
         connection = self._idle_connection() or self._connect()
-        expect(self._read_timeout)
+        # No sooner: over a slow line a long answer takes long, and nobody stands still.
+        expect(bound.seconds)
         try:
             self._send(connection, request, until)
             head, start = self._read_head(connection, until)
@@ -259,12 +260,7 @@ class Connections:
         body = bytearray(length)
         body[: len(start)] = start
         rest = memoryview(body)[len(start) :]
-        signed = len(rest)
         while rest:
-            if signed - len(rest) >= _CHUNK:
-                # Over a slow line a long answer takes long, and nobody stands still.
-                signed = len(rest)
-                expect(self._read_timeout)
             hurry(connection, until, self._read_timeout)
             count = connection.recv_into(rest)
             if not count:
