@@ -137,14 +137,15 @@ class StreamMark(msgspec.Struct, frozen=True):
     def is_stream(self, other: StreamMark) -> bool:
         """Return True if both are one stream.
 
-        A creation time may be known to the second only: the protocol of the call decides.
+        A creation time may be known to the second only: the protocol of the call decides. It comes
+        as a fraction of seconds, so two readers of it may differ by a millisecond.
         """
         if not self.has_name_of(other):
             return False
         one, two = self.created_ms, other.created_ms
         if one % 1000 == 0 or two % 1000 == 0:
             return 0 in {one, two} or abs(one - two) < 1000
-        return one == two
+        return abs(one - two) <= 1
 
     def is_before(self, other: StreamMark) -> bool:
         """Return True if the other stream has the name now, and this one had it before."""

@@ -19,7 +19,7 @@ from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.rules.lease_start import last_known_position
 from sparkinesis.lease.table.rows import TableScan
 from sparkinesis.stream.address import StreamMark
-from sparkinesis.stream.position import sequence_order
+from sparkinesis.stream.position import AfterRecord, sequence_order
 from sparkinesis.stream.reading.retention import is_of_another_stream
 from sparkinesis.stream.shard import Lineage, Shard
 
@@ -51,8 +51,9 @@ def streams_of_rows(
 
     ``shards``: those that ListShards returns; needed for rows that name no stream.
 
-    A row that names no stream, and that cannot be of this one, belongs to a former stream of the
-    name if another row does. Without such a row, it may be that of an application which lives.
+    A row that names no stream, and that is finished or cannot be of this one, belongs to a former
+    stream of the name if another row does. Without such a row, one that cannot be of this stream
+    may be that of an application which lives.
     """
     rows, lineage = list(rows), Lineage.of(shards)
     former, newer, others = [], [], []
@@ -69,7 +70,9 @@ def streams_of_rows(
         elif not row.mark.is_stream(stream):
             newer.append(row)
     if former:
-        former += [row for row, _ in contradicted]
+        refused = [row for row, _ in contradicted]
+        finished = [row for row in rows if row.mark is None and row.is_finished]
+        former += [*refused, *(row for row in finished if row not in refused)]
         contradicted = []
     return RowStreams(tuple(former), tuple(newer), tuple(others), tuple(contradicted))
 
@@ -77,25 +80,29 @@ def streams_of_rows(
 def _contradiction(row: Lease, shard: Shard | None, created_ms: int) -> str | None:
     """Return what shows that a row is not of this shard; None if nothing does."""
     known = last_known_position(row)
+    if shard is None:
+        if row.is_finished:
+            return None  # a cleanup deletes it, whosever it is
+    elif None not in {row.hash_range, shard.hash_range} and row.hash_range != shard.hash_range:
+        return f"it has the hash keys {row.hash_range}, and the shard has {shard.hash_range}"
+    elif not row.checkpoint.is_sentinel:
+        at, last = sequence_order(row.checkpoint.sequence_number), shard.ending_sequence_number
+        if at < sequence_order(shard.starting_sequence_number):
+            return (
+                f"its checkpoint {row.checkpoint} lies before the shard's first sequence number, "
+                f"{shard.starting_sequence_number}"
+            )
+        if last is not None and at > sequence_order(last):
+            return (
+                f"its checkpoint {row.checkpoint} lies behind the shard's last sequence number, "
+                f"{last}"
+            )
+        if not isinstance(known, AfterRecord):
+            # The row may be older than the stream, and its checkpoint, within the shard, is not:
+            # older versions went on with the rows of a stream that was made anew.
+            return None
     if known is not None and is_of_another_stream(known, created_ms):
         return f"it was written at {known}, before the stream was created"
-    if shard is None:
-        return None  # it has expired, or the listing is stale
-    if None not in {row.hash_range, shard.hash_range} and row.hash_range != shard.hash_range:
-        return f"it has the hash keys {row.hash_range}, and the shard has {shard.hash_range}"
-    if row.checkpoint.is_sentinel:
-        return None
-    at = sequence_order(row.checkpoint.sequence_number)
-    if at < sequence_order(shard.starting_sequence_number):
-        return (
-            f"its checkpoint {row.checkpoint} lies before the shard's first sequence number, "
-            f"{shard.starting_sequence_number}"
-        )
-    last = shard.ending_sequence_number
-    if last is not None and at > sequence_order(last):
-        return (
-            f"its checkpoint {row.checkpoint} lies behind the shard's last sequence number, {last}"
-        )
     return None
 
 

@@ -78,13 +78,24 @@ def test_a_row_that_names_no_stream_is_not_believed_if_it_cannot_be_of_the_shard
     assert why in text
 
 
+def test_a_checkpoint_within_the_shard_tells_more_than_the_age_of_its_row() -> None:
+    """An older version went on with the rows of a stream that was made anew."""
+    old = MADE_MS - 120_001
+    gone = lease(at=SHARD_END, made_ms=old, shard_id="shardId-000000000007", key="k")
+    assert streams_of_rows([lease(at="1500", made_ms=old), gone], [SHARD], MARK) == RowStreams()
+    unread = replace(gone, checkpoint=ExtendedSequenceNumber("TRIM_HORIZON"))
+    assert streams_of_rows([unread], [SHARD], MARK).contradicted
+
+
 def test_an_open_shard_has_no_last_sequence_number() -> None:
     assert streams_of_rows([lease(at="2001")], [OPEN], MARK) == RowStreams()
 
 
 def test_a_row_that_names_no_stream_beside_one_of_a_former_stream_is_of_that() -> None:
     named, unnamed, fine = lease(EARLIER), lease(at="999"), lease(at="1500")
-    assert streams_of_rows([unnamed, fine, named], [SHARD], MARK) == RowStreams((named, unnamed))
+    ended = lease(at=SHARD_END, key="k")
+    found = streams_of_rows([unnamed, fine, ended, named], [SHARD], MARK)
+    assert found == RowStreams((named, unnamed, ended))
 
 
 def test_the_rows_of_another_stream_are_refused_with_both_names_and_the_way_out() -> None:
@@ -120,7 +131,8 @@ def test_rows_that_name_no_stream_are_refused_with_what_contradicts_them() -> No
     ("one", "other", "same"),
     [
         (1_000_123, 1_000_123, True),
-        (1_000_123, 1_000_124, False),
+        (1_000_123, 1_000_124, True),
+        (1_000_123, 1_000_125, False),
         (1_000_000, 1_000_123, True),
         (1_001_000, 1_000_123, True),
         (1_000_000, 1_001_000, False),

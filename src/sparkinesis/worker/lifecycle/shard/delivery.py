@@ -15,7 +15,7 @@ from sparkinesis.events import BatchAction, Span
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.rules.lease_start import WantedRecords
 from sparkinesis.metrics.tracing import Extent
-from sparkinesis.stream.position import AfterRecord, AtTimestamp
+from sparkinesis.stream.position import AfterRecord, AtTimestamp, Sentinel
 from sparkinesis.stream.reading.early_records import OutOfOrderError
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
@@ -87,6 +87,8 @@ class Deliverer:
         self._queue: deque[Attempt] = deque()
         self._done = checkpointer.last
         self._refused_checkpoints = 0
+        self._rewind_to: AfterRecord | AtTimestamp | Sentinel | None = None
+        """The position to read again from, as records behind it were left out; None: none were."""
         """Automatic checkpoints that have failed since the last success."""
         self._report = settings.reporter(held.shard_id)
 
@@ -153,12 +155,17 @@ class Deliverer:
 
     def _take(self) -> RecordBatch | None:
         """Return the intake's next batch; None also if earlier records are to be read first."""
-        try:
-            return self._intake.take(self._batches_in_use)
-        except OutOfOrderError as found:
-            self._report.task_failed(f"Fetching failed on {self.name}; it begins anew", found)
-            self.checkpointer.rewind(found.resume_at)
-            return None
+        if self._rewind_to is None:
+            try:
+                return self._intake.take(self._batches_in_use)
+            except OutOfOrderError as found:
+                self._report.task_failed(f"Fetching failed on {self.name}; it begins anew", found)
+                self._rewind_to = found.resume_at
+        # If this fails, it is tried again before anything else is taken: the intake would go on
+        # behind the records that were left out.
+        self.checkpointer.rewind(self._rewind_to)
+        self._rewind_to = None
+        return None
 
     def hold(self) -> float:
         """Deliver nothing, but follow a reset, and write checkpoints that are due.

@@ -20,6 +20,7 @@ from sparkinesis.lease.rules.lease_start import WantedRecords
 from sparkinesis.metrics.tally import Distribution, Tally
 from sparkinesis.metrics.tracing import Extent
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp, Position
+from sparkinesis.stream.reading.early_records import OutOfOrderError
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.lifecycle.shard.delivery import IDLE, Next, _extent, span_of
@@ -250,6 +251,26 @@ def with_intake(**options: Any) -> tuple[Shard, Taken]:
     shard, taken = Shard(Retry(), **options), Taken()
     shard.deliverer._intake = cast(Any, taken)
     return shard, taken
+
+
+def test_records_that_were_left_out_are_read_again_also_if_moving_back_fails_at_first() -> None:
+    shard, intake = with_intake()
+    shard.checkpointer.permit(at("30"))
+    shard.checkpointer.checkpoint("30")
+    intake.batches.append(batch_of(31))
+    found = OutOfOrderError("two events have changed places", AfterRecord("10"))
+    with (
+        patch.object(intake, "take", side_effect=found),
+        patch.object(shard.held, "move", side_effect=LeaseTableUnavailableError("throttled")),
+        pytest.raises(LeaseTableUnavailableError),
+    ):
+        shard.deliverer.process()
+    assert shard.deliverer.process() == Next(IDLE)
+    assert shard.held.places == ["30", "10"]
+    assert shard.given == [], "what lies behind waits"
+    shard.deliverer.process()
+    assert [start for start, _ in intake.begun] == [AfterRecord("10")]
+    assert shard.given == [["31"]]
 
 
 def test_the_next_step_is_due_when_a_page_or_a_checkpoint_is() -> None:
