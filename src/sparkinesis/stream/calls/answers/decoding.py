@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from itertools import accumulate
+from itertools import accumulate, islice
+from operator import lt
 from typing import TypeVar
 
 import msgspec
@@ -74,9 +75,9 @@ def _put_in_order(records: list[Record]) -> int:
     if not records:
         return 0
     is_large = len(records) > _CHECKED_IN_FULL
-    looked_at = [*records[::_OF_SO_MANY], records[-1]] if is_large else records
+    looked_at = [*records[:-1:_OF_SO_MANY], records[-1]] if is_large else records
     numbers = [record.sequence_number for record in looked_at]
-    if _is_number(numbers[0]) and _is_number(numbers[-1]) and _ascend(numbers, not is_large):
+    if _is_number(numbers[0]) and _is_number(numbers[-1]) and _ascend(numbers):
         return 0
     numbers = [record.sequence_number for record in records]
     for number in numbers:
@@ -93,23 +94,23 @@ def _put_in_order(records: list[Record]) -> int:
 _CHECKED_IN_FULL = 1_000
 """The most records of a page that are looked at one by one."""
 _OF_SO_MANY = 4
-"""Of a larger page, one of so many is looked at, and its digits are not: a check of all takes 3 to
-7 % of the time of decoding. What changes places or comes again does so in blocks."""
+"""Of a larger page, one of so many is looked at: to look at all takes 8 % of the time of decoding,
+and what changes places or comes again does so in blocks."""
 
 
-def _ascend(numbers: list[str], in_full: bool) -> bool:
+def _ascend(numbers: list[str]) -> bool:
     """Return True if sequence numbers ascend; False also if that cannot be told cheaply.
 
-    The first one is a number. Texts of one length are in the order of the numbers.
+    The first and the last one are numbers. Texts of one length are in the order of the numbers, and
+    what is no number is hardly ever between two of them. To look at each digit as well takes twice
+    the time.
     """
     length = len(numbers[0])
-    if length != len(numbers[-1]) or sorted(numbers) != numbers:
-        return False
-    if not in_full:
-        return True
-    joined = "".join(numbers)
-    is_digits = joined.isascii() and joined.isdecimal() and len(joined) == length * len(numbers)
-    return is_digits and len(set(numbers)) == len(numbers)
+    return (
+        length == len(numbers[-1])
+        and all(map(lt, numbers, islice(numbers, 1, None)))
+        and len("".join(numbers)) == length * len(numbers)
+    )
 
 
 def tell_mended(fetched: Page | Event, shard_id: str, place: object) -> None:
