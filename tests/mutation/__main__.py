@@ -1,9 +1,11 @@
-"""Plants small faults in modules, one at a time, and tells which of them no test notices.
+"""Plants small faults in modules, one at a time, and prints those that no test notices.
 
 ``make mutate FILE=src/sparkinesis/lease/rules/taker.py ARGS="--draw 20 --seed 1"``
 
-A fault is planted in a copy of the package. The module's own tests run first, then the others that
-run the line, until one fails. With ``--simulate 20``, what is left is played for 20 seconds.
+Without a file, the faults are those of `HARMFUL`: the modules where a fault loses records, doubles
+or misleads. A fault is planted in a copy of the package. The module's own tests run first, then the
+others that run the line, until one fails. With ``--simulate 20``, what is left is played for 20
+seconds.
 """
 
 from __future__ import annotations
@@ -22,10 +24,52 @@ from tests.mutation.faults import Fault, faults_of
 from tests.mutation.nearest import Record, read_record, seconds_of, stages
 from tests.mutation.tree import HUNG, PACKAGE, SURVIVED, Tree
 
+EQUIVALENT = "equivalent"
 _SLOWER = 6.0
 """Times of a run without a fault after which a run counts as hung; this machine may be busy."""
 _AT_LEAST = 40.0
 """Seconds for which no run counts as hung."""
+
+
+HARMFUL = (
+    "lease/coordinator.py",
+    "lease/held.py",
+    "lease/leading/membership.py",
+    "lease/renewer.py",
+    "lease/rules/children.py",
+    "lease/rules/cleanup.py",
+    "lease/rules/observations.py",
+    "lease/rules/reset.py",
+    "lease/rules/row_streams.py",
+    "lease/rules/shard_sync.py",
+    "lease/rules/taker.py",
+    "lease/shard_ends.py",
+    "lease/shard_syncer.py",
+    "lease/table/requests.py",
+    "source/offsets.py",
+    "source/planning/batch_end.py",
+    "source/planning/batch_instant.py",
+    "source/planning/probing/end_in_shard.py",
+    "source/planning/start/batch_start.py",
+    "stream/calls/answers/decoding.py",
+    "stream/calls/direct/connection.py",
+    "stream/fan_out/cursor.py",
+    "stream/kpl/envelope.py",
+    "stream/kpl/unpack.py",
+    "stream/reading/cursor.py",
+    "stream/reading/range.py",
+    "stream/reading/retention.py",
+    "stream/reading/shard_end.py",
+    "worker/checkpoint_rules.py",
+    "worker/checkpointer.py",
+    "worker/lifecycle/batch_loop.py",
+    "worker/lifecycle/shard/delivery.py",
+    "worker/lifecycle/shard/intake.py",
+    "worker/lifecycle/shard/open_records.py",
+    "worker/lifecycle/shard/reaction.py",
+    "worker/lifecycle/shard/starting.py",
+)
+"""Leases, checkpoints, delivery, offsets, plans, fan-out, calls and de-aggregation."""
 
 
 class Planter:
@@ -75,8 +119,8 @@ class Planter:
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
-    parser.add_argument("files", nargs="+", type=Path, help="modules of the package")
-    parser.add_argument("--draw", type=int, metavar="N", help="only N faults of each module")
+    parser.add_argument("files", nargs="*", type=Path, help="modules of the package")
+    parser.add_argument("--draw", type=int, metavar="N", help="only N faults of them all")
     parser.add_argument("--seed", type=int, default=None, help="of the draw")
     parser.add_argument("--line", type=int, help="only the faults of a line")
     parser.add_argument(
@@ -92,38 +136,46 @@ def main(arguments: list[str]) -> int:
     record = Record() if given.list or given.own is not None else read_record()
     counts: dict[str, Counter[str]] = {}
     print(f"The seed is {seed}.", file=sys.stderr)
-    left = set() if given.again is None else _survivors(given.again)
+    faults = _faults(given)
+    if given.draw is not None and given.draw < len(faults):
+        drawn = random.Random(seed).sample(range(len(faults)), given.draw)
+        faults = [faults[n] for n in sorted(drawn)]
     with Tree() as tree:
         planter = Planter(tree, record, given)
-        for path in given.files:
-            file = path.resolve().relative_to(PACKAGE).as_posix()
-            text = (PACKAGE / file).read_text()
-            faults = [one for one in faults_of(text) if given.line in {None, one.line}]
-            if given.again is not None:
-                faults = [one for one in faults if (file, one.where, one.before, one.after) in left]
-            if given.draw is not None and given.draw < len(faults):
-                drawn = random.Random(f"{seed} {file}").sample(faults, given.draw)
-                faults = sorted(drawn, key=lambda one: one.start)
-            count = counts.setdefault(file, Counter())
-            for fault in faults:
-                began = time.monotonic()
-                why = EQUIVALENTS.get((file, fault.where, fault.before, fault.after))
-                if given.list:
-                    result = ""
-                elif why is not None:
-                    result = "equivalent"
-                else:
-                    result = planter.result(file, text, fault)
-                count[result if result in {SURVIVED, HUNG, "equivalent"} else "caught"] += 1
-                if given.json:
-                    seconds = round(time.monotonic() - began, 1)
-                    found = {"file": file, **asdict(fault), "result": result, "seconds": seconds}
-                    print(json.dumps(found), flush=True)
-                elif result in {SURVIVED, ""}:
-                    print(f"{file} {fault}", flush=True)
+        for file, fault in faults:
+            began = time.monotonic()
+            why = EQUIVALENTS.get((file, fault.where, fault.before, fault.after))
+            if given.list:
+                result = ""
+            elif why is not None:
+                result = EQUIVALENT
+            else:
+                result = planter.result(file, (PACKAGE / file).read_text(), fault)
+            outcome = result if result in {SURVIVED, HUNG, EQUIVALENT} else "caught"
+            counts.setdefault(file, Counter())[outcome] += 1
+            if given.json:
+                seconds = round(time.monotonic() - began, 1)
+                found = {"file": file, **asdict(fault), "result": result, "seconds": seconds}
+                print(json.dumps(found), flush=True)
+            elif result in {SURVIVED, ""}:
+                print(f"{file} {fault}", flush=True)
     if not given.list:
         print(_table(counts), file=sys.stderr)
     return 1 if any(count[SURVIVED] for count in counts.values()) else 0
+
+
+def _faults(given: argparse.Namespace) -> list[tuple[str, Fault]]:
+    """Return the faults that are asked for, each with its file's path in the package."""
+    left = None if given.again is None else _survivors(given.again)
+    paths = given.files or [PACKAGE / file for file in HARMFUL]
+    files = [path.resolve().relative_to(PACKAGE).as_posix() for path in paths]
+    return [
+        (file, fault)
+        for file in files
+        for fault in faults_of((PACKAGE / file).read_text())
+        if given.line in {None, fault.line}
+        if left is None or (file, fault.where, fault.before, fault.after) in left
+    ]
 
 
 def _survivors(path: Path) -> set[tuple[str, ...]]:
@@ -136,7 +188,7 @@ def _survivors(path: Path) -> set[tuple[str, ...]]:
 
 
 def _table(counts: dict[str, Counter[str]]) -> str:
-    columns = ("caught", HUNG, "equivalent", SURVIVED)
+    columns = ("caught", HUNG, EQUIVALENT, SURVIVED)
     lines = [f"{'':45}" + "".join(f"{name:>12}" for name in ("planted", *columns))]
     for file, count in [*counts.items(), ("", sum(counts.values(), Counter()))]:
         numbers = (count.total(), *(count[name] for name in columns))
