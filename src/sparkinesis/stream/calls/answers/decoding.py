@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from itertools import accumulate, islice
+from itertools import accumulate
 from operator import lt
 from typing import TypeVar
 
@@ -77,7 +77,7 @@ def _put_in_order(records: list[Record]) -> int:
     is_large = len(records) > _CHECKED_IN_FULL
     looked_at = [*records[:-1:_OF_SO_MANY], records[-1]] if is_large else records
     numbers = [record.sequence_number for record in looked_at]
-    if _is_number(numbers[0]) and _is_number(numbers[-1]) and _ascend(numbers):
+    if _is_number(numbers[0]) and _is_number(numbers[-1]) and _ascend(numbers, is_large):
         return 0
     numbers = [record.sequence_number for record in records]
     for number in numbers:
@@ -98,17 +98,18 @@ _OF_SO_MANY = 4
 and what changes places or comes again does so in blocks."""
 
 
-def _ascend(numbers: list[str]) -> bool:
+def _ascend(numbers: list[str], is_sample: bool) -> bool:
     """Return True if sequence numbers ascend; False also if that cannot be told cheaply.
 
     The first and the last one are numbers. Texts of one length are in the order of the numbers, and
     what is no number is hardly ever between two of them. To look at each digit as well takes twice
-    the time.
+    the time. is_sample: True if others lie between them, so that one that comes twice in a row is
+    not met twice. Sorting takes less than half the time of comparing each with the next.
     """
     length = len(numbers[0])
     return (
         length == len(numbers[-1])
-        and all(map(lt, numbers, islice(numbers, 1, None)))
+        and (numbers == sorted(numbers) if is_sample else all(map(lt, numbers, numbers[1:])))
         and len("".join(numbers)) == length * len(numbers)
     )
 
