@@ -1,0 +1,1 @@
+"""What deploy/ holds: alerts, dashboard, policies, images. Some tests need Prometheus' promtool."""

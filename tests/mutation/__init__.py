@@ -1,0 +1,15 @@
+"""Plants faults in modules and lists those that no test notices: ``make mutate FILE=...``.
+
+The faults are small, as a tired developer makes them: a comparison flipped or shifted, an operand,
+an argument or a statement left out, a constant changed (`faults`). Each lies in a copy of the
+package (`tree`). The module's own unit test runs first, then the other tests that run the line, the
+quickest first (`nearest`), for ``--most 60`` seconds, and with ``--simulate 20`` the simulation.
+Which tests run which lines is recorded once, in half an hour or so, in .venv/mutation
+(`recording`): delete that folder after tests were added or renamed, or take ``--own`` for the unit
+test alone.
+
+``--draw 20 --seed 1`` plants twenty faults, drawn at random; without ``FILE=`` they are of all
+modules where a fault loses records, doubles or misleads (``HARMFUL``). ``--again`` plants those
+that survived a run with ``--json``. A fault that changes nothing is listed with its reason in
+`equivalents`, if the code cannot be made simpler by it.
+"""

@@ -1,0 +1,1 @@
+"""A real Prometheus watches workers, a fleet and a query: ``make test-prometheus``."""

@@ -76,6 +76,11 @@ DELTAS_OWN = {"txnAppId", "txnVersion"}
 OF_LAKES = {"deltalake", "psycopg", "pyiceberg"}
 """Packages of `make test-lakes`, which may not be installed."""
 
+CONTRIBUTING = ROOT / "CONTRIBUTING.md"
+FLOWS = DOCS / "how-it-flows.md"
+PACKAGE = ROOT / "src" / "sparkinesis"
+FOLDERS = sorted(path.parent for path in PACKAGE.rglob("*/__init__.py"))
+
 MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
 
 
@@ -232,32 +237,51 @@ def test_all_code_is_in_fenced_blocks(page: Path) -> None:
     assert not re.search(r"^(?![ -]).*\n\n {4}\S", without_blocks(page), re.MULTILINE)
 
 
-def test_the_paths_in_contributing_exist() -> None:
-    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
-    package = ROOT / "src" / "sparkinesis"
-    named = set(re.findall(r"`([\w/]+(?:/[\w*]+|\.py))`", text))
-    folders = (
-        ROOT,
-        package,
-        ROOT / "tests",
-        package / "source" / "planning",
-        ROOT / "tests" / "simulation",
-    )
+@pytest.mark.parametrize("page", [CONTRIBUTING, FLOWS], ids=shown)
+def test_the_paths_for_contributors_exist(page: Path) -> None:
+    named = set(re.findall(r"`([\w/]+(?:/[\w*]+|\.py))`", page.read_text("utf-8")))
     missing = {
-        path for path in named if not any(next(folder.glob(path), None) for folder in folders)
+        path for path in named if not any(next(at.glob(path), None) for at in (ROOT, PACKAGE))
     }
     assert missing == set()
 
 
-def test_the_layout_in_contributing_is_that_of_the_sources() -> None:
-    (layout,) = [each for each in blocks(ROOT / "CONTRIBUTING.md") if each.language == "text"]
-    shown: list[str] = []
-    top = ""
-    for line in layout.text.partition("tests/ ")[0].splitlines()[1:]:
-        if found := re.match(r"( {2}| {4})([\w/]+/) ", line):
-            top = found[2] if found[1] == "  " else top
-            shown.append(top if found[2] == top else f"{top}{found[2]}")
-    package = ROOT / "src" / "sparkinesis"
-    folders = {f"{path.parent.relative_to(package)}/" for path in package.rglob("*/__init__.py")}
-    inner = {"compat/", "compat/kclpy/v2/", "compat/kclpy/v3/"}
-    assert set(shown) == folders - inner
+def test_what_flows_through_a_file_is_in_the_file() -> None:
+    named = re.findall(r"`([\w/]+\.py)`\s+\(`(\w+)`\)", FLOWS.read_text("utf-8"))
+    assert len(named) > 5
+    missing = [(path, name) for path, name in named if name not in (PACKAGE / path).read_text()]
+    assert missing == []
+
+
+def test_the_layout_in_contributing_is_that_of_the_package() -> None:
+    layout = next(each for each in blocks(CONTRIBUTING) if each.language == "text")
+    lines = layout.text.partition("src/sparkinesis/\n")[2].partition("\ntests/")[0]
+    named = set(re.findall(r"\b(\w+)(?:/|\.py)", lines))
+    assert inside(PACKAGE) <= named
+
+
+def test_contributing_is_short() -> None:
+    assert len(CONTRIBUTING.read_bytes()) <= 15_000
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=shown)
+def test_each_folder_has_a_map(folder: Path) -> None:
+    # The docstring of __init__.py, or comments below one that the reference shows to users.
+    text = (folder / "__init__.py").read_text("utf-8")
+    code = next((each for each in ast.parse(text).body if not isinstance(each, ast.Expr)), None)
+    head = text.splitlines()[: code.lineno - 1] if code else text.splitlines()
+    named = set(re.findall(r"(?<!`)`([a-z_0-9]+(?:/[a-z_0-9]+)*)`(?!`)", "\n".join(head)))
+    assert inside(folder) - named == set(), "__init__.py does not name these modules"
+    missing = {name for name in named - inside(folder) if not is_module(PACKAGE / name)}
+    assert missing == set(), "__init__.py names what does not exist"
+    assert 3 <= len(head) <= 20
+
+
+def inside(folder: Path) -> set[str]:
+    """The modules and folders of a folder."""
+    found = {path.stem for path in folder.iterdir() if is_module(path.with_suffix(""))}
+    return found - {"__init__"}
+
+
+def is_module(path: Path) -> bool:
+    return path.with_suffix(".py").exists() or (path / "__init__.py").exists()

@@ -52,7 +52,7 @@ def bullets() -> list[str]:
 
 
 def properties() -> list[str]:
-    (table,) = [one for one in tables(ROOT / "CONTRIBUTING.md") if one.head[0] == "name"]
+    (table,) = [one for one in tables(ROOT / "docs" / "properties.md") if one.head[0] == "name"]
     return [row[0] for row in table.rows]
 
 

@@ -1,1 +1,4 @@
-"""The programming interfaces of other Kinesis libraries, implemented on record processors."""
+"""The programming interfaces of other Kinesis libraries, implemented on record processors.
+
+`kclpy` has the names of amazon_kclpy.
+"""

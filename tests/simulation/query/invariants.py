@@ -1,4 +1,4 @@
-"""The invariants of every query's world: functions over what was recorded (P: CONTRIBUTING).
+"""The invariants of every query's world: functions over what was recorded (P: docs/properties.md).
 
 Each yields its violations as text. `check` calls all of them.
 """

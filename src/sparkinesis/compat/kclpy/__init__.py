@@ -3,5 +3,10 @@
     from sparkinesis.compat.kclpy import kcl
     from sparkinesis.compat.kclpy.v3 import processor
 
-The names are those of amazon_kclpy 2.x and 3.x; docs/kclpy.md lists the differences.
+The names are those of amazon_kclpy 2.x and 3.x; docs/kclpy.md lists the differences. `kcl` runs a
+processor, `adapter` calls it; `messages` are its arguments, `checkpoint_error` is what it catches.
+`v2` and `v3` are the two interfaces.
+
+A properties file is read by `properties`, and translated by `settings` with `property_values`,
+`credential_provider`, `metrics_keys`, `retrieval_mode` and `one_stream`.
 """

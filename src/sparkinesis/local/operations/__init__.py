@@ -1,4 +1,9 @@
-"""The operations of Kinesis by name; each is a function of a context and a typed request."""
+"""The operations of Kinesis by name; each is a function of a context and a typed request.
+
+`streams`, `shards`, `settings`, `tags`, `policies`, `consumers` and `account` manage; `put` writes,
+`get` and `subscribe` read, from a `start`. Each has a `context`, whose `target` fault plans match;
+`conversions` serve several.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,4 @@
-"""Gauges of an application by its lease table and streams, for when no worker lives."""
+"""Gauges of an application by its lease table and streams, for when no worker lives.
+
+`loop` reads and serves, `gauges` makes the values.
+"""

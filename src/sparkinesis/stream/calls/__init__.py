@@ -1,1 +1,9 @@
-"""The Kinesis API over boto3: clients, retries, credentials, decoders, and errors with advice."""
+"""The Kinesis API over boto3: clients, retries, credentials, decoders, and errors with advice.
+
+`client` has the calls; each is made by a `caller`, which measures each attempt, backs off by
+`retry`, and raises what `explain` says. `subscription` is SubscribeToShard's connection.
+`shared_calls` makes one call for many threads, `stream_identity` tells streams of one name apart.
+
+Below: `session` (botocore's, with `data_files`, `default_region`, `credential_errors`), `transport`
+and the folder `direct`, which sends most calls without botocore; `answers` decodes.
+"""

@@ -1,1 +1,4 @@
-"""The web server of the page, and which requests it takes."""
+"""The web server of the page, and which requests it takes.
+
+`server` is Bokeh's, behind `guard`.
+"""
