@@ -262,7 +262,7 @@ class Checkpointer:
         delivered: a shard that a record blocks has an old checkpoint.
         """
         since = self._uncovered_since
-        return 0.0 if since is None else max(0.0, self._clock() - since)
+        return 0.0 if since is None else self._clock() - since
 
     def begin_at(self, place: ExtendedSequenceNumber) -> None:
         """Move the shard before its first record, to the start that ``initialize`` has returned."""

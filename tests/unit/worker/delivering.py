@@ -44,6 +44,7 @@ class Held:
     """
 
     shard_id = SHARD
+    fencing_token = 7
 
     def __init__(self, last: str = "TRIM_HORIZON", pending: str | None = None) -> None:
         prepared = None if pending is None else PendingCheckpoint(at(pending))
@@ -53,7 +54,11 @@ class Held:
         self.written: list[str] = []
         self.moved_ms: int | None = None
         """The time of the last move, as it was stored."""
+        self.timestamp_ms: int | None = None
+        """The instant of the last checkpoint, as it was stored."""
         self.known: object = None
+        self.stored_known: object = None
+        """The arrival of the last checkpoint's record, as it was stored."""
 
     def is_held(self) -> bool:
         return self.held
@@ -68,7 +73,8 @@ class Held:
     def checkpoint(self, at: Any, timestamp_ms: int | None = None, **more: Any) -> None:
         self.places.append(at.sequence_number)
         self.written.append(str(at))
-        self.moved_ms = more.get("moved_ms")
+        self.moved_ms, self.timestamp_ms = more.get("moved_ms"), timestamp_ms
+        self.stored_known = more.get("known")
         self.lease = replace(self.lease, checkpoint=at, pending=None)
 
     def move(self, at: ExtendedSequenceNumber, moved_ms: int) -> None:
@@ -156,13 +162,14 @@ class Shard:
         on_error: OnError,
         *bad: str,
         metrics: Metrics = OFF,
+        tell: Teller = TELL_NOBODY,
         held: Held | None = None,
         sinks: ShardSinks | None = None,
         processor: RecordProcessor | None = None,
         **options: Any,
     ) -> None:
         self.held = held or Held()
-        self.setting = Setting(on_error, WorkerOptions(**options), metrics=metrics)
+        self.setting = Setting(on_error, WorkerOptions(**options), metrics=metrics, tell=tell)
         self.processor = Picky(*bad)
         self.checkpointer = Checkpointer(cast(HeldLease, self.held), lambda: 0, sinks)
         self.deliverer = Deliverer(

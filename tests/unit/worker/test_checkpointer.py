@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any, ClassVar, cast
 
@@ -11,12 +13,18 @@ from msgspec.structs import replace
 from sparkinesis.errors import CheckpointError, LeaseLostError, LeaseTableUnavailableError
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.metrics.tally import Distribution, Tally
-from sparkinesis.stream.position import AfterRecord, AtTimestamp
+from sparkinesis.stream.page import Record
+from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp
 from sparkinesis.stream.reading.retention import CLOCK_MARGIN_MS
+from sparkinesis.worker.batches.batch import make_batch
+from sparkinesis.worker.batches.user_record import UserRecord
 from sparkinesis.worker.checkpoint_rules import Permitted, known_after
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.reporting.measures import ShardMeasures
+from sparkinesis.worker.sink.sink import ShardSinks
 from tests.unit.worker.delivering import SHARD, Held, at
+
+NOW_MS = 1_790_000_000_000
 
 
 @pytest.mark.parametrize(
@@ -284,6 +292,242 @@ def test_a_reset_is_told_once_it_can_be_seen() -> None:
         moved.reset("SHARD_END")
     moved.reset("TRIM_HORIZON")
     assert seen == [True]
+
+
+class Rows(ShardSinks):
+    """Sinks that always have rows, and note when these are stored."""
+
+    has_rows = True
+
+    def __init__(self, held: Held) -> None:
+        super().__init__()
+        self._held = held
+
+    def flush(self, after: object, until: object) -> None:
+        self._held.written.append(f"rows after {after} up to {until}")
+
+
+def with_rows(last: str = "TRIM_HORIZON") -> tuple[Held, Checkpointer]:
+    held = Held(last)
+    return held, Checkpointer(cast(HeldLease, held), lambda: NOW_MS, Rows(held))
+
+
+def test_rows_are_stored_before_each_checkpoint_that_covers_their_records() -> None:
+    held, checkpointer = with_rows("10")
+    checkpointer.permit(at("20:3"))
+    checkpointer.checkpoint()
+    checkpointer.checkpoint()  # it is there, and there may be more rows of its records
+    checkpointer.permit(at("30"))
+    checkpointer.prepare()
+    checkpointer.rewind(AfterRecord("15"))
+    checkpointer.reset("TRIM_HORIZON")
+    checkpointer.checkpoint()
+    assert held.written == [
+        "rows after 10:0 up to 20:3",
+        "20:3",
+        "rows after 20:3 up to 20:3",
+        "rows after 20:3 up to 30:0",
+        "prepared 30:0",
+        "rows after 20:3 up to 30:0",
+        "15:0",
+        "rows after 15:0 up to 15:0",
+        "TRIM_HORIZON",
+        "rows after TRIM_HORIZON up to TRIM_HORIZON",
+    ]
+
+
+def test_the_rows_of_a_shards_end_are_those_up_to_its_last_record() -> None:
+    held, checkpointer = with_rows("10")
+    checkpointer.permit(at("20:3"))
+    checkpointer.end()
+    checkpointer.checkpoint()
+    assert held.written == ["rows after 10:0 up to 20:3", "SHARD_END"]
+
+
+def test_without_the_lease_no_row_is_stored() -> None:
+    """The next owner stores them again."""
+    held, checkpointer = with_rows()
+    checkpointer.permit(at("20"))
+    held.held = False
+    acts: dict[str, Callable[[], object]] = {
+        "checkpoint": checkpointer.checkpoint,
+        "prepare a checkpoint": checkpointer.prepare,
+        "reset the checkpoint": lambda: checkpointer.reset("LATEST"),
+        "read records again": lambda: checkpointer.rewind(AfterRecord("1")),
+    }
+    for doing, act in acts.items():
+        with pytest.raises(LeaseLostError, match=doing):
+            act()
+    assert held.written == []
+    assert not checkpointer.is_reset
+
+
+@pytest.mark.parametrize(
+    ("to", "written", "timestamp_ms"),
+    [
+        (AfterRecord("15", sub_sequence_number=1), ["15:1"], None),
+        (AtTimestamp(5_000), ["AT_TIMESTAMP"], 5_000),
+        (TRIM_HORIZON, ["TRIM_HORIZON"], None),
+        (AfterRecord("30"), [], None),
+        (AfterRecord("31"), [], None),
+    ],
+)
+def test_a_checkpoint_behind_records_that_were_left_out_is_moved_back(
+    to: Any, written: list[str], timestamp_ms: int | None
+) -> None:
+    held, told = Held("30"), list[bool]()
+    moved = Checkpointer(
+        cast(HeldLease, held), lambda: NOW_MS, on_reset=lambda: told.append(moved.is_reset)
+    )
+    moved.permit(at("40"))
+    moved.prepare()
+    held.written.clear()
+    moved.rewind(to)
+    assert held.written == written
+    assert (held.timestamp_ms, held.moved_ms) == (timestamp_ms, NOW_MS if written else None)
+    assert moved.last == at(written[0] if written else "30")
+    assert told == [True]
+    assert moved.age == 0.0
+    assert not moved.is_prepared
+    with pytest.raises(CheckpointError, match="beyond the last record"):
+        moved.checkpoint("40")
+    assert moved.take_reset() == to
+    assert not moved.is_reset
+
+
+def test_a_shard_that_was_never_checkpointed_is_read_again_without_a_write() -> None:
+    held = Held("TRIM_HORIZON")
+    moved = Checkpointer(cast(HeldLease, held), lambda: NOW_MS)
+    moved.permit(at("40"))
+    moved.rewind(AfterRecord("10"))
+    assert (held.written, moved.last) == ([], at("TRIM_HORIZON"))
+
+
+def test_a_start_of_the_processors_own_becomes_the_checkpoint() -> None:
+    held, checkpointer = prepared("30", None)
+    checkpointer.permit(at("40"))
+    checkpointer.begin_at(at("20:1"))
+    assert (held.written, held.moved_ms) == (["20:1"], 0)
+    assert checkpointer.last == checkpointer.settled == at("20:1")
+
+
+@pytest.mark.parametrize(
+    ("to", "position", "written", "timestamp_ms"),
+    [
+        ("LATEST", AtTimestamp(NOW_MS), "LATEST", NOW_MS),
+        ("TRIM_HORIZON", TRIM_HORIZON, "TRIM_HORIZON", None),
+        (AtTimestamp(NOW_MS + 60_000).instant, AtTimestamp(NOW_MS + 60_000), "AT_TIMESTAMP", ...),
+    ],
+)
+def test_a_reset_stores_where_it_goes_on(
+    to: Any, position: Any, written: str, timestamp_ms: Any
+) -> None:
+    held = Held("20")
+    moved = Checkpointer(cast(HeldLease, held), lambda: NOW_MS)
+    moved.permit(at("30"))
+    moved.prepare()
+    moved.reset(to)
+    assert held.written == ["prepared 30:0", written]
+    assert held.timestamp_ms == (NOW_MS + 60_000 if timestamp_ms is ... else timestamp_ms)
+    assert held.moved_ms == NOW_MS
+    assert not moved.is_prepared
+    assert moved.take_reset() == position
+    assert moved.take_reset() is None
+
+
+def test_a_shard_is_not_moved_to_what_is_not_yet_nor_once_it_has_ended() -> None:
+    held = Held("20")
+    moved = Checkpointer(cast(HeldLease, held), lambda: NOW_MS)
+    with pytest.raises(CheckpointError, match="which is in the future: the stream's clock shows"):
+        moved.reset(AtTimestamp(NOW_MS + 60_001).instant)
+    moved.end()
+    with pytest.raises(CheckpointError, match="The shard has ended"):
+        moved.reset("TRIM_HORIZON")
+    assert held.written == []
+    assert not moved.is_reset
+
+
+def record(number: int, sub: int = 0, arrived_ms: int | None = None) -> UserRecord:
+    arrived = None if arrived_ms is None else AtTimestamp(arrived_ms).instant
+    return UserRecord(b"x", "k", str(number), sub, arrived, None, SHARD)
+
+
+def test_a_record_is_its_place_and_its_arrival() -> None:
+    """The arrival is that of the record, whatever was delivered or committed since."""
+    held = Held("10")
+    checkpointer = Checkpointer(cast(HeldLease, held), lambda: 0)
+    checkpointer.permit(at("50"))
+    checkpointer.checkpoint(record(20, 2, 5_000))
+    assert held.stored_known == known_after(at("20"), 5_000)
+    checkpointer.checkpoint(record(30))
+    assert held.stored_known is None
+    ready = checkpointer.prepare(record(40, 1, 9_000))
+    assert ready.at == at("40:1")
+    checkpointer.permit(at("60"))
+    ready.checkpoint()
+    assert held.stored_known == known_after(at("40"), 9_000)
+    assert held.written == ["20:2", "30:0", "prepared 40:1", "40:1"]
+
+
+def test_an_arrival_is_found_in_the_batch_that_is_delivered_and_kept_of_its_last_record() -> None:
+    records = [
+        Record(
+            data=b"x",
+            partition_key="k",
+            sequence_number=str(number),
+            approximate_arrival_timestamp=float(number),
+        )
+        for number in (20, 30, 40)
+    ]
+    batch, _ = make_batch(records, stream="s", shard_id=SHARD, millis_behind_latest=0)
+    held = Held("10")
+    checkpointer = Checkpointer(cast(HeldLease, held), lambda: 0)
+    checkpointer.permit(at("40"), batch)
+    checkpointer.checkpoint("20")
+    assert held.stored_known == known_after(at("20"), 20_000)
+    ready = checkpointer.prepare("30")
+    checkpointer.end_call()
+    ready.checkpoint()
+    assert held.stored_known == known_after(at("30"), 30_000)
+    checkpointer.checkpoint()
+    assert held.stored_known == known_after(at("40"), 40_000)
+
+
+@pytest.mark.parametrize("wrong", [20, b"20", 2.0])
+def test_what_is_neither_a_record_nor_a_sequence_number_is_refused(wrong: Any) -> None:
+    held, checkpointer = prepared("10", None)
+    checkpointer.permit(at("30"))
+    with pytest.raises(CheckpointError, match=type(wrong).__name__):
+        checkpointer.checkpoint(wrong)
+    assert held.written == []
+
+
+def test_a_coroutine_checkpoints_the_same() -> None:
+    held, checkpointer = prepared("10", None)
+    checkpointer.permit(at("30:5"))
+    asyncio.run(checkpointer.checkpoint_async("30", 2))
+    asyncio.run(checkpointer.checkpoint_async())
+    assert held.written == ["30:2", "30:5"]
+
+
+def test_a_checkpointer_knows_its_lease() -> None:
+    held, checkpointer = prepared("10", None)
+    assert (checkpointer.fencing_token, checkpointer.is_held) == (7, True)
+    held.held = False
+    assert not checkpointer.is_held
+
+
+def test_what_was_prepared_already_is_prepared_no_more_once_anything_is_checkpointed() -> None:
+    held, checkpointer = prepared("10", None)
+    checkpointer.permit(at("20"))
+    checkpointer.checkpoint()
+    assert checkpointer.prepare().at == at("20")
+    assert (held.written, checkpointer.is_prepared) == (["20:0"], False), "it is written already"
+    checkpointer.permit(at("30"))
+    checkpointer.prepare()
+    assert checkpointer.is_prepared
+    checkpointer.checkpoint()
+    assert not checkpointer.is_prepared
 
 
 def test_the_age_counts_from_the_first_delivery_that_no_checkpoint_covers() -> None:

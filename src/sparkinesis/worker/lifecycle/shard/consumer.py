@@ -377,7 +377,7 @@ class ShardConsumer:
         start, unread = start_of(
             lease, settings.initial, settings.started_ms, bound_ms, deaggregate=options.deaggregate
         )
-        self.intake.begin(start, lease.checkpoint, unread)
+        self.intake.begin(start, unread)
         self.report.started(start, lease.checkpoint)
 
     def _begin_processor(self) -> Deliverer:

@@ -87,9 +87,9 @@ class Deliverer:
         self._queue: deque[Attempt] = deque()
         self._done = checkpointer.last
         self._refused_checkpoints = 0
+        """Automatic checkpoints that have failed since the last success."""
         self._rewind_to: AfterRecord | AtTimestamp | Sentinel | None = None
         """The position to read again from, as records behind it were left out; None: none were."""
-        """Automatic checkpoints that have failed since the last success."""
         self._report = settings.reporter(held.shard_id)
 
     def __bool__(self) -> bool:
@@ -293,7 +293,7 @@ class Deliverer:
     def _undone(self, batch: RecordBatch) -> RecordBatch:
         """Return the batch without what a pending checkpoint has covered since it was fetched."""
         last = self.checkpointer.last
-        if not batch or last.is_sentinel or last <= self._done:
+        if not batch or last <= self._done:
             return batch
         return batch.after(last)
 

@@ -21,7 +21,7 @@ from sparkinesis.lease.rules.lease_start import WantedRecords
 from sparkinesis.stream.address import StreamMark
 from sparkinesis.stream.calls.client import shard_of
 from sparkinesis.stream.page import Record
-from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, Position, user_records_done
+from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, Position
 from sparkinesis.stream.reading.missing_end import TimeAtTip
 from sparkinesis.stream.reading.read_progress import ReadProgress
 from sparkinesis.stream.reading.retention import CLOCK_MARGIN_MS
@@ -81,6 +81,9 @@ class Intake:
         self._hash_range = reshard_range if settings.options.hash_range_filter else None
         self._filters_from = 0.0
         """The time until which the hash-range filter drops nothing, by the worker's clock."""
+        self._filters_before = 0.0
+        """The time before which a page was fetched, by the worker's clock, if the filter may drop
+        of it without another question."""
         self._settings = settings
         self._open_retrieval = open_retrieval
         self._on_page = on_page
@@ -97,7 +100,6 @@ class Intake:
         self._is_confirmed = False
         """True once this retrieval has fetched a record, and the stream was still the same then."""
         self._progress = self._taken_from = ShardProgress(ReadProgress(TRIM_HORIZON))
-        self._checkpoint: ExtendedSequenceNumber | None = None
         self._bytes = 0
         self._heard_at: float | None = None
         """The time of the last page or, before the first one, of the attempt to read."""
@@ -107,12 +109,10 @@ class Intake:
     def begin(
         self,
         start: Position,
-        checkpoint: ExtendedSequenceNumber | None = None,
         unread: WantedRecords | None = None,
     ) -> None:
         """Read from ``start`` on, regardless of what was read before.
 
-        checkpoint: the checkpoint from which ``start`` was made; None if it was not.
         unread: the records that are wanted, where ``start`` is not the position of a record; None:
         all records that the stream still keeps.
         """
@@ -125,7 +125,6 @@ class Intake:
             StartCheck(self._shard_id, start, self._settings, unread) if check else None,
             last_arrival_ms=self._progress.last_arrival_ms if arrived_ms is None else arrived_ms,
         )
-        self._checkpoint = checkpoint
         self.at_end = False
 
     def wait_for_page(self) -> None:
@@ -406,10 +405,13 @@ class Intake:
         now = self._settings.clock()
         batch, dropped = make(hash_range=self._hash_range if now >= self._filters_from else None)
         # Ask behind the fetch: the strategy may have changed a moment before it.
-        if dropped and self._settings.client.describe().distributes_records:
-            # A KPL may give up before each user record has come to the shard of its key.
-            self._filters_from = now + _KEPT_FOR
-            batch, dropped = make(hash_range=None)
+        if dropped and page.fetched_at >= self._filters_before:
+            if self._settings.client.describe().distributes_records:
+                # A KPL may give up before each user record has come to the shard of its key.
+                self._filters_from = now + _KEPT_FOR
+                batch, dropped = make(hash_range=None)
+            else:
+                self._filters_before = now
         self.oldest_at = page.arrival(records[0]) if records else None
         self._accounts.measure_batch(records)
         if dropped:
@@ -420,10 +422,11 @@ class Intake:
                 dropped,
                 self._name,
             )
-        checkpoint = self._checkpoint
-        first = records[0].sequence_number if records else ""
-        is_partial = checkpoint and user_records_done(first, position)
         # A record that is not unpacked cannot be delivered in part: it is delivered again.
-        if checkpoint is not None and is_partial and options.deaggregate:
-            return batch.after(checkpoint)
+        if (
+            options.deaggregate
+            and isinstance(position, AfterRecord)
+            and position.sub_sequence_number is not None
+        ):
+            return batch.after(ExtendedSequenceNumber.of(position))
         return batch

@@ -45,8 +45,8 @@ class OpenRecords(msgspec.Struct):
     """The records that wait for one of their key, which is started or startable."""
 
     def __bool__(self) -> bool:
-        """True while a record is open, or waits to be."""
-        return bool(self._in_order) or self._rest is not None
+        """True while a record is open; others wait only behind one."""
+        return bool(self._in_order)
 
     @property
     def first(self) -> OpenRecord | None:
@@ -56,7 +56,7 @@ class OpenRecords(msgspec.Struct):
     @property
     def has_room(self) -> bool:
         """True if another batch may be added."""
-        return self._rest is None and len(self._in_order) < self.most
+        return len(self._in_order) < self.most
 
     @property
     def batches(self) -> int:

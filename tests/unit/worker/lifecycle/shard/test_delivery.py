@@ -2,31 +2,51 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+from concurrent.futures import CancelledError
+from pathlib import Path
 from typing import Any, cast
 from unittest.mock import patch
 
+import pyarrow as pa
 import pytest
 
 from sparkinesis.errors import (
     AccessDeniedError,
+    CheckpointError,
     LeaseLostError,
     LeaseTableError,
     LeaseTableUnavailableError,
     ProcessorError,
     SparkinesisError,
 )
-from sparkinesis.events import BatchAction, Span
+from sparkinesis.events import (
+    BatchAction,
+    BatchFailed,
+    DeadLettersStored,
+    RecordsSkipped,
+    Span,
+    TaskFailed,
+)
 from sparkinesis.lease.rules.lease_start import WantedRecords
 from sparkinesis.metrics.tally import Distribution, Tally
 from sparkinesis.metrics.tracing import Extent
+from sparkinesis.stream.address import StreamIdentifier
+from sparkinesis.stream.kpl.pack import aggregate
+from sparkinesis.stream.page import Record
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp, Position
 from sparkinesis.stream.reading.early_records import OutOfOrderError
-from sparkinesis.worker.batches.batch import RecordBatch
+from sparkinesis.worker.batches.batch import RecordBatch, make_batch
 from sparkinesis.worker.checkpointer import Checkpointer
+from sparkinesis.worker.dead_letters.targets import FailedRecords
 from sparkinesis.worker.lifecycle.shard.delivery import IDLE, Next, _extent, span_of
 from sparkinesis.worker.lifecycle.shard.states import ShutdownReason
 from sparkinesis.worker.on_error import DeadLetter, OnError, Retry, Skip, Stop
+from sparkinesis.worker.processors.processor import ProcessorShard
 from sparkinesis.worker.reporting.shard_reporter import ShardReporter
+from sparkinesis.worker.reporting.teller import Teller
+from sparkinesis.worker.sink.sink import ShardSinks
 from tests.unit.worker.delivering import SHARD, Held, Shard, at, batch_of
 
 
@@ -232,6 +252,8 @@ class Taken:
     """As much of an intake as delivering asks for: pages that a test gives, and where they end."""
 
     def __init__(self) -> None:
+        self.again = 0
+        self.rested: list[int] = []
         self.batches: list[RecordBatch] = []
         self.at_end = False
         self.why_at_end = ShutdownReason.SHARD_END
@@ -243,12 +265,22 @@ class Taken:
         assert batches_in_use == 0
         return self.batches.pop(0) if self.batches else None
 
+    def take_again(self) -> None:
+        self.again += 1
+
+    def rest(self, in_use: int) -> None:
+        self.rested.append(in_use)
+
     def begin(self, start: Position, *, unread: WantedRecords | None) -> None:
         self.begun.append((start, unread))
 
 
-def with_intake(**options: Any) -> tuple[Shard, Taken]:
-    shard, taken = Shard(Retry(), **options), Taken()
+def with_intake(
+    on_error: OnError = Retry(),  # noqa: B008 - a value
+    *bad: str,
+    **options: Any,
+) -> tuple[Shard, Taken]:
+    shard, taken = Shard(on_error, *bad, **options), Taken()
     shard.deliverer._intake = cast(Any, taken)
     return shard, taken
 
@@ -266,6 +298,8 @@ def test_records_that_were_left_out_are_read_again_also_if_moving_back_fails_at_
     ):
         shard.deliverer.process()
     assert shard.deliverer.process() == Next(IDLE)
+    (failure,) = shard.setting.failures.snapshot()
+    assert failure.what == f"Fetching failed on shard {SHARD}; it begins anew"
     assert shard.held.places == ["30", "10"]
     assert shard.given == [], "what lies behind waits"
     shard.deliverer.process()
@@ -275,7 +309,7 @@ def test_records_that_were_left_out_are_read_again_also_if_moving_back_fails_at_
 
 def test_the_next_step_is_due_when_a_page_or_a_checkpoint_is() -> None:
     shard, taken = with_intake(checkpoint_seconds=9.0)
-    assert shard.deliverer.process() == Next(IDLE)
+    assert shard.deliverer.process() == Next(15.0), "there may be pages of a silence"
     taken.batches = [batch_of(7), batch_of()]
     assert shard.deliverer.process() == Next()
     assert shard.deliverer.process() == Next(), "an empty page is no batch"
@@ -437,3 +471,422 @@ def test_other_errors_are_subject_to_the_policy(error: Exception) -> None:
     with patch.object(shard.processor, "process_records", side_effect=error):
         shard.deliverer.deliver_next()
     assert not shard.deliverer
+
+
+# --- what a step delivers, and when the next one is
+
+
+@pytest.mark.parametrize("wants_empty", [False, True])
+def test_an_empty_page_is_a_batch_if_the_processor_wants_it(*, wants_empty: bool) -> None:
+    shard, taken = with_intake(call_even_for_empty_batches=wants_empty)
+    taken.batches = [batch_of()]
+    assert shard.deliverer.process() == Next()
+    assert shard.given == ([[]] if wants_empty else [])
+
+
+def test_rows_that_are_due_have_the_processor_called_and_looked_at_every_three_seconds(
+    tmp_path: Path,
+) -> None:
+    """So that it can checkpoint in a silence; rows of a failed call are dropped."""
+    sinks = ShardSinks(lambda: shard.setting.now)
+    shard, taken = with_intake(Retry(base=9.0), sinks=sinks)
+    assert shard.deliverer.process() == Next(15.0)
+    place = ProcessorShard(SHARD, "app", "s", "w", at("TRIM_HORIZON"), sinks=sinks)
+    sink = place.sink(tmp_path, pa.schema([("n", pa.int64())]), max_age=20.0)
+    assert shard.deliverer.process() == Next(3.0)
+    shard.processor.then = lambda batch, _: sink.write([{"n": len(batch)}])
+    shard.processor.bad = {"8"}
+    taken.batches = [batch_of(7), batch_of()]
+    assert shard.deliverer.process() == Next()
+    assert shard.deliverer.process() == Next(), "they are not due yet"
+    taken.batches = [batch_of(8)]
+    assert shard.deliverer.process() == Next(3.0), "the next attempt is due later"
+    assert sink.buffered_rows == 1, "those of 8 come again"
+    shard.deliverer.clear()
+    shard.processor.then = lambda *_: None
+    shard.setting.now += 20.0
+    taken.batches = [batch_of()]
+    assert shard.deliverer.process() == Next()
+    assert shard.given == [["7"], ["8"], []]
+
+
+def test_while_an_automatic_checkpoint_fails_nothing_more_is_delivered() -> None:
+    shard, taken = with_intake(checkpoint_records=1, task_backoff=2.0)
+    taken.batches = [batch_of(7), batch_of(8), batch_of(9)]
+    assert shard.deliverer.process() == Next()
+    with patch.object(shard.held, "checkpoint", side_effect=LeaseTableUnavailableError("away")):
+        for pause in (2.0, 4.0):
+            assert shard.deliverer.process() == Next(pause)
+            assert shard.deliverer.refused_since == 1000.0, "since the first refusal"
+            shard.setting.now += pause
+    assert shard.given == [["7"]]
+    assert shard.deliverer.process() == Next()
+    assert shard.deliverer.refused_since is None
+    assert shard.given == [["7"], ["8"]]
+    with (
+        patch.object(shard.held, "checkpoint", side_effect=LeaseLostError("another has it")),
+        pytest.raises(LeaseLostError),
+    ):
+        shard.deliverer.process()
+
+
+def test_a_step_takes_a_page_only_when_the_one_before_is_done() -> None:
+    shard, taken = with_intake(Retry(base=0.5), "7")
+    taken.batches = [batch_of(7), batch_of(8)]
+    taken.at_end = True
+    assert shard.deliverer.process() == Next(0.5), "the end comes once all is done"
+    shard.setting.now += 0.5
+    assert shard.deliverer.process() == Next(1.0)
+    assert len(taken.batches) == 1
+    shard.processor.bad.clear()
+    shard.setting.now += 1.0
+    assert shard.deliverer.process() == Next(end=ShutdownReason.SHARD_END)
+
+
+def test_a_shard_that_is_moved_in_its_last_call_does_not_end() -> None:
+    shard, taken = with_intake()
+    taken.batches, taken.at_end = [batch_of(7)], True
+    shard.processor.then = lambda _, checkpointer: checkpointer.reset("TRIM_HORIZON")
+    assert shard.deliverer.process() == Next()
+
+
+def test_the_end_of_a_range_is_no_end_of_the_shard() -> None:
+    shard, taken = with_intake()
+    taken.at_end, taken.why_at_end = True, ShutdownReason.REQUESTED
+    assert shard.deliverer.process() == Next(end=ShutdownReason.REQUESTED)
+
+
+def test_a_batch_with_what_is_no_sequence_number_is_fetched_again() -> None:
+    shard, taken = with_intake()
+    good = batch_of(7)
+    bad = [Record(data=b"x", partition_key="k", sequence_number=one) for one in ("x", "x")]
+    taken.batches = [make_batch(bad, stream="s", shard_id=SHARD, millis_behind_latest=0)[0], good]
+    with pytest.raises(ValueError, match="is not a sequence number"):
+        shard.deliverer.process()
+    assert taken.again == 1
+    assert shard.deliverer.process() == Next()
+    assert shard.given == [["7"]]
+
+
+def test_an_error_of_the_program_fetches_nothing_again() -> None:
+    shard, taken = with_intake(processor=None)
+    taken.batches = [batch_of(7)]
+    with (
+        patch.object(shard.deliverer, "deliver_next", side_effect=CheckpointError("no")),
+        pytest.raises(CheckpointError),
+    ):
+        shard.deliverer.process()
+    assert taken.again == 0
+    assert shard.deliverer.process() == Next()
+    assert shard.given == [["7"]]
+
+
+def test_a_shard_on_hold_delivers_nothing_but_is_moved_and_checkpointed() -> None:
+    shard, taken = with_intake(checkpoint_seconds=9.0)
+    taken.batches = [batch_of(7)]
+    shard.deliverer.process()
+    shard.add(8)
+    assert shard.deliverer.hold() == 9.0
+    assert taken.rested == [1], "the batch that waits keeps its memory"
+    shard.setting.now += 9.0
+    assert shard.deliverer.hold() == IDLE
+    assert shard.held.places == ["7"]
+    shard.checkpointer.reset("TRIM_HORIZON")
+    assert shard.deliverer.hold() == IDLE
+    assert taken.begun == [(TRIM_HORIZON, None)]
+    assert taken.rested == [1, 1, 0]
+    assert shard.given == [["7"]]
+    assert shard.deliverer.settle()
+
+
+# --- what may be checkpointed, and is counted
+
+
+def test_after_a_reset_a_failure_permits_no_checkpoint_of_what_is_to_come_again() -> None:
+    shard, _ = with_intake(Retry(base=1.0), "3")
+    shard.add(7)
+    shard.deliverer.deliver_next()
+    shard.checkpointer.reset("TRIM_HORIZON")
+    shard.deliverer.process()
+    shard.add(3)
+    shard.deliverer.deliver_next()
+    assert shard.may_checkpoint() == "TRIM_HORIZON"
+
+
+def test_records_before_a_reset_do_not_count_towards_a_checkpoint() -> None:
+    shard, _ = with_intake(checkpoint_records=3)
+    shard.add(7, 8)
+    shard.deliverer.deliver_next()
+    shard.checkpointer.reset("TRIM_HORIZON")
+    shard.deliverer.process()
+    shard.add(1, 2)
+    shard.step_all()
+    assert shard.given == [["7", "8"], ["1", "2"]]
+    shard.deliverer.checkpoint_meanwhile()
+    assert shard.held.places == ["TRIM_HORIZON"]
+
+
+def test_a_batch_is_cut_where_a_checkpoint_is_due_and_its_rest_comes_next() -> None:
+    shard = Shard(Retry(), checkpoint_records=2)
+    shard.add(1, 2, 3, 4, 5)
+    shard.add(6)
+    while shard.deliverer:
+        shard.deliverer.deliver_next()
+        shard.deliverer.checkpoint_meanwhile()
+    assert shard.given == [["1", "2"], ["3", "4"], ["5"], ["6"]]
+    assert shard.held.places == ["2", "4", "6"]
+
+
+def test_what_is_cut_off_does_not_come_twice_if_the_first_part_fails() -> None:
+    letters: list[str] = []
+    target = DeadLetter(
+        lambda failed: letters.extend(r.sequence_number for r in failed.batch.records)
+    )
+    shard = Shard(Retry(1, then=target), "1", checkpoint_records=1)
+    shard.add(1, 2, 3)
+    assert shard.deliverer.deliver_next() == 0.0
+    assert letters == ["1"]
+    while shard.deliverer:
+        shard.deliverer.checkpoint_meanwhile()
+        shard.deliverer.deliver_next()
+    assert shard.given == [["1"], ["2"], ["3"]]
+
+
+def test_what_a_prepared_checkpoint_has_covered_is_in_no_failure() -> None:
+    """It was fetched before the checkpoint was committed."""
+    events = Told()
+    shard = Shard(Retry(base=1.0), "21", held=Held("1", "20:0"), tell=events)
+    shard.add(19, 20)
+    shard.add(20, 21)
+    shard.checkpointer.commit_pending()
+    assert shard.deliverer.deliver_next() == 0.0
+    assert shard.given == []
+    shard.deliverer.deliver_next()
+    assert shard.given == [["21"]]
+    (failed,) = events.of(BatchFailed)
+    assert (failed.records, failed.first, failed.last) == (1, "21:0", "21:0")
+    assert shard.deliverer.front is not None
+    assert len(shard.deliverer.front.batch) == 1
+
+
+def test_packed_records_are_unpacked_once_and_into_the_form_that_is_asked_for() -> None:
+    shard = Shard(Retry())
+    (packed,) = aggregate([("k", None, b"x"), ("k", None, b"y")])
+    record = Record(data=packed.data, partition_key="k", sequence_number="7")
+    batch, _ = make_batch([record], stream="s", shard_id=SHARD, millis_behind_latest=0)
+    shard.deliverer.add(batch)
+    shard.step_all()
+    assert shard.given == [["7", "7"]]
+    assert batch._rows._columns is None
+
+
+def test_the_time_of_an_automatic_checkpoint_counts_from_the_start_of_the_call() -> None:
+    shard = Shard(Skip(), "8", checkpoint_seconds=9.0)
+
+    def take_time(*_: object) -> None:
+        shard.setting.now += 2.0
+
+    shard.processor.then = take_time
+    shard.add(7)
+    shard.deliverer.deliver_next()
+    assert shard.deliverer.checkpoint_meanwhile() == 7.0
+    shard.setting.now += 7.0
+    assert shard.deliverer.checkpoint_meanwhile() == IDLE
+    shard.add(8)
+    shard.deliverer.deliver_next()
+    assert shard.deliverer.checkpoint_meanwhile() == 9.0, "from the moment when it is given up"
+
+
+@pytest.mark.parametrize("bad", [[], ["7"]])
+def test_a_batch_that_is_done_takes_no_memory(bad: list[str]) -> None:
+    shard = Shard(DeadLetter(lambda _: None), *bad)
+    batch = batch_of(7)
+    is_there = weakref.ref(batch)
+    shard.deliverer.add(batch)
+    shard.processor.then = lambda *_: None
+    shard.step_all()
+    del batch
+    gc.collect()
+    assert is_there() is None
+
+
+# --- what is told of a shard
+
+
+class Told(Teller):
+    """The events of a shard."""
+
+    def __init__(self) -> None:
+        self.events: list[Any] = []
+
+    def __call__(self, event: Any, cause: BaseException | None = None) -> None:
+        self.events.append(event)
+
+    def of(self, *kinds: type) -> list[Any]:
+        return [event for event in self.events if isinstance(event, kinds)]
+
+
+def test_the_front_is_what_the_processor_has_since_the_first_call_for_it() -> None:
+    shard = Shard(Retry(base=1.0), "1", "8")
+    seen: list[Any] = []
+
+    def look(*_: object) -> None:
+        seen.append(shard.deliverer.front)
+        assert shard.deliverer.processing_since == shard.setting.now
+
+    shard.processor.then = look
+    assert shard.deliverer.front is None
+    shard.deliverer.add(batch_of(1, 2), 990.0)
+    shard.deliverer.add(batch_of(8), 995.0)
+    for now in (1000.0, 1001.0, 1003.0):
+        shard.setting.now = now
+        if now == 1003.0:
+            shard.processor.bad.remove("1")
+        shard.deliverer.deliver_next()
+        assert shard.deliverer.oldest_at == 995.0
+    assert [(one.since, len(one.batch), one.has_failed) for one in seen] == [
+        (1000.0, 2, False),
+        (1000.0, 2, True),
+        (1000.0, 2, True),
+    ]
+    assert shard.deliverer.front is None
+    shard.setting.now = 1005.0
+    shard.deliverer.deliver_next()
+    assert (seen[-1].since, seen[-1].has_failed) == (1005.0, False)
+    assert shard.deliverer.front == seen[-1]
+    shard.processor.bad.clear()
+    shard.setting.now = 1006.0
+    shard.deliverer.deliver_next()
+    assert shard.deliverer.front is None
+    assert shard.deliverer.oldest_at is None
+
+
+def test_a_front_that_the_lease_table_has_refused_has_failed() -> None:
+    shard = Shard(Retry())
+
+    def refuse(*_: object) -> None:
+        raise AccessDeniedError("no")
+
+    shard.processor.then = refuse
+    shard.add(7)
+    shard.setting.now += shard.deliverer.deliver_next()
+    shard.deliverer.deliver_next()
+    assert shard.deliverer.front is not None
+    assert shard.deliverer.front.has_failed
+
+
+def test_what_is_dropped_is_in_no_front() -> None:
+    shard, taken = with_intake(Retry(base=1.0), "7")
+    taken.batches, taken.oldest_at = [batch_of(7)], 990.0
+    shard.deliverer.process()
+    oldest = [shard.deliverer.oldest_at]
+    shard.checkpointer.reset("TRIM_HORIZON")
+    shard.deliverer.process()
+    assert shard.deliverer.front is None
+    assert [*oldest, shard.deliverer.oldest_at] == [990.0, None]
+
+
+def test_what_a_prepared_checkpoint_has_covered_is_in_no_front() -> None:
+    shard = Shard(Retry(base=1.0), "20", held=Held("1", "20:0"))
+    shard.deliverer.add(batch_of(20), 990.0)
+    shard.setting.now += shard.deliverer.deliver_next()
+    shard.checkpointer.commit_pending()
+    assert shard.deliverer.deliver_next() == 0.0
+    assert shard.deliverer.front is None
+    assert shard.deliverer.oldest_at is None
+
+
+def test_a_failure_is_a_repetition_until_a_call_succeeds() -> None:
+    events = Told()
+    shard = Shard(Retry(base=1.0), "1", "3", tell=events)
+    for number in (1, 2, 3):
+        shard.add(number)
+    for _ in range(2):
+        shard.setting.now += shard.deliverer.deliver_next()
+    shard.processor.bad.remove("1")
+    for _ in range(3):
+        shard.deliverer.deliver_next()
+    failed = events.of(BatchFailed)
+    assert [(one.first, one.is_again) for one in failed] == [
+        ("1:0", False),
+        ("1:0", True),
+        ("3:0", False),
+    ]
+    assert {(one.records, one.last) for one in failed} == {(1, "1:0"), (1, "3:0")}
+
+
+@pytest.mark.parametrize("is_ending", [True, False])
+def test_a_call_that_is_cancelled_is_no_failure_only_while_the_shard_is_left(
+    *, is_ending: bool
+) -> None:
+    events = Told()
+    shard = Shard(Retry(base=1.0), tell=events)
+
+    def cancel(*_: object) -> None:
+        shard.held.held = not is_ending
+        raise CancelledError
+
+    shard.processor.then = cancel
+    shard.add(7)
+    assert shard.deliverer.deliver_next() == (0.0 if is_ending else 1.0)
+    assert shard.may_checkpoint() == "TRIM_HORIZON"
+    assert len(events.of(BatchFailed)) == int(not is_ending)
+
+
+def test_a_store_that_refuses_the_token_ends_the_lease() -> None:
+    events = Told()
+    shard = Shard(Skip(), tell=events)
+
+    def refuse(*_: object) -> None:
+        raise LeaseLostError("a newer token has written")
+
+    shard.processor.then = refuse
+    shard.add(7)
+    assert shard.deliverer.deliver_next() == 0.0
+    assert not shard.held.held
+    (failed,) = events.of(BatchFailed)
+    assert failed.action is BatchAction.RELEASE
+    other = Shard(Skip(), "8")
+    other.add(8)
+    other.deliverer.deliver_next()
+    assert other.held.held, "any other error does not"
+
+
+def test_a_letter_names_its_records_and_where_they_come_from() -> None:
+    letters: list[FailedRecords] = []
+    events = Told()
+    tries = [OSError("not now")]
+
+    def target(failed: FailedRecords) -> None:
+        letters.append(failed)
+        if tries:
+            raise tries.pop()
+
+    shard = Shard(DeadLetter(target), "8", tell=events)
+    shard.setting.stream = StreamIdentifier("123456789012", "flights", 1763700000)
+    shard.add(7, 8)
+    while shard.deliverer:
+        shard.setting.now += shard.deliverer.deliver_next()
+    assert len(letters) == 2
+    for letter in letters:
+        assert [record.sequence_number for record in letter.batch.records] == ["8"]
+        assert str(letter.error) == "bad"
+        assert (letter.application, letter.stream, letter.shard_id) == ("app", "s", SHARD)
+        assert letter.stream_id == "123456789012:flights:1763700000"
+    told = events.of(TaskFailed, DeadLettersStored, RecordsSkipped)
+    assert [type(one) for one in told] == [TaskFailed, DeadLettersStored]
+    assert f"target failed on record 8:0 of shard {SHARD}" in told[0].what
+    assert (told[1].records, told[1].first, told[1].last) == (1, "8:0", "8:0")
+    shard.setting.stream = None
+    shard.add(8)
+    shard.deliverer.deliver_next()
+    assert letters[-1].stream_id is None
+
+
+def test_a_record_that_is_skipped_is_told_of() -> None:
+    events = Told()
+    shard = Shard(Skip(), "8", tell=events)
+    shard.add(8)
+    shard.step_all()
+    (skipped,) = events.of(RecordsSkipped)
+    assert (skipped.records, skipped.first, skipped.last) == (1, "8:0", "8:0")

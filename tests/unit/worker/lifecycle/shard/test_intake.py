@@ -14,7 +14,6 @@ import pytest
 from msgspec.structs import replace
 
 from sparkinesis.errors import PositionNotFoundError, ServiceError, ShardNotFoundError
-from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.rules.children import ShardEnd
 from sparkinesis.stream.address import StreamAddress
@@ -55,6 +54,10 @@ class Service:
     is_stopped: bool = False
     heard_at: float | None = None
     oldest_at: float | None = None
+    now: float = WORKER_CLOCK
+    described: int = 0
+    distributes: bool = False
+    describing: Exception | None = None
 
     def open(self, request: FetchRequest) -> Service:
         self.opened.append((request.start, request.inclusive))
@@ -76,7 +79,10 @@ class Service:
         return StreamAddress("s", None, "us-east-1")
 
     def describe(self) -> StreamSummary:
-        return StreamSummary(86_400_000, NOW_MS)
+        self.described += 1
+        if self.describing is not None:
+            raise self.describing
+        return StreamSummary(86_400_000, NOW_MS, self.distributes)
 
     def list_shards(self) -> tuple[list[Shard], int]:
         return self.listed, NOW_MS
@@ -115,7 +121,7 @@ def intake(
     started_ms: int = NOW_MS,
     memory: MemoryBudget | None = None,
     start: Position = TRIM_HORIZON,
-    checkpoint: ExtendedSequenceNumber | None = None,
+    reshard_range: tuple[int, int] | None = None,
     **options: Any,
 ) -> Intake:
     """A shard's intake, which begins to read at ``start``."""
@@ -130,13 +136,13 @@ def intake(
         started_ms=started_ms,
         service_time_ms=lambda: NOW_MS,
         options=WorkerOptions(**options),
-        timing=Timing(clock=lambda: WORKER_CLOCK),
+        timing=Timing(clock=lambda: service.now),
         rng=cast(Any, None),
         tell=EventTeller(LogPlace("app", "w"), "s"),
         memory=memory or MemoryBudget(DEFAULT_HELD_BYTES),
     )
-    made = Intake(SHARD, None, settings, cast(Any, service.open), lambda _: None)
-    made.begin(start, checkpoint)
+    made = Intake(SHARD, reshard_range, settings, cast(Any, service.open), lambda _: None)
+    made.begin(start)
     return made
 
 
@@ -148,11 +154,7 @@ def take(reading: Intake) -> list[bytes] | None:
 def test_a_checkpoints_own_record_is_read_to_see_that_it_is_kept_and_dropped(
     service: Service,
 ) -> None:
-    reading = intake(
-        service,
-        start=AfterRecord("1", sub_sequence_number=0),
-        checkpoint=ExtendedSequenceNumber("1"),
-    )
+    reading = intake(service, start=AfterRecord("1", sub_sequence_number=0))
     service.pages = [page(), page(record(1), record(2)), page(record(3))]
     assert [take(reading) for _ in range(4)] == [[], [b"2"], [b"3"], None]
     assert service.opened == [(AfterRecord("1", sub_sequence_number=0), True)]
@@ -175,11 +177,7 @@ def test_a_failure_goes_on_behind_what_was_taken(service: Service, error: Except
 def test_a_position_that_is_gone_goes_on_with_what_is_kept(
     service: Service, caplog: pytest.LogCaptureFixture
 ) -> None:
-    reading = intake(
-        service,
-        start=AfterRecord("1", sub_sequence_number=3),
-        checkpoint=ExtendedSequenceNumber("1", 3),
-    )
+    reading = intake(service, start=AfterRecord("1", sub_sequence_number=3))
     service.pages = [PositionNotFoundError("1 is gone."), page(record(5))]
     assert take(reading) is None
     assert take(reading) == [b"5"]
@@ -224,7 +222,7 @@ def test_what_follows_a_shard_is_no_older_than_the_checkpoint_behind_which_nothi
     service: Service,
 ) -> None:
     start = AfterRecord("1", sub_sequence_number=0, arrived_ms=NOW_MS - 5000)
-    reading = intake(service, start=start, checkpoint=ExtendedSequenceNumber("1"))
+    reading = intake(service, start=start)
     service.pages = [page(record(1, age_s=5), end=True)]
     assert take(reading) == []
     assert reading.shard_end == ShardEnd(NOW_MS, NOW_MS - 5000 - CLOCK_MARGIN_MS)
@@ -242,19 +240,15 @@ def test_a_page_that_is_too_old_is_left_for_the_bound(service: Service) -> None:
 def test_a_jump_does_not_go_back(service: Service) -> None:
     """Arrival times are approximate: an instant may begin before what was taken already."""
     half_done = aggregated(1, 3)
-    reading = intake(
-        service,
-        start=AfterRecord("1", sub_sequence_number=1),
-        checkpoint=ExtendedSequenceNumber("1", 1),
-        skip_older_than=60,
-    )
+    start = AfterRecord("1", sub_sequence_number=1)
+    reading = intake(service, start=start, skip_older_than=60)
     service.pages = [page(half_done, record(2, 70)), page(half_done, record(2, 70), record(3))]
     assert [take(reading) for _ in range(2)] == [None, [b"2", b"3"]]
     service.pages += [page(record(9), record(10, 70), waited=1), page(half_done, record(3))]
     service.pages += [page(record(3)), page(record(9), record(10, 50), record(11))]
     assert [take(reading) for _ in range(4)] == [None, [], [], [b"9", b"10", b"11"]]
     bounds = [AtTimestamp(NOW_MS - 60_000), AtTimestamp(NOW_MS - 59_000)]
-    assert [start for start, _ in service.opened][1:] == bounds
+    assert [one for one, _ in service.opened][1:] == bounds
 
 
 def test_a_jump_is_made_once_though_the_server_begins_before_the_instant(service: Service) -> None:
@@ -548,11 +542,7 @@ def test_a_pause_ends_the_time_at_the_tip_and_gives_back_all_memory(service: Ser
 
 def test_the_age_of_a_batch_is_that_of_its_first_record_that_is_not_done(service: Service) -> None:
     """The checkpoint's own record, which is read to see that it is kept, is older."""
-    reading = intake(
-        service,
-        start=AfterRecord("1", sub_sequence_number=0),
-        checkpoint=ExtendedSequenceNumber("1"),
-    )
+    reading = intake(service, start=AfterRecord("1", sub_sequence_number=0))
     service.pages = [page(record(1, 3600.0), record(2, 5.0), record(3, 1.0), waited=2.0), page()]
     assert take(reading) == [b"2", b"3"]
     assert reading.oldest_at == WORKER_CLOCK - 2.0 - 5.0
@@ -579,3 +569,62 @@ def test_before_the_first_page_behind_a_start_no_figure_is_known(service: Servic
     assert reading.millis_behind_latest == 10
     reading.begin(TRIM_HORIZON)
     assert reading.millis_behind_latest is None
+
+
+def of_kpl(number: int, *places: int) -> Record:
+    """An aggregate of a KPL, whose user records have these hash keys."""
+    (packed,) = aggregate([("k", str(place), b"%d" % place) for place in places])
+    return msgspec.structs.replace(record(number), data=packed.data, partition_key="a")
+
+
+def test_what_is_dropped_is_asked_for_once_behind_the_fetch_of_its_page(service: Service) -> None:
+    """The stream's strategy may have changed a moment before a page was fetched, not after it."""
+    reading = intake(service, reshard_range=(0, 9), hash_range_filter=True)
+    service.pages = [
+        page(record(1), of_kpl(2, 10, 3), waited=2.0),
+        page(of_kpl(3, 0, 10), waited=2.0),
+        page(of_kpl(4, 9, 10, 11), waited=1.0),
+    ]
+    assert [take(reading) for _ in range(3)] == [[b"1", b"10", b"3"], [b"0"], [b"9"]]
+    assert (service.described, reading.dropped) == (1, 3)
+    service.pages = [page(of_kpl(5, 1, 10)), page(of_kpl(6, 2))]
+    assert [take(reading) for _ in range(2)] == [[b"1"], [b"2"]]
+    assert (service.described, reading.dropped) == (2, 4)
+
+
+def test_a_question_that_fails_is_asked_again(service: Service) -> None:
+    reading = intake(service, reshard_range=(0, 9), hash_range_filter=True)
+    service.pages = [page(of_kpl(1, 0, 10), waited=1.0)] * 2
+    service.describing = ServiceError("throttled")
+    with pytest.raises(ServiceError):
+        reading.take()
+    service.describing = None
+    assert take(reading) == [b"0"]
+    assert (service.described, reading.dropped) == (2, 1)
+
+
+def test_nothing_is_dropped_for_a_minute_once_the_stream_distributes_records(
+    service: Service,
+) -> None:
+    reading = intake(service, reshard_range=(0, 9), hash_range_filter=True)
+    service.distributes = True
+    for now, asked in ((0.0, 1), (59.0, 1), (60.0, 2)):
+        service.now = WORKER_CLOCK + now
+        service.pages = [page(of_kpl(1, 0, 10), waited=-now)]
+        assert take(reading) == [b"0", b"10"]
+        assert (service.described, reading.dropped) == (asked, 0)
+    # What waited for that minute is asked for as well.
+    service.now += 60.0
+    service.pages = [page(of_kpl(2, 0, 10), waited=1.0)]
+    assert take(reading) == [b"0", b"10"]
+    assert (service.described, reading.dropped) == (3, 0)
+
+
+@pytest.mark.parametrize(("reshard_range", "on"), [(None, True), ((0, 9), False)])
+def test_only_the_filter_drops_and_only_in_a_shard_of_a_reshard(
+    service: Service, reshard_range: tuple[int, int] | None, *, on: bool
+) -> None:
+    reading = intake(service, reshard_range=reshard_range, hash_range_filter=on)
+    service.pages = [page(of_kpl(1, 0, 10))]
+    assert take(reading) == [b"0", b"10"]
+    assert (service.described, reading.dropped) == (0, 0)

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 
+from sparkinesis.errors import ServiceError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.rules.lease_start import WantedRecords
+from sparkinesis.stream.calls.client import Fetched, StreamSummary
+from sparkinesis.stream.page import Page, Record
 from sparkinesis.stream.position import (
     LATEST,
     TRIM_HORIZON,
@@ -14,7 +21,12 @@ from sparkinesis.stream.position import (
     AtTimestamp,
     Position,
 )
-from sparkinesis.worker.lifecycle.shard.starting import not_before, start_of, start_position
+from sparkinesis.worker.lifecycle.shard.starting import (
+    StartCheck,
+    not_before,
+    start_of,
+    start_position,
+)
 
 NOW = 9_000
 AT_5 = AtTimestamp(5_000)
@@ -67,3 +79,133 @@ def test_what_is_wanted_is_known_where_no_record_was_read() -> None:
     assert isinstance(early, WantedRecords)
     assert (start, late) == (AT_5, early.not_before(5_000))
     assert early != late
+
+
+HOUR_MS = 3_600_000
+NOW_MS = 1_790_000_000_000
+OLD = AtTimestamp(NOW_MS - 25 * HOUR_MS)
+RECORDS = [Record(data=b"x", partition_key="k", sequence_number=number) for number in ("30", "40")]
+
+
+class Stream:
+    """A stream of 24 hours' retention that is a week old, and how a shard's start is checked."""
+
+    def __init__(
+        self,
+        retention_ms: int = 24 * HOUR_MS,
+        created_ms: int = NOW_MS - 168 * HOUR_MS,
+        kept: Sequence[str] = ("another", "shard"),
+        bound_ms: int | None = None,
+    ) -> None:
+        self.calls: list[str] = []
+        self.lost: list[str] = []
+        self.kept: Sequence[str] | ServiceError = kept
+        """The shards that have a record as old as any that is kept."""
+        self._summary = StreamSummary(retention_ms, NOW_MS, created_ms=created_ms)
+        self._bound_ms = bound_ms
+
+    def summary(self) -> StreamSummary:
+        self.calls.append("summary")
+        return self._summary
+
+    def list_shards(self, *, at: Position) -> tuple[list[Any], int]:
+        assert at is TRIM_HORIZON
+        self.calls.append("shards")
+        if isinstance(self.kept, ServiceError):
+            raise self.kept
+        return [SimpleNamespace(id=one) for one in self.kept], NOW_MS
+
+    def check(self, start: Position, unread: WantedRecords | None = None) -> StartCheck:
+        settings = SimpleNamespace(
+            client=SimpleNamespace(address="s", list_shards=self.list_shards),
+            summary=self.summary,
+            skip_before=lambda now_ms: self._bound_ms,
+            reporter=lambda shard_id: SimpleNamespace(
+                lost=lambda text: self.lost.append(f"{shard_id}: {text}")
+            ),
+        )
+        return StartCheck("shard", start, cast(Any, settings), unread)
+
+
+def page(*records: Record, behind: int = 0) -> Fetched:
+    return Fetched(Page(list(records), "next", behind), 100, NOW_MS)
+
+
+def test_records_that_expired_before_a_shard_was_read_are_told_once() -> None:
+    stream = Stream()
+    check = stream.check(OLD)
+    for _ in range(2):
+        assert check.records_after(page(*RECORDS)) == RECORDS
+    (text,) = stream.lost
+    assert text.startswith(f"shard: The position {OLD} in shard shard of s has expired")
+    assert "24 hours" in text
+    assert text.endswith("Resuming with the oldest record kept.")
+    assert stream.calls == ["summary", "shards"]
+
+
+@pytest.mark.parametrize(
+    ("stream", "is_lost"),
+    [
+        (Stream(retention_ms=26 * HOUR_MS), False),
+        (Stream(created_ms=NOW_MS - 24 * HOUR_MS), False),
+        (Stream(created_ms=NOW_MS - 24 * HOUR_MS - 1), True),
+        (Stream(kept=["another"]), False),
+        (Stream(kept=["shard"]), True),
+    ],
+    ids=["longer kept", "young stream", "stream", "young shard", "shard"],
+)
+def test_what_cannot_have_expired_is_no_loss(stream: Stream, *, is_lost: bool) -> None:
+    stream.check(OLD).records_after(page())
+    assert bool(stream.lost) is is_lost
+
+
+def test_a_shard_whose_age_cannot_be_asked_counts_as_old() -> None:
+    stream = Stream()
+    stream.kept = ServiceError("throttled")
+    stream.check(OLD).records_after(page())
+    assert len(stream.lost) == 1
+
+
+@pytest.mark.parametrize(
+    ("start", "unread"),
+    [
+        (AtTimestamp(NOW_MS - 24 * HOUR_MS), None),
+        (TRIM_HORIZON, None),
+        (TRIM_HORIZON, WantedRecords(AtTimestamp(NOW_MS - 23 * HOUR_MS))),
+        (OLD, WantedRecords(AtTimestamp(NOW_MS - 23 * HOUR_MS))),
+    ],
+    ids=str,
+)
+def test_a_start_at_which_all_is_kept_costs_no_call(
+    start: Position, unread: WantedRecords | None
+) -> None:
+    stream = Stream()
+    assert stream.check(start, unread).records_after(page(*RECORDS)) == RECORDS
+    assert (stream.calls, stream.lost) == ([], [])
+
+
+def test_what_is_wanted_counts_and_not_where_reading_begins() -> None:
+    stream = Stream()
+    stream.check(TRIM_HORIZON, WantedRecords(OLD)).records_after(page())
+    assert len(stream.lost) == 1
+
+
+@pytest.mark.parametrize(
+    ("bound_ms", "is_lost"), [(None, True), (NOW_MS - 25 * HOUR_MS, True), (NOW_MS, False)]
+)
+def test_the_record_of_a_checkpoint_that_is_gone_shows_a_loss_unless_it_is_skipped(
+    bound_ms: int | None, *, is_lost: bool
+) -> None:
+    stream = Stream(bound_ms=bound_ms)
+    check = stream.check(AfterRecord("20", NOW_MS - 30 * HOUR_MS, sub_sequence_number=0))
+    assert check.records_after(page(behind=9)) is None, "the next page shows it"
+    for _ in range(2):
+        assert check.records_after(page(*RECORDS)) == RECORDS
+    assert len(stream.lost) == int(is_lost), "once, though the page may come again"
+
+
+def test_the_record_of_a_checkpoint_that_is_kept_is_done() -> None:
+    stream = Stream()
+    check = stream.check(AfterRecord("30", NOW_MS - 30 * HOUR_MS, sub_sequence_number=0))
+    assert check.records_after(page(*RECORDS)) == RECORDS[1:]
+    assert (stream.calls, stream.lost) == ([], [])
