@@ -19,13 +19,15 @@ from sparkinesis.errors import (
     StreamNotFoundError,
 )
 from sparkinesis.local.encoding.event_stream import message
-from sparkinesis.metrics.catalogue import CALL_RETRIES, SUBSCRIPTIONS_ENDED
+from sparkinesis.metrics.catalogue import CALL_RETRIES, RECORDS_FETCHED, SUBSCRIPTIONS_ENDED
 from sparkinesis.metrics.tally import Tally
 from sparkinesis.source.reading.subscribed_cursor import SubscribedCursor, SubscribeLimiter
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.fan_out import cursor
 from sparkinesis.stream.fan_out.cursor import RETRY, SILENCE
+from sparkinesis.stream.fan_out.socket_watch import socket_watch
 from sparkinesis.stream.position import (
     LATEST,
     SHARD_END,
@@ -93,18 +95,27 @@ def subscribe(script: Script, client: StreamClient, clock: Turned) -> Iterator[S
     opened: list[FetchingCursor] = []
 
     def open_one(
-        *answers: Answer, position: Position = TRIM_HORIZON, inclusive: bool = False
+        *answers: Answer,
+        position: Position = TRIM_HORIZON,
+        jitter: float = 1.0,
+        give_up_after: float = RETRY.give_up_after,
+        **options: Any,
     ) -> FetchingCursor:
         script.on("SubscribeToShard", *answers)
-        retry = replace(RETRY, clock=clock, sleep=clock.sleep, uniform=lambda _, most: most)
-        options: dict[str, Any] = {"inclusive": inclusive, "retry": retry, "wait": clock.wait}
-        cursor = FetchingCursor(client, CONSUMER_ARN, SHARD, position, **options)
-        opened.append(cursor)
-        return cursor
+        retry = replace(
+            RETRY,
+            clock=clock,
+            sleep=clock.sleep,
+            uniform=lambda least, most: least + jitter * (most - least),
+            give_up_after=give_up_after,
+        )
+        options |= {"retry": retry, "wait": clock.wait}
+        opened.append(FetchingCursor(client, CONSUMER_ARN, SHARD, position, **options))
+        return opened[-1]
 
     yield open_one
-    for cursor in opened:
-        cursor.stop()
+    for each in opened:
+        each.stop()
 
 
 def begun(*events: bytes, ends: str = "end") -> Answer:
@@ -168,11 +179,35 @@ def test_where_it_begins(
     inclusive: bool,
     start: dict[str, object],
 ) -> None:
-    fan_out = subscribe(held(records_event([6], 6)), position=position, inclusive=inclusive)
-    assert numbers(fan_out) == [6]
-    (sent,) = script.of("SubscribeToShard")
+    options = {"inclusive": True} if inclusive else {}
+    answers = [begun(records_event([6], 6)), held(records_event([7], 7))]
+    fan_out = subscribe(*answers, position=position, **options)
+    assert not fan_out.at_end
+    assert [numbers(fan_out), numbers(fan_out)] == [[6], [7]]
+    sent, again = script.of("SubscribeToShard")
     assert (sent["ConsumerARN"], sent["ShardId"]) == (CONSUMER_ARN, SHARD)
     assert sent["StartingPosition"] == start
+    assert again["StartingPosition"] == after(6), "whatever the first one began with"
+
+
+@pytest.mark.parametrize("inclusive", [False, True])
+def test_records_of_a_server_that_begins_too_early_are_not_repeated(
+    subscribe: Subscribe, *, inclusive: bool
+) -> None:
+    early = held(records_event([4, 5, 6], 6))
+    fan_out = subscribe(early, position=AfterRecord("5"), inclusive=inclusive)
+    assert numbers(fan_out) == ([5, 6] if inclusive else [6])
+
+
+def test_an_event_says_what_a_page_says(subscribe: Subscribe, tally: Tally) -> None:
+    said = {"Records": [], "MillisBehindLatest": 12, "ContinuationSequenceNumber": "7"}
+    fan_out = subscribe(held(event(said), records_event([8, 9], 9)))
+    fetched = fan_out.fetch()
+    assert fetched is not None
+    page = fetched.page
+    assert (page.millis_behind_latest, page.next_shard_iterator) == (12, None)
+    assert numbers(fan_out) == [8, 9]
+    assert counted(tally, RECORDS_FETCHED) == {("s",): 2}
 
 
 @pytest.mark.parametrize("position", [LATEST, SHARD_END, FromApplication("app")])
@@ -458,22 +493,39 @@ def test_five_minutes_without_an_event_are_too_many(
     assert len(clock.waits) < 30
 
 
-@pytest.mark.parametrize("age", [239.25, 291])
+@pytest.mark.parametrize(
+    ("jitter", "age", "is_renewed"),
+    [(0.0, 239.25, False), (0.0, 240, True), (1.0, 289.25, False), (1.0, 290, True)],
+)
 def test_a_subscription_is_renewed_before_its_time_is_over(
-    subscribe: Subscribe, script: Script, tally: Tally, clock: Turned, age: float
+    subscribe: Subscribe,
+    script: Script,
+    tally: Tally,
+    clock: Turned,
+    *,
+    jitter: float,
+    age: float,
+    is_renewed: bool,
 ) -> None:
+    """The service ends it after 300 seconds; not all shards are to be renewed at once."""
     first = held(records_event([1], 1), records_event([2], 2))
     second = held(records_event([2], 2))
-    fan_out = subscribe(first, second)
+    fan_out = subscribe(first, second, jitter=jitter)
     assert numbers(fan_out) == [1]
     clock.now += age
     fetched = fan_out.fetch()
     assert fetched is not None
-    assert fetched.service_time_ms == DATE_MS + (0 if age > 290 else 239_250)
-    is_renewed = age > 290
+    assert fetched.service_time_ms == DATE_MS + (0 if is_renewed else int(age * 1000))
     assert len(starts(script)) == (2 if is_renewed else 1)
     assert counted(tally, SUBSCRIPTIONS_ENDED) == ({("s", "expired"): 1} if is_renewed else {})
     assert clock.waits == []
+
+
+def test_so_long_as_it_may_try_it_does(subscribe: Subscribe, clock: Turned) -> None:
+    fan_out = subscribe(*[refusal(IN_USE)] * 9, give_up_after=3.0)
+    with pytest.raises(ServiceError):
+        fan_out.fetch()
+    assert clock.waits == [1.5, 1.5], "the last one at the very end"
 
 
 def test_a_stop_ends_a_waiting_fetch_and_the_connection(
@@ -492,6 +544,19 @@ def test_a_stop_ends_a_waiting_fetch_and_the_connection(
     fan_out.stop()
     assert counted(tally, SUBSCRIPTIONS_ENDED) == {("s", "closed"): 1}
     assert len(script.calls) == 1
+
+
+def test_a_cursor_that_was_stopped_has_no_failure(subscribe: Subscribe, script: Script) -> None:
+    script.gate.clear()
+    fan_out = subscribe(refusal("AccessDeniedException"))
+    answers: list[object] = []
+    reader = threading.Thread(target=lambda: answers.append(fan_out.fetch()))
+    reader.start()
+    assert script.called.acquire(timeout=60)
+    fan_out.stop()
+    script.gate.set()
+    reader.join(timeout=60)
+    assert answers == [None]
 
 
 def last_page(*numbers: int, **more: str) -> Answer:
@@ -545,6 +610,49 @@ def test_a_stop_ends_the_look_for_the_shards_end(
     assert len(script.of("GetRecords")) == 2
 
 
+def test_a_shard_whose_pages_stay_empty_goes_on(
+    subscribe: Subscribe, script: Script, clock: Turned
+) -> None:
+    fan_out = subscribe(begun(records_event([1, 3], None)), held(records_event([4], 4)))
+    script.on("GetShardIterator", answer({"ShardIterator": "i"}))
+    empty = answer({"Records": [], "MillisBehindLatest": 5000, "NextShardIterator": "more"})
+    script.on("GetRecords", *[empty] * 10, last_page(4))
+    assert [numbers(fan_out), numbers(fan_out)] == [[1, 3], [4]]
+    assert not fan_out.at_end
+    assert starts(script)[1:] == [after(3)], "behind the last record, without a number of the event"
+    assert len(script.of("GetRecords")) == 10
+    assert clock.slept == [0.5] * 10
+
+
+def test_a_shard_at_its_tip_is_asked_once(subscribe: Subscribe, script: Script) -> None:
+    fan_out = subscribe(begun(records_event([1], None)), held(records_event([2], 2)))
+    script.on("GetShardIterator", answer({"ShardIterator": "i"}))
+    script.on("GetRecords", last_page(NextShardIterator="more"))
+    assert [numbers(fan_out), numbers(fan_out)] == [[1], [2]]
+    assert len(script.of("GetRecords")) == 1
+    (asked,) = script.of("GetShardIterator")
+    assert asked["ShardIteratorType"] == "AFTER_SEQUENCE_NUMBER"
+
+
+def test_pages_from_before_the_position_say_nothing_of_the_tip(
+    subscribe: Subscribe, script: Script
+) -> None:
+    fan_out = subscribe(begun(records_event([1, 2], None)))
+    script.on("GetShardIterator", answer({"ShardIterator": "i"}))
+    script.on("GetRecords", last_page(1, 2, NextShardIterator="more"), last_page(2))
+    script.on("ListShards", CLOSED)
+    assert [numbers(fan_out), numbers(fan_out)] == [[1, 2], []]
+    assert fan_out.at_end
+
+
+def test_a_shard_whose_end_may_not_be_looked_for_goes_on(
+    subscribe: Subscribe, script: Script
+) -> None:
+    fan_out = subscribe(begun(records_event([1], None)), held(records_event([2], 2)))
+    script.on("GetShardIterator", refusal("AccessDeniedException"))
+    assert [numbers(fan_out), numbers(fan_out)] == [[1], [2]]
+
+
 def test_the_shards_last_records_may_come_after_its_last_event(
     subscribe: Subscribe, script: Script
 ) -> None:
@@ -592,14 +700,96 @@ def test_a_cursor_tells_when_to_go_on_and_wakes_its_reader(
 def test_a_connection_that_is_silent_for_too_long_is_broken(
     subscribe: Subscribe, tally: Tally, clock: Turned
 ) -> None:
-    fan_out = subscribe(held(records_event([1], 1)), held(records_event([2], 2)))
+    """The service sends an event every few seconds; half a minute is too long."""
+    fan_out = subscribe(held(records_event([1], 1)), held(), held(records_event([2], 2)))
     assert numbers(fan_out) == [1]
-    assert fan_out.due_in(lambda: None) == SILENCE
-    clock.now += SILENCE
-    assert fan_out.due_in(lambda: None) == 0.0
-    assert fan_out.step() is None
-    assert sum(counted(tally, SUBSCRIPTIONS_ENDED).values()) == 1
+    for _ in range(2):
+        clock.now += 100.0
+        assert fan_out.due_in(_nobody) == 30.0, "since it is looked at, and not since the event"
+        clock.now += 30.0
+        assert fan_out.due_in(_nobody) == 0.0
+        assert fan_out.step() is None
+        clock.now += 10.0
+        assert fan_out.due_in(_nobody) == 0.0
+        assert fan_out.step() is None, "it subscribes again"
+    assert counted(tally, SUBSCRIPTIONS_ENDED) == {("s", "broken"): 2}
     assert numbers(fan_out) == [2]
+
+
+def _nobody() -> None:
+    """Is woken."""
+
+
+def test_silence_begins_anew_with_each_event_and_the_renewal_is_due_in_any_case(
+    subscribe: Subscribe, clock: Turned
+) -> None:
+    go_on = threading.Semaphore(0)
+
+    def late() -> Iterator[bytes]:
+        yield INITIAL_RESPONSE
+        for number in (1, 2, 3):
+            yield records_event([number], number)
+            go_on.acquire()
+
+    fan_out = subscribe(Answer(cast(Any, late())))
+    woken = threading.Semaphore(0)
+    assert numbers(fan_out) == [1]
+    assert fan_out.due_in(woken.release) == SILENCE
+    clock.now += 20.0
+    assert fan_out.due_in(woken.release) == 10.0
+    go_on.release()
+    assert woken.acquire(timeout=60)
+    assert numbers(fan_out) == [2]
+    clock.now += 15.0
+    assert fan_out.due_in(woken.release) == SILENCE
+    clock.now += 15.0
+    go_on.release()
+    assert woken.acquire(timeout=60)
+    clock.now += 225.0
+    assert numbers(fan_out) == [3], "the reader was away, and not the service"
+    assert fan_out.due_in(woken.release) == 15.0, "290 seconds after the first event"
+    fan_out.stop()
+    go_on.release()
+
+
+def test_an_event_that_came_along_with_another_is_due_at_once(subscribe: Subscribe) -> None:
+    fan_out = subscribe(held(records_event([1], 1) + records_event([2], 2)))
+    assert numbers(fan_out) == [1]
+    assert fan_out.due_in(_nobody) == 0.0
+    assert numbers(fan_out) == [2]
+    assert fan_out.due_in(_nobody) == SILENCE
+
+
+def test_a_socket_is_watched_no_longer_once_its_subscription_ends(
+    subscribe: Subscribe, clock: Turned
+) -> None:
+    """Its number may be that of the next one, whose reader would not be woken."""
+    fan_out = subscribe(*[held(records_event([number], number)) for number in (1, 2)])
+    for number in (1, 2):
+        assert numbers(fan_out) == [number]
+        assert fan_out.due_in(_nobody) == SILENCE
+        watched = fan_out._watched
+        assert watched in socket_watch()._selector.get_map()
+        if number == 1:
+            clock.now += 290.0
+            fan_out.step()
+        else:
+            fan_out.stop()
+        assert fan_out._watched is None
+        assert watched not in socket_watch()._selector.get_map()
+
+
+def test_a_stop_while_a_reader_looks_leaves_nothing_that_is_watched(
+    subscribe: Subscribe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fan_out = subscribe(held(records_event([1], 1)))
+    assert numbers(fan_out) == [1]
+    monkeypatch.setattr(cursor, "_has_data", lambda _: fan_out.stop())
+    fan_out.due_in(_nobody)
+    assert fan_out._watched is None
+    monkeypatch.undo()
+    assert fan_out.due_in(_nobody) == 0.0, "the reader is told"
+    assert fan_out.step() is None
 
 
 def test_an_event_without_a_number_ends_no_shard_that_goes_on(

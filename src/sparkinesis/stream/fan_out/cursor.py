@@ -123,7 +123,7 @@ class FanOutCursor:
         self._lock = threading.Lock()
         self._subscription: Subscription | None = None
         self._subscribed_at: float | None = None
-        self._renew_at = 0.0
+        self._renew_at = float("inf")
         self._resume_at = float("-inf")
         """The time from which on the next subscription may be made."""
         self._watched: int | None = None
@@ -143,7 +143,7 @@ class FanOutCursor:
         """
         now = self._clock()
         subscription = self._subscription
-        if subscription is None or self._stopped.is_set():
+        if subscription is None:
             return max(0.0, self._resume_at - now)
         if _has_data(subscription):
             return 0.0
@@ -152,7 +152,7 @@ class FanOutCursor:
         left = min(self._renew_at, self._quiet_since + SILENCE) - now
         if left > 0:
             with self._lock:
-                if self._subscription is subscription and not self._stopped.is_set():
+                if not self._stopped.is_set():
                     self._watched = subscription.fileno()
                     socket_watch().when_readable(self._watched, wake)
         return left
@@ -301,10 +301,8 @@ class FanOutCursor:
             return None
         if iterator is not None or not self._ends.is_end(found, self._position):
             return None
-        self._failures = NO_FAILURES
         self.at_end = True
         self._drop(SHARD_ENDED)
-        self._early_filter = early_filter
         return fetched
 
     def _pause_or_raise(self, error: Failure | None, *, had_begun: bool) -> None:

@@ -86,7 +86,7 @@ def _put_in_order(records: list[Record]) -> int:
     orders = [sequence_order(number) for number in numbers]
     late = sum([order <= top for order, top in zip(orders[1:], accumulate(orders, max))])  # noqa: B905
     if late:  # otherwise these are numbers of several lengths
-        found = dict(zip(orders, records, strict=True))
+        found = dict(zip(orders, records))  # noqa: B905 - as above
         records[:] = [found[order] for order in sorted(found)]
     return late
 

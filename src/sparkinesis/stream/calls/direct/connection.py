@@ -191,7 +191,6 @@ class Connections:
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             if self._context is not None:
                 connection = self._context.wrap_socket(connection, server_hostname=self._host)
-            connection.settimeout(self._read_timeout)
         except TimeoutError as error:
             connection.close()
             raise ConnectTimeoutError(endpoint_url=self.url, error=error) from error
@@ -241,7 +240,7 @@ class Connections:
         may_be_kept = not is_old and headers.get("connection", "").lower() != "close"
         text = "0" if status in _WITHOUT_BODY else headers.get("content-length")
         if text is None:
-            stream = StreamedBody("", connection, start, headers)
+            stream = StreamedBody(self.url, connection, start, headers)
             body = stream.whole(most, until)
             return body, stream.let_go() and may_be_kept
         length = _length(text)
@@ -294,7 +293,7 @@ def _parse_head(data: bytes) -> _Head:
 
 
 def _length(text: str) -> int:
-    """Return a Content-Length. Raises ValueError for any other text than digits."""
-    if text.isascii() and text.isdecimal():
+    """Return a Content-Length, of Latin-1. Raises ValueError for any other text than digits."""
+    if text.isdecimal():
         return int(text)
     raise ValueError(f"the answer has the Content-Length {text[:60]!r}")

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkinesis.errors import ServiceError
-from sparkinesis.stream.calls.answers.decoding import decode_event, decode_page
+from sparkinesis.errors import CorruptEventStreamError, ServiceError
+from sparkinesis.stream.calls.answers import decoding
+from sparkinesis.stream.calls.answers.decoding import decode_event, decode_page, tell_mended
 from sparkinesis.stream.page import ChildShard, Page, Record
 
 RECORD = Record(
@@ -145,10 +146,15 @@ MANY = [str(number) for number in range(20_000, 21_500)]
         (["7", "7", "8"], ["7", "8"], 1),
         (["7", "8", "9", "7", "8", "9"], ["7", "8", "9"], 3),
         (["12", "120", "13"], ["12", "13", "120"], 1),
+        (["20", "3", "400"], ["3", "20", "400"], 1),
+        (["9", "7", "8"], ["7", "8", "9"], 2),
+        (["9" * 127, "9" * 128], ["9" * 127, "9" * 128], 0),
         (["9", "10", "8"], ["8", "9", "10"], 1),
         (MANY, MANY, 0),
         ([*MANY[700:], *MANY[:700]], MANY, 700),
         ([*MANY, "3"], ["3", *MANY], 1),
+        ([*MANY[:1496], MANY[3], MANY[1497]], [*MANY[:1496], MANY[1497]], 1),
+        ([*MANY[:999], MANY[997]], MANY[:999], 1),
     ],
     ids=[
         "in order",
@@ -157,16 +163,30 @@ MANY = [str(number) for number in range(20_000, 21_500)]
         "one twice",
         "all twice",
         "shorter behind longer",
+        "in the order of texts",
+        "two behind a later one",
+        "as long as may be",
         "all moved",
         "many",
         "blocks of many",
         "a short one behind many",
+        "the last one of many that is looked at",
+        "one of a thousand",
     ],
 )
 def test_records_are_put_in_order_each_once(
     came: list[str], ordered: list[str], mended: int
 ) -> None:
     assert numbers_of(page_of(*came)) == (ordered, mended)
+
+
+@pytest.mark.parametrize("count", range(1497, 1501))
+def test_the_numbers_of_a_page_in_order_are_compared_as_texts(
+    monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """To compute each takes five times as long."""
+    monkeypatch.delattr(decoding, "sequence_order")
+    assert numbers_of(page_of(*MANY[:count])) == (MANY[:count], 0)
 
 
 @pytest.mark.parametrize("wrong", ["", "x", "-5", "1e5", "\u0662", "2000x", "9" * 129])
@@ -179,3 +199,48 @@ def test_a_number_that_is_none_makes_the_page_invalid(wrong: str, many: list[str
         decode_page(body)
     with pytest.raises(ServiceError, match="SequenceNumber is not a number"):
         decode_event(body)
+
+
+@pytest.mark.parametrize("more", [[], MANY[1:-1]], ids=["few", "many"])
+@pytest.mark.parametrize(
+    ("first", "last"), [("-5555", MANY[-1]), (MANY[0], "2999x"), (MANY[0], "-"), ("2", "x")]
+)
+def test_the_numbers_at_both_ends_are_looked_at(first: str, last: str, more: list[str]) -> None:
+    """Readers resume there."""
+    with pytest.raises(ServiceError, match="of records: SequenceNumber is not a number"):
+        decode_page(page_of(first, *more, last))
+
+
+def test_what_else_a_page_or_an_event_says_is_kept_when_it_is_put_in_order(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """And the user is told."""
+    records = [{**wire(RECORD), "SequenceNumber": number} for number in ("8", "7", "7")]
+    child = {
+        "ShardId": "shardId-000000000002",
+        "ParentShards": ["shardId-000000000000"],
+        "HashKeyRange": {"StartingHashKey": "0", "EndingHashKey": "9"},
+    }
+    said = {"Records": records, "MillisBehindLatest": 12, "ChildShards": [child]}
+    page = decode_page(json.dumps({**said, "NextShardIterator": "AAAA=="}).encode())
+    event = decode_event(json.dumps({**said, "ContinuationSequenceNumber": "9"}).encode())
+    assert (page.next_shard_iterator, event.continuation_sequence_number) == ("AAAA==", "9")
+    for fetched in (page, event):
+        assert fetched.millis_behind_latest == 12
+        assert [one.shard_id for one in fetched.child_shards or ()] == ["shardId-000000000002"]
+        caplog.clear()
+        tell_mended(fetched, "shardId-0", "stream 's'")
+        assert "shard shardId-0 of stream 's'" in caplog.text
+        assert "from sequence number 7 on: 2 of them" in caplog.text
+    caplog.clear()
+    tell_mended(decode_page(page_of("7", "8")), "shardId-0", "stream 's'")
+    tell_mended(decode_event(page_of("7", "8")), "shardId-0", "stream 's'")
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize("number", ["", "-5", "x", "9" * 129])
+def test_an_event_that_goes_on_nowhere_is_invalid(number: str) -> None:
+    """The next subscription would begin there."""
+    event = {"Records": [], "ContinuationSequenceNumber": number}
+    with pytest.raises(CorruptEventStreamError, match="ContinuationSequenceNumber is not a number"):
+        decode_event(json.dumps(event).encode())

@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sparkinesis.errors import ServiceError
-from sparkinesis.stream.calls.answers import large_data
+from sparkinesis.stream.calls.answers import decoding, large_data
 from sparkinesis.stream.calls.answers.decoding import decode_event, decode_page
 from sparkinesis.stream.calls.answers.large_data import take_out
 from sparkinesis.stream.page import Event, MendedPage, Page
@@ -60,6 +60,20 @@ def test_large_data_is_taken_out_and_put_back() -> None:
     event = decode_event(memoryview(LARGE))
     assert event == msgspec.json.decode(LARGE, type=Event)
     assert [each.data for each in event.records] == data
+
+
+def test_the_decoder_of_json_sees_no_large_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would take five times as long."""
+    seen: list[bytes] = []
+
+    class Watched:
+        def decode(self, body: bytes) -> Page:
+            seen.append(body)
+            return WHOLE.decode(body)
+
+    monkeypatch.setattr(decoding, "_DECODER", Watched())
+    assert decode_page(LARGE) == WHOLE.decode(LARGE)
+    assert [len(body) < 1000 for body in seen] == [True]
 
 
 @pytest.mark.parametrize(
