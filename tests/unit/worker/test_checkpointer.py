@@ -52,6 +52,7 @@ def test_a_checkpoint_within_what_was_delivered(
         ("20:1", "20:3", ("20", 0), "before the last checkpoint"),
         ("20:1", "20:3", ("9", 7), "before the last checkpoint"),
         ("20:1", "20:3", ("20", 4), "beyond the last record that was processed"),
+        ("20:1", "20:3", ("20", 4), r"The records in between would be lost\.$"),
         ("20:1", "20:3", ("100", None), "beyond the last record that was processed"),
         ("TRIM_HORIZON", "TRIM_HORIZON", ("5", None), "beyond the last record that was processed"),
         ("20:1", "20:3", ("LATEST", None), "checkpointer.reset"),
@@ -59,6 +60,7 @@ def test_a_checkpoint_within_what_was_delivered(
         ("20:1", "20:3", ("SHARD_END", None), r"Checkpoint the end in shard_ended\(\)\."),
         ("20:1", "20:3", ("2x", None), "not a sequence number"),
         ("20:1", "20:3", ("²", None), "not a sequence number"),
+        ("20:1", "20:3", ("\u0663", None), "not a sequence number"),
         ("20:1", "20:3", ("", None), "not a sequence number"),
         ("20:1", "20:3", ("20", -1), "negative"),
         ("20:1", "20:3", (None, 2), "without a sequence number"),
@@ -500,6 +502,20 @@ def test_what_is_neither_a_record_nor_a_sequence_number_is_refused(wrong: Any) -
     with pytest.raises(CheckpointError, match=type(wrong).__name__):
         checkpointer.checkpoint(wrong)
     assert held.written == []
+
+
+def test_what_has_failed_is_permitted_no_more_and_what_is_checkpointed_stays() -> None:
+    held, checkpointer = prepared("10", None)
+    checkpointer.permit(at("20"))
+    checkpointer.permit(at("30"))
+    checkpointer.take_back(at("20"))
+    with pytest.raises(CheckpointError, match="beyond the last record"):
+        checkpointer.checkpoint("30")
+    checkpointer.checkpoint()
+    checkpointer.take_back(at("15"))
+    assert checkpointer.settled == at("20")
+    checkpointer.checkpoint()
+    assert held.written == ["20:0"]
 
 
 def test_a_coroutine_checkpoints_the_same() -> None:

@@ -97,7 +97,7 @@ class Intake:
         self._habit = Habit()
         self._rest: FetchedPage | None = None
         """The part of a page that did not fit into the memory of one batch."""
-        self._is_confirmed = False
+        self._is_confirmed: bool
         """True once this retrieval has fetched a record, and the stream was still the same then."""
         self._progress = self._taken_from = ShardProgress(ReadProgress(TRIM_HORIZON))
         self._bytes = 0
@@ -139,9 +139,9 @@ class Intake:
 
         By the worker's clock.
         """
-        retrieval, at = self._retrieval, self._heard_at
-        front = None if retrieval is None else retrieval.heard_at
-        return at if front is None or at is None else max(at, front)
+        retrieval = self._retrieval
+        times = (self._heard_at, None if retrieval is None else retrieval.heard_at)
+        return max((one for one in times if one is not None), default=None)
 
     @property
     def waiting_since(self) -> float | None:
@@ -276,7 +276,6 @@ class Intake:
                 "Resuming at the oldest record kept."
             )
             self.begin(TRIM_HORIZON)
-            return None
         except ShardNotFoundError:
             self.stop()
             self._settings.require_same_stream(self._settings.clock(), self._mark)
@@ -290,13 +289,13 @@ class Intake:
                 "and is treated as ended."
             )
             self.at_end = self.rest_is_lost = True
-            return None
         except BaseException:
             # The page is fetched again, or its records would be lost.
             self.stop()
             self._progress = before
             self.at_end = False
             raise
+        return None
 
     def _running_retrieval(self) -> FetchAhead | None:
         """Return the retrieval; open one if necessary. Return None if nothing is to be fetched."""

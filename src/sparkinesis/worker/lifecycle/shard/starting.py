@@ -29,7 +29,7 @@ from sparkinesis.worker.lifecycle.settings import ConsumerSettings
 
 
 def start_of(
-    lease: Lease, initial: Position, now_ms: int, bound_ms: int | None, *, deaggregate: bool = True
+    lease: Lease, initial: Position, now_ms: int, bound_ms: int | None, *, deaggregate: bool
 ) -> tuple[Position, WantedRecords | None]:
     """Return the position after the lease's checkpoint, and the records wanted from there.
 
@@ -37,16 +37,15 @@ def start_of(
     `skip_older_than` (epoch ms), if any. The others: see `start_position`.
     """
     start = start_position(lease, initial, now_ms, deaggregate=deaggregate)
-    unread = wanted_records(lease, initial) if lease.checkpoint.is_sentinel else None
-    if bound_ms is not None:
-        start = not_before(start, bound_ms)
-        unread = None if unread is None else unread.not_before(bound_ms)
-    return start, unread
+    if isinstance(start, AfterRecord):
+        return start, None  # whether it lies before the bound is not known
+    unread = wanted_records(lease, initial)
+    if bound_ms is None:
+        return start, unread
+    return advanced(start, bound_ms), unread.not_before(bound_ms)
 
 
-def start_position(
-    lease: Lease, initial: Position, now_ms: int, *, deaggregate: bool = True
-) -> Position:
+def start_position(lease: Lease, initial: Position, now_ms: int, *, deaggregate: bool) -> Position:
     """Return the position of ``lease``. ``now_ms``: the service's clock.
 
     A sentinel without an instant was written by a KCL. LATEST means from now on, and AT_TIMESTAMP
@@ -60,15 +59,6 @@ def start_position(
         return initial if isinstance(initial, AtTimestamp) else TRIM_HORIZON
     if isinstance(position, AfterRecord) and not deaggregate and not position.sub_sequence_number:
         return replace(position, sub_sequence_number=None)
-    return position
-
-
-def not_before(position: Position, bound_ms: int) -> Position:
-    """Return ``position``, or the bound (epoch ms) if the position surely lies before the bound."""
-    if position is TRIM_HORIZON:
-        return AtTimestamp(bound_ms)
-    if isinstance(position, AtTimestamp) and position.ms < bound_ms:
-        return AtTimestamp(bound_ms)
     return position
 
 

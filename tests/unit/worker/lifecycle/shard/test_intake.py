@@ -13,10 +13,18 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from sparkinesis.errors import PositionNotFoundError, ServiceError, ShardNotFoundError
+from sparkinesis.errors import (
+    PositionNotFoundError,
+    ServiceError,
+    ShardNotFoundError,
+    StreamNotFoundError,
+)
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.rules.children import ShardEnd
-from sparkinesis.stream.address import StreamAddress
+from sparkinesis.lease.rules.lease_start import WantedRecords
+from sparkinesis.metrics.metrics import OFF, Metrics
+from sparkinesis.metrics.tally import Tally
+from sparkinesis.stream.address import StreamAddress, StreamIdentifier, StreamMark
 from sparkinesis.stream.calls.client import Fetched, StreamSummary
 from sparkinesis.stream.kpl.pack import aggregate
 from sparkinesis.stream.page import ChildShard, HashKeyRange, Page, Record
@@ -25,9 +33,10 @@ from sparkinesis.stream.reading.retention import CLOCK_MARGIN_MS
 from sparkinesis.stream.shard import Shard
 from sparkinesis.stream.timing import Timing
 from sparkinesis.worker.checkpointer import Checkpointer
-from sparkinesis.worker.lifecycle.settings import ConsumerSettings
+from sparkinesis.worker.lifecycle.settings import ConsumerSettings, ReadRange
 from sparkinesis.worker.lifecycle.shard.concurrent_delivery import ConcurrentDeliverer
 from sparkinesis.worker.lifecycle.shard.intake import Intake
+from sparkinesis.worker.lifecycle.shard.states import ShutdownReason
 from sparkinesis.worker.on_error import Retry
 from sparkinesis.worker.options import DEFAULT_HELD_BYTES, WorkerOptions
 from sparkinesis.worker.reporting.failures import Failures
@@ -47,6 +56,7 @@ class Service:
     """The retrievals that were opened, and what the next ones give."""
 
     opened: list[tuple[Position, bool]] = field(default_factory=list)
+    announced: list[bool] = field(default_factory=list)
     stopped: int = 0
     pages: list[FetchedPage | Exception] = field(default_factory=list)
     listed: list[Shard] = field(default_factory=list)
@@ -56,11 +66,15 @@ class Service:
     oldest_at: float | None = None
     now: float = WORKER_CLOCK
     described: int = 0
+    required: list[float] = field(default_factory=list)
     distributes: bool = False
+    created_ms: int = 0
     describing: Exception | None = None
 
     def open(self, request: FetchRequest) -> Service:
         self.opened.append((request.start, request.inclusive))
+        self.announced.append(request.announce_silence)
+        self.is_stopped = False
         return self
 
     def take(self) -> FetchedPage | None:
@@ -82,10 +96,20 @@ class Service:
         self.described += 1
         if self.describing is not None:
             raise self.describing
-        return StreamSummary(86_400_000, NOW_MS, self.distributes)
+        return StreamSummary(86_400_000, NOW_MS, self.distributes, self.created_ms)
 
-    def list_shards(self) -> tuple[list[Shard], int]:
+    def stream_arn(self) -> str:
+        return "arn:aws:kinesis:us-east-1:123456789012:stream/s"
+
+    def list_shards(self, at: Position | None = None) -> tuple[list[Shard], int]:
         return self.listed, NOW_MS
+
+    # of the streams that an application reads
+
+    def require(self, address: StreamAddress, stream: StreamIdentifier, since: float) -> None:
+        self.required.append(since)
+        if self.describing is not None:
+            raise self.describing
 
 
 def record(number: int, age_s: float = 0.0) -> Record:
@@ -122,6 +146,12 @@ def intake(
     memory: MemoryBudget | None = None,
     start: Position = TRIM_HORIZON,
     reshard_range: tuple[int, int] | None = None,
+    *,
+    unread: WantedRecords | None = None,
+    mark: StreamMark | None = None,
+    reads: ReadRange | None = None,
+    stream: StreamIdentifier | None = None,
+    metrics: Metrics = OFF,
     **options: Any,
 ) -> Intake:
     """A shard's intake, which begins to read at ``start``."""
@@ -140,9 +170,15 @@ def intake(
         rng=cast(Any, None),
         tell=EventTeller(LogPlace("app", "w"), "s"),
         memory=memory or MemoryBudget(DEFAULT_HELD_BYTES),
+        metrics=metrics,
+        reads=reads,
+        stream=stream,
+        same_streams=cast(Any, service),
     )
-    made = Intake(SHARD, reshard_range, settings, cast(Any, service.open), lambda _: None)
-    made.begin(start)
+    made = Intake(
+        SHARD, reshard_range, settings, cast(Any, service.open), lambda _: None, mark=mark
+    )
+    made.begin(start, unread)
     return made
 
 
@@ -189,8 +225,9 @@ def test_a_position_that_is_gone_goes_on_with_what_is_kept(
 def test_a_shard_that_is_gone_has_ended(service: Service, caplog: pytest.LogCaptureFixture) -> None:
     reading = intake(service)
     service.pages = [ShardNotFoundError("It is gone.")]
+    assert not reading.rest_is_lost
     assert take(reading) is None
-    assert reading.at_end
+    assert (reading.at_end, reading.rest_is_lost, service.stopped) == (True, True, 1)
     assert reading.children == ()
     assert f"The rest of shard {SHARD}" in caplog.text
     assert take(reading) is None
@@ -251,13 +288,17 @@ def test_a_jump_does_not_go_back(service: Service) -> None:
     assert [one for one, _ in service.opened][1:] == bounds
 
 
-def test_a_jump_is_made_once_though_the_server_begins_before_the_instant(service: Service) -> None:
+def test_a_jump_is_made_once_though_the_server_begins_before_the_instant(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
     """Some know instants to the second, and little memory makes a page of one record."""
+    caplog.set_level("INFO")
     reading = intake(service, skip_older_than=60.0)
     before = page(record(1, age_s=60.5)), page(record(2, age_s=60.2))
     service.pages = [before[0], *before, page(record(3, age_s=60))]
     assert [take(reading) for _ in range(4)] == [None, [], [], [b"3"]]
     assert [start for start, _ in service.opened][1:] == [AtTimestamp(NOW_MS - 60_000)]
+    assert caplog.text.count(f"Skipping to {NOW_MS - 60_000} (epoch ms) in shard {SHARD}") == 1
 
 
 def test_while_a_jump_would_have_to_wait_what_is_too_old_is_dropped(service: Service) -> None:
@@ -435,6 +476,8 @@ def test_batches_in_use_are_released_in_the_order_of_the_shard(
     assert budget.held == held[3] - held[0]
     if end:
         reading.close()
+        assert budget.accounts == 0, "nothing is kept for the shard"
+        assert reading.take() is None
     else:
         reading.take()
     assert budget.held == 0
@@ -557,9 +600,210 @@ def test_the_last_page_that_was_heard_of_may_be_one_that_waits(service: Service)
     assert take(reading) == []
     service.heard_at, service.oldest_at = WORKER_CLOCK + 9.0, WORKER_CLOCK - 1.0
     assert (reading.heard_at, reading.waiting_since) == (WORKER_CLOCK + 9.0, WORKER_CLOCK - 1.0)
-    reading.stop()
+    service.now += 11.0
+    reading.begin(TRIM_HORIZON)
     assert reading.heard_at == WORKER_CLOCK + 9.0
     assert reading.waiting_since is None
+
+
+def test_before_it_is_read_a_shard_is_not_waited_for(service: Service) -> None:
+    reading = Intake(SHARD, None, intake(service)._settings, cast(Any, None), lambda _: None)
+    assert not reading.at_end
+    heard = [reading.heard_at]
+    for begin in (reading.wait_for_page, lambda: reading.begin(TRIM_HORIZON)):
+        service.now += 3.0
+        begin()
+        heard.append(reading.heard_at)
+    assert heard == [None, WORKER_CLOCK + 3.0, WORKER_CLOCK + 3.0], "it has been waited for since"
+
+
+def test_the_part_of_a_page_that_waits_is_as_old_as_its_first_record(service: Service) -> None:
+    reading = intake(service, memory=crowded())
+    service.pages = [page(*(record(n, age_s=100 - n) for n in range(13)))]
+    batch = reading.take()
+    assert batch
+    assert reading.waiting_since == WORKER_CLOCK - (100 - len(batch))
+
+
+def test_records_that_expired_before_the_first_one_are_told(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    old = WantedRecords(AtTimestamp(NOW_MS - 2 * 86_400_000))
+    service.listed = [Shard(SHARD, ())]
+    reading = intake(service, unread=old)
+    service.pages = [page(record(5))]
+    assert take(reading) == [b"5"]
+    assert "has expired" in caplog.text
+    assert "Resuming with the oldest record kept" in caplog.text
+
+
+def test_what_was_taken_is_fetched_again_if_asked_for(service: Service) -> None:
+    reading = intake(service)
+    service.pages = [page(record(1)), page(record(2), end=True), page(record(2), end=True)]
+    assert [take(reading) for _ in range(2)] == [[b"1"], [b"2"]]
+    reading.take_again()
+    assert not reading.at_end
+    assert take(reading) == [b"2"]
+    start, _ = service.opened[-1]
+    assert isinstance(start, AfterRecord)
+    assert start.sequence_number == "1"
+
+
+def test_a_pause_however_short_ends_the_retrieval(service: Service) -> None:
+    reading = intake(service)
+    service.pages = [page(record(1))]
+    assert take(reading) == [b"1"]
+    reading.pause()
+    assert service.stopped == 1
+    service.is_stopped = True
+    service.now += 5.0
+    reading.pause()
+    assert (reading.is_paused, reading.paused_since) == (True, WORKER_CLOCK)
+    reading.resume()
+    assert not reading.is_paused
+    service.pages = [page(record(2))]
+    assert take(reading) == [b"2"]
+    assert len(service.opened) == 2
+
+
+def test_a_shard_that_is_only_said_to_be_gone_has_not_ended(service: Service) -> None:
+    """Of all shards that are listed, it is one."""
+    reading = intake(service)
+    service.listed = [Shard("shardId-000000000007", ()), Shard(SHARD, ())]
+    service.pages = [ShardNotFoundError("It is gone."), page(record(1))]
+    with pytest.raises(ShardNotFoundError):
+        reading.take()
+    assert (reading.at_end, reading.rest_is_lost) == (False, False)
+    assert take(reading) == [b"1"]
+
+
+@pytest.mark.parametrize("error", [PositionNotFoundError("gone"), ShardNotFoundError("gone")])
+def test_what_is_gone_with_its_stream_is_no_loss_of_the_new_stream(
+    service: Service, error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    former = StreamMark("us-east-1", "123456789012", "s", 5_000_000)
+    service.created_ms = 9_000_000
+    reading = intake(service, mark=former)
+    service.pages = [error]
+    with pytest.raises(StreamNotFoundError, match="was deleted, and made anew"):
+        reading.take()
+    assert service.stopped == 1
+    assert not reading.at_end
+    assert "lost" not in caplog.text
+
+
+def test_the_first_records_of_a_retrieval_are_those_of_the_stream_that_was_opened(
+    service: Service,
+) -> None:
+    """An iterator that was made by the stream's name may lead into a later stream."""
+    reading = intake(service, stream=StreamIdentifier("123456789012", "s", 1763700000))
+    service.pages = [page(waited=3.0), page(record(1), waited=2.0), page(record(2), waited=1.0)]
+    service.describing = StreamNotFoundError("It is a later one.")
+    assert take(reading) == []
+    with pytest.raises(StreamNotFoundError):
+        reading.take()
+    service.describing = None
+    service.pages.insert(0, page(record(1), waited=1.5))
+    assert [take(reading) for _ in range(2)] == [[b"1"], [b"2"]]
+    assert service.required == [WORKER_CLOCK - 2.0, WORKER_CLOCK - 1.5]
+    reading.stop()
+    service.pages = [page(end=True)]
+    assert take(reading) == []
+    assert service.required[2:] == [WORKER_CLOCK]
+
+
+def test_of_an_only_stream_nobody_is_asked(service: Service) -> None:
+    reading = intake(service)
+    service.pages = [page(record(1))]
+    assert take(reading) == [b"1"]
+    assert service.required == []
+
+
+@pytest.mark.parametrize("wants_empty", [False, True])
+def test_silence_is_announced_to_who_wants_empty_batches(
+    service: Service, *, wants_empty: bool
+) -> None:
+    reading = intake(service, call_even_for_empty_batches=wants_empty)
+    reading.take()
+    assert service.announced == [wants_empty]
+
+
+def test_a_replay_reads_its_range_and_ends_behind_it(service: Service) -> None:
+    """Arrival times are in no order."""
+    reads = ReadRange(NOW_MS - 60_000, NOW_MS - 30_000)
+    reading = intake(service, reads=reads)
+    first = page(record(1, age_s=60.001), record(2, age_s=60), record(3, age_s=30))
+    service.pages = [first, page(record(4, age_s=31), record(5, age_s=20))]
+    assert take(reading) == [b"2"]
+    assert not reading.at_end
+    assert take(reading) == [b"4"]
+    assert (reading.at_end, reading.why_at_end) == (True, ShutdownReason.REQUESTED)
+    assert service.stopped == 1
+    assert reading.children == ()
+
+
+def test_a_shard_that_ends_within_a_replays_range_has_ended(service: Service) -> None:
+    reading = intake(service, reads=ReadRange(NOW_MS - 60_000, NOW_MS + 60_000))
+    service.pages = [page(record(1), end=True)]
+    assert take(reading) == [b"1"]
+    assert (reading.at_end, reading.why_at_end) == (True, ShutdownReason.SHARD_END)
+    assert len(reading.children) == 1
+
+
+def test_an_end_that_names_no_children_has_none(service: Service) -> None:
+    reading = intake(service)
+    nameless = Fetched(Page([record(1)], None, 0), 100, NOW_MS)
+    service.pages = [FetchedPage(nameless, True, WORKER_CLOCK)]
+    assert take(reading) == [b"1"]
+    assert (reading.at_end, reading.children) == (True, ())
+
+
+def test_a_batch_knows_its_fetch(service: Service) -> None:
+    reading = intake(service)
+    service.pages = [page(record(1))]
+    batch = reading.take()
+    assert batch is not None
+    assert batch.fetched_at == AtTimestamp(NOW_MS).instant
+    assert batch.millis_behind_latest == 10
+    assert batch.records[0].shard_id == SHARD
+
+
+def test_the_form_that_the_processor_asks_for_is_kept_from_batch_to_batch(service: Service) -> None:
+    """Columns, and pyarrow with them, are not made for one that asks for objects."""
+    reading = intake(service)
+    service.pages = [page(aggregated(1, 2)), page(aggregated(2, 2))]
+    assert take(reading) == [b"0", b"1"]
+    second = reading.take()
+    assert second is not None
+    assert len(second) == 2
+    assert second._rows._columns is None
+
+
+def test_a_record_that_is_not_unpacked_is_delivered_again_as_a_whole(service: Service) -> None:
+    """A worker that unpacks has processed a part of it."""
+    half_done = aggregated(1, 3)
+    for unpacks, expected in ((True, [b"2", b"9"]), (False, [half_done.data, b"9"])):
+        start = AfterRecord("1", sub_sequence_number=1)
+        reading = intake(service, start=start, deaggregate=unpacks)
+        service.pages = [page(half_done, record(9))]
+        assert take(reading) == expected
+
+
+def test_more_records_fit_into_a_batch_that_is_not_unpacked(service: Service) -> None:
+    counts = []
+    for unpacks in (True, False):
+        budget = MemoryBudget(64 * 20_000)
+        budget.account().ask(1).force(64 * 20_000)
+        blobs = [b.data for b in aggregate([("k", None, bytes(40))] * 400, max_size=500)]
+        records = [msgspec.structs.replace(record(n), data=data) for n, data in enumerate(blobs)]
+        reading = intake(service, memory=budget, deaggregate=unpacks)
+        size = sum(map(len, blobs))
+        whole = Fetched(Page(records, "next", 10), size, NOW_MS)
+        service.pages = [FetchedPage(whole, False, WORKER_CLOCK)]
+        reading.take()
+        rest = reading._rest
+        counts.append(len(records) - (0 if rest is None else len(rest.records)))
+    assert 0 < counts[0] < counts[1]
 
 
 def test_before_the_first_page_behind_a_start_no_figure_is_known(service: Service) -> None:
@@ -577,9 +821,13 @@ def of_kpl(number: int, *places: int) -> Record:
     return msgspec.structs.replace(record(number), data=packed.data, partition_key="a")
 
 
-def test_what_is_dropped_is_asked_for_once_behind_the_fetch_of_its_page(service: Service) -> None:
+def test_what_is_dropped_is_asked_for_once_behind_the_fetch_of_its_page(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
     """The stream's strategy may have changed a moment before a page was fetched, not after it."""
-    reading = intake(service, reshard_range=(0, 9), hash_range_filter=True)
+    caplog.set_level("INFO")
+    tally = Tally()
+    reading = intake(service, reshard_range=(0, 9), hash_range_filter=True, metrics=tally)
     service.pages = [
         page(record(1), of_kpl(2, 10, 3), waited=2.0),
         page(of_kpl(3, 0, 10), waited=2.0),
@@ -590,14 +838,27 @@ def test_what_is_dropped_is_asked_for_once_behind_the_fetch_of_its_page(service:
     service.pages = [page(of_kpl(5, 1, 10)), page(of_kpl(6, 2))]
     assert [take(reading) for _ in range(2)] == [[b"1"], [b"2"]]
     assert (service.described, reading.dropped) == (2, 4)
+    assert [(one.metric, one.value) for one in tally.series()] == [("records.filtered", 4)]
+    assert f"Dropped 2 user records of aggregates outside of the hash range of shard {SHARD}" in (
+        caplog.text
+    )
+
+
+def test_the_filter_works_however_young_the_workers_clock_is(service: Service) -> None:
+    service.now = 0.0
+    reading = intake(service, reshard_range=(0, 9), hash_range_filter=True)
+    service.pages = [page(of_kpl(1, 0, 10), waited=WORKER_CLOCK)]
+    assert take(reading) == [b"0"]
+    assert service.described == 1
 
 
 def test_a_question_that_fails_is_asked_again(service: Service) -> None:
     reading = intake(service, reshard_range=(0, 9), hash_range_filter=True)
-    service.pages = [page(of_kpl(1, 0, 10), waited=1.0)] * 2
+    service.pages = [page(of_kpl(1, 0, 10), end=True, waited=1.0)] * 2
     service.describing = ServiceError("throttled")
     with pytest.raises(ServiceError):
         reading.take()
+    assert not reading.at_end
     service.describing = None
     assert take(reading) == [b"0"]
     assert (service.described, reading.dropped) == (2, 1)

@@ -21,12 +21,7 @@ from sparkinesis.stream.position import (
     AtTimestamp,
     Position,
 )
-from sparkinesis.worker.lifecycle.shard.starting import (
-    StartCheck,
-    not_before,
-    start_of,
-    start_position,
-)
+from sparkinesis.worker.lifecycle.shard.starting import StartCheck, start_of, start_position
 
 NOW = 9_000
 AT_5 = AtTimestamp(5_000)
@@ -50,7 +45,8 @@ def lease(at: str, sub: int = 0, timestamp_ms: int | None = None) -> Lease:
     ],
 )
 def test_a_shard_begins_at_its_checkpoint(row: Lease, initial: Position, start: Position) -> None:
-    assert start_position(row, initial, NOW) == start
+    assert start_position(row, initial, NOW, deaggregate=True) == start
+    assert start_of(row, initial, NOW, None, deaggregate=True)[0] == start
 
 
 def test_without_deaggregation_a_record_is_done_as_a_whole() -> None:
@@ -60,25 +56,34 @@ def test_without_deaggregation_a_record_is_done_as_a_whole() -> None:
         assert found == AfterRecord("20", sub_sequence_number=left)
 
 
+@pytest.mark.parametrize("row", [lease("TRIM_HORIZON"), lease("LATEST"), lease("20", 3)])
+def test_without_deaggregation_any_other_start_is_the_same(row: Lease) -> None:
+    starts = [start_position(row, TRIM_HORIZON, NOW, deaggregate=one) for one in (True, False)]
+    assert starts[0] == starts[1]
+    assert start_of(row, TRIM_HORIZON, NOW, None, deaggregate=False)[0] == starts[0]
+
+
 def test_a_start_lies_not_before_the_bound() -> None:
-    assert not_before(TRIM_HORIZON, 5_000) == AT_5
-    assert not_before(AtTimestamp(4_999), 5_000) == AT_5
-    assert not_before(AtTimestamp(5_001), 5_000) == AtTimestamp(5_001)
-    assert not_before(AfterRecord("20"), 5_000) == AfterRecord("20"), "it may lie behind"
-    assert start_of(lease("TRIM_HORIZON"), TRIM_HORIZON, NOW, 5_000)[0] == AT_5
+    for row, start in (
+        (lease("TRIM_HORIZON"), AT_5),
+        (lease("AT_TIMESTAMP", 0, 4_999), AT_5),
+        (lease("AT_TIMESTAMP", 0, 5_001), AtTimestamp(5_001)),
+        (lease("20", 3), AfterRecord("20", sub_sequence_number=3)),  # it may lie behind
+    ):
+        assert start_of(row, TRIM_HORIZON, NOW, 5_000, deaggregate=True)[0] == start
 
 
 def test_what_is_wanted_is_known_where_no_record_was_read() -> None:
     for bound_ms in (None, 5_000):
-        _, unread = start_of(lease("20"), TRIM_HORIZON, NOW, bound_ms)
+        _, unread = start_of(lease("20"), TRIM_HORIZON, NOW, bound_ms, deaggregate=False)
         assert unread is None
-    row = lease("AT_TIMESTAMP", 0, 3_000)
-    (_, early), (start, late) = (
-        start_of(row, TRIM_HORIZON, NOW, bound_ms) for bound_ms in (None, 5_000)
+    row = lease("AT_TIMESTAMP")
+    (_, early), (_, late) = (
+        start_of(row, AtTimestamp(3_000), NOW, bound_ms, deaggregate=True)
+        for bound_ms in (None, 5_000)
     )
-    assert isinstance(early, WantedRecords)
-    assert (start, late) == (AT_5, early.not_before(5_000))
-    assert early != late
+    assert early == WantedRecords(AtTimestamp(3_000))
+    assert late == early.not_before(5_000)
 
 
 HOUR_MS = 3_600_000
