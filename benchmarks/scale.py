@@ -253,7 +253,7 @@ def print_model(console: Console | None = None) -> None:
         ("the same with a leader", lambda a: f"{led(a).read_units:,.0f}"),
         ("ListShards an hour, of the leader", lambda a: f"{a.listings:,.0f}"),
         ("CPU of a worker, polling, cores", lambda a: f"{a.worker_cpu:.2f}"),
-        ("of which for the table, cores", lambda a: f"{a.table_cpu:.2f}"),
+        ("the part of the table in it, cores", lambda a: f"{a.table_cpu:.2f}"),
         ("memory of a worker for the table, MB", lambda a: f"{a.table_memory / 1e6:,.0f}"),
         (
             "failover_time for 40,000 read units a second, s",

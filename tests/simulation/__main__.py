@@ -73,7 +73,7 @@ def main() -> int:
     parser.add_argument(
         "--bugs",
         action="store_true",
-        help="instead, count the histories until each deliberate bug is found",
+        help="instead, count the histories until each planted bug is found",
     )
     given = parser.parse_args()
     if given.bugs:

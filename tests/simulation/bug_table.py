@@ -1,4 +1,4 @@
-"""Counts the histories until each deliberate bug is found: the documentation's table.
+"""Counts the histories until each planted bug is found: the documentation's table.
 
 ``python -m tests.simulation --bugs``
 """

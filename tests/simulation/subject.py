@@ -1,4 +1,4 @@
-"""A subject of simulation: a part of the product, its histories, and deliberate bugs in it."""
+"""A subject of simulation: a part of the product, its histories, and planted bugs in it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Bug:
-    """A deliberate bug."""
+    """A planted bug."""
 
     patch: Callable[[], AbstractContextManager[object]]
     """Gives the product the bug for a ``with`` block."""

@@ -1,4 +1,4 @@
-"""Each deliberate bug breaks the invariant that is to catch it, in a rough history.
+"""Each planted bug breaks the invariant that is to catch it, in a rough history.
 
 `make test` plays one bug in twelve, `make test-more` one in three, and `make test-long` the others.
 """

@@ -1,4 +1,4 @@
-"""Deliberate bugs in the source, each as one change of the package."""
+"""Planted bugs in the source, each as one change of the package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranges that are read by enhanced fan-out as a subject, and deliberate bugs in that."""
+"""Ranges that are read by enhanced fan-out as a subject, and planted bugs in that."""
 
 from __future__ import annotations
 

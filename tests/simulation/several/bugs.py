@@ -1,4 +1,4 @@
-"""Deliberate bugs that mix several streams up, each as one change of the package."""
+"""Planted bugs that mix several streams up, each as one change of the package."""
 
 from __future__ import annotations
 

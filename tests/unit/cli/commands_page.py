@@ -43,14 +43,14 @@ _INTRODUCTION = """\
 
 <!-- the shell blocks of this page are run by tests/integration/cli/test_examples.py -->
 
-`sparkinesis COMMAND --help` (or `-h`) prints what is below: this page is made of it. The pages
-that are linked there say more.
+`sparkinesis COMMAND --help` (or `-h`) prints the texts below. The pages that are linked there say
+more.
 
 Commands find region, credentials and endpoint as boto3 does, or by the options below "Where".
-Those that print objects with `--json` print one a line. Exit code 1 is an error that is told in
-one line on stderr, leases that could not be moved, records that could not be put, or a problem
-that `doctor` found; 2 is a wrong option or argument. A command whose output nobody reads any
-more, as behind `head`, ends quietly.
+Those that print objects with `--json` print one a line. Exit code 1 is an error, which is one line
+on stderr, leases that could not be moved, records that could not be put, or a problem that
+`doctor` found; 2 is a wrong option or argument. A command whose output is no longer read, as
+before `| head`, ends quietly.
 
 A shell completes commands, options, and the names of applications, streams and profiles, for
 which it asks DynamoDB and Kinesis for at most a second:
