@@ -128,7 +128,7 @@ class LagWatch:
             sorted_at, is_new = self._clock(), False
             try:
                 for _ in self.streams.find(self._asked):
-                    # Of many, those that were found are made known, but not each by itself.
+                    # With many streams, findings are published in batches.
                     is_new = self._clock() - sorted_at < _LOOKS
                     if not is_new:
                         sorted_at = self._clock()

@@ -471,7 +471,7 @@ class WorkerOptions:
     def _check_pace(self) -> None:
         idle, spacing = self.idle_time, self.pace.spacing
         polls = self.retrieval == "polling" or self.fan_out.fall_back_to_polling
-        # Who lowers the pace alone, and leaves the default idle time, wants just that.
+        # A user who lowers only the pace, and keeps the default idle time, means exactly that.
         is_meant = idle in {0, DEFAULT_IDLE_TIME} or idle >= 0.999 * spacing
         if polls and not is_meant:
             raise OptionError(

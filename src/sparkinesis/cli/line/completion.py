@@ -1,6 +1,6 @@
 """What a shell completes: names of applications, streams and profiles, asked for within a second.
 
-Nothing is printed and nothing is written. Whatever fails completes nothing.
+Nothing is printed and nothing is written. On any failure, nothing is completed.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from sparkinesis.worker.reporting.log_context import LogPlace
 
 
 class Teller:
-    """Takes the events of a worker, from any thread. This one tells them nobody.
+    """Takes the events of a worker, from any thread. The base class discards them.
 
     It returns at once, and raises nothing.
     """
