@@ -260,6 +260,16 @@ def test_the_layout_in_contributing_is_that_of_the_package() -> None:
     assert inside(PACKAGE) <= named
 
 
+def test_a_renamed_class_is_no_longer_called_by_its_old_name() -> None:
+    words = CONTRIBUTING.read_text("utf-8").partition("## Words")[2].partition("\n## ")[0]
+    old = {found[1] for found in re.finditer(r"`([A-Z]\w+)`(?: of `[\w/]+`)?:\s+`[A-Z]", words)}
+    defined = set[str]()
+    for path in PACKAGE.rglob("*.py"):
+        defined.update(re.findall(r"^class (\w+)", path.read_text("utf-8"), re.MULTILINE))
+    assert len(old) > 10
+    assert old - defined == set(), "renamed: CONTRIBUTING's table of words still has the old name"
+
+
 def test_contributing_is_short() -> None:
     assert len(CONTRIBUTING.read_bytes()) <= 15_000
 
