@@ -14,6 +14,7 @@ from sparkinesis.source.offsets import (
     ANY_SHARD,
     KnownOffsets,
     Offset,
+    Positions,
     from_json,
     ranges,
     to_json,
@@ -27,19 +28,37 @@ from sparkinesis.stream.position import (
     AtTimestamp,
     FromApplication,
     Position,
+    ShardRange,
 )
 
 
 def test_equal_offsets_are_equal_as_text() -> None:
-    one = to_json({"s": {"b": TRIM_HORIZON, "a": AfterRecord("7", 9)}})
-    other = to_json({"s": {"a": AfterRecord("7", 9), "b": TRIM_HORIZON}})
-    assert json.dumps(one) == json.dumps(other) == '{"s": {"a": "7@9", "b": "TRIM_HORIZON"}}'
-    assert from_json(["s"], one) == {"s": {"a": AfterRecord("7", 9), "b": TRIM_HORIZON}}
+    one = to_json({"t": {}, "s": {"b": TRIM_HORIZON, "a": AfterRecord("7", 9)}})
+    other = to_json({"s": {"a": AfterRecord("7", 9), "b": TRIM_HORIZON}, "t": {}})
+    text = '{"s": {"a": "7@9", "b": "TRIM_HORIZON"}, "t": {}}'
+    assert json.dumps(one) == json.dumps(other) == text
+    assert from_json(["s", "t"], one) == {
+        "s": {"a": AfterRecord("7", 9), "b": TRIM_HORIZON},
+        "t": {},
+    }
 
 
 def test_a_checkpoint_of_another_stream_is_refused_by_name() -> None:
-    with pytest.raises(OffsetError, match="belongs to stream 'orders', but the query reads 'fl"):
-        from_json(["flights"], {"orders": {}})
+    with pytest.raises(OffsetError, match=r"belongs to stream 'b', 'c', 'orders', but .* 'fl"):
+        from_json(["flights"], {"orders": {}, "c": {}, "b": {}})
+
+
+def test_a_stream_that_the_query_no_longer_reads_is_dropped_only_if_that_is_wanted() -> None:
+    offset = {"a": {"x": "7"}, "b": {"x": "8"}}
+    refused = "holds stream 'b', which the query does not read: it reads 'a', 'c'.*removedStreams"
+    with pytest.raises(OffsetError, match=refused):
+        from_json(["c", "a"], offset)
+    with pytest.raises(OffsetError, match=refused):
+        KnownOffsets(["c", "a"]).read(offset)
+    kept = from_json(["c", "a"], offset, drops_removed=True)
+    assert kept == {"a": {"x": AfterRecord("7")}, "b": {"x": AfterRecord("8")}}
+    with pytest.raises(OffsetError, match="belongs to stream 'a', 'b'"):
+        from_json(["c"], offset, drops_removed=True)
 
 
 def test_a_stream_that_was_added_may_be_missing() -> None:
@@ -105,6 +124,56 @@ def test_an_offset_like_a_known_one_is_read_by_its_own_text() -> None:
     assert kept.read({"s": {}, "t": {"a": "7"}}) == {"s": {}, "t": {"a": AfterRecord("7")}}
 
 
+def test_a_batch_reads_what_lies_between_its_two_offsets() -> None:
+    start: Positions = {
+        "quiet": AfterRecord("7", 5),
+        "goes-on": AfterRecord("7", 5, None, 6, "3"),
+        "ends": AtTimestamp(5),
+        "ended": SHARD_END,
+        "empty": AtTimestamp(5),
+        "inside": AfterRecord("7", sub_sequence_number=2),
+    }
+    end: Positions = {
+        "quiet": AfterRecord("7", 8, None, 6, "3"),
+        "new": AfterRecord("11", first="10"),
+        "goes-on": AfterRecord("9", 8, NONE_OF_IT, 7, "8"),
+        "ends": SHARD_END,
+        "ended": SHARD_END,
+        "empty": AtTimestamp(8),
+        "inside": AfterRecord("7"),
+    }
+    assert ranges(start, end) == [
+        ShardRange("ends", AtTimestamp(5), SHARD_END),
+        ShardRange(
+            "goes-on",
+            AfterRecord("7", 5, None, 6),
+            AfterRecord("9", 8, NONE_OF_IT, 7),
+            first="8",
+        ),
+        ShardRange("inside", AfterRecord("7", sub_sequence_number=2), AfterRecord("7")),
+        # Unlisted, so a child of a shard that has ended.
+        ShardRange("new", TRIM_HORIZON, AfterRecord("11"), first="10"),
+    ]
+
+
+def test_only_the_shards_of_the_initial_offset_begin_where_the_user_said() -> None:
+    """An instant that is older than the oldest record is then no loss."""
+    start: Positions = {ANY_SHARD: AtTimestamp(5), "listed": AtTimestamp(6)}
+    end: Positions = {"listed": SHARD_END, "a": SHARD_END, "b": AfterRecord("9")}
+    assert ranges(start, end) == [
+        ShardRange("a", AtTimestamp(5), SHARD_END, is_initial=True),
+        ShardRange("b", AtTimestamp(5), AfterRecord("9"), is_initial=True),
+        ShardRange("listed", AtTimestamp(6), SHARD_END),
+    ]
+
+
+@pytest.mark.parametrize(
+    "end", [AfterRecord("9", sub_sequence_number=3), SHARD_END, AtTimestamp(5), TRIM_HORIZON]
+)
+def test_making_the_checkpoints_of_an_application_durable_reads_nothing(end: Position) -> None:
+    assert ranges({ANY_SHARD: FromApplication("app")}, {"a": end}) == []
+
+
 def test_making_latest_durable_reads_nothing() -> None:
     assert ranges({ANY_SHARD: LATEST}, {"a": AtTimestamp(5), "b": AtTimestamp(5)}) == []
     # As of a stream that was added, when another is added before its first batch is planned.
@@ -116,6 +185,7 @@ def test_making_latest_durable_reads_nothing() -> None:
     [
         (LATEST, AfterRecord("9")),
         (LATEST, SHARD_END),
+        (LATEST, TRIM_HORIZON),
         (FromApplication("app"), AfterRecord("9")),
         (FromApplication("app"), AfterRecord("9", sub_sequence_number=NONE_OF_IT)),
     ],

@@ -86,7 +86,7 @@ class Walk:
 
     reached: tuple[str, ...]
     """In the order in which they are taken up: parents before their children."""
-    past: AbstractSet[str]
+    past: set[str]
     """The reached shards, and their listed ancestors."""
     finished: AbstractSet[str]
     """The reached shards that are closed and have no record left."""
@@ -154,7 +154,7 @@ def assemble(
             end[shard_id] = advanced(between_batches(position), found.clear_until)
     for shard_id in walked.finished:
         children = _children(shard_id, lineage)
-        if children and walked.past >= set(children):
+        if children and walked.past.issuperset(children):
             del end[shard_id]
     return AssembledEnd(end, has_rows, walked.childless)
 

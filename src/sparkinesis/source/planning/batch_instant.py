@@ -12,7 +12,6 @@ determines the instant: so a query that does not care for time reads light shard
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,7 +20,7 @@ from typing import Generic, TypeAlias, TypeVar
 from sparkinesis.source.planning.probing.arrival_density import Gap
 from sparkinesis.source.planning.probing.survey import MAX_SAMPLES, Survey
 
-K = TypeVar("K")
+K = TypeVar("K", str, tuple[str, str])
 
 TOLERANCE = 0.03
 """The accepted error of a batch's estimated weight."""
@@ -38,8 +37,8 @@ GOLDEN = 0.382
 FULL_ENOUGH = 0.92
 """The weight from which on a batch is full enough: its instant is not improved any more."""
 
-ROUNDING = 1e-9
-"""The largest rounding error of a sum of many small weights."""
+LIMIT = 1.000_000_001
+"""The largest weight of a batch: 1.0, and the largest rounding error of many small weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,7 @@ class Choice(Generic[K]):
     """The instant at which a batch ends, or the looks that must be taken before it is known."""
 
     instant: int
-    ends: Mapping[K, int] = field(default_factory=dict)
+    ends: Mapping[K, int]
     """The instant (epoch ms) at which the batch ends in each shard."""
     wanted: Mapping[K, Wanted] = field(default_factory=dict)
     counts: Mapping[K, int] = field(default_factory=dict)
@@ -100,7 +99,7 @@ def choose(
     previous: the choice for which the last looks were taken.
     """
     everything = _everything(surveys, bounds)
-    if _weight_up_to(surveys, everything.ends) <= 1.0 + ROUNDING:
+    if _weight_up_to(surveys, everything.ends) <= LIMIT:
         chosen = everything
     elif previous is not None and _is_still_good(surveys, bounds, previous):
         chosen = Choice(previous.instant, dict(previous.ends))
@@ -140,20 +139,23 @@ def _is_still_good(surveys: Mapping[K, Survey], bounds: Bounds[K], previous: Cho
 
 
 def _latest_within_limit(surveys: Mapping[K, Survey], bounds: Bounds[K]) -> Choice[K]:
-    """Return the choice of the latest instant up to which all shards weigh 1.0 at most."""
+    """Return the choice of the latest instant up to which all shards weigh 1.0 at most.
+
+    All that the batch may read weighs more, so there are records.
+    """
 
     def total(instant: int) -> float:
         if not bounds.drift:
             return sum(survey.weight(instant) for survey in surveys.values())
-        most = max((survey.weight(instant) for survey in surveys.values()), default=0.0)
+        most = max(survey.weight(instant) for survey in surveys.values())
         return sum(
             min(survey.weight(bounds.latest_end(key, instant)), most)
             for key, survey in surveys.items()
         )
 
     firsts = [survey.arrivals[0] for survey in surveys.values() if survey.arrivals]
-    before = min(bounds.bound_ms, min(firsts, default=bounds.bound_ms) - 1)
-    instant = _last(before, bounds.bound_ms, lambda at: total(at) <= 1.0 + ROUNDING)
+    before = min(bounds.bound_ms, min(firsts) - 1)
+    instant = _last(before, bounds.bound_ms, lambda at: total(at) <= LIMIT)
     ends = dict.fromkeys(surveys, instant)
     if bounds.drift:
         most = max(survey.weight(instant) for survey in surveys.values())
@@ -224,10 +226,13 @@ def _unclear(gaps: Sequence[tuple[K, Gap]], total: float, share: float) -> Itera
         return max(gap.curve, max(gap.weight, share) * gap.doubt)
 
     ranked = sorted(gaps, key=lambda item: max(item[1].error, curve_of(item[1])))
-    squares = itertools.accumulate(gap.error**2 for _, gap in ranked)
-    curves = itertools.accumulate(curve_of(gap) for _, gap in ranked)
-    for item, square, curve in reversed(list(zip(ranked, squares, curves, strict=True))):
-        error = math.sqrt(square)
+    square = curve = 0.0
+    sums: list[tuple[tuple[K, Gap], float, float]] = []
+    for item in ranked:
+        square += item[1].error ** 2
+        curve += curve_of(item[1])
+        sums.append((item, math.sqrt(square), curve))
+    for item, error, curve in reversed(sums):
         is_known = error <= TOLERANCE and curve <= CURVE_TOLERANCE
         if is_known or total + max(error, curve) <= 1.0:
             return
@@ -262,10 +267,10 @@ def _divide(surveys: Mapping[K, Survey], chosen: Choice[K]) -> Choice[K]:
     instant, ends = chosen.instant, chosen.ends
     if any(survey.in_hand_until < ends[key] for key, survey in surveys.items()):
         return chosen
-    left = 1.0 + ROUNDING - _weight_up_to(surveys, ends)
+    left = LIMIT - _weight_up_to(surveys, ends)
     has_rows = any(survey.count(ends[key]) for key, survey in surveys.items())
     counts: dict[K, int] = {}
-    for key in sorted(surveys, key=str):
+    for key in sorted(surveys):
         survey = surveys[key]
         if ends[key] > instant:
             continue

@@ -100,7 +100,7 @@ def read_range(
         while True:
             try:
                 fetched = following.result()
-                if is_start_checked and reached.may_have_missed(fetched):
+                if reached.may_have_missed(fetched):
                     cursor = open_cursor(reached.position)
                     is_start_checked = False
                     fetched = cursor.fetch(page_limit(limit, expected, seen))
@@ -112,12 +112,13 @@ def read_range(
             except ShardNotFoundError as error:
                 check.accept_or_raise(error)
                 return
-            records: Sequence[Record] | None = fetched.page.records
+            records: Sequence[Record] = fetched.page.records
             if not is_start_checked:
-                records = check.check_start(wanted.shard_id, reached.position, fetched)
-                is_start_checked = records is not None
+                checked = check.check_start(wanted.shard_id, reached.position, fetched)
+                if checked is not None:
+                    records, is_start_checked = checked, True
             reached = reached.after(fetched)
-            within, over, end_seen = cut_at_end(records or (), wanted.end)
+            within, over, end_seen = cut_at_end(records, wanted.end)
             ends_at_record = isinstance(wanted.end, AfterRecord)
             over = over or cursor.at_end or (ends_at_record and is_empty_at_tip(fetched.page))
             edges.check(fetched, over=over, end_seen=end_seen)

@@ -211,15 +211,13 @@ class RetentionCheck(msgspec.Struct, frozen=True):
         a worker calls this once, when it resumes: one DescribeStreamSummary serves all shards.
         ``skip_older_than`` (seconds): a loss of records that arrived longer ago is not reported.
         """
-        skipped_ms = 0
-        if skip_older_than is not None:
-            skipped_ms = stream.service_time_ms - round(skip_older_than * 1000)
         others = {
             shard: position
             for shard, position in positions.items()
             if is_of_another_stream(position, stream.created_ms)
         }
-        if others and stream.created_ms > skipped_ms:
+        age_ms = stream.service_time_ms - stream.created_ms
+        if others and (skip_older_than is None or age_ms < round(skip_older_than * 1000)):
             self._report_other_stream(others, stream)
         return frozenset(others)
 

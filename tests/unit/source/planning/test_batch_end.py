@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from sparkinesis.source.offsets import ANY_SHARD, Positions, ranges
 from sparkinesis.source.planning.batch_end import (
-    FRESH_FOR_MS,
     Finding,
     Finished,
     NoRows,
@@ -28,6 +27,7 @@ from sparkinesis.stream.position import (
 from sparkinesis.stream.shard import Lineage, Shard
 from tests.planners import plan, probed, to_probe
 
+SIX_HOURS = 21_600_000
 SPLIT = Lineage.of([Shard("p", (), False), Shard("c1", ("p",)), Shard("c2", ("p",))])
 
 
@@ -54,7 +54,19 @@ def test_children_begin_in_the_same_batch_when_the_parent_has_nothing_left() -> 
     findings: dict[str, Finding] = {"p": Finished(), "c1": Records("11"), "c2": NoRows(5)}
     planned = plan({"p": AfterRecord("7")}, SPLIT, findings)
     assert planned.end == {"c1": AfterRecord("11"), "c2": AtTimestamp(5)}
+    assert planned.childless == ()
     assert [r.shard_id for r in ranges({"p": AfterRecord("7")}, planned.end)] == ["c1"]
+
+
+def test_an_end_holds_what_tells_a_loss_later() -> None:
+    """The first record of the batch is kept only if the start names none."""
+    found = {shard: Records("9", 5, 6, "8") for shard in "ab"}
+    lineage = Lineage.of([Shard("a"), Shard("b")])
+    start: Positions = {"a": TRIM_HORIZON, "b": AfterRecord("7", 3, None, 4, "1")}
+    planned = plan(start, lineage, found)
+    assert {shard: str(at) for shard, at in planned.end.items()} == {"a": "9@5~6^8", "b": "9@5~6"}
+    silent = plan(planned.end, lineage, {"a": NoRows(7), "b": NoRows()})
+    assert {shard: str(at) for shard, at in silent.end.items()} == {"a": "9@7~6", "b": "9@5~6"}
 
 
 def test_a_batch_may_end_before_a_record() -> None:
@@ -76,6 +88,31 @@ def test_a_finished_shard_stays_until_its_children_are_known() -> None:
     planned = plan({"p": AfterRecord("7")}, lineage, {"p": Finished()})
     assert planned.end == {"p": SHARD_END}
     assert planned.childless == ("p",)
+    ids = [f"p{n}" for n in range(8)]
+    several = Lineage.of([Shard(shard, (), False) for shard in ids])
+    findings: dict[str, Finding] = dict.fromkeys(ids, Finished())
+    assert plan({ANY_SHARD: TRIM_HORIZON}, several, findings).childless == tuple(ids)
+
+
+def test_a_parent_of_a_merge_waits_at_its_end_for_the_other_one() -> None:
+    lineage = Lineage.of([Shard("p1", (), False), Shard("p2", (), False), Shard("c", ("p1", "p2"))])
+    start: Positions = {"p1": AfterRecord("7"), "p2": AfterRecord("8")}
+    planned = plan(start, lineage, {"p1": Finished(), "p2": Records("9")})
+    assert planned.end == {"p1": SHARD_END, "p2": AfterRecord("9")}
+    planned = plan(planned.end, lineage, {"p2": Finished(), "c": Records("11")})
+    assert planned.end == {"c": AfterRecord("11")}
+
+
+def test_what_lies_between_a_finished_shard_and_its_descendants_is_not_read_again() -> None:
+    lineage = Lineage.of([Shard("p", (), False), Shard("c", ("p",), False), Shard("d", ("c",))])
+    walked = walk({"p": SHARD_END, "d": AfterRecord("7")}, lineage, ())
+    assert walked.reached == ("d", "p")
+
+
+def test_shards_are_taken_up_in_one_order() -> None:
+    ids = [f"s{n}" for n in range(8)]
+    lineage = Lineage.of([Shard(shard) for shard in ids])
+    assert walk(dict.fromkeys(reversed(ids), TRIM_HORIZON), lineage, ()).reached == tuple(ids)
 
 
 def test_a_child_that_the_start_lists_already_is_reached_once() -> None:
@@ -92,9 +129,9 @@ def test_when_an_offset_without_rows_is_stored() -> None:
     assert not is_worth_storing(new, {})
     old: Positions = {"a": AfterRecord("7", 100), "b": AtTimestamp(90), "c": SHARD_END}
     assert known_until(old) == 90
-    assert not is_worth_storing(old, {**old, "b": AtTimestamp(90 + FRESH_FOR_MS)}), "a is as old"
+    assert not is_worth_storing(old, {**old, "b": AtTimestamp(90 + SIX_HOURS)}), "a is as old"
     for later, stored in ((0, False), (1, True)):
-        until = 90 + FRESH_FOR_MS + later
+        until = 90 + SIX_HOURS + later
         end: Positions = {"a": AfterRecord("7", until), "b": AtTimestamp(until + 1)}
         assert is_worth_storing(old, end) == stored
     assert known_until({"a": AfterRecord("7"), "b": AtTimestamp(9)}) == 0
@@ -120,14 +157,30 @@ def test_the_initial_offset_begins_with_the_oldest_shards_and_its_own_position()
 
 def test_a_shard_that_the_service_forgot_is_missing_unless_it_was_finished() -> None:
     lineage = Lineage.of([Shard("x")])
-    start: Positions = {"gone": AfterRecord("7"), "done": SHARD_END, "x": TRIM_HORIZON}
-    assert missing(start, lineage) == ("gone",)
+    start: Positions = {
+        ANY_SHARD: TRIM_HORIZON,
+        "gone": AfterRecord("7"),
+        "also": AtTimestamp(8),
+        "done": SHARD_END,
+        "x": TRIM_HORIZON,
+    }
+    assert missing(start, lineage) == ("also", "gone")
 
 
 def test_going_on_after_a_loss_takes_up_the_oldest_unrelated_shards() -> None:
     lineage = Lineage.of([Shard("y", ("gone",), False), Shard("z", ("y",)), Shard("x")])
     start: Positions = {"gone": AfterRecord("7"), "x": AfterRecord("8")}
     assert without_missing(start, lineage) == {"x": AfterRecord("8"), "y": TRIM_HORIZON}
+
+
+def test_no_shard_is_read_anew_before_or_behind_one_that_is_listed() -> None:
+    chain = [Shard("a", (), False), Shard("b", ("a",), False), Shard("c", ("b",))]
+    others = [Shard(f"s{n}") for n in range(8)]
+    whole = without_missing({"b": AfterRecord("8")}, Lineage.of([*chain, *reversed(others)]))
+    assert list(whole.items()) == [
+        ("b", AfterRecord("8")),
+        *((shard.id, TRIM_HORIZON) for shard in others),
+    ]
 
 
 # A history: every shard holds a number of records and may be closed by a split or a merge.

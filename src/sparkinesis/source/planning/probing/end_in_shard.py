@@ -105,22 +105,16 @@ class EndSearch:
         """Return the end before a record of a sample: the first one that arrived too late."""
         rest = RecordsInHand()
         rest.extend(sample.records[place:], self.front.scale)
-        arrived = rest.times[0] or 0
-        found = Records(
-            rest.numbers[0],
-            all_arrived_before(arrived),
-            rest.times[0],
-            self.front.hand.numbers[0],
-            is_before=True,
-        )
-        lag = max(0, self.front.tip_ms - arrived)
-        end = EndInShard(found, lag, self._estimated(rest.arrivals[0] - 1))
+        arrived, first = rest.arrivals[0], self.front.hand.numbers[0]
+        clear_until = all_arrived_before(arrived)
+        found = Records(rest.numbers[0], clear_until, arrived, first, is_before=True)
+        end = EndInShard(found, max(0, self.front.tip_ms - arrived), self._estimated(arrived - 1))
         return Resumption(end, sample.cursor if is_kept else None, rest, 1)
 
     def _estimated(self, instant: float) -> int | None:
         """Return the number of records up to ``instant``, about."""
         survey = self.survey
-        if not survey.windows or not survey.weights[-1]:
+        if not survey.windows:
             return None
         return round(survey.weight(instant) * len(survey.weights) / survey.weights[-1])
 
@@ -137,7 +131,7 @@ class EndSearch:
                 near = sample
                 low = max(low, *map(arrival_ms, sample.records))
             if sample.is_all:
-                high = min(high, max(low, sample.since))
+                high = min(high, sample.since)
         while low and high - low > close:
             middle = (low + high) // 2
             landed = self.samples.jump(middle, 1)

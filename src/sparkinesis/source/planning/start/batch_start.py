@@ -87,7 +87,9 @@ def application_start(
         if summary.created_ms:
             present = StreamIdentifier.of(stream.client.stream_arn(), summary.created_ms)
     own = leases_of_stream(address, leases, table, present=present, alone=alone)
-    if summary is not None and present is not None and not own:
+    if not own:
+        assert summary is not None
+        assert present is not None
         happened, has_unread = former_stream(address, leases, table, present)
         if has_unread and stream.options.reading.fail_on_data_loss:
             raise DataLossError(
