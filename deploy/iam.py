@@ -124,7 +124,7 @@ POLICIES = (
     ),
     Policy(
         "fleet-tables",
-        "workers in a fleet with a leader, in addition",
+        "workers in an application with a leader, in addition",
         (
             Grant(
                 "FleetState",
@@ -145,7 +145,7 @@ POLICIES = (
     ),
     Policy(
         "own-rows",
-        "workers in a fleet with a leader, in addition, to read only their own rows of many",
+        "workers in an application with a leader, in addition, to read only their own rows of many",
         (
             Grant("OwnRows", Resource.TABLE, ("dynamodb:BatchGetItem", "dynamodb:UpdateTable")),
             Grant("OwnerIndex", Resource.OWNER_INDEX, ("dynamodb:Query",)),
