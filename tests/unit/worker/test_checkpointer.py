@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any, ClassVar, cast
+from unittest.mock import patch
 
 import pytest
 from msgspec.structs import replace
@@ -516,6 +517,30 @@ def test_what_has_failed_is_permitted_no_more_and_what_is_checkpointed_stays() -
     assert checkpointer.settled == at("20")
     checkpointer.checkpoint()
     assert held.written == ["20:0"]
+
+
+def test_what_the_table_has_not_taken_is_not_so_and_may_be_tried_again() -> None:
+    held, checkpointer = prepared("10", "20:3")
+    checkpointer.permit(at("12"))
+    away = LeaseTableUnavailableError("away")
+    acts: dict[str, Callable[[], object]] = {
+        "drop_pending": checkpointer.drop_pending,
+        "prepare": checkpointer.prepare,
+        "checkpoint": lambda: checkpointer.reset("LATEST"),
+        "move": lambda: checkpointer.rewind(AfterRecord("5")),
+    }
+    for method, act in acts.items():
+        with patch.object(held, method, side_effect=away), pytest.raises(type(away)):
+            act()
+    with patch.object(held, "checkpoint", side_effect=away), pytest.raises(type(away)):
+        checkpointer.checkpoint("11")
+    assert (checkpointer.last, checkpointer.is_reset, checkpointer.is_prepared) == (
+        at("10"),
+        False,
+        False,
+    )
+    checkpointer.checkpoint("11")
+    assert held.written == ["11:0"]
 
 
 def test_a_coroutine_checkpoints_the_same() -> None:

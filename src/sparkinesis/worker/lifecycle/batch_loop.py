@@ -332,11 +332,11 @@ class RecordLoop(ApplicationLoop[UserRecord]):
 
         As `LoopBatch.checkpoint`. Raises `ProcessorError` before the first record.
         """
-        if self._taken is None or self._record is None:
+        if self._taken is None:
             raise ProcessorError("There is no record to checkpoint: the loop is at none.")
         return self._taken.batch.checkpoint(self._record)
 
-    _record: UserRecord | None = None
+    _record: UserRecord
 
     def _items_of(self, batch: LoopBatch) -> Iterator[UserRecord]:
         for self._record in batch.records:

@@ -57,6 +57,8 @@ class Delivering:
         self.error = error
         self.is_ending = threading.Event()
         self.shutdowns = 0
+        self.asked_by: list[tuple[str, bool]] = []
+        """The threads that asked for the end: name, and whether the program may end before it."""
         self._threads: list[threading.Thread] = []
         self._stays = stays
         """True if it goes on after the last batch, until its shutdown."""
@@ -74,6 +76,8 @@ class Delivering:
             thread.start()
 
     def request_shutdown(self) -> None:
+        thread = threading.current_thread()
+        self.asked_by.append((thread.name, thread.daemon))
         self.is_ending.set()
 
     def wait(self) -> None:
@@ -214,6 +218,20 @@ def test_a_loop_without_a_batch_ends_with_its_worker() -> None:
         assert list(batches) == []
 
 
+def test_a_program_does_not_wait_for_a_worker_that_nobody_ends() -> None:
+    with loop_over(stays=True):
+        watching = [one.daemon for one in threading.enumerate() if one.name == "app-loop"]
+    assert watching == [True]
+
+
+def test_a_loop_that_was_interrupted_while_it_waited_may_go_on() -> None:
+    with loop_over(Shard(batch_of(1))) as batches:
+        asked = batches._ask()
+        assert asked.result(60) is not None
+        assert batches._ask() is asked, "the batch would be lost"
+        assert numbers(next(batches)) == ["1"]
+
+
 def test_a_timeout_ends_a_loop_that_may_go_on_without_a_loss() -> None:
     worker = Delivering(stays=True)
     shard = Shard(batch_of(1))
@@ -240,6 +258,7 @@ def test_sigterm_ends_the_loop_after_the_batch_that_it_is_at() -> None:
         got = [numbers(next(batches))]
         signal.raise_signal(signal.SIGTERM)
         eventually(lambda: batches._handover._is_over)
+        assert worker.asked_by == [("shutdown", True)], "a handler must not wait"
         got += map(numbers, batches)
     assert got == [["1"]]
     assert (shard.processed, shard.dropped) == ([["1"]], [["2"]])
@@ -408,29 +427,33 @@ def test_the_error_that_ended_the_worker_ends_a_loop_in_a_coroutine() -> None:
         run(loop_over(Shard(batch_of(1)), error=LeaseLostError("gone")), lambda _: None)
 
 
-def test_a_coroutine_that_is_cancelled_as_its_loop_begins_ends_the_worker() -> None:
-    worker = Delivering(stays=True)
-    begins, may_begin = threading.Event(), threading.Event()
+class Waiting(Delivering):
+    """Begins for as long as nobody asks it to end, as one that waits for its stream."""
 
-    def new_worker(factory: ProcessorFactory) -> Worker:
-        made = worker(factory)
-        begins.set()
-        assert may_begin.wait(60)
-        return made
+    def __init__(self) -> None:
+        super().__init__()
+        self.begins = threading.Event()
+        self.was_asked = False
+
+    def start(self) -> None:
+        self.begins.set()
+        self.was_asked = self.is_ending.wait(30)
+
+
+def test_a_coroutine_that_is_cancelled_as_its_loop_begins_ends_the_worker() -> None:
+    worker = Waiting()
+
+    async def enter() -> None:
+        async with BatchLoop("app", worker, None):
+            pytest.fail("The block begins.")
 
     async def main() -> None:
-        async def enter() -> None:
-            async with BatchLoop("app", new_worker, None):
-                pytest.fail("The block begins.")
-
         task = asyncio.create_task(enter())
-        await asyncio.to_thread(begins.wait)
+        await asyncio.to_thread(worker.begins.wait)
         task.cancel()
-        await asyncio.sleep(0)
-        may_begin.set()
         with pytest.raises(asyncio.CancelledError):
             await task
 
     asyncio.run(main())
-    assert worker.is_ending.is_set()
+    assert worker.was_asked
     assert worker.shutdowns == 1

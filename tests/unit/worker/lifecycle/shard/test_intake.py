@@ -69,6 +69,7 @@ class Service:
     required: list[float] = field(default_factory=list)
     distributes: bool = False
     created_ms: int = 0
+    takes: float = 0.0
     describing: Exception | None = None
 
     def open(self, request: FetchRequest) -> Service:
@@ -94,6 +95,7 @@ class Service:
 
     def describe(self) -> StreamSummary:
         self.described += 1
+        self.now += self.takes
         if self.describing is not None:
             raise self.describing
         return StreamSummary(86_400_000, NOW_MS, self.distributes, self.created_ms)
@@ -850,6 +852,16 @@ def test_the_filter_works_however_young_the_workers_clock_is(service: Service) -
     service.pages = [page(of_kpl(1, 0, 10), waited=WORKER_CLOCK)]
     assert take(reading) == [b"0"]
     assert service.described == 1
+
+
+def test_an_answer_holds_for_what_was_fetched_before_the_question_was_asked(
+    service: Service,
+) -> None:
+    reading = intake(service, reshard_range=(0, 9), hash_range_filter=True)
+    service.takes = 9.0
+    service.pages = [page(of_kpl(1, 0, 10), waited=1.0), page(of_kpl(2, 0, 10), waited=-1.0)]
+    assert [take(reading) for _ in range(2)] == [[b"0"], [b"0"]]
+    assert service.described == 2
 
 
 def test_a_question_that_fails_is_asked_again(service: Service) -> None:
