@@ -1,0 +1,192 @@
+"""The last calls of a record processor, and the checkpoints that follow them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from sparkinesis.errors import (
+    LeaseLostError,
+    LeaseTableUnavailableError,
+    ProcessorError,
+    SparkinesisError,
+)
+from sparkinesis.events import CheckpointRefused, TaskFailed
+from sparkinesis.metrics.tally import Tally
+from sparkinesis.worker.checkpointer import Checkpointer
+from sparkinesis.worker.lifecycle.shard.last_calls import LastCalls
+from sparkinesis.worker.on_error import Retry
+from sparkinesis.worker.processors.processor import RecordProcessor
+from sparkinesis.worker.reporting.teller import Teller
+from tests.unit.worker.delivering import SHARD, Shard, at
+
+Then = Callable[[Any], object]
+
+
+class Ending(RecordProcessor):
+    """Notes its last calls, and does in each what a test tells it."""
+
+    def __init__(self) -> None:
+        self.called: list[str] = []
+        self.then: Then = lambda _: None
+
+    def lease_lost(self) -> None:
+        self.called.append("lease_lost")
+        self.then(None)
+
+    def shard_ended(self, checkpointer: Checkpointer) -> None:
+        self.called.append("shard_ended")
+        self.then(checkpointer)
+
+    def shutdown_requested(self, checkpointer: Checkpointer) -> None:
+        self.called.append("shutdown_requested")
+        self.then(checkpointer)
+
+
+class Told(Teller):
+    def __init__(self) -> None:
+        self.events: list[Any] = []
+
+    def __call__(self, event: Any, cause: BaseException | None = None) -> None:
+        self.events.append(event)
+
+
+class End:
+    """A shard whose record at 7 is processed and not checkpointed, and its last calls."""
+
+    def __init__(self, **options: Any) -> None:
+        self.processor = Ending()
+        self.told = Told()
+        self.tally = Tally()
+        self.failed: list[BaseException] = []
+        self.shard = Shard(
+            Retry(), processor=self.processor, tell=self.told, metrics=self.tally, **options
+        )
+        self.shard.checkpointer.permit(at("7"))
+        reporter = self.shard.setting.reporter(SHARD)
+        calls = self.shard.setting.calls
+        self.calls = LastCalls(self.shard.deliverer, reporter, self.failed.append, calls)
+
+    @property
+    def written(self) -> list[str]:
+        return self.shard.held.written
+
+    @property
+    def sinks_are_closed(self) -> bool:
+        return self.shard.checkpointer.sinks.is_closed
+
+
+def fail(error: BaseException) -> Then:
+    def raise_it(_: object) -> None:
+        raise error
+
+    return raise_it
+
+
+@pytest.mark.parametrize("is_automatic", [False, True])
+def test_before_a_lease_is_released_the_processor_is_asked_and_then_checkpointed(
+    *, is_automatic: bool
+) -> None:
+    end = End(checkpoint_seconds=9.0 if is_automatic else None)
+    seen: list[list[str]] = []
+    end.processor.then = lambda _: seen.append(list(end.written))
+    end.calls.shutdown_requested()
+    assert end.processor.called == ["shutdown_requested"]
+    assert seen == [[]]
+    assert end.written == (["7:0"] if is_automatic else [])
+    assert end.told.events == []
+    assert [one.metric for one in end.tally.series()] == ["shutdown.duration"]
+
+
+def test_a_processor_that_fails_at_the_shutdown_is_not_checkpointed() -> None:
+    end = End(checkpoint_seconds=9.0)
+    end.processor.then = fail(SystemExit("a user's code may do anything"))
+    end.calls.shutdown_requested()
+    assert end.written == []
+    (event,) = end.told.events
+    assert isinstance(event, TaskFailed)
+    assert event.what == f"shutdown_requested raised on shard {SHARD}"
+    assert end.failed == []
+
+
+def test_a_mistake_in_the_program_ends_the_worker() -> None:
+    end = End(checkpoint_seconds=9.0)
+    error = ProcessorError("a coroutine")
+    end.processor.then = fail(error)
+    end.calls.shutdown_requested()
+    assert (end.failed, end.written, end.told.events) == ([error], [], [])
+
+
+def test_a_last_checkpoint_that_is_refused_is_told_as_what_it_is() -> None:
+    end = End(checkpoint_seconds=9.0)
+    for error, kind, failures in (
+        (LeaseLostError("another has it"), CheckpointRefused, 0),
+        (LeaseTableUnavailableError("away"), TaskFailed, 1),
+    ):
+        end.told.events.clear()
+        with patch.object(end.shard.held, "checkpoint", side_effect=error):
+            end.calls.checkpoint()
+        (event,) = end.told.events
+        assert isinstance(event, kind)
+        assert len(end.shard.setting.failures.snapshot()) == failures
+
+
+@pytest.mark.parametrize("error", [None, ValueError("no")])
+def test_who_has_lost_its_lease_is_told_once_and_writes_no_row_more(
+    error: Exception | None,
+) -> None:
+    end = End()
+    if error is not None:
+        end.processor.then = fail(error)
+    end.calls.lease_lost()
+    assert end.processor.called == ["lease_lost"]
+    assert end.sinks_are_closed
+    assert len(end.told.events) == int(error is not None)
+
+
+def test_a_shard_ends_with_a_checkpoint_of_its_processor() -> None:
+    end = End()
+    for n in range(2):
+        with pytest.raises(SparkinesisError, match="shard_ended returned without a checkpoint"):
+            end.calls.shard_ended()
+        assert end.calls.shard_ended_was_called
+        assert end.processor.called == ["shard_ended"] * (n + 1), "it is called again"
+        assert not end.sinks_are_closed
+    end.processor.then = lambda checkpointer: checkpointer.checkpoint()
+    end.calls.shard_ended()
+    assert end.written == ["SHARD_END"]
+    assert end.sinks_are_closed
+    end.calls.shard_ended()
+    assert end.processor.called == ["shard_ended"] * 3, "what has ended is not ended again"
+    assert end.written == ["SHARD_END"]
+
+
+def test_an_automatic_checkpoint_of_the_end_is_tried_again_without_another_call() -> None:
+    end = End(checkpoint_records=1)
+    away = LeaseTableUnavailableError("away")
+    with patch.object(end.shard.held, "checkpoint", side_effect=away), pytest.raises(type(away)):
+        end.calls.shard_ended()
+    end.calls.shard_ended()
+    assert end.processor.called == ["shard_ended"]
+    assert end.written == ["SHARD_END"]
+
+
+def test_a_processor_that_fails_at_the_end_is_called_again() -> None:
+    end = End(checkpoint_records=1)
+    end.processor.then = fail(ValueError("no"))
+    for n in range(2):
+        with pytest.raises(ValueError, match="no"):
+            end.calls.shard_ended()
+        assert end.processor.called == ["shard_ended"] * (n + 1)
+    assert end.written == []
+
+
+def test_rows_that_follow_the_processors_own_checkpoint_of_the_end_are_stored() -> None:
+    end = End()
+    end.processor.then = lambda checkpointer: checkpointer.checkpoint()
+    with patch.object(end.shard.checkpointer, "_flush") as flush:
+        end.calls.shard_ended()
+    assert flush.call_count == 2
