@@ -9,11 +9,20 @@ _COST = "It decides how the work is shared out or how long it takes, and not wha
 _FOR_PEOPLE = "A part of a sentence, or of a name, that only people read."
 
 EQUIVALENTS: dict[tuple[str, str, str, str], str] = {
-    ("worker/checkpointer.py", "Checkpointer.commit", "'checkpoint'", "'checkpointx'"): _FOR_PEOPLE,
     ("lease/renewer.py", "", "20", "21"): _COST,
     ("stream/calls/direct/connection.py", "", "65536", "65537"): _COST,
     ("lease/rules/observations.py", "observe", "continue", "pass"): (
         "The observation is made anew, with equal values; the first one spares a copy of each."
+    ),
+    ("worker/lifecycle/shard/open_records.py", "OpenRecords._open", "room <= 0", "room < 0"): _COST,
+    (
+        "worker/lifecycle/shard/open_records.py",
+        "OpenRecords._open",
+        "batch is None or room <= 0",
+        "batch is None",
+    ): _COST,
+    ("worker/lifecycle/shard/reaction.py", "_cause", "10", "11"): (
+        "It ends the walk through a circular chain of causes; none without a circle is as long."
     ),
     ("stream/kpl/envelope.py", "", "1 << 18", "1 >> 18"): _COST,
     ("stream/kpl/envelope.py", "", "1", "2"): _COST,

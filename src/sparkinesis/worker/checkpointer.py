@@ -107,7 +107,7 @@ class Checkpointer:
         """True while the processor has a checkpoint prepared, which any other would remove."""
         self._batch: RecordBatch | None = None
         """The batch that is being delivered."""
-        self._last_arrival: tuple[str, int | None] = ("", None)
+        self._last_arrival: tuple[str | None, int | None] = (None, None)
         """Sequence number and arrival time (epoch ms) of the last record that was delivered."""
 
     @property
@@ -290,7 +290,7 @@ class Checkpointer:
             self._flush("read records again")
             place = last = self._permitted.last
             wanted = ExtendedSequenceNumber.of(to)
-            if not last.is_sentinel and (wanted.is_sentinel or wanted < last):
+            if not last.is_sentinel and wanted < last:
                 place, now_ms = wanted, self._service_time_ms()
                 instant_ms = to.ms if isinstance(to, AtTimestamp) else None
                 write = partial(self._held.move, place, moved_ms=now_ms)
@@ -367,9 +367,10 @@ class Checkpointer:
             self._batch = batch
             number = until.sequence_number
             self._last_arrival = number, None if batch is None else batch.arrived_ms(number)
-            if self._reset_to is None and self._permitted.largest <= until:
-                self._permitted = replace(self._permitted, largest=until)
-                if self._uncovered_since is None and until != self._permitted.last:
+            if self._reset_to is None:
+                largest = max(self._permitted.largest, until)
+                self._permitted = replace(self._permitted, largest=largest)
+                if self._uncovered_since is None and largest != self._permitted.last:
                     self._uncovered_since = self._clock()
 
     def end_call(self) -> None:

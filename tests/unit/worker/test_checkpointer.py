@@ -239,7 +239,11 @@ def test_a_checkpoint_is_settled_once_nothing_that_was_delivered_lies_behind_it(
 
 
 @pytest.mark.parametrize(
-    ("to", "why"), [(datetime(2026, 1, 1), "time zone"), ("SHARD_END", "latest, trim_horizon")]
+    ("to", "why"),
+    [
+        (datetime(2026, 1, 1), "reset to is 2026-01-01T00:00:00, an instant without a time zone"),
+        ("SHARD_END", "reset to is 'SHARD_END', which is not a position; it takes latest"),
+    ],
 )
 def test_a_shard_is_moved_to_a_position_only(checkpointer: Checkpointer, to: Any, why: str) -> None:
     with pytest.raises(CheckpointError, match=why):
@@ -350,8 +354,10 @@ def test_the_rows_of_a_shards_end_are_those_up_to_its_last_record() -> None:
 def test_without_the_lease_no_row_is_stored() -> None:
     """The next owner stores them again."""
     held, checkpointer = with_rows()
-    checkpointer.permit(at("20"))
     held.held = False
+    with pytest.raises(LeaseLostError, match=r"^checkpoint$"):
+        checkpointer.checkpoint()
+    checkpointer.permit(at("20"))
     acts: dict[str, Callable[[], object]] = {
         "checkpoint": checkpointer.checkpoint,
         "prepare a checkpoint": checkpointer.prepare,
@@ -359,7 +365,7 @@ def test_without_the_lease_no_row_is_stored() -> None:
         "read records again": lambda: checkpointer.rewind(AfterRecord("1")),
     }
     for doing, act in acts.items():
-        with pytest.raises(LeaseLostError, match=doing):
+        with pytest.raises(LeaseLostError, match=rf"^{doing}$"):
             act()
     assert held.written == []
     assert not checkpointer.is_reset
@@ -398,12 +404,17 @@ def test_a_checkpoint_behind_records_that_were_left_out_is_moved_back(
     assert not moved.is_reset
 
 
-def test_a_shard_that_was_never_checkpointed_is_read_again_without_a_write() -> None:
-    held = Held("TRIM_HORIZON")
+@pytest.mark.parametrize(
+    ("last", "to"), [("TRIM_HORIZON", AfterRecord("10")), ("LATEST", TRIM_HORIZON)]
+)
+def test_a_shard_that_was_never_checkpointed_is_read_again_without_a_write(
+    last: str, to: Any
+) -> None:
+    held = Held(last)
     moved = Checkpointer(cast(HeldLease, held), lambda: NOW_MS)
     moved.permit(at("40"))
-    moved.rewind(AfterRecord("10"))
-    assert (held.written, moved.last) == ([], at("TRIM_HORIZON"))
+    moved.rewind(to)
+    assert (held.written, moved.last, moved.take_reset()) == ([], at(last), to)
 
 
 def test_a_start_of_the_processors_own_becomes_the_checkpoint() -> None:
