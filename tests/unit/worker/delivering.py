@@ -166,6 +166,7 @@ class Shard:
         held: Held | None = None,
         sinks: ShardSinks | None = None,
         processor: RecordProcessor | None = None,
+        intake: object = None,
         **options: Any,
     ) -> None:
         self.held = held or Held()
@@ -174,7 +175,7 @@ class Shard:
         self.checkpointer = Checkpointer(cast(HeldLease, self.held), lambda: 0, sinks)
         self.deliverer = Deliverer(
             cast(HeldLease, self.held),
-            cast(Any, None),
+            cast(Any, intake),
             processor or self.processor,
             self.checkpointer,
             cast(Any, self.setting),

@@ -6,7 +6,7 @@ import gc
 import weakref
 from concurrent.futures import CancelledError
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
@@ -280,9 +280,8 @@ def with_intake(
     *bad: str,
     **options: Any,
 ) -> tuple[Shard, Taken]:
-    shard, taken = Shard(on_error, *bad, **options), Taken()
-    shard.deliverer._intake = cast(Any, taken)
-    return shard, taken
+    taken = Taken()
+    return Shard(on_error, *bad, intake=taken, **options), taken
 
 
 def test_records_that_were_left_out_are_read_again_also_if_moving_back_fails_at_first() -> None:
@@ -481,7 +480,9 @@ def test_an_empty_page_is_a_batch_if_the_processor_wants_it(*, wants_empty: bool
     shard, taken = with_intake(call_even_for_empty_batches=wants_empty)
     taken.batches = [batch_of()]
     assert shard.deliverer.process() == Next()
-    assert shard.given == ([[]] if wants_empty else [])
+    taken.at_end = True
+    assert shard.deliverer.process() == Next(end=ShutdownReason.SHARD_END)
+    assert shard.given == ([[]] if wants_empty else []), "the end is none"
 
 
 def test_rows_that_are_due_have_the_processor_called_and_looked_at_every_three_seconds(
