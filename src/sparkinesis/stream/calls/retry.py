@@ -183,7 +183,6 @@ class Attempts:
         doubts: Doubts = is_never_doubted,
     ) -> _T:
         """Make one attempt. Raises `RetryLaterError`, or the error if no retry helps any more."""
-        self._begin()
         try:
             result = call()
         except (ClientError, BotoCoreError) as error:
@@ -200,11 +199,16 @@ class Attempts:
         return result
 
     def next_pause(self, pause: float | None = None) -> float | None:
-        """Count a failure; return the seconds up to the next attempt, None once time is up."""
-        self._begin()
+        """Count a failure; return the seconds up to the next attempt, None once time is up.
+
+        The time begins with the first failure.
+        """
+        now = self._retry.clock()
+        if not self.failures:
+            self._give_up_at = now + self._retry.give_up_after
         if pause is None:
             pause = self._retry.pause(self.failures)
-        if self._retry.clock() + pause > self._give_up_at:
+        if now + pause > self._give_up_at:
             return None
         self.failures += 1
         return pause
@@ -212,10 +216,6 @@ class Attempts:
     def succeed(self) -> None:
         """Forget the failures so far."""
         self.failures, self._has_doubted = 0, False
-
-    def _begin(self) -> None:
-        if not self.failures:
-            self._give_up_at = self._retry.clock() + self._retry.give_up_after
 
 
 Retries: TypeAlias = Retry | Attempts

@@ -9,7 +9,7 @@ unchanged: every record of the stream gives at least one row.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import compress, count, pairwise
 from typing import NamedTuple
@@ -136,14 +136,16 @@ def _unpack(
         # another order are valid, and everything else is malformed.
         unusual = set(error.places)
     envelopes = (
-        _canonical(message) if message and place in unusual else _opened(message)
+        _opened(message, _canonical if place in unusual else open_message)
         for place, message in enumerate(messages)
     )
     return _columns(records, envelopes, first, unusual)
 
 
-def _opened(message: memoryview | None) -> Envelope | None:
-    return None if message is None else open_message(message)
+def _opened(
+    message: memoryview | None, by: Callable[[memoryview], Envelope | None] = open_message
+) -> Envelope | None:
+    return None if message is None else by(message)
 
 
 class _Parts(NamedTuple):
@@ -164,7 +166,7 @@ def _parts(records: Sequence[Record], envelopes: Iterable[Envelope | None]) -> _
     messages: list[bytes] = []
     bounds = [(0, 0, 0)]
     is_packed: list[bool] = []
-    for record, envelope in zip(records, envelopes, strict=True):
+    for record, envelope in zip(records, envelopes):  # noqa: B905 - one of each
         is_packed.append(envelope is not None)
         if envelope is None:
             partition_keys.append(record.partition_key)
@@ -192,7 +194,7 @@ def _columns(
     checked: the indices of aggregates that the protobuf runtime has decided about.
     """
     parts = _parts(records, envelopes)
-    first_row, first_key, first_hash_key = map(list, zip(*parts.bounds, strict=True))
+    first_row, first_key, first_hash_key = map(list, zip(*parts.bounds))  # noqa: B905
     wire, rows = parts.wire, len(parts.wire)
     try:
         partition_keys = pa.array(parts.partition_keys, pa.string())
@@ -273,6 +275,6 @@ def _rest(messages: pa.Array, starts: pa.Array) -> pa.Array:
     # piece that is left out.
     pairs = pc.bit_wise_or(starts, pc.shift_left(ends.slice(1), pa.scalar(32, pa.uint64())))
     pieces = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pairs.buffers()[1], values])
-    every_other = pa.py_buffer(b"\x55" * (count // 4 + 1))
+    every_other = pa.py_buffer(b"\x55" * count)
     mask = pa.Array.from_buffers(pa.bool_(), 2 * count - 1, [None, every_other])
     return pieces.filter(mask)

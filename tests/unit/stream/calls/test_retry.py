@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from botocore.exceptions import (
+    ChecksumError,
     ClientError,
     ConnectTimeoutError,
     EndpointConnectionError,
+    HTTPClientError,
+    IncompleteReadError,
     NoCredentialsError,
     ReadTimeoutError,
 )
 
+from sparkinesis.metrics.health.signs import SignOfLife
 from sparkinesis.stream.calls.retry import (
     SECOND_LOOK,
     Attempts,
@@ -18,6 +23,7 @@ from sparkinesis.stream.calls.retry import (
     RetryLaterError,
     error_code,
     exponential_backoff,
+    is_in_doubt,
     is_retryable,
     result_of,
 )
@@ -61,13 +67,30 @@ def test_waits_double_up_to_the_cap_with_full_jitter() -> None:
         (service_error("ProvisionedThroughputExceededException"), "throttled"),
         (service_error("KMSThrottlingException"), "throttled"),
         (service_error("LimitExceededException"), "throttled"),
+        (service_error("ThrottlingException"), "throttled"),
+        (service_error("Throttling"), "throttled"),
+        (service_error("TooManyRequestsException"), "throttled"),
+        (service_error("RequestLimitExceeded"), "throttled"),
         (service_error("ExpiredIteratorException"), "expired"),
         (service_error("ExpiredTokenException"), "failed"),
-        (service_error("InternalFailure", 500), "retryable"),
+        (service_error("InternalFailure"), "retryable"),
+        (service_error("InternalServerError"), "retryable"),
+        (service_error("InternalFailureException"), "retryable"),
+        (service_error("ServiceUnavailable"), "retryable"),
+        (service_error("ServiceUnavailableException"), "retryable"),
+        (service_error("RequestTimeout"), "retryable"),
+        (service_error("RequestTimeoutException"), "retryable"),
+        (service_error("TransactionConflictException"), "retryable"),
+        (service_error("SomethingNew", 500), "retryable"),
+        (service_error("SomethingNew", 499), "failed"),
+        (ClientError({}, "GetRecords"), "failed"),
         (service_error("SomethingNew", 503), "retryable"),
         (ReadTimeoutError(endpoint_url="http://x"), "retryable"),
         (ConnectTimeoutError(endpoint_url="http://x"), "retryable"),
         (EndpointConnectionError(endpoint_url="http://x"), "retryable"),
+        (HTTPClientError(error="broken"), "retryable"),
+        (ChecksumError(checksum_type="c", expected_checksum="1", actual_checksum="2"), "retryable"),
+        (IncompleteReadError(actual_bytes=1, expected_bytes=2), "retryable"),
         (service_error("AccessDeniedException"), "failed"),
         (service_error("KMSAccessDeniedException"), "failed"),
         (service_error("ResourceNotFoundException"), "failed"),
@@ -85,6 +108,31 @@ def test_passing_troubles_are_retried_and_what_no_retry_mends_is_not(
     assert is_retryable(error) is (result in {"throttled", "retryable"})
 
 
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ReadTimeoutError(endpoint_url="http://x"), True),
+        (EndpointConnectionError(endpoint_url="http://x"), True),
+        (service_error("InternalServerError", 500), True),
+        (service_error("SomethingNew", 503), True),
+        (service_error("ProvisionedThroughputExceededException", 400), False),
+        (service_error("SomethingNew", 499), False),
+        (ClientError({}, "PutItem"), False),
+        (NoCredentialsError(), False),
+    ],
+)
+def test_a_call_whose_answer_was_lost_may_have_taken_effect(
+    error: Exception, *, expected: bool
+) -> None:
+    """A writer looks what is there before it takes the failure for one."""
+    assert is_in_doubt(error) is expected
+
+
+def test_an_error_has_a_name_without_a_code() -> None:
+    assert error_code(ClientError({}, "GetRecords")) == "Unknown"
+    assert error_code(ValueError()) == "ValueError"
+
+
 def test_a_consumer_in_use_is_part_of_a_shards_change_of_reader() -> None:
     in_use = service_error("ResourceInUseException")
     assert result_of(in_use, "SubscribeToShard") == "retryable"
@@ -93,6 +141,27 @@ def test_a_consumer_in_use_is_part_of_a_shards_change_of_reader() -> None:
 
 def virtual(time: Time, base: float, cap: float, give_up_after: float) -> Retry:
     return Retry(base, cap, give_up_after, time, time.sleep, lambda _, high: high)
+
+
+def test_without_settings_a_call_is_made_for_five_minutes() -> None:
+    time, waits = Time(), list[float]()
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        time.sleep(seconds)
+
+    with pytest.raises(ClientError):
+        Retry(clock=time, sleep=sleep, uniform=lambda _, high: high).call(Flaky(1000))
+    assert waits[:9] == [0.1 * 2**n for n in range(7)] + [10.0, 10.0]
+    assert 290 < time.now <= 300
+
+
+def test_a_loop_tells_how_long_it_waits_for_the_next_attempt() -> None:
+    sign, due = SignOfLife(lambda: 0.0), list[float]()
+    retry = virtual(Time(), 20.0, 20.0, 60.0)
+    told = msgspec.structs.replace(retry, sleep=lambda _: due.append(sign.due))
+    sign.during(lambda: told.call(Flaky(1)))
+    assert due == [25.0], "five seconds more"
 
 
 def test_retries_end_with_the_last_error() -> None:
@@ -111,7 +180,7 @@ def test_whoever_counts_retries_hears_of_those_that_are_made_and_of_no_other() -
     flaky = Flaky(1000)
     with pytest.raises(ClientError):
         retry.call(flaky, told.append)
-    assert len(told) == flaky.calls - 1
+    assert (len(told), flaky.calls) == (4, 5), "the last one at the very end"
     told.clear()
     attempts, flaky = Attempts(retry), Flaky(2)
     for _ in range(2):
@@ -165,6 +234,38 @@ def test_a_doubted_error_that_comes_again_is_believed_and_the_next_calls_anew(
                 attempts.call(call, None, is_doubted)
         with pytest.raises(ClientError, match="Doubted"):
             attempts.call(call, None, is_doubted)
+
+
+def test_whoever_gave_up_has_all_the_time_for_the_next_call() -> None:
+    """The time begins with the first failure, however long that took."""
+    time = Time()
+    attempts = Attempts(virtual(time, 1.0, 1.0, 4.0))
+
+    def fail() -> None:
+        time.sleep(2.0)
+        raise service_error("ThrottlingException")
+
+    for _ in range(2):
+        for _ in range(2):
+            with pytest.raises(RetryLaterError):
+                attempts.call(fail)
+            time.sleep(1.0)
+        with pytest.raises(ClientError):
+            attempts.call(fail)
+
+
+def test_pauses_without_a_call_grow_and_end_in_time() -> None:
+    time = Time()
+    attempts = Attempts(virtual(time, 1.0, 9.0, 4.0))
+    for _ in range(2):
+        time.sleep(100.0)
+        assert [attempts.next_pause(), attempts.next_pause(), attempts.next_pause()] == [1, 2, 4]
+        assert attempts.failures == 3
+        assert attempts.next_pause() is None
+        assert attempts.next_pause(0.5) == 0.5
+        time.sleep(4.0)
+        assert attempts.next_pause(0.5) is None
+        attempts.succeed()
 
 
 @pytest.mark.parametrize(

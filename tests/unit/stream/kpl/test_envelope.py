@@ -51,7 +51,7 @@ def test_keys_may_multiply_a_message_only_so_often() -> None:
     assert not are_sound(["b"], ["1" * 172], 1, 4)
     assert not are_sound(["a"], [], 0, 4), "without user records"
     assert not are_sound([b"\xff"], [], 1, 4)  # type: ignore[list-item]
-    assert are_sound([], (), 1, 1)
+    assert are_sound([], (), 1_000, 1), "without keys"
 
 
 def test_user_records_are_counted_one_for_whatever_is_no_aggregate() -> None:
@@ -72,3 +72,5 @@ def test_chunks_are_as_large_as_asked_and_cover_all() -> None:
     assert list(chunks(records, 6)) == [(0, 2), (2, 4), (4, 6)]
     assert list(chunks(records, 7)) == [(0, 3), (3, 4), (4, 6)]
     assert list(chunks([], 6)) == [(0, 0)]
+    records = [record(b"x" * size) for size in (6, 5, 1, 1)]
+    assert list(chunks(records, 6)) == [(0, 1), (1, 3), (3, 4)], "each counts its own"

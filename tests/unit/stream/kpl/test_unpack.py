@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from unittest.mock import patch
 
+import pyarrow as pa
 import pytest
 from google.protobuf.message import DecodeError
 from hypothesis import example, given, settings
@@ -16,6 +19,7 @@ from msgspec.structs import replace
 from sparkinesis.stream.kpl import unpack as aggregation
 from sparkinesis.stream.kpl.messages import AggregatedRecord
 from sparkinesis.stream.kpl.pack import OutgoingRecord, aggregate
+from sparkinesis.stream.kpl.unpack import deaggregate
 from sparkinesis.stream.page import Record
 from tests.examples import examples
 from tests.unit.stream.kpl.aggregates import (
@@ -142,6 +146,55 @@ class TestDeaggregate:
         message = field(0x0A, key.encode()) + bytes.fromhex("1a0408001a00") * 1000
         assert rows([sealed(message)]) == [(0, key, b"", n, None) for n in range(1000)]
 
+    @pytest.mark.parametrize("more", [0, 1])
+    @pytest.mark.parametrize(
+        ("tables", "longest", "user"),
+        [
+            (lambda key: field(0x0A, key), 450, "1a0408001a00"),
+            (lambda key: field(0x0A, b"k") + field(0x12, key), 601, "1a06080010001a00"),
+        ],
+        ids=["partition key", "hash key"],
+    )
+    def test_a_key_may_be_repeated_only_so_often(
+        self, tables: Callable[[bytes], bytes], longest: int, user: str, more: int
+    ) -> None:
+        """Else a record could make more columns than the memory holds."""
+        message = tables(b"9" * (longest + more)) + bytes.fromhex(user) * 100
+        packed = sealed(message)
+        found = rows([PLAIN, packed, PLAIN])
+        assert found[0] + found[-1] == (0, *raw(PLAIN)[0][1:], 2, *raw(PLAIN)[0][1:])
+        assert found[1:-1] == raw(packed, 1) if more else len(found) == 102
+
+    def test_no_records_give_columns_of_the_same_types(self) -> None:
+        none, one = deaggregate([]), deaggregate([GOLDEN])
+        for each in fields(none):
+            column = getattr(none, each.name)
+            assert len(column) == 0
+            assert column.type == getattr(one, each.name).type
+
+    def test_user_records_of_aggregates_are_told_from_plain_ones_and_filtered(self) -> None:
+        columns = deaggregate([PLAIN, GOLDEN])
+        assert columns.is_packed.to_pylist() == [False, True, True, True]
+        kept = columns.filter(pa.array([True, False, True, False]))
+        assert kept.data.to_pylist() == [b"plain", b"BC"]
+        assert kept.partition_key.to_pylist() == ["key", "k2"]
+        assert kept.explicit_hash_key.to_pylist() == [None, "9"]
+        assert kept.sub_sequence_number.to_pylist() == [0, 1]
+        assert kept.source.to_pylist() == [0, 1]
+
+
+def test_only_many_bytes_are_unpacked_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The parts are copied once more."""
+    large = Record(data=b"x" * (1 << 20), partition_key="k", sequence_number="9")
+    expected = [*raw(large, 0), *((1, *row[1:]) for row in GOLDEN_ROWS)]
+    assert rows([large, GOLDEN]) == expected
+    assert len(rows([large])) == 1
+    monkeypatch.delattr(aggregation, "JoinedBinary")
+    assert rows([large]) == raw(large)
+    assert rows([GOLDEN, PLAIN, large]) == [*GOLDEN_ROWS, *raw(PLAIN, 1), *raw(large, 2)]
+    with pytest.raises(NameError):
+        rows([large, GOLDEN])
+
 
 def test_usual_aggregates_do_without_the_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are unpacked in bulk, whatever the number of their keys and the size of their data."""
@@ -159,6 +212,7 @@ def test_usual_aggregates_do_without_the_runtime(monkeypatch: pytest.MonkeyPatch
         ("large", None, b"x" * 20_000),
     ]
     assert [found[0], found[-1]] == [*raw(PLAIN, 0), *raw(PLAIN, 2)]
+    assert rows([PLAIN, GOLDEN])[1:] == [(1, *row[1:]) for row in GOLDEN_ROWS]
 
 
 def test_a_base_install_has_no_numpy() -> None:
