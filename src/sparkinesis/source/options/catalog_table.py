@@ -108,7 +108,7 @@ def table_options(schema: StructType) -> dict[str, str]:
     found = [field for field in schema.fields if field.name in columns.NAMES]
     digests = {field.metadata.get(_DIGEST) for field in found}
     texts = [text for field in found if (text := field.metadata.get(_OPTIONS))]
-    if len(found) != len(columns.NAMES) or len(digests) != 1 or None in digests or not texts:
+    if len(found) != len(columns.NAMES) or len(digests) != 1 or not texts:
         return {}
     options: dict[str, str] = json.loads(texts[0])
     return options

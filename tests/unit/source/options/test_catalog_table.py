@@ -29,12 +29,21 @@ def handed_over(options: dict[str, str], **properties: str) -> dict[str, str]:
 def test_a_new_table_is_one_of_this_source() -> None:
     assert is_new_table(handed_over(FLIGHTS), "kinesis")
     assert is_new_table({"provider": "Sparkinesis"}, "sparkinesis")
+    assert is_new_table({"provider": "kinesis"}, "Kinesis")
+    assert not is_new_table({"provider": "parquet"}, "kinesis")
     assert not is_new_table(FLIGHTS, "kinesis")
 
 
 def test_options_and_properties_are_taken_and_a_users_own_are_not() -> None:
     given = handed_over(FLIGHTS, **{"initialposition": "latest", "team": "blue", "a.b": "c"})
     assert new_table_options(given) == {**FLIGHTS, "initialposition": "latest"}
+
+
+@pytest.mark.parametrize(
+    "name", ["provider", "owner", "comment", "collation", "external", "is_managed_location"]
+)
+def test_what_spark_says_of_a_table_is_no_option(name: str) -> None:
+    assert new_table_options(handed_over({**FLIGHTS, name: "x"})) == FLIGHTS
 
 
 def test_a_new_table_may_have_options_of_several_uses_beside_wrong_ones() -> None:
@@ -62,12 +71,19 @@ def test_each_option_is_taken_once() -> None:
         ("client.secret", "says that it is a secret"),
         ("jdbcPassword", "says that it is a secret"),
         ("team.access_key", "says that it is a secret"),
+        ("accessKey.of.team", "says that it is a secret"),
+        ("SLACK_TOKEN", "says that it is a secret"),
+        ("gcp-credentials", "says that it is a secret"),
+        ("secrets", "says that it is a secret"),
+        ("dbPasswd", "says that it is a secret"),
         ("path", "has no LOCATION"),
+        ("LOCATION", "has no LOCATION"),
     ],
 )
 def test_what_does_not_belong_into_a_catalog_is_refused(name: str, text: str) -> None:
-    with pytest.raises(OptionError, match=text):
-        new_table_options(handed_over(FLIGHTS, **{name: "x"}))
+    with pytest.raises(OptionError, match=text) as told:
+        new_table_options(handed_over(FLIGHTS, **{name: "hunter2"}))
+    assert "hunter2" not in str(told.value)
 
 
 def test_a_misspelled_property_is_refused_like_a_misspelled_option() -> None:
@@ -106,6 +122,9 @@ def test_the_columns_carry_the_options() -> None:
     assert tuple(schema.names) == columns.NAMES
     assert table_options(schema) == FLIGHTS
     assert table_options(StructType.fromJson(schema.jsonValue())) == FLIGHTS
+    assert table_schema(dict(reversed(FLIGHTS.items()))) == schema, "in whatever order"
+    assert "flights" in schema["stream"].metadata["comment"]
+    assert "arn:x" in table_schema({"streamarn": "arn:x"})["stream"].metadata["comment"]
     assert table_options(schema.add(StructField("more", IntegerType()))) == FLIGHTS
 
 
@@ -118,6 +137,7 @@ def test_columns_of_two_tables_carry_nothing() -> None:
             fields[mixed] = strange.fields[mixed]
             assert table_options(StructType(fields)) == {}
     assert table_options(StructType(one.fields[:2])) == {}
+    assert table_options(plain) == {}
 
 
 def test_a_querys_own_options_replace_those_of_the_table() -> None:

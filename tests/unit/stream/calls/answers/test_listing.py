@@ -37,7 +37,7 @@ def test_a_token_that_comes_again_is_an_error_behind_its_page(tokens: list[Any])
     found, asked = listing(*tokens)
     for _ in tokens:
         next(found)
-    with pytest.raises(ServiceError, match="^ListThings of a does not end: a token came a second"):
+    with pytest.raises(ServiceError, match="ListThings of a does not end: a token came"):
         next(found)
     assert len(asked) == len(tokens)
 
