@@ -17,6 +17,7 @@ from sparkinesis.errors import (
 )
 from sparkinesis.local import Call, Fault, LocalServer, ManualClock
 from sparkinesis.local.model import limits
+from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.fan_out.consumers import (
     ConsumerFinder,
@@ -24,7 +25,15 @@ from sparkinesis.stream.fan_out.consumers import (
     list_consumers,
 )
 from sparkinesis.stream.fan_out.registration import RETRY, deregister_consumer, register_consumer
-from tests.integration.stream.conftest import START_MS, failing, waited
+from tests.integration.stream.conftest import (
+    CONSUMER_ARN,
+    START_MS,
+    STREAM_ARN,
+    failing,
+    waited,
+)
+from tests.planners import Time
+from tests.scripted import Script, answer, refusal
 
 Register = Callable[..., str]
 
@@ -224,7 +233,9 @@ def test_many_who_look_at_a_moment_ask_once(
     assert found is not None
     assert found.is_active
     deregister_consumer(client, arn)
-    clock.advance(2000)
+    clock.advance(1999)
+    assert find(arn) == found, "which is new enough"
+    clock.advance(1)
     asked = server.kinesis.calls.count("DescribeStreamSummary")
     with ThreadPoolExecutor(30) as threads:
         assert set(threads.map(find, [arn] * 30)) == {None}
@@ -240,3 +251,64 @@ def test_a_streams_arn_is_asked_for_once(
     register()
     assert client.stream_arn().endswith(":stream/s")
     assert server.kinesis.calls.count("DescribeStreamSummary") == 1
+
+
+def consumer_of(name: str, status: str) -> dict[str, str]:
+    return {
+        "ConsumerName": name,
+        "ConsumerARN": f"{STREAM_ARN}/consumer/{name}:1790000000",
+        "ConsumerStatus": status,
+    }
+
+
+@pytest.fixture
+def scripted(script: Script) -> StreamClient:
+    """A client of a service that says what a test wrote."""
+    return StreamClient(StreamAddress("s", STREAM_ARN, "us-east-1", script.endpoint))
+
+
+def test_all_workers_look_less_and_less_often_each_call_at_its_pace(
+    script: Script, scripted: StreamClient
+) -> None:
+    answers = [answer({"ConsumerDescription": consumer_of("c", "CREATING")})] * 5
+    active = answer({"ConsumerDescription": consumer_of("c", "ACTIVE")})
+    missing = refusal("ResourceNotFoundException")
+    script.on("DescribeStreamConsumer", missing, *answers, active)
+    script.on("RegisterStreamConsumer", answer({"Consumer": consumer_of("c", "CREATING")}))
+    time, waits, paced = Time(), list[float](), list[str]()
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        time.sleep(seconds)
+
+    retry = replace(RETRY, clock=time, sleep=sleep, uniform=lambda _, most: most)
+    assert register_consumer(scripted, "c", retry, paced.append) == CONSUMER_ARN
+    assert waits == [1.5, 2.5, 4.5, 8.5, 10.5, 10.5]
+    look = "DescribeStreamConsumer"
+    assert paced == [look, "RegisterStreamConsumer", *[look] * 6]
+
+
+def test_a_consumer_may_become_active_at_the_very_end(
+    script: Script, scripted: StreamClient
+) -> None:
+    creating = answer({"ConsumerDescription": consumer_of("c", "CREATING")})
+    script.on("DescribeStreamConsumer", *[creating] * 9)
+    time = Time()
+    retry = replace(
+        RETRY, clock=time, sleep=time.sleep, uniform=lambda _, most: most, give_up_after=4.0
+    )
+    with pytest.raises(ServiceError, match="is CREATING after 4 seconds"):
+        register_consumer(scripted, "c", retry)
+    assert time.now == 4.0
+    assert len(script.of("DescribeStreamConsumer")) == 3
+
+
+def test_all_pages_of_consumers_are_listed(script: Script, scripted: StreamClient) -> None:
+    first = answer({"Consumers": [consumer_of("a", "ACTIVE")], "NextToken": "t"})
+    script.on("ListStreamConsumers", first, answer({"Consumers": [consumer_of("b", "DELETING")]}))
+    found = list_consumers(scripted, STREAM_ARN)
+    assert [(one.name, one.is_active) for one in found] == [("a", True), ("b", False)]
+    assert script.of("ListStreamConsumers") == [
+        {"StreamARN": STREAM_ARN},
+        {"StreamARN": STREAM_ARN, "NextToken": "t"},
+    ]
