@@ -95,6 +95,32 @@ def test_only_what_was_over_after_events_is_followed_at_once(age: float | None) 
     assert at_once == {Cause.ENDED}
 
 
+@pytest.mark.parametrize(
+    ("cause", "before", "age", "least", "most"),
+    [
+        (Cause.ENDED, NO_FAILURES, 5.0, 0.0, 0.0),
+        (Cause.ENDED, NO_FAILURES, 1.0, 4.0, 4.5),
+        (Cause.ENDED, FailureStreak(1), 300.0, 0.0, 1.0),
+        (Cause.BROKEN, FailureStreak(2), 3.0, 2.0, 4.0),
+        (Cause.BROKEN, FailureStreak(2), None, 0.0, 2.0),
+        (Cause.IN_USE, NO_FAILURES, None, 1.0, 1.5),
+        (Cause.IN_USE, NO_FAILURES, 3.0, 3.0, 3.5),
+        (Cause.IN_USE, FailureStreak(0, 10), 3.0, 2.0, 32.0),
+        (Cause.TAKEN_OVER, NO_FAILURES, 300.0, 10.0, 20.5),
+        (Cause.TAKEN_OVER, FailureStreak(2), 1.0, 10.0, 22.0),
+        (Cause.DOUBTED, FailureStreak(5), 4.0, 1.5, 1.5),
+        (Cause.DOUBTED, NO_FAILURES, None, 0.5, 0.5),
+    ],
+)
+def test_the_pause_is_drawn_between_two_bounds(
+    cause: Cause, before: FailureStreak, age: float | None, least: float, most: float
+) -> None:
+    """Not at the same moment as other workers, and not while the service would refuse."""
+    for luck, expected in ((0, least), (1, most)):
+        retry = Retry(base=0.5, cap=30, uniform=lambda *bounds: bounds[luck])  # noqa: B023
+        assert pause_after(cause, before, age, retry) == expected
+
+
 def test_a_consumer_in_use_does_not_make_the_next_failure_wait_longer() -> None:
     """Who takes a shard over is refused for five seconds; that tells nothing of the service."""
     retry = Retry(base=0.5, cap=30, uniform=lambda _, most: most)
@@ -128,4 +154,5 @@ def test_each_end_of_a_subscription_has_a_reason_of_its_own() -> None:
     others = {Cause.IN_USE, Cause.DOUBTED}  # that never begins; that ends as a failure does
     begun = [ending_of(cause, had_begun=True) for cause in Cause if cause not in others]
     assert begun == ["expired", "broken", "taken over", "failed"]
+    assert ending_of(Cause.DOUBTED, had_begun=True) == "failed"
     assert {ending_of(cause, had_begun=False) for cause in Cause} == {"refused"}
