@@ -293,9 +293,7 @@ class Deliverer:
     def _undone(self, batch: RecordBatch) -> RecordBatch:
         """Return the batch without what a pending checkpoint has covered since it was fetched."""
         last = self.checkpointer.last
-        if not batch or last <= self._done:
-            return batch
-        return batch.after(last)
+        return batch if last <= self._done else batch.after(last)
 
     def _put_off(self, attempt: Attempt, pause: float) -> float:
         """Schedule another try in ``pause`` seconds, and return ``pause``."""

@@ -333,6 +333,7 @@ def test_silence_is_noted_behind_a_checkpoint_of_all_that_was_delivered() -> Non
         return shard.held.known
 
     instant = AtTimestamp(5_000)
+    assert known_at(TRIM_HORIZON) is known_at(AfterRecord("8", 9_000)) is None
     assert known_at(instant) == (at("TRIM_HORIZON"), instant)
     taken.batches = [batch_of(7)]
     shard.deliverer.process()
@@ -612,6 +613,15 @@ def test_after_a_reset_a_failure_permits_no_checkpoint_of_what_is_to_come_again(
     shard.add(3)
     shard.deliverer.deliver_next()
     assert shard.may_checkpoint() == "TRIM_HORIZON"
+
+
+def test_what_came_before_a_failure_may_still_be_checkpointed() -> None:
+    shard = Shard(Retry(base=1.0), "3")
+    shard.add(1, 2)
+    shard.add(3)
+    shard.deliverer.deliver_next()
+    shard.deliverer.deliver_next()
+    assert shard.may_checkpoint() == "2:0"
 
 
 def test_records_before_a_reset_do_not_count_towards_a_checkpoint() -> None:

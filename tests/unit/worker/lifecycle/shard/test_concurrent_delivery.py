@@ -1,0 +1,392 @@
+"""Delivering records beside each other: calls that a test ends, in whatever order, and a clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import CancelledError
+from types import SimpleNamespace
+from typing import Any, cast
+from unittest.mock import patch
+
+import pytest
+
+from sparkinesis.errors import LeaseLostError, LeaseTableUnavailableError, ProcessorError
+from sparkinesis.events import BatchAction, BatchFailed, DeadLettersStored, RecordsSkipped
+from sparkinesis.lease.held import HeldLease
+from sparkinesis.stream.page import Record
+from sparkinesis.worker.batches.batch import RecordBatch, make_batch
+from sparkinesis.worker.batches.user_record import UserRecord
+from sparkinesis.worker.checkpointer import Checkpointer
+from sparkinesis.worker.lifecycle.shard.concurrent_delivery import ConcurrentDeliverer
+from sparkinesis.worker.lifecycle.shard.delivery import IDLE, Next
+from sparkinesis.worker.lifecycle.shard.states import ShutdownReason
+from sparkinesis.worker.on_error import DeadLetter, OnError, Retry, Skip, Stop
+from sparkinesis.worker.options import WorkerOptions
+from sparkinesis.worker.reporting.teller import Teller
+from tests.unit.worker.delivering import SHARD, Held, Setting
+
+Done = Callable[[BaseException | None], None]
+
+
+def batch_of(**keys: str | None) -> RecordBatch:
+    """A batch of records with these numbers, as in ``_7="key"``, and keys."""
+    records = [
+        Record(data=b"xy", partition_key=key, sequence_number=number.strip("_"))
+        for number, key in keys.items()
+    ]
+    return make_batch(records, stream="s", shard_id=SHARD, millis_behind_latest=0)[0]
+
+
+class Told(Teller):
+    def __init__(self) -> None:
+        self.events: list[Any] = []
+
+    def __call__(self, event: Any, cause: BaseException | None = None) -> None:
+        self.events.append(event)
+
+    def of(self, kind: type) -> list[Any]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+class Beside:
+    """A shard, the pages that are still to come, and the calls that run."""
+
+    def __init__(self, on_error: OnError, concurrency: int = 2, **options: Any) -> None:
+        self.held = Held()
+        self.told = Told()
+        self.setting = Setting(
+            on_error, WorkerOptions(concurrency=concurrency, **options), tell=self.told
+        )
+        self.setting.calls = cast(Any, self)
+        self.checkpointer = Checkpointer(cast(HeldLease, self.held), lambda: 0)
+        self.running: dict[str, Done] = {}
+        self.begun: list[str] = []
+        self.refusal: RuntimeError | None = None
+        self.woken = 0
+        self.pages: list[RecordBatch] = []
+        self.oldest: list[float] = []
+        self.in_use: list[int] = []
+        self.restarts: list[object] = []
+        self.intake = SimpleNamespace(
+            take=self.take,
+            at_end=False,
+            why_at_end=ShutdownReason.SHARD_END,
+            oldest_at=None,
+            reached=None,
+            begin=lambda start, unread: self.restarts.append(start),
+            rest=self.in_use.append,
+        )
+        self.deliverer = ConcurrentDeliverer(
+            cast(HeldLease, self.held),
+            cast(Any, self.intake),
+            cast(Any, SimpleNamespace(process_record=None)),
+            self.checkpointer,
+            cast(Any, self.setting),
+            is_ending=lambda: not self.held.held,
+            wake=self.wake,
+        )
+
+    def wake(self) -> None:
+        self.woken += 1
+
+    def take(self, in_use: int) -> RecordBatch | None:
+        self.in_use.append(in_use)
+        if not self.pages:
+            return None
+        self.intake.oldest_at = self.oldest.pop(0) if self.oldest else None
+        return self.pages.pop(0)
+
+    def begin(self, _: object, record: UserRecord, done: Done) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+        self.begun.append(record.sequence_number)
+        self.running[record.sequence_number] = done
+
+    def process(self, *batches: RecordBatch) -> Next:
+        self.pages += batches
+        return self.deliverer.process()
+
+    def end(self, *numbers: str, error: BaseException | None = None) -> None:
+        for number in numbers:
+            self.running.pop(number)(error)
+
+    def may_checkpoint(self) -> str:
+        return str(self.checkpointer._permitted.largest)
+
+
+def test_as_many_calls_run_as_the_option_says_and_one_of_a_key() -> None:
+    shard = Beside(Retry())
+    assert shard.process(batch_of(_1="a", _2="a", _3="b", _4="c")) == Next(IDLE)
+    assert shard.begun == ["1", "3"]
+    shard.end("3")
+    assert shard.woken == 1, "the shard's consumer begins the next"
+    assert shard.process() == Next(IDLE)
+    assert shard.begun == ["1", "3", "4"]
+    shard.end("1")
+    shard.process()
+    assert shard.begun == ["1", "3", "4", "2"]
+    assert not shard.deliverer.settle()
+    shard.end("4", "2")
+    assert shard.deliverer
+    assert shard.deliverer.settle()
+    assert not shard.deliverer
+    assert shard.deliverer.records == 4
+
+
+def test_a_checkpoint_covers_the_unbroken_run_of_what_is_done() -> None:
+    shard = Beside(Retry(), concurrency=3, checkpoint_seconds=9.0)
+    shard.process(batch_of(_1="a", _2="b", _3="c"))
+    shard.end("2", "3")
+    assert shard.process() == Next(IDLE)
+    assert shard.may_checkpoint() == "TRIM_HORIZON"
+    shard.setting.now += 4.0
+    shard.end("1")
+    assert shard.process() == Next(5.0), "since the start of the call that ended last"
+    assert shard.may_checkpoint() == "3:0"
+    assert shard.checkpointer._batch is None, "the memory of what is done is free"
+    shard.setting.now += 5.0
+    assert shard.process() == Next(IDLE)
+    assert shard.held.places == ["3"]
+
+
+def test_while_a_checkpoint_fails_nothing_more_begins() -> None:
+    shard = Beside(Retry(), checkpoint_records=1, task_backoff=2.0)
+    shard.process(batch_of(_1="a", _2="b", _3="c"))
+    shard.end("1")
+    away = LeaseTableUnavailableError("away")
+    with patch.object(shard.held, "checkpoint", side_effect=away):
+        assert shard.process() == Next(2.0)
+    assert shard.begun == ["1", "2"]
+    assert shard.process() == Next(IDLE)
+    assert (shard.begun, shard.held.places) == (["1", "2", "3"], ["1"])
+
+
+def test_a_record_that_fails_is_tried_again_in_its_time_and_holds_up_its_key_alone() -> None:
+    shard = Beside(Retry(base=4.0))
+    shard.process(batch_of(_1="a", _2="a", _3="b", _4="b"))
+    shard.end("1", error=ValueError("bad"))
+    shard.end("3")
+    assert shard.process() == Next(4.0)
+    assert shard.begun == ["1", "3", "4"]
+    shard.setting.now += 3.0
+    assert shard.process() == Next(1.0)
+    assert len(shard.begun) == 3
+    front = shard.deliverer.front
+    assert front is not None
+    assert (front.since, len(front.batch), front.has_failed, front.method) == (
+        1000.0,
+        1,
+        True,
+        "process_record",
+    )
+    shard.setting.now += 1.0
+    assert shard.process() == Next(IDLE)
+    assert shard.begun[3:] == ["1"]
+    shard.end("1", error=ValueError("bad"))
+    assert shard.process() == Next(8.0), "waits grow"
+    shard.setting.now += 8.0
+    shard.process()
+    shard.end("1")
+    shard.process()
+    assert shard.begun[4:] == ["1", "2"]
+    assert shard.may_checkpoint() == "1:0"
+    failed = shard.told.of(BatchFailed)
+    assert [(one.first, one.action, one.is_again) for one in failed] == [
+        ("1:0", BatchAction.RETRY, False),
+        ("1:0", BatchAction.RETRY, True),
+    ]
+
+
+def test_with_all_calls_busy_a_record_that_is_due_waits() -> None:
+    shard = Beside(Retry(base=4.0))
+    shard.process(batch_of(_1="a", _2="b", _3="c"))
+    shard.end("1", error=ValueError("bad"))
+    shard.process()
+    shard.setting.now += 4.0
+    assert shard.process() == Next(IDLE), "a call that ends has it looked at again"
+    shard.end("2")
+    shard.process()
+    assert shard.begun == ["1", "2", "3", "1"]
+
+
+def test_a_failure_is_a_repetition_until_all_that_failed_have_succeeded() -> None:
+    shard = Beside(Retry(base=1.0))
+    shard.process(batch_of(_1="a", _2="b", _3="c"))
+    shard.end("1", error=ValueError("bad"))
+    shard.end("2")
+    shard.process()
+    shard.end("3", error=ValueError("bad"))
+    shard.process()
+    assert [one.is_again for one in shard.told.of(BatchFailed)] == [False, True]
+    shard.setting.now += 1.0
+    shard.process()
+    shard.end("1", "3")
+    shard.process(batch_of(_4="a"))
+    shard.end("4", error=ValueError("bad"))
+    shard.process()
+    assert shard.told.of(BatchFailed)[-1].is_again is False
+
+
+def test_a_record_that_is_skipped_counts_as_finished() -> None:
+    shard = Beside(Retry(2, base=1.0, then=Skip()), checkpoint_seconds=9.0)
+    shard.process(batch_of(_1="a", _2="a"))
+    shard.end("1", error=ValueError("bad"))
+    shard.process()
+    shard.setting.now += 1.0
+    shard.process()
+    shard.end("1", error=ValueError("bad"))
+    assert shard.process() == Next(9.0)
+    assert shard.may_checkpoint() == "1:0"
+    assert shard.begun == ["1", "1", "2"]
+    assert [one.first for one in shard.told.of(RecordsSkipped)] == ["1:0"]
+    assert shard.deliverer.records == 0
+
+
+def test_a_target_that_fails_is_asked_again_and_the_processor_is_not() -> None:
+    letters: list[str] = []
+    refusals = [OSError("no"), OSError("no")]
+
+    def target(failed: Any) -> None:
+        letters.append(failed.batch.records[0].sequence_number)
+        if refusals:
+            raise refusals.pop()
+
+    shard = Beside(DeadLetter(target), task_backoff=2.0)
+    shard.process(batch_of(_1="a", _2="a"))
+    shard.end("1", error=ValueError("bad"))
+    for pause in (2.0, 4.0):
+        assert shard.process() == Next(pause)
+        assert shard.may_checkpoint() == "TRIM_HORIZON"
+        shard.setting.now += pause
+    assert shard.process() == Next(IDLE)
+    assert (letters, shard.begun) == (["1"] * 3, ["1", "2"])
+    assert shard.may_checkpoint() == "1:0"
+    assert len(shard.told.of(DeadLettersStored)) == 1
+
+
+def test_a_shard_that_is_stopped_waits_for_its_calls_and_begins_no_other() -> None:
+    shard = Beside(Stop())
+    error = ValueError("bad")
+    shard.process(batch_of(_1="a", _2="b", _3="c"))
+    shard.end("1", error=error)
+    assert shard.process() == Next(IDLE)
+    stopped_by = [shard.deliverer.stopped_by]
+    assert shard.deliverer.hold() == IDLE
+    shard.end("2")
+    assert shard.process() == Next()
+    assert [*stopped_by, shard.deliverer.stopped_by] == [None, error]
+    assert shard.begun == ["1", "2"]
+
+
+def test_a_mistake_in_the_program_ends_the_worker() -> None:
+    shard = Beside(Skip())
+    shard.process(batch_of(_1="a"))
+    shard.end("1", error=ProcessorError("a coroutine"))
+    with pytest.raises(ProcessorError):
+        shard.process()
+    assert shard.may_checkpoint() == "TRIM_HORIZON"
+
+
+@pytest.mark.parametrize("is_ending", [False, True])
+def test_a_call_that_is_cancelled_is_no_failure_only_while_the_shard_is_left(
+    *, is_ending: bool
+) -> None:
+    shard = Beside(Retry(base=1.0))
+    shard.process(batch_of(_1="a"))
+    shard.held.held = not is_ending
+    shard.end("1", error=CancelledError())
+    assert shard.deliverer.settle()
+    assert len(shard.told.of(BatchFailed)) == int(not is_ending)
+    assert shard.may_checkpoint() == "TRIM_HORIZON"
+
+
+def test_a_store_that_refuses_the_token_ends_the_lease() -> None:
+    shard = Beside(Skip())
+    shard.process(batch_of(_1="a"))
+    shard.end("1", error=LeaseLostError("a newer token has written"))
+    assert shard.process() == Next(end=ShutdownReason.LEASE_LOST)
+    assert not shard.held.held
+    assert shard.may_checkpoint() == "TRIM_HORIZON"
+
+
+def test_a_reset_waits_for_the_calls_and_drops_all_that_was_fetched() -> None:
+    shard = Beside(Retry(base=1.0))
+    shard.process(batch_of(_1="a", _2="b", _3="b"))
+    shard.end("1", error=ValueError("bad"))
+    shard.process()
+    shard.checkpointer.reset("TRIM_HORIZON")
+    assert shard.process() == Next(1.0), "2 runs"
+    assert shard.deliverer.hold() == IDLE
+    assert shard.restarts == []
+    shard.end("2")
+    shard.setting.now += 1.0
+    assert shard.process(batch_of(_1="a")) == Next(IDLE)
+    assert len(shard.restarts) == 1
+    assert shard.begun == ["1", "2", "1"], "once, and not for the attempt that was due"
+    shard.end("1")
+    shard.process()
+    assert not shard.deliverer
+    assert shard.begun == ["1", "2", "1"]
+
+
+def test_a_shard_ends_with_its_last_call() -> None:
+    shard = Beside(Retry())
+    shard.process(batch_of(_1="a"))
+    shard.intake.at_end = True
+    shard.in_use.clear()
+    assert shard.process() == Next(IDLE)
+    shard.end("1")
+    assert shard.process() == Next(IDLE, ShutdownReason.SHARD_END)
+    assert shard.in_use == [], "nothing is taken behind the end"
+    shard.checkpointer.reset("TRIM_HORIZON")
+    shard.intake.at_end = False
+    assert shard.process() == Next(IDLE)
+    assert len(shard.restarts) == 1
+
+
+def test_batches_in_use_keep_their_memory_and_their_age_until_all_before_is_done() -> None:
+    shard = Beside(Retry())
+    shard.oldest = [900.0, 905.0, 950.0]
+    shard.process(batch_of(_1="a", _2="b"), batch_of(), batch_of(_3="c"))
+    assert shard.in_use == [0, 1, 1, 2], "an empty page has none"
+    shard.end("2")
+    shard.setting.now += 3.0
+    shard.process()
+    known = shard.deliverer
+    assert (known.oldest_at, known.processing_since, shard.in_use[-1]) == (900.0, 1000.0, 2)
+    shard.end("1")
+    shard.setting.now += 3.0
+    shard.process()
+    assert (known.oldest_at, known.processing_since, shard.in_use[-1]) == (950.0, 1003.0, 1)
+    front = known.front
+    assert front is not None
+    assert (front.since, front.has_failed) == (1006.0, False)
+    shard.end("3")
+    shard.process()
+    assert known.front is None
+    assert [known.oldest_at, known.processing_since, shard.in_use[-1]] == [None, None, 0]
+    shard.deliverer.hold()
+    assert shard.in_use[-1] == 0
+
+
+def test_where_the_system_has_no_thread_the_record_is_tried_a_second_later() -> None:
+    shard = Beside(Retry())
+    shard.refusal = RuntimeError("can't start new thread")
+    assert shard.process(batch_of(_1="a", _2="b")) == Next(1.0)
+    assert shard.told.events == []
+    shard.refusal = None
+    shard.setting.now += 1.0
+    assert shard.process() == Next(IDLE)
+    assert sorted(shard.begun) == ["1", "2"]
+    shard.end("1", "2")
+    shard.process()
+    assert shard.may_checkpoint() == "2:0"
+
+
+def test_an_event_loop_that_the_program_has_closed_is_a_failure_of_the_record() -> None:
+    shard = Beside(Retry(base=4.0), concurrency=1)
+    shard.refusal = RuntimeError("Event loop is closed")
+    shard.process(batch_of(_1="a"))
+    shard.refusal = None
+    assert shard.process() == Next(4.0)
+    assert len(shard.told.of(BatchFailed)) == 1
