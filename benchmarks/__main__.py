@@ -1,7 +1,6 @@
 """Runs all benchmarks, or those named: call, decode, deaggregate, objects, source, source_cpu,
-jvm_profile, backlog, skewed, planning, consumer_mode, local_server, leases, fleet, latency,
-spark_latency, spark_restart, spark_idle, memory, metrics, ways, processes, cloudwatch_outage,
-streams, scale, growth, idle_shards, scrape, registration, balance.
+backlog, planning, scale, local_server, leases, fleet, latency, spark_latency, spark_restart,
+spark_idle, memory, metrics, processes, streams, growth, idle_shards, scrape.
 
 python -m benchmarks                          # all
 python -m benchmarks decode source            # two of them
@@ -20,16 +19,12 @@ from rich.console import Console
 
 from benchmarks import (
     backlog,
-    balance,
     call,
-    cloudwatch_outage,
-    consumer_mode,
     deaggregate,
     decode,
     fleet,
     growth,
     idle_shards,
-    jvm_profile,
     latency,
     leases,
     local_server,
@@ -38,17 +33,14 @@ from benchmarks import (
     objects,
     planning,
     processes,
-    registration,
     scale,
     scrape,
-    skewed,
     source,
     source_cpu,
     spark_idle,
     spark_latency,
     spark_restart,
     streams,
-    ways,
 )
 from benchmarks.report import Result, print_table, write_json
 
@@ -59,12 +51,9 @@ BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
     "objects": objects.run,
     "source": source.run,
     "source_cpu": source_cpu.run,
-    "jvm_profile": jvm_profile.run,
     "backlog": backlog.run,
-    "skewed": skewed.run,
     "planning": planning.run,
     "scale": scale.run,
-    "consumer_mode": consumer_mode.run,
     "local_server": local_server.run,
     "leases": leases.run,
     "fleet": fleet.run,
@@ -74,15 +63,11 @@ BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
     "spark_idle": spark_idle.run,
     "memory": memory.run,
     "metrics": metrics.run,
-    "ways": ways.run,
     "processes": processes.run,
-    "cloudwatch_outage": cloudwatch_outage.run,
     "streams": streams.run,
     "growth": growth.run,
     "idle_shards": idle_shards.run,
     "scrape": scrape.run,
-    "registration": registration.run,
-    "balance": balance.run,
 }
 WITH_OPTIONS: dict[str, Callable[[list[str]], int]] = {
     "growth": growth.main,

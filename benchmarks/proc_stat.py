@@ -57,11 +57,6 @@ def told(file: str, name: str, pid: int | None = None) -> int:
     return int(text.partition(f"\n{name}:")[2].split()[0])
 
 
-def memory() -> int:
-    """The bytes of this process that are resident now."""
-    return told("status", "VmRSS") * 1024
-
-
 def peak_memory() -> int:
     """The most bytes of this process that were resident: since its program began.
 

@@ -12,8 +12,6 @@ from benchmarks import growth, idle_shards
 from benchmarks.idle_shards import AIMS, SHARDS, Case, measure, pace, results
 from benchmarks.peers.environments import ROOT
 from benchmarks.shards_server import Server, serving
-from benchmarks.threads_or_loop import serving as serving_sketch
-from benchmarks.threads_or_loop import side
 from sparkinesis.local.faults import CallRecord
 
 
@@ -110,14 +108,3 @@ def test_a_worker_is_measured_while_each_shard_has_a_record_a_second(
     assert found["calls of the lease table"] > 0
     assert 0 < found["CPU of a record"] < 1000
     assert found["put to process_records, median"] > 0
-
-
-@pytest.mark.parametrize("kind", ["threads", "loop"])
-def test_both_ways_of_the_sketch_read_all_shards(kind: str) -> None:
-    with serving_sketch(20, 5) as port:
-        told = side(kind, port, 20, 1.0)
-    assert told["calls_per_second"] > 0
-    # Beside the main thread: one that reads, and one that waits for the shard that is due next.
-    assert told["threads"] == 1 if kind == "loop" else told["threads"] >= 3
-    assert 1 <= told["connections"] <= 20
-    assert told["cpu_ms_per_call"] > 0

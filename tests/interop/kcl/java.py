@@ -13,9 +13,6 @@ from tests.interop.servers import CACHE, MissingToolError, is_stale, require, ru
 KCL = "3.5.1"
 """The version of the KCL that is played with, unless another is named."""
 _SOURCE = Path(__file__).parent / "java"
-_DECIDER = "**/JavaDecider.java"
-"""It is in a package of the KCL, and uses what only `KCL` has."""
-
 _OLDEST = 17
 _NEEDED = "the Java KCL needs a JDK of Java 17 or newer and Maven: install both"
 
@@ -47,7 +44,7 @@ def build(version: str = KCL) -> None:
     shutil.rmtree(built, ignore_errors=True)
     where = [f"-Doutput={built}", f"-DoutputDirectory={built / 'libraries'}"]
     if version != KCL:
-        where += [f"-Dkcl.version={version}", f"-Dwithout={_DECIDER}"]
+        where.append(f"-Dkcl.version={version}")
     pom = str(_SOURCE / "pom.xml")
     run("mvn", "-q", "-B", "-f", pom, "compile", "dependency:copy-dependencies", *where)
     stamp.touch()
