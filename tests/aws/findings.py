@@ -28,11 +28,6 @@ class Question:
     most: int | None = None
     """The bounds of a figure, both inclusive; None: none."""
 
-    @property
-    def is_figure(self) -> bool:
-        """True for a measured number: it differs between any two runs."""
-        return self.right is None
-
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -59,23 +54,14 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A question with the service's answer, and the local server's if there is one."""
+    """A question with the service's answer."""
 
     question: Question
     answer: Answer
-    local: Answer | None = None
 
     @property
     def verdict(self) -> Verdict:
         return judge(self.question, self.answer)
-
-    @property
-    def is_local_different(self) -> bool:
-        """True if the local server answers otherwise; figures always do."""
-        if self.local is None or self.question.is_figure:
-            return False
-        values = (self.answer.value, self.local.value)
-        return None not in values and values[0] != values[1]
 
 
 def judge(question: Question, answer: Answer) -> Verdict:
@@ -93,18 +79,7 @@ def judge(question: Question, answer: Answer) -> Verdict:
     return Verdict.AS_ASSUMED if is_right else Verdict.OTHERWISE
 
 
-def findings(
-    questions: Sequence[Question],
-    answers: Mapping[str, Answer],
-    local: Mapping[str, Answer] | None = None,
-) -> list[Finding]:
+def findings(questions: Sequence[Question], answers: Mapping[str, Answer]) -> list[Finding]:
     """Return a finding for each question, in order; one without an answer was not measured."""
     none = Answer(None, "no answer")
-    return [
-        Finding(
-            question,
-            answers.get(question.key, none),
-            None if local is None else local.get(question.key, none),
-        )
-        for question in questions
-    ]
+    return [Finding(question, answers.get(question.key, none)) for question in questions]

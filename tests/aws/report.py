@@ -1,15 +1,14 @@
-"""The report of a check: Markdown for people, JSON for programs. Values in, text out."""
+"""The report of a check, as Markdown. Values in, text out."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 
 from tests.aws.findings import Answer, Finding, Verdict
 from tests.aws.resources import Resource
-from tests.aws.spending import Prices, Use, bound
+from tests.aws.spending import Use
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +33,9 @@ class Report:
         )
 
 
-def cost(used: Use, minutes: float, prices: Prices, *, is_free: bool) -> float:
-    """Return the dollars that what was used costs at most."""
-    return 0.0 if is_free else bound(used, minutes, prices)
-
-
-def shown(answer: Answer | None, unit: str) -> str:
+def shown(answer: Answer, unit: str) -> str:
     """Return an answer as a table shows it."""
-    if answer is None or answer.value is None:
+    if answer.value is None:
         return "-"
     if isinstance(answer.value, bool):
         return "yes" if answer.value else "no"
@@ -53,12 +47,7 @@ def shown(answer: Answer | None, unit: str) -> str:
 def summary(report: Report) -> str:
     """Return the counts of all verdicts in one line."""
     verdicts = [finding.verdict for finding in report.findings]
-    counts = [f"{verdicts.count(one)} {one.value}" for one in Verdict]
-    text = ", ".join(counts)
-    if all(finding.local is None for finding in report.findings):
-        return text
-    different = sum(finding.is_local_different for finding in report.findings)
-    return f"{text}; the local server answers {different} differently"
+    return ", ".join(f"{verdicts.count(one)} {one.value}" for one in Verdict)
 
 
 def markdown(report: Report) -> str:
@@ -68,7 +57,6 @@ def markdown(report: Report) -> str:
         f"{report.at:%Y-%m-%d %H:%M} UTC, in {report.seconds:.0f} seconds. {summary(report)}.",
         _table(report.findings),
         *_section("## Not as assumed", report, Verdict.OTHERWISE),
-        *_different(report.findings),
         *_section("## Not measured", report, Verdict.NOT_MEASURED),
         "## Notes",
         _bullets(
@@ -95,50 +83,11 @@ def _cost(report: Report) -> str:
     )
 
 
-def as_json(report: Report) -> str:
-    """Return the report as one JSON object, indented."""
-    findings = [
-        {
-            "key": one.question.key,
-            "question": one.question.text,
-            "assumed": one.question.assumed,
-            "modules": list(one.question.modules),
-            "unit": one.question.unit,
-            "verdict": one.verdict.value,
-            "answer": asdict(one.answer),
-            "local": None if one.local is None else asdict(one.local),
-            "is_local_different": one.is_local_different,
-        }
-        for one in report.findings
-    ]
-    whole = {
-        "service": report.service,
-        "at": report.at.isoformat(timespec="seconds"),
-        "seconds": round(report.seconds, 1),
-        "is_good": report.is_good,
-        "findings": findings,
-        "used": asdict(report.used),
-        "cost_at_most_usd": round(report.cost_at_most, 6),
-        "not_removed": {str(resource): why for resource, why in report.not_removed.items()},
-    }
-    return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
-
-
 def _table(findings: Sequence[Finding]) -> str:
-    has_local = any(finding.local is not None for finding in findings)
-    rows = [("key", "question", "answer", *(["local server"] if has_local else []), "verdict")]
+    rows = [("key", "question", "answer", "verdict")]
     for one in findings:
-        unit = one.question.unit
-        local = [shown(one.local, unit)] if has_local else []
-        rows.append(
-            (
-                f"`{one.question.key}`",
-                one.question.text,
-                shown(one.answer, unit),
-                *local,
-                one.verdict.value,
-            )
-        )
+        answer = shown(one.answer, one.question.unit)
+        rows.append((f"`{one.question.key}`", one.question.text, answer, one.verdict.value))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [_row(rows[0], widths), _row(["-" * width for width in widths], widths)]
     return "\n".join([*lines, *(_row(row, widths) for row in rows[1:])])
@@ -164,22 +113,6 @@ def _told(one: Finding) -> str:
         f"`{one.question.key}`: {said}. Assumed: {one.question.assumed}. On this rest: "
         f"{', '.join(f'`{module}`' for module in one.question.modules)}."
     )
-
-
-def _different(findings: Sequence[Finding]) -> list[str]:
-    found = [one for one in findings if one.is_local_different]
-    if not found:
-        return []
-    lines = (
-        f"`{one.question.key}`: {shown(one.answer, one.question.unit)}, and the local server: "
-        f"{shown(one.local, one.question.unit)}."
-        for one in found
-    )
-    return [
-        "## The local server answers differently",
-        "Tests do not show what the library does with these answers: correct the local server.",
-        _bullets(lines),
-    ]
 
 
 def _bullets(lines: Iterable[str]) -> str:

@@ -1,7 +1,7 @@
 """The streams and the table that a run makes: named by a prefix, tagged, and always removed.
 
-The names and the tags are set by the calls that create, so that nothing is ever without them: a
-later run finds what a killed run has left.
+The names and the tag are set by the calls that create, so that nothing is ever without them: they
+tell what a killed run has left.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from typing import Any, Literal
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -24,9 +24,6 @@ from tests.aws.target import Target
 
 TAG = "sparkinesis-check-aws"
 """The tag's value is the prefix."""
-UNTIL_TAG = "sparkinesis-check-until"
-"""The end of the run that made the resource, in UTC: `leftovers` before it may belong to a run that
-goes on."""
 
 _GONE = {"ResourceNotFoundException"}
 _POLL = 0.5
@@ -49,36 +46,9 @@ class Resource:
         return f"{self.kind} {self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class Leftover:
-    resource: Resource
-    until: datetime | None
-    """The end of its run; None if the tag cannot be read."""
-
-
 def common_name(prefix: str) -> str:
     """Return what the names of all resources of a prefix begin with."""
     return f"{prefix}-sparkinesis-check-"
-
-
-def tags(prefix: str, until: datetime) -> dict[str, str]:
-    return {TAG: prefix, UNTIL_TAG: until.astimezone(timezone.utc).isoformat(timespec="seconds")}
-
-
-def read_leftover(prefix: str, resource: Resource, found: dict[str, str]) -> Leftover | None:
-    """Return a leftover if both the name and the tag are those of ``prefix``; else None."""
-    if not resource.name.startswith(common_name(prefix)) or found.get(TAG) != prefix:
-        return None
-    try:
-        until = datetime.fromisoformat(found.get(UNTIL_TAG, ""))
-    except ValueError:
-        return Leftover(resource, None)
-    return Leftover(resource, until if until.tzinfo else until.replace(tzinfo=timezone.utc))
-
-
-def is_abandoned(leftover: Leftover, now: datetime) -> bool:
-    """Return True if the run that made the resource must have ended, if it was not killed too."""
-    return leftover.until is None or now > leftover.until + timedelta(minutes=5)
 
 
 class Resources:
@@ -88,19 +58,17 @@ class Resources:
         self,
         target: Target,
         prefix: str,
-        until: datetime,
         allowance: Allowance,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._target = target
         self._prefix = prefix
-        self._until = until
         self._allowance = allowance
         self._sleep = sleep
         self._retry = Retry(base=0.2, cap=2.0, give_up_after=30.0, sleep=sleep)
         self._kinesis = target.client("kinesis")
         self._dynamodb = target.client("dynamodb")
-        self._run = f"{until:%m%d%H%M%S}-{secrets.token_hex(3)}"
+        self._run = f"{datetime.now(timezone.utc):%m%d%H%M%S}-{secrets.token_hex(3)}"
         self.made: list[Resource] = []
         """All that may exist now: noted before the call that creates it."""
 
@@ -116,7 +84,7 @@ class Resources:
             StreamName=name,
             ShardCount=shards,
             StreamModeDetails={"StreamMode": "PROVISIONED"},
-            Tags=tags(self._prefix, self._until),
+            Tags={TAG: self._prefix},
         )
         self.wait_until_active(name)
         return name
@@ -133,7 +101,7 @@ class Resources:
         """Create a lease table as a worker does, wait until it is ACTIVE, and return its name."""
         name = self.name(which)
         self._note(Resource("table", name))
-        options = LeaseTableOptions(tags=tuple(tags(self._prefix, self._until).items()))
+        options = LeaseTableOptions(tags=((TAG, self._prefix),))
         self._dynamodb.create_table(**creation(name, options))
         self._wait(f"table {name}", lambda: self._table_status(name) == "ACTIVE", _SETTLING_SECONDS)
         return name
@@ -161,13 +129,13 @@ class Resources:
                 self.made = [one for one in self.made if one != resource]
         return left
 
-    def leftovers(self) -> list[Leftover]:
-        """Return what earlier runs with this prefix have left, by name and tag."""
-        found = [
-            read_leftover(self._prefix, resource, self._tags(resource))
+    def leftovers(self) -> list[Resource]:
+        """Return what other runs with this prefix have made, by name and tag."""
+        return [
+            resource
             for resource in (*self._streams(), *self._tables())
+            if self._tags(resource).get(TAG) == self._prefix
         ]
-        return [one for one in found if one is not None and one.resource not in self.made]
 
     def _note(self, resource: Resource) -> None:
         if resource not in self.made:

@@ -6,7 +6,6 @@ import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
 from types import FrameType
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -83,7 +82,6 @@ def run(
     note: Callable[[str], None],
     probes: Sequence[Probe] = PROBES,
     pace: Pace = PACE,
-    now: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
 ) -> Outcome:
     """Run the probes within so many seconds; what was made is removed in any case.
 
@@ -92,7 +90,7 @@ def run(
     """
     limit = TimeLimit(seconds)
     allowance = Allowance()
-    resources = Resources(target, prefix, now() + timedelta(seconds=seconds), allowance)
+    resources = Resources(target, prefix, allowance)
     outcome = Outcome()
     try:
         _probe(Bench(target, resources, allowance, limit, note, pace=pace), probes, outcome)

@@ -6,23 +6,18 @@ import math
 import threading
 from dataclasses import asdict, dataclass, fields
 
+SHARD_HOUR = 0.015
+"""US dollars of an open shard. All prices are assumed: those of us-east-1 in 2025, before taxes."""
+MILLION_PUTS = 0.014
+"""A million PUT payload units: records of up to 25 KB."""
+MILLION_WRITES = 1.25
+"""A million write request units of an on-demand table: rows of up to 1 KB."""
+MILLION_READS = 0.25
+"""A million read request units: rows of up to 4 KB, read consistently."""
+
 
 class SpendingError(Exception):
-    """The run would cost more than it may. The text says how much, and what to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class Prices:
-    """US dollars; assumed, not asked for: those of us-east-1 in 2025, or dearer, before taxes."""
-
-    shard_hour: float = 0.015
-    """An open shard of a provisioned stream; a begun hour counts as a whole one."""
-    million_puts: float = 0.014
-    """A million PUT payload units: records of up to 25 KB."""
-    million_writes: float = 1.25
-    """A million write request units of an on-demand table: rows of up to 1 KB."""
-    million_reads: float = 0.25
-    """A million read request units: rows of up to 4 KB, read consistently."""
+    """The run would use more than its bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,56 +46,22 @@ OVERTIME_MINUTES = 10
 """A wait that has begun at the time limit, and the removal, take less than that."""
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    what: str
-    dollars: float
+def dollars(use: Use, minutes: float) -> float:
+    """Return what ``use`` costs at most with a time limit of so many minutes.
 
-
-def lines(use: Use, minutes: float, prices: Prices) -> list[Line]:
-    """Return what ``use`` costs at most with a time limit of so many minutes."""
+    A begun hour of a shard counts as a whole one.
+    """
     hours = math.ceil((minutes + OVERTIME_MINUTES) / 60)
-    per = f"{use.shards} shards x {hours} h x ${prices.shard_hour:g}"
-    return [
-        Line(per, use.shards * hours * prices.shard_hour),
-        _millions(use.puts, "PUT payload units", prices.million_puts),
-        _millions(use.writes, "DynamoDB write units", prices.million_writes),
-        _millions(use.reads, "DynamoDB read units", prices.million_reads),
-    ]
-
-
-def _millions(count: int, what: str, price: float) -> Line:
-    return Line(f"{count:,} {what} x ${price:g} a million", count * price / 1e6)
-
-
-def bound(use: Use, minutes: float, prices: Prices) -> float:
-    """Return the dollars that ``use`` costs at most."""
-    return sum(line.dollars for line in lines(use, minutes, prices))
-
-
-def statement(minutes: float, prices: Prices) -> list[str]:
-    """Return the lines that state the bound of a run, aligned."""
-    parts = lines(MOST, minutes, prices)
-    parts.append(Line("at most", bound(MOST, minutes, prices)))
-    width = max(len(line.what) for line in parts)
-    return [f"  {line.what:<{width}}  ${line.dollars:8.4f}" for line in parts]
-
-
-def require_within(minutes: float, most_dollars: float, prices: Prices) -> None:
-    """Raise `SpendingError` if a run of so many minutes may cost more than ``most_dollars``."""
-    cost = bound(MOST, minutes, prices)
-    if cost > most_dollars:
-        raise SpendingError(
-            f"A run of {minutes:g} minutes may cost ${cost:.2f}, which is more than the "
-            f"${most_dollars:.2f} of --max-cost. Give fewer --minutes, or a higher --max-cost."
-        )
+    millions = (
+        use.puts * MILLION_PUTS + use.writes * MILLION_WRITES + use.reads * MILLION_READS
+    ) / 1e6
+    return use.shards * hours * SHARD_HOUR + millions
 
 
 class Allowance:
     """Counts what a run uses, and refuses what goes beyond `MOST`. For any thread."""
 
-    def __init__(self, most: Use = MOST) -> None:
-        self._most = most
+    def __init__(self) -> None:
         self._used = Use()
         self._lock = threading.Lock()
 
@@ -112,9 +73,9 @@ class Allowance:
         """Call this before what costs. Raises `SpendingError`, and counts nothing then."""
         with self._lock:
             after = self._used + use
-            if not after.is_within(self._most):
+            if not after.is_within(MOST):
                 raise SpendingError(
-                    f"The run would use {asdict(after)}, and its bound is for {asdict(self._most)}."
+                    f"The run would use {asdict(after)}, and its bound is for {asdict(MOST)}."
                     " This is a defect of the check; nothing was spent beyond the bound."
                 )
             self._used = after

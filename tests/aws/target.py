@@ -25,11 +25,10 @@ class TargetError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where the check runs. It holds no credentials."""
+    """Where the check runs, with boto3's credentials."""
 
     region: str | None
     endpoint: str | None = None
-    profile: str | None = None
 
     @property
     def is_this_machine(self) -> bool:
@@ -41,15 +40,15 @@ class Target:
 
     def client(self, service: str) -> Any:
         """Return a botocore client without retries."""
-        return open_client(service, self._source, self.region, self.endpoint)
+        return open_client(service, CredentialSource(), self.region, self.endpoint)
 
     def stream(self, name: str) -> StreamClient:
         """Return the library's own client: a probe sends what a query or a worker sends."""
-        address = StreamAddress(name, None, self.region, self.endpoint, self._source)
+        address = StreamAddress(name, None, self.region, self.endpoint, CredentialSource())
         return StreamClient(address, Retry(cap=2.0, give_up_after=_PATIENCE))
 
     def table(self, name: str) -> LeaseTable:
-        return LeaseTable(name, self.region, self.endpoint, self._source)
+        return LeaseTable(name, self.region, self.endpoint, CredentialSource())
 
     def account(self) -> str:
         """Return the account and the region, by STS, which is free; or the endpoint.
@@ -60,14 +59,12 @@ class Target:
             return self.endpoint
         try:
             client = self.client("sts")
-            return f"account {client.get_caller_identity()['Account']}, {client.meta.region_name}"
+            return (
+                f"AWS account {client.get_caller_identity()['Account']}, {client.meta.region_name}"
+            )
         except (ClientError, BotoCoreError) as error:
             raise TargetError(
                 f"{self} cannot be called: {words(error)}. Give the region and credentials that "
-                "boto3 finds: --region, --profile, AWS_PROFILE, or AWS_ACCESS_KEY_ID and "
+                "boto3 finds: --region, AWS_PROFILE, or AWS_ACCESS_KEY_ID and "
                 "AWS_SECRET_ACCESS_KEY."
             ) from None
-
-    @property
-    def _source(self) -> CredentialSource:
-        return CredentialSource(profile=self.profile)

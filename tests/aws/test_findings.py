@@ -47,18 +47,8 @@ def test_a_figure_is_judged_by_its_bounds(value: int, is_right: bool) -> None:
     assert (judge(question, Answer(value)) is Verdict.AS_ASSUMED) == is_right
 
 
-def test_the_local_server_differs_only_where_both_answers_are_known_and_no_figures() -> None:
-    question = Question("k", "?", "either", (), frozenset({"a", "b"}))
-    figure = Question("k", "?", "any", ())
-    assert Finding(question, Answer("a"), Answer("b")).is_local_different
-    assert not Finding(question, Answer("a"), Answer("a")).is_local_different
-    assert not Finding(question, Answer("a"), Answer(None)).is_local_different
-    assert not Finding(question, Answer("a")).is_local_different
-    assert not Finding(figure, Answer(1), Answer(2)).is_local_different
-
-
 def test_a_question_without_an_answer_was_not_measured() -> None:
-    (finding,) = findings([QUESTIONS[0]], {}, {})
+    (finding,) = findings([QUESTIONS[0]], {})
     assert finding.verdict is Verdict.NOT_MEASURED
 
 
@@ -250,28 +240,22 @@ def test_a_lease_table() -> None:
     assert tabled(winners=[2, 2])["one_wins"] == 2
 
 
-def report(*answers: Answer, local: Answer | None = None, **changes: object) -> Report:
+def report(*answers: Answer, **changes: object) -> Report:
     question = Question("a.b", "What?", "yes", ("src/x.py",), frozenset({"yes", "no"}))
     strict = Question("a.c", "Which?", "this", ("src/y.py",), frozenset({"this"}))
-    found = [
-        Finding(one, answer, local)
-        for one, answer in zip((question, strict), answers, strict=False)
-    ]
+    found = [Finding(one, answer) for one, answer in zip((question, strict), answers, strict=False)]
     made = Report("X", datetime(2026, 1, 1, tzinfo=timezone.utc), 9.0, found, Use(1), 0.1, {})
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
 def test_the_report_says_what_is_otherwise_and_where_to_look() -> None:
-    whole = report(Answer("yes", "twice"), Answer("that"), local=Answer("no"))
+    whole = report(Answer("yes", "twice"), Answer("that"))
     assert not whole.is_good
     text = markdown(whole)
     assert "## Not as assumed" in text
     assert "`a.c`: the answer is: that. Assumed: this. On this rest: `src/y.py`." in text
-    assert "`a.b`: yes, and the local server: no." in text
     assert "- `a.b`: twice" in text
-    assert summary(whole) == (
-        "1 as assumed, 1 NOT as assumed, 0 not measured; the local server answers 2 differently"
-    )
+    assert summary(whole) == "1 as assumed, 1 NOT as assumed, 0 not measured"
     rows = [line for line in text.splitlines() if line.startswith("|")]
     assert len({len(row) for row in rows}) == 1, "the table is aligned"
 
