@@ -79,8 +79,10 @@ class Release:
         return "as built in a clone of the last commit"
 
     def _wheel(self) -> str:
+        given = ("--no-config", "--src-dir", machine.ROOT / "src", self._built.wheel)
+        machine.tool("check-wheel-contents", "check-wheel-contents", *given)
         names = self._built.wheel_names
-        require(contents.wheel_problems(names, machine.tracked(), __version__))
+        require(contents.wheel_problems(names))
         return f"{len(names)} files: {_endings(names)}"
 
     def _sdist(self) -> str:
@@ -90,11 +92,7 @@ class Release:
 
     def _metadata(self) -> str:
         metadata = self._built.metadata
-        expected = {
-            "Name": "sparkinesis",
-            "Version": __version__,
-            "Description-Content-Type": "text/markdown",
-        }
+        expected = {"Name": "sparkinesis", "Version": __version__}
         require(description.metadata_problems(metadata, expected))
         return ", ".join(f"{name} {url}" for name, url in description.urls_of(metadata).items())
 
