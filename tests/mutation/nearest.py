@@ -6,17 +6,15 @@ The record is made once, and holds the texts of that time, so that a later text'
 from __future__ import annotations
 
 import difflib
-import functools
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.check import its_test
+from tests.check import importing, its_test
 from tests.mutation.tree import PACKAGE, ROOT
 
 RECORDS = ROOT / ".venv" / "mutation"
@@ -100,17 +98,11 @@ def stages(tests: Iterable[str], file: str, record: Record, most: float) -> list
     return [stage for stage in (unit, others) if stage]
 
 
-@functools.cache
 def unit_tests_of(file: str) -> list[str]:
     """Return a module's own unit test, and those that import the module."""
     own = its_test(PACKAGE.relative_to(ROOT) / file)
     name = f"sparkinesis.{file.removesuffix('.py').replace('/', '.')}"
-    importing = re.compile(rf"^from {re.escape(name)} import", re.MULTILINE)
-    found = [
-        path.relative_to(ROOT)
-        for path in sorted((ROOT / "tests" / "unit").rglob("test_*.py"))
-        if importing.search(path.read_text())
-    ]
+    found = [path for path in importing(name) if path.parts[1] == "unit"]
     first = [] if own is None else [own]
     return [path.as_posix() for path in (*first, *(one for one in found if one != own))]
 
