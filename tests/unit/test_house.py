@@ -1,0 +1,111 @@
+"""`python -m tests.house`: what it counts, on a small checkout."""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.house.__main__ import main
+from tests.house.figures import figures
+from tests.house.modules import attributes, only_hands_on
+
+WIDE = "\n".join(f"        self.a{n} = {n}" for n in range(13))
+FILES = {
+    "CONTRIBUTING.md": "x" * 1234,
+    "docs/page.md": "one\ntwo\n",
+    "tests/check.py": "def its_test(path):\n    return path if path.stem == 'wide' else None\n",
+    "src/p/__init__.py": '"""A package."""\n\nfrom p.wide import Row\n',
+    "src/p/wide.py": f"class Row:\n    def __init__(self):\n{WIDE}\n",
+    "src/p/row.py": '"""Rows."""\n\n# Why.\nimport os  # noqa\n# noqa\n\nclass Row:\n    pass\n',
+    "src/p/long.py": "from p import row, wide\n" + "x = 1\n" * 400,
+    "src/p/inner/row.py": "import p.long\n\nclass _Row:\n    pass\n",
+}
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def test_what_is_counted(checkout: Path) -> None:
+    found = {one.name: one for one in figures(checkout)}
+    few, alone = "under 40 lines of code, __init__ aside", "with one importer and under 100 lines"
+    (one_importer,) = (one for name, one in found.items() if name.startswith(alone))
+    assert {name: one.value for name, one in found.items()} == {
+        "modules in src": 5,
+        few: 3,
+        one_importer.name: 1,
+        "above 400 lines": 1,
+        "names of public classes that stand for two or more": 1,
+        "names of modules that stand twice": 1,
+        "classes with more than 12 attributes, options aside": 1,
+        "attributes of the largest class": 13,
+        "functions that only hand on": 0,
+        "comment lines by code lines": round(100 * 1 / (401 + 15 + 3 + 3 + 1), 1),
+        "CONTRIBUTING": 1.2,
+        "of 4 modules, those without a test in `make check`": 3,
+        "lines of src": 431,
+        "lines of tests": 2,
+        "lines of benchmarks": 0,
+        "lines of docs": 2,
+    }
+    assert found[few].names == ["p.inner.row", "p.row", "p.wide"]
+    assert one_importer.names == ["p.row"], "p.wide has two, p.long is long, p.inner.row has none"
+
+
+def test_attributes_are_fields_and_what_methods_assign() -> None:
+    source = """
+class A:
+    x: int
+    y: ClassVar[int] = 1
+    z = 2
+    def f(self):
+        self.w, other.v = 1, 2
+        self.x += 1
+"""
+    (node,) = ast.parse(source).body
+    assert isinstance(node, ast.ClassDef)
+    assert attributes(node) == {"x", "w"}
+
+
+@pytest.mark.parametrize(
+    ("source", "hands_on"),
+    [
+        ("def f(self, a): return self._b.f(a)", True),
+        ("def f(self, a): 'Doc.'; g(a.b, key=1)", True),
+        ("async def f(*a, **b): return await g(*a, **b)", True),
+        ("def f(a): return g(a + 1)", False),
+        ("def f(a): return g(other)", False),
+        ("def f(a): return g()(a)", False),
+        ("def f(a): return a", False),
+        ("def f(a):\n  h()\n  return g(a)", False),
+    ],
+)
+def test_a_function_that_only_hands_on(source: str, hands_on: bool) -> None:
+    (node,) = ast.parse(source).body
+    assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    assert only_hands_on(node) == hands_on
+
+
+def test_the_command_prints_figures_and_names_and_writes_json(
+    checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written = checkout / "build" / "house.json"
+    assert main([str(checkout), "--json", str(written), "--names", "above"]) == 0
+    out = capsys.readouterr().out
+    table, _, names = out.partition("\n\n")
+    assert names == "above 400 lines:\n  p.long\n"
+    assert len({len(line) for line in table.splitlines() if line[-1].isdecimal()}) == 1, "aligned"
+    assert len(table.splitlines()) == len(json.loads(written.read_text())) == 16
+    assert json.loads(written.read_text())[3] == {
+        "name": "above 400 lines",
+        "value": 1,
+        "unit": "",
+        "names": ["p.long"],
+    }
