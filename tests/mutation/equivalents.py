@@ -48,4 +48,25 @@ EQUIVALENTS: dict[tuple[str, str, str, str], str] = {
     ("lease/rules/shard_sync.py", "require_tiling", "first > expected", "first >= expected"): (
         "The two differ."
     ),
+    (
+        "lease/rules/observations.py",
+        "between_renewals",
+        "now + pause - renewed_at - interval",
+        "now + pause - renewed_at + interval",
+    ): "The two differ by a whole round of two intervals, of which only the remainder counts.",
+    (
+        "lease/rules/row_streams.py",
+        "_contradiction",
+        "known is not None and is_of_another_stream(known, created_ms)",
+        "is_of_another_stream(known, created_ms)",
+    ): "The function returns False for None, too, which only its type rules out.",
+    (
+        "lease/rules/row_streams.py",
+        "require_single_stream",
+        "{lease.stream.name for lease in several.leases if lease.stream}",
+        "{lease.stream.name for lease in several.leases}",
+    ): "Each of these leases names its stream; the type does not tell.",
+    ("lease/table/requests.py", "take", "1", "2"): (
+        "Workers name a token; without one, either is below all tokens that they take."
+    ),
 }

@@ -81,7 +81,6 @@ def plan_children(
         if not late and child.id not in leased:
             create += _unread_leases(child, leased, lineage, begin)
             create.append(begin.child(child, not_before_ms))
-            leased.update(lease.shard_id for lease in create)
     return ChildLeases(tuple(create), tuple(sorted(wait_for)))
 
 
@@ -99,7 +98,6 @@ def _unread_leases(
         if parent in lineage.shards and parent not in leased:
             line = {parent, *lineage.ancestors([parent])}
             found |= {s for s in line if not is_passed(s, leased, lineage)}
-    found.difference_update(leased)
     return [
         begin.child(shard) if found.intersection(shard.parents) else begin.lease(shard)
         for shard in by_birth(lineage.shards[s] for s in found)
@@ -120,12 +118,11 @@ def orphaned_children(
     lineage = Lineage.of(shards)
     found = {
         child
-        for lease in leased.values()
-        if lease.is_finished
-        for child in lineage.children(lease.shard_id)
+        for shard_id in leased
+        for child in lineage.children(shard_id)
         if child not in leased
-        and not any(is_to_come(p, leased, lineage) for p in lineage.shards[child].parents)
         and all(p not in leased or leased[p].is_finished for p in lineage.shards[child].parents)
+        and not any(is_to_come(p, leased, lineage) for p in lineage.shards[child].parents)
     }
     created: dict[str, Lease] = {}
     for child in by_birth(lineage.shards[s] for s in found):

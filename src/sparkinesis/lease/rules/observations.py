@@ -243,7 +243,7 @@ def scan_pause(
     failover_time: float,
     interval: float,
     held: Collection[str],
-    may_be_alone: bool = True,
+    may_be_alone: bool,
 ) -> float:
     """Return the seconds from a scan at ``now`` until the next one, by what the scan has shown.
 

@@ -300,7 +300,7 @@ def _move_one(
         )
         note = f"{shard.id} had no lease."
         return LeaseReset(create.key, to.at, create=create, note=note, now_ms=now_ms)
-    begun = sorted(child for child in lineage.children(shard.id) if child in leased)
+    begun = [child for child in lineage.children(shard.id) if child in leased]
     note = ""
     if lease.is_finished and begun:
         note = (

@@ -71,8 +71,7 @@ def streams_of_rows(
             newer.append(row)
     if former:
         refused = [row for row, _ in contradicted]
-        finished = [row for row in rows if row.mark is None and row.is_finished]
-        former += [*refused, *(row for row in finished if row not in refused)]
+        former += [row for row in rows if row.mark is None and (row.is_finished or row in refused)]
         contradicted = []
     return RowStreams(tuple(former), tuple(newer), tuple(others), tuple(contradicted))
 

@@ -32,21 +32,23 @@ def by_birth(shards: Iterable[Shard]) -> list[Shard]:
 
 def require_tiling(shards: Iterable[Shard]) -> None:
     """Raise InconsistentShardsError unless each hash key belongs to exactly one shard."""
-    expected, previous = 0, "the first hash key"
-    for shard in sorted(shards, key=lambda s: (s.hash_range or (0, 0), s.id)):
+    ranges: list[tuple[int, int, str]] = []
+    for shard in shards:
         if shard.hash_range is None:
             raise InconsistentShardsError(
                 f"ListShards returned no hash range of {shard.id}. Try again later."
             )
-        first, last = shard.hash_range
+        ranges.append((*shard.hash_range, shard.id))
+    expected, previous = 0, "the first hash key"
+    for first, last, shard_id in sorted(ranges):
         if first != expected:
             how = "a hole" if first > expected else "an overlap"
             raise InconsistentShardsError(
-                f"The listed shards do not tile the hash keys: between {previous} and {shard.id} "
+                f"The listed shards do not tile the hash keys: between {previous} and {shard_id} "
                 f"there is {how} (a shard should begin at {expected}; this one begins at {first}). "
                 "The stream may be resharding: try again later."
             )
-        expected, previous = last + 1, shard.id
+        expected, previous = last + 1, shard_id
     if expected != MAX_HASH_KEY + 1:
         raise InconsistentShardsError(
             f"The listed shards do not tile the hash keys: no shard has the keys from {expected} "
@@ -87,10 +89,9 @@ def leases_for_empty_table(
     lineage = Lineage.of(shards)
     shards = [lineage.shards[shard_id] for shard_id in lineage.roots()]
     require_tiling(shards)
-    is_latest = position is LATEST
-    instant_ms = timestamp_ms if is_latest else None
+    instant_ms = timestamp_ms if position is LATEST else None
     began_ms = instant_ms if began_ms is None else began_ms
-    begin = LeaseStart(position, instant_ms, began_ms, timestamp_ms, is_now=is_latest)
+    begin = LeaseStart(position, instant_ms, began_ms, timestamp_ms)
     return [begin.lease(shard) for shard in by_birth(shards)]
 
 
@@ -139,7 +140,7 @@ def _missing_by_kcl(lineage: Lineage, leased: set[str], *, is_latest: bool) -> s
         if not covered and not is_latest:
             begins.add(shard_id)
         for parent in parents if covered else ():
-            if parent not in leased and (parent in begins or parent not in covered):
+            if parent in begins or parent not in covered:
                 missing.add(parent)
     return missing | {s for s in orphans if not is_descendant[s]}
 

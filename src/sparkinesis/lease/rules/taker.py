@@ -34,11 +34,11 @@ leases every two failover times."""
 class Reach(enum.Enum):
     """How far a worker goes by itself for more leases."""
 
-    ADOPT = "adopt"
+    ADOPT = enum.auto()
     """It adopts leases that the table gives it: a leader assigns all others of its streams."""
-    TAKE = "take"
+    TAKE = enum.auto()
     """It also takes leases without a live owner: the leader is dead."""
-    STEAL = "steal"
+    STEAL = enum.auto()
     """It also steals leases for balance: there is no leader."""
 
 

@@ -15,7 +15,7 @@ BEGIN = LeaseStart(TRIM_HORIZON, made_ms=NOW, application_ms=7)
 def created(text: str, unfinished: str, finished: str = "") -> list[str]:
     leases = [lease(one) for one in unfinished.split()]
     leases += [lease(one, "SHARD_END") for one in finished.split()]
-    return [made.shard_id for made in early_children(leases, graph(text), BEGIN)]
+    return [made.shard_id for made in early_children(iter(leases), iter(graph(text)), BEGIN)]
 
 
 def test_all_generations_get_leases_at_once_in_order_of_creation() -> None:

@@ -56,6 +56,9 @@ def test_leases_of_shards_that_are_kept_no_more() -> None:
     ended, unread, child = lease("0", SHARD_END), lease("1", "5"), Shard("2", ("0",))
     other = Shard("9")
     assert deletable([ended, unread], [other]) == [ended]
+    # It is kept still, and its child is not read yet.
+    kept = [Shard("0", is_open=False), child]
+    assert deletable([ended, lease("2", "TRIM_HORIZON", "0")], kept) == []
     # Its child would be forgotten.
     assert deletable([ended, unread], [other, child]) == []
     assert deletable([ended, lease("2", "TRIM_HORIZON", "0")], [other, child]) == [ended]
@@ -68,7 +71,7 @@ def test_a_lease_goes_whose_relatives_are_neither_listed_nor_leased() -> None:
     other = Shard("9")
     for alone in (lease("1", SHARD_END, children="2"), lease("1", SHARD_END, "0")):
         assert deletable([alone], [other]) == [alone]
-    circle = [lease("0", SHARD_END, "1"), lease("1", SHARD_END, "0")]
+    circle = [lease("0", SHARD_END, "1"), lease("1", SHARD_END, "0"), lease("2", SHARD_END, "0")]
     assert deletable(circle, [other]) == circle, "rows that nobody can trust end no search"
 
 

@@ -51,6 +51,7 @@ def test_shards_without_a_live_owner() -> None:
 
 def test_only_a_renewal_shows_that_a_worker_lives() -> None:
     rows = [lease("a", "given"), lease("b", "renewing"), lease("c", "v", checkpoint_owner="old")]
+    rows.append(lease("free", None))
     seen = observe({}, rows, 100.0, "me")
     assert renewing_workers(rows, seen, 100.0, FAILOVER) == set()
     rows = [replace(row, counter=1) for row in rows]
@@ -74,6 +75,7 @@ def test_leases_are_vacant_without_a_live_owner_or_after_a_handoff_that_does_not
     seen = observe(seen, rows, 103.0, "me")
     expired = expired_leases(seen, 109.5, FAILOVER)
     assert expired == {"free", "silent"}
+    assert vacant_leases(rows, seen, (), 103.0, late=9.0) == {"free": 100.0}
     vacant = {"free": 100.0, "silent": 100.0}
     assert vacant_leases(rows, seen, expired, 109.0, late=9.0) == vacant
     assert vacant_leases(rows, seen, expired, 109.1, late=9.0) == {**vacant, "late": 100.0}
@@ -98,9 +100,27 @@ def test_a_snapshot_tells_for_how_long_shards_are_unread_unless_it_is_too_old() 
     assert snapshot.unread_for(100.0, {"a"}) == {"b": 5.0}
     assert snapshot.unread_for(100.1, ()) is None
     assert Snapshot(rows).unread_for(0.0, ()) is None
+    assert not Snapshot().may_have_java_readers, "none was seen before the first scan"
     new = lease("a", "v")
     later = snapshot.after(["a", "b"], [new])
     assert later == Snapshot((rows[2], new), may_have_java_readers=True, leads=False)
+    done = lease("done", None, checkpoint=ExtendedSequenceNumber(SHARD_END))
+    assert Snapshot((rows[0], done)).unfinished == {"a"}
+
+
+def test_only_a_counter_that_moves_again_and_again_shows_another_process_of_this_id() -> None:
+    """Otherwise the worker would end itself, or leave a lease that it was given to nobody."""
+    seen = observe({}, [lease("a", "v"), lease("b", "me")], 100.0, "me")
+    given = [lease("a", "me", counter=1), lease("b", "me")]
+    for now in (101.0, 102.0, 103.0):
+        seen = observe(seen, given, now, "me")
+        assert [one.foreign_renewals for one in seen.values()] == [0, 0]
+    renewed = [replace(row, counter=2) for row in given]
+    seen = observe(seen, renewed, 104.0, "me")
+    assert [one.foreign_renewals for one in seen.values()] == [1, 1]
+    seen = observe(seen, renewed, 105.0, "me", {"a"})
+    assert [one.foreign_renewals for one in seen.values()] == [0, 1], "it was this worker"
+    assert {one.since for one in seen.values()} == {104.0}
 
 
 _INTERVAL = FAILOVER / 6
@@ -143,7 +163,8 @@ def test_a_worker_scans_seldom_while_nothing_is_to_be_seen() -> None:
     ],
 )
 def test_a_worker_scans_often_while_a_lease_is_to_move(row: Lease) -> None:
-    assert pause(lease("mine", "me"), lease("other", "w"), row) == _INTERVAL
+    others = lease("mine", "me"), lease("other", "w")
+    assert pause(*others, row) == pause(row, *others) == _INTERVAL
 
 
 def test_a_worker_scans_often_once_an_owner_is_silent_and_as_soon_as_the_lease_has_expired() -> (
@@ -165,7 +186,14 @@ def test_no_crash_costs_more_than_a_failover_time_and_a_renew_interval(late: flo
     row, now = replace(row, counter=1), now + late
     while not is_expired((seen := observe(seen, [row], now, "me"))["other"], now, FAILOVER):
         now += scan_pause(
-            [row], seen, "me", now, failover_time=FAILOVER, interval=_INTERVAL, held=()
+            [row],
+            seen,
+            "me",
+            now,
+            failover_time=FAILOVER,
+            interval=_INTERVAL,
+            held=(),
+            may_be_alone=True,
         )
     assert FAILOVER < now - renewed_at <= FAILOVER + 2 * _INTERVAL + 0.02
 
@@ -180,3 +208,14 @@ def test_scans_come_midway_between_renewals(now: float) -> None:
     assert (now - 97.0) % (2 * _INTERVAL) == pytest.approx(_INTERVAL, abs=0.01)
     assert between_renewals(paused, now - 0.3, 97.0, _INTERVAL) == paused, "early enough"
     assert between_renewals(_INTERVAL, now, 97.0, _INTERVAL) == _INTERVAL
+
+
+@pytest.mark.parametrize(
+    ("pause", "now", "shortened"),
+    [(1.5, 8.0, 1.0), (2.0, 7.25, 1.75), (2.0, 8.75, 1.0), (2.0, 8.8125, 2.0)],
+)
+def test_a_scan_that_would_come_late_comes_midway_before_or_an_interval_earlier(
+    pause: float, now: float, shortened: float
+) -> None:
+    """Renewals come at even seconds, so midway is at odd ones; a quarter early is no matter."""
+    assert between_renewals(pause, now, 0.0, 1.0) == shortened

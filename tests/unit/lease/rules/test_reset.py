@@ -123,6 +123,27 @@ def test_the_record_that_was_found_for_an_instant_takes_its_place() -> None:
         assert (old.is_latest, old.began_ms) == (latest, NOW if latest else None)
 
 
+def test_to_latest_all_generations_without_leases_are_finished() -> None:
+    """The first of them is not there for a worker to find, and the second would follow it."""
+    closed = msgspec.structs.replace(LAST, is_open=False)
+    open_ = Shard("4", ("3",), True, (0, MIDDLE), "400")
+    moves = plan_reset([lease("0", "5")], [ROOT, CLOSED, OPEN, closed, open_], pos.LATEST, NOW)
+    assert [(move.key, move.at.is_shard_end) for move in moves] == [
+        ("2", False),
+        ("4", False),
+        ("1", True),
+        ("3", True),
+        ("0", True),
+    ]
+
+
+def test_to_latest_a_closed_shard_that_knows_its_children_is_read_no_more_either() -> None:
+    """Its reader had stored them, and not its last checkpoint yet."""
+    closed = lease("1", "5", "3")
+    moves = plan_reset([closed], SHARDS, pos.LATEST, NOW)
+    assert moves[-1] == LeaseReset("1", esn(SHARD_END), lease=closed, child_ids=("3",), now_ms=NOW)
+
+
 @pytest.mark.parametrize("to", [pos.LATEST, pos.TRIM_HORIZON, pos.AtTimestamp(1)])
 def test_leases_of_shards_that_are_gone(to: InitialPosition) -> None:
     ended, unread = lease("00", SHARD_END), lease("01", "77")
@@ -131,6 +152,8 @@ def test_leases_of_shards_that_are_gone(to: InitialPosition) -> None:
     assert first.note == "01 is no longer listed: its unread records after 77:0 are lost."
     assert "00" not in {move.key for move in others}
     assert not any(move.note for move in others)
+    several = [lease(shard_id, "77") for shard_id in ("03", "01", "02")]
+    assert [move.key for move in plan_reset(several, SHARDS, to, NOW)][:3] == ["01", "02", "03"]
 
 
 def test_to_a_place_in_one_shard() -> None:
@@ -139,14 +162,29 @@ def test_to_a_place_in_one_shard() -> None:
     assert plan_reset([row, lease("1", "5")], SHARDS, there, NOW) == [
         LeaseReset("2", esn("201", 4), lease=row, now_ms=NOW)
     ]
-    (move,) = plan_reset([], SHARDS, there, NOW)
-    assert move.create == msgspec.structs.replace(
+    new = msgspec.structs.replace(
         new_lease(OPEN, pos.TRIM_HORIZON, made_ms=NOW), checkpoint=esn("201", 4)
     )
-    (move,) = plan_reset(
-        [lease("1", SHARD_END), lease("3", "5")], SHARDS, ShardCheckpoint("1", esn("7")), 0
-    )
-    assert move.note == "1 was finished. Its children 3 may be read at the same time."
+    assert plan_reset([], SHARDS, there, NOW) == [
+        LeaseReset("2", esn("201", 4), create=new, note="2 had no lease.", now_ms=NOW)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("at", "children", "note"),
+    [
+        (SHARD_END, "1", "0 was finished. Its children 1 may be read at the same time."),
+        (SHARD_END, "2 1", "0 was finished. Its children 1, 2 may be read at the same time."),
+        (SHARD_END, "", ""),
+        ("5", "1 2", ""),
+    ],
+)
+def test_a_shard_is_read_beside_its_children_only_with_a_note(
+    at: str, children: str, note: str
+) -> None:
+    rows = [lease("0", at), *(lease(child, "5") for child in children.split())]
+    (move,) = plan_reset(rows, SHARDS, ShardCheckpoint("0", esn("7")), NOW)
+    assert (move.key, move.note) == ("0", note)
 
 
 @pytest.mark.parametrize(
@@ -155,6 +193,7 @@ def test_to_a_place_in_one_shard() -> None:
         (ShardCheckpoint("2", esn("LATEST")), "LATEST is not a position in 2"),
         (ShardCheckpoint("2", esn("12", -1)), "12:-1 is not a position in 2"),
         (ShardCheckpoint("2", esn("x")), "x:0 is not a position in 2"),
+        (ShardCheckpoint("2", esn("\N{DEVANAGARI DIGIT ONE}")), "is not a position in 2"),
         (ShardCheckpoint("9", esn("12")), "9 is not a shard of the stream"),
     ],
 )
@@ -171,8 +210,11 @@ def test_a_list_that_cannot_be_right_moves_nothing() -> None:
 @pytest.mark.parametrize("to", [pos.LATEST, pos.TRIM_HORIZON, pos.AtTimestamp(1)])
 @pytest.mark.parametrize("at", ["TRIM_HORIZON", SHARD_END])
 def test_a_list_older_than_a_lease_moves_nothing(to: InitialPosition, at: str) -> None:
-    with pytest.raises(InconsistentShardsError, match=r"leases of 4, .* newest listed shard is 3"):
-        plan_reset([lease("3", SHARD_END, "4 5"), lease("4", at)], SHARDS, to, NOW)
+    rows = [lease("5", at), lease("3", SHARD_END, "4 5"), lease("4", at)]
+    with pytest.raises(
+        InconsistentShardsError, match=r"leases of 4, 5, .* newest listed shard is 3"
+    ):
+        plan_reset(rows, SHARDS, to, NOW)
 
 
 def test_a_step_that_met_another_row_is_made_on_that() -> None:
@@ -185,18 +227,28 @@ def test_a_step_that_met_another_row_is_made_on_that() -> None:
 
 
 def test_a_lease_that_was_deleted_meanwhile_is_made_anew_unless_nothing_is_left_to_read() -> None:
-    known = msgspec.structs.replace(lease("1", "5"), parent_ids=("0",), hash_range=(0, MIDDLE))
-    made = retried(LeaseReset("1", esn(AT_TIMESTAMP), 7, lease=known), None)
-    assert made is not None
-    assert made.lease is None
-    assert made.create == new_lease(CLOSED, pos.AtTimestamp(7))
+    known = msgspec.structs.replace(
+        lease("1", "5"), parent_ids=("0",), hash_range=(0, MIDDLE), application_ms=5
+    )
+    cases: list[tuple[LeaseReset, InitialPosition, int]] = [
+        (LeaseReset("1", esn(AT_TIMESTAMP), 7, lease=known, now_ms=NOW), pos.AtTimestamp(7), 5),
+        (LeaseReset("1", esn(LATEST), 8, lease=known, now_ms=NOW), pos.LATEST, 8),
+    ]
+    for step, to, began_ms in cases:
+        made = retried(step, None)
+        assert made is not None
+        assert made.lease is None
+        new = new_lease(CLOSED, to, 8, made_ms=NOW)
+        assert made.create == msgspec.structs.replace(new, application_ms=began_ms)
     assert retried(LeaseReset("1", esn(SHARD_END), lease=known, child_ids=("3",)), None) is None
 
 
 def test_a_shard_that_ended_meanwhile_is_read_again_only_if_it_should_be() -> None:
     known, ended = lease("2", "5"), lease("2", SHARD_END, "8 9")
     assert retried(LeaseReset("2", esn(LATEST), NOW, lease=known), ended) is None
-    assert retried(LeaseReset("2", esn(SHARD_END), lease=known, child_ids=("8",)), ended) is None
+    for children in (("8",), ("8", "9")):
+        step = LeaseReset("2", esn(SHARD_END), lease=known, child_ids=children)
+        assert retried(step, ended) is None
     for step in (
         LeaseReset("2", esn(TRIM_HORIZON), lease=known),
         LeaseReset("2", esn("5"), lease=known),
@@ -239,5 +291,5 @@ def test_a_place_in_one_shard_needs_one_stream() -> None:
     there = ShardCheckpoint("2", esn("201", 4))
     require_one_stream(there, 1)
     require_one_stream(pos.LATEST, 3)
-    with pytest.raises(OptionError, match=r"2=201:4 is a position in one stream.*3: name"):
-        require_one_stream(there, 3)
+    with pytest.raises(OptionError, match=r"2=201:4 is a position in one stream.*2: name"):
+        require_one_stream(there, 2)

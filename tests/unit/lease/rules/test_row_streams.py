@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timezone
 
 import pytest
@@ -10,8 +11,15 @@ from msgspec.structs import replace
 from sparkinesis.errors import LeaseTableError
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.rules.row_streams import RowStreams, require_no_others, streams_of_rows
-from sparkinesis.stream.address import StreamMark
+from sparkinesis.lease.rules.row_streams import (
+    RowStreams,
+    require_no_others,
+    require_several_streams,
+    require_single_stream,
+    streams_of_rows,
+)
+from sparkinesis.lease.table.rows import BrokenLease, TableScan
+from sparkinesis.stream.address import StreamIdentifier, StreamMark
 from sparkinesis.stream.position import AfterRecord
 from sparkinesis.stream.shard import Shard
 
@@ -94,8 +102,11 @@ def test_an_open_shard_has_no_last_sequence_number() -> None:
 def test_a_row_that_names_no_stream_beside_one_of_a_former_stream_is_of_that() -> None:
     named, unnamed, fine = lease(EARLIER), lease(at="999"), lease(at="1500")
     ended = lease(at=SHARD_END, key="k")
-    found = streams_of_rows([unnamed, fine, ended, named], [SHARD], MARK)
-    assert found == RowStreams((named, unnamed, ended))
+    both = lease(at=SHARD_END, key="l", hash_range=(0, 8))
+    made_anew = lease(MARK, SHARD_END)
+    rows = [unnamed, fine, ended, both, made_anew, named]
+    found = streams_of_rows(rows, [SHARD], MARK)
+    assert found == RowStreams((named, unnamed, ended, both))
 
 
 def test_the_rows_of_another_stream_are_refused_with_both_names_and_the_way_out() -> None:
@@ -114,17 +125,65 @@ def test_the_rows_of_another_stream_are_refused_with_both_names_and_the_way_out(
 
 
 def test_rows_that_name_no_stream_are_refused_with_what_contradicts_them() -> None:
-    found = streams_of_rows([lease(at="999")], [SHARD], replace(MARK, created_ms=0))
+    undated = replace(MARK, created_ms=0)
+    found = streams_of_rows([lease(at="999")], [SHARD], undated)
     with pytest.raises(LeaseTableError) as error:
-        require_no_others(found, MARK, "lease table 'app'")
+        require_no_others(found, undated, "lease table 'app'")
     for part in (
         "that name no stream, as those of a Java KCL (shardId-000000000000)",
-        "not of stream 'flights'",
+        "not of stream 'flights' of account 1 in eu-west-1, which",
         "999:0 lies before",
         "another name, or another table_name",
         "delete the table",
     ):
         assert part in str(error.value)
+
+
+SINGLE, SEVERAL = lease(), lease(key="1:web:7:s", stream=StreamIdentifier("1", "web", 7))
+BROKEN_SINGLE, BROKEN_SEVERAL = BrokenLease("s", "why"), BrokenLease("1:web:7:s", "why")
+
+
+@pytest.mark.parametrize(
+    ("scan", "fits_several", "fits_single"),
+    [
+        (TableScan(), True, True),
+        (TableScan((SINGLE,)), False, True),
+        (TableScan((), (BROKEN_SINGLE,)), False, True),
+        (TableScan((SEVERAL,)), True, False),
+        (TableScan((), (BROKEN_SEVERAL,)), True, False),
+        # Rows of both kinds: each application has its own.
+        (TableScan((SINGLE, SEVERAL)), True, True),
+        (TableScan((SEVERAL,), (BROKEN_SINGLE,)), True, True),
+        (TableScan((SINGLE,), (BROKEN_SEVERAL,)), False, True),
+    ],
+)
+def test_an_application_does_not_begin_anew_beside_rows_of_the_other_kind(
+    scan: TableScan, *, fits_several: bool, fits_single: bool
+) -> None:
+    if fits_several:
+        require_several_streams(scan, "lease table t")
+    else:
+        with pytest.raises(LeaseTableError, match=r"single stream: .* convert-leases --to several"):
+            require_several_streams(scan, "lease table t")
+    if fits_single:
+        require_single_stream(scan, "lease table t")
+    else:
+        with pytest.raises(LeaseTableError, match=r"several streams .* convert-leases --to single"):
+            require_single_stream(scan, "lease table t")
+
+
+def test_the_first_streams_of_a_table_of_several_are_named_in_order() -> None:
+    rows = [replace(SEVERAL, stream=StreamIdentifier("1", name, 7)) for name in "gbfceda"]
+    with pytest.raises(LeaseTableError, match=r"several streams \(a, b, c, d, e\)"):
+        require_single_stream(TableScan(tuple(rows)), "lease table t")
+
+
+@pytest.mark.parametrize("require", [require_several_streams, require_single_stream])
+def test_no_worker_begins_while_a_table_is_converted(
+    require: Callable[[TableScan, str], None],
+) -> None:
+    with pytest.raises(LeaseTableError, match=r"^The lease table t is being converted"):
+        require(TableScan(is_converting=True), "lease table t")
 
 
 @pytest.mark.parametrize(

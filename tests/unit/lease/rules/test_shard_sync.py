@@ -19,6 +19,7 @@ from sparkinesis.lease.rules.shard_sync import (
     expired_unread,
     leases_for_empty_table,
     leases_for_partial_table,
+    through_reshard,
 )
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, InitialPosition
 from sparkinesis.stream.routing import MAX_HASH_KEY
@@ -126,6 +127,7 @@ def test_an_empty_table_gets_all_shards_of_the_position(
         ([(0, 9), (11, MAX_HASH_KEY)], "between s0 and s1 there is a hole"),
         ([(0, 9), (9, MAX_HASH_KEY)], "between s0 and s1 there is an overlap"),
         ([None], "no hash range of s0"),
+        ([(0, MAX_HASH_KEY), None], "no hash range of s1"),
     ],
 )
 def test_shards_that_do_not_tile_are_refused(
@@ -134,6 +136,36 @@ def test_shards_that_do_not_tile_are_refused(
     shards = [Shard(f"s{i}", hash_range=each) for i, each in enumerate(ranges)]
     with pytest.raises(InconsistentShardsError, match=message):
         leases_for_empty_table(shards, LATEST, NOW)
+
+
+def test_shards_are_put_together_by_their_hash_keys_whatever_their_ids() -> None:
+    shards = [Shard("1", hash_range=(0, 9)), Shard("0", hash_range=(10, MAX_HASH_KEY))]
+    assert len(leases_for_empty_table(shards, LATEST, NOW)) == 2
+
+
+def test_leases_at_an_instant_that_stands_for_latest_tell_it_to_other_workers() -> None:
+    """A lease that is missing later begins there, and not with the oldest record."""
+    for row in leases_for_empty_table(halves(), AT, NOW, AT.ms):
+        assert (row.timestamp_ms, row.application_ms, row.made_ms) == (AT.ms, AT.ms, NOW)
+
+
+@pytest.mark.parametrize("contradictions", [0, 1, 4, 5])
+def test_a_reshard_is_waited_for_four_times_a_second_apart(contradictions: int) -> None:
+    tries: list[int] = []
+    pauses: list[float] = []
+
+    def task() -> str:
+        tries.append(len(tries))
+        if len(tries) <= contradictions:
+            raise InconsistentShardsError(f"look {len(tries)}")
+        return "listed"
+
+    if contradictions < 5:
+        assert through_reshard(task, pauses.append) == "listed"
+    else:
+        with pytest.raises(InconsistentShardsError, match="look 5"):
+            through_reshard(task, pauses.append)
+    assert pauses == [1.0] * min(contradictions, 4)
 
 
 def test_an_instant_of_reshards_is_begun_before_them() -> None:
@@ -371,6 +403,8 @@ def test_children_begin_with_their_first_record() -> None:
         # There already: made by the other parent's owner.
         ("0 2<9 3<9 4<0+2", "", "0 4", "", ""),
         ("0 1 2<0+1", "1", "0 2", "", ""),
+        # Several are waited for, and told in order.
+        ("0 9 1<9 2<9 3<9 4<9 5<0+4 6<0+2 7<0+1 8<0+3", "", "0 9", "", "1 2 3 4"),
     ],
 )
 def test_children_of_an_ended_shard(
@@ -422,7 +456,7 @@ def test_the_other_parent_of_a_merge_begins_where_the_application_did() -> None:
 
 def test_shards_that_expired_without_a_lease_are_known_by_what_came_from_them() -> None:
     missing = [lease("4", "LATEST", "2", "9"), lease("5", "LATEST", "4"), lease("6")]
-    assert expired_unread(missing, [lease("2")], graph("6")) == [("4", ("9",))]
+    assert expired_unread(iter(missing), [lease("2")], graph("6")) == [("4", ("9",))]
     assert expired_unread(missing, [], graph("2 9 6")) == []
 
 

@@ -140,6 +140,18 @@ def test_released_and_expired_leases_are_taken_at_once_up_to_the_target() -> Non
     assert plan(rows, {"late": F, "handed": F}, held=()).need == 1
 
 
+def test_a_lease_that_is_renewed_is_not_taken_however_long_its_owner_has_it() -> None:
+    rows = [*leases(a=2, me=2), lease("stray", ME)]
+    had = {f"{row.key} handoff": 1000.0 for row in rows}
+    assert plan(rows, had, held={"me-00", "me-01"}) == TakePlan()
+
+
+def test_leases_of_a_crashed_worker_that_nobody_here_can_read_are_in_nobodys_share() -> None:
+    rows = [*(lease(f"free{n}") for n in range(4)), lease("its", "dead")]
+    assert plan(rows, {"its": F + 0.1}, unreadable={"its"}).need == 4
+    assert plan(rows, {"its": F}, unreadable={"its"}).need == 3, "it has a reader, with a share"
+
+
 def test_all_candidates_are_given_so_that_a_race_is_no_loss() -> None:
     takes = plan([*leases(a=2, b=2), lease("x"), lease("y"), lease("z")])
     assert takes.need == 3
@@ -187,6 +199,9 @@ def test_a_leader_that_lacks_the_stream_leaves_its_leases_to_the_workers() -> No
         return plan(rows, ages, reach=Reach.ADOPT, unreadable=unreadable)
 
     assert not led(3 * F).take, "a Java leader assigns every two failover times"
+    stray = replace(lease("stray", ME), stream=stream)
+    old = plan([stray], {"stray": 4 * F}, held=(), reach=Reach.ADOPT)
+    assert (keys(old.adopt), old.take) == ({"stray"}, ())
     late = led(3 * F + 0.1)
     assert (keys(late.take), late.need) == ({"free", "dead"}, 2)
     assert keys(led(3 * F + 0.1, unreadable=["free"]).take) == {"dead"}
@@ -260,6 +275,13 @@ def test_a_lease_that_has_expired_is_not_stolen_while_this_worker_may_not_take_i
     assert keys(takes.steal) == {"a-01"}
 
 
+def test_nothing_is_stolen_for_balance_where_a_lease_is_to_be_taken_or_a_leader_was() -> None:
+    rows = leases(a=5, me=1)
+    assert plan(rows, reach=Reach.TAKE).steal == ()
+    takes = plan([*rows, lease("free")])
+    assert (keys(takes.take), takes.steal) == ({"free"}, ())
+
+
 def test_no_more_stolen_than_allowed() -> None:
     rows = leases(me=1, a=9)
     assert len(plan(rows).steal) == 4
@@ -287,7 +309,10 @@ def test_a_handoff_whose_time_is_up() -> None:
     assert after(up + 0.1) == TakePlan(overdue=(mine,))
     assert plan([mine], {"m handoff": up + 1}, held={"m"}) == TakePlan()  # got since the scan
     late = after(up + F + 0.1)
-    assert (keys(late.take), late.need) == ({"m", "o"}, 2)
+    assert (keys(late.take), late.need, late.overdue) == ({"m", "o"}, 2, ())
+    overdue = {"m": 0.0, "m handoff": up + 0.1}
+    led = plan([mine], overdue, held=(), reach=Reach.ADOPT)
+    assert led == TakePlan(overdue=(mine,)), "whoever leads"
 
 
 def test_who_does_not_know_handoffs_is_not_asked_for_one() -> None:
@@ -351,8 +376,11 @@ def test_a_request_holds_until_a_scan_shows_another_owner() -> None:
 
 def test_a_lease_that_was_asked_for_is_adopted_at_once() -> None:
     rows = [lease("s", ME), *leases(a=1)]
-    assert keys(plan(rows, held=(), asked={"s"}).adopt) == {"s"}
+    for reach in Reach:
+        assert keys(plan(rows, held=(), asked={"s"}, reach=reach).adopt) == {"s"}
     assert plan(rows, held=()) == TakePlan()
+    handed = [lease("s", "thief", checkpoint_owner=ME)]
+    assert plan(handed, {"s": 0.7 * F}, held=(), asked={"s"}) == TakePlan(), "it is another's soon"
 
 
 def test_a_lease_that_was_asked_for_is_not_adopted_at_once_if_another_process_renews_it() -> None:
@@ -369,13 +397,21 @@ def test_a_lease_that_was_asked_for_is_not_adopted_at_once_if_another_process_re
 
 def test_a_lease_of_my_earlier_life_is_adopted_once_nobody_seems_to_renew_it() -> None:
     rows = [lease("s", ME), lease("t", ME), lease("free")]
-    assert plan(rows, {"s": 0.6 * F, "t": 0.6 * F}, held=()) == TakePlan()
+    assert plan(rows, {"s": 6.0, "t": 6.0}, held=()) == TakePlan()
     one = plan(rows, {"s": 0.7 * F}, held=())
     assert (keys(one.adopt), one.need) == ({"s"}, 0)
     both = plan(rows, {"s": 0.7 * F, "t": 2 * F}, held=())
     assert (keys(both.adopt), both.need) == ({"s", "t"}, 1)
     few = replace(SETTINGS, max_leases=1)
     assert len(plan(rows, {"s": 0.7 * F, "t": 2 * F}, held=(), with_settings=few).adopt) == 1
+    unclear = [*rows, lease("u", ME)]
+    ages = {"s": 0.7 * F, "t": 0.7 * F}
+    for reach in Reach:
+        adopts = plan(rows, ages, held=(), with_settings=few, reach=reach).adopt
+        assert len(adopts) == 1
+        assert len(plan(unclear, ages, held=(), with_settings=few, reach=reach).adopt) == 1
+        full = plan([*rows, lease("h", ME)], ages, held={"h"}, with_settings=few, reach=reach)
+        assert full.adopt == (), "it has as many as it may"
 
 
 def test_somebody_else_with_my_id() -> None:

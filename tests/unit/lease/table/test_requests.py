@@ -27,6 +27,8 @@ PREPARED = replace(
     MINE, pending=PendingCheckpoint(ExtendedSequenceNumber("101")), timestamp_ms=1_790_000_000_000
 )
 STOPPED = replace(MINE, stopped_by=("other",))
+STOPPED_BY_ALL = replace(MINE, stopped_by=("a", "b", "other", "z"))
+STOPPED_BY_THIEF = replace(ASKED, stopped_by=("thief",))
 PENDING = "pendingCheckpoint, pendingCheckpointSubSequenceNumber, pendingCheckpointState"
 UNCHANGED = "leaseCounter = 7"
 STILL_MINE = "leaseCounter = 7 AND leaseOwner = 'me' AND attribute_not_exists(checkpointOwner)"
@@ -162,6 +164,24 @@ CASES: dict[str, tuple[Update, str, str, Lease]] = {
         "SET stoppedBy = ['me', 'other'] ADD leaseCounter 1 REMOVE leaseOwner, checkpointOwner",
         replace(STOPPED, owner=None, counter=8, stopped_by=("me", "other")),
     ),
+    "release of a shard that many have stopped": (
+        requests.with_stop(STOPPED_BY_ALL, requests.release(STOPPED_BY_ALL, "me"), "me"),
+        f"{NOT_ASKED} AND {UNCHANGED} AND stoppedBy = ['a', 'b', 'other', 'z']",
+        (
+            "SET stoppedBy = ['a', 'b', 'me', 'other', 'z'] "
+            "ADD leaseCounter 1 REMOVE leaseOwner, checkpointOwner"
+        ),
+        replace(STOPPED, owner=None, counter=8, stopped_by=("a", "b", "me", "other", "z")),
+    ),
+    "release of a stopped shard to a worker that had stopped it alone": (
+        requests.with_stop(STOPPED_BY_THIEF, requests.release(STOPPED_BY_THIEF, "me"), "me"),
+        f"{HANDED_OVER} AND stoppedBy = ['thief'] AND {UNCHANGED}",
+        (
+            "SET leaseOwner = 'thief', stoppedBy = ['me'] "
+            "ADD leaseCounter 1, ownerSwitchesSinceCheckpoint 1 REMOVE checkpointOwner"
+        ),
+        replace(MINE, owner="thief", counter=8, owner_switches=3, stopped_by=("me",)),
+    ),
     "take of a shard that a process of this id has stopped": (
         requests.take(replace(STOPPED, stopped_by=("me", "other")), "me"),
         f"{UNCHANGED} AND leaseOwner = 'me' AND stoppedBy = ['me', 'other']",
@@ -202,6 +222,12 @@ CASES: dict[str, tuple[Update, str, str, Lease]] = {
         requests.release(MINE, "me"),
         f"{NOT_ASKED} AND {UNCHANGED}",
         "ADD leaseCounter 1 REMOVE leaseOwner, checkpointOwner",
+        replace(MINE, owner=None, counter=8),
+    ),
+    "release of what a hand has given to nobody": (
+        requests.release(replace(MINE, owner=None, checkpoint_owner="me"), "me"),
+        f"attribute_not_exists(leaseOwner) AND checkpointOwner = 'me' AND {UNCHANGED}",
+        "ADD leaseCounter 1 REMOVE checkpointOwner",
         replace(MINE, owner=None, counter=8),
     ),
     "release to the worker that waits for it": (
@@ -339,11 +365,15 @@ CASES: dict[str, tuple[Update, str, str, Lease]] = {
 }
 
 
+KINDS = {(str, "S"), (str, "N"), (list, "SS"), (bytes, "B")}
+
+
 def with_values(expression: str, values: dict[str, Any]) -> str:
     """An expression with its values in place of their names; a number has no quotes."""
 
     def shown(name: re.Match[str]) -> str:
         ((kind, value),) = values[name.group()].items()
+        assert (type(value), kind) in KINDS
         return value if kind == "N" else repr(value)
 
     return re.sub(r":\w+", shown, expression)
@@ -410,6 +440,7 @@ def test_a_reset_keeps_the_applications_first_instant_unless_it_begins_anew() ->
         (replace(MINE, application_ms=5), (LATEST, 6), 6),
         (replace(MINE, application_ms=5), (AT, None, None, 7), 7),
         (MINE, (AT,), None),
+        (replace(MINE, application_ms=5), (LATEST,), 5),
     ]
     for lease, given, kept in cases:
         after = requests.reset(lease, *given).after
@@ -419,6 +450,7 @@ def test_a_reset_keeps_the_applications_first_instant_unless_it_begins_anew() ->
 
 
 def test_a_probe_has_to_be_refused_and_sets_what_never_changes() -> None:
+    assert requests.probe(MINE) is None, "such a row has nothing of the kind"
     with_keys = replace(MINE, hash_range=(100, 199))
     probe = requests.probe(with_keys)
     assert probe is not None
