@@ -149,13 +149,14 @@ def test_who_has_lost_its_lease_is_told_once_and_writes_no_row_more(
 
 def test_a_shard_ends_with_a_checkpoint_of_its_processor() -> None:
     end = End()
-    assert not end.calls.shard_ended_was_called
+    was_called = [end.calls.shard_ended_was_called]
     for n in range(2):
         with pytest.raises(SparkinesisError, match="shard_ended returned without a checkpoint"):
             end.calls.shard_ended()
-        assert end.calls.shard_ended_was_called
+        was_called.append(end.calls.shard_ended_was_called)
         assert end.processor.called == ["shard_ended"] * (n + 1), "it is called again"
         assert not end.sinks_are_closed
+    assert was_called == [False, True, True]
     end.processor.then = lambda checkpointer: checkpointer.checkpoint()
     end.calls.shard_ended()
     assert end.written == ["SHARD_END"]
