@@ -142,8 +142,8 @@ class LeaseRenewer:
         failures: Counter[str] = Counter()
         if len(batches) == 1:
             failures += self._renew(batches[0])
-        elif batches:
-            with ThreadPoolExecutor(min(len(batches), _MAX_THREADS), "lease-renewal") as pool:
+        else:
+            with ThreadPoolExecutor(_MAX_THREADS, "lease-renewal") as pool:
                 for failed in pool.map(helping(self._renew), batches):
                     failures += failed
         self._lose_expired(all_held)
