@@ -53,7 +53,6 @@ from sparkinesis.lease.rules.taker import (
     plan_takes,
 )
 from sparkinesis.lease.rules.worker_ids import java_kcl_may_read
-from sparkinesis.lease.table.batch import BATCH
 from sparkinesis.lease.table.provisioning import note_vanished
 from sparkinesis.lease.table.rows import KnownRows, TableScan
 from sparkinesis.lease.table.table import LeaseTable
@@ -116,8 +115,8 @@ class LeaseCoordinator:
             table, renewer, worker_id, row_problems=self._row_problems, tell=tell
         )
         self._known_rows = KnownRows()
-        self._observing_since: float | None = None
-        """The time of the first scan; None before it."""
+        self._observing_since = math.inf
+        """The time of the first scan."""
         self._scanned_at = -math.inf
         """The time at which the last scan began."""
         self._scan_at = -math.inf
@@ -245,7 +244,7 @@ class LeaseCoordinator:
         due = [*takes.adopt, *takes.overdue, *takes.seize, *assigned]
         size = 1
         if not is_leaving() and (due or takes.take):
-            size = self._renewer.batching.size([*due, *takes.take][:BATCH])
+            size = self._renewer.batching.size([*due, *takes.take])
         token, origin = token_at(scan.second, self._rng), self._origin(now)
         self._acquisitions.take(free(due), len(due), size, token, origin)
         self._acquisitions.take(free(takes.take), takes.need, size, token, origin)
@@ -286,8 +285,7 @@ class LeaseCoordinator:
     ) -> Standing:
         """Note what a scan tells by ``now``; return this worker's standing in its fleet."""
         leases, failover_time = scan.leases, self._settings.failover_time
-        if self._observing_since is None:
-            self._observing_since = now
+        self._observing_since = min(self._observing_since, now)
         own = self._renewer.own_writes
         own.keep({row.key for row in leases})
         self._observations = observe(
@@ -412,7 +410,7 @@ class LeaseCoordinator:
         )
         due = [row for row in (*takes.adopt, *takes.overdue) if row.key not in busy]
         if due:
-            size = self._renewer.batching.size(due[:BATCH])
+            size = self._renewer.batching.size(due)
             token = token_at(rows.second, self._rng)
             self._acquisitions.take(iter(due), len(due), size, token, self._origin(now))
         mine = self._renewer.held()
@@ -495,11 +493,7 @@ class LeaseCoordinator:
         """Return those that somebody has given to this worker since it observes the table."""
         since, mine = self._observing_since, (self._worker_id, None)
         found = ((row.key, self._observations[row.key]) for row in leases)
-        return {
-            key
-            for key, seen in found
-            if since is not None and seen.owners == mine and seen.owners_since > since
-        }
+        return {key for key, seen in found if seen.owners == mine and seen.owners_since > since}
 
     def withdraw_requests(self) -> None:
         """Withdraw this worker's requests for leases that it does not hold yet, before it ends.
