@@ -10,19 +10,31 @@ from typing import Any
 import pytest
 
 from deploy.iam import POLICIES, action_of
+from sparkinesis.errors import LeaseTableUnavailableError
 from sparkinesis.lease.coordinator import LeaseCoordinator
+from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.leading.brief_look import FULL_EVERY, STANDBYS, WORTHWHILE
 from sparkinesis.lease.leading.coordination import Coordination
 from sparkinesis.lease.leading.own_rows import OWNER_INDEX, create_index, keys_of, read_some
+from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.table import LeaseTable
-from sparkinesis.local import Fault, LocalServer
+from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.local.lease_tables import LeaseTables
+from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.worker.options import LeaseTableOptions
-from tests.integration.lease.conftest import ManualTime, create, table_of
+from tests.integration.lease.conftest import (
+    ManualTime,
+    break_row,
+    create,
+    lease,
+    lease_of,
+    table_of,
+)
 from tests.integration.lease.test_led import FAILOVER, SOON, owners, release_asked, worker
 
 LEADER, *FOLLOWERS = [f"host-1-00000000000{digit}" for digit in "abcde"]
 KEYS = [f"shardId-{number:012d}" for number in range(WORTHWHILE + 20)]
+STREAM = StreamIdentifier("123456789012", "s", 1_700_000_000)
 _numbers = itertools.count()
 READS = {"Scan", "Query", "BatchGetItem", "GetItem"}
 
@@ -30,11 +42,23 @@ READS = {"Scan", "Query", "BatchGetItem", "GetItem"}
 class Fleet:
     """A leader, two standbys and two others, which share the leases of a table."""
 
-    def __init__(self, table: LeaseTable, time: ManualTime, server: LocalServer) -> None:
+    def __init__(
+        self,
+        table: LeaseTable,
+        time: ManualTime,
+        server: LocalServer,
+        *,
+        several_streams: bool = False,
+    ) -> None:
         self.table, self.time, self.server = table, time, server
-        self.workers = {who: worker(table, time, who) for who in (LEADER, *FOLLOWERS)}
+        self.workers = {
+            who: worker(table, time, who, several_streams=several_streams)
+            for who in (LEADER, *FOLLOWERS)
+        }
         self.dead: set[str] = set()
-        create(table, *KEYS)
+        for key in KEYS:
+            row = lease(key)
+            table.create(row.in_stream(STREAM) if several_streams else row)
 
     def round(self, seconds: float = SOON) -> None:
         """Each worker renews, releases what is asked for, and looks."""
@@ -100,8 +124,107 @@ def test_only_the_leader_and_two_standbys_read_the_whole_table(fleet: Fleet) -> 
     reads = {who: fleet.reads(who) for who in fleet.workers}
     scans = {who for who, calls in reads.items() if calls["Scan"]}
     assert scans == {LEADER, *FOLLOWERS[:STANDBYS]}
+    leads = {who: one.snapshot.leads for who, one in fleet.workers.items()}
+    assert leads.pop(LEADER) is True, "it sees to leases that are missing, for all"
     for who in fleet.workers.keys() - scans:
         assert reads[who] == {"Query": 1, "BatchGetItem": 1}
+        assert leads.pop(who) is False
+    assert set(leads.values()) == {None}
+
+
+def test_workers_of_several_streams_all_read_the_whole_table(
+    table: LeaseTable, time: ManualTime, server: LocalServer
+) -> None:
+    """Each must see the leases of a stream that it alone reads."""
+    fleet = Fleet(table, time, server, several_streams=True)
+    fleet.settle()
+    assert all(fleet.reads(who) == {"Scan": 1} for who in fleet.workers)
+
+
+def give(fleet: Fleet, *keys: str) -> None:
+    """The leader gives new leases to the last worker."""
+    create(fleet.table, *keys)
+    for key in keys:
+        fleet.table.write(requests.assign(lease_of(fleet.table, key), FOLLOWERS[-1]))
+
+
+def test_a_lease_that_is_to_be_adopted_is_looked_for_sooner(fleet: Fleet) -> None:
+    last, interval = fleet.workers[FOLLOWERS[-1]], 1.5
+    fleet.time.now += SOON
+    last.renew()
+    assert not last.take()
+    assert last.due_in() == interval, "midway between two rounds of renewals"
+    fleet.time.now += 2 * interval
+    assert not last.take()
+    assert last.due_in() == 2 * interval - interval
+    give(fleet, "ended", "given", "stopped")
+    row = lease_of(fleet.table, "ended")
+    fleet.table.write(requests.checkpoint(row, ExtendedSequenceNumber(SHARD_END)))
+    last.renew()
+    fleet.time.now += interval / 2
+    assert last.take(busy={"given", "stopped"})
+    assert last.held().keys().isdisjoint({"ended", "given", "stopped"})
+    assert last.due_in() == interval
+    assert last.take(busy={"stopped"}), "the other is still to come"
+    assert "given" in last.held()
+    assert not last.take(reads=lambda row: row.key != "stopped") or "stopped" not in last.held()
+    assert not last.take()
+    assert "stopped" in last.held()
+    fleet.server.kinesis.calls.clear()
+    assert not last.take()
+    asked = {call.operation for call in fleet.server.kinesis.calls}
+    assert asked == {"Query", "BatchGetItem"}
+
+
+def test_who_leaves_adopts_nothing_by_a_brief_look(fleet: Fleet) -> None:
+    last = fleet.workers[FOLLOWERS[-1]]
+    give(fleet, "given")
+    last.take(is_leaving=lambda: True)
+    assert "given" not in last.held()
+
+
+def test_a_lease_adopted_without_an_answer_is_looked_for_in_the_whole_table(fleet: Fleet) -> None:
+    last = fleet.workers[FOLLOWERS[-1]]
+    give(fleet, "given")
+    fleet.server.kinesis.faults = lambda call: (
+        Fault.dropped("after") if call.operation == "UpdateItem" else None
+    )
+    with pytest.raises(LeaseTableUnavailableError):
+        last.take()
+    fleet.server.kinesis.faults = None
+    fleet.server.kinesis.calls.clear()
+    last.take()
+    assert "given" in last.held()
+    asked = {call.operation for call in fleet.server.kinesis.calls}
+    assert "Scan" in asked
+    assert "Query" not in asked
+
+
+def test_a_row_that_cannot_be_read_and_a_table_that_cannot_be_reached_are_told(
+    fleet: Fleet,
+) -> None:
+    last, key = fleet.workers[FOLLOWERS[-1]], "shardId-000000009999"
+    give(fleet, key)
+    break_row(fleet.table, fleet.server.client("dynamodb"), key)
+    assert fleet.reads(FOLLOWERS[-1])["Scan"] == 1
+    fleet.round()
+    fleet.server.kinesis.faults = lambda _: Fault.error("ServiceUnavailable", status=503)
+    with pytest.raises(LeaseTableUnavailableError):
+        last.take()
+
+
+def test_a_lease_that_is_lost_during_a_brief_look_keeps_no_other_from_being_adopted(
+    fleet: Fleet,
+) -> None:
+    last = fleet.workers[FOLLOWERS[-1]]
+    give(fleet, "given")
+    lost = min(last.held())
+    held = last.held()[lost]
+    fleet.server.kinesis.faults = lambda call: held.lose("the test says so")
+    last.take()
+    fleet.server.kinesis.faults = None
+    assert "given" in last.held()
+    assert lost not in last.held()
 
 
 @pytest.fixture
@@ -274,3 +397,69 @@ def test_rows_are_read_by_the_hundred(shared: LocalServer) -> None:
     assert {row.key for row in rows.leases} == set(KEYS)
     assert Counter(call.operation for call in shared.kinesis.calls) == {"BatchGetItem": 2}
     assert rows.second is not None
+
+
+def lock_row(fleet: Fleet, **changes: Any) -> None:
+    """Change the leader's lock, or delete it."""
+    client, key = fleet.server.client("dynamodb"), {"leaseKey": {"S": "Leader"}}
+    if not changes:
+        client.delete_item(TableName=fleet.table.name, Key=key)
+        return
+    item = client.get_item(TableName=fleet.table.name, Key=key)["Item"]
+    client.put_item(TableName=fleet.table.name, Item={**item, **changes})
+
+
+@pytest.mark.parametrize("case", ["deleted", "another's", "expired", "released"])
+def test_who_sees_no_lock_of_the_leader_that_it_knows_reads_the_whole_table(
+    fleet: Fleet, case: str
+) -> None:
+    last = FOLLOWERS[-1]
+    assert fleet.reads(last)["Scan"] == 0
+    if case == "deleted":
+        lock_row(fleet)
+    elif case == "another's":
+        lock_row(fleet, ownerName={"S": FOLLOWERS[0]})
+    elif case == "released":
+        lock_row(fleet, isReleased={"S": "1"})
+    else:  # although the leader renews its leases
+        fleet.time.now += FAILOVER + 0.1
+        fleet.renew()
+    assert fleet.reads(last)["Scan"] == 1
+
+
+def test_who_reads_its_own_rows_tells_its_load_every_half_a_minute(fleet: Fleet) -> None:
+    last, client = FOLLOWERS[-1], fleet.server.client("dynamodb")
+    key = {"TableName": fleet.table.name, "Key": {"leaseKey": {"S": last}}}
+    client.delete_item(**key)
+    for _ in range(9):
+        fleet.round(3.0)
+        assert fleet.reads(last)["Scan"] == 0
+    fleet.round(3.0)
+    assert "lut" in client.get_item(**key)["Item"]
+
+
+def test_a_missing_index_is_told_once_and_asked_for_again(
+    half_a_minute: float,
+    table: LeaseTable,
+    time: ManualTime,
+    server: LocalServer,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    create(table, *KEYS)
+    leader = worker(table, time, LEADER)
+    asked: list[float] = []
+
+    def refuse(call: Call) -> Fault | None:
+        if call.operation != "DescribeTable":
+            return None
+        asked.append(time.now)
+        return Fault.error("AccessDeniedException")
+
+    server.kinesis.faults = refuse
+    began = time.now
+    for seconds in (0.0, half_a_minute - 0.1, half_a_minute, 2 * half_a_minute):
+        time.now = began + seconds
+        leader.renew()
+        leader.take()
+    assert asked == [began, began + half_a_minute, began + 2 * half_a_minute]
+    assert caplog.text.count("The index of the lease table by owner is not created") == 1

@@ -136,7 +136,8 @@ def test_the_first_worker_leads_and_gives_the_second_its_share(
     first.take()
     assert set(first.held()) == set(IDS[:4]), "a leader takes what it gives itself"
     assert row_of(dynamodb, table, "Leader")["ownerName"] == {"S": "a"}
-    assert row_of(dynamodb, table, client_version.KEY)["cv"] == {"S": client_version.VERSION_3X}
+    version = row_of(dynamodb, table, client_version.KEY)
+    assert (version["cv"], version["mb"]) == ({"S": client_version.VERSION_3X}, {"S": "a"})
     second.take()
     assert not second.held()
     assert set(owners(table).values()) == {("a", None)}, "who does not lead asks for nothing"

@@ -8,6 +8,7 @@ each worker takes leases as in a fleet without one: a crash costs a failover tim
 from __future__ import annotations
 
 import logging
+import math
 import random
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -134,9 +135,10 @@ class Membership:
         self._moved_at: dict[str, float] = {}
         """The time at which a lease was first seen to have gone from one worker to another, or at
         which this leader has decided so."""
-        self._balance_at = 0.0
+        self._balance_at = math.inf
         self._members: frozenset[str] = frozenset()
-        """The workers to which this leader has last assigned leases."""
+        """The workers to which this leader has last assigned leases: it balances at once if there
+        are others, as after an election."""
         self._silent: Mapping[str, float] = {}
         """The workers that this leader believes to be dead."""
         self._has_led = False
@@ -193,9 +195,9 @@ class Membership:
         """
         self._was_brief = True
         seen = seen_in(rows.coordination)
-        if sharing_of(seen.version) is not Sharing.LED or self._coordination is None:
+        if sharing_of(seen.version) is not Sharing.LED:
             return False
-        self._version = seen.version
+        assert self._coordination is not None, "a look at all rows has told to look briefly"
         self._seen_lock = lock = observe(self._seen_lock, seen.lock, now)
         try:
             self._tell_load(self._coordination, int(self._second(rows)), now)
@@ -215,7 +217,8 @@ class Membership:
         """
         told, self._told = self._told, None
         try:
-            if self._coordination is not None and told is not None:
+            if told is not None:
+                assert self._coordination is not None, "it has written the row"
                 self._coordination.delete_stats(told)
         except SparkinesisError as error:
             _log.warning("Leaving the fleet failed; its leader will notice: %s", error)
@@ -348,7 +351,6 @@ class Membership:
             began = self._clock()
             mine = new_lock(self._worker_id, self._failover_time, self._new_version())
             self._held_lock = held = coordination.acquire(lock, mine, began)
-            self._balance_at = began
             self._members = frozenset()
         leads = held is not None and held.leads(self._clock())
         self._note_leadership(leads)
@@ -389,7 +391,8 @@ class Membership:
     def _resign(self) -> None:
         held, self._held_lock = self._held_lock, None
         self._note_leadership(False)
-        if held is not None and self._coordination is not None:
+        if held is not None:
+            assert self._coordination is not None, "it has written the lock"
             self._coordination.release(held)
 
     def _reach(self, leases: Collection[Lease], expired: Collection[str], now: float) -> Reach:
