@@ -1,6 +1,7 @@
 """Measures how the project is built: sizes of modules, names that stand twice, lines.
 
 python -m tests.house                    # this checkout
+python -m tests.house --walks            # and the files that a page passes: half a minute
 python -m tests.house --names above      # and what was counted, by the start of a figure's name
 python -m tests.house --json build/house.json ../another-checkout
 """
@@ -14,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from tests.house.figures import Figure, figures
+from tests.house.figures import Figure, figures, walks_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -38,8 +39,10 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("root", nargs="?", type=Path, default=ROOT, help="default: this checkout")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there, too")
     parser.add_argument("--names", metavar="START", help="print what the figures so named counted")
+    parser.add_argument("--walks", action="store_true", help="record tests.house.walks, too")
     arguments = parser.parse_args(given)
-    found = figures(arguments.root.resolve())
+    root = arguments.root.resolve()
+    found = figures(root) + (walks_of(root) if arguments.walks else [])
     if arguments.json is not None:
         arguments.json.parent.mkdir(parents=True, exist_ok=True)
         arguments.json.write_text(json.dumps([asdict(one) for one in found], indent=2) + "\n")

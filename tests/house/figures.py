@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import os
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -46,6 +50,22 @@ def figures(root: Path) -> list[Figure]:
                 ("docs", {".md", ".py"}),
             )
         ),
+    ]
+
+
+def walks_of(root: Path) -> list[Figure]:
+    """Record the walks of the package of a checkout, in a process of its own."""
+    output = subprocess.run(
+        [sys.executable, "-m", "tests.house.walks"],
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "PYTHONPATH": str(root / "src")},
+        stdout=subprocess.PIPE,
+        check=True,
+    ).stdout
+    found: dict[str, list[str]] = json.loads(output)
+    return [
+        Figure(f"files that work for a {name}", len(files), names=files)
+        for name, files in found.items()
     ]
 
 

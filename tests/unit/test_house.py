@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from tests.house.__main__ import main
 from tests.house.figures import figures
 from tests.house.modules import attributes, only_hands_on
+from tests.house.walks import micro_batch
 
 WIDE = "\n".join(f"        self.a{n} = {n}" for n in range(13))
 FILES = {
@@ -109,3 +111,12 @@ def test_the_command_prints_figures_and_names_and_writes_json(
         "unit": "",
         "names": ["p.long"],
     }
+
+
+def test_the_files_of_a_micro_batch_are_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "local")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "local")
+    found = micro_batch()
+    assert {"source/datasource.py", "stream/page.py"} <= set(found)
+    assert not [file for file in found if file.startswith(("local/", "lease/", "worker/"))]
+    assert sys.getprofile() is None
