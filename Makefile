@@ -62,7 +62,7 @@ release-check: $(UV) ## Build, inspect, install and try what would be published 
 docs: $(DOCS) ## Build the documentation site into build/site, and check it (ARGS=--once)
 	@$(BIN)/python -m tests.documentation $(ARGS)
 
-check: $(SETUP) ## Check FILE=src/sparkinesis/lease/rules/taker.py: its unit test, ruff and mypy
+check: $(SETUP) ## Check FILE=src/sparkinesis/lease/rules/taker.py: its nearest tests, ruff and mypy
 	@$(BIN)/python -m tests.check $(FILE)
 
 # Never changes the working tree. Without a record of which tests run which lines, makes one first.

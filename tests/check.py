@@ -137,9 +137,9 @@ def commands(path: Path) -> list[list[str]]:
     ]
     tests = nearest(path)
     if tests:
-        # A long test that is named is run.
-        marked = ["-m", "long or not long"] if its_test(path) else []
-        found.append([python, "-m", "pytest", "-q", *marked, *map(str, tests)])
+        # A long test that is named is run; of others, those that `make test` leaves out, too.
+        marked = "long or not long" if its_test(path) else "not long"
+        found.append([python, "-m", "pytest", "-q", "-m", marked, *map(str, tests)])
     return found
 
 
