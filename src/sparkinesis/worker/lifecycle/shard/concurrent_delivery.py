@@ -91,7 +91,7 @@ class ConcurrentDeliverer(Deliverer):
 
     def clear(self) -> None:
         super().clear()
-        self._open.clear()
+        self._open = OpenRecords(self._open.most)
         self._attempts.clear()
         self._again.clear()
 

@@ -101,14 +101,6 @@ class OpenRecords(msgspec.Struct):
         self._open()
         return run
 
-    def clear(self) -> None:
-        """Drop all records."""
-        self._rest = None
-        self._left.clear()
-        self._in_order.clear()
-        self._startable.clear()
-        self._behind.clear()
-
     def _open(self) -> None:
         batch = self._rest
         room = self.most - len(self._in_order)

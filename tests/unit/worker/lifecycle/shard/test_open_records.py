@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import weakref
 from collections import Counter, defaultdict
 from itertools import accumulate
 
@@ -90,3 +92,16 @@ def test_a_batch_may_be_added_while_fewer_records_are_open_than_may_be() -> None
         rooms.append(records.has_room)
     assert rooms == [True, True, False]
     assert records.first is records.start()
+
+
+def test_a_batch_whose_records_are_finished_takes_no_memory() -> None:
+    records = OpenRecords(2)
+    batch = batch_of(["a", "b"], 0)
+    is_there = weakref.ref(batch._rows)
+    records.add(batch)
+    del batch
+    while (one := records.start()) is not None:
+        records.finish(one)
+    del one
+    gc.collect()
+    assert is_there() is None
