@@ -47,8 +47,8 @@ def test_what_is_not_kept_comes_again_and_nothing_else(
         "record itself": AfterRecord(first.sequence_number),
     }
     budget = ShardBudget(Pace(0.0, 0.0))
-    inclusive = start == "record itself"
-    cursor = ShardCursor(client, budget, SHARD, positions[start], inclusive=inclusive)
+    options: dict[str, Any] = {"inclusive": True} if start == "record itself" else {}
+    cursor = ShardCursor(client, budget, SHARD, positions[start], **options)
     given: list[bytes] = []
     for count in [*counts, None, None]:
         if cursor.at_end:
@@ -222,7 +222,8 @@ def test_an_iterator_that_has_expired_is_replaced_where_reading_was(
     }
     reading.put(b"0", b"1", b"2", b"3")
     reading.server.kinesis.empty_pages = 1 if empty else 0
-    cursor = reading.cursor(positions[start], inclusive=start == "record itself")
+    options = {"inclusive": True} if start == "record itself" else {}
+    cursor = reading.cursor(positions[start], **options)
     found = datas(cursor.fetch(3))
     assert (not found) is empty
     for _ in range(2):
@@ -233,6 +234,24 @@ def test_an_iterator_that_has_expired_is_replaced_where_reading_was(
     assert found == [*before, b"0", b"1", b"2", b"3"]
     assert caplog.messages == [], "the server did not begin too early"
     assert reading.waits == []
+
+
+@pytest.mark.parametrize("start", STARTS[1:])
+def test_what_a_server_gives_from_before_the_position_is_dropped_and_told(
+    reading: Reading, clock: ManualClock, caplog: pytest.LogCaptureFixture, start: str
+) -> None:
+    at = reading.put(b"0", b"1", b"2")
+    clock.advance(5_000)
+    reading.put(b"3", b"4")
+    position = AtTimestamp(START_MS + 5_000) if start == "instant" else at
+    options = {"inclusive": True} if start == "record itself" else {}
+    cursor = reading.cursor(position, **options)
+    reading.answer(("GetShardIterator", Fault(begins_early=2)))
+    before = [b"2"] if start == "record itself" else []
+    assert datas(cursor.fetch()) == [*before, b"3", b"4"]
+    (told,) = caplog.messages
+    assert f"did not start to read shard {SHARD} of stream 's' at the requested position" in told
+    assert reading.server.endpoint_url in told
 
 
 def test_an_iterator_that_has_expired_is_told_where_it_is_not_to_be_replaced(
@@ -336,11 +355,11 @@ def test_each_call_is_made_within_the_budget_of_its_operation(reading: Reading) 
     cursor.fetch()
     assert cursor.due_in() == 2.0, "an empty page"
     reading.answer(("GetRecords", LIKE_AN_END), ("GetRecords", LIKE_AN_END))
+    rare = ShardBudget(Pace(0.1, 0.0), lambda: now[0], sleep)
     now[0] = 10.0
-    asking = ShardCursor(reading.client(), budget, SHARD, TRIM_HORIZON, asks_twice=True)
-    size = asking.fetch().size
-    assert now[0] == 10 + size / 100, "the second answer waits for the bytes of the first one"
-    assert (budget.iterators.due_in(), budget.records.due_in()) == (0.0, 2.0)
+    ShardCursor(reading.client(), rare, SHARD, TRIM_HORIZON, asks_twice=True).fetch()
+    assert now[0] == 20.0, "the second answer is asked for ten seconds after the first one"
+    assert (rare.iterators.due_in(), rare.records.due_in()) == (10.0, 10.0)
 
 
 @pytest.mark.parametrize(

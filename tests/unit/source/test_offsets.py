@@ -158,7 +158,8 @@ def test_a_batch_reads_what_lies_between_its_two_offsets() -> None:
 
 def test_only_the_shards_of_the_initial_offset_begin_where_the_user_said() -> None:
     """An instant that is older than the oldest record is then no loss."""
-    start: Positions = {ANY_SHARD: AtTimestamp(5), "listed": AtTimestamp(6)}
+    stored = {"s": {"*": "AT_TIMESTAMP:5", "listed": "AT_TIMESTAMP:6"}}
+    start = from_json(["s"], stored)["s"]
     end: Positions = {"listed": SHARD_END, "a": SHARD_END, "b": AfterRecord("9")}
     assert ranges(start, end) == [
         ShardRange("a", AtTimestamp(5), SHARD_END, is_initial=True),

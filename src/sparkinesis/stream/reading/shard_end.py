@@ -9,6 +9,7 @@ GetRecords tells whether one answer was odd.
 from __future__ import annotations
 
 import logging
+import math
 
 from sparkinesis.errors import AccessDeniedError
 from sparkinesis.stream.calls.client import Fetched, StreamClient
@@ -43,7 +44,7 @@ class EndCheck:
         self._shard_id = shard_id
         self._retry = retry
         self._budget = budget
-        self._open_until_ms = 0
+        self._open_until_ms = -math.inf
         self._has_warned = False
 
     def is_end(self, fetched: Fetched, reached: Position) -> bool:

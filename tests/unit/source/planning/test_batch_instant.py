@@ -286,10 +286,12 @@ def test_a_shard_is_looked_at_once_in_a_round() -> None:
 def test_errors_of_gaps_are_independent_and_matter_where_the_limit_is_near(
     weight: float, looks: set[str]
 ) -> None:
-    """Each is a fortieth, and both are a twenty-eighth, of which three hundredths are accepted."""
+    """Each is a fortieth, and both are a twenty-eighth, where three hundredths are accepted."""
     density = 0.3125 / 1000
     surveys = {"a": between(density, (weight, density)), "b": between(density, (0.02, density))}
     assert chosen(surveys, 1020).wanted.keys() == looks
+    density = 0.375 / 1000
+    assert chosen({"a": between(density, (0.6, density))}, 1020).wanted == {}
 
 
 def test_the_worst_gap_is_looked_into_first() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,6 +89,7 @@ class Pages:
     ends: bool = False
     opened: list[Position] = field(default_factory=list)
     limits: list[int] = field(default_factory=list)
+    threads: set[str] = field(default_factory=set)
 
     def open(self, position: Position) -> Pages:
         self.opened.append(position)
@@ -95,6 +97,7 @@ class Pages:
 
     def fetch(self, limit: int) -> Fetched:
         self.limits.append(limit)
+        self.threads.add(threading.current_thread().name.rpartition("_")[0])
         page = self.pages.pop(0)
         if isinstance(page, Exception):
             raise page
@@ -158,6 +161,7 @@ def test_a_task_has_what_is_between_start_and_end_page_by_page(ends: str) -> Non
     assert pages.opened == [OLD]
     assert len(pages.limits) == 5, "nothing is fetched behind the end"
     assert set(pages.limits) == {10_000}
+    assert pages.threads == {"get-records"}, "of a name that a profile shows"
 
 
 def test_the_last_page_of_a_shard_may_be_empty() -> None:
@@ -207,10 +211,33 @@ def test_after_a_pause_a_task_looks_whether_it_has_missed_records(is_kept: bool)
     assert pages.opened == [OLD, AfterRecord("6"), AfterRecord("8")]
 
 
+@pytest.mark.parametrize(("pause_ms", "looks"), [(300_000, 0), (300_001, 1)])
+def test_a_pause_within_the_life_of_an_iterator_needs_no_look(pause_ms: int, looks: int) -> None:
+    later = NOW + pause_ms
+    pages = Pages([fetched(5, 6), fetched(7, at=later), fetched(6, 7, at=later)])
+    assert read(pages, OLD, AfterRecord("7")).rows == [["6"], ["7"]]
+    assert pages.opened == [OLD, *[AfterRecord("6")] * looks]
+
+
 def test_a_start_that_the_service_refuses_is_one_loss_and_the_oldest_records_follow() -> None:
     pages = Pages([PositionNotFoundError("gone"), fetched(8), fetched(9)])
     assert read(pages, OLD, AfterRecord("9")) == Read([["8"], ["9"]], ["refused"])
     assert pages.opened == [OLD, TRIM_HORIZON]
+
+
+def test_a_place_that_is_refused_after_a_pause_is_one_loss_too() -> None:
+    later = NOW + 30 * HOUR
+    pages = Pages(
+        [
+            fetched(5, 6),
+            fetched(7, at=later),
+            PositionNotFoundError("gone"),
+            fetched(7, 8, at=later),
+            fetched(9, at=later),
+        ]
+    )
+    assert read(pages, OLD, AfterRecord("9")) == Read([["6"], ["7", "8"], ["9"]], ["refused"])
+    assert pages.opened == [OLD, AfterRecord("6"), TRIM_HORIZON]
 
 
 def test_a_shard_that_is_gone_is_a_loss_and_the_end_of_its_range() -> None:
