@@ -69,4 +69,12 @@ EQUIVALENTS: dict[tuple[str, str, str, str], str] = {
     ("lease/table/requests.py", "take", "1", "2"): (
         "Workers name a token; without one, either is below all tokens that they take."
     ),
+    ("stream/reading/range.py", "read_range", "1", "2"): "One fetch is under way at a time.",
+    (
+        "source/planning/batch_instant.py",
+        "_latest_within_limit.total",
+        "return sum((survey.weight(instant) for survey in surveys.values()))",
+        "pass",
+    ): _COST,
+    ("source/planning/batch_instant.py", "_latest_within_limit", "1", "2"): _COST,
 }
