@@ -45,6 +45,12 @@ EQUIVALENTS: dict[tuple[str, str, str, str], str] = {
     ): _COST,
     ("stream/kpl/envelope.py", "_shared_by_two", "len(records) // 2", "len(records) * 2"): _COST,
     ("stream/kpl/envelope.py", "_shared_by_two", "2", "3"): _COST,
+    ("stream/kpl/unpack.py", "", "1 << 20", "1 >> 20"): _COST,
+    ("stream/kpl/unpack.py", "", "1", "2"): _COST,
+    ("stream/kpl/unpack.py", "", "20", "21"): _COST,
+    ("stream/calls/answers/decoding.py", "", "1000", "1001"): _COST,
+    ("stream/calls/retry.py", "", "32", "33"): "A wait is at its cap after fewer doublings.",
+    ("stream/calls/retry.py", "_is_of_the_server", "0", "1"): "Neither is the status of an error.",
     ("lease/rules/shard_sync.py", "require_tiling", "first > expected", "first >= expected"): (
         "The two differ."
     ),

@@ -69,19 +69,23 @@ def is_retryable(error: BaseException) -> bool:
     """
     if isinstance(error, ClientError):
         code = error_code(error)
-        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        return code in THROTTLED or code in _TRANSIENT or status >= 500
+        return code in THROTTLED or code in _TRANSIENT or _is_of_the_server(error)
     return isinstance(error, _UNANSWERED)
 
 
 def is_in_doubt(error: BaseException) -> bool:
     """Return True if the failed call may have taken effect: the answer was lost, or is 5xx."""
     if isinstance(error, ClientError):
-        return bool(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) >= 500)
+        return _is_of_the_server(error)
     return isinstance(error, _UNANSWERED)
 
 
-def result_of(error: BaseException, operation: str = "") -> str:
+def _is_of_the_server(error: ClientError) -> bool:
+    status: int = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    return status >= 500
+
+
+def result_of(error: BaseException, operation: str | None = None) -> str:
     """Return the result of a failed attempt of a call, as metrics name it. Pure.
 
     throttled, expired (the shard iterator), retryable, or failed.
@@ -159,7 +163,6 @@ class RetryLaterError(Exception):
     """A call failed for a moment; it is to be made again in so many seconds."""
 
     def __init__(self, seconds: float) -> None:
-        super().__init__(seconds)
         self.seconds = seconds
 
 
@@ -174,7 +177,8 @@ class Attempts:
         self.failures = 0
         """The failed attempts of the call that is being made."""
         self._has_doubted = False
-        self._give_up_at = 0.0
+        self._give_up_at: float
+        """Set by the first failure."""
 
     def call(
         self,
