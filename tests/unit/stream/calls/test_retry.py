@@ -254,6 +254,18 @@ def test_whoever_gave_up_has_all_the_time_for_the_next_call() -> None:
             attempts.call(fail)
 
 
+def test_each_call_begins_with_a_short_pause() -> None:
+    attempts = Attempts(virtual(Time(), 1.0, 9.0, 40.0))
+    for _ in range(2):
+        flaky = Flaky(2)
+        for pause in (1.0, 2.0):
+            with pytest.raises(RetryLaterError) as later:
+                attempts.call(flaky)
+            assert later.value.seconds == pause
+        assert attempts.call(flaky) == "done"
+        assert attempts.failures == 0
+
+
 def test_pauses_without_a_call_grow_and_end_in_time() -> None:
     time = Time()
     attempts = Attempts(virtual(time, 1.0, 9.0, 4.0))
