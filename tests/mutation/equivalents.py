@@ -51,6 +51,21 @@ EQUIVALENTS: dict[tuple[str, str, str, str], str] = {
     ("stream/calls/answers/decoding.py", "", "1000", "1001"): _COST,
     ("stream/calls/retry.py", "", "32", "33"): "A wait is at its cap after fewer doublings.",
     ("stream/calls/retry.py", "_is_of_the_server", "0", "1"): "Neither is the status of an error.",
+    ("stream/fan_out/cursor.py", "FanOutCursor.due_in", "left > 0", "left >= 0"): (
+        "It is due at once, and looks no longer before it reads."
+    ),
+    (
+        "stream/fan_out/cursor.py",
+        "FanOutCursor._pause_or_raise",
+        "error is not None and is_unknown_position(error, self._position)",
+        "is_unknown_position(error, self._position)",
+    ): "None is no error of the service.",
+    (
+        "stream/fan_out/cursor.py",
+        "FanOutCursor._pause_or_raise",
+        "not had_begun and isinstance(error, ClientError | BotoCoreError)",
+        "not had_begun",
+    ): "A subscription that did not begin failed by an error of botocore's.",
     ("lease/rules/shard_sync.py", "require_tiling", "first > expected", "first >= expected"): (
         "The two differ."
     ),

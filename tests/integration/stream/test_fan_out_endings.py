@@ -133,6 +133,13 @@ def numbers(cursor: FetchingCursor) -> list[int]:
     return [int(record.data) for record in fetched.page.records]
 
 
+def numbers_of(cursor: FetchingCursor) -> list[str]:
+    """The sequence numbers, where a record has no data."""
+    fetched = cursor.fetch()
+    assert fetched is not None
+    return [record.sequence_number for record in fetched.page.records]
+
+
 def starts(script: Script) -> list[object]:
     return [call["StartingPosition"] for call in script.of("SubscribeToShard")]
 
@@ -155,6 +162,14 @@ def test_an_interruption_goes_on_behind_the_last_event(
     assert [numbers(fan_out) for _ in range(3)] == [[1, 2], [], [8]]
     assert starts(script)[1:] == [after(7)]
     assert clock.waits == [5.5]  # the rest of five seconds, and the first backoff
+
+
+def test_it_goes_on_behind_the_number_that_the_event_says(
+    subscribe: Subscribe, script: Script
+) -> None:
+    fan_out = subscribe(begun(records_event([1, 2], 5)), held(records_event([8], 8)))
+    assert [numbers(fan_out), numbers(fan_out)] == [[1, 2], [8]]
+    assert starts(script)[1:] == [after(5)]
 
 
 @pytest.mark.parametrize(
@@ -521,6 +536,24 @@ def test_a_subscription_is_renewed_before_its_time_is_over(
     assert clock.waits == []
 
 
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (begun(records_event([1], 1), exception("InternalFailureException")), "(Internal"),
+        (begun(records_event([1], 1), b"<html></html>"), "(The prelude of an event"),
+        (begun(records_event([1], 1)), "ended."),
+    ],
+)
+def test_whoever_waits_for_the_next_subscription_says_why(
+    subscribe: Subscribe, caplog: pytest.LogCaptureFixture, given: Answer, says: str
+) -> None:
+    caplog.set_level("INFO")
+    fan_out = subscribe(given, held(records_event([2], 2)))
+    assert [numbers(fan_out), numbers(fan_out)] == [[1], [2]]
+    assert f"Subscribing to shard {SHARD} of stream 's'" in caplog.text
+    assert says in caplog.text
+
+
 def test_so_long_as_it_may_try_it_does(subscribe: Subscribe, clock: Turned) -> None:
     fan_out = subscribe(*[refusal(IN_USE)] * 9, give_up_after=3.0)
     with pytest.raises(ServiceError):
@@ -579,20 +612,39 @@ CLOSED = answer(
 )
 
 
+@pytest.mark.parametrize(
+    "last", [[1, 2], []], ids=["from before the position", "empty, and of long ago"]
+)
 def test_an_empty_page_does_not_hide_the_end_of_the_shard(
-    subscribe: Subscribe, script: Script, clock: Turned
+    subscribe: Subscribe, script: Script, clock: Turned, last: list[int]
 ) -> None:
     """The server begins earlier than asked, and the first pages from there on are empty."""
     fan_out = subscribe(begun(records_event([1, 2], 2)), begun(records_event([1, 2], None)))
     script.on("GetShardIterator", answer({"ShardIterator": "i"}))
     empty = {"Records": [], "MillisBehindLatest": 5000, "NextShardIterator": "more"}
-    script.on("GetRecords", answer(empty), answer(empty), last_page(1, 2))
+    end = last_page(1, 2) if last else answer({"Records": [], "MillisBehindLatest": 5000})
+    script.on("GetRecords", answer(empty), answer(empty), end)
     script.on("ListShards", CLOSED)
     assert numbers(fan_out) == [1, 2]
     assert numbers(fan_out) == []
     assert fan_out.at_end
     assert len(script.of("SubscribeToShard")) == 2
     assert clock.slept == [0.5, 0.5], "a shard accepts five calls a second"
+
+
+def test_the_end_is_looked_for_where_the_subscription_began(
+    subscribe: Subscribe, script: Script
+) -> None:
+    """No event has moved the position: the record that it names is not read yet."""
+    position = AfterRecord("5")
+    fan_out = subscribe(begun(records_event([], None)), position=position, inclusive=True)
+    script.on("GetShardIterator", answer({"ShardIterator": "i"}))
+    script.on("GetRecords", last_page(5))
+    script.on("ListShards", CLOSED)
+    assert numbers_of(fan_out) == ["5"]
+    assert fan_out.at_end
+    (asked,) = script.of("GetShardIterator")
+    assert asked["ShardIteratorType"] == "AT_SEQUENCE_NUMBER"
 
 
 def test_a_stop_ends_the_look_for_the_shards_end(

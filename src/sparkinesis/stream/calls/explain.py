@@ -92,8 +92,8 @@ def _words_of(address: StreamAddress) -> _Words:
     return _QUERY if address.is_querys else _APPLICATION
 
 
-def words(error: ClientError | BotoCoreError) -> str:
-    """Return the message of the service or of botocore as one line, which is printable.
+def words(error: Exception) -> str:
+    """Return the message of an error, above all of the service, as one line that is printable.
 
     AWS repeats the request when it refuses a signature ("The Canonical String for this request
     should have been ..."). That part is left out: one of its headers is a session token. A URL is

@@ -214,7 +214,7 @@ class FanOutCursor:
         if is_open:
             self._count_end(CLOSED)
 
-    def _subscribe(self) -> Subscription:
+    def _subscribe(self) -> None:
         subscription = self._client.subscribe(
             self._consumer_arn, self.shard_id, self._position, inclusive=self._inclusive
         )
@@ -228,7 +228,6 @@ class FanOutCursor:
                 subscription.close()
         if is_late:
             self._count_end(CLOSED)
-        return subscription
 
     def _drop(self, ending: str) -> None:
         with self._lock:
@@ -299,7 +298,7 @@ class FanOutCursor:
                 error,
             )
             return None
-        if iterator is not None or not self._ends.is_end(found, self._position):
+        if not self._ends.is_end(found, self._position):
             return None
         self.at_end = True
         self._drop(SHARD_ENDED)
@@ -334,7 +333,7 @@ class FanOutCursor:
                 self._client.address,
                 pause,
                 cause.value,
-                "." if error is None else f" ({_words(error)}).",
+                "." if error is None else f" ({words(error)}).",
             )
             self._resume_at = now + pause
 
@@ -364,7 +363,3 @@ class FanOutCursor:
 def _has_data(subscription: Subscription) -> bool:
     """Return True if a part of the next event, or the end, can be read at once."""
     return subscription.has_data or is_readable(subscription.fileno())
-
-
-def _words(error: Failure) -> str:
-    return str(error) if isinstance(error, CorruptEventStreamError) else words(error)
