@@ -264,6 +264,38 @@ def test_the_read_timeout_of_a_client_is_that_of_its_subscriptions() -> None:
             subscription.next_event()
 
 
+@pytest.mark.parametrize(("patience", "longest"), [(20.0, 20.0), (100.0, 60.0)])
+def test_the_next_event_has_a_minute(patience: float, longest: float) -> None:
+    """However patient a read is."""
+    ours, theirs = socket.socketpair()
+    ours.settimeout(patience)
+    with ours, theirs:
+        subscription = Subscription(StreamedBody("http://test", ours, b"", CHUNKED), 0)
+        theirs.sendall(chunk(SHORT))
+        assert subscription.next_event() is not None
+        wait = ours.gettimeout()
+        assert wait is not None
+        assert longest - 5 < wait <= longest
+
+
+def test_each_event_is_told_before_it_is_returned() -> None:
+    ours, theirs = socket.socketpair()
+    told: list[int] = []
+    with ours, theirs:
+        subscription = Subscription(
+            StreamedBody("http://test", ours, b"", CHUNKED),
+            7,
+            on_event=lambda event: told.append(len(event.records)),
+        )
+        assert subscription.service_time_ms == 7
+        theirs.sendall(chunk(INITIAL_RESPONSE) + chunk(SHORT) + chunk(records_event([2, 3], 3)))
+        for count in (1, 2):
+            received = subscription.next_event()
+            assert received is not None
+            assert len(received.event.records) == told[-1] == count
+    assert told == [1, 2]
+
+
 def test_an_event_that_comes_byte_by_byte_ends_the_subscription_in_time() -> None:
     ours, theirs = socket.socketpair()
     ours.settimeout(30)

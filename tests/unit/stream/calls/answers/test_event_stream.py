@@ -117,6 +117,21 @@ def test_lengths_that_no_message_has(total: int, headers: int) -> None:
         decode(prelude(total, headers))
 
 
+@pytest.mark.parametrize(
+    ("total", "headers"),
+    [
+        (16, 0),
+        (16 + 128 * 1024, 128 * 1024),
+        (16 + 128 * 1024 + 24 * 1024 * 1024, 128 * 1024),
+        (16 + 7, 7),
+    ],
+)
+def test_lengths_that_a_message_may_have(total: int, headers: int) -> None:
+    decoder = EventStreamDecoder()
+    assert not list(decoder.feed(prelude(total, headers)))
+    assert decoder.missing == total - 12
+
+
 def test_the_longest_message_may_come_and_costs_nothing_before_it_does() -> None:
     decoder = EventStreamDecoder()
     tracemalloc.start()
