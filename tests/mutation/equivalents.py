@@ -66,6 +66,9 @@ EQUIVALENTS: dict[tuple[str, str, str, str], str] = {
         "not had_begun and isinstance(error, ClientError | BotoCoreError)",
         "not had_begun",
     ): "A subscription that did not begin failed by an error of botocore's.",
+    ("stream/calls/direct/connection.py", "Connections._read_body", "''", "'x'"): (
+        "Neither asks for the end of the connection."
+    ),
     ("lease/rules/shard_sync.py", "require_tiling", "first > expected", "first >= expected"): (
         "The two differ."
     ),

@@ -127,14 +127,14 @@ class Connections:
             stream = StreamedBody(self.url, connection, start, headers)
             if status < 300:
                 return Answer(status, headers, b"", stream)
-            body = stream.whole(bound.size, until)
+            with contextlib.closing(stream):
+                body = stream.whole(bound.size, until)
         except _BROKEN as error:
             connection.close()
             raise self._as_botocores(error) from error
         except BaseException:
             connection.close()
             raise
-        connection.close()
         return Answer(status, headers, body)
 
     def close(self) -> None:
@@ -149,17 +149,10 @@ class Connections:
             kind = HTTPClientError
         elif isinstance(error, TimeoutError):
             kind = ReadTimeoutError
-        elif self._is_of_tls(error):
+        elif _is_of_tls(error):
             kind = SSLError
         botocores: Exception = kind(endpoint_url=self.url, error=error)
         return botocores
-
-    def _is_of_tls(self, error: Exception) -> bool:
-        if self._context is None:
-            return False
-        import ssl  # noqa: PLC0415 - a plain endpoint needs none
-
-        return isinstance(error, ssl.SSLError)
 
     def _idle_connection(self) -> socket.socket | None:
         """Return the connection that was used last, if the server has not closed it."""
@@ -196,7 +189,7 @@ class Connections:
             raise ConnectTimeoutError(endpoint_url=self.url, error=error) from error
         except OSError as error:
             connection.close()
-            if self._is_of_tls(error):
+            if _is_of_tls(error):
                 raise SSLError(endpoint_url=self.url, error=error) from error
             raise HTTPClientError(error=error) from error
         return connection
@@ -268,6 +261,12 @@ class Connections:
         return body
 
 
+def _is_of_tls(error: Exception) -> bool:
+    import ssl  # noqa: PLC0415 - a plain endpoint needs none
+
+    return isinstance(error, ssl.SSLError)
+
+
 def connect_timeout(read_timeout: float) -> float:
     """Return the seconds in which a client with this ``read_timeout`` has to connect."""
     return min(10.0, read_timeout)
@@ -289,7 +288,7 @@ def _parse_head(data: bytes) -> _Head:
     names = [line.partition(":")[0].lower() for line in lines]
     if names.count("content-length") + names.count("transfer-encoding") > 1:
         raise ValueError("the answer has two headers that say where its body ends")
-    return int(first[9:12]), headers, first.startswith("HTTP/1.0")
+    return int(first.split()[1]), headers, first.startswith("HTTP/1.0")
 
 
 def _length(text: str) -> int:

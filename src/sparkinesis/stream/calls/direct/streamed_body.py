@@ -11,6 +11,7 @@ import math
 import select
 import socket
 import string
+import sys
 import time
 from collections.abc import Mapping
 
@@ -22,7 +23,6 @@ _READ_AHEAD = 16_384
 _LONGEST_LINE = 4_096
 _MOST_TRAILERS = 100
 _DIGITS = frozenset(string.hexdigits.encode())
-_WITHOUT_END = 1 << 62
 
 
 class StreamedBody:
@@ -38,18 +38,19 @@ class StreamedBody:
         self.url = url
         self._socket = connection
         self._timeout = connection.gettimeout() or math.inf
-        self._until = math.inf
+        self._until: float
         """The instant after which the read that runs is too late."""
         self._buffer = start
         self._at = 0
         """The bytes of the buffer before this one were read."""
         codings = headers.get("transfer-encoding", "").lower()
         self._is_chunked = codings.rpartition(",")[2].strip() == "chunked"
-        self._has_length = not self._is_chunked and "content-length" in headers
+        self._is_framed = self._is_chunked or "content-length" in headers
+        """The body's end is told before the connection's."""
         self._left = 0
         """Bytes up to the end of the chunk, or of the body."""
         if not self._is_chunked:
-            self._left = int(headers.get("content-length", _WITHOUT_END))
+            self._left = int(headers.get("content-length", sys.maxsize))
         self._owes_line_end = False
         """The line end behind a chunk has not arrived yet."""
         self._is_over = not self._is_chunked and self._left == 0
@@ -139,8 +140,7 @@ class StreamedBody:
     def let_go(self) -> bool:
         """Leave the socket to the caller; return True if it can have another answer after this."""
         self._owns_socket = False
-        is_framed = self._is_chunked or self._has_length
-        return is_framed and self._is_over and self._at == len(self._buffer)
+        return self._is_framed and self._is_over and self._at == len(self._buffer)
 
     def _fill(self) -> bool:
         """Wait for bytes; return False at the end of the connection."""
@@ -155,7 +155,7 @@ class StreamedBody:
             self._buffer, self._at = b"", 0
 
     def _end_early(self) -> None:
-        if self._is_chunked or self._has_length:
+        if self._is_framed:
             raise EOFError("the server closed the connection before the end of its answer")
         self._is_over = True
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import socket
 import ssl
 from collections import deque
@@ -248,6 +249,8 @@ def test_the_headers_of_an_answer_and_of_interim_ones_have_a_bound(network: Netw
         "HTTP/1.1 200 OK\r\nContent-Length: -1",
         "HTTP/1.1 200 OK\r\nContent-Length: \u00b2",
         "HTTP/1.1 0200 OK\r\nContent-Length: 2",
+        "HTTP/1.1 200 OK\r\nA : x",
+        "HTTP/1.1 200 OK\r\n: x",
     ],
 )
 @pytest.mark.parametrize("call", CALLS)
@@ -256,6 +259,49 @@ def test_an_answer_whose_end_is_in_doubt_is_none(network: Network, call: str, he
     with pytest.raises(ConnectionClosedError, match=URL):
         CALLS[call](connections(), REQUEST, BOUND)
     assert not wire.is_open
+
+
+@pytest.mark.parametrize("left", [b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno", None])
+def test_a_connection_with_bytes_that_nobody_asked_for_is_closed(
+    network: Network, left: bytes | None
+) -> None:
+    """Also one that the server has closed."""
+    wire = network.wire(answer(), answer())
+    network.wire(answer(b"[1]"))
+    made = connections()
+    made.exchange(REQUEST, BOUND)
+    if left is None:
+        wire.server.close()
+    else:
+        wire.server.sendall(left)
+    assert made.exchange(REQUEST, BOUND).body == b"[1]"
+    assert not wire.is_open
+
+
+def test_a_child_of_a_fork_takes_no_connection_of_its_parent(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else one of them would get the other's answer."""
+    parents = network.wire(answer(), answer())
+    network.wire(answer(b"[1]"), answer(b"[2]"))
+    made = connections()
+    made.exchange(REQUEST, BOUND)
+    child = os.getpid() + 1
+    monkeypatch.setattr(os, "getpid", lambda: child)
+    assert [made.exchange(REQUEST, BOUND).body for _ in range(2)] == [b"[1]", b"[2]"]
+    assert parents.is_open
+    assert len(network.asked) == 2
+
+
+def test_a_server_may_refuse_a_request_before_it_has_read_all_of_it(network: Network) -> None:
+    wire = network.wire(b"")
+    wire.server.sendall(answer(b"no", "413 Too Large"))
+
+    def break_off() -> None:
+        raise BrokenPipeError
+
+    wire.before_first = break_off
+    assert connections().exchange(REQUEST, BOUND).status == 413
 
 
 def test_a_header_may_come_twice_that_says_nothing_of_the_end(network: Network) -> None:

@@ -70,6 +70,17 @@ def test_a_body_of_no_length_ends_with_the_connection() -> None:
         assert not read.let_go()
 
 
+def test_a_connection_may_have_no_timeout() -> None:
+    connection = Connection()
+    with connection, connection.server as server:
+        connection.settimeout(None)
+        server.sendall(b"hello")
+        read = StreamedBody("http://test", connection, b"", FIVE)
+        assert read.url == "http://test"
+        assert read.read(5, LONG) == b"hello"
+        assert connection.waits == [None]
+
+
 def test_an_empty_body_waits_for_nothing() -> None:
     with body({"content-length": "0"}) as (read, _):
         assert read.read(9, LONG) == b""
@@ -163,9 +174,10 @@ def test_a_long_event_is_received_into_its_place() -> None:
         assert connection.read_ahead == 0
         assert read.read(99, LONG) == data[-9:]
         assert connection.read_ahead == 9
-    with body({"content-length": "16383"}, data[:16_383]) as (read, connection):
-        assert read.read(16_383, LONG) == data[:16_383]
-        assert connection.read_ahead == 16_383, "of a short one the next one comes along"
+    for size, read_ahead in ((16_384, 0), (16_383, 16_383)):
+        with body({"content-length": str(size)}, data[:size]) as (read, connection):
+            assert read.read(size, LONG) == data[:size]
+            assert connection.read_ahead == read_ahead, "the next one comes along with a short one"
 
 
 def test_what_has_arrived_is_seen_in_the_buffer_too() -> None:
