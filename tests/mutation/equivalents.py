@@ -27,6 +27,12 @@ EQUIVALENTS: dict[tuple[str, str, str, str], str] = {
     ("stream/kpl/envelope.py", "", "1 << 18", "1 >> 18"): _COST,
     ("stream/kpl/envelope.py", "", "1", "2"): _COST,
     ("stream/kpl/envelope.py", "", "18", "19"): _COST,
+    (
+        "stream/kpl/envelope.py",
+        "_thread_pool",
+        "ThreadPoolExecutor(os.cpu_count(), thread_name_prefix='kpl')",
+        "ThreadPoolExecutor(os.cpu_count())",
+    ): _FOR_PEOPLE,
     ("stream/kpl/envelope.py", "_thread_pool", "'kpl'", "'kplx'"): _FOR_PEOPLE,
     (
         "stream/kpl/envelope.py",
@@ -34,6 +40,12 @@ EQUIVALENTS: dict[tuple[str, str, str, str], str] = {
         "chain(keys, hash_keys)",
         "chain(hash_keys, keys)",
     ): "All of them are looked at, in whatever order.",
+    (
+        "stream/kpl/envelope.py",
+        "message_of",
+        "hashlib.md5(message, usedforsecurity=False)",
+        "hashlib.md5(message)",
+    ): "Only a machine in FIPS mode knows the difference.",
     ("stream/kpl/envelope.py", "message_of", "False", "True"): (
         "Only a machine in FIPS mode knows the difference."
     ),
@@ -41,7 +53,7 @@ EQUIVALENTS: dict[tuple[str, str, str, str], str] = {
         "stream/kpl/envelope.py",
         "_shared_by_two",
         "sum([len(record.data) for record in records]) < _MIN_SIZE_FOR_THREAD",
-        "sum([len(record.data) for record in records]) >= _MIN_SIZE_FOR_THREAD",
+        "sum([len(record.data) for record in records]) <= _MIN_SIZE_FOR_THREAD",
     ): _COST,
     ("stream/kpl/envelope.py", "_shared_by_two", "len(records) // 2", "len(records) * 2"): _COST,
     ("stream/kpl/envelope.py", "_shared_by_two", "2", "3"): _COST,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from typing import NamedTuple, TypeVar
@@ -79,26 +79,24 @@ def open_sound(message: memoryview) -> Envelope | None:
         texts = [key.decode() for key in chain(keys, hash_keys)]
     except UnicodeDecodeError:
         return None
-    return envelope if are_sound(texts, (), len(messages), len(message)) else None
+    return envelope if are_sound(texts, len(messages), len(message)) else None
 
 
-def are_sound(
-    partition_keys: Sequence[str], explicit_hash_keys: Sequence[str], records: int, size: int
-) -> bool:
-    """Return True if an aggregate of so many user records may have these tables of keys.
+def are_sound(keys: Collection[str], records: int, size: int) -> bool:
+    """Return True if an aggregate of so many user records may have these keys in its tables.
 
     size: the message's bytes.
     """
     # upb returns a string that is not UTF-8 as bytes; the pure Python runtime raises.
-    if not {str}.issuperset(map(type, chain(partition_keys, explicit_hash_keys))):
+    if not {str}.issuperset(map(type, keys)):
         return False
-    longest = max(map(len, chain(partition_keys, explicit_hash_keys)), default=0)
-    return records > 0 and is_in_proportion(longest, records, size)
+    longest = max(map(len, keys), default=0)
+    return records > 0 and is_in_proportion(longest * records, size)
 
 
-def is_in_proportion(longest: int, records: int, size: int) -> bool:
-    """Return True if so many user records may repeat a key of ``longest`` characters."""
-    return longest * records * _UTF8_WIDTH <= _MAX_EXPANSION * size
+def is_in_proportion(characters: int, size: int) -> bool:
+    """Return True if the user records of a message may repeat keys of so many characters in all."""
+    return characters * _UTF8_WIDTH <= _MAX_EXPANSION * size
 
 
 def count_user_records(records: Iterable[Record]) -> list[int]:

@@ -36,7 +36,7 @@ def make_all(message: memoryview, record: Record, make: Make[_T], shard_id: str)
     if not is_usual:
         return _make_any(message, record, make, shard_id)
     keys, users = aggregate.partition_key_table[:], aggregate.records[:]
-    if not are_sound(keys, (), len(users), len(message)):
+    if not are_sound(keys, len(users), len(message)):
         return None
     sequence_number, arrival = record.sequence_number, record.approximate_arrival_timestamp
     try:
@@ -68,7 +68,9 @@ def _make_any(
     except (DecodeError, UnicodeDecodeError):
         return None
     users = aggregate.records[:]
-    if not aggregate.IsInitialized() or not are_sound(keys, hash_keys, len(users), len(message)):
+    if not aggregate.IsInitialized() or not are_sound(
+        (*keys, *hash_keys), len(users), len(message)
+    ):
         return None
     sequence_number, arrival = record.sequence_number, record.approximate_arrival_timestamp
     try:

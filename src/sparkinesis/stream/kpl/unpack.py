@@ -220,7 +220,7 @@ def _columns(
     places += [
         place
         for place, (start, stop) in enumerate(pairwise(first_row))
-        if not is_in_proportion(longest, stop - start, len(records[place].data) - ENVELOPE_SIZE)
+        if not is_in_proportion(longest * (stop - start), len(records[place].data) - ENVELOPE_SIZE)
         and parts.is_packed[place]
         and place not in checked
     ]
