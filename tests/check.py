@@ -127,6 +127,12 @@ def _imported(path: Path) -> frozenset[str]:
     return frozenset(found)
 
 
+def forget() -> None:
+    """Forget which files there are, and what they import."""
+    for known in (_importers, _texts, _imported):
+        known.cache_clear()
+
+
 def commands(path: Path) -> list[list[str]]:
     """Return what is run, in this order."""
     python, name = sys.executable, str(path)
