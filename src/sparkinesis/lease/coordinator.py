@@ -262,7 +262,10 @@ class LeaseCoordinator:
         return is_unsettled
 
     def _look(self) -> tuple[TableScan, Collection[str]]:
-        """Scan the table; return what is there, and the leases held before the scan or after it."""
+        """Scan the table; return what is there, and the leases held before.
+
+        This thread alone acquires leases, so that none is held only after the scan.
+        """
         held_before, is_consistent = self._renewer.held(), self._acquisitions.is_in_doubt
         try:
             scan = self._scan(consistent=is_consistent)
@@ -273,7 +276,7 @@ class LeaseCoordinator:
             if row.key in held:
                 held[row.key].observe(row)
         self._acquisitions.note_scan(scan.leases, is_consistent=is_consistent)
-        return scan, held_before.keys() | held.keys()
+        return scan, held_before
 
     def _note_scan(
         self,

@@ -309,27 +309,26 @@ class HeldLease:
             self._unanswered.clear()
             return False
         if isinstance(result, LeaseChangedError):
-            return self._reconcile(result.row)
+            self._reconcile(result.row)
+            return self._lost is None
         # Whatever the error, an earlier try of the same call may have succeeded unanswered.
         self._unanswered.append((self._sent_at, update))
         self._trouble = str(result)
         return False
 
-    def _reconcile(self, row: Lease | None) -> bool:
-        """Adopt the row of a refused write; return True if this worker still owns the lease."""
+    def _reconcile(self, row: Lease | None) -> None:
+        """Adopt the row of a refused write, or lose the lease if this worker does not own it."""
         unanswered = [update for _, update in self._unanswered]
         verdict = resolve_conflict(self._lease, row, self._worker_id, unanswered)
         if isinstance(verdict, LeaseLoss):
             self._lose(verdict)
-            return False
+            return
         if verdict.landed is not None:
             self.renewed_at = max(
                 self.renewed_at,
                 *(sent for sent, update in self._unanswered if update is verdict.landed),
             )
-            self._unanswered.clear()
         self._lease = verdict.row
-        return True
 
     def _lose(self, verdict: LeaseLoss, error: str | None = None) -> None:
         if self._end(verdict):

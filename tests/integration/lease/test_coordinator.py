@@ -19,6 +19,7 @@ from sparkinesis.lease.table.batch import BATCH
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.table.update import Update
 from sparkinesis.local import Call, Fault, LocalServer
+from sparkinesis.stream.address import StreamIdentifier
 from tests.integration.lease.conftest import (
     ManualTime,
     break_row,
@@ -28,6 +29,7 @@ from tests.integration.lease.conftest import (
     lease,
     lease_of,
 )
+from tests.integration.lease.test_led import worker
 
 FAILOVER = 10.0
 
@@ -289,8 +291,10 @@ def test_who_is_named_by_finished_leases_only_does_not_go_on(
         ("c", "dead", SHARD_END),
         ("d", None, "100"),
     ):
-        table.create(lease(key, owner=owner, checkpoint=checkpoint))
-    assert coordinator_of(table, time, "me").streams_of_others() == {None}
+        stream = StreamIdentifier("123456789012", key, 1_700_000_000)
+        table.create(lease(key, owner=owner, checkpoint=checkpoint).in_stream(stream))
+    me = worker(table, time, "me", "count", several_streams=True)
+    assert {str(stream.name) for stream in me.streams_of_others() if stream} == {"b"}
 
 
 def test_a_worker_that_ignores_a_handoff_is_waited_for_only_until_it_is_known(
@@ -322,6 +326,10 @@ def test_a_worker_that_ignores_a_handoff_is_waited_for_only_until_it_is_known(
     )
     assert asked.key in new.held()
     assert len(new.held()) == 2, "the rest of the share is taken without asking"
+    assert {row.checkpoint_owner for row in table.leases()} == {None}
+    create(table, *"efgh", owner="java")
+    new.take()
+    assert len(new.held()) == 4
     assert {row.checkpoint_owner for row in table.leases()} == {None}
     seen = [event for event in told if isinstance(event, LegacyWorkerSeen)]
     assert seen == [LegacyWorkerSeen("java", str(table))]

@@ -24,6 +24,7 @@ from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import Fault, LocalServer
+from sparkinesis.stream.address import StreamIdentifier
 from tests.integration.lease.conftest import (
     ManualTime,
     acquire,
@@ -31,6 +32,7 @@ from tests.integration.lease.conftest import (
     create,
     lease,
     lease_of,
+    take,
 )
 
 FAILOVER = 10.0
@@ -100,6 +102,26 @@ def test_a_lease_that_others_changed_ends_for_that_reason(
     held.lose("it is told once")
     held.release()
     assert of(told, LeaseEnded) == [ended]
+
+
+def test_a_released_lease_that_somebody_has_reset_while_it_was_asked_for_is_left_alone(
+    table: LeaseTable, renewer: LeaseRenewer, told: list[Event], dynamodb: Any
+) -> None:
+    key = lease("a").in_stream(StreamIdentifier("123456789012", "s", 1_700_000_000))
+    table.create(key)
+    held = take(renewer, table, key.key)
+    table.write(requests.initiate_handoff(held.lease, "thief"))
+    dynamodb.update_item(
+        TableName=table.name,
+        Key={"leaseKey": {"S": key.key}},
+        UpdateExpression="REMOVE leaseOwner ADD leaseCounter :one",
+        ExpressionAttributeValues={":one": {"N": "1"}},
+    )
+    row = lease_of(table, key.key)
+    held.release(LeaseEnd.SHUTDOWN)
+    assert lease_of(table, key.key) == row
+    (ended,) = of(told, LeaseEnded)
+    assert (ended.lease, ended.shard_id, ended.reason) == (key.key, "a", LeaseEnd.RESET)
 
 
 def test_an_expired_lease_ends_with_the_error_that_kept_it_from_being_renewed(

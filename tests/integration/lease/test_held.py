@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -27,7 +28,7 @@ from sparkinesis.lease.table.write_conflict import LeaseChangedError
 from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.metrics.health.signs import SignOfLife
 from sparkinesis.stream.address import StreamIdentifier
-from sparkinesis.stream.position import AtTimestamp
+from sparkinesis.stream.position import AfterRecord, AtTimestamp
 from tests.integration.lease.conftest import (
     ManualTime,
     acquire,
@@ -51,7 +52,11 @@ WRITES: dict[str, Callable[[HeldLease], None]] = {
     "checkpoint": lambda held: held.checkpoint(AT),
     "prepare": lambda held: held.prepare(PendingCheckpoint(AT, b"x")),
     "add children": lambda held: held.add_children(["c1", "c2"]),
+    "reset": lambda held: held.move(AT, 5_000),
+    "write elsewhere": lambda held: held.confirm("write elsewhere"),
 }
+DOING = {"prepare": "prepare a checkpoint"}
+"""How errors call a write, if it has another name here."""
 
 
 def test_writes_and_renewals_follow_each_other(table: LeaseTable, renewer: LeaseRenewer) -> None:
@@ -64,6 +69,7 @@ def test_writes_and_renewals_follow_each_other(table: LeaseTable, renewer: Lease
     one.prepare(PendingCheckpoint(AT, b"x"))
     renewer.renew_all()
     one.add_children(["c1"])
+    assert one.lease.child_ids == ("c1",)
     one.checkpoint(AT)
     renewer.renew_all()
     one.throughput_kbps = 1.5
@@ -101,7 +107,10 @@ def test_a_shard_that_is_moved_is_not_taken_for_quiet_by_what_was_known_before(
     held.checkpoint(instant, earlier_ms, moved_ms=now_ms)
     renewer.renew_all()
     row = lease_of(table, "a")
-    assert (row.timestamp_ms, row.known) == (earlier_ms, None)
+    assert (row.timestamp_ms, row.known, row.made_ms) == (earlier_ms, None, now_ms)
+    known = AfterRecord("500", now_ms)
+    held.checkpoint(AT, known=known)
+    assert lease_of(table, "a").known == known
 
 
 def test_a_shard_is_moved_back_and_an_instant_fixed(
@@ -145,7 +154,8 @@ def test_what_was_taken_by_another_is_refused_and_lost(
     taken = table.write(requests.take(one.lease, "other"))
     if name == "add children":
         renewer.renew_all()
-    with pytest.raises(LeaseLostError, match=r"shard a .*worker other has taken it.*Stop process"):
+    began = re.escape(f"Cannot {DOING.get(name, name)} for shard a in the {table}: ")
+    with pytest.raises(LeaseLostError, match=rf"{began}.*worker other has taken it.*Stop process"):
         WRITES[name](one)
     assert not one.is_held()
     assert lease_of(table, "a") == taken
@@ -370,6 +380,57 @@ def test_a_scan_that_is_older_than_ones_own_writes_is_not_believed(
     held.checkpoint(AT)
     held.observe(asked)
     assert held.handoff_to is None
+
+
+def test_a_scan_that_shows_no_request_takes_none_back_and_makes_none(
+    table: LeaseTable, renewer: LeaseRenewer
+) -> None:
+    (held,) = acquire(renewer, table, "a")
+    before = held.lease
+    held.observe(replace(before, owner="other"))
+    held.observe(replace(before, owner="other", checkpoint_owner="third"))
+    held.observe(replace(before, checkpoint_owner="me"))
+    assert held.lease == before
+    asked = replace(before, owner="thief", checkpoint_owner="me")
+    held.observe(asked)
+    held.observe(before)
+    assert held.handoff_to == "thief"
+
+
+def test_a_write_elsewhere_is_confirmed_by_a_renewal(
+    table: LeaseTable, renewer: LeaseRenewer
+) -> None:
+    (held,) = acquire(renewer, table, "a")
+    before = held.lease
+    held.confirm("write elsewhere")
+    assert lease_of(table, "a") == held.lease == replace(before, counter=before.counter + 1)
+
+
+def test_a_checkpoint_that_is_always_refused_is_no_success(
+    table: LeaseTable, renewer: LeaseRenewer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (held,) = acquire(renewer, table, "a")
+    row, tries = lease_of(table, "a"), list[Update]()
+
+    def refuse(at: LeaseTable, update: Update, *, in_doubt: bool = False) -> Lease:
+        tries.append(update)
+        raise LeaseChangedError("refused", row)
+
+    monkeypatch.setattr(LeaseTable, "write", refuse)
+    with pytest.raises(LeaseTableError, match="Cannot checkpoint for shard a in the"):
+        held.checkpoint(AT)
+    assert len(tries) == MAX_TRIES
+    assert held.is_held()
+
+
+def test_children_of_a_lease_whose_row_is_gone_are_not_added(
+    table: LeaseTable, renewer: LeaseRenewer
+) -> None:
+    (held,) = acquire(renewer, table, "a")
+    assert table.delete(held.lease)
+    with pytest.raises(LeaseLostError, match=r"Cannot add children .*its row was deleted"):
+        held.add_children(["c1"])
+    assert not held.is_held()
 
 
 @pytest.mark.parametrize("was_noticed", [False, True])

@@ -308,6 +308,22 @@ def test_a_leader_that_ended_long_ago_is_not_waited_for(
     assert bool(me.held()) is takes
 
 
+def test_who_ends_in_a_leaders_fleet_withdraws_nothing_that_it_holds(
+    table: LeaseTable, time: ManualTime
+) -> None:
+    """It releases that itself, once its record processors have ended."""
+    create(table, *IDS[:4])
+    table.create(lease("ended", owner="b", checkpoint=SHARD_END))
+    first, second = worker(table, time, "a"), worker(table, time, "b")
+    share(first, second, time)
+    before = table.leases()
+    second.withdraw_requests()
+    assert table.leases() == before
+    for held in second.held().values():
+        held.checkpoint(ExtendedSequenceNumber("500"))
+    assert len(second.held()) == 2
+
+
 def test_trouble_with_the_rows_makes_nobody_steal_from_a_leaders_fleet(
     table: LeaseTable, time: ManualTime, server: LocalServer, dynamodb: Any
 ) -> None:

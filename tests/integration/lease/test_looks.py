@@ -145,7 +145,11 @@ def test_the_pause_counts_from_the_begin_of_a_look_and_ages_from_its_end(
     assert me.held() == {}, "the lease was first seen when the slow answer came"
     time.now += 0.1
     me.take()
-    assert set(me.held()) == {"a"}
+    server.kinesis.faults = slow
+    me.take()
+    server.kinesis.faults = None
+    me.held()["a"].release()
+    assert me.due_in() == INTERVAL - 1.0
 
 
 def test_a_shard_waits_until_each_parent_is_finished_or_has_no_lease(
@@ -158,14 +162,16 @@ def test_a_shard_waits_until_each_parent_is_finished_or_has_no_lease(
     assert not any(map(finished, (["open"], ["done", "open"], ["open", "gone"])))
 
 
-@pytest.mark.parametrize("leads", [True, False])
-def test_a_leader_and_who_reads_several_streams_look_every_two_intervals(
-    table: LeaseTable, time: ManualTime, *, leads: bool
+@pytest.mark.parametrize("case", ["leads", "has a peer", "reads several streams"])
+def test_who_is_not_alone_or_leads_looks_every_two_intervals(
+    table: LeaseTable, time: ManualTime, case: str
 ) -> None:
     """A leader proves that it is alive; and leases of another stream may appear."""
-    if leads:
+    if case != "reads several streams":
         create(table, "a")
-        me = worker(table, time, "me")
+        me = worker(table, time, "me", "throughput" if case == "leads" else "count")
+        if case == "has a peer":
+            create(table, "b", owner="host-1-0123456789ab")
     else:
         stream = StreamIdentifier("123456789012", "s", 1_700_000_000)
         table.create(lease("a").in_stream(stream))
@@ -331,3 +337,32 @@ def test_a_lease_that_was_given_since_the_start_is_adopted_at_the_first_look(
     time.now += 1.0
     me.take()
     assert set(me.held()) == {"new"}, "the other may be a twin's, which renews it"
+
+
+def test_a_lease_that_a_twin_has_taken_is_not_adopted_at_once(
+    table: LeaseTable, time: ManualTime
+) -> None:
+    """Without a leader nobody gives leases that were not asked for."""
+    me, twin = coordinator_of(table, time), coordinator_of(table, time)
+    me.take()
+    create(table, "a")
+    twin.take()
+    time.now += INTERVAL
+    me.take()
+    assert me.held() == {}
+    twin.renew()
+    assert set(twin.held()) == {"a"}
+
+
+def test_the_leases_of_a_stream_that_the_application_lacks_worry_nobody(
+    table: LeaseTable, time: ManualTime
+) -> None:
+    kept, left = (StreamIdentifier("123456789012", name, 1_700_000_000) for name in ("k", "l"))
+    for stream in (kept, left):
+        table.create(lease("a").in_stream(stream))
+    me = worker(table, time, "me", "count", several_streams=True)
+    for seconds in (0.0, INTERVAL):
+        time.now += seconds
+        me.take(reads=lambda row: row.stream == kept, wants=kept.__eq__)
+    assert me.unread_shards() == {}
+    assert me.due_in() == 2 * INTERVAL

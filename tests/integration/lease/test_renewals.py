@@ -106,6 +106,14 @@ def test_the_end_of_a_lease_is_told_before_a_round_that_may_take_long(
     renewer.renew_all()
     assert ended == [1]
 
+    def slow(call: Call) -> Fault:
+        time.now += FAILOVER + 0.1
+        return OUTAGE
+
+    server.kinesis.faults = slow
+    renewer.renew_all()
+    assert len(of(told, LeaseEnded)) == 2, "and that of one which expires during the round"
+
 
 def test_a_failure_is_told_once_and_again_after_all_was_well(
     server: LocalServer,
@@ -127,6 +135,19 @@ def test_a_failure_is_told_once_and_again_after_all_was_well(
     kinds = [type(event) for event in of(told, RenewalFailed, RenewalRecovered)]
     assert kinds == [RenewalFailed, RenewalRecovered] * 2
     assert of(told, RenewalRecovered) == [RenewalRecovered(2)] * 2
+
+
+def test_a_failure_tells_how_many_of_the_leases_it_concerns(
+    server: LocalServer, table: LeaseTable, renewer: LeaseRenewer, told: list[Event]
+) -> None:
+    acquire(renewer, table, "a", "b", "c")
+    renewer.renew_all()
+    one = Fault("InternalServerError", entries=frozenset({0}))
+    server.kinesis.faults = lambda call: one if call.operation == "BatchExecuteStatement" else None
+    renewer.renew_all()
+    (failed,) = of(told, RenewalFailed)
+    assert isinstance(failed, RenewalFailed)
+    assert (failed.leases, failed.of) == (1, 3)
 
 
 def test_who_has_lost_all_its_leases_has_not_recovered(
