@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -11,9 +12,17 @@ import pytest
 
 from sparkinesis.errors import AccessDeniedError, DataLossError, LeaseTableError
 from sparkinesis.local import Fault, LocalServer, ManualClock
+from sparkinesis.source.planning.shard_listing import ShardListing
+from sparkinesis.source.planning.start.batch_start import application_start
+from sparkinesis.source.planning.stream_tools import StreamTools
+from sparkinesis.source.stream_report import read_reports
+from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.kpl.pack import aggregate
 from tests.engine import Query, late, query_of
 from tests.kcl import COORDINATION, create_table, put_lease, put_rows
+from tests.planners import planner_options
 from tests.properties.conftest import START_MS
 from tests.streams import identifier, put
 
@@ -88,6 +97,13 @@ def begun(running: Query) -> Query:
     first = running.batch()
     assert first.rows == []
     return running
+
+
+def losses(running: Query, app: Application) -> int:
+    """The losses that the query has accepted, as its progress tells them."""
+    reports = read_reports(json.loads(json.dumps(running.reader.reportLatestOffset())))
+    assert reports is not None
+    return reports[app.stream].data_losses
 
 
 @pytest.mark.parametrize("restarts", [False, True])
@@ -214,6 +230,7 @@ def test_leases_of_the_stream_as_it_is_now_count_whatever_other_epochs_the_table
     name, _, epoch = app.identifier.rpartition(":")
     later = f"{name}:{int(epoch) + 3600}"
     app.checkpoint("TRIM_HORIZON", key=f"{later}:{SHARD}")
+    app.checkpoint("TRIM_HORIZON", key="shardId-000000000009")  # of a stream that it does not name
     assert begun(app.query()).rest() == [b"left"]
 
 
@@ -235,6 +252,7 @@ def test_leases_of_a_deleted_stream_are_not_taken_for_the_present_one(
     assert f"that the application had not processed (of {SHARD}) are lost" in text
     assert "Set the option failOnDataLoss to false to begin with the oldest record" in text
     running = begun(app.query(failOnDataLoss="false"))
+    assert losses(running, app) == 1
     running.restart()
     assert running.rest() == [b"first"]
     assert "The query begins with the oldest record of the stream." in caplog.text
@@ -246,7 +264,9 @@ def test_a_deleted_stream_that_was_finished_is_no_loss(
     app.checkpoint("SHARD_END", key=f"{app.identifier}:{SHARD}")
     app.make_anew()
     app.put(b"first")
-    assert begun(app.query()).rest() == [b"first"]
+    running = begun(app.query())
+    assert running.rest() == [b"first"]
+    assert losses(running, app) == 0
     assert "was deleted and made anew" in caplog.text
     assert "are lost" not in caplog.text
 
@@ -353,6 +373,30 @@ def test_a_missing_table_is_explained(app: Application) -> None:
     assert "There is no lease table 'Misspelt' in us-east-1" in text
     assert "option initialPosition" in text
     assert "account" in text
+
+
+@pytest.mark.parametrize("brief", [True, False])
+def test_a_busy_table_is_asked_again_as_long_as_a_listing_of_shards_is(
+    app: Application, brief: bool
+) -> None:
+    app.checkpoint(app.put(b"done"))
+    waits: list[float] = []
+    retry = Retry(sleep=waits.append, uniform=lambda _, most: most)
+    endpoint, region = app.server.endpoint_url, "us-east-1"
+    client = StreamClient(StreamAddress(app.stream, None, region, endpoint))
+    options = planner_options(app.stream, endpoint=endpoint, region=region)
+    tools = StreamTools(client, options)
+    busy = [Fault.error("ThrottlingException")] if brief else []
+    app.server.kinesis.faults = lambda call: (
+        busy.pop() if busy and call.operation == "Scan" else None
+    )
+    try:
+        listing = ShardListing(tools, retry if brief else None)
+        start, _ = application_start(tools, listing, app.table)
+    finally:
+        app.server.kinesis.faults = None
+    assert start.keys() == {SHARD}
+    assert waits == [0.1] * brief
 
 
 def test_an_empty_table_is_explained(app: Application) -> None:
