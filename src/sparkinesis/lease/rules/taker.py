@@ -208,14 +208,13 @@ class _Snapshot(msgspec.Struct, frozen=True):
 
     def is_new(self, row: Lease) -> bool:
         """Return True for a lease that was just created and never owned."""
-        is_unused = row.counter == 0 and row.owner is None
-        return is_unused and self._age(row) < self.settings.scan_interval
+        return row.counter == 0 and self._age(row) < self.settings.scan_interval
 
     def counts(self) -> Counter[str]:
         """Count the leases by owner; a lease in handoff counts for its new owner."""
         counts = Counter({self.worker_id: 0})
-        counts.update(row.owner for row in self.rows if row.owner and not self.is_available(row))
-        counts.update(row.owner for row in self.out_of_reach if row.owner)
+        read = [row for row in self.rows if not self.is_available(row)]
+        counts.update(row.owner for row in (*read, *self.out_of_reach) if row.owner)
         return counts
 
     @property

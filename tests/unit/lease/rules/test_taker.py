@@ -141,9 +141,18 @@ def test_released_and_expired_leases_are_taken_at_once_up_to_the_target() -> Non
 
 
 def test_a_lease_that_is_renewed_is_not_taken_however_long_its_owner_has_it() -> None:
-    rows = [*leases(a=2, me=2), lease("stray", ME)]
+    rows = leases(a=2, me=2)
     had = {f"{row.key} handoff": 1000.0 for row in rows}
-    assert plan(rows, had, held={"me-00", "me-01"}) == TakePlan()
+    assert plan(rows, had) == TakePlan()
+    takes = plan([lease("stray", ME)], {"stray": 0.7 * F, "stray handoff": 1000.0}, held=())
+    assert (keys(takes.adopt), takes.overdue) == ({"stray"}, ())
+
+
+def test_a_lease_that_was_got_since_the_scan_counts_for_nobody() -> None:
+    """The scan shows no owner, which is no worker that has a share."""
+    got, free = lease("got"), [lease(key) for key in "xyz"]
+    assert plan([got, *free], held={"got"}).need == 3
+    assert len(plan([got, *leases(a=5)], held={"got"}).steal) == 2
 
 
 def test_leases_of_a_crashed_worker_that_nobody_here_can_read_are_in_nobodys_share() -> None:
@@ -236,6 +245,9 @@ def test_finished_leases_do_not_exist() -> None:
         ({"me": 0, "a": 1}, {}),
         ({"me": 3, "a": 1}, {}),
         ({"me": 1, "a": 1, "z": 10}, {"z": 3}),
+        # The larger shares are those of who has most, and the first victims, too.
+        ({"me": 2, "z": 3}, {}),
+        ({"b": 1, "me": 1, "a": 5, "z": 9}, {"z": 2, "a": 1}),
     ],
 )
 def test_steals(counts: dict[str, int], stolen: dict[str, int]) -> None:
@@ -341,6 +353,7 @@ def test_what_this_worker_holds_is_never_taken() -> None:
     [
         (lease("free"), (LeaseOrigin.UNOWNED, None, None)),
         (lease("mine", ME), (LeaseOrigin.OWN, None, None)),
+        (lease("again", ME), (LeaseOrigin.OWN, None, None)),
         (lease("given", ME), (LeaseOrigin.HANDED_OVER, "rich", None)),
         (lease("expired", "dead"), (LeaseOrigin.EXPIRED, "dead", 20.0)),
         (lease("seized", "java"), (LeaseOrigin.LEGACY_OWNER, "java", None)),
@@ -351,7 +364,7 @@ def test_where_a_lease_comes_from(
     row: Lease, origin: tuple[LeaseOrigin, str | None, float | None]
 ) -> None:
     seen = Observation(1, 80.0, (row.owner, row.checkpoint_owner), 60.0)
-    asked = {"given": "rich", "late": "busy"}
+    asked = {"given": "rich", "late": "busy", "again": ME}
     told = origin_of(row, seen, ME, 100.0, asked=asked, expired={"expired"}, legacy={"java"})
     assert told == origin
 
@@ -618,3 +631,5 @@ def test_what_is_meant_for_another_worker_is_asked_for_if_there_is_no_more_to_re
     rows = leases(big=10, aa=1, **{ME: 1})
     unreadable = {f"big-{i:02d}" for i in range(3, 10)}
     assert keys(plan(rows, unreadable=unreadable).steal) == {"big-00", "big-01", "big-02"}
+    one = replace(SETTINGS, max_leases_to_steal=1)
+    assert keys(plan(rows, unreadable=unreadable, with_settings=one).steal) == {"big-02"}
