@@ -35,6 +35,8 @@ class _Unlisted(msgspec.Struct, frozen=True):
     """The time of the oldest listing that may show the children."""
     pause: float = _ASK_AGAIN[0]
     """Seconds from that listing to the next."""
+    waited: float = 0.0
+    """Seconds from the end to the last listing."""
 
 
 class ShardEnds:
@@ -76,7 +78,7 @@ class ShardEnds:
             if not listed:
                 return listed is not None
             children = listed
-        is_merge = any(len(child.parents) > 1 for child in children)
+        is_merge = len(children[0].parents) > 1
         begin, shards, scan = LeaseStart(TRIM_HORIZON), list[Shard](), TableScan()
         if is_merge:
             begin, shards = self._leases.start([parent.lease])
@@ -135,10 +137,9 @@ class ShardEnds:
             del self._unlisted[key]
             return [lineage.shards[child] for child in children]
         now = self._clock()
-        pause = min(2 * ended.pause, _ASK_AGAIN[1])
-        self._unlisted[key] = _Unlisted(ended.since, now + ended.pause, pause)
-        waited = now - ended.since
-        if waited >= _WARN_AFTER > waited - ended.pause:
+        pause, waited = min(2 * ended.pause, _ASK_AGAIN[1]), now - ended.since
+        self._unlisted[key] = _Unlisted(ended.since, now + ended.pause, pause, waited)
+        if waited >= _WARN_AFTER > ended.waited:
             address = self._leases.client.address
             name, place = address.name, str(address)
             self._leases.tell(ChildrenUnlisted(key, parent.shard_id, name, place, waited))
@@ -150,9 +151,11 @@ class ShardEnds:
         This check is cheap, but valid for a while only: a scan of the whole table is needed to know
         if the leases will ever exist.
         """
-        checked_at, shard_ids = self._waits.get(key, (0.0, ()))
-        is_recent = self._clock() - checked_at < self._recheck
-        if not shard_ids or not is_recent:
+        waits = self._waits.get(key)
+        if waits is None:
+            return False
+        checked_at, shard_ids = waits
+        if self._clock() - checked_at >= self._recheck:
             return False
         return not any(
             self._leases.table.get(lease_key(self._leases.stream, each)) for each in shard_ids

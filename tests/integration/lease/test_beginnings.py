@@ -12,6 +12,7 @@ import pytest
 
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.rules.children import ShardEnd
 from sparkinesis.lease.rules.lease_start import ANY_AGE
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer, ManualClock
@@ -178,6 +179,34 @@ def test_the_first_instant_outlives_checkpoints_and_leases(
     one.shard_syncer().sync()
     assert one.beginnings() == {2: ("LATEST", first_ms)}
     assert one.rows()[1].application_ms == first_ms
+
+
+def test_children_tell_when_their_parent_ended_and_that_their_records_came_later(
+    one: TimedStream,
+) -> None:
+    """By that, a record that has expired unread is missed, or known not to have been there."""
+    first_ms = one.clock()
+    one.shard_syncer().sync()
+    one.clock.advance(HOUR)
+    one.split(0, at_64ths=32)
+    ended = ShardEnd(seen_ms=one.clock() + 5, not_before_ms=one.clock() - 7)
+    assert one.end(0, end=ended)
+    for number in (1, 2):
+        row = one.rows()[number]
+        assert (row.made_ms, row.known) == (one.clock() + 5, AtTimestamp(one.clock() - 7))
+        assert row.application_ms == first_ms
+
+
+def test_a_merged_shards_lease_tells_when_the_shards_were_listed(two: TimedStream) -> None:
+    """A parent that got its lease at the other one's end may have been there for long."""
+    first_ms = two.clock()
+    two.shard_syncer().sync()
+    two.clock.advance(HOUR)
+    two.merge(0, 1)
+    assert two.end(0, end=ShardEnd(seen_ms=first_ms + 1, not_before_ms=first_ms + 2))
+    row = two.rows()[2]
+    assert (row.made_ms, row.known) == (two.clock(), AtTimestamp(first_ms + 2))
+    assert row.application_ms == first_ms
 
 
 def test_children_of_a_shard_that_nobody_saw_end_are_of_no_other_stream(

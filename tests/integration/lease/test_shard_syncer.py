@@ -11,17 +11,17 @@ import pytest
 from msgspec.structs import replace
 
 from sparkinesis.errors import InconsistentShardsError, LeaseLostError
-from sparkinesis.events import ChildrenWaiting, Event
+from sparkinesis.events import ChildrenUnlisted, ChildrenWaiting, Event
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
-from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.lease import Lease, lease_key
 from sparkinesis.lease.moving.application_reset import StreamToReset, apply_resets, plan_resets
 from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.rules.lease_start import new_lease
 from sparkinesis.lease.shard_ends import ShardEnds
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import Call, Fault, LocalServer
-from sparkinesis.stream.address import StreamIdentifier
+from sparkinesis.stream.address import StreamAddress, StreamIdentifier
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, InitialPosition
 from sparkinesis.stream.shard import Shard
@@ -38,19 +38,26 @@ from tests.integration.lease.conftest import (
 )
 
 
+@pytest.mark.parametrize("named", [None, StreamIdentifier("123456789012", "web", 7)])
 @pytest.mark.parametrize("comes", ["lease", "nothing more"])
 def test_waiting_for_the_other_parent_of_a_merge_is_cheap(
-    server: LocalServer, table: LeaseTable, time: ManualTime, comes: str
+    server: LocalServer,
+    table: LeaseTable,
+    time: ManualTime,
+    comes: str,
+    named: StreamIdentifier | None,
 ) -> None:
     stream = make_stream(server, 2)
     stream.split(1, 2**127 + 2**126)
     stream.merge(0, 2)
     shards = stream.shards()
-    for one in shards[:2]:
-        table.create(new_lease(one, TRIM_HORIZON))
-    held = take(LeaseRenewer(table, "me", 10, time), table, IDS[0])
+    keys = [lease_key(named, shard_id) for shard_id in IDS]
+    new = [new_lease(one, TRIM_HORIZON).in_stream(named) for one in shards]
+    for lease in new[:2]:
+        table.create(lease)
+    held = take(LeaseRenewer(table, "me", 10, time), table, keys[0])
     told: list[Event] = []
-    ends = ends_of(syncer_of(stream.client, table, time, tell=told.append))
+    ends = ends_of(syncer_of(stream.client, table, time, tell=told.append, stream=named))
     calls: Counter[str] = Counter()
 
     def count(call: Call) -> Fault | None:
@@ -62,18 +69,81 @@ def test_waiting_for_the_other_parent_of_a_merge_is_cheap(
         # The second shard is still being read; its end makes the lease of the third.
         assert not ends.create_child_leases(held, [shards[4]])
     assert (calls["Scan"], calls["ListShards"]) == (1, 1)
-    assert told == [ChildrenWaiting(IDS[0], IDS[0], (IDS[2],))]
+    assert told == [ChildrenWaiting(keys[0], IDS[0], (IDS[2],))]
     if comes == "lease":
-        table.create(new_lease(shards[2], TRIM_HORIZON))
+        table.create(new[2])
     else:
-        second = lease_of(table, IDS[1])
+        second = lease_of(table, keys[1])
         assert table.delete(second)
         assert not ends.create_child_leases(held, [shards[4]])
         time.now += SYNC.cleanup_interval
         held = LeaseRenewer(table, "me", 10, time).hold(held.lease)
     assert ends.create_child_leases(held, [shards[4]])
-    assert table.get(IDS[4]) is not None
+    assert table.get(keys[4]) is not None
     assert held.lease.child_ids == (IDS[4],)
+    assert not ends._waits, "a worker of years does not keep what has ended"
+
+
+@pytest.mark.parametrize("names_children", [True, False])
+def test_the_end_of_a_shard_whose_children_are_stored_takes_no_call(
+    server: LocalServer, table: LeaseTable, time: ManualTime, *, names_children: bool
+) -> None:
+    """A worker that has the shard again, for want of its last checkpoint, ends it at once."""
+    stream = make_stream(server, 1)
+    stream.split(0, 2**127)
+    first, *children = stream.shards()
+    table.create(new_lease(first, TRIM_HORIZON))
+    held = take(LeaseRenewer(table, "me", 1000, time), table, IDS[0])
+    ends = ends_of(syncer_of(stream.client, table, time))
+    assert ends.create_child_leases(held, children)
+    server.kinesis.faults = lambda _: Fault.error("AccessDeniedException")
+    time.now += 500
+    assert ends.create_child_leases(held, children if names_children else ())
+
+
+def test_a_child_of_which_its_parents_lease_does_not_tell_gets_a_lease(
+    server: LocalServer, table: LeaseTable, time: ManualTime
+) -> None:
+    stream = make_stream(server, 1)
+    stream.split(0, 2**127)
+    first, low, high = stream.shards()
+    table.create(replace(new_lease(first, TRIM_HORIZON), child_ids=(low.id,)))
+    held = take(LeaseRenewer(table, "me", 10, time), table, IDS[0])
+    assert held.lease.child_ids == (low.id,)
+    assert ends_of(syncer_of(stream.client, table, time)).create_child_leases(held, [low, high])
+    assert {row.key for row in table.leases()} == set(IDS[:3])
+    assert held.lease.child_ids == (low.id, high.id)
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_the_end_of_a_merged_shard_makes_no_leases_that_others_ends_have_left_out(
+    server: LocalServer, table: LeaseTable, time: ManualTime, *, waits: bool
+) -> None:
+    """Unless it waits for one; and then only if no row that it cannot read may tell more.
+
+    The last two shards were merged, and one of them was read to its end. The row of the other is
+    broken, if this end waits: it may not be finished.
+    """
+    stream = make_stream(server, 4)
+    if waits:
+        stream.split(1, 3 * 2**125)  # the second shard is read still
+    stream.merge(0, 4 if waits else 1)
+    stream.merge(2, 3)
+    shards = stream.shards()
+    child = shards[-2]
+    for one in shards[:4]:
+        table.create(new_lease(one, TRIM_HORIZON))
+    for number in (2, 3):
+        other = take(LeaseRenewer(table, "other", 10, time), table, IDS[number])
+        if number == 2 or not waits:
+            other.checkpoint(ExtendedSequenceNumber(SHARD_END))
+    if waits:
+        break_row(table, server.client("dynamodb"), IDS[3])
+    held = take(LeaseRenewer(table, "me", 10, time), table, IDS[0])
+    ends = ends_of(syncer_of(stream.client, table, time))
+    assert ends.create_child_leases(held, [child]) is not waits
+    made = {row.key for row in table.scan(consistent=True).leases}.difference(IDS[:4])
+    assert made == (set() if waits else {child.id})
 
 
 def test_a_merge_does_not_wait_for_a_lease_that_was_deleted(
@@ -120,9 +190,9 @@ def test_the_end_of_a_shard_that_a_hand_has_moved_creates_no_leases(
     assert table.leases() == moved
 
 
-@pytest.mark.parametrize("broken", ["another", "the other parent's"])
+@pytest.mark.parametrize("broken", [2, 1], ids=["another", "the other parent's"])
 def test_a_broken_lease_keeps_no_merge_from_ending(
-    server: LocalServer, table: LeaseTable, time: ManualTime, broken: str
+    server: LocalServer, table: LeaseTable, time: ManualTime, broken: int
 ) -> None:
     """What follows a shard whose row is broken waits, and nothing else does."""
     stream = make_stream(server, 3)
@@ -130,13 +200,29 @@ def test_a_broken_lease_keeps_no_merge_from_ending(
     shards = stream.shards()
     for one in shards[:3]:
         table.create(new_lease(one, TRIM_HORIZON))
-    break_row(table, server.client("dynamodb"), IDS[2] if broken == "another" else IDS[1])
+    break_row(table, server.client("dynamodb"), IDS[broken])
     held = take(LeaseRenewer(table, "me", 10, time), table, IDS[0])
     ends = ends_of(syncer_of(stream.client, table, time))
     assert ends.create_child_leases(held, [shards[3]])
     child = lease_of(table, IDS[3])
     assert child.parent_ids == (IDS[0], IDS[1])
     assert held.lease.child_ids == (IDS[3],)
+
+
+def test_a_merge_does_not_wait_for_a_lease_that_is_there_and_cannot_be_read(
+    server: LocalServer, table: LeaseTable, time: ManualTime
+) -> None:
+    """The other parent came from a shard that is still read, as far as the table tells."""
+    stream = make_stream(server, 2)
+    stream.split(1, 2**127 + 2**126)
+    stream.merge(0, 2)
+    shards = stream.shards()
+    for one in shards[:4]:
+        table.create(new_lease(one, TRIM_HORIZON))
+    break_row(table, server.client("dynamodb"), IDS[2])
+    held = take(LeaseRenewer(table, "me", 10, time), table, IDS[0])
+    assert ends_of(syncer_of(stream.client, table, time)).create_child_leases(held, [shards[4]])
+    assert lease_of(table, IDS[4]).parent_ids == (IDS[0], IDS[2])
 
 
 @dataclass
@@ -147,6 +233,8 @@ class Ended:
     held: list[HeldLease]
     listed: list[float]
     """When ListShards was called."""
+    address: StreamAddress
+    told: list[Event]
 
     def create_child_leases(self) -> list[bool]:
         """None of the shards has named its children."""
@@ -175,8 +263,10 @@ def ended_shards(
             shards, now_ms = list_shards(*given, **named)
             return (before if lagging() else shards), now_ms
 
-    ends = ends_of(syncer_of(Lagging(stream.client.address), table, time))
-    return Ended(ends, held, listed)
+    told: list[Event] = []
+    address = stream.client.address
+    ends = ends_of(syncer_of(Lagging(address), table, time, tell=told.append))
+    return Ended(ends, held, listed, address, told)
 
 
 def test_children_that_no_end_has_named_are_listed_by_one_call(
@@ -189,22 +279,84 @@ def test_children_that_no_end_has_named_are_listed_by_one_call(
     assert sorted(leased) == IDS
     for one in ended.held:
         assert [leased[child].parent_ids for child in one.lease.child_ids] == [(one.key,)] * 2
-        # Another worker may have the shard again, for want of its last checkpoint.
-        assert ended.ends.create_child_leases(one, ())
-    assert len(ended.listed) == 1
+    assert not ended.ends._unlisted, "a worker of years does not keep what has ended"
+
+
+@pytest.mark.parametrize(("later", "calls"), [(2.0, 1), (2.5, 2)])
+def test_a_listing_of_two_seconds_ago_may_show_the_end_of_a_shard(
+    server: LocalServer, table: LeaseTable, time: ManualTime, later: float, calls: int
+) -> None:
+    """An older one is not asked: it would be from before the end, most likely."""
+    ended = ended_shards(server, table, time, lagging=lambda: False)
+    first, second = ended.held
+    assert ended.ends.create_child_leases(first, ())
+    time.now += later
+    assert ended.ends.create_child_leases(second, ())
+    assert len(ended.listed) == calls
+
+
+def test_a_listing_that_has_failed_is_made_again_after_a_second(
+    server: LocalServer, table: LeaseTable, time: ManualTime
+) -> None:
+    def fails() -> bool:
+        if time.now == 1000:
+            raise InconsistentShardsError("for now")
+        return False
+
+    ended = ended_shards(server, table, time, fails)
+    with pytest.raises(InconsistentShardsError):
+        ended.create_child_leases()
+    time.now += 0.5
+    assert ended.create_child_leases() == [False, False]
+    time.now += 0.5
+    assert ended.create_child_leases() == [True, True]
+    assert ended.listed == [1000, 1001]
 
 
 def test_a_listing_that_lags_behind_is_asked_for_again_and_again_ever_more_seldom(
-    server: LocalServer, table: LeaseTable, time: ManualTime, caplog: pytest.LogCaptureFixture
+    server: LocalServer, table: LeaseTable, time: ManualTime
 ) -> None:
     ended = ended_shards(server, table, time, lagging=lambda: time.now < 1100)
     while not all(ended.create_child_leases()):
         assert {lease.key for lease in table.leases()} == {one.key for one in ended.held}
         time.now += 0.5  # as a consumer asks
     assert [round(at - 1000) for at in ended.listed] == [0, 1, 3, 7, 15, 31, 61, 91, 121]
-    told = [record.getMessage() for record in caplog.records if "without naming" in record.msg]
-    assert len(told) == 2
+    assert [one for one in ended.told if isinstance(one, ChildrenUnlisted)] == [
+        ChildrenUnlisted(one.key, one.shard_id, ended.address.name, str(ended.address), 61.0)
+        for one in ended.held
+    ]
     assert len(table.leases()) == 6
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ([59.5], []),
+        ([60], [60]),
+        # As after a call of the record processor, or a while in which ListShards failed.
+        ([60, 62, 66, 74], [60]),
+        ([1, 3, 7, 15, 31, 95, 130], [95]),
+    ],
+)
+def test_children_that_are_not_listed_are_told_once_whenever_the_consumer_comes_by(
+    server: LocalServer,
+    table: LeaseTable,
+    time: ManualTime,
+    asked: list[float],
+    told: list[float],
+) -> None:
+    ended = ended_shards(server, table, time, lagging=lambda: True)
+    named = StreamIdentifier("123456789012", ended.address.name, 7)
+    lease = new_lease(Shard(IDS[0], (), True, (0, 2**127 - 1)), TRIM_HORIZON).in_stream(named)
+    table.create(lease)
+    held = take(LeaseRenewer(table, "me", 1000, time), table, lease.key)
+    for seconds in (0, *asked):
+        time.now = 1000 + seconds
+        assert not ended.ends.create_child_leases(held, ())
+    address = ended.address
+    assert ended.told == [
+        ChildrenUnlisted(lease.key, IDS[0], address.name, str(address), waited) for waited in told
+    ]
 
 
 def test_a_shard_whose_children_have_all_expired_is_done(
