@@ -22,7 +22,11 @@ from tests.kcl import create_table
 
 HOUR = 3_600_000
 SYNC = ShardSyncSettings(
-    audit_interval=120, audit_confidence=3, cleanup_interval=60, cleanup_leases=True
+    audit_interval=120,
+    audit_confidence=3,
+    cleanup_interval=60,
+    cleanup_leases=True,
+    parents_first=True,
 )
 SHARDS = [f"shardId-{n:012d}" for n in range(8)]
 PLACE = ExtendedSequenceNumber("49680417772080139964390719210533025828023069882475085842")
@@ -49,7 +53,7 @@ class TimedStream:
         first: InitialPosition | None = None,
     ) -> ShardSyncer:
         leases = self.leases(initial, table, first)
-        return ShardSyncer(leases, settings=SYNC, clock=lambda: self.now)
+        return ShardSyncer(leases, settings=SYNC, clock=lambda: self.now, phase=0.0)
 
     def leases(
         self,

@@ -112,7 +112,7 @@ def test_a_batch_is_planned_with_a_few_calls_for_each_shard(
 
 
 def settings() -> ShardSyncSettings:
-    return ShardSyncSettings(120, 3, 60, True)
+    return ShardSyncSettings(120, 3, 60, True, True)
 
 
 def test_a_fleet_shares_the_leases_with_a_few_calls_for_each(
@@ -125,7 +125,7 @@ def test_a_fleet_shares_the_leases_with_a_few_calls_for_each(
         client = StreamClient(STREAM)
         leases = StreamLeases(client, table, f"w{n}", initial=LATEST, wait=lambda _: None)
         leases.identify()
-        ShardSyncer(leases, settings=settings(), clock=lambda: now).sync()
+        ShardSyncer(leases, settings=settings(), clock=lambda: now, phase=0.0).sync()
         renewer = LeaseRenewer(table, f"w{n}", 10.0, lambda: now)
         take = TakeSettings(
             failover_time=10,

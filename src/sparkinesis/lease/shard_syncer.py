@@ -32,7 +32,7 @@ class ShardSyncSettings(msgspec.Struct, frozen=True):
     audit_confidence: int
     cleanup_interval: float
     cleanup_leases: bool
-    parents_first: bool = True
+    parents_first: bool
     """False: the children of a shard that is still read get leases at the start and each audit."""
 
 
@@ -55,7 +55,7 @@ class ShardSyncer:
         *,
         settings: ShardSyncSettings,
         clock: Callable[[], float],
-        phase: float = 0.0,
+        phase: float,
         metrics: Metrics = OFF,
     ) -> None:
         """``phase``: from 0 to 1; puts off the audits and cleanups by this part of their intervals.

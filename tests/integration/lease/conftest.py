@@ -49,7 +49,11 @@ class ManualTime:
 
 
 SYNC = ShardSyncSettings(
-    audit_interval=120, audit_confidence=3, cleanup_interval=60, cleanup_leases=True
+    audit_interval=120,
+    audit_confidence=3,
+    cleanup_interval=60,
+    cleanup_leases=True,
+    parents_first=True,
 )
 
 

@@ -24,7 +24,15 @@ from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, InitialPosition
 from sparkinesis.stream.shard import Shard
-from tests.integration.lease.conftest import IDS, SYNC, ManualTime, Stream, make_stream, syncer_of
+from tests.integration.lease.conftest import (
+    IDS,
+    SYNC,
+    ManualTime,
+    Stream,
+    break_row,
+    make_stream,
+    syncer_of,
+)
 
 FIRST, LOW, HIGH = IDS[:3]
 
@@ -87,6 +95,29 @@ def test_a_new_stream_takes_one_listing_and_a_write_for_each_lease(
     assert calls == {"ListShards": 1, "PutItem": 1}
 
 
+def test_a_new_stream_beside_a_java_kcl_of_other_streams_has_records_in_place_of_instants(
+    stream: OneOfMany, table: LeaseTable
+) -> None:
+    """A Java worker may take its leases, too, and would take LATEST for a later moment."""
+    stream.make(initial=LATEST).sync(TableScan(), TableScan(has_entities=True))
+    (lease,) = table.leases()
+    assert (lease.timestamp_ms, lease.checkpoint.is_latest) == (None, False)
+    assert lease.application_ms is not None
+
+
+def test_a_stream_whose_leases_are_all_there_takes_no_call(
+    stream: OneOfMany, table: LeaseTable, calls: Counter[str]
+) -> None:
+    lease = stream.lease(FIRST)
+    table.create(lease)
+    calls.clear()
+    syncer = stream.make()
+    syncer.sync(TableScan((lease,)), TableScan())
+    assert not calls
+    assert syncer._leases.read() == [lease]
+    assert calls == {"GetItem": 1}, "which lease to read is known"
+
+
 def test_a_stream_that_another_worker_is_faster_with_takes_no_scan(
     stream: OneOfMany, table: LeaseTable, calls: Counter[str]
 ) -> None:
@@ -109,9 +140,10 @@ def test_the_rest_is_created_if_the_other_worker_has_died_after_its_first_lease(
     assert {one.shard_id for one in table.leases()} >= {LOW, HIGH}
 
 
+@pytest.mark.parametrize("is_broken", [False, True])
 @pytest.mark.parametrize("initial", [LATEST, AtTimestamp])
 def test_a_stream_that_another_worker_began_before_two_reshards_is_not_begun_again(
-    stream: OneOfMany, table: LeaseTable, initial: Any
+    stream: OneOfMany, table: LeaseTable, dynamodb: Any, initial: Any, *, is_broken: bool
 ) -> None:
     """The last look at the table was before, and the first shard has only grandchildren now."""
     stream.split()
@@ -120,8 +152,13 @@ def test_a_stream_that_another_worker_began_before_two_reshards_is_not_begun_aga
     table.create(stream.lease(FIRST))
     if initial is AtTimestamp:  # the tracker named the stream to each worker at another time
         initial = AtTimestamp(stream.client.list_shards()[1])
+    if is_broken:
+        break_row(table, dynamodb, stream.lease(FIRST).key)
     stream.make(initial=initial).sync(TableScan(), TableScan())
-    assert [one.shard_id for one in table.leases()] == [FIRST]
+    found = table.scan(consistent=True)
+    assert [*(one.key for one in found.broken), *(one.key for one in found.leases)] == [
+        stream.lease(FIRST).key
+    ]
 
 
 def test_a_small_table_is_scanned(
@@ -197,10 +234,56 @@ def test_a_cleanup_that_can_delete_nothing_yet_lists_the_shards_once_an_hour(
     resharded(stream, table)
     seen = leases_of(table, stream)
     calls.clear()
-    for _ in range(119):
+    for _ in range(121):
         time.now += SYNC.cleanup_interval
         syncer.step(seen, leads=True)
-    assert calls == {"ListShards": 2}
+    assert calls == {"ListShards": 3}
+
+
+def test_a_cleanup_notes_the_children_of_a_shard_whose_end_did_not(
+    stream: OneOfMany, table: LeaseTable, time: ManualTime, calls: Counter[str]
+) -> None:
+    """As a KCL 1.x, which leaves them out: without them, the finished lease would never go."""
+    syncer = stream.make()
+    low, _ = resharded(stream, table)
+    stream.split(1, 2**126)
+    time.now += SYNC.cleanup_interval
+    syncer.step(leases_of(table, stream), leads=True)
+    finish(table, low)
+    seen = leases_of(table, stream)
+    calls.clear()
+    time.now += SYNC.cleanup_interval
+    syncer.step(seen, leads=True)
+    assert calls == {"ListShards": 1, "UpdateItem": 1}, "at once, although it has just listed them"
+    found = {one.shard_id: one.child_ids for one in leases_of(table, stream)}
+    assert found == {FIRST: (LOW, HIGH), LOW: tuple(IDS[3:5]), HIGH: ()}
+
+
+@pytest.mark.parametrize(
+    ("audit", "cleanup", "phase", "seconds"),
+    [(120, 60, 0.0, 60), (120, 60, 0.5, 90), (120, 1000, 0.0, 120), (120, 1000, 0.5, 180)],
+)
+def test_a_leader_comes_back_when_the_next_audit_or_cleanup_is_due(
+    stream: OneOfMany,
+    time: ManualTime,
+    calls: Counter[str],
+    *,
+    audit: float,
+    cleanup: float,
+    phase: float,
+    seconds: float,
+) -> None:
+    settings = replace(SYNC, audit_interval=audit, cleanup_interval=cleanup)
+    syncer = stream.make(settings=settings, phase=phase)
+    lease = stream.lease(FIRST)
+    calls.clear()
+    assert syncer.step([lease], leads=True) == seconds
+    time.now += seconds
+    assert 0 < syncer.step([lease], leads=True) <= audit
+    time.now += 10_000
+    syncer.step([lease], leads=True)
+    assert syncer.step([lease], leads=True) == min(audit, cleanup)
+    assert not calls
 
 
 def test_audits_and_cleanups_of_healthy_streams_call_nothing(

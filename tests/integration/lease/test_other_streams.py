@@ -145,6 +145,24 @@ def test_an_audit_finds_that_a_stream_was_made_anew(two: TimedStream) -> None:
     assert syncer.mark == two.leases(TRIM_HORIZON).mark
 
 
+def test_an_audit_asks_every_ten_minutes_whether_the_stream_was_made_anew(
+    two: TimedStream, timed: LocalServer
+) -> None:
+    syncer = two.shard_syncer(TRIM_HORIZON)
+    began, asked = two.now, list[float]()
+
+    def note(call: Call) -> None:
+        if call.operation == "DescribeStreamSummary":
+            asked.append(two.now - began)
+
+    timed.kinesis.faults = note
+    syncer.sync()
+    for _ in range(15):
+        two.now += 120
+        syncer.step(list(two.rows().values()), leads=True)
+    assert asked == [600, 1200, 1800]
+
+
 def test_a_worker_that_dies_half_way_leaves_the_rest_to_the_next(
     two: TimedStream, timed: LocalServer
 ) -> None:

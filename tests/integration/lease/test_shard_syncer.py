@@ -11,14 +11,16 @@ import pytest
 from msgspec.structs import replace
 
 from sparkinesis.errors import InconsistentShardsError, LeaseLostError
-from sparkinesis.events import ChildrenUnlisted, ChildrenWaiting, Event
+from sparkinesis.events import ChildrenUnlisted, ChildrenWaiting, Event, LeasesMissing
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import Lease, lease_key
 from sparkinesis.lease.moving.application_reset import StreamToReset, apply_resets, plan_resets
 from sparkinesis.lease.renewer import LeaseRenewer
+from sparkinesis.lease.rules.audit import find_hole
 from sparkinesis.lease.rules.lease_start import new_lease
 from sparkinesis.lease.shard_ends import ShardEnds
+from sparkinesis.lease.shard_syncer import ShardSyncer
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.stream.address import StreamAddress, StreamIdentifier
@@ -109,7 +111,6 @@ def test_a_child_of_which_its_parents_lease_does_not_tell_gets_a_lease(
     first, low, high = stream.shards()
     table.create(replace(new_lease(first, TRIM_HORIZON), child_ids=(low.id,)))
     held = take(LeaseRenewer(table, "me", 10, time), table, IDS[0])
-    assert held.lease.child_ids == (low.id,)
     assert ends_of(syncer_of(stream.client, table, time)).create_child_leases(held, [low, high])
     assert {row.key for row in table.leases()} == set(IDS[:3])
     assert held.lease.child_ids == (low.id, high.id)
@@ -381,7 +382,10 @@ def test_a_lease_that_tells_when_the_application_began_stays_until_an_audit_has_
     gone = new_lease(Shard("shardId-gone", (), False, (0, 2**128 - 1)), initial, made_ms=began_ms)
     application_ms = began_ms if initial is LATEST else None
     finished = replace(
-        gone, checkpoint=ExtendedSequenceNumber(SHARD_END), application_ms=application_ms
+        gone,
+        checkpoint=ExtendedSequenceNumber(SHARD_END),
+        application_ms=application_ms,
+        child_ids=("shardId-lost",),
     )
     shard_syncer = syncer_of(stream.client, table, time, initial=initial)
     table.create(replace(finished, mark=shard_syncer._leases.identify()))
@@ -392,7 +396,7 @@ def test_a_lease_that_tells_when_the_application_began_stays_until_an_audit_has_
         shard_syncer.step([*table.leases(), *deleted], leads=True)
         return {lease.key: lease for lease in table.leases()}
 
-    assert set(step(replace(gone, key="another"))) == {finished.key}
+    assert set(step(replace(gone, key="another", shard_id="another"))) == {finished.key}
     while len(leases := step()) == 1:
         assert set(leases) == {finished.key}
     assert time.now == 1000 + SYNC.audit_interval * SYNC.audit_confidence
@@ -438,16 +442,63 @@ def test_with_several_streams_an_error_of_the_listing_names_the_stream(
         syncer.step([], leads=True)
 
 
-def test_with_several_streams_a_missing_lease_is_told_with_its_stream(
-    server: LocalServer, table: LeaseTable, time: ManualTime, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("is_named", [False, True])
+def test_a_missing_lease_is_told_and_made_once_audits_in_a_row_have_missed_it(
+    server: LocalServer, table: LeaseTable, time: ManualTime, *, is_named: bool
 ) -> None:
     stream = make_stream(server, 2)
-    named = StreamIdentifier("123456789012", stream.name, 1_763_700_000)
-    syncer = syncer_of(stream.client, table, time, stream=named)
+    named = StreamIdentifier("123456789012", stream.name, 7) if is_named else None
+    told: list[Event] = []
+    syncer = syncer_of(stream.client, table, time, stream=named, tell=told.append)
     known = new_lease(stream.shards()[0], TRIM_HORIZON).in_stream(named)
     table.create(known)
-    for _ in range(SYNC.audit_confidence + 1):
-        time.now += 2 * SYNC.audit_interval
+    missing = LeasesMissing(str(table), str(named) if named else None, str(find_hole([known])))
+    for audits in range(1, 2 * SYNC.audit_confidence + 1):
+        time.now += SYNC.audit_interval
         syncer.step([known], leads=True)
-    assert f"in stream {named}: creating the missing leases" in caplog.text
-    assert table.get(f"{named}:{IDS[1]}") is not None
+        is_made = table.get(lease_key(named, IDS[1])) is not None
+        assert is_made is (audits >= SYNC.audit_confidence)
+        found = [one for one in told if isinstance(one, LeasesMissing)]
+        assert found == [missing] * (audits // SYNC.audit_confidence)
+
+
+@pytest.mark.parametrize("rows", [[0], [0, 1]])
+def test_a_start_writes_nothing_beside_a_row_that_it_cannot_read(
+    server: LocalServer, table: LeaseTable, time: ManualTime, rows: list[int]
+) -> None:
+    """The row may be that of any shard."""
+    stream = make_stream(server, 3)
+    named = StreamIdentifier("123456789012", stream.name, 7)
+    for number in rows:
+        table.create(new_lease(stream.shards()[number], TRIM_HORIZON).in_stream(named))
+    break_row(table, server.client("dynamodb"), lease_key(named, IDS[0]))
+    before = table.scan(consistent=True)
+    syncer_of(stream.client, table, time, stream=named).sync()
+    after = table.scan(consistent=True)
+    assert (after.leases, after.broken) == (before.leases, before.broken)
+
+
+@pytest.mark.parametrize("parents_first", [True, False])
+def test_children_begin_beside_their_parents_only_where_their_order_is_no_matter(
+    server: LocalServer, table: LeaseTable, time: ManualTime, *, parents_first: bool
+) -> None:
+    stream = make_stream(server, 1)
+    table.create(new_lease(stream.shards()[0], TRIM_HORIZON))
+    settings = replace(SYNC, parents_first=parents_first)
+
+    def syncer() -> ShardSyncer:
+        made = syncer_of(stream.client, table, time, settings=settings)
+        made._leases.identify()
+        return made
+
+    def leased() -> list[str]:
+        return sorted(row.key for row in table.leases())
+
+    stream.split(0, 2**127)
+    syncer().sync()
+    assert leased() == IDS[: 1 if parents_first else 3]
+    running = syncer()
+    stream.split(1, 2**126)
+    time.now += SYNC.audit_interval
+    running.step(table.leases(), leads=True)
+    assert leased() == IDS[: 1 if parents_first else 5]
