@@ -275,10 +275,10 @@ def test_new_iterators_that_have_expired_are_replaced_after_longer_and_longer_pa
     reading.put(b"0", b"1")
     cursor = reading.cursor()
     # The second time, the iterator of the next page is the first one that has expired.
-    for record, expired in ((b"0", 2), (b"1", 3)):
+    for record, expired, waits in ((b"0", 1, [0.1]), (b"1", 4, [0.1, 0.2, 0.4])):
         reading.answer(*[("GetRecords", EXPIRED)] * expired)
         assert datas(cursor.fetch(1)) == [record]
-        assert reading.waits == [0.1, 0.2]
+        assert reading.waits == waits
         (told,) = caplog.messages
         assert f"a new iterator of shard {SHARD} of stream 's' in us-east-1" in told
         reading.waits.clear()

@@ -92,8 +92,6 @@ class ShardCursor:
                     self._renew_later(error)
                 continue
             except ServiceError as error:
-                if type(error) is not ServiceError:
-                    raise
                 raise ServiceError(
                     f"{error} Shard {self.shard_id} of {self._client.address} was being read at "
                     f"position {self._position}, where a retry begins."
