@@ -639,13 +639,15 @@ def test_records_that_expired_before_the_first_one_are_told(
     assert "Resuming with the oldest record kept" in caplog.text
 
 
-def test_what_was_taken_is_fetched_again_if_asked_for(service: Service) -> None:
+@pytest.mark.parametrize("end", [False, True])
+def test_what_was_taken_is_fetched_again_if_asked_for(service: Service, *, end: bool) -> None:
     reading = intake(service)
-    service.pages = [page(record(1)), page(record(2), end=True), page(record(2), end=True)]
+    service.pages = [page(record(1)), page(record(2), end=end), page(record(2), end=end)]
     assert [take(reading) for _ in range(2)] == [[b"1"], [b"2"]]
     reading.take_again()
     assert not reading.at_end
     assert take(reading) == [b"2"]
+    assert len(service.opened) == 2
     start, _ = service.opened[-1]
     assert isinstance(start, AfterRecord)
     assert start.sequence_number == "1"
