@@ -230,6 +230,7 @@ def test_a_shard_that_is_gone_has_ended(service: Service, caplog: pytest.LogCapt
     assert not reading.rest_is_lost
     assert take(reading) is None
     assert (reading.at_end, reading.rest_is_lost, service.stopped) == (True, True, 1)
+    assert reading.why_at_end is ShutdownReason.SHARD_END
     assert reading.children == ()
     assert f"The rest of shard {SHARD}" in caplog.text
     assert take(reading) is None
@@ -479,6 +480,7 @@ def test_batches_in_use_are_released_in_the_order_of_the_shard(
     if end:
         reading.close()
         assert budget.accounts == 0, "nothing is kept for the shard"
+        service.pages = [page(record(1))]
         assert reading.take() is None
     else:
         reading.take()
