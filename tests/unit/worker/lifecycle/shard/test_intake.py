@@ -226,6 +226,7 @@ def test_a_position_that_is_gone_goes_on_with_what_is_kept(
 
 def test_a_shard_that_is_gone_has_ended(service: Service, caplog: pytest.LogCaptureFixture) -> None:
     reading = intake(service)
+    service.listed = [Shard("shardId-000000000007", ())]
     service.pages = [ShardNotFoundError("It is gone.")]
     assert not reading.rest_is_lost
     assert take(reading) is None
@@ -426,6 +427,31 @@ def test_batches_in_use_keep_their_memory_and_the_next_one_waits_for_it(service:
     assert budget.held - others >= len(first) * 500
     assert reading.take(in_use=1) is None
     assert take(reading) == [b"%d" % (len(first) + n) for n in range(1, len(first) + 1)]
+
+
+def test_a_page_is_counted_until_the_last_of_it_is_in_a_batch(service: Service) -> None:
+    for budget, records in ((MemoryBudget(DEFAULT_HELD_BYTES), 1), (crowded(), 13)):
+        reading = intake(service, memory=budget)
+        fetched = held_page(budget, *map(record, range(records)))
+        assert fetched.hold is not None
+        service.pages = [fetched]
+        sizes = [fetched.hold.size]
+        while reading.take():
+            sizes.append(fetched.hold.size)
+        assert sizes == [1_000] * (len(sizes) - 1) + [0]
+        assert (len(sizes) > 2) == (records > 1)
+
+
+def test_a_shard_on_hold_keeps_the_memory_of_the_batches_in_use(service: Service) -> None:
+    reading = intake(service)
+    service.pages = [page(record(1))]
+    assert reading.take()
+    held = reading.bytes_held
+    assert held > 0
+    reading.rest(1)
+    assert reading.bytes_held == held
+    reading.rest(0)
+    assert reading.bytes_held == 0
 
 
 def test_with_concurrency_the_memory_of_a_batch_is_kept_until_its_records_are_done(
