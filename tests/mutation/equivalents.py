@@ -78,6 +78,12 @@ EQUIVALENTS: dict[tuple[str, str, str, str], str] = {
         "not had_begun and isinstance(error, ClientError | BotoCoreError)",
         "not had_begun",
     ): "A subscription that did not begin failed by an error of botocore's.",
+    (
+        "stream/calls/direct/connection.py",
+        "Connections._connect",
+        "connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)",
+        "connection.setsockopt(socket.IPPROTO_TCP, 1, socket.TCP_NODELAY)",
+    ): "The option's number is 1.",
     ("stream/calls/direct/connection.py", "Connections._read_body", "''", "'x'"): (
         "Neither asks for the end of the connection."
     ),

@@ -239,11 +239,10 @@ class Connections:
         length = _length(text)
         if length > most:
             raise AnswerTooLongError(text, most)
-        if len(start) == length:
-            return start, may_be_kept
         if len(start) < length:
             return self._receive_rest(connection, start, length, until), may_be_kept
-        return start[:length], False  # nobody asked for bytes behind the answer
+        # Nobody asked for bytes behind the answer.
+        return start[:length], may_be_kept and len(start) == length
 
     def _receive_rest(
         self, connection: socket.socket, start: bytes, length: int, until: float

@@ -6,6 +6,7 @@ import gc
 import os
 import socket
 import ssl
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
@@ -179,6 +180,7 @@ def test_an_answer_is_given_as_it_came_and_its_connection_has_the_next_one(
     first = made.exchange(REQUEST, BOUND)
     assert (first.status, first.body, first.stream) == (200, b"{}", None)
     assert first.headers == {"content-length": "2", "x-amz-id": "7"}
+    assert type(first.body) is bytes, "which came with the head, and is not copied"
     found = [made.exchange(REQUEST, BOUND) for _ in range(4)]
     assert [(one.status, one.body) for one in found] == [
         (400, b"[1]"),
@@ -314,6 +316,7 @@ FAILURES: dict[str, tuple[list[Piece], type[BaseException]]] = {
     "an end in the head": ([b"HTTP/1.1 20", None], ConnectionClosedError),
     "an end in the body": ([HEAD + b"[1", None], ConnectionClosedError),
     "no HTTP": ([b"SSH-2.0\r\n\r\n"], ConnectionClosedError),
+    "no head": ([b"\r\n\r\n", TimeoutError()], ConnectionClosedError),
     "a reset": ([ConnectionResetError()], ConnectionClosedError),
     "silence": ([HEAD + b"[", TimeoutError()], ReadTimeoutError),
     "a signal": ([HEAD[:9], KeyboardInterrupt()], KeyboardInterrupt),
@@ -338,20 +341,41 @@ def test_a_call_that_fails_leaves_no_connection(network: Network, call: str, fai
 
 
 @pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize(
+    ("seconds", "waits"),
+    [
+        (100.0, [3.0, 3.0, 3.0, 3.0, 3.0]),
+        (5.5, [3.0, 3.0, 3.0, 2.5, 1.5]),
+        (4.0, [3.0, 3.0, 2.0, 1.0]),
+    ],
+)
 def test_each_wait_ends_with_the_call_or_with_the_patience_for_a_read(
-    network: Network, call: str
+    network: Network,
+    monkeypatch: pytest.MonkeyPatch,
+    call: str,
+    seconds: float,
+    waits: list[float],
 ) -> None:
+    """Each write or read takes a second: of the request, of the head twice, of the body twice."""
+    now = [1000.0]
+
+    def take_a_second() -> None:
+        now[0] += 1.0
+
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     whole = answer(b"x" * 90, "200 OK" if call == "exchange" else "400 Bad Request")
-    pieces = [whole[:9], whole[9:-80], whole[-80:]]
-    made = connections(read_timeout=30.0)
-    wire = network.wire(pieces, pieces)
-    for bound, longest in ((Bound(5.0, 100), 5.0), (Bound(100.0, 100), 30.0)):
-        wire.waits.clear()
-        assert CALLS[call](made, REQUEST, bound).body == b"x" * 90
-        assert len(wire.waits) == 4, "the request, the head in two parts, and the rest"
-        assert all(wait is not None and longest - 1 < wait <= longest for wait in wire.waits)
-        if call == "begin":
-            wire = network.wire(pieces)
+    pieces = [whole[:9], whole[9:-80], whole[-80:-40], whole[-40:]]
+    wire = network.wire(answer(), pieces)
+    made = connections(read_timeout=3.0)
+    made.exchange(REQUEST, Bound(2.0, 100))
+    wire.waits.clear()
+    wire.before_each = take_a_second
+    if len(waits) == 5:
+        assert CALLS[call](made, REQUEST, Bound(seconds, 100)).body == b"x" * 90
+    else:
+        with pytest.raises(ReadTimeoutError, match=URL):
+            CALLS[call](made, REQUEST, Bound(seconds, 100))
+    assert wire.waits == waits
 
 
 def test_a_stream_owns_its_connection_and_is_not_bound_by_the_call(network: Network) -> None:
