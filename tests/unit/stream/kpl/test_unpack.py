@@ -135,6 +135,7 @@ class TestDeaggregate:
         bad = sealed(bytes.fromhex(MALFORMED[name]))
         good = [(2, *row[1:]) for row in GOLDEN_ROWS]
         assert rows([PLAIN, bad, GOLDEN]) == [*raw(PLAIN, 0), *raw(bad, 1), *good]
+        assert rows([GOLDEN, PLAIN, bad]) == [*GOLDEN_ROWS, *raw(PLAIN, 1), *raw(bad, 2)]
 
     @pytest.mark.parametrize("name", UNUSUAL)
     def test_unusual_but_sound_is_unpacked(self, name: str) -> None:
