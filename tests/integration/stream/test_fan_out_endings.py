@@ -459,6 +459,14 @@ def test_what_is_not_found(
     assert "stream 's'" in str(told.value)
 
 
+def test_cursors_may_share_what_they_know_of_the_consumer(subscribe: Subscribe) -> None:
+    asked: list[str] = []
+    gone = refusal("ResourceNotFoundException")
+    with pytest.raises(ConsumerNotFoundError, match="is not registered"):
+        subscribe(gone, find_consumer=asked.append).fetch()
+    assert asked == [CONSUMER_ARN]
+
+
 BROKEN = bytearray(records_event([2], 2))
 BROKEN[-6] ^= 1
 
@@ -829,6 +837,14 @@ def test_a_socket_is_watched_no_longer_once_its_subscription_ends(
             fan_out.stop()
         assert fan_out._watched is None
         assert watched not in socket_watch()._selector.get_map()
+
+
+def test_a_reader_is_woken_up_to_the_renewal(subscribe: Subscribe, clock: Turned) -> None:
+    fan_out = subscribe(held(records_event([1], 1)))
+    assert numbers(fan_out) == [1]
+    clock.now += 289.5
+    assert fan_out.due_in(_nobody) == 0.5
+    assert fan_out._watched is not None
 
 
 def test_a_stop_while_a_reader_looks_leaves_nothing_that_is_watched(

@@ -123,7 +123,8 @@ class FanOutCursor:
         self._lock = threading.Lock()
         self._subscription: Subscription | None = None
         self._subscribed_at: float | None = None
-        self._renew_at = float("inf")
+        self._renew_at: float
+        """The time at which the subscription is renewed."""
         self._resume_at = float("-inf")
         """The time from which on the next subscription may be made."""
         self._watched: int | None = None
