@@ -73,6 +73,7 @@ TIMELESS = [record(1, None), record(2, None), record(3, None)]
         (front(TIMELESS, 100), 2, Records("2", None, None, "1"), 0),
         (front(TIMELESS, 100, at_tip=True), 3, Records("3", T + 100 - MINUTE, None, "1"), 0),
         (front(THREE, 100), 0, NoRows(T + 10 - MINUTE), 90),
+        (front(THREE[:1], 100), 0, NoRows(T + 10 - MINUTE), 90),
         (front(THREE, 5, at_tip=True), 0, NoRows(T + 10 - MINUTE), 0),
         (front(TIMELESS, 100), 0, NoRows(None), 0),
         (front([], 100, at_tip=True), 0, NoRows(T + 100 - MINUTE), 0),
@@ -114,7 +115,7 @@ def test_what_is_known_decides_without_a_call() -> None:
 def test_an_end_before_a_record_of_a_sample(since: int, tip: int, lag: int) -> None:
     """The sample's cursor may be behind others of its records: the next plan opens its own."""
     shard = front(THREE, tip)
-    known = Survey([T, T + 1], [0.1, 0.2], T + 1, [Window(T, T + 100, 10.0, 0.1)])
+    known = Survey([T, T + 1, T + 2], [0.1, 0.2, 0.3], T + 1, [Window(T, T + 100, 10.0, 0.1)])
     looking = search(shard, known)
     cursor = shard.open(TRIM_HORIZON)
     early = [record(7, 50)] if since == 40 else []
