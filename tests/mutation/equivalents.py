@@ -120,6 +120,12 @@ EQUIVALENTS: dict[tuple[str, str, str, str], str] = {
         "{lease.stream.name for lease in several.leases if lease.stream}",
         "{lease.stream.name for lease in several.leases}",
     ): "Each of these leases names its stream; the type does not tell.",
+    (
+        "lease/shard_ends.py",
+        "ShardEnds._still_waits",
+        "any((self._leases.table.get(lease_key(self._leases.stream, each)) for each in shard_ids))",
+        "all((self._leases.table.get(lease_key(self._leases.stream, each)) for each in shard_ids))",
+    ): "Two shards are merged, so that a child waits for one shard.",
     ("lease/table/requests.py", "take", "1", "2"): (
         "Workers name a token; without one, either is below all tokens that they take."
     ),

@@ -35,8 +35,8 @@ class _Unlisted(msgspec.Struct, frozen=True):
     """The time of the oldest listing that may show the children."""
     pause: float = _ASK_AGAIN[0]
     """Seconds from that listing to the next."""
-    waited: float = 0.0
-    """Seconds from the end to the last listing."""
+    is_told: bool = False
+    """True once a warning was logged."""
 
 
 class ShardEnds:
@@ -138,8 +138,9 @@ class ShardEnds:
             return [lineage.shards[child] for child in children]
         now = self._clock()
         pause, waited = min(2 * ended.pause, _ASK_AGAIN[1]), now - ended.since
-        self._unlisted[key] = _Unlisted(ended.since, now + ended.pause, pause, waited)
-        if waited >= _WARN_AFTER > ended.waited:
+        is_late = waited >= _WARN_AFTER
+        self._unlisted[key] = _Unlisted(ended.since, now + ended.pause, pause, is_late)
+        if is_late and not ended.is_told:
             address = self._leases.client.address
             name, place = address.name, str(address)
             self._leases.tell(ChildrenUnlisted(key, parent.shard_id, name, place, waited))
