@@ -8,17 +8,26 @@ from typing import Any
 
 import pytest
 
-from sparkinesis.errors import DuplicateWorkerIdError
-from sparkinesis.events import Event, OwnerSilent
+from sparkinesis.errors import DuplicateWorkerIdError, LeaseTableNotFoundError
+from sparkinesis.events import Event, LeaseReadable, LeaseUnreadable, OwnerSilent
 from sparkinesis.lease.extended_sequence_number import SHARD_END
 from sparkinesis.lease.leading.client_version import VERSION_3X
 from sparkinesis.lease.table import requests
+from sparkinesis.lease.table.batch import BATCH
 from sparkinesis.lease.table.rows import TableScan, read_rows
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import Call, LocalServer
-from sparkinesis.stream.address import StreamIdentifier
+from sparkinesis.stream.address import StreamIdentifier, StreamMark
 from sparkinesis.stream.calls.retry import Retry
-from tests.integration.lease.conftest import ManualTime, coordinator_of, create, lease, lease_of
+from sparkinesis.worker.options import LeaseTableOptions
+from tests.integration.lease.conftest import (
+    ManualTime,
+    break_row,
+    coordinator_of,
+    create,
+    lease,
+    lease_of,
+)
 from tests.integration.lease.test_coordinator import take_unanswered
 from tests.integration.lease.test_led import put_lock, put_version, worker
 
@@ -224,15 +233,17 @@ def test_who_leaves_makes_no_call_after_its_scan(
 def test_many_leases_are_taken_in_few_calls(
     server: LocalServer, table: LeaseTable, time: ManualTime, *, owner: str | None
 ) -> None:
-    create(table, *(f"s{n}" for n in range(12)), owner=owner)
+    create(table, *(f"s{n}" for n in range(BATCH + 5)), owner=owner)
     me = coordinator_of(table, time)
     me.require_unique_worker_id(lambda _: None)
     time.now += FAILOVER
     server.kinesis.calls.clear()
     me.take()
-    assert len(me.held()) == 12
+    assert len(me.held()) == BATCH + 5
     made = Counter(call.operation for call in server.kinesis.calls)
-    assert made == {"Scan": 1, "BatchExecuteStatement": 2}, "one of them is the probe"
+    assert made == {"Scan": 1, "BatchExecuteStatement": 3}, "one of them is the probe"
+    tokens = [held.fencing_token for held in me.held().values()]
+    assert min(tokens) >= 1_700_000_000 * 1_000_000, "the time, by the table's clock"
 
 
 def test_a_lease_that_is_lost_during_a_look_keeps_no_other_from_being_taken(
@@ -366,3 +377,62 @@ def test_the_leases_of_a_stream_that_the_application_lacks_worry_nobody(
         me.take(reads=lambda row: row.stream == kept, wants=kept.__eq__)
     assert me.unread_shards() == {}
     assert me.due_in() == 2 * INTERVAL
+
+
+def test_who_leaves_half_of_the_new_leases_to_others_looks_again_soon(
+    table: LeaseTable, time: ManualTime
+) -> None:
+    create(table, "a", "b", "c", "d")
+    me = coordinator_of(table, time)
+    assert me.take()
+    assert len(me.held()) == 2
+    assert me.due_in() == INTERVAL / 3
+
+
+def test_a_look_shows_the_owner_that_a_lease_is_asked_for(
+    table: LeaseTable, time: ManualTime
+) -> None:
+    create(table, "a", "b")
+    old = coordinator_of(table, time, "old")
+    time.now += INTERVAL
+    for _ in range(2):
+        old.take()
+    coordinator_of(table, time, "new").take()
+    old.take()
+    assert sorted(str(held.handoff_to) for held in old.held().values()) == ["None", "new"]
+
+
+def test_a_row_that_names_no_stream_gets_the_applications_when_it_is_taken(
+    table: LeaseTable, time: ManualTime
+) -> None:
+    create(table, "a")
+    mark = StreamMark.of("arn:aws:kinesis:us-east-1:123456789012:stream/s", 1_700_000_000_000)
+    coordinator_of(table, time).take(mark=mark)
+    assert lease_of(table, "a").mark == mark
+
+
+def test_a_table_that_was_deleted_is_not_made_again(table: LeaseTable, time: ManualTime) -> None:
+    """Its checkpoints are gone: all would be read again, or nothing of what came since."""
+    create(table, "a")
+    me = coordinator_of(table, time)
+    me.take()
+    table.drop()
+    with pytest.raises(LeaseTableNotFoundError):
+        me.take()
+    with pytest.raises(LeaseTableNotFoundError):
+        table.provision(LeaseTableOptions())
+
+
+def test_a_row_that_cannot_be_read_is_told_until_it_can(
+    table: LeaseTable, time: ManualTime, dynamodb: Any
+) -> None:
+    told: list[Event] = []
+    key = "shardId-000000000000"
+    create(table, key)
+    break_row(table, dynamodb, key)
+    me = coordinator_of(table, time, tell=told.append)
+    me.take()
+    me.take()
+    dynamodb.delete_item(TableName=table.name, Key={"leaseKey": {"S": key}})
+    me.take()
+    assert [type(event) for event in told] == [LeaseUnreadable, LeaseReadable]
