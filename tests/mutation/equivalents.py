@@ -10,6 +10,31 @@ _FOR_PEOPLE = "A part of a sentence, or of a name, that only people read."
 
 EQUIVALENTS: dict[tuple[str, str, str, str], str] = {
     ("lease/renewer.py", "", "20", "21"): _COST,
+    ("lease/renewer.py", "LeaseRenewer._renew_all", "'lease-renewal'", "'lease-renewalx'"): (
+        _FOR_PEOPLE
+    ),
+    (
+        "lease/renewer.py",
+        "LeaseRenewer._renew",
+        "zip(left, results, strict=True)",
+        "zip(left, results)",
+    ): "There is a result for each write.",
+    ("lease/renewer.py", "LeaseRenewer._renew", "True", "False"): (
+        "There is a result for each write."
+    ),
+    (
+        "lease/coordinator.py",
+        "LeaseCoordinator.require_unique_worker_id",
+        "moved_leases(leases, self._scan(consistent=True).leases, self._worker_id)",
+        "moved_leases(self._scan(consistent=True).leases, leases, self._worker_id)",
+    ): "The two are compared, whichever comes first.",
+    ("lease/coordinator.py", "LeaseCoordinator._take", "1", "2"): "Nothing is taken then.",
+    (
+        "lease/coordinator.py",
+        "LeaseCoordinator._take",
+        "not is_leaving() and (due or takes.take)",
+        "not is_leaving()",
+    ): "Nothing is taken then.",
     ("stream/calls/direct/connection.py", "", "65536", "65537"): _COST,
     ("lease/rules/observations.py", "observe", "continue", "pass"): (
         "The observation is made anew, with equal values; the first one spares a copy of each."

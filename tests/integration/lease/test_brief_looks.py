@@ -305,6 +305,14 @@ def test_without_the_index_the_whole_table_is_read(fleet: Fleet, code: str) -> N
     assert fleet.reads(last) == {"Query": 1, "Scan": 1}
     fleet.round()
     assert fleet.reads(last) == {"Scan": 1}, "it does not ask again and again"
+    fleet.server.kinesis.faults = None
+    began = fleet.time.now - SOON
+    while fleet.time.now < began + FULL_EVERY:
+        fleet.time.now = min(fleet.time.now + FAILOVER / 2, began + FULL_EVERY)
+        fleet.renew()
+        fleet.workers[LEADER].take()
+    assert fleet.reads(last)["Scan"] == 1
+    assert fleet.reads(last)["Query"] == 1, "it asks after five minutes"
 
 
 def test_an_index_that_comes_later_is_used(

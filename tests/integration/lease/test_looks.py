@@ -12,6 +12,7 @@ from sparkinesis.errors import DuplicateWorkerIdError, LeaseTableNotFoundError
 from sparkinesis.events import Event, LeaseReadable, LeaseUnreadable, OwnerSilent
 from sparkinesis.lease.extended_sequence_number import SHARD_END
 from sparkinesis.lease.leading.client_version import VERSION_3X
+from sparkinesis.lease.leading.membership import Balance
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.batch import BATCH
 from sparkinesis.lease.table.rows import TableScan, read_rows
@@ -216,12 +217,14 @@ def test_a_lease_that_nobody_here_can_read_or_that_has_ended_is_not_waited_for(
     assert me.held() == {}
 
 
+@pytest.mark.parametrize("balance", ["count", "throughput"])
 def test_who_leaves_makes_no_call_after_its_scan(
-    server: LocalServer, table: LeaseTable, time: ManualTime
+    server: LocalServer, table: LeaseTable, time: ManualTime, balance: Balance
 ) -> None:
+    """Nor does it tell its load to a leader, who would give it leases."""
     create(table, "a", "b", "c")
-    create(table, "d", "e", owner="me")
-    me = coordinator_of(table, time)
+    create(table, "d", "e", owner="host-1-0123456789ab")
+    me = worker(table, time, "host-1-0123456789ab", balance)
     me.require_unique_worker_id(lambda _: None)
     time.now += FAILOVER
     server.kinesis.calls.clear()

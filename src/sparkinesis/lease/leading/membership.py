@@ -294,7 +294,7 @@ class Membership:
         """Return the place of the rows, and note the fleet's version."""
         wants_leader = self._balance != "count"
         coordination = self._coordination
-        if coordination is None or self._is_due(self._found_at, _FIND_EVERY, now):
+        if self._is_due(self._found_at, _FIND_EVERY, now):
             # A row among the leases says that no worker of the fleet is older than a KCL 3.5.
             may_share = wants_leader or seen.version is not None
             try:
@@ -312,6 +312,7 @@ class Membership:
             self._found_at = now
         elif seen.version is not None:
             self._version = seen.version
+        assert coordination is not None, "the first look looks for it"
         missing = missing_row(
             self._version, self._worker_id, self._wall_clock_ms(), by_load=wants_leader
         )
