@@ -222,6 +222,7 @@ def test_an_instant_whose_ends_are_known_stays_if_its_batch_is_about_full(
 def test_of_a_shard_with_few_records_the_next_ones_are_read_up_to_the_limit() -> None:
     few = hand((5, 0.1), (6, 0.2), (7, 0.3), until=6)
     assert chosen({"a": few}).wanted == {"a": ReadOn(0.7)}
+    assert chosen({"a": hand((5, 0.1), until=4)}).wanted == {"a": ReadOn(0.9)}
     more = hand((5, 0.2), (6, 0.4), (7, 0.7), until=6)
     assert chosen({"a": more}).wanted == {"a": ReadOn(0.7)}
     assert chosen({"a": few}, bound=6).wanted == {}, "all that may be read is in hand"
