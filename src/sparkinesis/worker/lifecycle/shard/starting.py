@@ -40,9 +40,9 @@ def start_of(
     if isinstance(start, AfterRecord):
         return start, None  # whether it lies before the bound is not known
     unread = wanted_records(lease, initial)
-    if bound_ms is None:
-        return start, unread
-    return advanced(start, bound_ms), unread.not_before(bound_ms)
+    if bound_ms is not None:
+        unread = unread.not_before(bound_ms)
+    return advanced(start, bound_ms), unread
 
 
 def start_position(lease: Lease, initial: Position, now_ms: int, *, deaggregate: bool) -> Position:
