@@ -327,6 +327,18 @@ def test_what_may_be_wrong_does_not_matter_while_all_of_it_is_within_the_limit()
         assert len(chosen({"a": one}, 5_400_020).wanted) == looks
 
 
+def test_no_burst_is_divided_where_weights_are_estimated() -> None:
+    """How much is left is not known to a record."""
+    surveys = {
+        "a": known([at for at in range(2000) for _ in range(8)], 0.0001),
+        "b": between(0.0002, (0.3, 0.0002)),
+    }
+    choice = chosen(surveys, 1020)
+    assert (choice.wanted, choice.counts) == ({}, {})
+    assert choice.ends == dict.fromkeys(surveys, choice.instant)
+    assert 980 < choice.instant < 1000
+
+
 def test_a_burst_is_divided_in_the_order_of_shards() -> None:
     """The first one that has no room ends the batch; one record is taken however large it is."""
     assert chosen({"b": known([5], 0.5), "a": known([1], 0.9)}).counts == {}
