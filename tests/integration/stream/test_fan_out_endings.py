@@ -562,6 +562,19 @@ def test_whoever_waits_for_the_next_subscription_says_why(
     assert says in caplog.text
 
 
+def test_a_renewal_that_is_refused_is_tried_again_soon(
+    subscribe: Subscribe, tally: Tally, clock: Turned
+) -> None:
+    """Nobody has taken the shard over: the old subscription was ended here."""
+    first, second = held(records_event([1], 1)), held(records_event([2], 2))
+    fan_out = subscribe(first, refusal(IN_USE), second)
+    assert numbers(fan_out) == [1]
+    clock.now += 290.0
+    assert numbers(fan_out) == [2]
+    assert clock.waits == [1.5]
+    assert counted(tally, SUBSCRIPTIONS_ENDED) == {("s", "expired"): 1, ("s", "refused"): 1}
+
+
 def test_so_long_as_it_may_try_it_does(subscribe: Subscribe, clock: Turned) -> None:
     fan_out = subscribe(*[refusal(IN_USE)] * 9, give_up_after=3.0)
     with pytest.raises(ServiceError):

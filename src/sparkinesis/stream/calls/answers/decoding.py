@@ -75,7 +75,7 @@ def _put_in_order(records: list[Record]) -> int:
     if not records:
         return 0
     is_large = len(records) > _CHECKED_IN_FULL
-    looked_at = [*records[:-1:_OF_SO_MANY], records[-1]] if is_large else records
+    looked_at = [*records[::_OF_SO_MANY], records[-1]] if is_large else records
     numbers = [record.sequence_number for record in looked_at]
     if _is_number(numbers[0]) and _is_number(numbers[-1]) and _ascend(numbers, is_large):
         return 0
