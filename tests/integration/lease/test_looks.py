@@ -200,6 +200,7 @@ def test_looks_come_midway_between_two_rounds_of_renewals(
     for _ in range(2):
         me.take()
         time.now += INTERVAL
+    time.now += 1.0
     me.renew()
     renewed = time.now
     time.now += 2.0
