@@ -386,7 +386,7 @@ def test_a_busy_table_is_asked_again_as_long_as_a_listing_of_shards_is(
     client = StreamClient(StreamAddress(app.stream, None, region, endpoint))
     options = planner_options(app.stream, endpoint=endpoint, region=region)
     tools = StreamTools(client, options)
-    busy = [Fault.error("ThrottlingException")] if brief else []
+    busy = [Fault.error("ThrottlingException")]
     app.server.kinesis.faults = lambda call: (
         busy.pop() if busy and call.operation == "Scan" else None
     )

@@ -348,8 +348,10 @@ def test_a_burst_is_divided_in_the_order_of_shards() -> None:
     surveys = {"a": known([5, 5], 0.48, in_hand_until=4), "b": known([5] * 20, 0.01)}
     choice = chosen(surveys)
     assert (choice.counts, choice.wanted) == ({"a": 2}, {})
-    drifted = chosen({"a": known([1, 2, 3], 0.3), "b": known([1, 4], 0.2)}, drift=9.0)
-    assert (drifted.instant, drifted.ends, drifted.counts) == (2, {"a": 2, "b": 11}, {})
+    later = chosen({"a": known([6], 0.1), "b": known([5] * 20, 0.1)})
+    assert (later.instant, later.counts) == (4, {"b": 10})
+    drifted = chosen({"b": known([1, 2, 3], 0.3), "a": known([1, 3, 4], 0.05)}, drift=9.0)
+    assert (drifted.instant, drifted.ends, drifted.counts) == (2, {"b": 2, "a": 11}, {})
 
 
 class Backlog:
