@@ -292,6 +292,14 @@ def test_one_stream_made_anew_does_not_move_the_others_of_a_query(shared: Servic
     assert sorted(running.rest()) == [b"left", b"new"]
 
 
+def test_a_table_that_names_no_stream_is_not_for_a_query_of_several(shared: Services) -> None:
+    """Or the shards of each would begin where those of one of them stood."""
+    one, two = Application(shared), Application(shared)
+    one.checkpoint(one.put(b"done"))
+    with pytest.raises(LeaseTableError, match=r"reads one stream.*union them"):
+        one.query(streamName=f"{one.stream},{two.stream}").plan()
+
+
 def test_a_table_of_one_stream_costs_no_call_for_its_creation_time(app: Application) -> None:
     app.checkpoint(app.put(b"a"))
     app.server.kinesis.calls.clear()
