@@ -251,6 +251,17 @@ def test_a_timeout_ends_a_loop_that_may_go_on_without_a_loss() -> None:
         assert shard.processed == [["1"]], "to ask in vain is to ask"
 
 
+def test_a_batch_that_waits_as_the_worker_is_to_end_is_given_to_nobody() -> None:
+    shards = Shard(batch_of(1)), Shard(batch_of(2))
+    with loop_over(*shards, stays=True) as batches:
+        got = [numbers(next(batches))]
+        eventually(lambda: batches._handover._offers)
+        batches._request_shutdown()
+        got += map(numbers, batches)
+    assert [one for shard in shards for one in shard.processed] == got
+    assert sum(len(shard.dropped) for shard in shards) == len(got) == 1
+
+
 def test_sigterm_ends_the_loop_after_the_batch_that_it_is_at() -> None:
     shard = Shard(batch_of(1), batch_of(2))
     before = signal.getsignal(signal.SIGTERM)

@@ -326,8 +326,6 @@ class Intake:
         further. Of an application's only stream, the records would be read again once its leases
         are made anew: that is cheaper than a call for each shard that begins.
         """
-        if self._settings.stream is None:
-            return
         if (page.records or page.at_shard_end) and not self._is_confirmed:
             self._settings.require_same_stream(page.fetched_at, None)
             self._is_confirmed = True
