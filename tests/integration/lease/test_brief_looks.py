@@ -14,6 +14,7 @@ from sparkinesis.errors import LeaseTableUnavailableError
 from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.leading.brief_look import FULL_EVERY, STANDBYS, WORTHWHILE
+from sparkinesis.lease.leading.client_version import VERSION_2X
 from sparkinesis.lease.leading.coordination import Coordination
 from sparkinesis.lease.leading.own_rows import OWNER_INDEX, create_index, keys_of, read_some
 from sparkinesis.lease.table import requests
@@ -30,7 +31,14 @@ from tests.integration.lease.conftest import (
     lease_of,
     table_of,
 )
-from tests.integration.lease.test_led import FAILOVER, SOON, owners, release_asked, worker
+from tests.integration.lease.test_led import (
+    FAILOVER,
+    SOON,
+    owners,
+    put_version,
+    release_asked,
+    worker,
+)
 
 LEADER, *FOLLOWERS = [f"host-1-00000000000{digit}" for digit in "abcde"]
 KEYS = [f"shardId-{number:012d}" for number in range(WORTHWHILE + 20)]
@@ -417,7 +425,7 @@ def lock_row(fleet: Fleet, **changes: Any) -> None:
     client.put_item(TableName=fleet.table.name, Item={**item, **changes})
 
 
-@pytest.mark.parametrize("case", ["deleted", "another's", "expired", "released"])
+@pytest.mark.parametrize("case", ["deleted", "another's", "expired", "released", "2.x again"])
 def test_who_sees_no_lock_of_the_leader_that_it_knows_reads_the_whole_table(
     fleet: Fleet, case: str
 ) -> None:
@@ -427,6 +435,8 @@ def test_who_sees_no_lock_of_the_leader_that_it_knows_reads_the_whole_table(
         lock_row(fleet)
     elif case == "another's":
         lock_row(fleet, ownerName={"S": FOLLOWERS[0]})
+    elif case == "2.x again":
+        put_version(fleet.server.client("dynamodb"), fleet.table, VERSION_2X)
     elif case == "released":
         lock_row(fleet, isReleased={"S": "1"})
     else:  # although the leader renews its leases
@@ -439,10 +449,19 @@ def test_who_reads_its_own_rows_tells_its_load_every_half_a_minute(fleet: Fleet)
     last, client = FOLLOWERS[-1], fleet.server.client("dynamodb")
     key = {"TableName": fleet.table.name, "Key": {"leaseKey": {"S": last}}}
     client.delete_item(**key)
-    for _ in range(9):
+    for _ in range(8):
         fleet.round(3.0)
         assert fleet.reads(last)["Scan"] == 0
-    fleet.round(3.0)
+    fleet.time.now += 3.0
+    fleet.renew()
+    for who in sorted(fleet.workers.keys() - {last}):
+        fleet.workers[who].take()
+    fleet.server.kinesis.faults = lambda call: (
+        Fault.error("ValidationException") if call.operation == "UpdateItem" else None
+    )
+    assert fleet.reads(last)["Scan"] == 1, "it tells the trouble by a look at all"
+    fleet.server.kinesis.faults = None
+    fleet.workers[last].take()
     assert "lut" in client.get_item(**key)["Item"]
 
 

@@ -21,6 +21,7 @@ from sparkinesis.lease.leading.coordination import Coordination
 from sparkinesis.lease.leading.leader_lock import encode_lock, new_lock
 from sparkinesis.lease.leading.membership import Membership
 from sparkinesis.lease.leading.worker_stats import WorkerStats
+from sparkinesis.lease.rules.observations import observe
 from sparkinesis.lease.rules.taker import TakeSettings
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.rows import TableScan
@@ -98,6 +99,8 @@ def test_a_leader_goes_on_after_a_heartbeat_without_an_answer(
     time.now += SOON
     me.take()
     assert set(me.held()) == {"x", "y"}
+    time.now += SOON
+    me.take()  # tells nothing
     kinds = (LeadershipChanged, FleetRowsFailed, FleetRowsRecovered)
     assert [type(one) for one in told if isinstance(one, kinds)] == list(kinds)
 
@@ -177,15 +180,39 @@ def test_the_load_is_told_at_least_every_half_a_minute_with_what_was_measured(
     assert told(0.1)["sts"] == {"M": {"C": {"L": [{"N": "40.000000"}, {"N": "50.000000"}]}}}
 
 
+def test_who_can_measure_nothing_tells_no_load(
+    table: LeaseTable, time: ManualTime, dynamodb: Any
+) -> None:
+    meter = Used(40.0)
+    meter.can_measure = False
+    membership(table, time, meter=meter).look(table.scan(), {}, (), time.now)
+    assert row_of(dynamodb, table, "me")["sts"] == {"M": {}}
+
+
+def test_a_leader_gives_no_worker_more_than_it_may_have(
+    table: LeaseTable, time: ManualTime
+) -> None:
+    create(table, *IDS[:4])
+    scan = table.scan()
+    seen = observe({}, scan.leases, time.now, "me")
+    standing = membership(table, time, max_leases=3).look(scan, seen, (), time.now)
+    assert [move.to for move in standing.moves] == ["me"] * 3
+
+
 def membership(
-    table: LeaseTable, time: ManualTime, *, failover: float = FAILOVER, meter: Any = None
+    table: LeaseTable,
+    time: ManualTime,
+    *,
+    failover: float = FAILOVER,
+    meter: Any = None,
+    max_leases: int = 100,
 ) -> Membership:
     return Membership(
         table,
         table.name,
         "me",
         balance="load",
-        settings=TakeSettings(failover, 100, 100, handoff_timeout=30.0, scan_interval=1.5),
+        settings=TakeSettings(failover, max_leases, 100, handoff_timeout=30.0, scan_interval=1.5),
         clock=time,
         wall_clock_ms=lambda: 1_800_000_000_000,
         rng=random.Random(1),
