@@ -425,7 +425,9 @@ def lock_row(fleet: Fleet, **changes: Any) -> None:
     client.put_item(TableName=fleet.table.name, Item={**item, **changes})
 
 
-@pytest.mark.parametrize("case", ["deleted", "another's", "expired", "released", "2.x again"])
+@pytest.mark.parametrize(
+    "case", ["deleted", "another's", "expired", "released", "2.x again", "silent"]
+)
 def test_who_sees_no_lock_of_the_leader_that_it_knows_reads_the_whole_table(
     fleet: Fleet, case: str
 ) -> None:
@@ -435,6 +437,10 @@ def test_who_sees_no_lock_of_the_leader_that_it_knows_reads_the_whole_table(
         lock_row(fleet)
     elif case == "another's":
         lock_row(fleet, ownerName={"S": FOLLOWERS[0]})
+    elif case == "silent":  # long before its lock expires
+        fleet.dead = {LEADER}
+        fleet.time.now += FAILOVER / 2 + 0.1
+        fleet.renew()
     elif case == "2.x again":
         put_version(fleet.server.client("dynamodb"), fleet.table, VERSION_2X)
     elif case == "released":

@@ -229,7 +229,11 @@ def test_who_never_looked_leaves_without_a_call(
 
 
 def test_who_cannot_delete_its_row_gives_up_the_leadership_all_the_same(
-    table: LeaseTable, time: ManualTime, server: LocalServer, dynamodb: Any
+    table: LeaseTable,
+    time: ManualTime,
+    server: LocalServer,
+    dynamodb: Any,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     create(table, "x")
     told: list[Event] = []
@@ -241,6 +245,7 @@ def test_who_cannot_delete_its_row_gives_up_the_leadership_all_the_same(
     )
     me.leave()
     server.kinesis.faults = None
+    assert "Leaving the fleet failed" in caplog.text
     assert told[-1] == LeadershipChanged("me", False)
     keys = {row["leaseKey"]["S"] for row in dynamodb.scan(TableName=table.name)["Items"]}
     assert keys == {"x", "me", client_version.KEY}
