@@ -406,7 +406,7 @@ class Intake:
             if self._settings.client.describe().distributes_records:
                 # A KPL may give up before each user record has come to the shard of its key.
                 self._filters_from = now + _KEPT_FOR
-                batch, dropped = make(hash_range=None)
+                batch, dropped = make()
             else:
                 self._filters_before = now
         self.oldest_at = page.arrival(records[0]) if records else None
