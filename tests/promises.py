@@ -79,7 +79,8 @@ W8:
 W10:
     integration/worker/test_processes.py
     integration/worker/test_processes_killed.py
-    unit/worker/crew/processes
+    unit/worker/supervision/processes
+    unit/worker/supervision/test_supervisor_state.py
 
 # Several streams
 S1:
@@ -87,11 +88,11 @@ S1:
     integration/worker/test_s1_many_streams.py
     integration/worker/test_s1_several_streams.py
     integration/lease/test_java_rows.py
-    unit/worker/crew/gathering/test_streams.py
+    unit/worker/supervision/gathering/test_streams.py
     simulation/several
 S2:
     integration/worker/test_s1_trouble.py
-    unit/worker/crew/gathering/test_streams.py
+    unit/worker/supervision/gathering/test_streams.py
 
 # Leases
 L1:
@@ -171,12 +172,12 @@ secrets:
     unit/stream/test_credentials.py
 fleet-events: spark/test_fleet.py
 fleet-streams:
-    unit/worker/crew/gathering/test_streams.py
+    unit/worker/supervision/gathering/test_streams.py
     unit/fleet/test_executor_worker.py::test_streams_are_reported_when_they_change
-fleet-slots: unit/fleet/knowledge/test_roster.py
+fleet-slots: unit/worker/supervision/test_roster.py
 fleet-strangers: unit/fleet/channel/test_pending.py
 fleet-failures:
-    unit/worker/crew/gathering/test_reports.py
+    unit/worker/supervision/gathering/test_reports.py
     unit/fleet/test_fleet.py
 tail-and-put:
     integration/cli/test_tail_and_put.py
@@ -298,12 +299,12 @@ FanOutOptions.fall_back_to_polling: integration/worker/test_fan_out.py::test_pol
 FanOutOptions.deregister: integration/worker/test_fan_out.py::test_the_last_worker_deregisters_the_consumer
 FleetOptions.heartbeat_interval:
     unit/fleet/test_fleet.py::test_the_options_reach_spark_and_the_workers
-    unit/fleet/knowledge/test_roster.py::test_a_cancel_that_did_nothing_is_repeated
+    unit/worker/supervision/test_roster.py::test_a_cancel_that_did_nothing_is_repeated
 FleetOptions.lost_after:
     unit/fleet/test_fleet.py::test_the_options_reach_spark_and_the_workers
-    unit/fleet/knowledge/test_roster.py::test_a_silent_worker_is_dropped_and_has_time_to_come_again
+    unit/worker/supervision/test_roster.py::test_a_silent_worker_is_dropped_and_has_time_to_come_again
 FleetOptions.host, FleetOptions.bind, FleetOptions.port: unit/fleet/test_fleet.py::test_the_options_reach_spark_and_the_workers
-FleetOptions.first_backoff, FleetOptions.longest_backoff: unit/fleet/knowledge/test_roster.py::test_backoff_doubles_up_to_its_limit
+FleetOptions.first_backoff, FleetOptions.longest_backoff: unit/worker/supervision/test_roster.py::test_backoff_doubles_up_to_its_limit
 FleetOptions.job_group: unit/fleet/test_fleet.py::test_the_options_reach_spark_and_the_workers
 FleetOptions.log_level:
     unit/fleet/test_fleet.py::test_the_options_reach_spark_and_the_workers

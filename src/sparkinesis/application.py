@@ -136,7 +136,7 @@ class Application(ApplicationSettings):
                     "run was given spark and processes: workers run either on Spark's executors or "
                     "in processes of this machine. Give one of the two."
                 )
-            from sparkinesis.worker.crew.processes.start import run_in_processes  # noqa: PLC0415
+            from sparkinesis.worker.supervision.processes.start import run_in_processes  # noqa: PLC0415
 
             run_in_processes(self, processes)
             return None

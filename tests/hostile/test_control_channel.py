@@ -16,9 +16,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sparkinesis.fleet.channel.channel import MAX_MESSAGE, Channel, connect_to_driver
-from sparkinesis.fleet.channel.control_server import ControlServer, Disconnected
-from sparkinesis.fleet.channel.messages import Hello, decode_for_driver, decode_for_worker, encode
-from sparkinesis.worker.crew.messages import Leaving
+from sparkinesis.fleet.channel.control_server import ControlServer
+from sparkinesis.worker.supervision.messages import (
+    Disconnected,
+    Hello,
+    Leaving,
+    decode_for_supervisor,
+    decode_for_worker,
+    encode,
+)
 from tests.examples import examples
 from tests.unit.fleet.wire import CREDENTIALS, IDENTITY, PATIENCE, read
 
@@ -34,7 +40,7 @@ NOT_UTF8 = encode(Leaving("abcdef")).replace(b"abcdef", b"\xff\xfeabcd")
 def test_any_bytes_are_a_message_or_a_decode_error(data: bytes, at: int, put: bytes) -> None:
     mutated = (sound := encode(HELLO))[:at] + put + sound[at + len(put) :]
     for message in (data, mutated):
-        for decode in (decode_for_driver, decode_for_worker):
+        for decode in (decode_for_supervisor, decode_for_worker):
             with contextlib.suppress(msgspec.DecodeError):
                 assert decode(message) is not None
 
@@ -68,7 +74,7 @@ def test_a_length_that_is_announced_takes_no_memory_before_its_bytes_come(
         mine._connection.sendall(struct.pack(">I", MAX_MESSAGE))
         mine._connection.sendall(bytes(1000))
         mine._connection.shutdown(socket.SHUT_WR)
-        assert said.get(timeout=PATIENCE) == ("w1", Disconnected("w1"))
+        assert said.get(timeout=PATIENCE) == ("w1", Disconnected())
         assert tracemalloc.get_traced_memory()[1] < 4 * 1_048_576
     finally:
         tracemalloc.stop()
@@ -76,7 +82,7 @@ def test_a_length_that_is_announced_takes_no_memory_before_its_bytes_come(
     too_long.send(encode(HELLO))
     said.get(timeout=PATIENCE)
     too_long._connection.sendall(struct.pack(">I", MAX_MESSAGE + 1))
-    assert said.get(timeout=PATIENCE) == ("w1", Disconnected("w1"))
+    assert said.get(timeout=PATIENCE) == ("w1", Disconnected())
     assert read(too_long._connection, 1) == b""
     mine.close()
     too_long.close()

@@ -50,23 +50,34 @@ _EXPORTERS = "Simulated workers have no exporters, but metrics in memory."
 _COMMANDS = "The commands tail and put are no part of a simulated world."
 EXCEPTIONS: dict[tuple[str, str], str] = {
     ("fleet/channel/control_server.py", "selectors"): _FLEET,
-    ("fleet/driver.py", "queue"): _FLEET,
     ("stream/fan_out/socket_watch.py", "selectors"): (
         "Simulated worlds have connections without sockets, and a watch of their own."
     ),
-    ("worker/crew/hosted_worker.py", "queue"): _FLEET,
+    ("worker/supervision/hosted_worker.py", "queue"): _FLEET,
+    ("worker/supervision/supervisor.py", "queue"): _FLEET,
     ("fleet/channel/pending.py", "threading.Lock at import"): _FLEET,
     **dict.fromkeys(
         (
-            ("worker/crew/processes/channel.py", "multiprocessing.connection.Connection"),
-            ("worker/crew/processes/main_module.py", "multiprocessing"),
-            ("worker/crew/processes/supervisor.py", "multiprocessing"),
-            ("worker/crew/processes/supervisor.py", "multiprocessing.connection.Connection"),
-            ("worker/crew/processes/supervisor.py", "multiprocessing.connection.wait"),
-            ("worker/crew/processes/supervisor.py", "multiprocessing.context.SpawnProcess"),
-            ("worker/crew/processes/supervisor.py", "multiprocessing.resource_tracker"),
-            ("worker/crew/processes/supervisor.py", "queue"),
-            ("worker/crew/processes/worker_process.py", "multiprocessing.connection.Connection"),
+            ("worker/supervision/processes/channel.py", "multiprocessing.connection.Connection"),
+            ("worker/supervision/processes/main_module.py", "multiprocessing"),
+            ("worker/supervision/processes/process_launcher.py", "multiprocessing"),
+            (
+                "worker/supervision/processes/process_launcher.py",
+                "multiprocessing.connection.Connection",
+            ),
+            ("worker/supervision/processes/process_launcher.py", "multiprocessing.connection.wait"),
+            (
+                "worker/supervision/processes/process_launcher.py",
+                "multiprocessing.context.SpawnProcess",
+            ),
+            (
+                "worker/supervision/processes/process_launcher.py",
+                "multiprocessing.resource_tracker",
+            ),
+            (
+                "worker/supervision/processes/worker_process.py",
+                "multiprocessing.connection.Connection",
+            ),
         ),
         _PROCESSES,
     ),

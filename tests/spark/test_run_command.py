@@ -69,7 +69,7 @@ def test_a_fleet_of_a_package_runs_until_sigterm(
         rows = server.client("dynamodb").scan(TableName=stream_name)["Items"]
     assert process.returncode == 0, log
     assert sorted(file.read_text().split()) == sorted([*map(str, range(20)), last.decode()])
-    assert log.count("The driver requests a shutdown within") >= 2
+    assert log.count("The supervisor requests a shutdown within") >= 2
     assert all("leaseOwner" not in row for row in rows)
 
 

@@ -1,4 +1,4 @@
-"""`ExecutorWorker`: runs one worker in a Spark task, led by the fleet's driver."""
+"""`ExecutorWorker`: runs one worker in a Spark task, for the fleet's supervisor in the driver."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ import pyarrow as pa
 from sparkinesis.errors import FleetError
 from sparkinesis.fleet.channel.channel import ChannelClosedError
 from sparkinesis.fleet.channel.driver_link import DriverLink
-from sparkinesis.fleet.channel.messages import Hello, Start, Wait
 from sparkinesis.fleet.channel.tls import NotAuthenticatedError, WorkerCredentials
 from sparkinesis.lease.rules.worker_ids import default_worker_id
 from sparkinesis.worker.application_settings import ApplicationSettings
-from sparkinesis.worker.crew.hosted_worker import HostedWorker
-from sparkinesis.worker.crew.messages import Ended, ShutDown
 from sparkinesis.worker.lifecycle.signals import handling
 from sparkinesis.worker.reporting.log_context import log_to_stderr
+from sparkinesis.worker.supervision.hosted_worker import HostedWorker
+from sparkinesis.worker.supervision.messages import Ended, Hello
 
 _log = logging.getLogger(__name__)
 
@@ -78,7 +77,7 @@ def task_function(
 
 
 class ExecutorWorker(HostedWorker):
-    """One worker of a fleet, in a Spark task. The fleet's driver leads it over the network."""
+    """One worker of a fleet, in a Spark task. Its supervisor is in the driver, over the network."""
 
     _link: DriverLink
 
@@ -139,17 +138,3 @@ class ExecutorWorker(HostedWorker):
         is_running = self._is_starting or self._worker is not None
         is_leaving = self._is_leaving or self._shutdown_within is not None
         return msgspec.structs.replace(self._hello, is_running=is_running, is_leaving=is_leaving)
-
-    def _handle(self, event: object) -> Ended | None:
-        match event:
-            case Start():
-                if not self._is_starting and self._worker is None and self._shutdown_within is None:
-                    self._start()
-            case Wait():
-                pass  # it waits until it is told to start
-            case ShutDown(timeout):
-                _log.info("The driver requests a shutdown within %g s", timeout)
-                return super()._handle(event)
-            case _:
-                return super()._handle(event)
-        return None

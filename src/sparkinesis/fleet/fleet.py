@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import atexit
 import logging
+import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from sparkinesis.errors import FleetError, OptionError
-from sparkinesis.fleet.driver import FleetDriver
 from sparkinesis.fleet.options import FleetOptions
+from sparkinesis.fleet.spark_launcher import SparkLauncher
 from sparkinesis.fleet.view import watch
 from sparkinesis.metrics.metrics import CLOSE_WITHIN
 from sparkinesis.public import public
 from sparkinesis.status import FleetState, FleetStatus
 from sparkinesis.worker.application_settings import ApplicationSettings
+from sparkinesis.worker.dead_letters.targets import DeadLetterDirectory
 from sparkinesis.worker.lifecycle.signals import python_interrupt_handler
+from sparkinesis.worker.on_error import DeadLetter, last_resort
+from sparkinesis.worker.supervision import notes
+from sparkinesis.worker.supervision.supervisor import Supervisor
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,15 +55,33 @@ class Fleet:
             )
         self._application = application
         self._options = options
-        self._driver = FleetDriver(
+        launcher = SparkLauncher(application, spark, options)
+        self._supervisor = Supervisor(
             application,
-            spark,
+            launcher,
             workers,
-            options,
+            launcher.rules,
+            title=f"Fleet of {application.name}",
+            settled_after=application.options.failover_time + 2 * options.heartbeat_interval,
             clock=clock,
-            on_end=lambda: atexit.unregister(self._at_exit),
+            notes=[] if launcher.is_local else _local_dead_letters(application),
         )
+        self._thread = threading.Thread(
+            target=self._lead, name=f"{launcher.group}-fleet", daemon=True
+        )
+        try:
+            self._thread.start()
+        except BaseException:
+            self._supervisor.close()
+            raise
         atexit.register(self._at_exit)
+
+    def _lead(self) -> None:
+        try:
+            self._supervisor.run()
+        except BaseException:  # noqa: BLE001 - the status has it, and nobody waits for this thread
+            _log.exception("Fleet of %s: failed by an unexpected error", self._application.name)
+        atexit.unregister(self._at_exit)
 
     @property
     def application(self) -> ApplicationSettings:
@@ -67,7 +90,7 @@ class Fleet:
 
     def status(self) -> FleetStatus:
         """Return the fleet's status, which is at most a heartbeat interval old."""
-        return self._driver.status
+        return self._supervisor.status
 
     @property
     def http_url(self) -> str | None:
@@ -76,7 +99,7 @@ class Fleet:
         None without the option ``http`` of the application's `WorkerOptions`, and once the fleet
         has ended.
         """
-        return self._driver.served.url
+        return self._supervisor.served.url
 
     def scale(self, workers: int) -> None:
         """Change the number of workers; return at once.
@@ -88,12 +111,14 @@ class Fleet:
         state = self.status().state
         if state is not FleetState.RUNNING:
             raise FleetError(f"The fleet is {state.value} and cannot be scaled. Start another one.")
-        self._driver.post(f"scale to {workers}", lambda known, _: known.scaled(workers))
+        self._supervisor.post(f"scale to {workers}", lambda state, _: state.scaled(workers))
 
     def request_shutdown(self, timeout: float | None = None) -> None:
         """Start a graceful shutdown and return at once. See `shutdown`."""
         within = self._seconds(timeout)
-        self._driver.post(f"shut down within {within} s", lambda known, _: known.shut_down(within))
+        self._supervisor.post(
+            f"shut down within {within} s", lambda state, _: state.shut_down(within)
+        )
 
     def _seconds(self, timeout: float | None) -> float:
         return self._application.options.shutdown_timeout if timeout is None else timeout
@@ -112,7 +137,7 @@ class Fleet:
         self.request_shutdown(timeout)
         # The rest is cancelled by then.
         self._wait(self._seconds(timeout) + 2 * self._options.lost_after)
-        return self.status().state is FleetState.ENDED and self._driver.was_graceful
+        return self.status().state is FleetState.ENDED and self._supervisor.was_graceful
 
     def await_termination(self, timeout: float | None = None) -> bool:
         """Wait at most ``timeout`` seconds for the fleet's end; return True if it has ended.
@@ -152,15 +177,30 @@ class Fleet:
     def _wait(self, timeout: float | None) -> bool:
         # PySpark's handler of Ctrl-C would cancel all jobs, and so kill the workers.
         with python_interrupt_handler(only_for_spark=True):
-            return self._driver.wait_until(lambda: self.status().state.is_over, timeout)
+            return self._supervisor.wait_until(lambda: self.status().state.is_over, timeout)
 
     def _at_exit(self) -> None:
         if not self.status().state.is_over:
             _log.info("The program is ending: shutting down the fleet")
             self.shutdown()
-        self._driver.thread.join(CLOSE_WITHIN)  # it publishes the last metrics
+        self._thread.join(CLOSE_WITHIN)  # it publishes the last metrics
 
 
 def _check_workers(workers: int) -> None:
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
         raise OptionError(f"workers is {workers!r}; it takes a whole number of at least 1.")
+
+
+def _local_dead_letters(application: ApplicationSettings) -> list[str]:
+    """Return a warning of each directory for dead letters that each executor has for itself."""
+    policies = [application.on_error]
+    if application.streams is not None and not callable(application.streams):
+        policies += [plan.on_error for plan in application.plans()]
+    resorts = map(last_resort, policies)
+    targets = [resort.target for resort in resorts if isinstance(resort, DeadLetter)]
+    paths = [
+        str(target.path)
+        for target in targets
+        if isinstance(target, DeadLetterDirectory) and target.is_local
+    ]
+    return list(map(notes.local_dead_letters, dict.fromkeys(paths)))

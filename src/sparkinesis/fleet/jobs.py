@@ -15,8 +15,8 @@ from sparkinesis.errors import OptionError
 from sparkinesis.fleet.executor_worker import RESULT, SparkTask, WorkerSpec, task_function
 from sparkinesis.fleet.options import FleetOptions
 from sparkinesis.worker.application_settings import ApplicationSettings
-from sparkinesis.worker.crew.pickling import Destination, check_picklable
 from sparkinesis.worker.reporting.failures import cut
+from sparkinesis.worker.supervision.pickling import Destination, check_picklable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -4,6 +4,6 @@ What a user touches: `options`, `on_error`, `checkpointer` (by `checkpoint_rules
 `processors` and `batches`. `application_settings` checks it all, `new_worker` makes a worker of it.
 
 `lifecycle` runs a worker and its shard consumers, `retrieval` fetches, `sink` and `dead_letters`
-store, `reporting` reports, `crew` supervises several workers. docs/how-it-flows.md follows a page
+store, `reporting` reports, `supervision` leads several workers. docs/how-it-flows.md follows a page
 to ``process_records``.
 """

@@ -6,11 +6,12 @@ import threading
 from typing import Any
 
 from sparkinesis.application import Application
-from sparkinesis.fleet.channel.messages import Hello
 from sparkinesis.fleet.fleet import Fleet
 from sparkinesis.fleet.options import FleetOptions
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.processors.processor import RecordProcessor
+from sparkinesis.worker.supervision.messages import Hello
+from sparkinesis.worker.supervision.supervisor import message_of
 from tests.unit.fleet.wire import PATIENCE
 
 OPTIONS = FleetOptions(heartbeat_interval=0.1, lost_after=0.5, first_backoff=0.1)
@@ -121,4 +122,9 @@ def hello(worker: str = "w", slot: int = 0, job: int = 1, *, runs: bool = True) 
 def tell(fleet: Fleet, first: Any, *more: Any) -> None:
     """What one worker says; its name is that of its hello, or w."""
     for message in (first, *more):
-        fleet._driver.receive(getattr(first, "worker_id", "w"), message)
+        receive(fleet, getattr(first, "worker_id", "w"), message)
+
+
+def receive(fleet: Fleet, worker: str, message: Any) -> None:
+    """What a worker sends to the fleet."""
+    fleet._supervisor.post(message, message_of(worker, message))

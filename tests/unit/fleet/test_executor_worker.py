@@ -23,15 +23,25 @@ import pytest
 from sparkinesis.application import Application
 from sparkinesis.errors import FleetError
 from sparkinesis.fleet.channel.channel import accept_worker
-from sparkinesis.fleet.channel.control_server import ControlServer, Disconnected
-from sparkinesis.fleet.channel.messages import Hello, Ping, Start, Wait, decode_for_driver
+from sparkinesis.fleet.channel.control_server import ControlServer
 from sparkinesis.fleet.executor_worker import ExecutorWorker, SparkTask, WorkerSpec, task_function
 from sparkinesis.local import LocalServer
 from sparkinesis.metrics.catalogue import RECORDS_PROCESSED
-from sparkinesis.worker.crew.messages import Ended, Leaving, Report, ShutDown
-from sparkinesis.worker.crew.reporter import MOST, longest
 from sparkinesis.worker.lifecycle.streams import several_streams
 from sparkinesis.worker.options import WorkerOptions
+from sparkinesis.worker.supervision.messages import (
+    Disconnected,
+    Ended,
+    Hello,
+    Leaving,
+    Ping,
+    Report,
+    ShutDown,
+    Start,
+    Wait,
+    decode_for_supervisor,
+)
+from sparkinesis.worker.supervision.reporter import MOST, longest
 from tests.journal import Journal, Journaling
 from tests.pace import eventually
 from tests.streams import put
@@ -112,7 +122,7 @@ class Driver:
         self.control.close()
 
     def say(self, message: Any) -> None:
-        self.control.send(self.worker_id, message)
+        self.control.send(message, self.worker_id)
 
     def wait(self, application: Application, lost_after: float = PATIENCE) -> Future[Any]:
         """Run a worker, which waits to be told, in a thread; return the future of its row."""
@@ -155,7 +165,7 @@ class Driver:
 
     def _beat(self) -> None:
         while not self._gone.wait(BEAT):
-            self.control.send_to_all(Ping())
+            self.control.send(Ping())
 
 
 @pytest.fixture
@@ -394,7 +404,7 @@ def test_a_worker_that_never_had_an_answer_fails_its_task(
         )
         row = run_worker(worker_spec)
         silent = accept_worker(listener.accept()[0], IDENTITY)
-        assert isinstance(decode_for_driver(silent.receive()), Hello)
+        assert isinstance(decode_for_supervisor(silent.receive()), Hello)
         with pytest.raises(FleetError, match="received no message"):
             row.result(PATIENCE)
         silent.close()

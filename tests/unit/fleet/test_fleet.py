@@ -21,9 +21,6 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from sparkinesis.errors import FleetError, OptionError, ProcessorError
-from sparkinesis.fleet.channel.control_server import Disconnected
-from sparkinesis.fleet.channel.messages import Ping
-from sparkinesis.fleet.driver import FleetDriver
 from sparkinesis.fleet.fleet import Fleet
 from sparkinesis.fleet.options import FleetOptions
 from sparkinesis.fleet.view import fleet_view
@@ -32,13 +29,19 @@ from sparkinesis.metrics.metric import Measured
 from sparkinesis.metrics.prometheus import PrometheusMetrics
 from sparkinesis.metrics.tally import Series, Tally
 from sparkinesis.status import FleetState, FleetStatus, ShardState, ShardStatus, StreamStatus
-from sparkinesis.worker.crew.gathering.reports import CrewReports
-from sparkinesis.worker.crew.messages import Ended, Report
 from sparkinesis.worker.dead_letters.targets import DeadLetterDirectory
 from sparkinesis.worker.lifecycle.streams.stream_config import FormerStreams, StreamConfig
 from sparkinesis.worker.on_error import DeadLetter, Retry
+from sparkinesis.worker.supervision.gathering.reports import GatheredReports
+from sparkinesis.worker.supervision.messages import (
+    Disconnected,
+    Ended,
+    Ping,
+    Report,
+)
+from sparkinesis.worker.supervision.supervisor import Supervisor
 from tests.tallies import counted
-from tests.unit.fleet.idle_spark import OPTIONS, Processor, application, hello, make, tell
+from tests.unit.fleet.idle_spark import OPTIONS, Processor, application, hello, make, receive, tell
 from tests.unit.fleet.wire import PATIENCE, listening, port_of
 
 
@@ -59,6 +62,10 @@ class Tallied(Tally):
 
     def close(self) -> None:
         self.closed.set()
+
+
+def launcher(fleet: Fleet) -> Any:
+    return fleet._supervisor._launcher
 
 
 def threads() -> set[str]:
@@ -87,10 +94,10 @@ def test_the_options_reach_spark_and_the_workers(spark: Any) -> None:
     )
     fleet = make(spark, 1, options)
     spark.wait_for_jobs(1)
-    spec = fleet._driver._spec
+    spec = launcher(fleet)._spec
     assert (spec.host, spec.port, spec.log_level) == ("localhost", port, "ERROR")
     assert (spec.heartbeat_interval, spec.lost_after) == (0.1, 0.5)
-    assert fleet._driver._control._listener.getsockname() == ("0.0.0.0", port)
+    assert launcher(fleet)._control._listener.getsockname() == ("0.0.0.0", port)
     assert spark.group == "my  own"
     fleet.shutdown()
 
@@ -102,7 +109,9 @@ def test_workers_without_a_core_are_noted(spark: Any) -> None:
     spark.wait_for_jobs(2)
 
     def wait_for(text: str) -> None:
-        assert fleet._driver.wait_until(lambda: text in " ".join(fleet.status().notes), PATIENCE)
+        assert fleet._supervisor.wait_until(
+            lambda: text in " ".join(fleet.status().notes), PATIENCE
+        )
 
     assert fleet.status().state is FleetState.RUNNING
     assert not [note for note in fleet.status().notes if "wait" in note]
@@ -110,7 +119,7 @@ def test_workers_without_a_core_are_noted(spark: Any) -> None:
     wait_for("No worker runs yet: all 2 still wait for Spark")
     wait_for("If Spark runs the tasks already, its executors cannot reach this program")
     assert fleet.status().waiting == 2
-    fleet._driver.receive("w", hello(runs=False))
+    receive(fleet, "w", hello(runs=False))
     fleet.scale(9)
     spark.wait_for_jobs(9)
     clock.now += 11.0
@@ -177,7 +186,7 @@ def test_a_stream_that_cannot_be_read_is_noted_once(
     spark.wait_for_jobs(1)
     for worker in ("v", "w"):
         tell(fleet, hello(worker), Report((), 0, True, streams=(missing,)), Report((), 0, True))
-    assert fleet._driver.wait_until(
+    assert fleet._supervisor.wait_until(
         lambda: [one.failing_on for one in fleet.status().streams] == [("v", "w")], PATIENCE
     )
     (mobile,) = fleet.status().streams
@@ -185,7 +194,7 @@ def test_a_stream_that_cannot_be_read_is_noted_once(
     assert mobile.failing_for is not None
     assert mobile.failing_for >= 1.0
     for worker in ("v", "w"):
-        fleet._driver.receive(worker, Report((), 0, True, streams=(found,)))
+        receive(fleet, worker, Report((), 0, True, streams=(found,)))
     fleet.shutdown()
     noted = [note for note in fleet.status().notes if "mobile" in note]
     assert noted == [
@@ -342,7 +351,7 @@ def mistake(*_: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("whose", "name"), [(FleetDriver, "_send_heartbeat"), (CrewReports, "status")]
+    ("whose", "name"), [(Supervisor, "_send_heartbeat"), (GatheredReports, "status")]
 )
 def test_an_error_of_the_fleets_own_ends_it(
     spark: Any, monkeypatch: pytest.MonkeyPatch, whose: type, name: str
@@ -354,16 +363,17 @@ def test_an_error_of_the_fleets_own_ends_it(
         fleet.await_termination(PATIENCE)
     assert fleet.status().state is FleetState.FAILED
     assert not fleet.shutdown()
-    fleet._driver.thread.join(PATIENCE)
-    fleet._driver._control.send_to_all(Ping())  # to nobody
+    fleet._thread.join(PATIENCE)
+    launcher(fleet)._control.send(Ping())  # to nobody
 
 
 @pytest.mark.parametrize("how", [True, ConnectionRefusedError("the JVM is dead"), None])
 def test_a_session_that_was_stopped_ends_the_fleet(spark: Any, how: Any) -> None:
     fleet = make(spark)
     spark.wait_for_jobs(1)
-    driver = fleet._driver  # from here on, jobs are run again
-    driver._known = replace(driver._known, roster=replace(driver._known.roster, has_started=True))
+    supervisor = fleet._supervisor  # from here on, jobs are run again
+    state = supervisor._state
+    supervisor._state = replace(state, roster=replace(state.roster, has_started=True))
     if how is None:
         spark._jsc = None  # as SparkContext.stop() leaves it
     else:
@@ -394,10 +404,10 @@ def test_what_keeps_the_first_job_from_running_is_noted_with_advice(spark: Any) 
 def test_a_shutdown_that_nobody_waits_for_ends_though_a_worker_does_not(spark: Any) -> None:
     fleet = make(spark)
     spark.wait_for_jobs(1)
-    fleet._driver.receive("w", hello())
+    receive(fleet, "w", hello())
     fleet.request_shutdown(0.2)
     for _ in range(int(PATIENCE / 0.1)):
-        fleet._driver.receive("w", Report((), 0, is_running=True))  # it is alive, and goes on
+        receive(fleet, "w", Report((), 0, is_running=True))  # it is alive, and goes on
         if fleet.await_termination(0.1):
             break
     status = fleet.status()
@@ -437,7 +447,7 @@ def test_a_worker_that_was_out_of_time_is_noted(spark: Any) -> None:
 
 
 def test_a_worker_that_ends_leaves_no_doubt_about_the_records(spark: Any) -> None:
-    status = status_after(spark, Report((), 7, is_running=True), Ended(True), Disconnected("w"))
+    status = status_after(spark, Report((), 7, is_running=True), Ended(True), Disconnected())
     assert (status.records, status.lost_workers) == (7, 0)
 
 
@@ -447,7 +457,7 @@ def test_a_worker_that_ends_leaves_no_doubt_about_the_records(spark: Any) -> Non
 )
 def test_a_lost_worker_is_noted_with_its_shards(spark: Any, count: int, had: str) -> None:
     shards = tuple(ShardStatus(f"s{n}", ShardState.PROCESSING, 0, None) for n in range(count))
-    status = status_after(spark, Report(shards, 0, is_running=True), Disconnected("w"))
+    status = status_after(spark, Report(shards, 0, is_running=True), Disconnected())
     (lost,) = (note for note in status.notes if note.startswith("Lost worker w on host"))
     assert had in lost
     assert lost.endswith("Records that it processed after that report are not counted")
@@ -518,7 +528,7 @@ def test_a_fleet_measures_its_workers_until_it_ends(spark: Any) -> None:
             Series("fleet.workers.waiting", (), waiting),
             Series("fleet.workers.wanted", (), wanted),
         ]
-        assert fleet._driver.wait_until(lambda: gauges() == expected, PATIENCE), gauges()
+        assert fleet._supervisor.wait_until(lambda: gauges() == expected, PATIENCE), gauges()
 
     def gauges() -> list[Series]:
         return [one for one in tally.series() if "workers" in one.metric]
@@ -529,7 +539,7 @@ def test_a_fleet_measures_its_workers_until_it_ends(spark: Any) -> None:
         tell(fleet, hello(worker, slot, slot + 1), Report((), 0, is_running=True))
     wait_for(wanted=2, running=2, waiting=0)
     assert counted(tally, FLEET_RESTARTS) == {}
-    fleet._driver.receive("b", Ended(was_graceful=False, error="out of luck"))
+    receive(fleet, "b", Ended(was_graceful=False, error="out of luck"))
     wait_for(wanted=2, running=1, waiting=0)
     clock.now += 2 * OPTIONS.first_backoff
     spark.wait_for_jobs(3)

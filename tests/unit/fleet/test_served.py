@@ -19,9 +19,9 @@ from sparkinesis.metrics.catalogue import FLEET_RUNNING, FLEET_WAITING, FLEET_WA
 from sparkinesis.metrics.health import liveness, signs
 from sparkinesis.metrics.tally import Series
 from sparkinesis.status import FleetState, FleetStatus, WorkerState, WorkerStatus
-from sparkinesis.worker.crew.gathering.series import DEPARTED, CrewSeries
-from sparkinesis.worker.crew.messages import Ended, Report
-from sparkinesis.worker.crew.served import gauges_of, why_not_live, why_not_ready
+from sparkinesis.worker.supervision.gathering.series import DEPARTED, GatheredSeries
+from sparkinesis.worker.supervision.messages import Ended, Report
+from sparkinesis.worker.supervision.served import gauges_of, why_not_live, why_not_ready
 from tests.pace import eventually
 from tests.unit.fleet.idle_spark import IdleSpark, hello, make, tell
 
@@ -80,7 +80,7 @@ def test_gauges_follow_the_status() -> None:
 
 
 def test_a_worker_that_ended_keeps_its_counters_and_not_its_gauges() -> None:
-    series = CrewSeries().add("a", (COUNT, GAUGE)).add("b", (COUNT, GAUGE)).add("a", None)
+    series = GatheredSeries().add("a", (COUNT, GAUGE)).add("b", (COUNT, GAUGE)).add("a", None)
     assert series.retain({"b"}).groups("app", {"b"}) == [
         ({"application": "app", "worker": "a"}, (COUNT,)),
         ({"application": "app", "worker": "b"}, (COUNT, GAUGE)),
@@ -88,7 +88,7 @@ def test_a_worker_that_ended_keeps_its_counters_and_not_its_gauges() -> None:
 
 
 def test_the_workers_that_departed_longest_ago_are_forgotten() -> None:
-    series = CrewSeries()
+    series = GatheredSeries()
     for number in range(DEPARTED + 3):
         series = series.add(str(number), (COUNT,)).retain({"0"})
     assert len(series.workers) == DEPARTED + 1
@@ -165,11 +165,11 @@ def test_a_fleet_whose_thread_stands_still_is_not_live(
     monkeypatch.setattr(signs, "PATIENCE", 0.2)
     monkeypatch.setattr(signs, "_MARGIN", 0.2)
     monkeypatch.setattr(liveness, "CONFIRMED", 0.5)
-    monkeypatch.setattr(fleet._driver, "_handle", lambda *_: go_on.wait())
+    monkeypatch.setattr(fleet._supervisor, "_handle", lambda *_: go_on.wait())
     tell(fleet, hello())
     eventually(lambda: not ask(fleet, "/livez")["live"])
     (why,) = ask(fleet, "/livez")["reasons"]
-    assert "the fleet's thread stands still" in why
+    assert "the workers' supervisor stands still" in why
     go_on.set()
     eventually(lambda: ask(fleet, "/livez")["live"])
 

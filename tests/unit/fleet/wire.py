@@ -20,8 +20,8 @@ from sparkinesis.fleet.channel.channel import (
     connect_to_driver,
 )
 from sparkinesis.fleet.channel.control_server import ControlServer
-from sparkinesis.fleet.channel.messages import Hello, encode
 from sparkinesis.fleet.channel.tls import DriverIdentity, WorkerCredentials
+from sparkinesis.worker.supervision.messages import Hello, encode
 
 _T = TypeVar("_T")
 

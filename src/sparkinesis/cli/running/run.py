@@ -110,7 +110,7 @@ def run(
         if http is not None:
             application = replace(application, options=replace(application.options, http=http))
         if processes is not None:
-            from sparkinesis.worker.crew.processes.start import run_in_processes  # noqa: PLC0415
+            from sparkinesis.worker.supervision.processes.start import run_in_processes  # noqa: PLC0415
 
             count = int(processes) if processes.isdecimal() else processes
             run_in_processes(application, count, partial(set_up_logging, log, log_level))

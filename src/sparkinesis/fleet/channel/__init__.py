@@ -1,5 +1,5 @@
 """The control channel between a fleet's driver and its workers: TLS, authentication, messages.
 
-`messages` come first. `control_server` is the driver's end, `driver_link` a worker's; both speak
-`channel`, over `tls`. `pending` bounds the connections that have not authenticated.
+`control_server` is the driver's end, `driver_link` a worker's; both speak `channel`, over `tls`.
+`pending` bounds the connections that have not authenticated.
 """

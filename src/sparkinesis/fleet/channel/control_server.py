@@ -9,7 +9,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import msgspec
@@ -21,9 +20,16 @@ from sparkinesis.fleet.channel.channel import (
     ChannelClosedError,
     accept_worker,
 )
-from sparkinesis.fleet.channel.messages import Hello, ToDriver, ToWorker, decode_for_driver, encode
 from sparkinesis.fleet.channel.pending import PendingConnection, PendingConnections
 from sparkinesis.fleet.channel.tls import DriverIdentity, NotAuthenticatedError
+from sparkinesis.worker.supervision.messages import (
+    Disconnected,
+    Hello,
+    ToSupervisor,
+    ToWorker,
+    decode_for_supervisor,
+    encode,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -33,14 +39,7 @@ _LOG_INTERVAL = 60.0
 """Seconds between two warnings about connections that did not authenticate."""
 
 
-@dataclass(frozen=True, slots=True)
-class Disconnected:
-    """A worker's connection was closed."""
-
-    worker_id: str
-
-
-OnMessage: TypeAlias = Callable[[str, "ToDriver | Disconnected"], None]
+OnMessage: TypeAlias = Callable[[str, "ToSupervisor | Disconnected"], None]
 """A callback with the worker's id and its message, in the order of sending. It is called from
 several threads with a lock held: it must not block, nor call the server."""
 
@@ -83,13 +82,9 @@ class ControlServer:
         self._thread = threading.Thread(target=self._listen, name="fleet-accept", daemon=True)
         self._thread.start()
 
-    def send(self, worker_id: str, message: ToWorker) -> None:
-        """Send a message to a worker if it is connected."""
+    def send(self, message: ToWorker, worker_id: str | None = None) -> None:
+        """Send a message to a worker if it is connected; None: to all that are."""
         for channel in self._open(worker_id):
-            _send(channel, message)
-
-    def send_to_all(self, message: ToWorker) -> None:
-        for channel in self._open():
             _send(channel, message)
 
     def drop(self, worker_id: str) -> None:
@@ -195,7 +190,7 @@ class ControlServer:
         try:
             try:
                 channel = accept_worker(pending.connection, self._identity, self._handshake_timeout)
-                hello = decode_for_driver(channel.receive())
+                hello = decode_for_supervisor(channel.receive())
             finally:
                 self._pending.remove(pending)
         except (ChannelClosedError, NotAuthenticatedError, msgspec.DecodeError) as error:
@@ -217,7 +212,7 @@ class ControlServer:
             before.close()
         try:
             while True:
-                message = decode_for_driver(channel.receive())
+                message = decode_for_supervisor(channel.receive())
                 with self._lock:
                     if self._channels.get(worker_id) is not channel:
                         break  # the worker has reconnected; this message is outdated
@@ -228,7 +223,7 @@ class ControlServer:
         with self._lock:
             if self._channels.get(worker_id) is channel:  # the worker has not reconnected
                 del self._channels[worker_id]
-                self._on_message(worker_id, Disconnected(worker_id))
+                self._on_message(worker_id, Disconnected())
 
 
 def _send(channel: Channel, message: ToWorker) -> None:

@@ -14,9 +14,17 @@ from sparkinesis.fleet.channel.channel import (
     ChannelClosedError,
     connect_to_driver,
 )
-from sparkinesis.fleet.channel.messages import Hello, Ping, ToWorker, decode_for_worker, encode
 from sparkinesis.fleet.channel.tls import NotAuthenticatedError, WorkerCredentials
-from sparkinesis.worker.crew.messages import Ended, Leaving, Report
+from sparkinesis.worker.supervision.messages import (
+    Ended,
+    Hello,
+    Leaving,
+    Ping,
+    Report,
+    ToWorker,
+    decode_for_worker,
+    encode,
+)
 
 
 class DriverLink:

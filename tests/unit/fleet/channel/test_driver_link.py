@@ -13,11 +13,19 @@ import pytest
 
 from sparkinesis.errors import FleetError
 from sparkinesis.fleet.channel.channel import ChannelClosedError
-from sparkinesis.fleet.channel.control_server import Disconnected
 from sparkinesis.fleet.channel.driver_link import DriverLink
-from sparkinesis.fleet.channel.messages import Hello, Ping, Start, encode
 from sparkinesis.fleet.channel.tls import WorkerCredentials
-from sparkinesis.worker.crew.messages import Ended, Leaving, Report, ShutDown
+from sparkinesis.worker.supervision.messages import (
+    Disconnected,
+    Ended,
+    Hello,
+    Leaving,
+    Ping,
+    Report,
+    ShutDown,
+    Start,
+    encode,
+)
 from tests.pace import eventually
 from tests.unit.fleet.wire import (
     CREDENTIALS,
@@ -74,7 +82,7 @@ def test_both_sides_hear_each_other_in_order(driver: Driver) -> None:
     with joined(driver) as worker:
         for count in range(20):
             worker.link.send(Report((), count))
-            driver.control.send("w", ShutDown(float(count)))
+            driver.control.send(ShutDown(float(count)), "w")
         assert [driver.expect(Report).records for _ in range(20)] == list(range(20))
         heard = [worker.heard.get(timeout=PATIENCE).timeout for _ in range(20)]
         assert heard == list(range(20))
@@ -87,8 +95,8 @@ def test_a_ping_is_a_sign_of_life_and_nothing_more(driver: Driver) -> None:
     driver.expect(Hello)
     now[0] = 11.0
     assert worker.link.why_lost()
-    driver.control.send_to_all(Ping())
-    driver.control.send_to_all(Start())
+    driver.control.send(Ping())
+    driver.control.send(Start())
     assert worker.heard.get(timeout=PATIENCE) == Start(), "the ping is not handed on"
     assert worker.link.why_lost() is None
     worker.link.close()
@@ -101,7 +109,7 @@ def test_a_link_that_is_closed_is_told_of_once(driver: Driver) -> None:
         assert driver.expect(Ended) == Ended(True)
         driver.expect(Disconnected)
     assert driver.events.empty()
-    driver.control.send("w", Start())  # to nobody: no error
+    driver.control.send(Start(), "w")  # to nobody: no error
 
 
 def test_a_dropped_worker_comes_again(driver: Driver) -> None:
@@ -109,7 +117,7 @@ def test_a_dropped_worker_comes_again(driver: Driver) -> None:
         for connections in (2, 3):
             driver.control.drop("w")
             expect_again(driver)
-            driver.control.send("w", Start())
+            driver.control.send(Start(), "w")
             assert worker.heard.get(timeout=PATIENCE) == Start()
             assert worker.link.connections == connections
         worker.link.send(Report((), 7))
@@ -187,7 +195,7 @@ def test_a_second_connection_of_a_worker_replaces_the_first(driver: Driver) -> N
     with pytest.raises(ChannelClosedError):
         first.receive()
     first.close()
-    driver.control.send("w", Start())
+    driver.control.send(Start(), "w")
     said = in_thread(second.receive)
     try:
         assert said.result(PATIENCE) == encode(Start()), "to the one that is there"

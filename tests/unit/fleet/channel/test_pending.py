@@ -11,7 +11,6 @@ import pytest
 
 from sparkinesis.fleet.channel.channel import Channel
 from sparkinesis.fleet.channel.driver_link import DriverLink
-from sparkinesis.fleet.channel.messages import Hello
 from sparkinesis.fleet.channel.pending import (
     MAX_PENDING,
     MAX_PER_ADDRESS,
@@ -20,7 +19,7 @@ from sparkinesis.fleet.channel.pending import (
     PendingConnections,
     connection_to_evict,
 )
-from sparkinesis.worker.crew.messages import Report
+from sparkinesis.worker.supervision.messages import Hello, Report
 from tests.unit.fleet.wire import CREDENTIALS, PATIENCE, Driver, hello, read
 
 

@@ -25,7 +25,7 @@ from sparkinesis.fleet.channel.channel import (
 from sparkinesis.fleet.channel.driver_link import DriverLink
 from sparkinesis.fleet.channel.tls import DriverIdentity, NotAuthenticatedError, worker_context
 from sparkinesis.status import Failure
-from sparkinesis.worker.crew.messages import Leaving, Report, ShutDown
+from sparkinesis.worker.supervision.messages import Leaving, Report, ShutDown
 from tests.unit.fleet.wire import (
     CREDENTIALS,
     IDENTITY,
@@ -96,7 +96,7 @@ def test_what_goes_over_the_wire_is_not_readable(driver: Driver) -> None:
     for message in reported:
         link.send(message)
         assert driver.next() == ("w", message), "it came through the proxy"
-    driver.control.send("w", ShutDown(1234.5))
+    driver.control.send(ShutDown(1234.5), "w")
     assert heard.get(timeout=PATIENCE) == ShutDown(1234.5)
     link.close()
     proxy.close()

@@ -1,0 +1,273 @@
+"""`Supervisor`: keeps several workers alive, gathers their reports, and ends them in order.
+
+One loop serves a fleet, whose workers are tasks of Spark, and the worker processes of one machine:
+a `Launcher` makes, orders and ends them. All that the loop knows is one value, `SupervisorState`,
+which only its thread changes. What happens in other threads, which read connections or wait for the
+end of a job, is posted as a function from one state to the next. So every decision is pure, events
+count in their order, and no lock is held while Spark is called, which may take seconds.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Protocol, TypeAlias
+
+import msgspec
+
+from sparkinesis.metrics.catalogue import FLEET_RESTARTS
+from sparkinesis.metrics.health.liveness import Liveness, Part
+from sparkinesis.metrics.health.signs import SignOfLife, expect
+from sparkinesis.status import FleetState, FleetStatus
+from sparkinesis.worker.application_settings import ApplicationSettings
+from sparkinesis.worker.reporting.failures import describe
+from sparkinesis.worker.supervision.gathering.reports import GatheredReports
+from sparkinesis.worker.supervision.messages import (
+    Disconnected,
+    Hello,
+    Ping,
+    ShutDown,
+    Start,
+    ToSupervisor,
+    ToWorker,
+    Wait,
+)
+from sparkinesis.worker.supervision.reconciling import (
+    Action,
+    Cancel,
+    Disconnect,
+    SendShutDown,
+    SendStart,
+    SendWait,
+    Submit,
+)
+from sparkinesis.worker.supervision.roster import AT_WORK, Roster, Rules
+from sparkinesis.worker.supervision.served import Groups, SupervisorPages
+from sparkinesis.worker.supervision.supervisor_state import SupervisorState
+
+_log = logging.getLogger(__name__)
+
+_CALL = 60.0
+"""Seconds that a call of the launcher may take: Spark may be busy."""
+
+Change: TypeAlias = Callable[[SupervisorState, float], SupervisorState]
+"""Returns the state after an event; gets the state before it, and the time."""
+Post: TypeAlias = Callable[[object, Change], None]
+"""Tells the supervisor what has happened, for the log, and what it changes. For any thread."""
+
+
+class Launcher(Protocol):
+    """Makes the workers of a supervisor, and connects them with it. For the supervisor's thread."""
+
+    def open(self, post: Post) -> None:
+        """Begin to hear workers, whose messages are posted with `message_of`."""
+
+    def submit(self, job: int, slots: Sequence[int]) -> None:
+        """Launch a job whose workers fill these slots; its end is posted."""
+
+    def cancel(self, job: int, *, at_once: bool) -> None:
+        """End a job; ``at_once``: its workers have had their time for a graceful end."""
+
+    def send(self, message: ToWorker, worker_id: str | None = None) -> None:
+        """Send a message to a worker if it is connected; None: to all that are."""
+
+    def drop(self, worker_id: str) -> None:
+        """Close a worker's connection."""
+
+    def must_move(self, worker: Hello) -> bool:
+        """Return True if a worker has to run elsewhere."""
+
+    def close(self) -> None:
+        """Close all connections: workers that are left shut down by themselves."""
+
+
+def message_of(worker_id: str, message: ToSupervisor | Disconnected) -> Change:
+    """Return what a message of a worker changes."""
+    return lambda state, now: state.received(worker_id, message, now)
+
+
+class Supervisor:
+    """Leads the workers of an application in `run`, until all have ended.
+
+    Other threads `post` what has happened, and read the last status.
+    """
+
+    def __init__(
+        self,
+        application: ApplicationSettings,
+        launcher: Launcher,
+        workers: int,
+        rules: Rules,
+        *,
+        title: str,
+        settled_after: float,
+        clock: Callable[[], float],
+        notes: Sequence[str] = (),
+    ) -> None:
+        """Takes the port of the option ``http``, and opens the launcher.
+
+        title: what the workers are together, for the log. settled_after: seconds after which the
+        lease table shows that a worker has died. notes: what users are to know from the start.
+        Raises `OptionError` and the launcher's errors.
+        """
+        self._title = title
+        self._launcher = launcher
+        self._clock = clock
+        self._state = SupervisorState(
+            title,
+            application.name,
+            application.stream_names(),
+            application.options.shutdown_timeout,
+            Roster(rules).scaled(workers),
+            GatheredReports(settled_after),
+        )
+        for note in notes:
+            self._change_to(self._state.note(note))
+        self._events: queue.SimpleQueue[tuple[object, Change]] = queue.SimpleQueue()
+        self._sign = SignOfLife(clock)
+        self._thread: threading.Thread | None = None
+        self.status: FleetStatus = self._state.status(clock())
+        """The last status that was published."""
+        self._changed = threading.Condition()
+        with ExitStack() as opened:
+            self.served = SupervisorPages(application, lambda: self.status)
+            opened.callback(self.served.close)
+            launcher.open(self.post)
+            self.served.serve(Liveness(self._parts, clock), self._groups)
+            opened.pop_all()
+
+    # --- for any thread
+
+    def post(self, what: object, change: Change) -> None:
+        """Tell the supervisor what has happened. ``what``: for the log."""
+        self._events.put((what, change))
+
+    def wait_until(self, condition: Callable[[], bool], timeout: float | None) -> bool:
+        """Wait for a status that fulfils a condition; return False if none came in time."""
+        with self._changed:
+            return self._changed.wait_for(condition, timeout)
+
+    @property
+    def was_graceful(self) -> bool:
+        """True if all workers that have ended did so in time."""
+        state = self._state
+        return state.are_all_graceful and not state.roster.is_abandoned
+
+    def _groups(self) -> Groups:
+        state = self._state
+        live = state.reports.live(state.roster, self._clock())
+        return state.reports.series.groups(state.application, live)
+
+    def _parts(self) -> list[Part]:
+        thread = self._thread
+        if thread is None or self.status.state.is_over:
+            return []
+        return [Part("the workers' supervisor", self._sign.due, not thread.is_alive())]
+
+    # --- for the supervisor's thread
+
+    def run(self) -> None:
+        """Lead the workers until all have ended, or an error of this code ends the supervisor."""
+        self._thread = threading.current_thread()
+        try:
+            self._sign.during(self._loop)
+        except BaseException as error:
+            roster = self._state.roster.failed(describe(error))
+            self._state = replace(self._state, roster=roster)
+            # The rest keeps its last value: computing a new status may be what failed.
+            self._publish(
+                msgspec.structs.replace(self.status, state=FleetState.FAILED, error=roster.error)
+            )
+            raise
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Close all connections, free the port, and publish the last metrics."""
+        self._launcher.close()
+        self.served.close()
+
+    def _loop(self) -> None:
+        interval = self._state.roster.rules.heartbeat_interval
+        next_beat = self._clock()
+        while not self._state.roster.state.is_over:
+            expect()
+            now = self._clock()
+            if now >= next_beat:
+                next_beat = now + interval
+                self._send_heartbeat()
+            self._change_to(self._state.looked_at_shutdown(now))
+            self._reconcile()
+            due = min(next_beat, self._state.roster.next_action_at(now))
+            pause = max(0.0, due - self._clock())
+            expect(pause)
+            try:
+                self._handle(*self._events.get(timeout=pause))
+                while True:
+                    self._handle(*self._events.get_nowait())
+            except queue.Empty:
+                pass
+
+    def _handle(self, what: object, change: Change) -> None:
+        _log.debug("%s: %s", self._title, what)
+        self._change_to(change(self._state, self._clock()))
+
+    def _change_to(self, state: SupervisorState) -> None:
+        for level, line in state.unlogged:
+            _log.log(level, "%s", line)
+        self._state = replace(state, unlogged=())
+
+    def _send_heartbeat(self) -> None:
+        self._launcher.send(Ping())
+        self._change_to(self._state.looked_at_waiting(self._clock()))
+        moving = [
+            member.worker_id
+            for member in self._state.roster.members.values()
+            if not member.must_leave and member.state in AT_WORK
+            if self._must_move(member.worker_id)
+        ]
+        self._change_to(self._state.decommissioned(moving))
+
+    def _must_move(self, worker_id: str) -> bool:
+        expect(_CALL)
+        return self._launcher.must_move(self._state.reports.workers[worker_id].hello)
+
+    def _reconcile(self) -> None:
+        now = self._clock()
+        before = self._state.restarted
+        state, actions = self._state.reconciled(now)
+        self._change_to(state)
+        if state.restarted > before:
+            self.served.metrics.add(FLEET_RESTARTS, (), state.restarted - before)
+        for action in actions:
+            self._execute(action)
+        self._publish(self._state.status(now))
+
+    def _publish(self, status: FleetStatus) -> None:
+        if status.state.is_over:
+            self.served.stop_serving()  # first: who waits for the end may use the port again
+        with self._changed:
+            self.status = status
+            self._changed.notify_all()
+
+    def _execute(self, action: Action) -> None:
+        _log.debug("%s: %s", self._title, action)
+        expect(_CALL)
+        launcher = self._launcher
+        match action:
+            case Submit(job, slots):
+                launcher.submit(job, slots)
+            case Cancel(job, at_once):
+                launcher.cancel(job, at_once=at_once)
+            case SendStart(worker_id):
+                launcher.send(Start(), worker_id)
+            case SendWait(worker_id):
+                launcher.send(Wait(), worker_id)
+            case SendShutDown(worker_id):
+                launcher.send(ShutDown(self._state.shutdown_within), worker_id)
+            case Disconnect(worker_id):
+                launcher.drop(worker_id)

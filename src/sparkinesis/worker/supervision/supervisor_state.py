@@ -1,0 +1,229 @@
+"""`SupervisorState`: what a supervisor knows of its workers, and what each event changes. Pure."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from sparkinesis.status import FleetState, FleetStatus, WorkerState
+from sparkinesis.worker.supervision import notes
+from sparkinesis.worker.supervision.gathering.reports import GatheredReports
+from sparkinesis.worker.supervision.messages import (
+    Disconnected,
+    Ended,
+    Hello,
+    Leaving,
+    Raised,
+    Report,
+    ToSupervisor,
+)
+from sparkinesis.worker.supervision.reconciling import Action, reconcile
+from sparkinesis.worker.supervision.restarts import Restarts
+from sparkinesis.worker.supervision.roster import Roster
+
+_LONG_WAIT = 10.0
+"""Seconds that a task may wait for Spark before a note says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorState:
+    """A supervisor's knowledge at one moment. Each event returns the knowledge after it."""
+
+    title: str
+    """What the workers are together, for the log."""
+    application: str
+    stream: str
+    """The names of the streams, as far as known."""
+    shutdown_within: float
+    """Seconds that the workers have for a shutdown."""
+    roster: Roster
+    reports: GatheredReports
+    restarts: Restarts = field(default_factory=Restarts)
+    restarted: int = 0
+    """The number of restarts so far."""
+    are_all_graceful: bool = True
+    """True while every worker that ended did so gracefully."""
+    abandon_at: float | None = None
+    """The time at which a shutdown cancels the remaining jobs."""
+    noted_waiting: int = 0
+    """The number of waiting workers in the last note about them."""
+    unlogged: tuple[tuple[int, str], ...] = ()
+    """The lines that the supervisor has not logged yet, each with its level."""
+
+    def status(self, now: float) -> FleetStatus:
+        """Return the fleet's status."""
+        return self.reports.status(self.application, self.stream, self.roster, now)
+
+    def note(self, text: str, level: int = logging.WARNING) -> SupervisorState:
+        """Return a copy with another note, which is listed in the status and logged."""
+        noted = replace(self, reports=self.reports.add_note(text))
+        return noted._log(f"{self.title}: {text}", level)
+
+    def _log(self, line: str, level: int) -> SupervisorState:
+        return replace(self, unlogged=(*self.unlogged, (level, line)))
+
+    # --- messages of workers
+
+    def received(
+        self, worker_id: str, message: ToSupervisor | Disconnected, now: float
+    ) -> SupervisorState:
+        """A worker has sent a message, or its connection was closed."""
+        match message:
+            case Hello():
+                return self._joined(message, now)
+            case Report():
+                return self._reported(worker_id, message, now)
+            case Leaving():
+                roster = self.roster.leaving(worker_id, is_for_all=message.is_for_all)
+                noted = self.note(f"Worker {worker_id} is shutting down: {message.why}")
+                return replace(noted, roster=roster)
+            case Ended():
+                return self._ended(worker_id, message, now)
+            case Disconnected():
+                return self._disconnected(worker_id, now)
+            case Raised():
+                return self  # for who launched the process
+
+    def _joined(self, hello: Hello, now: float) -> SupervisorState:
+        state = replace(self, reports=self.reports.add_hello(hello, now))
+        if hello.worker_id not in self.roster.members:
+            state = state.note(notes.joined(hello), logging.INFO)
+        return replace(state, roster=self.roster.joined(hello, now))
+
+    def _reported(self, worker_id: str, report: Report, now: float) -> SupervisorState:
+        reports, failures = self.reports.add_report(worker_id, report, now)
+        state = replace(
+            self,
+            reports=reports,
+            roster=self.roster.heard(worker_id, now, is_running=report.is_running),
+        )
+        failing, recovered = reports.streams.news(self.reports.streams)
+        if failing:
+            state = state.note(notes.unreadable(worker_id, failing))
+        if recovered:
+            state = state.note(notes.readable(recovered), logging.INFO)
+        # A child process has logged its failures itself, beside this log.
+        for failure in () if self.roster.rules.are_children else failures:
+            line = f"{failure.what}, on worker {worker_id}: {failure.error}\n{failure.traceback}"
+            state = state._log(line, logging.ERROR)
+        return state
+
+    def _ended(self, worker_id: str, message: Ended, now: float) -> SupervisorState:
+        roster = self.roster.ended(worker_id, message, now)
+        text = notes.ended(worker_id, message)
+        state = self if text is None else self.note(text)
+        return replace(
+            state,
+            are_all_graceful=self.are_all_graceful and message.was_graceful,
+            roster=roster,
+        )
+
+    def _disconnected(self, worker_id: str, now: float) -> SupervisorState:
+        state, member = self, self.roster.members.get(worker_id)
+        if member is not None and member.state is not WorkerState.STANDBY:
+            state = self.note(notes.lost(self.reports.workers[worker_id], now))
+            state = replace(state, reports=state.reports.add_loss(worker_id))
+        return replace(state, roster=self.roster.disconnected(worker_id, now))
+
+    # --- other events
+
+    def scaled(self, workers: int) -> SupervisorState:
+        """Another number of workers is wanted."""
+        noted = self.note(f"scaled to {workers} workers", logging.INFO)
+        return replace(noted, roster=self.roster.scaled(workers))
+
+    def shut_down(self, within: float) -> SupervisorState:
+        """A shutdown was requested; ``within``: seconds that the workers have.
+
+        Of several requests, the shortest time counts: they may come in any order. Workers that were
+        told of a longer one are told again.
+        """
+        roster = self.roster.shut_down()
+        if self.roster.state is FleetState.SHUTTING_DOWN:
+            within = min(within, self.shutdown_within)
+            if within < self.shutdown_within:
+                for member in roster.members.values():
+                    if member.state is WorkerState.LEAVING:
+                        roster = roster.with_member(replace(member, state=WorkerState.RUNNING))
+        return replace(self, shutdown_within=within, abandon_at=None, roster=roster)
+
+    def job_ended(
+        self, job: int, error: str | None, now: float, *, is_transient: bool = False
+    ) -> SupervisorState:
+        """A job has ended. ``is_transient``: a retry may succeed."""
+        before = self.roster
+        roster = before.job_ended(job, error, now, is_transient=is_transient)
+        again = [
+            slot
+            for number, slot in roster.slots.items()
+            if slot.job is None and before.slots[number].job == job
+        ]
+        state = replace(self, roster=roster)
+        if before.rules.are_children:
+            # An error that ends all is raised, and told once.
+            if error is None or roster.error is not None:
+                return state
+            return state.note(notes.process_ended(error, again, now))
+        if before.error is None and roster.error is not None:
+            return state.note(f"The first workers could not run, and the fleet fails: {error}")
+        return state.note(notes.submitted_again(again, error, now)) if again else state
+
+    def cannot_run(self, why: str) -> SupervisorState:
+        """No worker can run any more, nor begin."""
+        state = replace(self, roster=self.roster.shut_down(why))
+        if state.roster.rules.are_children:
+            return state
+        return state.note(f"No worker can run any more: {why}")
+
+    def decommissioned(self, worker_ids: Iterable[str]) -> SupervisorState:
+        """Spark is decommissioning the executors of these workers."""
+        state = self
+        for worker_id in worker_ids:
+            state = state.note(notes.decommissioned(self.reports.workers[worker_id].hello))
+            state = replace(state, roster=state.roster.decommissioned(worker_id))
+        return state
+
+    # --- as time passes
+
+    def looked_at_waiting(self, now: float) -> SupervisorState:
+        """Note the workers that have waited for Spark for long, if they have become more."""
+        if self.roster.rules.are_children:
+            return self
+        slots = self.roster.slots.values()
+        waiting = sum(slot.is_waiting and slot.empty_since < now - _LONG_WAIT for slot in slots)
+        state = self
+        if waiting > self.noted_waiting:
+            state = self.note(notes.waiting(waiting, len(slots)))
+        return replace(state, noted_waiting=waiting)
+
+    def looked_at_shutdown(self, now: float) -> SupervisorState:
+        """Cancel the remaining jobs once a shutdown has taken too long."""
+        roster = self.roster
+        if roster.state is not FleetState.SHUTTING_DOWN or roster.is_abandoned:
+            return self
+        if self.abandon_at is None:
+            patience = self.shutdown_within + roster.rules.lost_after
+            return replace(self, abandon_at=now + patience)
+        if now < self.abandon_at:
+            return self
+        noted = self.note("The shutdown took too long: cancelling the remaining workers")
+        return replace(noted, roster=roster.abandoned())
+
+    def reconciled(self, now: float) -> tuple[SupervisorState, tuple[Action, ...]]:
+        """Return the actions to take, in order, and the knowledge after them."""
+        roster, actions = reconcile(self.roster, now)
+        restarts, again = self.restarts.after(roster, actions)
+        if roster.rules.are_children:
+            # A process does not come back, and its successor of the same id counts from 0.
+            reports = self.reports.forget(self.reports.workers.keys() - roster.members.keys())
+        else:
+            reports = self.reports.retain(roster.members)
+        state = replace(
+            self,
+            roster=roster,
+            reports=reports,
+            restarts=restarts,
+            restarted=self.restarted + again,
+        )
+        return state, actions
