@@ -1,8 +1,8 @@
 """Measures the cost of 5,000 leases: calls, DynamoDB's units and CPU, beside the Java KCL's.
 
-Calls are counted by a hook in the client while a renewer runs rounds against the local DynamoDB;
-they are per lease and minute at the default failover time (10 s). The Java KCL's are computed from
-its intervals: every 3308 ms an UpdateItem for each lease, every 20,050 ms a Scan by each worker.
+Calls are counted by their metrics while a renewer runs rounds against the local DynamoDB; they are
+per lease and minute at the default failover time (10 s). The Java KCL's are computed from its
+intervals: every 3308 ms an UpdateItem for each lease, every 20,050 ms a Scan by each worker.
 The local server runs in a process of its own, so that CPU time is the client's alone.
 """
 
@@ -12,7 +12,6 @@ import json
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -28,7 +27,10 @@ from sparkinesis.lease.rules.observations import CALM
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.client import dynamodb_client
 from sparkinesis.lease.table.table import LeaseTable
+from sparkinesis.metrics.catalogue import TABLE_CALL_DURATION
+from sparkinesis.metrics.tally import Tally
 from sparkinesis.worker.options import LeaseTableOptions, WorkerOptions
+from tests.tallies import counted
 
 LEASES = 5000
 ROUNDS = 3
@@ -98,29 +100,27 @@ def scan_parsing() -> tuple[float, float]:
 
 
 def run() -> list[Result]:
-    calls: Counter[str] = Counter()
+    tally = Tally()
 
-    def count(model: Any, **_: Any) -> None:
-        calls[model.name] += 1
+    def calls(operation: str) -> float:
+        found = counted(tally, TABLE_CALL_DURATION)
+        return sum(count for (of, _), count in found.items() if of == operation)
 
     with running() as endpoint:
-        table = LeaseTable("application", "us-east-1", endpoint)
-        client = dynamodb_client(table.region, table.endpoint, table.credentials)
-        fill(table, client)
-        client.meta.events.register("before-call.dynamodb", count)
+        table = LeaseTable("application", "us-east-1", endpoint, metrics=tally)
+        fill(table, dynamodb_client(table.region, table.endpoint, table.credentials))
         renewer = LeaseRenewer(table, str(ROW.owner), FAILOVER)
         rows = table.leases()
-        scans = calls["Scan"]
+        scans = calls("Scan")
         for row in rows:
             renewer.hold(row)
-        calls.clear()
         cpu, start = time.process_time(), time.perf_counter()
         for _ in range(ROUNDS):
             renewer.renew_all()
         cpu, wall = time.process_time() - cpu, time.perf_counter() - start
         assert len(renewer.held()) == LEASES
-        batches = calls["BatchExecuteStatement"] / ROUNDS
-        assert calls["UpdateItem"] == 0
+        batches = calls("BatchExecuteStatement") / ROUNDS
+        assert calls("UpdateItem") == 0
         single = time.process_time()
         for held in list(renewer.held().values())[:SINGLE]:
             table.write(requests.renew(held.lease))
@@ -131,7 +131,7 @@ def run() -> list[Result]:
     ]
 
 
-def _against_java(batches: float, scans: int) -> list[Result]:
+def _against_java(batches: float, scans: float) -> list[Result]:
     options = WorkerOptions()
     renewals, looks = 60 / options.renew_interval, 60 / (CALM * options.taker_interval)
     java_renewals, java_looks = 60 / JAVA_RENEW_INTERVAL, 60 / JAVA_SCAN_INTERVAL
