@@ -166,9 +166,12 @@ class ProcessLauncher(Launcher):
 
     def _keep(self, raised: Raised) -> None:
         """Keep the error of a worker, if its class can be loaded here."""
-        error = pickle.loads(raised.pickled) if raised.pickled else None  # noqa: S301 - from a process of our own
-        if isinstance(error, BaseException):
-            self._raised[raised.text] = error
+        if not raised.pickled:
+            return
+        with contextlib.suppress(Exception):  # else its text is raised
+            error = pickle.loads(raised.pickled)  # noqa: S301 - from a process of our own
+            if isinstance(error, BaseException):
+                self._raised[raised.text] = error
 
     def _await_end(self, job: int, running: _Running, reading: threading.Thread) -> None:
         """Wait for the end of a process, and leave the process to `_died`."""
