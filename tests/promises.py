@@ -140,7 +140,7 @@ U3:
     unit/worker/lifecycle/shard/test_standing.py
     integration/worker/test_u3_lag.py
     integration/worker/test_u3_lost.py
-    unit/monitor/doctor/test_workers.py
+    unit/monitor/doctor/test_application.py
 threads: unit/worker/retrieval/test_step_pool.py
 memory:
     unit/worker/retrieval/test_memory.py

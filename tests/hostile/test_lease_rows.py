@@ -24,7 +24,7 @@ from sparkinesis.lease.rules.taker import TakeSettings, plan_takes
 from sparkinesis.lease.table.rows import BrokenLease, read_row, read_rows
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer
-from sparkinesis.monitor.application_view import top_object, top_view
+from sparkinesis.monitor.lease_report import top_object, top_view
 from sparkinesis.monitor.seen import SeenApplication
 from sparkinesis.monitor.watched import WatchedTable, unread_hash_keys
 from sparkinesis.worker.lifecycle.worker import Worker

@@ -26,7 +26,7 @@ from sparkinesis.lease.shard_syncer import ShardSyncer, ShardSyncSettings
 from sparkinesis.lease.stream_leases import StreamLeases
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalKinesis
-from sparkinesis.monitor.application_view import top_view
+from sparkinesis.monitor.lease_report import top_view
 from sparkinesis.monitor.seen import SeenApplication
 from sparkinesis.monitor.watched import WatchedTable
 from sparkinesis.source.offsets import to_json

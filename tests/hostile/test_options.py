@@ -19,7 +19,7 @@ from sparkinesis.cli.app import app
 from sparkinesis.errors import OptionError
 from sparkinesis.fleet.options import FleetOptions
 from sparkinesis.local import LocalServer
-from sparkinesis.monitor.target import parse_target
+from sparkinesis.monitor.reset_arguments import parse_target
 from sparkinesis.source.datasource import KinesisDataSource
 from sparkinesis.source.options.batch_read_options import batch_read_options
 from sparkinesis.source.options.option_table import OPTIONS, Options

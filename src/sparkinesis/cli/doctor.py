@@ -24,7 +24,7 @@ from sparkinesis.terminal.table import print_table, say
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sparkinesis.monitor.doctor.finding import Finding
+    from sparkinesis.monitor.doctor.judge import Finding
 
 
 @errors_in_one_line("doctor")
@@ -78,7 +78,7 @@ def doctor(
     # boto3 is slow to import, and not all commands need it.
     from sparkinesis.lease.table.table import LeaseTable  # noqa: PLC0415
     from sparkinesis.monitor.doctor.examination import Patient, examine  # noqa: PLC0415
-    from sparkinesis.monitor.doctor.finding import is_well  # noqa: PLC0415
+    from sparkinesis.monitor.doctor.judge import is_well  # noqa: PLC0415
 
     table = LeaseTable(app, *place, credentials)
     patient = Patient(

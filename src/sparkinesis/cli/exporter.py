@@ -47,7 +47,7 @@ def exporter(
     from sparkinesis.metrics.health.address import parse_address  # noqa: PLC0415
     from sparkinesis.metrics.health.pages import ServedTally  # noqa: PLC0415
     from sparkinesis.metrics.prometheus import require_prometheus_client  # noqa: PLC0415
-    from sparkinesis.monitor.exporting.loop import Exporter  # noqa: PLC0415
+    from sparkinesis.monitor.exporter import Exporter  # noqa: PLC0415
     from sparkinesis.worker.lifecycle.signals import handling  # noqa: PLC0415
 
     over = threading.Event()

@@ -19,7 +19,6 @@ from sparkinesis.cli.options import (
     errors_in_one_line,
     print_objects,
 )
-from sparkinesis.monitor.application_view import top_view
 from sparkinesis.monitor.chosen_streams import ChosenStreams
 from sparkinesis.monitor.lease_report import (
     broken_lease_lines,
@@ -27,6 +26,7 @@ from sparkinesis.monitor.lease_report import (
     lag_error_lines,
     lease_object,
     lease_rows,
+    top_view,
 )
 from sparkinesis.monitor.seen import SeenApplication, SeenLease
 from sparkinesis.monitor.streams import stream_lines
@@ -37,7 +37,7 @@ from sparkinesis.terminal.view import figures
 
 if TYPE_CHECKING:
     from sparkinesis.lease.table.rows import TableScan
-    from sparkinesis.monitor.lag_streams import LagStreams
+    from sparkinesis.monitor.lags import LagStreams
 
 
 @errors_in_one_line("leases")

@@ -22,7 +22,7 @@ from sparkinesis.stream.credentials import CredentialSource
 
 if TYPE_CHECKING:
     from sparkinesis.lease.table.table import LeaseTable
-    from sparkinesis.monitor.lag_streams import LagStreams
+    from sparkinesis.monitor.lags import LagStreams
     from sparkinesis.stream.calls.client import StreamClient
     from sparkinesis.stream.calls.stream_identity import StreamIdentity
 
@@ -134,8 +134,10 @@ class ChosenStreams:
         ``leases``: those of the table. A misspelled stream fails at once: if they name none, the
         given one is looked at. Raises `OptionError` and service errors.
         """
-        from sparkinesis.monitor.lag_streams import LagStreams  # noqa: PLC0415 - slow to import
-        from sparkinesis.monitor.lags import lag_client  # noqa: PLC0415
+        from sparkinesis.monitor.lags import (  # noqa: PLC0415 - slow to import
+            LagStreams,
+            lag_client,
+        )
 
         every = list(leases)
         self.of_table(every, table)

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 
 from sparkinesis.lease.lease import Lease
-from sparkinesis.monitor.lag_streams import UNFOUND, LagStreams
-from sparkinesis.monitor.lags import Lag, lag_of
+from sparkinesis.monitor.lags import UNFOUND, Lag, LagStreams, lag_of
 from sparkinesis.monitor.watched import SHORT_REASONS, lag_position
 from sparkinesis.stream.calls.client import StreamClient
 

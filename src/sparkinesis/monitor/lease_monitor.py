@@ -9,10 +9,10 @@ from typing import Any
 
 from sparkinesis.errors import LeaseTableUnavailableError
 from sparkinesis.lease.table.table import LeaseTable
-from sparkinesis.monitor.application_view import top_object, top_view
 from sparkinesis.monitor.chosen_streams import ChosenStreams
 from sparkinesis.monitor.lag_watch import LAG_EVERY, LagWatch
 from sparkinesis.monitor.lags import Lag
+from sparkinesis.monitor.lease_report import top_object, top_view
 from sparkinesis.monitor.seen import SeenApplication
 from sparkinesis.monitor.watched import QUIET, WatchedTable
 from sparkinesis.stream.address import StreamIdentifier

@@ -20,8 +20,7 @@ from sparkinesis.lease.moving.application_reset import apply_resets, plan_resets
 from sparkinesis.lease.table import requests
 from sparkinesis.monitor.chosen_streams import ChosenStreams
 from sparkinesis.monitor.lease_report import reset_texts
-from sparkinesis.monitor.readable_streams import find_streams
-from sparkinesis.monitor.target import parse_target
+from sparkinesis.monitor.reset_arguments import find_streams, parse_target
 from sparkinesis.monitor.watched import short_checkpoint
 from sparkinesis.terminal.names import counted
 

@@ -25,9 +25,8 @@ from sparkinesis.errors import AccessDeniedError
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer
 from sparkinesis.local.faults import Call, Fault
-from sparkinesis.monitor.lag_streams import LagStreams
 from sparkinesis.monitor.lag_watch import LagWatch
-from sparkinesis.monitor.lags import Lag, lag_client
+from sparkinesis.monitor.lags import Lag, LagStreams, lag_client
 from sparkinesis.stream.address import address_of
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.worker.lifecycle.worker import Worker

@@ -15,7 +15,7 @@ from sparkinesis.errors import LeaseLostError, OptionError, UnfinishedResetError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.moving.application_reset import StreamToReset, apply_resets, plan_resets
 from sparkinesis.lease.rules.reset import LeaseReset
-from sparkinesis.monitor.target import parse_target
+from sparkinesis.monitor.reset_arguments import parse_target
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.integration.worker.scene import FIRST, ONCE, SECOND, Scene

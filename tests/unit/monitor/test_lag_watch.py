@@ -7,9 +7,8 @@ import pytest
 from sparkinesis.errors import AccessDeniedError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
-from sparkinesis.monitor.lag_streams import LagStreams
 from sparkinesis.monitor.lag_watch import LagWatch
-from sparkinesis.monitor.lags import Lag
+from sparkinesis.monitor.lags import Lag, LagStreams
 from sparkinesis.stream.address import address_of
 from sparkinesis.stream.calls.client import StreamClient
 

@@ -10,8 +10,8 @@ import msgspec
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.local.model.sequence import SequenceNumber
-from sparkinesis.monitor.application_view import top_view
 from sparkinesis.monitor.lags import Lag
+from sparkinesis.monitor.lease_report import top_view
 from sparkinesis.monitor.seen import SeenApplication
 from sparkinesis.monitor.watched import WatchedTable
 from sparkinesis.stream.address import StreamIdentifier

@@ -23,7 +23,6 @@ from sparkinesis.cli.options import (
 from sparkinesis.errors import UnfinishedResetError
 from sparkinesis.monitor.chosen_streams import ChosenStreams
 from sparkinesis.monitor.lease_report import checkpoint_object, reset_texts
-from sparkinesis.monitor.readable_streams import find_streams
 from sparkinesis.monitor.streams import shown_names
 from sparkinesis.stream.credentials import CredentialSource
 from sparkinesis.terminal.names import counted
@@ -73,7 +72,7 @@ def reset(
         apply_resets,
         plan_resets,
     )
-    from sparkinesis.monitor.target import parse_target  # noqa: PLC0415
+    from sparkinesis.monitor.reset_arguments import find_streams, parse_target  # noqa: PLC0415
 
     target = parse_target(to)
     require_confirmable(is_confirmed=yes)

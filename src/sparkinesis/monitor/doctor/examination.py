@@ -8,14 +8,17 @@ from dataclasses import dataclass
 from botocore.exceptions import BotoCoreError
 
 from sparkinesis.lease.table.table import LeaseTable
-from sparkinesis.monitor.doctor import judge, progress, table
-from sparkinesis.monitor.doctor.credentials import credentials, region
-from sparkinesis.monitor.doctor.finding import Finding, State, problem_of
-from sparkinesis.monitor.doctor.network import reach
-from sparkinesis.monitor.doctor.service import Service
+from sparkinesis.monitor.doctor import judge
+from sparkinesis.monitor.doctor.application import (
+    dynamodb_of,
+    progress_checks,
+    table_checks,
+    worker_checks,
+)
+from sparkinesis.monitor.doctor.judge import Finding, State, problem_of
+from sparkinesis.monitor.doctor.machine import credentials, region, versions
+from sparkinesis.monitor.doctor.service import Service, reach
 from sparkinesis.monitor.doctor.streams import StreamChecks, kinesis
-from sparkinesis.monitor.doctor.versions import versions
-from sparkinesis.monitor.doctor.workers import worker
 from sparkinesis.stream.address import StreamAddress, StreamMark
 from sparkinesis.stream.calls.explain import explain
 
@@ -73,15 +76,15 @@ def examine(patient: Patient) -> Iterator[Finding]:
         if not services:
             yield from checks.limits()
         services.append(service)
-    dynamodb = table.dynamodb(patient.table)
+    dynamodb = dynamodb_of(patient.table)
     reached = reach("DynamoDB", dynamodb.url)
     yield reached
     if reached.state is not State.PROBLEM:
-        yield from table.checks(dynamodb, patient.table, shards, mark, is_new=patient.is_new)
+        yield from table_checks(dynamodb, patient.table, shards, mark, is_new=patient.is_new)
         readable = [one for one in patient.streams if shards.get(one.name)]
-        yield from progress.checks(patient.table, readable)
+        yield from progress_checks(patient.table, readable)
     for url in patient.workers:
-        yield from worker(url, patient.table.name)
+        yield from worker_checks(url, patient.table.name)
     ahead = [one.ahead for one in (*services, dynamodb) if one.ahead is not None]
     if ahead:
         yield judge.clock(max(ahead, key=abs))

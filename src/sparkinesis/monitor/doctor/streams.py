@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from sparkinesis.monitor.doctor import judge
-from sparkinesis.monitor.doctor.finding import Finding, State, note, ok, problem, problem_of
+from sparkinesis.monitor.doctor.judge import Finding, State, note, ok, problem, problem_of
 from sparkinesis.monitor.doctor.service import (
     NotKnownError,
     RefusedError,

@@ -10,7 +10,7 @@ from sparkinesis.errors import StreamNotFoundError
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.monitor.doctor import judge
-from sparkinesis.monitor.doctor.finding import State, problem_of
+from sparkinesis.monitor.doctor.judge import State, problem_of
 from sparkinesis.monitor.doctor.service import clock_ahead
 from sparkinesis.monitor.doctor.streams import _summary
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from sparkinesis.monitor.doctor.finding import Finding, State
-from sparkinesis.monitor.doctor.workers import findings
+from sparkinesis.monitor.doctor.application import worker_findings
+from sparkinesis.monitor.doctor.judge import Finding, State
 
 WELL: dict[str, Any] = {
     "application": "app",
@@ -30,7 +30,7 @@ FAILED = {**LOST, "error": "ValueError: no", "what": "process_records raised"}
 
 
 def found(**state: Any) -> list[Finding]:
-    return list(findings("worker w:1", "app", {**WELL, **state}))
+    return list(worker_findings("worker w:1", "app", {**WELL, **state}))
 
 
 def test_a_worker_that_goes_on() -> None:
@@ -66,6 +66,6 @@ def test_failures_are_worth_a_note_beside_what_else_is_found() -> None:
 
 @pytest.mark.parametrize("answer", [None, [], "ok", {"application": "app"}])
 def test_an_answer_of_something_else(answer: object) -> None:
-    (one,) = findings("worker w:1", "app", answer)
+    (one,) = worker_findings("worker w:1", "app", answer)
     assert one.state is State.PROBLEM
     assert "not a worker's" in one.what

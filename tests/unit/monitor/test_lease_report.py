@@ -9,9 +9,8 @@ from msgspec.structs import replace
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
-from sparkinesis.monitor.application_view import top_object, top_view
 from sparkinesis.monitor.lags import Lag
-from sparkinesis.monitor.lease_report import lag_error_lines, lease_rows
+from sparkinesis.monitor.lease_report import lag_error_lines, lease_rows, top_object, top_view
 from sparkinesis.monitor.seen import SeenApplication
 from sparkinesis.monitor.watched import QUIET, WatchedTable
 from sparkinesis.stream.address import StreamIdentifier

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 import pytest
 
 from sparkinesis.fleet.channel.tls import DriverIdentity
-from sparkinesis.monitor.doctor.finding import State
-from sparkinesis.monitor.doctor.network import reach
+from sparkinesis.monitor.doctor.judge import State
+from sparkinesis.monitor.doctor.service import reach
 
 
 @pytest.fixture(autouse=True)

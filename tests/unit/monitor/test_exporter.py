@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
-from sparkinesis.monitor.exporting.gauges import Checkpoints, checkpoints_after, shard_gauges
+from sparkinesis.monitor.exporter import Checkpoints, checkpoints_after, shard_gauges
 from sparkinesis.monitor.lags import Lag
 from sparkinesis.monitor.seen import SeenApplication
 from sparkinesis.monitor.watched import WatchedTable
