@@ -118,13 +118,8 @@ FOLDERS: dict[str, dict[str, set[str]]] = {
     },
     "worker/supervision": {"gathering": set(), "processes": set()},
     "worker/lifecycle": {"streams": set(), "shard": set()},
-<<<<<<< HEAD
-    "monitor": {"doctor": set(), "exporting": set()},
-    "fleet": {"channel": set()},
-=======
     "monitor": {"doctor": set()},
-    "fleet": {"channel": set(), "knowledge": {"channel"}},
->>>>>>> 0279335e (The doctor's checks lie by what they ask: the machine, a service, streams, the application; the exporter is one module)
+    "fleet": {"channel": set()},
     "metrics": {"cloudwatch": set(), "health": set(), "otel": set()},
     "source": {
         "options": set(),
