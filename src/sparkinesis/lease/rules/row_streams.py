@@ -84,6 +84,8 @@ def _contradiction(row: Lease, shard: Shard | None, created_ms: int) -> str | No
             return None  # a cleanup deletes it, whosever it is
     elif None not in {row.hash_range, shard.hash_range} and row.hash_range != shard.hash_range:
         return f"it has the hash keys {row.hash_range}, and the shard has {shard.hash_range}"
+    elif row.is_finished and shard.is_open:
+        return "it is finished, and the shard is open"
     elif not row.checkpoint.is_sentinel:
         at, last = sequence_order(row.checkpoint.sequence_number), shard.ending_sequence_number
         if at < sequence_order(shard.starting_sequence_number):

@@ -53,6 +53,16 @@ def test_a_row_that_names_another_stream_is_not_believed() -> None:
     assert found == RowStreams((former,), (newer,), tuple(others))
 
 
+def test_a_finished_row_of_an_open_shard_is_not_believed() -> None:
+    """Its shard would never be read: the row is of an earlier stream, and a KCL wrote it."""
+    row = lease(at=SHARD_END)
+    ((refused, why),) = streams_of_rows([row], [OPEN], MARK).contradicted
+    assert (refused, why) == (row, "it is finished, and the shard is open")
+    assert streams_of_rows([row, lease(EARLIER)], [OPEN], MARK).former[-1] == row
+    with pytest.raises(LeaseTableError, match="it is finished, and the shard is open"):
+        require_no_others(streams_of_rows([row], [OPEN], MARK), MARK, "table")
+
+
 @pytest.mark.parametrize(
     "at", ["TRIM_HORIZON", "LATEST", "AT_TIMESTAMP", SHARD_END, "1000", "2000"]
 )
