@@ -182,8 +182,8 @@ fleet-failures:
 tail-and-put:
     integration/cli/test_tail_and_put.py
     integration/stream/test_following.py
-    unit/cli/streams/test_line_batches.py
-    unit/cli/streams/test_outgoing_lines.py
+    unit/cli/streams/test_put.py
+    unit/cli/streams/test_put.py
     unit/cli/streams/test_record_objects.py
 writing:
     properties/test_sink_delivery.py

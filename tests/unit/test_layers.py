@@ -131,7 +131,7 @@ FOLDERS: dict[str, dict[str, set[str]]] = {
     },
     "source/planning": {"start": set(), "probing": set()},
     "ui": {"drawing": set(), "web": set()},
-    "cli": {"line": set(), "running": set(), "moving": {"line"}, "streams": {"line"}},
+    "cli": {"running": set(), "moving": set(), "streams": set()},
     "compat": {"kclpy": set()},
     "compat/kclpy": {"v2": set(), "v3": {"v2"}},
     "local": {

@@ -11,7 +11,7 @@ from sparkinesis.cli.compile_pyspark import compile_pyspark
 from sparkinesis.cli.doctor import doctor
 from sparkinesis.cli.exporter import exporter
 from sparkinesis.cli.leases import leases
-from sparkinesis.cli.line.help import SETTINGS, PlainCommand, PlainGroup
+from sparkinesis.cli.line import SETTINGS, PlainCommand, PlainGroup
 from sparkinesis.cli.moving.convert_leases import convert_leases
 from sparkinesis.cli.moving.reset import reset
 from sparkinesis.cli.moving.restart import restart

@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from sparkinesis.cli.line.completion import application_names, profile_names, stream_names
+from sparkinesis.cli.line import application_names, profile_names, stream_names
 from sparkinesis.errors import OptionError, SparkinesisError, printable
 
 WHERE = "Where"

@@ -1,15 +1,23 @@
-"""Loads the application that ``MODULE:NAME`` names."""
+"""Loads the application that ``MODULE:NAME`` names.
+
+The errors of a user's code are shown without the frames of the commands that run it.
+"""
 
 from __future__ import annotations
 
 import importlib
+import os
+import runpy
 import sys
+import traceback
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
-from sparkinesis.application import Application
-from sparkinesis.cli.running.user_errors import user_error
-from sparkinesis.errors import OptionError
+from sparkinesis.errors import OptionError, SparkinesisError
+
+if TYPE_CHECKING:
+    from sparkinesis.application import Application
 
 _USUAL_NAME = "app"
 
@@ -22,6 +30,8 @@ def load_application(path: str) -> Application:
     Raises `OptionError` if there is no such module, or no application of that name in it. Raises
     `UserModuleError` if the module itself raises.
     """
+    from sparkinesis.application import Application  # noqa: PLC0415 - slow to import
+
     module_name, _, name = path.partition(":")
     names = module_name.split(".")
     if names[-1] == "py" or not all(one.isidentifier() for one in (*names, name or _USUAL_NAME)):
@@ -69,3 +79,50 @@ def _import(name: str) -> ModuleType:
         raise user_error(f"The module {name} could not be imported:", error) from None
     except Exception as error:  # noqa: BLE001 - whatever the user's module raises
         raise user_error(f"The module {name} could not be imported:", error) from None
+
+
+KCLPY = "amazon_kclpy"
+
+_OURS = (
+    str(Path(__file__).parent),
+    os.path.dirname(importlib.__file__),  # noqa: PTH120 - as frames have it
+    runpy.__file__,
+    "<frozen ",
+)
+_PAGES = {"kcl_rs": "kcl-rs", "pyspark.streaming.kinesis": "dstreams"}
+"""The pages for who comes from a library, by its module."""
+
+
+class UserModuleError(SparkinesisError):
+    """The user's code raised; the text has its traceback, or says what to change."""
+
+
+def user_error(what: str, error: BaseException) -> UserModuleError:
+    """Return an error with ``what`` as its first line, and the user's part of the traceback.
+
+    An import of another library of Kinesis becomes the import, or the page, that takes its place.
+    """
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith(_OURS)
+    ]
+    missing = (error.name or "") if isinstance(error, ImportError) else ""
+    if missing.partition(".")[0] == KCLPY and frames:
+        return UserModuleError(_of_kclpy(frames[-1]))
+    lines = [*traceback.format_list(frames), *traceback.format_exception_only(error)]
+    text = f"{what}\n{''.join(lines)}".rstrip()
+    pages = [page for module, page in _PAGES.items() if f"{missing}.".startswith(f"{module}.")]
+    if pages:
+        text += f"\nWhat takes the place of {missing}: docs/coming-from/{pages[0]}.md."
+    return UserModuleError(text)
+
+
+def _of_kclpy(frame: traceback.FrameSummary) -> str:
+    line = frame.line or ""
+    return (
+        f"{frame.filename}, line {frame.lineno}, imports {KCLPY}, which needs its Java daemon. "
+        f"Change the imports to those of sparkinesis.compat.kclpy, here: "
+        f"{line.replace(KCLPY, 'sparkinesis.compat.kclpy')}; and start the program by "
+        "sparkinesis kclpy FILE.properties (docs/kclpy.md)."
+    )

@@ -1,20 +1,28 @@
-"""`sparkinesis run`: runs the application of a module, until it is told to end."""
+"""`sparkinesis run`: runs the application of a module, until it is told to end.
+
+With ``--reload``, a process of its own runs the command anew whenever a Python file changes.
+"""
 
 from __future__ import annotations
 
+import os
 import shlex
+import signal
+import subprocess
 import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import typer
 
 from sparkinesis.cli.options import errors_in_one_line
 from sparkinesis.cli.running.log_lines import LogForm, LogLevel, set_up_logging
-from sparkinesis.cli.running.reloading import end_with_reloader, run_and_reload
 from sparkinesis.errors import OptionError
 from sparkinesis.worker.lifecycle.signals import SIGNALS, handling
 
@@ -99,10 +107,10 @@ def run(
         )
     if reload:
         command = [sys.executable, *(one for one in sys.argv if one != "--reload")]
-        raise typer.Exit(run_and_reload(command, Path.cwd(), _say))
+        raise typer.Exit(_run_and_reload(command, Path.cwd(), _say))
     # Process 1 of a container ignores SIGTERM until it has a handler, and a start takes seconds.
     with handling(SIGNALS, _leave):
-        end_with_reloader()
+        _end_with_reloader()
         set_up_logging(log, log_level)
         from sparkinesis.cli.running.loading import load_application  # noqa: PLC0415
 
@@ -128,3 +136,127 @@ def _leave(number: int, _: FrameType | None) -> None:
 
 def _say(text: str) -> None:
     typer.echo(f"sparkinesis run: {text}", err=True)
+
+
+_UNTIL_CLOSED = "SPARKINESIS_RELOADER"
+"""The environment variable with the file descriptor that closes when the reloader dies."""
+_LOOK_EVERY = 0.3
+_NO_SOURCES = ("__pycache__", "node_modules", "site-packages")
+
+Sources: TypeAlias = Mapping[str, tuple[int, int]]
+"""The Python files below a folder, each with the time of its last change (ns) and its size."""
+
+
+def _run_and_reload(
+    command: Sequence[str],
+    folder: Path,
+    say: Callable[[str], None],
+    sleep: Callable[[float], None] = time.sleep,
+) -> int:
+    """Run ``command`` until it ends or a signal ends it; return its exit code.
+
+    A change of a Python file below ``folder`` ends it by SIGTERM, and starts it again once it has
+    ended. After a failure, the next change starts it again. Signals are passed on as they come. The
+    command ends by SIGTERM if this process dies, see `end_with_reloader`.
+    """
+    signals: list[int] = []
+
+    def note(number: int, _: FrameType | None) -> None:
+        signals.append(number)
+
+    alive, closes = os.pipe()
+    try:
+        with handling(SIGNALS, note):
+            while True:
+                before = sources_below(folder)
+                process = _start(command, alive)
+                changed = None
+                while process.poll() is None and not signals and changed is None:
+                    sleep(_LOOK_EVERY)
+                    changed = change(before, sources_below(folder))
+                if changed is not None and process.poll() is None:
+                    process.terminate()
+                code = _end(process, signals, sleep)
+                if signals or (changed is None and code == 0):
+                    return code
+                if changed is None:
+                    say(f"The application ended with exit code {code}, and starts at a change.")
+                while changed is None:
+                    sleep(_LOOK_EVERY)
+                    if signals:
+                        return code
+                    changed = change(before, sources_below(folder))
+                say(f"{changed} has changed: the application starts again.")
+    finally:
+        os.close(closes)
+        os.close(alive)
+
+
+def _start(command: Sequence[str], alive: int) -> subprocess.Popen[bytes]:
+    # A session of its own: Ctrl-C on the terminal reaches this process only, which passes it on.
+    # The command would otherwise get it twice, and end at once.
+    return subprocess.Popen(  # noqa: S603 - the user's own command line
+        command,
+        start_new_session=True,
+        pass_fds=[alive],
+        env={**os.environ, _UNTIL_CLOSED: str(alive)},
+    )
+
+
+def _end(
+    process: subprocess.Popen[bytes], signals: Sequence[int], sleep: Callable[[float], None]
+) -> int:
+    """Wait for the end of the process, and pass signals on to it; return its exit code."""
+    passed = 0
+    while process.poll() is None:
+        for number in signals[passed:]:
+            process.send_signal(number)
+            passed += 1
+        sleep(_LOOK_EVERY)
+    code = process.wait()
+    return code if code >= 0 else 128 - code
+
+
+def sources_below(folder: Path) -> Sources:
+    """Return the Python files below a folder, without those of hidden folders and of packages."""
+    return dict(_files(str(folder)))
+
+
+def _files(folder: str) -> Iterator[tuple[str, tuple[int, int]]]:
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:  # the folder has just been deleted
+        return
+    for entry in entries:
+        if entry.name.startswith(".") or entry.name in _NO_SOURCES:
+            continue
+        try:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _files(entry.path)
+            elif entry.name.endswith(".py"):
+                found = entry.stat()
+                yield entry.path, (found.st_mtime_ns, found.st_size)
+        except OSError:  # deleted, as editors do for a moment
+            continue
+
+
+def change(before: Sources, after: Sources) -> str | None:
+    """Return the name of a file that was changed, added or deleted; None if none was. Pure."""
+    changed = sorted(
+        path for path in before.keys() | after.keys() if before.get(path) != after.get(path)
+    )
+    return Path(changed[0]).name if changed else None
+
+
+def _end_with_reloader() -> None:
+    """Have this process shut down by SIGTERM when its reloader dies, if it has one."""
+    descriptor = os.environ.pop(_UNTIL_CLOSED, None)
+    if descriptor is None:
+        return
+
+    def wait() -> None:
+        with os.fdopen(int(descriptor), "rb") as alive:
+            alive.read()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, name="end-with-reloader", daemon=True).start()

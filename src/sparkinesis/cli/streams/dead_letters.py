@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sparkinesis.cli.line.completion import stream_names
+from sparkinesis.cli.line import stream_names
 from sparkinesis.cli.options import (
     KinesisEndpoint,
     Profile,

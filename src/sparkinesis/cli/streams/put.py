@@ -1,29 +1,28 @@
-"""`sparkinesis put`: puts the lines of stdin into a stream."""
+"""`sparkinesis put`: puts the lines of stdin into a stream.
+
+Lines come in batches, as the input may pause; each becomes a record, or is refused by its number.
+"""
 
 from __future__ import annotations
 
 import os
+import queue
 import sys
+import threading
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, TypeAlias
 
 import typer
 
-from sparkinesis.cli.options import (
-    KinesisEndpoint,
-    Profile,
-    Region,
-    StreamName,
-    errors_in_one_line,
-)
+from sparkinesis.cli.options import KinesisEndpoint, Profile, Region, StreamName, errors_in_one_line
+from sparkinesis.cli.streams.record_objects import Keys, parse_object, parse_record
 from sparkinesis.errors import OptionError
 from sparkinesis.stream.address import StreamAddress, stream_address
 from sparkinesis.stream.credentials import CredentialSource
+from sparkinesis.stream.put_entry import random_key, why_refused
 from sparkinesis.terminal.names import counted
-
-if TYPE_CHECKING:
-    from sparkinesis.cli.streams.outgoing_lines import OutgoingLines
 
 _CHUNK = 65_536
 """The most bytes of a read from stdin."""
@@ -100,17 +99,11 @@ def put(
         raise OptionError("There is no stdin to read lines from. Pipe them into the command.")
     address = stream_address(stream, region, endpoint, CredentialSource(profile))
     # boto3 is slow to import, and not all commands need it.
-    from sparkinesis.cli.streams.outgoing_lines import (  # noqa: PLC0415
-        OutgoingLines,
-        with_all_of,
-        with_key,
-        with_key_of,
-    )
     from sparkinesis.stream.calls.client import StreamClient  # noqa: PLC0415
 
     StreamClient(address).describe_created()  # a misspelled stream fails before anybody types
     parse = (
-        with_all_of if as_json else with_key(key) if key_field is None else with_key_of(key_field)
+        parse_record if as_json else with_key(key) if key_field is None else with_key_of(key_field)
     )
     if sys.stdin.isatty():
         typer.echo("Each line becomes a record. Ctrl-D ends the input.", err=True)
@@ -118,7 +111,6 @@ def put(
 
 
 def _put(address: StreamAddress, outgoing: OutgoingLines, *, aggregate: bool) -> None:
-    from sparkinesis.cli.streams.line_batches import line_batches  # noqa: PLC0415 - slow to import
     from sparkinesis.stream.kpl.pack import DEFAULT_MAX_SIZE, OutgoingRecord  # noqa: PLC0415
     from sparkinesis.stream.putting.putter import Putter  # noqa: PLC0415
 
@@ -149,3 +141,130 @@ def _put(address: StreamAddress, outgoing: OutgoingLines, *, aggregate: bool) ->
         typer.echo(
             f"Put {counted(stored, 'record')} into the {address} in {seconds:.1f} s.", err=True
         )
+
+
+Parse: TypeAlias = Callable[[bytes], tuple[Keys, bytes]]
+"""Returns the keys and the data of a line; raises `OptionError` that continues a sentence."""
+
+
+class BadLineError(OptionError):
+    """A line of the input cannot be put."""
+
+
+def with_key(key: str | None) -> Parse:
+    """Return a function that gives each line this partition key; None: a random one."""
+    return lambda line: (Keys(key), line)
+
+
+def with_key_of(field: str) -> Parse:
+    """Return a function that takes the partition key from a field of a line of JSON."""
+
+    def parse(line: bytes) -> tuple[Keys, bytes]:
+        value = parse_object(line).get(field)
+        if isinstance(value, bool) or not isinstance(value, (str, int)):
+            raise OptionError(f'it has no text or whole number "{field}"')
+        return Keys(str(value)), line
+
+    return parse
+
+
+@dataclass
+class OutgoingLines:
+    """Makes records of the lines of one input, and counts the lines."""
+
+    parse: Parse
+    most_bytes: int
+    """The most bytes of data and partition key together."""
+    number: int = 0
+    """The number of the last line, from 1."""
+
+    @property
+    def longest_line(self) -> int:
+        """The bytes of a line beyond which its record is too large, in whatever form it is."""
+        return 2 * self.most_bytes + 10_000
+
+    def records(
+        self, lines: Sequence[bytes]
+    ) -> tuple[list[tuple[str, str | None, bytes]], BadLineError | None]:
+        """Return the records of the next lines: of those before the first that cannot be put."""
+        made = []
+        for line in lines:
+            self.number += 1
+            try:
+                made.append(self._record(line))
+            except OptionError as error:
+                return made, BadLineError(
+                    f"Line {self.number} cannot be put: {error}. All lines before it are put, and "
+                    "none after it."
+                )
+        return made, None
+
+    def _record(self, line: bytes) -> tuple[str, str | None, bytes]:
+        if len(line) > self.longest_line:
+            raise OptionError(f"it has more than {self.most_bytes:,} bytes, the most of a record")
+        keys, data = self.parse(line)
+        key = keys.partition_key if keys.partition_key is not None else random_key()
+        if why := why_refused(key, keys.explicit_hash_key):
+            raise OptionError(why)
+        size = len(data) + len(key.encode())
+        if size > self.most_bytes:
+            raise OptionError(
+                f"data and partition key have {size:,} bytes, and a record of the stream has "
+                f"{self.most_bytes:,} at most"
+            )
+        return key, keys.explicit_hash_key, data
+
+
+_CHUNKS_AHEAD = 16
+"""The most chunks that are read before the lines of earlier ones are used."""
+IDLE = 0.05
+"""Seconds without input after which the lines so far should go on their way."""
+LONGEST_WAIT = 0.5
+"""Seconds after which they should even if more input comes all the time."""
+
+
+def line_batches(
+    read: Callable[[], bytes], longest: int, clock: Callable[[], float] = time.monotonic
+) -> Iterator[Sequence[bytes]]:
+    """Yield lines, without their ends; an empty batch where the ones so far should not wait longer.
+
+    read: returns some bytes, and none at the end of the input; an own thread calls it. longest:
+    a longer line is yielded in parts, so that an input without line ends is not kept in memory.
+    Raises the error of ``read``.
+    """
+    chunks: queue.Queue[bytes | OSError] = queue.Queue(_CHUNKS_AHEAD)
+    threading.Thread(target=_gather, args=(read, chunks), name="lines", daemon=True).start()
+    rest = b""
+    waits_since: float | None = None
+    while True:
+        if waits_since is not None and clock() - waits_since >= LONGEST_WAIT:
+            waits_since = None
+            yield []
+        try:
+            chunk = chunks.get(timeout=None if waits_since is None else IDLE)
+        except queue.Empty:
+            waits_since = None
+            yield []
+            continue
+        if isinstance(chunk, OSError):
+            raise chunk
+        if not chunk:
+            break
+        *lines, rest = (rest + chunk).split(b"\n")
+        if len(rest) > longest:
+            lines.append(rest)
+            rest = b""
+        if lines:
+            waits_since = clock() if waits_since is None else waits_since
+            yield lines
+    if rest:
+        yield [rest]
+
+
+def _gather(read: Callable[[], bytes], chunks: queue.Queue[bytes | OSError]) -> None:
+    try:
+        while chunk := read():
+            chunks.put(chunk)
+        chunks.put(b"")
+    except OSError as error:
+        chunks.put(error)

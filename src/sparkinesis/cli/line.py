@@ -1,19 +1,127 @@
-"""The help and the usage of commands: plain text that fits into 80 columns.
+"""The command line itself: what a shell completes, and the help and usage of commands.
 
-Typer's own help keeps the line breaks of docstrings, shows Python's types, and differs from version
-to version.
+Help is plain text that fits into 80 columns. Typer's own keeps the line breaks of docstrings, shows
+Python's types, and differs from version to version.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import os
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from enum import Enum
 from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from sparkinesis.cli.line.completion import join_words_of_bash
+_PATIENCE = 1.0
+"""Seconds for the answers to one press of the tab key."""
+_MOST_PAGES = 10
+_BREAKS = re.compile(r"[:=]+")
+"""The signs that are words of their own to bash, as in ``http : //127.0.0.1 : 4566``."""
+_BESIDE = ("-CoordinatorState", "-WorkerMetricStats")
+"""The ends of the names of a KCL 3's tables beside its lease table."""
+
+
+def application_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the names of tables, which those of applications are."""
+    endpoint = ctx.params.get("dynamodb_endpoint") or ctx.params.get("endpoint")
+    tables = _asked(ctx, incomplete, "dynamodb", endpoint, ("list_tables", "TableNames"))
+    return [name for name in tables if not name.endswith(_BESIDE)]
+
+
+def stream_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the names of streams."""
+    endpoint = ctx.params.get("endpoint")
+    return _asked(ctx, incomplete, "kinesis", endpoint, ("list_streams", "StreamNames"))
+
+
+def profile_names(incomplete: str) -> list[str]:
+    """Return the names of the profiles in ~/.aws."""
+    with suppress(Exception):
+        import botocore.session  # noqa: PLC0415 - slow to import
+
+        names = botocore.session.Session().available_profiles
+        return sorted(name for name in names if name.startswith(incomplete))
+    return []
+
+
+def _asked(
+    ctx: typer.Context, incomplete: str, service: str, endpoint: str | None, call: tuple[str, str]
+) -> list[str]:
+    region, profile = ctx.params.get("region"), ctx.params.get("profile")
+    with suppress(Exception):
+        pages = _pages(service, profile, region, endpoint, call)
+        names = _within(_PATIENCE, lambda: pages)
+        return sorted(name for name in names if name.startswith(incomplete))
+    return []
+
+
+def _pages(
+    service: str,
+    profile: str | None,
+    region: str | None,
+    endpoint: str | None,
+    call: tuple[str, str],
+) -> Iterator[Sequence[str]]:
+    from sparkinesis.stream.calls.session import client_of, open_session  # noqa: PLC0415
+    from sparkinesis.stream.credentials import CredentialSource  # noqa: PLC0415 - slow to import
+
+    session = open_session(CredentialSource(profile), region, endpoint)
+    if "mfa_serial" in session.get_scoped_config():
+        return  # botocore would ask for a code on the terminal
+    client = client_of(session, service, endpoint, read_timeout=_PATIENCE)
+    operation, field = call
+    answers: Iterable[Any] = client.get_paginator(operation).paginate()
+    for answer, _ in zip(answers, range(_MOST_PAGES), strict=False):
+        yield answer[field]
+
+
+def _within(seconds: float, pages: Callable[[], Iterable[Sequence[str]]]) -> list[str]:
+    """Return what the pages hold that arrive within so many seconds."""
+    names: list[str] = []
+
+    def gather() -> None:
+        with suppress(Exception):
+            for page in pages():
+                names.extend(page)
+
+    thread = threading.Thread(target=gather, daemon=True)  # an answer may never come
+    thread.start()
+    thread.join(seconds)
+    return list(names)
+
+
+def _join_words_of_bash() -> None:
+    """Put together the words of the command line that bash has split at colons and equal signs.
+
+    Bash passes its words in the environment, and so does typer read them.
+    """
+    if "COMP_WORDS" in os.environ:
+        words, at = os.environ["COMP_WORDS"].split("\n"), int(os.environ.get("COMP_CWORD", "0"))
+        words, at = joined(words, at)
+        os.environ |= {"COMP_WORDS": "\n".join(words), "COMP_CWORD": str(at)}
+
+
+def joined(words: Sequence[str], at: int) -> tuple[list[str], int]:
+    """Return the words before bash's split, and the place of the one that had been ``at``."""
+    found: list[str] = []
+    place = at
+    continues = False
+    for number, word in enumerate(words):
+        is_break = bool(_BREAKS.fullmatch(word))
+        if found and (is_break or continues):
+            found[-1] += word
+        else:
+            found.append(word)
+        continues = is_break
+        if number == at:
+            place = len(found) - 1
+    return found, place if at < len(words) else at - len(words) + len(found)
+
 
 SETTINGS = {"help_option_names": ["--help", "-h"]}
 """The settings of a Typer by which ``-h`` shows help, too."""
@@ -42,7 +150,7 @@ class PlainGroup(TyperGroup):
     """A command of commands, which it lists by their panels."""
 
     def main(self, *args: Any, **options: Any) -> Any:
-        join_words_of_bash()
+        _join_words_of_bash()
         return super().main(*args, **options)
 
     def get_help(self, ctx: Any) -> str:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import queue
 import re
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from sparkinesis.cli.streams.outgoing_lines import (
+from sparkinesis.cli.streams.put import (
+    LONGEST_WAIT,
     OutgoingLines,
     Parse,
-    with_all_of,
+    line_batches,
     with_key,
     with_key_of,
 )
+from sparkinesis.cli.streams.record_objects import parse_record
 
 
 def outgoing(parse: Parse, most_bytes: int = 100) -> OutgoingLines:
@@ -39,7 +43,7 @@ def test_an_object_has_keys_and_data() -> None:
         b'{"data_base64": "/wA=", "partition_key": "q", "explicit_hash_key": null}',
         b'{"data": ""}',
     ]
-    made, error = outgoing(with_all_of).records(lines)
+    made, error = outgoing(parse_record).records(lines)
     assert error is None
     assert made[:2] == [("p", "5", b"a\nb"), ("q", None, b"\xff\x00")]
     assert made[2][1:] == (None, b"")
@@ -58,11 +62,11 @@ def test_an_object_has_keys_and_data() -> None:
         (with_key_of("id"), b'{"ID": 1}', 'it has no text or whole number "id"'),
         (with_key_of("id"), b'{"id": true}', 'it has no text or whole number "id"'),
         (with_key_of("id"), b'{"id": ""}', "its partition key has 0 characters"),
-        (with_all_of, b"{}", 'it has not one of "data" and "data_base64"'),
-        (with_all_of, b'{"data":"","data_base64":""}', 'it has not one of "data"'),
-        (with_all_of, b'{"data": 1}', 'its "data" is not a text'),
-        (with_all_of, b'{"data_base64": "?"}', 'its "data_base64" is not base64'),
-        (with_all_of, b'{"data": "", "explicit_hash_key": "x"}', "its explicit hash key is 'x'"),
+        (parse_record, b"{}", 'it has not one of "data" and "data_base64"'),
+        (parse_record, b'{"data":"","data_base64":""}', 'it has not one of "data"'),
+        (parse_record, b'{"data": 1}', 'its "data" is not a text'),
+        (parse_record, b'{"data_base64": "?"}', 'its "data_base64" is not base64'),
+        (parse_record, b'{"data": "", "explicit_hash_key": "x"}', "its explicit hash key is 'x'"),
     ],
 )
 def test_a_bad_line_is_named_and_ends_the_records(parse: Parse, line: bytes, why: str) -> None:
@@ -78,3 +82,75 @@ def test_a_bad_line_is_named_and_ends_the_records(parse: Parse, line: bytes, why
     number = 1 if "257" in why else 2
     assert str(error).startswith(f"Line {number} cannot be put: {why}")
     assert str(error).endswith("All lines before it are put, and none after it.")
+
+
+Batches = Iterator[Sequence[bytes]]
+
+
+def reading(*chunks: bytes) -> Callable[[], bytes]:
+    left = [*chunks, b""]
+    return lambda: left.pop(0)
+
+
+def lines_of(batches: Batches) -> list[bytes]:
+    return [line for batch in batches for line in batch]
+
+
+@pytest.mark.parametrize(
+    ("chunks", "expected"),
+    [
+        ((b"a\nb\n",), [b"a", b"b"]),
+        ((b"a\nb",), [b"a", b"b"]),
+        ((b"a", b"b\n", b"\n", b"c\r\n"), [b"ab", b"", b"c\r"]),
+        ((), []),
+        ((b"\n",), [b""]),
+    ],
+)
+def test_lines_do_not_depend_on_chunks(chunks: Sequence[bytes], expected: list[bytes]) -> None:
+    assert lines_of(line_batches(reading(*chunks), 100)) == expected
+
+
+def test_a_pause_gives_an_empty_batch_once() -> None:
+    chunks: queue.Queue[bytes] = queue.Queue()
+    batches = line_batches(chunks.get, 100)
+    chunks.put(b"a\nb")
+    assert next(batches) == [b"a"]
+    assert next(batches) == [], "nothing came for a while"
+    chunks.put(b"c\n")
+    assert next(batches) == [b"bc"], "one pause has one empty batch"
+    chunks.put(b"")
+    assert lines_of(batches) == []
+
+
+def test_an_input_that_never_pauses_has_empty_batches_in_time() -> None:
+    now = 0.0
+
+    def clock() -> float:
+        nonlocal now
+        now += LONGEST_WAIT / 4
+        return now
+
+    found = list(line_batches(reading(*[b"x\n"] * 30), 100, clock))
+    assert sum(map(len, found)) == 30
+    gaps = "".join("." if batch else "|" for batch in found).split("|")
+    assert len(gaps) >= 5
+    assert max(map(len, gaps)) <= 4
+
+
+def test_an_endless_line_is_not_kept() -> None:
+    batches = line_batches(lambda: b"x" * 60, 100)
+    assert next(batches) == [b"x" * 120]
+    assert next(batches) in ([b"x" * 120], [])
+
+
+def test_an_error_of_the_input_is_raised_after_its_lines() -> None:
+    def read() -> bytes:
+        if chunks:
+            return chunks.pop()
+        raise OSError("gone")
+
+    chunks = [b"a\n"]
+    batches = line_batches(read, 100)
+    assert next(batches) == [b"a"]
+    with pytest.raises(OSError, match="gone"):
+        lines_of(batches)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkinesis.cli.running.reloading import change, sources_below
+from sparkinesis.cli.running.run import change, sources_below
 
 
 def test_the_python_files_of_a_project(tmp_path: Path) -> None:
