@@ -81,7 +81,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
         ),
         _PROCESSES,
     ),
-    ("cli/streams/line_batches.py", "queue"): _COMMANDS,
+    ("cli/streams/put.py", "queue"): _COMMANDS,
     ("stream/reading/following.py", "queue"): _COMMANDS,
     (
         "stream/kpl/envelope.py",

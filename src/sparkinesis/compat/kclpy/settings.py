@@ -14,11 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from sparkinesis.application import Application
-from sparkinesis.compat.kclpy import metrics_keys, retrieval_mode
 from sparkinesis.compat.kclpy import property_values as values
-from sparkinesis.compat.kclpy.credential_provider import credential_provider
-from sparkinesis.compat.kclpy.one_stream import require_one_stream
-from sparkinesis.compat.kclpy.properties import Entry, decode, parse
+from sparkinesis.compat.kclpy import worker_keys
+from sparkinesis.compat.kclpy.properties import Entry, decode, parse, require_one_stream
 from sparkinesis.errors import Check, OptionError, check_all
 from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
 from sparkinesis.worker.on_error import OnError
@@ -67,8 +65,8 @@ _TABLE_KEYS: Mapping[str, tuple[str, Parser]] = {
 """Keys that set an option of the lease table."""
 
 _OTHER_KEYS: Mapping[str, Parser] = {
-    **retrieval_mode.KEYS,
-    **metrics_keys.KEYS,
+    **worker_keys.RETRIEVAL_KEYS,
+    **worker_keys.METRICS_KEYS,
     "applicationName": values.name("an application name", 1, 255),
     "tableName": values.name("a table name", 3, 255),
     "streamName": values.name("a stream name", 1, 128),
@@ -81,10 +79,10 @@ _OTHER_KEYS: Mapping[str, Parser] = {
     "initialPositionInStreamExtended": values.instant,
     "isGracefulLeaseHandoffEnabled": values.boolean,
     "timeoutInSeconds": values.seconds,
-    "AwsCredentialsProvider": credential_provider,
-    "AWSCredentialsProvider": credential_provider,
-    "AwsCredentialsProviderDynamoDB": credential_provider,
-    "AWSCredentialsProviderDynamoDB": credential_provider,
+    "AwsCredentialsProvider": values.credential_provider,
+    "AWSCredentialsProvider": values.credential_provider,
+    "AwsCredentialsProviderDynamoDB": values.credential_provider,
+    "AWSCredentialsProviderDynamoDB": values.credential_provider,
     "executableName": str,
 }
 
@@ -298,7 +296,7 @@ def _known(entries: Mapping[str, Entry], file: str) -> Mapping[str, Entry]:
                 file, entry.line, key, f" Did you mean {near[0]}?" if near else "",
             )  # fmt: skip
     if "metricsLevel" not in known:
-        ignored += [key for key in metrics_keys.KEYS if key in known]
+        ignored += [key for key in worker_keys.METRICS_KEYS if key in known]
     if ignored:
         _log.info(
             "%s: these keys have no equivalent in sparkinesis and are ignored: %s.",
@@ -330,8 +328,8 @@ def _options(given: Mapping[str, Any], file: str) -> WorkerOptions:
         worker |= _read_every(worker["idle_time"], file)
     table = {option: given[key] for key, (option, _) in _TABLE_KEYS.items() if key in given}
     try:
-        worker |= retrieval_mode.retrieval_options(given)
-        metrics = metrics_keys.exporters(given)
+        worker |= worker_keys.retrieval_options(given)
+        metrics = worker_keys.exporters(given)
         return WorkerOptions(**worker, table=LeaseTableOptions(**table), metrics=metrics)
     except OptionError as error:
         raise OptionError(f"{file}: {error}") from error
