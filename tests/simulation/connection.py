@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from sparkinesis.local import LocalKinesis
 from sparkinesis.local.encoding import event_stream
 from sparkinesis.local.encoding.codec import JsonCodec
-from sparkinesis.local.model.subscription import EVENT, End, Event, Failure, Subscription, Wait
+from sparkinesis.local.model.consumer import EVENT, End, Event, Failure, Subscription, Wait
 from tests.simulation.kinesis import READ_TIMEOUT
 from tests.simulation.network import URL, Faults
 from tests.simulation.scheduler import Process, Scheduler, Task

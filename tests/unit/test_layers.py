@@ -139,8 +139,7 @@ FOLDERS: dict[str, dict[str, set[str]]] = {
         "model": set(),
         "encoding": {"model"},
         "operations": {"encoding", "model"},
-        "admission": set(),
-        "wire": {"admission", "encoding", "model"},
+        "wire": {"encoding", "model"},
     },
 }
 """The sub-folders of each folder, and the sibling sub-folders that each of them imports.

@@ -15,10 +15,9 @@ from sparkinesis.errors import LocalServerError
 from sparkinesis.local.clock import Clock, ManualClock, system_clock
 from sparkinesis.local.errors import ConnectionDroppedError, KinesisError
 from sparkinesis.local.faults import Call, CallLog, CallRecord, Fault, FaultPlan
-from sparkinesis.local.java import use_java
+from sparkinesis.local.java import use_java, use_this_python
 from sparkinesis.local.kinesis import LocalKinesis
 from sparkinesis.local.model.limits import Limits
-from sparkinesis.local.python import use_this_python
 from sparkinesis.local.wire.server import LocalServer
 
 __all__ = [

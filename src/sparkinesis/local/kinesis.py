@@ -16,14 +16,15 @@ import msgspec
 
 from sparkinesis.local import errors
 from sparkinesis.local.clock import Clock, ManualClock, system_clock
+from sparkinesis.local.encoding import requests
 from sparkinesis.local.encoding.codec import Codec, JsonCodec
 from sparkinesis.local.errors import ConnectionDroppedError, KinesisError
 from sparkinesis.local.faults import Call, CallLog, CallRecord, Fault, FaultPlan
+from sparkinesis.local.model.consumer import EVENT, Event, Step, Subscription
 from sparkinesis.local.model.limits import Limits
-from sparkinesis.local.model.subscription import EVENT, Event, Step, Subscription
+from sparkinesis.local.model.tokens import ListShardsToken, ShardIterator, unseal
 from sparkinesis.local.operations import OPERATIONS, Result
 from sparkinesis.local.operations.context import NO_FAULT, Context, Json, Region
-from sparkinesis.local.operations.target import target
 
 DEFAULT_REGION = "us-east-1"
 
@@ -250,7 +251,7 @@ class LocalKinesis:
         if operation is None:
             raise errors.unknown_operation(context.operation)
         request = codec.decode(context.operation, body, operation.request, operation.trusting)
-        context.stream, context.shard = target(request)
+        context.stream, context.shard = _target(request)
         fault = context.fault = self.fault_for(
             context.operation, context.region.name, context.stream, context.shard
         )
@@ -277,3 +278,28 @@ def _wire(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_wire(item) for item in value]
     return value
+
+
+_NAMES_A_STREAM = ("stream", "consumer", "resource")
+
+
+def _target(request: requests.Request) -> tuple[str | None, str | None]:
+    """Return the names of the stream and the shard; None for a missing one."""
+    if isinstance(request, requests.GetRecords):
+        token = unseal(request.shard_iterator, ShardIterator)
+        return (token.stream, token.shard) if token is not None else (None, None)
+    if isinstance(request, requests.ListShards) and request.next_token is not None:
+        listing = unseal(request.next_token, ListShardsToken)
+        return (listing.stream if listing is not None else None), None
+    stream: str | None = getattr(request, "stream_name", None)
+    arn: str | None = next(
+        filter(None, (getattr(request, f"{kind}_arn", None) for kind in _NAMES_A_STREAM)), None
+    )
+    if stream is None and arn is not None:
+        stream = arn.partition(":stream/")[2].partition("/")[0]
+    shard: str | None = (
+        getattr(request, "shard_id", None)
+        or getattr(request, "shard_to_split", None)
+        or getattr(request, "shard_to_merge", None)
+    )
+    return stream, shard

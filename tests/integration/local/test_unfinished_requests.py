@@ -16,8 +16,7 @@ from typing import Any, cast
 import pytest
 from h2.errors import ErrorCodes
 
-from sparkinesis.local import Fault, LocalServer
-from sparkinesis.local.admission import bodies
+from sparkinesis.local import Fault, LocalServer, admission
 from sparkinesis.local.wire import protocol_detector
 from tests import pace
 from tests.http2 import JSON, Http2Client, connected
@@ -215,8 +214,8 @@ def test_a_connection_that_waits_for_its_answer_is_not_closed(
 
 
 def test_a_body_that_does_not_end_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = bodies.Bodies.__init__
-    monkeypatch.setattr(bodies.Bodies, "__init__", lambda self: before(self, read_s=0.05))
+    before = admission.Bodies.__init__
+    monkeypatch.setattr(admission.Bodies, "__init__", lambda self: before(self, read_s=0.05))
     with LocalServer() as server:
         with connected(server.endpoint_url) as sock:
             sock.sendall(head("ListStreams", b"{}") + b"{")

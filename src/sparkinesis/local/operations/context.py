@@ -1,4 +1,7 @@
-"""The context of a call: its instant, region, limits and fault, besides the typed request."""
+"""The context of a call: its instant, region, limits and fault, besides the typed request.
+
+Also the conversions that several operations make between the model and requests or responses.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,8 @@ import msgspec
 from sparkinesis.local import errors
 from sparkinesis.local.errors import KinesisError
 from sparkinesis.local.faults import Fault
-from sparkinesis.local.model.account import Commitment
 from sparkinesis.local.model.limits import TOKEN_LIFE_MS, Bucket, Limits
+from sparkinesis.local.model.shard import Shard
 from sparkinesis.local.model.stream import Stream
 from sparkinesis.local.model.tokens import unseal
 
@@ -134,3 +137,71 @@ def resume(text: str, kind: type[T], now: int) -> T:
             f"The NextToken is older than {TOKEN_LIFE_MS} milliseconds.",
         )
     return token
+
+
+_FARTHEST_MS = 1 << 62
+
+
+def shard_json(shard: Shard) -> Json:
+    """Return a shard as in the responses of ListShards and DescribeStream."""
+    numbers = {"StartingSequenceNumber": shard.starting_sequence_number}
+    ending = shard.ending_sequence_number
+    if ending is not None:
+        numbers["EndingSequenceNumber"] = ending
+    answer: Json = {
+        "ShardId": shard.id,
+        "HashKeyRange": shard.hash_range,
+        "SequenceNumberRange": numbers,
+    }
+    for name, parent in zip(
+        ("ParentShardId", "AdjacentParentShardId"), shard.parents, strict=False
+    ):
+        answer[name] = parent
+    return answer
+
+
+def millis(seconds: float) -> int:
+    """Convert an instant of a request to ms, clamped to what a NextToken can hold."""
+    return round(min(max(seconds * 1000, -_FARTHEST_MS), _FARTHEST_MS))
+
+
+_MINIMUM_MS = 24 * 3_600_000
+
+
+@dataclasses.dataclass
+class Commitment:
+    """The minimum throughput billing commitment, which unlocks warm throughput.
+
+    A commitment lasts for at least 24 hours: disabled sooner, it ends by itself after them, unless
+    it is enabled again before.
+
+    started_ms: None before the first commitment. ended_ms: the end, which may lie in the future;
+    None for an enabled commitment.
+    """
+
+    started_ms: int | None = None
+    ended_ms: int | None = None
+
+    @property
+    def earliest_end_ms(self) -> int | None:
+        return None if self.started_ms is None else self.started_ms + _MINIMUM_MS
+
+    def status(self, now: int) -> str:
+        if self.started_ms is None:
+            return "DISABLED"
+        if self.ended_ms is None:
+            return "ENABLED"
+        return "DISABLED" if now >= self.ended_ms else "ENABLED_UNTIL_EARLIEST_ALLOWED_END"
+
+    def holds(self, now: int) -> bool:
+        return self.status(now) != "DISABLED"
+
+    def enable(self, now: int) -> None:
+        if not self.holds(now):
+            self.started_ms = now
+        self.ended_ms = None
+
+    def disable(self, now: int) -> None:
+        earliest = self.earliest_end_ms
+        if earliest is not None and self.ended_ms is None:
+            self.ended_ms = max(now, earliest)

@@ -9,8 +9,8 @@ from sparkinesis.local import errors
 from sparkinesis.local.encoding import requests, validation
 from sparkinesis.local.errors import KinesisError
 from sparkinesis.local.model import limits
+from sparkinesis.local.model.records import NewRecord
 from sparkinesis.local.model.shard import Shard
-from sparkinesis.local.model.stored_record import NewRecord
 from sparkinesis.local.model.stream import HASH_SPACE, Stream
 from sparkinesis.local.operations.context import ACCOUNT, Context, Json
 

@@ -14,8 +14,7 @@ from sparkinesis.local.model.shard import Shard
 from sparkinesis.local.model.stream import Stream
 from sparkinesis.local.model.tokens import ListShardsToken, seal
 from sparkinesis.local.operations import account
-from sparkinesis.local.operations.context import ACCOUNT, Context, Json, resume
-from sparkinesis.local.operations.conversions import millis, shard_json
+from sparkinesis.local.operations.context import ACCOUNT, Context, Json, millis, resume, shard_json
 
 
 def list_shards(context: Context, request: requests.ListShards) -> Json:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from sparkinesis.local import errors
-from sparkinesis.local.encoding import requests, tag_rules, validation
+from sparkinesis.local.encoding import requests, validation
 from sparkinesis.local.errors import KinesisError
 from sparkinesis.local.model import limits
+from sparkinesis.local.model.consumer import Failure
 from sparkinesis.local.model.stream import (
     BY_PARTITION_KEY,
     ON_DEMAND,
@@ -13,11 +14,9 @@ from sparkinesis.local.model.stream import (
     Stream,
     warm_shards,
 )
-from sparkinesis.local.model.subscription import Failure
 from sparkinesis.local.model.tokens import ListStreamsToken, seal
 from sparkinesis.local.operations import account, settings
-from sparkinesis.local.operations.context import ACCOUNT, Context, Json, resume
-from sparkinesis.local.operations.conversions import shard_json
+from sparkinesis.local.operations.context import ACCOUNT, Context, Json, resume, shard_json
 
 # Of streams, and of shards in DescribeStream: "at most 100 results are returned", whatever Limit.
 _MOST_LISTED = 100
@@ -40,7 +39,7 @@ def create_stream(context: Context, request: requests.CreateStream) -> None:
     strategy = request.record_distribution_strategy or BY_PARTITION_KEY
     settings.check_distribution(mode, strategy)
     name, region = request.stream_name, context.region
-    tag_rules.check(f"stream {name} under account {ACCOUNT}", request.tags or {}, {})
+    validation.check_tags(f"stream {name} under account {ACCOUNT}", request.tags or {}, {})
     if warm is not None:
         account.check_warm_throughput(context, name, mode, warm)
     region.all_streams(context.now)

@@ -18,13 +18,13 @@ from typing import Any
 
 import msgspec
 
-from sparkinesis.local.admission.bodies import (
+from sparkinesis.local.admission import (
     TOO_LATE,
     Bodies,
     BodyRefusedError,
     ClientLeftError,
+    Guard,
 )
-from sparkinesis.local.admission.guard import Guard
 from sparkinesis.local.encoding import event_stream, rpc_v2
 from sparkinesis.local.encoding.cbor import CborCodec
 from sparkinesis.local.encoding.codec import Codec, JsonCodec
@@ -33,9 +33,8 @@ from sparkinesis.local.kinesis import LocalKinesis, Outcome
 from sparkinesis.local.lease_tables import LeaseTables
 from sparkinesis.local.wire.answer import Answer, in_cbor, json_error, text, xml_error
 from sparkinesis.local.wire.dynamodb import Moto
-from sparkinesis.local.wire.other_services import OtherServices
+from sparkinesis.local.wire.other_services import OtherServices, Signer, signer
 from sparkinesis.local.wire.push import Push
-from sparkinesis.local.wire.signer import Signer, signer
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

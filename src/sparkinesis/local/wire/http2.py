@@ -28,8 +28,8 @@ from h2.events import (
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes, Settings
 
-from sparkinesis.local.wire.goaway import GoawayFilter
 from sparkinesis.local.wire.http import TRANSPORT, Receive, Scope, Send
+from sparkinesis.local.wire.protocol_detector import GoawayFilter
 
 # A consumer with enhanced fan-out has one stream for each of its shards.
 _MAX_STREAMS = 10_000

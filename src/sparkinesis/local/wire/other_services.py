@@ -6,20 +6,18 @@ import asyncio
 import contextlib
 import re
 import zlib
-from collections.abc import MutableMapping
-from typing import Any
+from collections.abc import Mapping, MutableMapping
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
 import msgspec
 
 from sparkinesis.local.encoding import rpc_v2
 from sparkinesis.local.faults import Fault
-from sparkinesis.local.kinesis import LocalKinesis
+from sparkinesis.local.kinesis import DEFAULT_REGION, LocalKinesis
 from sparkinesis.local.lease_tables import LeaseTables
-from sparkinesis.local.wire import statement_faults
 from sparkinesis.local.wire.answer import CLOUDWATCH, Answer, in_cbor, json_error, xml_error
 from sparkinesis.local.wire.dynamodb import Moto
-from sparkinesis.local.wire.signer import Signer
 
 DYNAMODB = "DynamoDB_20120810"
 _QUERY_CODE = re.compile(rb"<Code>(\w+)</Code>")
@@ -121,10 +119,8 @@ class OtherServices:
         path = scope["raw_path"].decode("latin-1")
         if scope["query_string"]:
             path += "?" + scope["query_string"].decode("latin-1")
-        is_batch_fault = (
-            bool(fault.entries and fault.code) and call.operation == statement_faults.OPERATION
-        )
-        sent = statement_faults.without_failing(body, fault) if is_batch_fault else body
+        is_batch_fault = bool(fault.entries and fault.code) and call.operation == _BATCH_OPERATION
+        sent = _without_failing(body, fault) if is_batch_fault else body
         if sent is None:
             answer = Answer(200, [(b"content-type", b"application/x-amz-json-1.0")], b"")
         else:
@@ -132,9 +128,7 @@ class OtherServices:
             answer = await asyncio.to_thread(self._backend.forward, *passed_on)
         if not is_batch_fault or answer.status != 200:
             return answer
-        merged = statement_faults.with_errors(
-            body, answer.body if sent is not None else None, fault
-        )
+        merged = _with_errors(body, answer.body if sent is not None else None, fault)
         # moto's checksum is for the body before the merge.
         headers = [pair for pair in answer.headers if pair[0] != b"x-amz-crc32"]
         return Answer(200, headers, merged)
@@ -243,3 +237,53 @@ def _error_code(answer: Answer) -> str | None:
         found = _QUERY_CODE.search(answer.body)
         return found[1].decode() if found else str(answer.status)
     return str(kind).rpartition("#")[2]
+
+
+_CREDENTIAL = re.compile(rb"Credential=([^/,\s]+)/\d{8}/([a-z0-9-]+)/(?:([a-z0-9-]+)/)?")
+
+
+class Signer(NamedTuple):
+    """The scope of a signature. key: the access key's id. service: None if there is none."""
+
+    region: str
+    key: str | None
+    service: str | None
+
+
+def signer(authorization: bytes) -> Signer:
+    found = _CREDENTIAL.search(authorization)
+    if found is None:
+        return Signer(DEFAULT_REGION, None, None)
+    return Signer(found[2].decode(), found[1].decode(), found[3].decode() if found[3] else None)
+
+
+_BATCH_OPERATION = "BatchExecuteStatement"
+
+_Json = dict[str, Any]
+
+
+def _without_failing(body: bytes, fault: Fault) -> bytes | None:
+    """Return the request with only the statements that take effect; None if there are none."""
+    request: _Json = msgspec.json.decode(body)
+    if fault.takes_effect:
+        return body
+    kept = [one for i, one in enumerate(request["Statements"]) if i not in fault.entries]
+    return msgspec.json.encode({**request, "Statements": kept}) if kept else None
+
+
+def _with_errors(body: bytes, answer: bytes | None, fault: Fault) -> bytes:
+    """Return the response to all statements of the request ``body``, errors included.
+
+    ``answer``: the response to `without_failing`; None if no statement was left to execute.
+    """
+    answered: _Json = {"Responses": []} if answer is None else msgspec.json.decode(answer)
+    responses = list(answered["Responses"])
+    error: Mapping[str, Any] = {"Error": {"Code": fault.code, "Message": fault.message}}
+    for i in range(len(msgspec.json.decode(body)["Statements"])):
+        if i not in fault.entries:
+            continue
+        if fault.takes_effect:
+            responses[i] = error
+        else:
+            responses.insert(i, error)
+    return msgspec.json.encode({**answered, "Responses": responses})

@@ -10,8 +10,6 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from sparkinesis.local.wire.goaway import PREFACE
-
 MAX_CONNECTIONS = 3_000
 """Enhanced fan-out over HTTP/1.1 has a connection for each shard, which may be a thousand."""
 IDLE_S = 60
@@ -74,3 +72,36 @@ class ProtocolDetector(asyncio.Protocol):
         self.transport.set_protocol(protocol)
         protocol.connection_made(self.transport)
         protocol.data_received(seen)
+
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"  # RFC 9113, section 3.4
+_HEADER = 9
+_GOAWAY = 0x7
+
+
+class GoawayFilter:
+    """A filter for the bytes of one client, from the preface on."""
+
+    def __init__(self) -> None:
+        self._header = b""  # the received part of the next frame's header
+        self._left = len(PREFACE)  # bytes missing of the current frame
+        self._kept = True
+
+    def feed(self, data: bytes) -> bytes:
+        """Return `data`, which may be cut anywhere, without GOAWAY frames."""
+        kept = []
+        data = self._header + data
+        at = 0
+        while True:
+            if self._left:
+                part = data[at : at + self._left]
+                at += len(part)
+                self._left -= len(part)
+                if self._kept:
+                    kept.append(part)
+            if len(data) - at < _HEADER:
+                break
+            self._left = _HEADER + int.from_bytes(data[at : at + 3], "big")
+            self._kept = data[at + 3] != _GOAWAY
+        self._header = data[at:]
+        return b"".join(kept)

@@ -11,7 +11,7 @@ from typing import Any
 from sparkinesis.local.encoding import event_stream
 from sparkinesis.local.encoding.codec import Codec
 from sparkinesis.local.kinesis import LocalKinesis
-from sparkinesis.local.model.subscription import EVENT, End, Event, Failure, Subscription, Wait
+from sparkinesis.local.model.consumer import EVENT, End, Event, Failure, Subscription, Wait
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from sparkinesis.errors import LocalServerError
-from sparkinesis.local.admission.guard import Guard
+from sparkinesis.local.admission import Guard
 from sparkinesis.local.clock import Clock, system_clock
 from sparkinesis.local.faults import FaultPlan
 from sparkinesis.local.kinesis import DEFAULT_REGION, LocalKinesis
@@ -256,7 +256,7 @@ class _Host:
             from uvicorn.config import Config  # noqa: PLC0415
             from uvicorn.server import ServerState  # noqa: PLC0415
 
-            from sparkinesis.local.admission.bodies import Bodies  # noqa: PLC0415
+            from sparkinesis.local.admission import Bodies  # noqa: PLC0415
             from sparkinesis.local.wire.http import App  # noqa: PLC0415
             from sparkinesis.local.wire.http1 import Http1  # noqa: PLC0415
             from sparkinesis.local.wire.http2 import Http2  # noqa: PLC0415

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sparkinesis.local import Fault, LocalKinesis, ManualClock
 from sparkinesis.local.encoding.cbor import CborCodec
 from sparkinesis.local.encoding.codec import Codec, JsonCodec
-from sparkinesis.local.model.record_log import buffers
+from sparkinesis.local.model.records import buffers
 from tests.examples import examples
 from tests.unit.local.calls import ARN, DAY, Stream
 from tests.unit.local.subscribing import Listener, register

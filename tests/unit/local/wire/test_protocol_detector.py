@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkinesis.local.wire.goaway import PREFACE, GoawayFilter
+from sparkinesis.local.wire.protocol_detector import PREFACE, GoawayFilter
 
 
 def frame(kind: int, payload: bytes) -> bytes:

@@ -1,10 +1,14 @@
-"""The operations on tags, of streams and of consumers."""
+"""The operations on the tags and policies of streams and consumers. Policies have no effect."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from sparkinesis.local.encoding import requests, tag_rules
+import msgspec
+
+from sparkinesis.local import errors
+from sparkinesis.local.encoding import requests, validation
+from sparkinesis.local.errors import KinesisError
 from sparkinesis.local.model.limits import MAX_TAGS
 from sparkinesis.local.model.stream import Stream
 from sparkinesis.local.operations.consumers import Resource, check_active, find_resource
@@ -40,13 +44,13 @@ def list_tags_for_resource(context: Context, request: requests.ResourceRequest) 
 
 
 def _add(context: Context, resource: Resource, tags: Mapping[str, str]) -> None:
-    tag_rules.check(_name(resource), tags, resource.tags)
+    validation.check_tags(_name(resource), tags, resource.tags)
     check_active(context, resource)
     resource.tags.update(tags)
 
 
 def _remove(context: Context, resource: Resource, keys: Iterable[str]) -> None:
-    tag_rules.check_keys(_name(resource), keys)
+    validation.check_tag_keys(_name(resource), keys)
     check_active(context, resource)
     for key in keys:
         resource.tags.pop(key, None)
@@ -59,3 +63,38 @@ def _listed(resource: Resource) -> list[dict[str, str]]:
 def _name(resource: Resource) -> str:
     kind = "stream" if isinstance(resource, Stream) else "consumer"
     return f"{kind} {resource.name} under account {ACCOUNT}"
+
+
+_NO_POLICY = "{}"
+
+
+def put_resource_policy(context: Context, request: requests.PutResourcePolicy) -> None:
+    _check_policy(request.policy)
+    resource = find_resource(context, request.resource_arn)
+    check_active(context, resource)
+    resource.policy = request.policy
+
+
+def get_resource_policy(context: Context, request: requests.ResourceRequest) -> Json:
+    policy = find_resource(context, request.resource_arn).policy
+    return {"Policy": _NO_POLICY if policy is None else policy}
+
+
+def delete_resource_policy(context: Context, request: requests.ResourceRequest) -> None:
+    resource = find_resource(context, request.resource_arn)
+    check_active(context, resource)
+    if resource.policy is None:
+        raise KinesisError(
+            "ResourceNotFoundException",
+            f"No resource policy found for resource ARN {request.resource_arn}.",
+        )
+    resource.policy = None
+
+
+def _check_policy(text: str) -> None:
+    try:
+        policy = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise errors.invalid_argument(f"The policy is not valid JSON: {error}") from None
+    if not isinstance(policy, dict):
+        raise errors.invalid_argument("The policy is not a JSON object.")
