@@ -236,7 +236,7 @@ shardBytesPerSecond: unit/source/options/test_option_table.py::test_limits_can_b
 # Options of writes
 ordered: properties/test_sink_delivery.py::test_no_row_is_lost_and_order_is_kept_while_calls_fail
 aggregation: properties/test_sink_delivery.py::test_the_public_deaggregator_reads_the_aggregates
-aggregationMaxSize: unit/source/writing/test_rows.py::test_an_aggregate_with_its_key_is_no_larger_than_a_record_may_be
+aggregationMaxSize: unit/source/test_writing.py::test_an_aggregate_with_its_key_is_no_larger_than_a_record_may_be
 maxRecordSize: properties/test_sink_delivery.py::test_a_row_that_cannot_be_a_record_stops_its_batch_before_anything_is_put
 
 # Options of workers and fleets

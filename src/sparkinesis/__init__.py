@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from sparkinesis.fleet.options import FleetOptions
     from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
     from sparkinesis.lease.lease import PendingCheckpoint
-    from sparkinesis.source.watching.query_lag import lag
+    from sparkinesis.source.watching.progress import lag
     from sparkinesis.source.watching.watch import QueryWatch, watch
     from sparkinesis.stream.credentials import CredentialSource
     from sparkinesis.stream.kpl.pack import AggregatedBlob, aggregate
@@ -155,7 +155,7 @@ _HOMES = {
     "aggregate": "stream.kpl.pack",
     "deaggregate": "stream.kpl.unpack",
     "hash_key": "stream.routing",
-    "lag": "source.watching.query_lag",
+    "lag": "source.watching.progress",
     "processor": "worker.processors.functions",
     "watch": "source.watching.watch",
 }

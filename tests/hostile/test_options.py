@@ -21,9 +21,8 @@ from sparkinesis.fleet.options import FleetOptions
 from sparkinesis.local import LocalServer
 from sparkinesis.monitor.reset_arguments import parse_target
 from sparkinesis.source.datasource import KinesisDataSource
-from sparkinesis.source.options.batch_read_options import batch_read_options
 from sparkinesis.source.options.option_table import OPTIONS, Options
-from sparkinesis.source.options.read_options import stream_read_options
+from sparkinesis.source.options.read_options import batch_read_options, stream_read_options
 from sparkinesis.source.options.write_options import write_options
 from sparkinesis.stream.address import stream_address
 from sparkinesis.stream.calls.transport import call_client

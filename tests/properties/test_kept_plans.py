@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from sparkinesis.local import Call, Fault, LocalServer, ManualClock
 from sparkinesis.source.offsets import ANY_SHARD, KnownOffsets, Positions, to_json
-from sparkinesis.source.options.allowance import NO_LIMIT, Allowance
+from sparkinesis.source.options.read_options import NO_LIMIT, Allowance
 from sparkinesis.source.planning.aligned_batch import plan_batch
 from sparkinesis.source.planning.stream_plan import StreamPlan
 from sparkinesis.source.planning.stream_planner import StreamPlanner

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from sparkinesis.local import LocalServer, ManualClock
-from sparkinesis.source.options.allowance import Allowance
+from sparkinesis.source.options.read_options import Allowance
 from sparkinesis.source.planning.batch_end import Records
 from sparkinesis.source.planning.probing.records_in_hand import Scale
 from sparkinesis.source.planning.probing.shard_prober import ShardProber

@@ -18,7 +18,7 @@ from sparkinesis.errors import AccessDeniedError, RecordRefusedError, ServiceErr
 from sparkinesis.local import Call, Fault, FaultPlan, LocalServer, ManualClock
 from sparkinesis.source.options.option_table import Options
 from sparkinesis.source.options.write_options import write_options
-from sparkinesis.source.writing.write_task import write_batches
+from sparkinesis.source.writing import write_batches
 from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.routing import hash_key
 from tests.engine import Row as ReadRow

@@ -125,7 +125,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ),
     ("ui/web/server.py", "asyncio"): "No page looks at a simulated world.",
     **{
-        ("stream/putting/putter.py", name): (
+        ("stream/putting.py", name): (
             "Simulated producers and dead-letter targets put records without a Putter."
         )
         for name in (

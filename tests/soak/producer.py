@@ -17,7 +17,7 @@ from pathlib import Path
 
 from sparkinesis.stream.address import stream_address
 from sparkinesis.stream.kpl.pack import OutgoingRecord
-from sparkinesis.stream.putting.putter import Putter
+from sparkinesis.stream.putting import Putter
 from tests.soak.setting import KEYS, REGION, STREAM
 
 TICK = 0.2

@@ -90,7 +90,6 @@ FOLDERS: dict[str, dict[str, set[str]]] = {
         "kpl": set(),
         "reading": {"calls", "kpl"},
         "fan_out": {"calls", "reading"},
-        "putting": {"calls", "kpl"},
     },
     "stream/calls": {"answers": set(), "direct": set()},
     "lease": {
@@ -125,7 +124,6 @@ FOLDERS: dict[str, dict[str, set[str]]] = {
         "options": set(),
         "planning": {"options"},
         "reading": {"options"},
-        "writing": {"options"},
         "batch": {"options", "planning", "reading"},
         "watching": set(),
     },

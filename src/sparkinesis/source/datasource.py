@@ -36,10 +36,7 @@ from pyspark.sql.streaming.datasource import (
 
 from sparkinesis.errors import OptionError, SparkinesisError, check_all
 from sparkinesis.source.columns import SCHEMA, described
-from sparkinesis.source.expected_errors import is_process_of_spark, told_by_its_message
 from sparkinesis.source.offsets import KnownOffsets, Offset, ranges, to_json
-from sparkinesis.source.options.allowance import NO_LIMIT
-from sparkinesis.source.options.batch_read_options import batch_read_options
 from sparkinesis.source.options.catalog_table import (
     check_new_table,
     is_new_table,
@@ -50,11 +47,16 @@ from sparkinesis.source.options.catalog_table import (
 )
 from sparkinesis.source.options.option_checks import check_options, check_options_of_some_use
 from sparkinesis.source.options.option_table import Options, Use, options_for
-from sparkinesis.source.options.read_options import StreamReadOptions, stream_read_options
+from sparkinesis.source.options.read_options import (
+    NO_LIMIT,
+    StreamReadOptions,
+    batch_read_options,
+    stream_read_options,
+)
 from sparkinesis.source.options.stream_names import removed_stream
 from sparkinesis.source.options.write_options import WriteOptions, write_options
 from sparkinesis.source.planning.read_tasks import ToRead, share_out
-from sparkinesis.source.worker_process import begin_task
+from sparkinesis.source.spark_process import begin_task, is_process_of_spark, told_by_its_message
 from sparkinesis.stream.address import StreamAddress, shown
 
 if TYPE_CHECKING:
@@ -140,7 +142,7 @@ class KinesisDataSource(DataSource):
     def _write_options(
         self, schema: StructType, overwrite: bool, of_table: Mapping[str, str]
     ) -> WriteOptions:
-        from sparkinesis.source.writing.rows import check_schema  # noqa: PLC0415 - see above
+        from sparkinesis.source.writing import check_schema  # noqa: PLC0415 - see above
 
         options = write_options(self._options_above(of_table, Use.WRITE))
         if overwrite:
@@ -388,7 +390,7 @@ class _Writes:
     @told_by_its_message()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Put the rows of one task. Runs on an executor."""
-        from sparkinesis.source.writing.write_task import write_batches  # noqa: PLC0415 - see above
+        from sparkinesis.source.writing import write_batches  # noqa: PLC0415 - see above
 
         begin_task(self._options.version)
         write_batches(self._options, iterator)

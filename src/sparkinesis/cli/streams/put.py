@@ -112,7 +112,7 @@ def put(
 
 def _put(address: StreamAddress, outgoing: OutgoingLines, *, aggregate: bool) -> None:
     from sparkinesis.stream.kpl.pack import DEFAULT_MAX_SIZE, OutgoingRecord  # noqa: PLC0415
-    from sparkinesis.stream.putting.putter import Putter  # noqa: PLC0415
+    from sparkinesis.stream.putting import Putter  # noqa: PLC0415
 
     began = time.monotonic()
     handed = stored = 0

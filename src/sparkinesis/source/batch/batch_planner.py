@@ -8,17 +8,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from sparkinesis.errors import ShardNotFoundError
-from sparkinesis.source.batch.filters import PushedFilters
 from sparkinesis.source.batch.shard_reads import (
     BatchPartition,
+    PushedFilters,
     ShardRead,
     open_ended,
     plan_shard_reads,
     unlisted,
 )
 from sparkinesis.source.offsets import Positions, ranges
-from sparkinesis.source.options.batch_read_options import BatchReadOptions
-from sparkinesis.source.options.read_options import ReadOptions, StreamReadOptions
+from sparkinesis.source.options.read_options import BatchReadOptions, ReadOptions, StreamReadOptions
 from sparkinesis.source.planning.aligned_batch import plan_batch
 from sparkinesis.source.planning.stream_planner import STARTUP_RETRY, StreamPlanner
 from sparkinesis.stream.calls.client import StreamClient

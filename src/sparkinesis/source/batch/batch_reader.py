@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from sparkinesis.source.batch.filters import PushedFilters, push_filter
-from sparkinesis.source.batch.shard_reads import BatchPartition
-from sparkinesis.source.expected_errors import told_by_its_message
-from sparkinesis.source.options.batch_read_options import BatchReadOptions
-from sparkinesis.source.worker_process import begin_task
+from sparkinesis.source.batch.shard_reads import BatchPartition, PushedFilters, push_filter
+from sparkinesis.source.options.read_options import BatchReadOptions
+from sparkinesis.source.spark_process import begin_task, told_by_its_message
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -5,7 +5,7 @@ query of the table comes without them. What Spark keeps, and gives to each read 
 is the table's schema. So the schema of a new table carries the options, as metadata of its columns.
 
 A write may carry the columns of the table that is read instead (``INSERT INTO copy SELECT * FROM
-flights``), so `sparkinesis.source.writing.rows` refuses values in the columns that Kinesis fills.
+flights``), so `sparkinesis.source.writing` refuses values in the columns that Kinesis fills.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from pyspark.sql.types import StructField, StructType
 
 from sparkinesis.errors import OptionError
 from sparkinesis.source import columns
-from sparkinesis.source.options.batch_read_options import batch_read_options
 from sparkinesis.source.options.option_checks import check_options
 from sparkinesis.source.options.option_table import (
     Options,
@@ -28,7 +27,7 @@ from sparkinesis.source.options.option_table import (
     options_for,
     refuse_credentials,
 )
-from sparkinesis.source.options.read_options import stream_read_options
+from sparkinesis.source.options.read_options import batch_read_options, stream_read_options
 from sparkinesis.source.options.write_options import write_options
 from sparkinesis.stream.address import shown
 

@@ -1,17 +1,34 @@
-"""The options of every read, and those of ``readStream`` alone."""
+"""The options of every read, those of ``readStream``, and those of a batch read."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import partial
 
 from sparkinesis.public import __version__
-from sparkinesis.source.offsets import ANY_SHARD, Positions
-from sparkinesis.source.options.allowance import NO_LIMIT, Allowance
-from sparkinesis.source.options.option_checks import check_options
+from sparkinesis.source.offsets import ANY_SHARD, Offset, Positions
+from sparkinesis.source.options.batch_boundary import boundary_by_stream
+from sparkinesis.source.options.option_checks import STREAM_OPTIONS, check_options
 from sparkinesis.source.options.option_table import Options, Use
 from sparkinesis.stream.address import StreamAddress, is_loopback
 from sparkinesis.stream.position import LATEST, Position
 from sparkinesis.stream.reading.budget import Pace
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """A limit in rows, and in bytes of data as Kinesis stores it; infinity for no limit."""
+
+    rows: float = math.inf
+    bytes: float = math.inf
+
+    @property
+    def is_limited(self) -> bool:
+        return self.rows < math.inf or self.bytes < math.inf
+
+
+NO_LIMIT = Allowance()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +94,7 @@ class StreamReadOptions:
         return {ANY_SHARD: self.initial_position}
 
 
-def read_options(options: Options) -> ReadOptions:
+def _read_options(options: Options) -> ReadOptions:
     """Return the options that every read takes, which are checked."""
     return ReadOptions(
         addresses=options.addresses(),
@@ -94,7 +111,7 @@ def stream_read_options(options: Options) -> StreamReadOptions:
     """Check and return the options of ``readStream``. Raises `OptionError`, which names it."""
     check_options(options, Use.READ_STREAM)
     return StreamReadOptions(
-        reading=read_options(options),
+        reading=_read_options(options),
         initial_position=options["initialPosition"],
         min_fetch_period=options["minFetchPeriod"],
         skip_older_than=options["skipOlderThan"],
@@ -119,3 +136,31 @@ def _fan_out(options: Options) -> FanOut | None:
     if options["consumerMode"] != "efo":
         return None
     return FanOut(options["consumerName"], options["requireConsumerDeregistration"])
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReadOptions:
+    """The checked options of a batch read. A stream not in ``start`` or ``end`` is unbounded."""
+
+    reading: ReadOptions
+    start: Offset
+    end: Offset
+    filter_pushdown: bool
+    """Use the query's filters to read less. Off by default: Spark 4.3.0 keeps the filtered plan on
+    the loaded DataFrame, and uses it for other queries on that DataFrame as well."""
+
+
+def batch_read_options(options: Options) -> BatchReadOptions:
+    """Check and return the options of ``read``. Raises `OptionError`, which names the option."""
+    bounds: dict[str, Offset] = {}
+
+    def bound(name: str) -> None:
+        names = [address.name for address in options.addresses()]
+        bounds[name] = boundary_by_stream(name, options[name], names)
+
+    start, end = "startingPosition", "endingPosition"
+    checks = [((name, *STREAM_OPTIONS), partial(bound, name)) for name in (start, end)]
+    check_options(options, Use.READ, more=checks)
+    return BatchReadOptions(
+        _read_options(options), bounds[start], bounds[end], options["filterPushdown"]
+    )

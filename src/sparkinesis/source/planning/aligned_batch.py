@@ -16,7 +16,7 @@ from typing import TypeAlias, TypeVar
 
 from sparkinesis.errors import SparkinesisError
 from sparkinesis.source.offsets import Offset, start_of
-from sparkinesis.source.options.allowance import NO_LIMIT, Allowance
+from sparkinesis.source.options.read_options import NO_LIMIT, Allowance
 from sparkinesis.source.planning.batch_instant import Bounds, Choice, choose
 from sparkinesis.source.planning.probe_threads import ProbeThreads
 from sparkinesis.source.planning.probing.survey import Survey

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 
 from sparkinesis.errors import SparkinesisError
 from sparkinesis.source.offsets import Offset
-from sparkinesis.source.options.allowance import NO_LIMIT, Allowance
-from sparkinesis.source.options.read_options import StreamReadOptions
+from sparkinesis.source.options.read_options import NO_LIMIT, Allowance, StreamReadOptions
 from sparkinesis.source.plan_calls import PlanCalls
 from sparkinesis.source.planning.aligned_batch import plan_batch
 from sparkinesis.source.planning.lag_trend import INTERVAL, LagTrend

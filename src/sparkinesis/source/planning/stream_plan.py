@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from sparkinesis.source.offsets import ANY_SHARD, Positions, start_of
-from sparkinesis.source.options.allowance import Allowance
+from sparkinesis.source.options.read_options import Allowance
 from sparkinesis.source.planning.batch_end import AssembledEnd, Finding, NoRows, Walk, assemble
 from sparkinesis.source.planning.batch_instant import Choice, ReadOn, SampleAt, Wanted
 from sparkinesis.source.planning.kept import Kept

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from sparkinesis.errors import ServiceError
 from sparkinesis.source.offsets import ANY_SHARD, Positions, start_of
-from sparkinesis.source.options.allowance import NO_LIMIT, Allowance
-from sparkinesis.source.options.read_options import StreamReadOptions
+from sparkinesis.source.options.read_options import NO_LIMIT, Allowance, StreamReadOptions
 from sparkinesis.source.plan_calls import PlanCalls
 from sparkinesis.source.planning.batch_end import NoRows, Records, is_fresh, is_worth_storing
 from sparkinesis.source.planning.batch_instant import Choice

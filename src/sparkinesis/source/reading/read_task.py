@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 
@@ -10,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparkinesis.source.options.read_options import ReadOptions
-from sparkinesis.source.reading.kept_memory import keep_freed_memory
 from sparkinesis.source.reading.record_rows import record_rows
 from sparkinesis.source.reading.subscribed_cursor import SubscribedCursor, SubscribeLimiter
 from sparkinesis.stream.address import StreamAddress
@@ -97,3 +98,31 @@ def rows_before(batches: Iterator[pa.RecordBatch], ms: int) -> Iterator[pa.Recor
             yield batch.slice(0, first)
             return
         yield batch
+
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+"""M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of mallopt(3)."""
+
+KEPT = 64 << 20
+"""The bytes that may stay free at the end of a heap."""
+
+LARGEST = 32 << 20
+"""The largest block that a heap holds; glibc's own limit for a threshold that adapts itself."""
+
+_USERS_CHOICE = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
+"""Environment variables by which a user tunes glibc."""
+
+
+@functools.cache
+def keep_freed_memory() -> bool:
+    """Keep up to `KEPT` bytes of freed memory in this process; return True if that is possible.
+
+    Only glibc can. The user's own settings of glibc stay as they are.
+    """
+    if any(name in os.environ for name in _USERS_CHOICE):
+        return False
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, TypeError, AttributeError):  # another C library
+        return False
+    return bool(mallopt(_TRIM_THRESHOLD, KEPT)) and bool(mallopt(_MMAP_THRESHOLD, LARGEST))

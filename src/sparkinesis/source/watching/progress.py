@@ -1,18 +1,26 @@
-"""What a query's progress tells of its Kinesis sources. Pure: from Spark's values to ours."""
+"""What a query's progress tells of its Kinesis sources, and its lag by that.
+
+Pure: from Spark's values to ours.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from sparkinesis.errors import DataLossError
+from sparkinesis.public import public
 from sparkinesis.source.offsets import ANY_SHARD
 from sparkinesis.source.stream_report import StreamReport, read_reports
+from sparkinesis.status import StreamLag
 from sparkinesis.stream.position import parse_position
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
 
 _OUR_ERROR = re.compile(r"\bsparkinesis\.errors\.(\w+Error)\b")
 
@@ -131,3 +139,27 @@ def _are_positions(shards: Mapping[str, Any]) -> bool:
             return False
         break  # of thousands of shards, one tells whose offset it is
     return True
+
+
+@public
+def lag(query: StreamingQuery) -> dict[str, StreamLag]:
+    """Return how far a query is behind the tip of each stream that it reads, by stream.
+
+    It is the lag at the end of the batch that was planned last, as ``query.lastProgress`` has it:
+    no call to AWS. While a batch runs, its rows grow older than that: the metric
+    ``query.progress.age`` has the time since the progress. A stream is missing before the first
+    look at its shards, and a query without Kinesis sources has none.
+    """
+    progress = query.lastProgress
+    return lags_of(kinesis_sources(progress.sources)) if progress is not None else {}
+
+
+def lags_of(sources: Iterable[SourceReading]) -> dict[str, StreamLag]:
+    """Return the lags by stream. A stream that several sources read has the lag of the worst."""
+    found: dict[str, StreamLag] = {}
+    for source in sources:
+        for stream, report in source.reports.items():
+            told = report.millis_behind_latest
+            if told is not None and (stream not in found or told.max > found[stream].max_ms):
+                found[stream] = StreamLag(told.max, told.mean, told.shards)
+    return found

@@ -1,21 +1,26 @@
-"""Watches all queries of a Spark session, and publishes the metrics of those that read Kinesis."""
+"""Watches all queries of a Spark session, and publishes the metrics of those that read Kinesis.
+
+By HTTP, they are served for scrapes, and the lags as JSON.
+"""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from sparkinesis.errors import OptionError
 from sparkinesis.metrics.health.address import Address, parse_address
+from sparkinesis.metrics.health.pages import pages
+from sparkinesis.metrics.health.server import HealthServer
 from sparkinesis.metrics.metric import Measured
 from sparkinesis.metrics.metrics import MetricsExporter, metrics_of
+from sparkinesis.metrics.tally import Series, Tally
 from sparkinesis.public import public
-from sparkinesis.source.watching.endpoint import QueryEndpoint
 from sparkinesis.source.watching.progress import (
     SourceReading,
     error_class,
@@ -54,7 +59,7 @@ class QueryWatch:
     ) -> None:
         """Use `sparkinesis.watch` instead."""
         self._spark = spark
-        self._endpoint = None if address is None else QueryEndpoint(address, self._status)
+        self._endpoint = None if address is None else _QueryEndpoint(address, self._status)
         own = () if self._endpoint is None else (self._endpoint,)
         self._exporters: tuple[MetricsExporter, ...] = (*own, *exporters)
         self._clock = clock
@@ -237,3 +242,57 @@ def watch(
         found.stop()
         raise
     return found
+
+
+class _QueryEndpoint:
+    """A server of ``/metrics`` and ``/status``, and the exporter that it serves. For any thread.
+
+    ``/livez`` and ``/readyz`` are true while the process answers: Spark runs the queries.
+    """
+
+    def __init__(self, address: Address, status: Callable[[], Mapping[str, object]]) -> None:
+        """``status``: what ``/status`` says of each query. Raises `OptionError` for no port."""
+        self._lock = threading.Lock()
+        self._kept: dict[Measured, Tally] = {}
+        self._server = HealthServer(address)
+        self._server.serve(
+            pages(
+                live=tuple, ready=tuple, status=lambda: {"queries": status()}, groups=self._groups
+            )
+        )
+
+    @property
+    def url(self) -> str:
+        """The server's URL on this machine."""
+        return self._server.url
+
+    def open(self, measured: Measured) -> Tally:
+        """Begin to count for a query."""
+        tally = _Kept(lambda: self._forget(measured))
+        with self._lock:
+            self._kept[measured] = tally
+        return tally
+
+    def close(self) -> None:
+        """Stop, and free the port."""
+        self._server.close()
+
+    def _groups(self) -> list[tuple[Mapping[str, str], list[Series]]]:
+        with self._lock:
+            kept = list(self._kept.items())
+        return [(measured.labels, tally.series()) for measured, tally in kept]
+
+    def _forget(self, measured: Measured) -> None:
+        with self._lock:
+            self._kept.pop(measured, None)
+
+
+class _Kept(Tally):
+    """A tally that is served until it is closed."""
+
+    def __init__(self, forget: Callable[[], None]) -> None:
+        super().__init__()
+        self._forget = forget
+
+    def close(self) -> None:
+        self._forget()

@@ -25,8 +25,7 @@ from sparkinesis.metrics.catalogue import (
 )
 from sparkinesis.metrics.metric import Metric
 from sparkinesis.metrics.metrics import Metrics, Sample
-from sparkinesis.source.watching.progress import SourceReading
-from sparkinesis.source.watching.query_lag import lags_of
+from sparkinesis.source.watching.progress import SourceReading, lags_of
 from sparkinesis.status import StreamLag
 
 

@@ -16,7 +16,7 @@ from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.kpl.pack import OutgoingRecord
 from sparkinesis.stream.put_entry import random_key, why_refused
-from sparkinesis.stream.putting.putter import RETRY, Putter
+from sparkinesis.stream.putting import RETRY, Putter
 from sparkinesis.stream.reading.arrow import USER_RECORD_SCHEMA
 from sparkinesis.worker.dead_letters.file import (
     SUMMARY_COLUMNS,

@@ -87,7 +87,7 @@ class DeadLetterStream:
     def __call__(self, failed: FailedRecords) -> None:
         """Put the records. Raises `Putter`'s errors: some records may be put, and are put again."""
         from sparkinesis.stream.put_entry import fitting_keys, random_key  # noqa: PLC0415 - see above
-        from sparkinesis.stream.putting.putter import Putter  # noqa: PLC0415
+        from sparkinesis.stream.putting import Putter  # noqa: PLC0415
 
         with Putter(self.address(), ordered=True) as putter:
             putter.put(

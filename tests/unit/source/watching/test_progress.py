@@ -12,10 +12,10 @@ from sparkinesis.source.stream_report import LagReport, SampleReport, StreamRepo
 from sparkinesis.source.watching.progress import (
     error_class,
     kinesis_sources,
+    lags_of,
     late_rows,
     our_error,
 )
-from sparkinesis.source.watching.query_lag import lags_of
 from sparkinesis.status import StreamLag
 
 END = {"s": {"shardId-000000000000": "49680498019081662356985031712474274623862286678027665426@1"}}

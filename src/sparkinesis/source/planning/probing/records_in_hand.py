@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sparkinesis.source.options.allowance import NO_LIMIT, Allowance
+from sparkinesis.source.options.read_options import NO_LIMIT, Allowance
 from sparkinesis.source.planning.probing.arrival_density import Window
 from sparkinesis.source.planning.probing.survey import density_window
 from sparkinesis.stream.kpl.magic import aggregates_of

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from sparkinesis.errors import OptionError
 from sparkinesis.source.offsets import ANY_SHARD, to_json
-from sparkinesis.source.options.batch_read_options import BatchReadOptions, batch_read_options
 from sparkinesis.source.options.option_table import Options
+from sparkinesis.source.options.read_options import BatchReadOptions, batch_read_options
 from sparkinesis.stream.position import (
     LATEST,
     SHARD_END,

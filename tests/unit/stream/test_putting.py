@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkinesis.stream.put_entry import PutEntry
-from sparkinesis.stream.putting.put_queue import MAX_CALL_SIZE, PutQueue
+from sparkinesis.stream.putting import MAX_CALL_SIZE, PutQueue
 
 lanes = st.one_of(st.none(), st.sampled_from("abc"))
 DATA = {size: bytes(size) for size in (0, 1, 1000, 1 << 20, 3 << 20, 6 << 20)}

@@ -17,7 +17,7 @@ EACH_FAULTS = BLOCKS * SIZE // 4096 * (ROUNDS - 1)
 
 PROGRAM = f"""
 import resource, sys
-from sparkinesis.source.reading.kept_memory import keep_freed_memory
+from sparkinesis.source.reading.read_task import keep_freed_memory
 kept = sys.argv[1] == "keep" and keep_freed_memory()
 for number in range({ROUNDS}):
     blocks = [b"x" * {SIZE} for _ in range({BLOCKS})]

@@ -1,8 +1,11 @@
-"""Checks the columns of a query that writes, and turns its Arrow batches into user records."""
+"""A write task on an executor: puts the rows that Spark passes as Arrow batches.
+
+Checks the columns of a query that writes, and turns its Arrow batches into user records.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -11,9 +14,36 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from sparkinesis.errors import OptionError, RecordRefusedError
 from sparkinesis.source.columns import NAMES
+from sparkinesis.source.options.write_options import WriteOptions
+from sparkinesis.stream.calls.retry import Retry
 from sparkinesis.stream.kpl.pack import OutgoingRecord
-from sparkinesis.stream.put_entry import MAX_KEY_LENGTH
+from sparkinesis.stream.put_entry import MAX_KEY_LENGTH, random_key
 from sparkinesis.stream.routing import MAX_HASH_KEY
+
+
+def write_batches(
+    options: WriteOptions,
+    batches: Iterable[pa.RecordBatch],
+    new_key: Callable[[], str] = random_key,
+    retry: Retry | None = None,
+) -> None:
+    """Put all rows, and return when every row is stored at least once. Runs on an executor.
+
+    Raises `RecordRefusedError` for a row that cannot be a record, and the errors of `Putter`. By
+    then rows of earlier Arrow batches may be stored; a retried task puts them again.
+    """
+    from sparkinesis.stream.putting import RETRY, Putter  # noqa: PLC0415 - with boto3
+
+    with Putter(
+        options.address,
+        retry or RETRY,
+        ordered=options.ordered,
+        aggregate_size=options.aggregate_size,
+    ) as putter:
+        for batch in batches:
+            name, most = options.address.name, options.max_record_size
+            putter.put(user_records(batch, name, most, new_key))
+
 
 COLUMNS = {
     "data": "BINARY or STRING",

@@ -13,7 +13,7 @@ from sparkinesis.source.columns import SCHEMA
 from sparkinesis.source.datasource import KinesisDataSource
 from sparkinesis.source.options.option_table import Options
 from sparkinesis.source.options.write_options import WriteOptions, write_options
-from sparkinesis.source.writing.rows import FILLED, check_schema, user_records
+from sparkinesis.source.writing import FILLED, check_schema, user_records
 from tests.sink import SPARK_SCHEMA, Row, arrow
 
 LARGEST = str(2**128 - 1)
