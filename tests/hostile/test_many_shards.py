@@ -39,7 +39,7 @@ from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AfterRecord, AtTimestamp
 from sparkinesis.stream.shard import Lineage, Shard
-from sparkinesis.terminal.layout import render
+from sparkinesis.terminal.live import render
 from tests.hostile.in_process import in_process
 from tests.planners import plan
 

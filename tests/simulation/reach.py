@@ -123,7 +123,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
         ),
         _ERROR,
     ),
-    ("ui/web/server.py", "asyncio"): "No page looks at a simulated world.",
+    ("ui/server.py", "asyncio"): "No page looks at a simulated world.",
     **{
         ("stream/putting.py", name): (
             "Simulated producers and dead-letter targets put records without a Putter."

@@ -128,7 +128,6 @@ FOLDERS: dict[str, dict[str, set[str]]] = {
         "watching": set(),
     },
     "source/planning": {"start": set(), "probing": set()},
-    "ui": {"drawing": set(), "web": set()},
     "cli": {"running": set(), "moving": set(), "streams": set()},
     "compat": {"kclpy": set()},
     "compat/kclpy": {"v2": set(), "v3": {"v2"}},

@@ -2,22 +2,43 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Iterable, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sparkinesis.local.clock import ManualClock
 from sparkinesis.local.lease_tables import LeaseTables
 from sparkinesis.local.wire.server import LocalServer
-from sparkinesis.testing.environment import local_credentials
 from sparkinesis.testing.progress import Place, Put
 from sparkinesis.testing.quick import REGION
 from sparkinesis.testing.records import Given, entries
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+_KEYS = {"AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "local"}
+_HIDDEN = ("AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_SESSION_TOKEN")
+
+
+@contextmanager
+def _local_credentials() -> Iterator[None]:
+    """Give this process and its children credentials that open nothing, during the block."""
+    before = {name: os.environ.get(name) for name in (*_KEYS, *_HIDDEN)}
+    os.environ.update(_KEYS)
+    for name in _HIDDEN:
+        os.environ.pop(name, None)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
 
 STREAM = "stream"
 """The stream of tests that name none."""
@@ -53,7 +74,7 @@ class World:
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        self._stack.enter_context(local_credentials())
+        self._stack.enter_context(_local_credentials())
         self._stack.enter_context(self._server)
         return self
 

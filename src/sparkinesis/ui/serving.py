@@ -99,10 +99,10 @@ def serve_table(
     require_bokeh()
     # Bokeh takes a second to import.
     from sparkinesis.monitor.lease_monitor import watching  # noqa: PLC0415
-    from sparkinesis.ui.drawing.page import open_page  # noqa: PLC0415
     from sparkinesis.ui.orders import Orders  # noqa: PLC0415
+    from sparkinesis.ui.page import open_page  # noqa: PLC0415
+    from sparkinesis.ui.server import PageServer  # noqa: PLC0415
     from sparkinesis.ui.watcher import Watcher  # noqa: PLC0415
-    from sparkinesis.ui.web.server import PageServer  # noqa: PLC0415
 
     with ExitStack() as stack:
         monitor = stack.enter_context(watching(table, streams, interval))

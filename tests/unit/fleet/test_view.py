@@ -23,7 +23,7 @@ from sparkinesis.status import (
     WorkerState,
     WorkerStatus,
 )
-from sparkinesis.terminal.layout import render
+from sparkinesis.terminal.live import render
 from sparkinesis.terminal.view import GroupRow
 
 FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 from rich.console import Console
 
-from sparkinesis.terminal.layout import render
+from sparkinesis.terminal.live import render
 from sparkinesis.terminal.names import short_owners, short_shards
 from sparkinesis.terminal.view import GroupRow, ShardRow, View, behind, summary_line
 

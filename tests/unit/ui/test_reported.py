@@ -16,8 +16,14 @@ from sparkinesis.status import (
     WorkerState,
     WorkerStatus,
 )
-from sparkinesis.ui.reported import Answer, of_answers, of_fleet, read_status, shard_rates
-from sparkinesis.ui.worker_urls import status_url
+from sparkinesis.ui.reported import (
+    Answer,
+    of_answers,
+    of_fleet,
+    read_status,
+    shard_rates,
+    status_url,
+)
 
 FAILURE = Failure("f1", "process_records of s-1", "ValueError: odd", "Traceback ...", 2, ("s-1",))
 

@@ -1,4 +1,10 @@
-"""The web server of the page: Bokeh's, on loopback, behind `guard`, with orders by POST."""
+"""The web server of the page: Bokeh's, on loopback, with orders by POST.
+
+The page listens on loopback, but a browser carries the requests of any web page there. So a
+request has to name this machine (`is_local`: no foreign name that an attacker lets point here), a
+connection for updates has to come from the page itself, and an order to write has to bring the
+token, which only the printed address has.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +12,10 @@ import asyncio
 import logging
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from hmac import compare_digest
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 from bokeh.application import Application
@@ -23,7 +31,56 @@ from tornado.web import OutputTransform, RequestHandler
 
 from sparkinesis.errors import OptionError, SparkinesisError
 from sparkinesis.ui.orders import Confirmed, Orders, Wanted
-from sparkinesis.ui.web.guard import HEADERS, is_local, is_same_origin, refusal_of_order
+
+_HEADERS: Mapping[str, str] = {
+    "Content-Security-Policy": (
+        # Bokeh writes scripts and styles into the page, and compiles the templates of cells.
+        "default-src 'none'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; "
+        "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self' data:; "
+        "connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Cache-Control": "no-store",
+}
+"""Sent with every answer. A browser asks no other host for anything, and shows the page in no
+frame of another one."""
+
+_NAMES = ("127.0.0.1", "localhost")
+
+
+def is_local(host: str | None) -> bool:
+    """Return True for a ``Host`` of this machine, with any port: one may be forwarded here."""
+    if not host:
+        return False
+    try:
+        parts = urlsplit(f"//{host}")
+        _ = parts.port
+    except ValueError:
+        return False
+    return parts.hostname in _NAMES and host == parts.netloc and "@" not in host
+
+
+def _is_same_origin(origin: str | None, host: str | None) -> bool:
+    """Return True if the page itself makes the request, not a page of another server here."""
+    return is_local(host) and origin == f"http://{host}"
+
+
+def refusal_of_order(headers: Mapping[str, str], token: str) -> str | None:
+    """Return why an order to write is refused; None if it is not."""
+    if not _is_same_origin(headers.get("Origin"), headers.get("Host")):
+        return "The request does not come from this page."
+    if headers.get("Content-Type", "").partition(";")[0].strip() != "application/json":
+        return "The request is not JSON."
+    given = headers.get("X-Sparkinesis-Token", "")
+    if not compare_digest(given.encode(), token.encode()):
+        return (
+            "The request does not have the token. Open the address that was printed when the page "
+            "was started: its end is the token."
+        )
+    return None
+
 
 _log = logging.getLogger(__name__)
 
@@ -143,7 +200,7 @@ class _Guarded(BokehTornado):  # type: ignore[misc, unused-ignore]
         is_update = request.headers.get("Upgrade", "").lower() == "websocket"
         if not is_local(host):
             target_class, given, named = _Refused, ({"why": _WRONG_HOST},), {}
-        elif is_update and not is_same_origin(origin, host):
+        elif is_update and not _is_same_origin(origin, host):
             target_class, given, named = _Refused, ({"why": _WRONG_ORIGIN},), {}
         return super().get_handler_delegate(request, target_class, *given, **named)
 
@@ -162,7 +219,7 @@ class _Headers(OutputTransform):
         chunk: bytes,
         finishing: bool,  # noqa: ARG002 - as Tornado calls it
     ) -> tuple[int, HTTPHeaders, bytes]:
-        headers.update(HEADERS)
+        headers.update(_HEADERS)
         return status_code, headers, chunk
 
 
