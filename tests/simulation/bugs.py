@@ -236,7 +236,7 @@ a stopped shard is taken again | stopped_shards_are_left_alone | 5
     worker.lifecycle.worker_state:WorkerState.busy_leases
     + return frozenset(self.consumers)
 failed calls count as processed | records_are_counted | 2
-    worker.reporting.measures:ShardMeasures.processing_failed
+    worker.reporting.shard_reporter:ShardMeasures.processing_failed
     + was(self, began)
     + self.processed(1, lambda: 1, began)
 failures are told twice | failures_are_counted | 2

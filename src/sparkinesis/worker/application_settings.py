@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, cast
@@ -23,7 +24,7 @@ from sparkinesis.stream.address import (
 )
 from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
 from sparkinesis.stream.position import InitialPosition
-from sparkinesis.worker.dead_letters.circles import require_no_circle
+from sparkinesis.worker.dead_letters.targets import DeadLetterStream
 from sparkinesis.worker.lifecycle.streams.stream_config import (
     KEEP_FORMER,
     FormerStreams,
@@ -38,10 +39,9 @@ from sparkinesis.worker.lifecycle.streams.stream_config import (
     initial_position,
     name_streams,
 )
-from sparkinesis.worker.on_error import RETRY, OnError, check_policy
+from sparkinesis.worker.on_error import RETRY, DeadLetter, OnError, check_policy, last_resort
 from sparkinesis.worker.options import DEFAULT_OPTIONS, WorkerOptions, check_consumer_name
 from sparkinesis.worker.processors.functions import Processor, check_processor, function_of
-from sparkinesis.worker.processors.named import processor_named
 
 if TYPE_CHECKING:
     from sparkinesis.worker.processors.processor import ProcessorFactory
@@ -91,7 +91,7 @@ class ApplicationSettings:
         yield ("region", "endpoint"), lambda: check_place(self.region, self.endpoint)
         stream = "stream", "region", "endpoint", "credentials", "name"
         if self.streams is None:
-            yield (*stream, "on_error"), lambda: require_no_circle({self.address(): self.on_error})
+            yield (*stream, "on_error"), lambda: _require_no_circle({self.address(): self.on_error})
             yield ("former_streams",), self._check_former
         else:
             yield (*stream, "streams", "on_error", "options"), self._check_streams
@@ -195,7 +195,7 @@ class ApplicationSettings:
         for plan in map(self._plan, streams):
             if plans.setdefault(plan.address, plan) is not plan:
                 raise OptionError(f"streams has {plan.name!r} twice. Leave one out.")
-        require_no_circle({address: plan.on_error for address, plan in plans.items()})
+        _require_no_circle({address: plan.on_error for address, plan in plans.items()})
         return list(plans.values())
 
     def _plan(self, stream: Stream) -> StreamPlan:
@@ -258,3 +258,97 @@ class ApplicationSettings:
             endpoint = self.endpoint
         region = self.region if self.streams is not None else self.address().region
         return LeaseTable(self.table_name or self.name, region, endpoint, self.credentials)
+
+
+_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+
+
+def processor_named(given: object) -> object:
+    """Return the processor that a name stands for, whose module is imported; others as they are.
+
+    Raises `ProcessorError` for a name of nothing.
+    """
+    if not isinstance(given, str):
+        return given
+    import difflib  # noqa: PLC0415 - few processors are given by name
+    import pkgutil  # noqa: PLC0415
+
+    module, _, name = given.partition(":")
+    if not _NAME.fullmatch(given):
+        raise ProcessorError(
+            f"The processor is {given[:100]!r}; a processor by name is 'package.module:name', with "
+            "the module as in an import, and the name of a class or a function of that module."
+        )
+    try:
+        return pkgutil.resolve_name(given)
+    except AttributeError as error:
+        if module not in sys.modules:  # the module's own code has raised it
+            raise _not_importable(given, module, error) from error
+        near = difflib.get_close_matches(name, vars(sys.modules[module]), 1)
+        advice = f" Did you mean {module}:{near[0]}?" if near else ""
+        raise ProcessorError(
+            f"The processor is {given!r}, but the module {module} has no {name}.{advice}"
+        ) from error
+    except Exception as error:
+        raise _not_importable(given, module, error) from error
+
+
+def _not_importable(given: str, module: str, error: Exception) -> ProcessorError:
+    return ProcessorError(
+        f"The processor is {given!r}, but the module {module} cannot be imported: "
+        f"{type(error).__name__}: {error}. Python looks for it as for any import: in the folder of "
+        "the program, in PYTHONPATH and among the installed packages."
+    )
+
+
+def _require_no_circle(policies: Mapping[StreamAddress, OnError]) -> None:
+    """Raise `OptionError` if a dead letter would be read by the application for ever.
+
+    policies: what becomes of the failures of each stream that the application reads. The targets
+    that are functions are not known.
+    """
+    follows = {one: _next(policy, policies) for one, policy in policies.items()}
+    for first in policies:
+        path, at = [first], follows[first]
+        while at is not None and at not in path:
+            path.append(at)
+            at = follows[at]
+        if at is None:
+            continue
+        names = " to ".join(repr(one.arn or one.name) for one in (*path[path.index(at) :], at))
+        raise OptionError(
+            "The application reads the stream that it puts dead letters into: a record that fails "
+            f"again would go from {names} for ever. Take the dead-letter stream out of the streams "
+            "to read, or give its StreamConfig another on_error."
+        )
+
+
+def _next(policy: OnError, streams: Mapping[StreamAddress, OnError]) -> StreamAddress | None:
+    """Return the stream of the application that takes the dead letters; None: no such stream."""
+    action = last_resort(policy)
+    if not isinstance(action, DeadLetter) or not isinstance(action.target, DeadLetterStream):
+        return None
+    target = action.target.address()
+    return next((one for one in streams if _is_same(one, target)), None)
+
+
+def _is_same(one: StreamAddress, other: StreamAddress) -> bool:
+    """Return True if both are one stream, as far as can be known without a call.
+
+    The account of a stream without an ARN is that of its credentials. With one ARN, and the same
+    credentials, it is taken for the ARN's: two streams of one name need two ARNs.
+    """
+    if one.name != other.name or one.endpoint != other.endpoint:
+        return False
+    if one.arn is not None and other.arn is not None:
+        return one.arn == other.arn
+    return one.credentials == other.credentials and _region(one) == _region(other)
+
+
+def _region(address: StreamAddress) -> str | None:
+    from sparkinesis.stream.calls.default_region import default_region  # noqa: PLC0415 - slow to import
+
+    if address.region is not None:
+        return address.region
+    is_local = is_loopback(address.endpoint)
+    return default_region(address.credentials.profile, is_local=is_local)[0]

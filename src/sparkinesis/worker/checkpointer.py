@@ -32,7 +32,7 @@ from sparkinesis.stream.position import (
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.batches.user_record import UserRecord
 from sparkinesis.worker.checkpoint_rules import Permitted, check_state, known_after
-from sparkinesis.worker.reporting.measures import ShardMeasures, unmeasured
+from sparkinesis.worker.reporting.shard_reporter import ShardMeasures, unmeasured
 from sparkinesis.worker.sink.sink import ShardSinks
 
 

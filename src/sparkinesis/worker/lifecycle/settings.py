@@ -21,8 +21,7 @@ from sparkinesis.worker.options import DEFAULT_HELD_BYTES, WorkerOptions
 from sparkinesis.worker.processors.processor import ProcessorFactory
 from sparkinesis.worker.processors.user_calls import UserCalls
 from sparkinesis.worker.reporting.failures import Failures
-from sparkinesis.worker.reporting.measures import ShardMeasures
-from sparkinesis.worker.reporting.shard_reporter import ShardPlace, ShardReporter
+from sparkinesis.worker.reporting.shard_reporter import ShardMeasures, ShardPlace, ShardReporter
 from sparkinesis.worker.reporting.teller import TELL_NOBODY, Teller
 from sparkinesis.worker.retrieval.memory import MemoryBudget
 from sparkinesis.worker.retrieval.step_pool import StepPool

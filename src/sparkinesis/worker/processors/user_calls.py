@@ -11,11 +11,12 @@ from __future__ import annotations
 import inspect
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
+from contextvars import Context, copy_context
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from sparkinesis.worker.processors.call_threads import CallThreads
 from sparkinesis.worker.processors.user_methods import (
     asynchronous,
     await_user,
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     import asyncio
 
     from sparkinesis.worker.processors.event_loop import EventLoop
-
 
 Done: TypeAlias = Callable[[BaseException | None], None]
 """Takes the error of a call that has ended; None if it raised none. In any thread."""
@@ -52,7 +52,7 @@ class UserCalls:
         self._given = loop
         self._clock = clock
         self._lock = threading.Lock()
-        self._threads = CallThreads(f"{name}-record")
+        self._threads = _CallThreads(f"{name}-record")
 
     def call(self, method: Callable[..., object], *given: object) -> object:
         """Call a method, and run it to its end if it is ``async def``; return what it returns.
@@ -96,3 +96,45 @@ def _finish(call: Callable[[], None], done: Done) -> None:
         done(error)
     else:
         done(None)
+
+
+_KEEP = 10.0
+"""Seconds after which a thread without a call ends."""
+
+
+class _CallThreads:
+    """Runs each call at once, in a thread that has none, or else in a new one. For any thread.
+
+    The caller bounds their number. A call must handle its errors. Unlike those of
+    `concurrent.futures`, a call that hangs does not keep the process from ending.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._changed = threading.Condition()
+        self._calls: deque[tuple[Context, Callable[[], None]]] = deque()
+        self._idle = 0
+
+    def run(self, call: Callable[[], None]) -> None:
+        """Begin a call, in a copy of the present context. Raises RuntimeError if no thread can."""
+        with self._changed:
+            self._calls.append((copy_context(), call))
+            if self._idle >= len(self._calls):
+                self._changed.notify()
+                return
+            try:
+                threading.Thread(target=self._serve, name=self._name, daemon=True).start()
+            except RuntimeError:
+                self._calls.pop()
+                raise
+
+    def _serve(self) -> None:
+        while True:
+            with self._changed:
+                self._idle += 1
+                has_call = self._changed.wait_for(lambda: self._calls, _KEEP)
+                self._idle -= 1
+                if not has_call:
+                    return
+                context, call = self._calls.popleft()
+            context.run(call)
