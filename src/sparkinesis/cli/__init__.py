@@ -5,6 +5,6 @@ objects that they share. Commands on an application: `leases`, `top`, `ui`, `exp
 by `monitor` and `ui`. `compile_pyspark` prepares Spark's archives.
 
 Folders: `running` runs applications, `moving` moves them, `streams` has the commands on streams and
-records, `line` the help and the completion. `python -m tests.unit.cli.commands_page` prints
+records. `line` is the help and the completion. `python -m tests.unit.cli.commands_page` prints
 docs/commands.md, whose examples tests/integration/cli/test_examples.py runs.
 """

@@ -9,7 +9,7 @@
 # In this folder: `kinesis` is the service without I/O, of `model` (its state), `operations` (the
 # API) and `encoding`; `wire` serves it and moto by HTTP, `admission` bounds requests. `faults` and
 # `clock` are a test's, `errors` the service's. `command` and `__main__` are `sparkinesis local`;
-# `java` and `python` are for Spark. `lease_tables` is DynamoDB for the testing kit, without moto.
+# `java` is for Spark. `lease_tables` is DynamoDB for the testing kit, without moto.
 
 from sparkinesis.errors import LocalServerError
 from sparkinesis.local.clock import Clock, ManualClock, system_clock

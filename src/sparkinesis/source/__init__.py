@@ -3,8 +3,8 @@
 `datasource` is what Spark calls, `offsets` is what Spark's checkpoint holds, `columns` the schema.
 `options` are checked first; then `planning` finds the end of a batch on the driver, `reading` reads
 a range in a task; `batch` and `writing` are the other two ways, `watching` the metrics of queries.
-`stream_report` and `plan_calls` say what a plan did, `expected_errors` what Spark shows;
-`worker_process` and `worker_python` are about Spark's Python processes.
+`stream_report` and `plan_calls` say what a plan did; `spark_process` and `worker_python` are about
+Spark's Python processes.
 """
 
 from __future__ import annotations

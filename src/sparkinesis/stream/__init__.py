@@ -4,6 +4,8 @@ Values: `address`, `shard`, `position`, `page`, `put_entry`, `routing` (hash key
 `credentials` says where they come from, never what they are. `service_time` is the service's clock;
 `timing` is the machine's clock and randomness, which the simulation replaces.
 
-Folders: `calls` (the API), `reading` (polling), `fan_out` (subscriptions), `putting` (writes) and
-`kpl` (aggregated records).
+`putting` writes records with PutRecords.
+
+Folders: `calls` (the API), `reading` (polling), `fan_out` (subscriptions) and `kpl` (aggregated
+records).
 """

@@ -14,7 +14,7 @@ Without pytest, `Sandbox` is a context manager. Needs the extra: pip install 'sp
 
 # In this folder: `sandbox` is the fixture, over the `world` of a test; `application_run` and
 # `query_run` run programs on `records`, `progress` knows what is processed, `quick` leaves the
-# waits out, `environment` sets credentials, `plugin` has pytest's fixtures. `local/lease_tables` is
+# waits out, `plugin` has pytest's fixtures. `local/lease_tables` is
 # the lease table.
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 the extra ``ui``.
 
 `serving` starts it. `watcher` reads the application in a thread and makes each `look`, with what
-workers report (`reported`, by `worker_urls`). `columns`, `texts` and `shard_map` make it ready to
-draw, `drawing` draws, `web` serves; `orders` carries out an operator's orders.
+workers report (`reported`). `columns` and `texts` make it ready to draw, `page` draws, `server`
+serves; `orders` carries out an operator's orders.
 """
 
 from sparkinesis.ui.serving import LivePage, serve

@@ -21,7 +21,7 @@ from sparkinesis.worker.batches.batch import make_batch
 from sparkinesis.worker.batches.user_record import UserRecord
 from sparkinesis.worker.checkpoint_rules import Permitted, known_after
 from sparkinesis.worker.checkpointer import Checkpointer
-from sparkinesis.worker.reporting.measures import ShardMeasures
+from sparkinesis.worker.reporting.shard_reporter import ShardMeasures
 from sparkinesis.worker.sink.sink import ShardSinks
 from tests.unit.worker.delivering import SHARD, Held, at
 

@@ -1,6 +1,6 @@
 """Commands on streams and their records: `shards`, `tail`, `put` and `dead_letters`.
 
 `shards` lists. `tail` prints what `stream/reading/following` reads, as `record_objects` writes it.
-`put` reads `line_batches` and makes records of lines by `outgoing_lines`. `dead_letters` lists dead
-letters, and puts them back into the streams that `dead_letter_streams` chooses.
+`put` makes records of the lines of stdin. `dead_letters` lists dead letters, and puts them back
+into the streams that `dead_letter_streams` chooses.
 """

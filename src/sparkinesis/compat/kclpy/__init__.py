@@ -7,6 +7,6 @@ The names are those of amazon_kclpy 2.x and 3.x; docs/kclpy.md lists the differe
 processor, `adapter` calls it; `messages` are its arguments, `checkpoint_error` is what it catches.
 `v2` and `v3` are the two interfaces.
 
-A properties file is read by `properties`, and translated by `settings` with `property_values`,
-`credential_provider`, `metrics_keys`, `retrieval_mode` and `one_stream`.
+A properties file is read by `properties`, its values by `property_values`; `settings` makes an
+application of them, with `worker_keys` for the options that several keys make together.
 """

@@ -1,8 +1,7 @@
 """The operations of Kinesis by name; each is a function of a context and a typed request.
 
-`streams`, `shards`, `settings`, `tags`, `policies`, `consumers` and `account` manage; `put` writes,
-`get` and `subscribe` read, from a `start`. Each has a `context`, whose `target` fault plans match;
-`conversions` serve several.
+`streams`, `shards`, `settings`, `consumers`, `resources` (tags and policies) and `account` manage;
+`put` writes, and `reading` reads. Each has a `context`.
 """
 
 from __future__ import annotations

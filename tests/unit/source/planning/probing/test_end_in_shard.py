@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from sparkinesis.local import LocalServer, ManualClock
-from sparkinesis.source.options.allowance import Allowance
+from sparkinesis.source.options.read_options import Allowance
 from sparkinesis.source.planning.batch_end import Finding, Finished, NoRows, Records
 from sparkinesis.source.planning.probing.arrival_density import Window
 from sparkinesis.source.planning.probing.end_in_shard import EndInShard, EndSearch, Resumption
