@@ -162,4 +162,11 @@ EQUIVALENTS: dict[tuple[str, str, str, str], str] = {
         "pass",
     ): _COST,
     ("source/planning/batch_instant.py", "_latest_within_limit", "1", "2"): _COST,
+    ("stream/kpl/unpack.py", "_columns", "stop - start", "stop + start"): _COST,
+    (
+        "stream/calls/answers/decoding.py",
+        "_ascend",
+        "map(lt, numbers, numbers[1:])",
+        "map(lt, numbers[1:], numbers)",
+    ): _COST,
 }

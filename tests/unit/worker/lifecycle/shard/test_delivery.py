@@ -708,14 +708,22 @@ def test_the_time_of_an_automatic_checkpoint_counts_from_the_start_of_the_call()
     assert shard.deliverer.checkpoint_meanwhile() == 9.0, "from the moment when it is given up"
 
 
-@pytest.mark.parametrize("bad", [[], ["7"]])
-def test_a_batch_that_is_done_takes_no_memory(bad: list[str]) -> None:
-    shard = Shard(DeadLetter(lambda _: None), *bad)
+@pytest.mark.parametrize(("bad", "failures"), [([], 0), (["7"], 0), (["7"], 1)])
+def test_a_batch_that_is_done_takes_no_memory(bad: list[str], failures: int) -> None:
+    """Also one that was stored as a dead letter, after a target that had failed."""
+    left = [OSError("the disk is full")] * failures
+
+    def store(_: object) -> None:
+        if left:
+            raise left.pop()
+
+    shard = Shard(DeadLetter(store), *bad)
     batch = batch_of(7)
     is_there = weakref.ref(batch)
     shard.deliverer.add(batch)
     shard.processor.then = lambda *_: None
-    shard.step_all()
+    while shard.deliverer:
+        shard.setting.now += shard.deliverer.deliver_next()
     del batch
     gc.collect()
     assert is_there() is None
