@@ -42,7 +42,8 @@ def faults(how: str, **environment: str) -> tuple[bool, int]:
 
 
 def test_freed_pages_are_not_fetched_anew() -> None:
-    assert faults("leave")[1] > EACH_FAULTS // 2
+    # Less than all of them where the system gives memory in larger pages, too.
+    assert faults("leave")[1] > EACH_FAULTS // 5
     kept, count = faults("keep")
     assert kept
     assert count < EACH_FAULTS // 20
