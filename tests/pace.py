@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.calls.retry import Backoff
 
 _ROUNDS = 250_000
 _IDLE_SECONDS = 0.025
@@ -43,9 +43,9 @@ def seconds(idle: float) -> float:
     return idle * AT_START
 
 
-def retry() -> Retry:
+def retry() -> Backoff:
     """Return the retries of a test's own looks at a lease table; a worker's give up far sooner."""
-    return Retry(base=0.05, cap=1.0, give_up_after=seconds(30))
+    return Backoff(base=0.05, cap=1.0, give_up_after=seconds(30))
 
 
 class Deadline:

@@ -17,7 +17,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from sparkinesis.lease.table.provisioning import creation
 from sparkinesis.stream.calls.explain import words
-from sparkinesis.stream.calls.retry import Retry, error_code
+from sparkinesis.stream.calls.retry import Backoff, error_code
 from sparkinesis.worker.options import LeaseTableOptions
 from tests.aws.spending import Allowance, Use
 from tests.aws.target import Target
@@ -65,7 +65,7 @@ class Resources:
         self._prefix = prefix
         self._allowance = allowance
         self._sleep = sleep
-        self._retry = Retry(base=0.2, cap=2.0, give_up_after=30.0, sleep=sleep)
+        self._retry = Backoff(base=0.2, cap=2.0, give_up_after=30.0, sleep=sleep)
         self._kinesis = target.client("kinesis")
         self._dynamodb = target.client("dynamodb")
         self._run = f"{datetime.now(timezone.utc):%m%d%H%M%S}-{secrets.token_hex(3)}"
@@ -245,7 +245,7 @@ def _said(error: Exception) -> str:
 
 
 def _as_transient(error: ClientError) -> ClientError:
-    """Return the error in a form that `Retry` tries again."""
+    """Return the error in a form that `Backoff` tries again."""
     response: Any = {
         **error.response,
         "Error": {**error.response.get("Error", {}), "Code": "LimitExceededException"},

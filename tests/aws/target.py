@@ -11,7 +11,7 @@ from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.stream.address import StreamAddress, is_loopback
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.explain import words
-from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.stream.calls.session import open_client
 from sparkinesis.stream.credentials import CredentialSource
 
@@ -45,7 +45,7 @@ class Target:
     def stream(self, name: str) -> StreamClient:
         """Return the library's own client: a probe sends what a query or a worker sends."""
         address = StreamAddress(name, None, self.region, self.endpoint, CredentialSource())
-        return StreamClient(address, Retry(cap=2.0, give_up_after=_PATIENCE))
+        return StreamClient(address, Backoff(cap=2.0, give_up_after=_PATIENCE))
 
     def table(self, name: str) -> LeaseTable:
         return LeaseTable(name, self.region, self.endpoint, CredentialSource())

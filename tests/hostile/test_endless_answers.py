@@ -29,7 +29,7 @@ from sparkinesis.stream.calls import transport
 from sparkinesis.stream.calls.answers.listing import pages
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.direct.bounds import MIB, Bound
-from sparkinesis.stream.calls.retry import Retry, RetryLaterError, is_retryable
+from sparkinesis.stream.calls.retry import Backoff, RetryLaterError, is_retryable
 from sparkinesis.stream.fan_out.consumers import list_consumers
 from sparkinesis.stream.position import TRIM_HORIZON
 from sparkinesis.stream.reading.budget import Pace, ShardBudget
@@ -259,7 +259,7 @@ def test_iterators_that_have_always_expired_are_an_error_in_time(
     def longest(_: float, most: float) -> float:
         return most
 
-    retry = Retry(give_up_after=60.0, clock=lambda: now[0], sleep=sleep, uniform=longest)
+    retry = Backoff(give_up_after=60.0, clock=lambda: now[0], sleep=sleep, uniform=longest)
     with answering(answer, "application/x-amz-json-1.1") as endpoint:
         client = StreamClient(StreamAddress("s", None, "us-east-1", endpoint), retry)
         budget = ShardBudget(Pace(0, 0))

@@ -22,7 +22,7 @@ from sparkinesis.stream.position import TRIM_HORIZON
 from sparkinesis.terminal.table import print_table, say
 from sparkinesis.terminal.view import ShardRow, View, summary_line
 from sparkinesis.ui import texts
-from sparkinesis.ui.look import Look
+from sparkinesis.ui.look import PageSnapshot
 from sparkinesis.ui.reported import Reported
 from sparkinesis.worker.reporting.event_log import EventLog
 from sparkinesis.worker.reporting.log_context import LOG_FORMAT, LogContext
@@ -129,7 +129,7 @@ def fail() -> None:
 VIEW = View(
     "app", "updated", "KB/s", (), (ShardRow(FORGED, FORGED, FORGED, 0, 1.0),), messages=(FORGED,)
 )
-LOOK = Look(1, 1_795_000_000.0, VIEW)
+LOOK = PageSnapshot(1, 1_795_000_000.0, VIEW)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls import transport
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.stream.fan_out.consumers import list_consumers
 from sparkinesis.stream.position import TRIM_HORIZON
 from sparkinesis.stream.put_entry import plain_entries
@@ -122,7 +122,7 @@ def test_what_is_not_understood_is_tried_again_and_is_an_error_that_names_the_op
         if way == "proxy":
             monkeypatch.setenv("HTTP_PROXY", endpoint)
             endpoint = "http://kinesis.test"
-        retry = Retry(
+        retry = Backoff(
             base=1.0, give_up_after=3.0, clock=lambda: now[0], sleep=sleep, uniform=longest
         )
         stream = StreamClient(StreamAddress("s", None, "us-east-1", endpoint), retry)
@@ -143,6 +143,6 @@ def test_a_write_whose_answer_is_not_understood_may_have_been_made() -> None:
     }
     with serving() as server:
         server.behaviours.extend([said({}, "200 OK"), said(refused, "400 Bad Request")])
-        table = LeaseTable("t", "us-east-1", server.endpoint, retry=Retry(base=0.0))
+        table = LeaseTable("t", "us-east-1", server.endpoint, retry=Backoff(base=0.0))
         assert table.write(update) == update.after
     assert len(server.requests) == 2

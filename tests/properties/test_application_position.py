@@ -12,13 +12,13 @@ import pytest
 
 from sparkinesis.errors import AccessDeniedError, DataLossError, LeaseTableError
 from sparkinesis.local import Fault, LocalServer, ManualClock
-from sparkinesis.source.planning.shard_listing import ShardListing
+from sparkinesis.source.planning.shard_listing import ListedShards
 from sparkinesis.source.planning.start.batch_start import application_start
 from sparkinesis.source.planning.stream_tools import StreamTools
 from sparkinesis.source.stream_report import read_reports
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.stream.kpl.pack import aggregate
 from tests.engine import Query, late, query_of
 from tests.kcl import COORDINATION, create_table, put_lease, put_rows
@@ -389,7 +389,7 @@ def test_a_busy_table_is_asked_again_as_long_as_a_listing_of_shards_is(
 ) -> None:
     app.checkpoint(app.put(b"done"))
     waits: list[float] = []
-    retry = Retry(sleep=waits.append, uniform=lambda _, most: most)
+    retry = Backoff(sleep=waits.append, uniform=lambda _, most: most)
     endpoint, region = app.server.endpoint_url, "us-east-1"
     client = StreamClient(StreamAddress(app.stream, None, region, endpoint))
     options = planner_options(app.stream, endpoint=endpoint, region=region)
@@ -399,7 +399,7 @@ def test_a_busy_table_is_asked_again_as_long_as_a_listing_of_shards_is(
         busy.pop() if busy and call.operation == "Scan" else None
     )
     try:
-        listing = ShardListing(tools, retry if brief else None)
+        listing = ListedShards(tools, retry if brief else None)
         start, _ = application_start(tools, listing, app.table)
     finally:
         app.server.kinesis.faults = None

@@ -19,7 +19,7 @@ from sparkinesis.local import Call, Fault, FaultPlan, LocalServer, ManualClock
 from sparkinesis.source.options.option_table import Options
 from sparkinesis.source.options.write_options import write_options
 from sparkinesis.source.writing import write_batches
-from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.stream.routing import hash_key
 from tests.engine import Row as ReadRow
 from tests.engine import query_of
@@ -149,7 +149,7 @@ def test_no_row_is_lost_and_order_is_kept_while_calls_fail(
     write_batches(
         write_options(Options({**place(world.server), **MODES[mode]})),
         [arrow(part) for part in in_parts(rows, 1000)],
-        retry=Retry(base=0.001, cap=0.002),
+        retry=Backoff(base=0.001, cap=0.002),
     )
     world.clock.advance(60_000)
     world.server.kinesis.faults = None
@@ -202,7 +202,7 @@ def test_it_gives_up_when_nothing_is_taken_and_says_why(world: World) -> None:
         write_batches(
             write_options(Options(place(world.server))),
             [arrow(numbered(700, keys=5))],
-            retry=Retry(base=0.001, cap=0.002, give_up_after=0.2),
+            retry=Backoff(base=0.001, cap=0.002, give_up_after=0.2),
         )
     said = str(caught.value)
     assert "PutRecords failed on stream 's'" in said
@@ -238,7 +238,7 @@ def test_the_time_that_spark_takes_for_more_rows_does_not_count_as_refused(world
     write_batches(
         write_options(Options(place(world.server))),
         batches(),
-        retry=Retry(clock=lambda: waited() / 1000, sleep=sleep),
+        retry=Backoff(clock=lambda: waited() / 1000, sleep=sleep),
     )
     world.clock.advance(60_000)
     assert Counter(keyed(read_back(world.server))) == Counter(written(rows))

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from sparkinesis.local import LocalKinesis
 from sparkinesis.local.encoding import event_stream
 from sparkinesis.local.encoding.codec import JsonCodec
-from sparkinesis.local.model.consumer import EVENT, End, Event, Failure, Subscription, Wait
+from sparkinesis.local.model.consumer import EVENT, End, Event, ExceptionEvent, Subscription, Wait
 from tests.simulation.kinesis import READ_TIMEOUT
 from tests.simulation.network import URL, Faults
 from tests.simulation.scheduler import Process, Scheduler, Task
@@ -114,7 +114,7 @@ class Connection:
             self._push_at(self._scheduler.now + timeout)
         elif isinstance(step, Event):
             self._send_event(self._codec.encode(step.page))
-        elif isinstance(step, Failure):
+        elif isinstance(step, ExceptionEvent):
             self.met = self.met or step.code
             self._fail(step.code, step.message)
         else:

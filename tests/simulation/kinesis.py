@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from sparkinesis.local import LocalKinesis
-from sparkinesis.local.kinesis import Outcome
+from sparkinesis.local.kinesis import CallResult
 from sparkinesis.local.model.stream import Stream
 from sparkinesis.local.model.tokens import ListShardsToken, ShardIterator, unseal
 from sparkinesis.stream.calls.answers.decoding import decode_page
@@ -138,7 +138,7 @@ def _wire(value: Any) -> Any:
     return value.timestamp() if isinstance(value, datetime) else value
 
 
-def refuse(operation: str, outcome: Outcome) -> None:
+def refuse(operation: str, outcome: CallResult) -> None:
     """Raise a ClientError for an outcome that is an error."""
     if outcome.error is not None:
         message = msgspec.json.decode(outcome.body)["message"]

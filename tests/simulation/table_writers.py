@@ -11,7 +11,7 @@ from sparkinesis.lease.moving.application_reset import StreamToReset, apply_rese
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp
 from sparkinesis.stream.timing import Timing
 from tests.simulation.dynamodb import LeaseTableModel
@@ -53,7 +53,9 @@ class TableWriters:
         """Repeats the command until it succeeds, like an operator who reads that it failed."""
         timing = Timing(clock=process.monotonic, sleep=self.scheduler.sleep)
         address = StreamAddress(STREAM, region=REGION)
-        client = StreamClient(address, timing.of(Retry(), self.scheduler.rng), self.journal.now_ms)
+        client = StreamClient(
+            address, timing.of(Backoff(), self.scheduler.rng), self.journal.now_ms
+        )
         table = LeaseTable(APPLICATION, REGION)
         table = replace(table, retry=timing.of(table.retry, self.scheduler.rng))
         if not self.table.is_there:

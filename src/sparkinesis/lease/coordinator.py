@@ -25,7 +25,7 @@ from sparkinesis.events import (
 from sparkinesis.lease.acquisitions import Acquisitions, OriginOf
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.leading import client_version, leader_lock
-from sparkinesis.lease.leading.brief_look import FULL_EVERY, BriefLook, rows_to_read
+from sparkinesis.lease.leading.brief_look import FULL_EVERY, PartialScan, rows_to_read
 from sparkinesis.lease.leading.own_rows import keys_of, read_some
 from sparkinesis.lease.leading.standing import EACH_TAKES, Standing
 from sparkinesis.lease.lease import Lease
@@ -94,7 +94,7 @@ class LeaseCoordinator:
         self._wants_leader = wants_leader
         self._membership: Membership | None = None
         self._is_led = False
-        self._brief: BriefLook | None = None
+        self._brief: PartialScan | None = None
         """What the next looks read in place of the whole table."""
         self._may_be_brief_at = -math.inf
         """The time from which on brief looks may be tried (again)."""
@@ -427,7 +427,7 @@ class LeaseCoordinator:
         self._note_look(began, pause, mine)
         return is_coming
 
-    def _read_own(self, look: BriefLook, held: Mapping[str, HeldLease]) -> TableScan | None:
+    def _read_own(self, look: PartialScan, held: Mapping[str, HeldLease]) -> TableScan | None:
         """Read the rows of a brief look; None if that is not possible now."""
         parents = {key: one.lease.parent_keys for key, one in held.items()}
         try:
@@ -445,7 +445,7 @@ class LeaseCoordinator:
         return None if rows.broken else rows
 
     def _observe_own(
-        self, look: BriefLook, rows: TableScan, now: float, known: Collection[str]
+        self, look: PartialScan, rows: TableScan, now: float, known: Collection[str]
     ) -> bool:
         """Observe the rows of a brief look at ``now``; return False if the leader may be dead."""
         keys = self._observations.keys() & {row.key for row in rows.leases}

@@ -36,7 +36,7 @@ from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.table.write_conflict import LeaseChangedError
 from sparkinesis.stream.address import StreamAddress, StreamIdentifier, StreamMark
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, InitialPosition
 from sparkinesis.stream.reading.retention import SHORTEST_RETENTION_MS
 from sparkinesis.stream.shard import Shard
@@ -90,7 +90,7 @@ class StreamLeases:
         notes: list[str] | None = None,
         confirm: Callable[[], object] | None = None,
         mark: StreamMark | None = None,
-        brief: Retry | None = None,
+        brief: Backoff | None = None,
         tell: Listener = ignore,
     ) -> None:
         self.client = client

@@ -30,7 +30,7 @@ DEFAULT_REGION = "us-east-1"
 
 
 @dataclasses.dataclass(frozen=True)
-class Outcome:
+class CallResult:
     """The result of a call: a response with `status` and `body`, or no response (`dropped`).
 
     delay_ms: a fault plan's delay of the response.
@@ -120,7 +120,7 @@ class LocalKinesis:
         assert subscription is not None
         return subscription
 
-    def _call(self, operation: str, region: str, request: Mapping[str, Any]) -> Outcome:
+    def _call(self, operation: str, region: str, request: Mapping[str, Any]) -> CallResult:
         outcome = self.serve(operation, msgspec.json.encode(_wire(request)), region=region)
         if outcome.dropped:
             raise ConnectionDroppedError(operation)
@@ -137,7 +137,7 @@ class LocalKinesis:
         region: str = DEFAULT_REGION,
         codec: Codec | None = None,
         access_key: str | None = None,
-    ) -> Outcome:
+    ) -> CallResult:
         """Execute one encoded request. The service's errors are outcomes, not exceptions."""
         codec = codec or self._json
         with self._lock:
@@ -146,15 +146,17 @@ class LocalKinesis:
                 result = self._execute(context, body, codec)
             except KinesisError as error:
                 answer = codec.encode_error(error.code, error.message)
-                outcome = Outcome(error.status, answer, error.code, context.fault.delay_ms)
+                outcome = CallResult(error.status, answer, error.code, context.fault.delay_ms)
             except ConnectionDroppedError:
-                outcome = Outcome(error="Dropped", dropped=True, delay_ms=context.fault.delay_ms)
+                outcome = CallResult(error="Dropped", dropped=True, delay_ms=context.fault.delay_ms)
             else:
                 delay_ms, cut_after = context.fault.delay_ms, context.fault.cut_after
                 if isinstance(result, Subscription):
-                    outcome = Outcome(delay_ms=delay_ms, subscription=result, cut_after=cut_after)
+                    outcome = CallResult(
+                        delay_ms=delay_ms, subscription=result, cut_after=cut_after
+                    )
                 else:
-                    outcome = Outcome(body=codec.encode(result), delay_ms=delay_ms)
+                    outcome = CallResult(body=codec.encode(result), delay_ms=delay_ms)
             call = CallRecord(
                 context.now,
                 operation,

@@ -58,7 +58,7 @@ _SCOPE_LABELS = {
 }
 
 
-class Place(msgspec.Struct, frozen=True):
+class AwsPlace(msgspec.Struct, frozen=True):
     """The place of an application in AWS, for exporters whose own options do not say otherwise.
 
     Holds no secret.
@@ -74,7 +74,7 @@ class Place(msgspec.Struct, frozen=True):
     """True if records of several streams are processed."""
 
 
-NO_PLACE = Place()
+NO_PLACE = AwsPlace()
 
 
 @public_metrics
@@ -84,15 +84,15 @@ class Measured(msgspec.Struct, frozen=True):
     scope: Scope
     names: tuple[str, ...]
     """The values of the scope's labels: application and worker, application, or query."""
-    place: Place = NO_PLACE
+    place: AwsPlace = NO_PLACE
 
     @classmethod
-    def worker(cls, application: str, worker: str, place: Place = NO_PLACE) -> Measured:
+    def worker(cls, application: str, worker: str, place: AwsPlace = NO_PLACE) -> Measured:
         """Return the worker of an application."""
         return cls(Scope.WORKER, (application, worker), place)
 
     @classmethod
-    def fleet(cls, application: str, place: Place = NO_PLACE) -> Measured:
+    def fleet(cls, application: str, place: AwsPlace = NO_PLACE) -> Measured:
         """Return the fleet of an application."""
         return cls(Scope.FLEET, (application,), place)
 

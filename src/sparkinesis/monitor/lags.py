@@ -33,7 +33,7 @@ from sparkinesis.monitor.watched import (
 from sparkinesis.stream import position as pos
 from sparkinesis.stream.address import StreamAddress, StreamIdentifier
 from sparkinesis.stream.calls.client import Fetched, StreamClient
-from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.stream.calls.stream_identity import StreamIdentity, identify
 from sparkinesis.stream.position import AfterRecord
 from sparkinesis.stream.reading.retention import RetentionCheck
@@ -92,7 +92,8 @@ def lag_client(address: StreamAddress, give_up_after: float = 20.0) -> StreamCli
     ``give_up_after``: seconds after which a call is no longer retried.
     """
     return StreamClient(
-        address, Retry(base=0.5, cap=5.0, give_up_after=give_up_after, uniform=lambda _, high: high)
+        address,
+        Backoff(base=0.5, cap=5.0, give_up_after=give_up_after, uniform=lambda _, high: high),
     )
 
 

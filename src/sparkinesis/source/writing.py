@@ -15,7 +15,7 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 from sparkinesis.errors import OptionError, RecordRefusedError
 from sparkinesis.source.columns import NAMES
 from sparkinesis.source.options.write_options import WriteOptions
-from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.stream.kpl.pack import OutgoingRecord
 from sparkinesis.stream.put_entry import MAX_KEY_LENGTH, random_key
 from sparkinesis.stream.routing import MAX_HASH_KEY
@@ -25,7 +25,7 @@ def write_batches(
     options: WriteOptions,
     batches: Iterable[pa.RecordBatch],
     new_key: Callable[[], str] = random_key,
-    retry: Retry | None = None,
+    retry: Backoff | None = None,
 ) -> None:
     """Put all rows, and return when every row is stored at least once. Runs on an executor.
 

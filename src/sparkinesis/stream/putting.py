@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from sparkinesis.errors import ServiceError
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import PutResult, StreamClient
-from sparkinesis.stream.calls.retry import THROTTLED, Retry
+from sparkinesis.stream.calls.retry import THROTTLED, Backoff
 from sparkinesis.stream.put_entry import PutEntry, aggregated_entries, plain_entries
 from sparkinesis.stream.routing import ShardMap, hash_key
 from sparkinesis.stream.shard import Shard
@@ -139,7 +139,7 @@ LOW_WATER = _MAX_ENTRIES * CALLS_AT_A_TIME
 LOW_WATER_SIZE = 8 * 1_048_576
 """`put` returns for more records once the waiting entries and bytes are not above these."""
 
-RETRY = Retry(cap=3.0)
+RETRY = Backoff(cap=3.0)
 """The backoff for refused entries. A shard's limits are per second, so a longer cap would leave it
 idle."""
 
@@ -159,7 +159,7 @@ class Putter:
     def __init__(
         self,
         address: StreamAddress,
-        retry: Retry = RETRY,
+        retry: Backoff = RETRY,
         on_stored: Callable[[Sequence[OutgoingRecord]], None] = lambda _: None,
         *,
         ordered: bool = False,

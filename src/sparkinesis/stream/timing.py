@@ -9,7 +9,7 @@ from collections.abc import Callable
 import msgspec
 from msgspec.structs import replace
 
-from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.calls.retry import Backoff
 
 
 def _seeded_by_the_machine() -> random.Random:
@@ -28,7 +28,7 @@ class Timing(msgspec.Struct, frozen=True):
     """Measures ``checkpoint_seconds``, for a test whose time stands still; None: ``clock``."""
     new_rng: Callable[[], random.Random] = _seeded_by_the_machine
 
-    def of(self, retry: Retry, rng: random.Random) -> Retry:
+    def of(self, retry: Backoff, rng: random.Random) -> Backoff:
         """Return ``retry`` with this clock and sleep, and the randomness of ``rng``."""
         return replace(retry, clock=self.clock, sleep=self.sleep, uniform=rng.uniform)
 

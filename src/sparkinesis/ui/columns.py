@@ -23,7 +23,7 @@ from sparkinesis.stream.routing import MAX_HASH_KEY
 from sparkinesis.stream.shard import Shard
 from sparkinesis.terminal.names import short_shard
 from sparkinesis.terminal.view import GroupRow, ShardRow, behind, lateness, rate_text
-from sparkinesis.ui.look import Look
+from sparkinesis.ui.look import PageSnapshot
 
 Columns = dict[str, list[Any]]
 
@@ -43,7 +43,7 @@ _NUMBER_FITS = 3.0
 """The least height of a box, in percent of the hash keys, that holds its shard's number."""
 
 
-def shard_columns(look: Look) -> Columns:
+def shard_columns(look: PageSnapshot) -> Columns:
     """Return the table of shards, in the order of `sparkinesis top`."""
     leases = {lease.key: lease for lease in look.table.leases}
     rows = [(row, leases[row.shard]) for row in look.view.shards]
@@ -72,7 +72,7 @@ def shard_columns(look: Look) -> Columns:
     }
 
 
-def worker_columns(look: Look) -> Columns:
+def worker_columns(look: PageSnapshot) -> Columns:
     """Return the table of workers: owners of leases, and workers that say they run."""
     owners = {row.name: row for row in look.view.owners}
     said = look.reported
@@ -97,7 +97,7 @@ def worker_columns(look: Look) -> Columns:
     }
 
 
-def map_columns(look: Look, stream: StreamIdentifier | None) -> Columns:
+def map_columns(look: PageSnapshot, stream: StreamIdentifier | None) -> Columns:
     """Return the map of a stream's shards: a box for each, in milliseconds and in percent."""
     leases = [lease for lease in look.table.leases if lease.stream == stream]
     shards = shard_map(leases, look.listed.get(stream, ()))
@@ -150,7 +150,7 @@ def map_edges(found: Columns, now: float) -> tuple[float, float]:
     return begin, now * 1000
 
 
-def chart_columns(look: Look) -> Columns:
+def chart_columns(look: PageSnapshot) -> Columns:
     """Return the lag in seconds and the rates of the last hour."""
     return {
         "at": [point.at * 1000 for point in look.history],
@@ -162,7 +162,7 @@ def chart_columns(look: Look) -> Columns:
     }
 
 
-def owner_colours(look: Look) -> dict[str, str]:
+def owner_colours(look: PageSnapshot) -> dict[str, str]:
     """Return the colour of each owner."""
     owners = [row.name for row in look.view.owners]
     return {owner: OWNERS[n % len(OWNERS)] for n, owner in enumerate(owners)}

@@ -20,7 +20,7 @@ _MOST = 7200
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class ChartPoint:
     """A point of the charts: the application at one look."""
 
     at: float
@@ -33,7 +33,7 @@ class Point:
     """By the workers; None if none of them is asked."""
 
 
-def with_point(before: Sequence[Point], point: Point) -> tuple[Point, ...]:
+def with_point(before: Sequence[ChartPoint], point: ChartPoint) -> tuple[ChartPoint, ...]:
     """Return the points of the last hour with another one."""
     # If the clock was set back, the points before are at no known time.
     is_back = bool(before) and point.at < before[-1].at
@@ -42,7 +42,7 @@ def with_point(before: Sequence[Point], point: Point) -> tuple[Point, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class PageSnapshot:
     """An application at one moment, by its table, its streams and its workers."""
 
     number: int
@@ -57,7 +57,7 @@ class Look:
     )
     """The shards that the service lists, of the streams whose maps are shown."""
     reported: Reported = NOTHING_REPORTED
-    history: tuple[Point, ...] = ()
+    history: tuple[ChartPoint, ...] = ()
 
     @property
     def stream_names(self) -> dict[str, StreamIdentifier | None]:

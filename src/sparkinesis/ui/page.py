@@ -33,7 +33,7 @@ from sparkinesis.ui import columns, texts
 if TYPE_CHECKING:
     from bokeh.document import Document
 
-    from sparkinesis.ui.look import Look
+    from sparkinesis.ui.look import PageSnapshot
     from sparkinesis.ui.watcher import Watcher
 
 STATIC = Path(__file__).with_name("static")
@@ -48,7 +48,7 @@ def _text(name: str) -> str:
 
 def open_page(document: Document, watcher: Watcher) -> None:
     """Fill a new document, and keep it up to date as long as its browser shows it."""
-    page = Page(watcher)
+    page = BrowserPage(watcher)
     document.title = watcher.look.view.title
     document.template = _text("page.html")
     document.template_variables.update(style=_text("page.css"), script=_text("page.js"))
@@ -59,7 +59,7 @@ def open_page(document: Document, watcher: Watcher) -> None:
     document.js_on_event("client_reconnected", CustomJS(code=gone.format("true")))
 
 
-class Page:
+class BrowserPage:
     """The parts of one browser's page."""
 
     def __init__(self, watcher: Watcher) -> None:
@@ -135,10 +135,10 @@ class Page:
         self._set_range = None
         self._draw_map(self._watcher.look)
 
-    def _chosen(self, look: Look) -> Any:
+    def _chosen(self, look: PageSnapshot) -> Any:
         return look.stream_names.get(self._stream.value)
 
-    def _draw_map(self, look: Look) -> None:
+    def _draw_map(self, look: PageSnapshot) -> None:
         stream = self._chosen(look)
         self._watcher.show_map_of(stream)
         found = columns.map_columns(look, stream)

@@ -109,7 +109,7 @@ def shard_rates(
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class StatusReply:
     """What became of asking one worker."""
 
     url: str
@@ -120,7 +120,7 @@ class Answer:
     error: str = ""
 
 
-def of_answers(answers: Iterable[Answer]) -> Reported:
+def of_answers(answers: Iterable[StatusReply]) -> Reported:
     """Return what workers said that were asked one by one."""
     workers: dict[str, float | None] = {}
     shards: dict[str, float] = {}
@@ -183,17 +183,17 @@ class WorkerUrls:
         with ThreadPoolExecutor(min(_AT_ONCE, len(self._urls)), "ask-worker") as pool:
             return of_answers(pool.map(self._ask, self._urls))
 
-    def _ask(self, url: str) -> Answer:
+    def _ask(self, url: str) -> StatusReply:
         try:
             says = self._get(url)
         except (urllib3.exceptions.HTTPError, ValueError) as error:
             self._before.pop(url, None)
-            return Answer(url, None, error=str(error))
+            return StatusReply(url, None, error=str(error))
         now, counts = self._clock(), {one.lease: one.records for one in says.shards}
         before = self._before.get(url)
         self._before[url] = now, counts
         rates = None if before is None else shard_rates(before[1], counts, now - before[0])
-        return Answer(url, says, rates)
+        return StatusReply(url, says, rates)
 
     def _get(self, url: str) -> _WorkerSays:
         answer = self._http.request("GET", url, redirect=False, preload_content=False)

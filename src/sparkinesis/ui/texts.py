@@ -12,13 +12,13 @@ from sparkinesis.errors import printable
 from sparkinesis.status import Failure
 from sparkinesis.terminal.names import counted
 from sparkinesis.terminal.view import behind, lateness, rate_text, total
-from sparkinesis.ui.look import Look
+from sparkinesis.ui.look import PageSnapshot
 
 _MOST_MESSAGES = 12
 _MOST_FAILURES = 30
 
 
-def heading(look: Look) -> str:
+def heading(look: PageSnapshot) -> str:
     """Return the title, and the figures as cards."""
     view = look.view
     number, _, kind = counted(len(view.shards), "shard").partition(" ")
@@ -57,7 +57,7 @@ def clock_text(at: float) -> str:
     return datetime.fromtimestamp(at, timezone.utc).strftime("%H:%M:%S")
 
 
-def messages(look: Look) -> str:
+def messages(look: PageSnapshot) -> str:
     """Return what an operator should know, most important first; empty if there is nothing."""
     every = [*look.view.messages, *look.reported.messages]
     said = [f"<li>{_shown(one)}</li>" for one in every[:_MOST_MESSAGES]]
@@ -66,7 +66,7 @@ def messages(look: Look) -> str:
     return f'<ul class="messages">{"".join(said)}</ul>' if said else ""
 
 
-def failures(look: Look) -> str:
+def failures(look: PageSnapshot) -> str:
     """Return the failures that workers report, the latest first, each with its traceback."""
     every = look.reported.failures
     if not every:

@@ -14,7 +14,7 @@ from sparkinesis.monitor.lease_monitor import LeaseMonitor
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.shard import Shard
 from sparkinesis.terminal.view import View, total
-from sparkinesis.ui.look import Look, Point, with_point
+from sparkinesis.ui.look import ChartPoint, PageSnapshot, with_point
 from sparkinesis.ui.reported import Reported
 
 _log = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class Watcher:
         self._listed_at: dict[StreamIdentifier | None, float] = {}
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ui-watcher", daemon=True)
-        self.look = Look(0, wall_clock(), View("", "", "KB/s"))
+        self.look = PageSnapshot(0, wall_clock(), View("", "", "KB/s"))
         """The latest."""
 
     def __enter__(self) -> Watcher:
@@ -90,8 +90,10 @@ class Watcher:
         view, now = self._monitor.view, self._wall_clock()
         if problems:
             view = replace(view, messages=(*problems, *view.messages))
-        point = Point(now, view.millis_behind, view.rate, total(reported.worker_rates.values()))
-        self.look = Look(
+        point = ChartPoint(
+            now, view.millis_behind, view.rate, total(reported.worker_rates.values())
+        )
+        self.look = PageSnapshot(
             self.look.number + 1,
             now,
             view,

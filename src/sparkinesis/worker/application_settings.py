@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 from sparkinesis.errors import Check, OptionError, ProcessorError, check_all
 from sparkinesis.lease.table.table import LeaseTable
-from sparkinesis.metrics.metric import Place
+from sparkinesis.metrics.metric import AwsPlace
 from sparkinesis.stream.address import (
     StreamAddress,
     check_endpoint,
@@ -31,7 +31,7 @@ from sparkinesis.worker.lifecycle.streams.stream_config import (
     InitialPositionOption,
     Stream,
     StreamConfig,
-    StreamPlan,
+    StreamSettings,
     StreamTracker,
     check_answer,
     check_consumer,
@@ -177,7 +177,7 @@ class ApplicationSettings:
             )
         return stream_address(self.stream, self.region, self.endpoint, self.credentials)
 
-    def plans(self) -> list[StreamPlan]:
+    def plans(self) -> list[StreamSettings]:
         """Return the streams to read, each with its settings; calls the user's function, if any.
 
         Raises `OptionError`, `ProcessorError` and the errors of the function.
@@ -190,15 +190,15 @@ class ApplicationSettings:
         check_answer(streams)
         return self._plans(streams)
 
-    def _plans(self, streams: Iterable[Stream]) -> list[StreamPlan]:
-        plans: dict[StreamAddress, StreamPlan] = {}
+    def _plans(self, streams: Iterable[Stream]) -> list[StreamSettings]:
+        plans: dict[StreamAddress, StreamSettings] = {}
         for plan in map(self._plan, streams):
             if plans.setdefault(plan.address, plan) is not plan:
                 raise OptionError(f"streams has {plan.name!r} twice. Leave one out.")
         _require_no_circle({address: plan.on_error for address, plan in plans.items()})
         return list(plans.values())
 
-    def _plan(self, stream: Stream) -> StreamPlan:
+    def _plan(self, stream: Stream) -> StreamSettings:
         if not isinstance(stream, str | StreamConfig):
             raise OptionError(
                 f"streams has {stream!r}; it takes names, ARNs and StreamConfig(...)."
@@ -216,7 +216,7 @@ class ApplicationSettings:
         if one.processor is not None:
             self._check(one.processor)
         function = function_of(given)
-        return StreamPlan(
+        return StreamSettings(
             stream_address(
                 one.stream,
                 region if self.streams is not None else self.region,
@@ -240,9 +240,9 @@ class ApplicationSettings:
             return "several streams"
         return name_streams([plan.name for plan in self._plans(self.streams)])
 
-    def place(self) -> Place:
+    def place(self) -> AwsPlace:
         """Return what exporters of metrics that call AWS take from the application."""
-        return Place(
+        return AwsPlace(
             region=self.region if self.streams is not None else self.address().region,
             # Of a local server, as for the lease table: metrics of tests do not reach AWS.
             endpoint=self.endpoint if is_loopback(self.endpoint) else None,

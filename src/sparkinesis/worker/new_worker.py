@@ -28,7 +28,7 @@ from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.processors.user_calls import UserCalls
 from sparkinesis.worker.reporting.failures import Failures
 from sparkinesis.worker.reporting.log_context import LogPlace
-from sparkinesis.worker.reporting.teller import TELL_NOBODY, EventTeller, Teller
+from sparkinesis.worker.reporting.teller import TELL_NOBODY, EventPublisher, WorkerEvents
 from sparkinesis.worker.retrieval.memory import MemoryBudget, budget_of_process
 from sparkinesis.worker.retrieval.step_pool import StepPool
 
@@ -62,12 +62,12 @@ def new_worker(
     served = _serving(options.http, {"application": name, "worker": worker_id})
     own = [one for one in (tally, served) if one is not None]
     metrics: Metrics = AllMetrics(own)
-    tell: Teller = TELL_NOBODY
+    tell: EventPublisher = TELL_NOBODY
     try:
         measured = Measured.worker(name, worker_id, application.place())
         metrics = metrics_of(options.metrics, measured, *own)
         only_stream = application.address().name if application.streams is None else ""
-        tell = EventTeller(LogPlace(name, worker_id), only_stream, metrics, options.on_event)
+        tell = WorkerEvents(LogPlace(name, worker_id), only_stream, metrics, options.on_event)
         settings = WorkerSettings(
             application=name,
             worker_id=worker_id,

@@ -18,7 +18,7 @@ from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.batch import BATCH
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.table.update import Update
-from sparkinesis.stream.calls.retry import Retry, error_code
+from sparkinesis.stream.calls.retry import Backoff, error_code
 from tests.aws.bench import Bench
 from tests.aws.findings import Answer, Question
 from tests.aws.spending import Use
@@ -115,7 +115,7 @@ class Writer:
     def __init__(self, bench: Bench, table: str) -> None:
         self._client = bench.target.client("dynamodb")
         self._table = table
-        self._retry = Retry(give_up_after=30.0)
+        self._retry = Backoff(give_up_after=30.0)
 
     def batch(self, updates: Sequence[Update]) -> list[str]:
         """Send the statements in one call; return what each was answered."""

@@ -29,7 +29,7 @@ from sparkinesis.local import LocalServer
 from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.stream.position import TRIM_HORIZON, InitialPosition
 from sparkinesis.stream.shard import Shard
 from sparkinesis.worker.reporting.event_log import EventLog
@@ -110,11 +110,11 @@ class Stream:
         return sorted(self.client.list_shards()[0], key=lambda shard: shard.id)
 
 
-def make_stream(server: LocalServer, shards: int, retry: Retry | None = None) -> Stream:
+def make_stream(server: LocalServer, shards: int, retry: Backoff | None = None) -> Stream:
     name, kinesis = f"s-{uuid.uuid4().hex[:8]}", server.client("kinesis")
     kinesis.create_stream(StreamName=name, ShardCount=shards)
     address = StreamAddress(name, None, "us-east-1", server.endpoint_url)
-    return Stream(StreamClient(address, retry or Retry()), kinesis)
+    return Stream(StreamClient(address, retry or Backoff()), kinesis)
 
 
 @pytest.fixture(scope="session")
@@ -156,7 +156,7 @@ def table_at(
     endpoint: str, name: str, sleep: Callable[[float], None] = lambda _: None
 ) -> LeaseTable:
     seconds = itertools.count()
-    retry = Retry(give_up_after=3, clock=lambda: next(seconds) / 2, sleep=sleep)
+    retry = Backoff(give_up_after=3, clock=lambda: next(seconds) / 2, sleep=sleep)
     return LeaseTable(name, "us-east-1", endpoint, retry=retry)
 
 

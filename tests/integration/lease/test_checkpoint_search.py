@@ -15,7 +15,7 @@ from sparkinesis.lease.moving.checkpoint_search import checkpoint_at
 from sparkinesis.local import Call, Fault, LocalServer, ManualClock
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.stream.kpl.pack import aggregate
 from tests.streams import split
 
@@ -53,7 +53,7 @@ def shard() -> Iterator[Searched]:
         kinesis = server.client("kinesis")
         kinesis.create_stream(StreamName="s", ShardCount=1)
         address = StreamAddress("s", None, "us-east-1", server.endpoint_url)
-        client = StreamClient(address, Retry(sleep=too_fast), wall_clock_ms=clock)
+        client = StreamClient(address, Backoff(sleep=too_fast), wall_clock_ms=clock)
         yield Searched(server, kinesis, client, clock)
 
 

@@ -19,7 +19,7 @@ from sparkinesis.lease.table.rows import TableScan, read_rows
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import Call, LocalServer
 from sparkinesis.stream.address import StreamIdentifier, StreamMark
-from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.worker.options import LeaseTableOptions
 from tests.integration.lease.conftest import (
     ManualTime,
@@ -45,7 +45,7 @@ def scans(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
     def noted(
         self: LeaseTable,
-        retry: Retry | None = None,
+        retry: Backoff | None = None,
         *,
         consistent: bool = True,
         read: Callable[[Iterable[Mapping[str, Any]]], TableScan] = read_rows,

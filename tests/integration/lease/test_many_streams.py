@@ -21,7 +21,7 @@ from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, InitialPosition
 from sparkinesis.stream.shard import Shard
 from tests.integration.lease.conftest import (
@@ -46,7 +46,7 @@ class OneOfMany(Stream):
 
     def split(self, number: int = 0, middle: int = 2**127) -> None:
         """Split a shard, as soon as the account may split one more."""
-        Retry().call(lambda: super(OneOfMany, self).split(number, middle))
+        Backoff().call(lambda: super(OneOfMany, self).split(number, middle))
 
     def lease(self, shard_id: str) -> Lease:
         shards = {shard.id: shard for shard in self.shards()}

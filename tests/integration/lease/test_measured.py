@@ -28,7 +28,7 @@ from sparkinesis.metrics.catalogue import (
 )
 from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.metrics.tally import Tally
-from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.worker.options import LeaseTableOptions
 from tests.integration.lease.conftest import (
     SYNC,
@@ -68,7 +68,7 @@ class Measured:
         def sleep(pause: float) -> None:
             self.time.now += pause
 
-        retry = Retry(0.05, 1.0, 3.0, now, sleep, lambda _, high: high)
+        retry = Backoff(0.05, 1.0, 3.0, now, sleep, lambda _, high: high)
         return replace(self.plain, retry=retry, metrics=self.tally if metrics is None else metrics)
 
     @property
@@ -277,7 +277,7 @@ class Application:
 
 @pytest.fixture
 def application(server: LocalServer, measured: Measured) -> Application:
-    return Application(make_stream(server, 2, Retry(give_up_after=0.0)), measured)
+    return Application(make_stream(server, 2, Backoff(give_up_after=0.0)), measured)
 
 
 def test_each_sync_is_measured(application: Application) -> None:

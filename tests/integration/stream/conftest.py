@@ -14,7 +14,7 @@ from sparkinesis.local import Call, Fault, LocalServer, ManualClock
 from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.stream.fan_out.cursor import RETRY
 from sparkinesis.stream.fan_out.registration import register_consumer
 from sparkinesis.stream.position import TRIM_HORIZON, Position
@@ -51,7 +51,7 @@ def kinesis(server: LocalServer) -> Any:
 def client(server: LocalServer, kinesis: Any, clock: ManualClock) -> StreamClient:
     return StreamClient(
         StreamAddress("s", None, "us-east-1", server.endpoint_url),
-        Retry(sleep=lambda seconds: waited(clock, seconds), clock=lambda: clock() / 1000),
+        Backoff(sleep=lambda seconds: waited(clock, seconds), clock=lambda: clock() / 1000),
         wall_clock_ms=clock,
     )
 
@@ -80,7 +80,7 @@ def waited(clock: ManualClock, seconds: float) -> None:
 
 @pytest.fixture
 def consumer(client: StreamClient, clock: ManualClock) -> str:
-    return register_consumer(client, "c", Retry(sleep=lambda seconds: waited(clock, seconds)))
+    return register_consumer(client, "c", Backoff(sleep=lambda seconds: waited(clock, seconds)))
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from sparkinesis.metrics.catalogue import BYTES_FETCHED, RECORDS_FETCHED
 from sparkinesis.metrics.tally import Tally
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import PutResult, StreamClient, StreamSummary
-from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AfterRecord, AtTimestamp
 from sparkinesis.stream.put_entry import PutEntry
 from sparkinesis.stream.shard import Shard
@@ -35,7 +35,7 @@ def open_client(script: Script) -> Open:
         times = iter(local_ms)
         address = StreamAddress("s", arn, "us-east-1", script.endpoint)
         time = Time()
-        retry = Retry(clock=time, sleep=time.sleep, uniform=lambda _, most: most)
+        retry = Backoff(clock=time, sleep=time.sleep, uniform=lambda _, most: most)
         return StreamClient(
             address, retry, lambda: next(times) if local_ms else ANOTHER_CLOCK, **options
         )

@@ -15,7 +15,7 @@ from sparkinesis.source.datasource import KinesisDataSource
 from sparkinesis.stream.address import StreamAddress, stream_address
 from sparkinesis.stream.calls import client as client_module
 from sparkinesis.stream.calls.client import CREATION, StreamClient
-from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.stream.position import TRIM_HORIZON
 from sparkinesis.stream.reading.following import follow
 from sparkinesis.stream.timing import Timing
@@ -61,7 +61,7 @@ def address(server: LocalServer) -> StreamAddress:
 
 @pytest.fixture
 def client(address: StreamAddress, waiting: _Waiting) -> StreamClient:
-    return StreamClient(address, Retry(clock=waiting.clock, sleep=waiting.sleep))
+    return StreamClient(address, Backoff(clock=waiting.clock, sleep=waiting.sleep))
 
 
 def _shards(client: StreamClient) -> int:

@@ -20,7 +20,7 @@ from sparkinesis.local.encoding.codec import JsonCodec
 from sparkinesis.local.faults import Call
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import Fetched, StreamClient
-from sparkinesis.stream.calls.retry import Retry, RetryLaterError
+from sparkinesis.stream.calls.retry import Backoff, RetryLaterError
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp, Position
 from sparkinesis.stream.reading.budget import Pace, ShardBudget
 from sparkinesis.stream.reading.cursor import ShardCursor
@@ -103,7 +103,7 @@ def test_a_sequence_number_that_is_refused_once_is_asked_for_again(
     """Each way to read at a record asks by this call: queries, workers, `tail`, `leases`."""
     put(kinesis, "s", [b"0", b"1"], "k")
     waits: list[float] = []
-    retry = Retry(sleep=waits.append)
+    retry = Backoff(sleep=waits.append)
     address = StreamAddress("s", region="us-east-1", endpoint=server.endpoint_url)
     client = StreamClient(address, retry)
     page = client.get_records(SHARD, client.shard_iterator(SHARD, TRIM_HORIZON), 1).page
@@ -148,7 +148,7 @@ def test_a_page_that_stays_bad_is_an_error_that_names_its_place_and_is_fetched_a
 
     monkeypatch.setattr(JsonCodec, "_page", encode_page)
     address = StreamAddress("s", region="us-east-1", endpoint=server.endpoint_url)
-    client = StreamClient(address, Retry(give_up_after=0))
+    client = StreamClient(address, Backoff(give_up_after=0))
     cursor = ShardCursor(client, ShardBudget(Pace(0.0, 0.0)), SHARD, TRIM_HORIZON)
     (first,) = cursor.fetch(1).page.records
     place = f"SequenceNumber is not a number.*{SHARD} of stream 's'.* {first.sequence_number}"
@@ -171,7 +171,7 @@ class Reading:
     waits: list[float] = field(default_factory=list)
 
     def client(self, give_up_after: float = 60.0) -> StreamClient:
-        retry = Retry(
+        retry = Backoff(
             give_up_after=give_up_after,
             clock=lambda: sum(self.waits),
             sleep=self.waits.append,

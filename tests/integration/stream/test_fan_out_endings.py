@@ -24,7 +24,7 @@ from sparkinesis.metrics.tally import Tally
 from sparkinesis.source.reading.subscribed_cursor import SubscribedCursor, SubscribeLimiter
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.stream.fan_out import cursor
 from sparkinesis.stream.fan_out.cursor import RETRY, SILENCE
 from sparkinesis.stream.fan_out.socket_watch import socket_watch
@@ -83,7 +83,7 @@ def tally() -> Tally:
 @pytest.fixture
 def client(script: Script, tally: Tally) -> StreamClient:
     address = StreamAddress("s", STREAM_ARN, "us-east-1", script.endpoint)
-    return StreamClient(address, Retry(give_up_after=0), metrics=tally)
+    return StreamClient(address, Backoff(give_up_after=0), metrics=tally)
 
 
 Subscribe = Callable[..., FetchingCursor]

@@ -12,7 +12,7 @@ import pytest
 from sparkinesis.local import Limits, LocalServer
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import BETWEEN_STREAM_PAGES, StreamClient
-from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.stream.calls.stream_identity import StreamIdentity, identify
 
 
@@ -57,7 +57,7 @@ def test_an_account_of_far_more_streams_than_are_wanted_is_not_listed_to_its_end
 ) -> None:
     slept: list[float] = []
     address = StreamAddress("s-000", None, "us-east-1", server.endpoint_url)
-    client = StreamClient(address, Retry(sleep=slept.append))
+    client = StreamClient(address, Backoff(sleep=slept.append))
     server.kinesis.calls.clear()
     found = client.list_streams({"s-229"}, 2)
     assert len(found) == 200

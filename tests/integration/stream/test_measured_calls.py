@@ -21,7 +21,7 @@ from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.metrics.tally import Tally
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.stream.position import TRIM_HORIZON
 from sparkinesis.stream.reading.budget import Pace, ShardBudget
 from sparkinesis.stream.reading.cursor import ShardCursor
@@ -47,7 +47,7 @@ class Reader:
 
         return StreamClient(
             StreamAddress("s", None, "us-east-1", self.server.endpoint_url),
-            Retry(
+            Backoff(
                 give_up_after=20.0,
                 clock=now,
                 sleep=lambda pause: waited(self.clock, pause),

@@ -13,7 +13,7 @@ from sparkinesis import CredentialSource, OptionError
 from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.metrics import CloudWatchMetrics
 from sparkinesis.metrics.catalogue import RECORDS_PROCESSED
-from sparkinesis.metrics.metric import Measured, Place
+from sparkinesis.metrics.metric import AwsPlace, Measured
 from sparkinesis.worker.reporting import cloudwatch
 from tests import pace
 from tests.integration.worker.conftest import AT_ONCE
@@ -175,9 +175,9 @@ def test_region_and_credentials_are_the_applications_unless_others_are_given(
     server: LocalServer, stream: str
 ) -> None:
     role = "arn:aws:iam::123456789012:role/metrics"
-    place = Place("eu-west-1", server.endpoint_url, CredentialSource(role_arn=role))
+    place = AwsPlace("eu-west-1", server.endpoint_url, CredentialSource(role_arn=role))
 
-    def keys(exporter: CloudWatchMetrics, place: Place) -> tuple[str, bool]:
+    def keys(exporter: CloudWatchMetrics, place: AwsPlace) -> tuple[str, bool]:
         server.kinesis.calls.clear()
         metrics = pickle.loads(pickle.dumps(exporter)).open(Measured.worker(stream, "w", place))
         metrics.add(RECORDS_PROCESSED, (stream, "a"), 1)
@@ -189,7 +189,7 @@ def test_region_and_credentials_are_the_applications_unless_others_are_given(
     assert keys(CloudWatchMetrics(), place) == ("eu-west-1", False)
     own = CloudWatchMetrics(region="us-west-2", credentials=CredentialSource())
     assert keys(own, place) == ("us-west-2", True)
-    elsewhere = Place("eu-west-1", "http://127.0.0.1:1", place.credentials)
+    elsewhere = AwsPlace("eu-west-1", "http://127.0.0.1:1", place.credentials)
     own = CloudWatchMetrics(endpoint=server.endpoint_url)
     assert keys(own, elsewhere) == ("eu-west-1", False)
 

@@ -16,7 +16,7 @@ from pyarrow import fs
 from sparkinesis.local import LocalServer
 from sparkinesis.local.faults import Fault
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.stream.kpl.pack import aggregate
 from sparkinesis.stream.reading.arrow import USER_RECORD_SCHEMA
 from sparkinesis.worker.batches.batch import RecordBatch
@@ -284,7 +284,7 @@ def test_what_the_stream_does_not_take_is_left_and_nothing_is_put_twice(
         return Fault(code=code, entries=frozenset(range(500))) if is_later else None
 
     faults(take_one_call)
-    retry = Retry(base=0.01, cap=0.02, give_up_after=0.3)
+    retry = Backoff(base=0.01, cap=0.02, give_up_after=0.3)
     found = put_back(place, letters, address, delete=False, retry=retry)
     faults(None)
     put = all_of(kinesis, stream)
@@ -363,7 +363,7 @@ def test_records_of_a_key_go_back_in_order_though_the_stream_refuses_some_at_fir
         return Fault(code=code, entries=frozenset({0})) if is_first else None
 
     faults(refuse_first)
-    retry = Retry(base=0.05, uniform=lambda _, high: high)
+    retry = Backoff(base=0.05, uniform=lambda _, high: high)
     found = put_back(place, place.contents().letters, address, delete=True, retry=retry)
     faults(None)
     assert len(found.done) == 6

@@ -19,7 +19,7 @@ from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.source.plan_calls import PlanCalls
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.stream.position import ShardRange
 from sparkinesis.stream.reading.budget import Pace, ShardBudget
 from tests.simulation.kinesis import REGION, KinesisClient
@@ -347,9 +347,9 @@ class World:
             metrics,
         )
 
-    def _retry(self, give_up_after: float) -> Retry:
+    def _retry(self, give_up_after: float) -> Backoff:
         scheduler = self.scheduler
-        return Retry(
+        return Backoff(
             give_up_after=give_up_after,
             clock=lambda: scheduler.now,
             sleep=scheduler.sleep,

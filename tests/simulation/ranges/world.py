@@ -18,7 +18,7 @@ from sparkinesis.local.model import limits
 from sparkinesis.source.reading.subscribed_cursor import SubscribedCursor, SubscribeLimiter
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.stream.position import SHARD_END, TRIM_HORIZON, AfterRecord, Position, Sentinel
 from sparkinesis.stream.reading.budget import Pace, ShardBudget
 from sparkinesis.stream.reading.cursor import ShardCursor
@@ -186,7 +186,7 @@ class Ranges:
         self, reading: Reading, start: Position, end: AfterRecord | Literal[Sentinel.SHARD_END]
     ) -> None:
         scheduler, shard_id = self.scheduler, reading.shard_id
-        retry = Retry(
+        retry = Backoff(
             clock=lambda: scheduler.now, sleep=scheduler.sleep, uniform=scheduler.rng.uniform
         )
         client = StreamClient(_ADDRESS, retry, self.kinesis.clock)

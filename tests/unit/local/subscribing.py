@@ -8,7 +8,7 @@ import msgspec
 
 from sparkinesis.local import LocalKinesis
 from sparkinesis.local.encoding.codec import JsonCodec
-from sparkinesis.local.model.consumer import End, Event, Failure, Step, Subscription, Wait
+from sparkinesis.local.model.consumer import End, Event, ExceptionEvent, Step, Subscription, Wait
 from tests.unit.local.calls import ARN, SHARD_0, Stream, data
 
 
@@ -66,7 +66,7 @@ class Listener:
     def failure(self) -> str:
         """Return the code of the exception that ends the subscription."""
         step = self.step()
-        assert isinstance(step, Failure), step
+        assert isinstance(step, ExceptionEvent), step
         assert self.has_ended()
         return step.code
 

@@ -10,7 +10,7 @@ from sparkinesis.errors import ServiceError
 from sparkinesis.source.offsets import ANY_SHARD, Positions
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord
 from sparkinesis.stream.timing import Timing
 from tests.planners import next_end, stream_planner
@@ -29,8 +29,8 @@ def test_a_stream_that_cannot_be_reached_is_told_soon(
         nonlocal now
         now += seconds
 
-    def retry(seconds: float) -> Retry:
-        return Retry(
+    def retry(seconds: float) -> Backoff:
+        return Backoff(
             base=2.0, give_up_after=seconds, clock=lambda: now, sleep=sleep, uniform=lambda _, b: b
         )
 

@@ -20,7 +20,7 @@ from sparkinesis.stream.routing import MAX_HASH_KEY
 from sparkinesis.stream.shard import Shard
 from sparkinesis.ui import columns
 from sparkinesis.ui.columns import MappedShard, born, shard_map
-from sparkinesis.ui.look import Look, Point, with_point
+from sparkinesis.ui.look import ChartPoint, PageSnapshot, with_point
 from sparkinesis.ui.reported import NOTHING_REPORTED, Reported
 
 NOW = 1_795_000_600.0
@@ -57,11 +57,11 @@ LAGS = {ROWS[0].key: Lag(), ROWS[1].key: Lag(1200), ROWS[2].key: Lag(75_000)}
 
 def look(
     rows: list[Lease] = ROWS, lags: dict[str, Lag] = LAGS, reported: Reported = NOTHING_REPORTED
-) -> Look:
+) -> PageSnapshot:
     table = WatchedTable().after_scan(rows, 10.0)
-    points = (Point(NOW - 2, None, None, None), Point(NOW, 75_000, 42.5, 100.0))
+    points = (ChartPoint(NOW - 2, None, None, None), ChartPoint(NOW, 75_000, 42.5, 100.0))
     view = top_view("app", "", SeenApplication.of(table, lags))
-    return Look(1, NOW, view, table, {None: LISTED}, reported, points)
+    return PageSnapshot(1, NOW, view, table, {None: LISTED}, reported, points)
 
 
 def test_the_table_of_shards() -> None:
@@ -175,9 +175,9 @@ def test_the_charts() -> None:
 
 def test_the_charts_are_of_an_hour_and_bounded() -> None:
     def last(*times: float) -> list[float]:
-        points: tuple[Point, ...] = ()
+        points: tuple[ChartPoint, ...] = ()
         for at in times:
-            points = with_point(points, Point(at, 1, None, None))
+            points = with_point(points, ChartPoint(at, 1, None, None))
         return [points[0].at, points[-1].at, len(points)]
 
     assert last(*range(0, 7200, 10)) == [3590, 7190, 361]

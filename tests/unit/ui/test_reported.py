@@ -17,7 +17,7 @@ from sparkinesis.status import (
     WorkerStatus,
 )
 from sparkinesis.ui.reported import (
-    Answer,
+    StatusReply,
     of_answers,
     of_fleet,
     read_status,
@@ -68,9 +68,9 @@ def test_answers_of_workers() -> None:
     two = read_status(status("b", streams=[{"stream": "web", "problem": "not found"}]))
     found = of_answers(
         [
-            Answer("http://a/status", one, {"s-1": 3.0, "s-2": 4.0}),
-            Answer("http://b/status", two),
-            Answer("http://c/status", None, error="refused"),
+            StatusReply("http://a/status", one, {"s-1": 3.0, "s-2": 4.0}),
+            StatusReply("http://b/status", two),
+            StatusReply("http://c/status", None, error="refused"),
         ]
     )
     assert found.worker_rates == {"a": 7.0, "b": None}
@@ -84,7 +84,7 @@ def test_answers_of_workers() -> None:
 
 def test_a_failure_of_two_workers_is_one() -> None:
     failed = [{name: getattr(FAILURE, name) for name in Failure.__struct_fields__}]
-    says = [Answer(url, read_status(status(url, failures=failed))) for url in "ab"]
+    says = [StatusReply(url, read_status(status(url, failures=failed))) for url in "ab"]
     (failure,) = of_answers(says).failures
     assert (failure.count, failure.traceback) == (4, "Traceback ...")
 

@@ -9,16 +9,16 @@ import msgspec
 from sparkinesis.status import Failure
 from sparkinesis.terminal.view import GroupRow, ShardRow, View
 from sparkinesis.ui import texts
-from sparkinesis.ui.look import Look
+from sparkinesis.ui.look import PageSnapshot
 from sparkinesis.ui.reported import Reported
 
 ATTACK = "<img src=x onerror=alert(1)>"
 
 
-def look(**given: object) -> Look:
+def look(**given: object) -> PageSnapshot:
     shards = (ShardRow("s-1", "w", "held", 1500, 8.0), ShardRow("s-2", None, "unowned", None, None))
     view = View("app", "updated", "KB/s", (GroupRow("w", 1, 1500, 8.0),), shards)
-    return Look(1, 1_795_000_000.0, replace(view, **given))  # type: ignore[arg-type]
+    return PageSnapshot(1, 1_795_000_000.0, replace(view, **given))  # type: ignore[arg-type]
 
 
 def test_the_heading_has_the_figures_of_top() -> None:

@@ -25,7 +25,7 @@ from sparkinesis.worker.processors.processor import RecordProcessor
 from sparkinesis.worker.processors.user_calls import UserCalls
 from sparkinesis.worker.reporting.failures import Failures
 from sparkinesis.worker.reporting.shard_reporter import ShardMeasures, ShardPlace, ShardReporter
-from sparkinesis.worker.reporting.teller import TELL_NOBODY, Teller
+from sparkinesis.worker.reporting.teller import TELL_NOBODY, EventPublisher
 from sparkinesis.worker.sink.sink import ShardSinks
 
 SHARD = "shardId-000000000000"
@@ -97,7 +97,7 @@ class Setting:
     now: float = 1000.0
     failures: Failures = field(default_factory=Failures)
     metrics: Metrics = OFF
-    tell: Teller = TELL_NOBODY
+    tell: EventPublisher = TELL_NOBODY
     calls: UserCalls = field(default_factory=UserCalls)
     application = "app"
 
@@ -161,7 +161,7 @@ class Shard:
         on_error: OnError,
         *bad: str,
         metrics: Metrics = OFF,
-        tell: Teller = TELL_NOBODY,
+        tell: EventPublisher = TELL_NOBODY,
         held: Held | None = None,
         sinks: ShardSinks | None = None,
         processor: RecordProcessor | None = None,

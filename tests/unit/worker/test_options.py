@@ -18,7 +18,7 @@ from sparkinesis.sinks import DeadLetterStream
 from sparkinesis.stream.address import stream_address
 from sparkinesis.stream.position import AtTimestamp
 from sparkinesis.stream.reading.budget import Pace
-from sparkinesis.worker.lifecycle.streams.stream_config import StreamPlan
+from sparkinesis.worker.lifecycle.streams.stream_config import StreamSettings
 from sparkinesis.worker.on_error import Retry, Skip
 from sparkinesis.worker.options import AheadLimits, FanOutOptions, LeaseTableOptions, WorkerOptions
 from sparkinesis.worker.processors.processor import RecordProcessor
@@ -127,8 +127,8 @@ def test_a_streams_own_settings_go_before_the_applications() -> None:
     )
     own, other = made.plans()
     address = stream_address(arn, "eu-west-1", "https://vpce.example.com", partner)
-    assert own == StreamPlan(address, Processor, Skip(), AtTimestamp(1000), consumer)
-    assert other == StreamPlan(
+    assert own == StreamSettings(address, Processor, Skip(), AtTimestamp(1000), consumer)
+    assert other == StreamSettings(
         stream_address("app", "eu-north-1", None), Processor, Retry(), made.initial()
     )
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from sparkinesis.lease.table.table import LeaseTable
 
 
-class Kind(str, Enum):
+class TableKind(str, Enum):
     """The kinds of lease tables."""
 
     SEVERAL = "several"
@@ -50,7 +50,7 @@ def convert_leases(
     *,
     app: AppName,
     to: Annotated[
-        Kind,
+        TableKind,
         typer.Option(
             metavar="several|single",
             help="several: the rows of Application(stream=...) become rows of "
@@ -101,7 +101,7 @@ def convert_leases(
     options = ChosenStreams.of([stream] if stream else [], region, endpoint, credentials)
     table = options.table(app, dynamodb_endpoint)
     scan = table.scan()
-    find = _to_several if to is Kind.SEVERAL else _to_single
+    find = _to_several if to is TableKind.SEVERAL else _to_single
     plan = find(options, table, scan)
     if plan is None:
         typer.echo(f"The {table} has no leases to convert to {to.value}.", err=as_json)

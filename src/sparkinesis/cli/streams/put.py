@@ -17,7 +17,7 @@ from typing import Annotated, TypeAlias
 import typer
 
 from sparkinesis.cli.options import KinesisEndpoint, Profile, Region, StreamName, errors_in_one_line
-from sparkinesis.cli.streams.record_objects import Keys, parse_object, parse_record
+from sparkinesis.cli.streams.record_objects import RecordKeys, parse_object, parse_record
 from sparkinesis.errors import OptionError
 from sparkinesis.stream.address import StreamAddress, stream_address
 from sparkinesis.stream.credentials import CredentialSource
@@ -143,7 +143,7 @@ def _put(address: StreamAddress, outgoing: OutgoingLines, *, aggregate: bool) ->
         )
 
 
-Parse: TypeAlias = Callable[[bytes], tuple[Keys, bytes]]
+Parse: TypeAlias = Callable[[bytes], tuple[RecordKeys, bytes]]
 """Returns the keys and the data of a line; raises `OptionError` that continues a sentence."""
 
 
@@ -153,17 +153,17 @@ class BadLineError(OptionError):
 
 def with_key(key: str | None) -> Parse:
     """Return a function that gives each line this partition key; None: a random one."""
-    return lambda line: (Keys(key), line)
+    return lambda line: (RecordKeys(key), line)
 
 
 def with_key_of(field: str) -> Parse:
     """Return a function that takes the partition key from a field of a line of JSON."""
 
-    def parse(line: bytes) -> tuple[Keys, bytes]:
+    def parse(line: bytes) -> tuple[RecordKeys, bytes]:
         value = parse_object(line).get(field)
         if isinstance(value, bool) or not isinstance(value, (str, int)):
             raise OptionError(f'it has no text or whole number "{field}"')
-        return Keys(str(value)), line
+        return RecordKeys(str(value)), line
 
     return parse
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sparkinesis.worker.batches.user_record import UserRecord
 
 
-class Keys(NamedTuple):
+class RecordKeys(NamedTuple):
     """The keys of a record to put; None where the object has none."""
 
     partition_key: str | None
@@ -60,13 +60,13 @@ def parse_object(line: bytes) -> dict[str, Any]:
     return found
 
 
-def parse_record(line: bytes) -> tuple[Keys, bytes]:
+def parse_record(line: bytes) -> tuple[RecordKeys, bytes]:
     """Read a line that holds an object of `record_object`; only its data is required.
 
     Raises `OptionError` with a text that continues a sentence.
     """
     found = parse_object(line)
-    keys = Keys(_text(found, "partition_key"), _text(found, "explicit_hash_key"))
+    keys = RecordKeys(_text(found, "partition_key"), _text(found, "explicit_hash_key"))
     text, encoded = _text(found, "data"), _text(found, "data_base64")
     if (text is None) == (encoded is None):
         raise OptionError('it has not one of "data" and "data_base64"')

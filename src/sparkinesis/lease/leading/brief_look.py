@@ -29,7 +29,7 @@ _QUIET = 1 / 2
 """The part of the failover time for which a counter stands still only if a renewal was missed."""
 
 
-class BriefLook(msgspec.Struct, frozen=True):
+class PartialScan(msgspec.Struct, frozen=True):
     """What a worker reads in place of the whole table."""
 
     leader: str
@@ -50,7 +50,7 @@ def next_looks(
     leader: str,
     now: float,
     failover_time: float,
-) -> BriefLook | None:
+) -> PartialScan | None:
     """Return what a worker is to read from now on; None (the whole table) without a live leader.
 
     Each lease needs an observation.
@@ -60,12 +60,12 @@ def next_looks(
         for row in leases
         if (row.owner, row.checkpoint_owner) == (leader, None) and not row.is_finished
     ][:WITNESSES]
-    look = BriefLook(leader, tuple(row.key for row in its), now + FULL_EVERY)
+    look = PartialScan(leader, tuple(row.key for row in its), now + FULL_EVERY)
     return look if leader_lives(look, its, observations, now, failover_time) else None
 
 
 def leader_lives(
-    look: BriefLook,
+    look: PartialScan,
     leases: Iterable[Lease],
     observations: Mapping[str, Observation],
     now: float,
@@ -84,7 +84,7 @@ def leader_lives(
 
 
 def rows_to_read(
-    look: BriefLook,
+    look: PartialScan,
     owned: Iterable[str],
     held: Mapping[str, Collection[str]],
     unfinished: Collection[str],

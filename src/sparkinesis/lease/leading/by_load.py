@@ -35,7 +35,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
 from sparkinesis.lease.leading import by_count
-from sparkinesis.lease.leading.members import EVEN, THROUGHPUT, Member, by_throughput
+from sparkinesis.lease.leading.members import EVEN, THROUGHPUT, WorkerLoad, by_throughput
 from sparkinesis.lease.leading.moves import (
     Move,
     Rank,
@@ -66,7 +66,7 @@ def plan(run: Run) -> tuple[Move, ...]:
         if is_read or len(set(map(_room, run.members))) == 1:
             return by_count.plan(run)
         kbps = dict.fromkeys((row.key for row in run.leases), 1.0)
-    fleet = _Fleet(run, kbps)
+    fleet = _Workers(run, kbps)
     fleet.place(longest_vacant_first(run.leases, run.vacant))
     if run.balances:
         fleet.relieve()
@@ -148,7 +148,7 @@ class _Worker:
             one.part *= kept
 
 
-class _Fleet:
+class _Workers:
     """The workers and the moves of one run."""
 
     def __init__(self, run: Run, kbps: Mapping[str, float]) -> None:
@@ -159,7 +159,7 @@ class _Fleet:
         held = [row for row in run.leases if row.key not in run.vacant]
         measured = [one for one in run.members if not one.is_failing]
         if not measured:
-            measured = [Member(one.worker_id) for one in run.members]
+            measured = [WorkerLoad(one.worker_id) for one in run.members]
         self._active = {one.who: one for one in _measured_workers(measured, held, run.leases, kbps)}
         """The workers whose load is known."""
         self._all = {
@@ -333,7 +333,7 @@ class _Fleet:
 
 
 def _measured_workers(
-    members: Sequence[Member],
+    members: Sequence[WorkerLoad],
     held: Iterable[Lease],
     leases: Iterable[Lease],
     kbps: Mapping[str, float],
@@ -349,7 +349,7 @@ def _measured_workers(
     room = {one.worker_id: _room(one) for one in members}
     members = by_throughput(
         [
-            Member(
+            WorkerLoad(
                 one.worker_id,
                 {name: value for name, value in one.load.items() if costs.get(name)},
                 one.limit,
@@ -381,7 +381,7 @@ def _measured_workers(
     return workers
 
 
-def _room(one: Member) -> float:
+def _room(one: WorkerLoad) -> float:
     """Return the part of a worker's range that is left: in quarters, one at least.
 
     It is that of the fullest metric. In quarters, because a few percent are noise, and the next
@@ -391,7 +391,7 @@ def _room(one: Member) -> float:
     return max(1, math.ceil(4 * (1 - max(used, default=0.0)))) / 4
 
 
-def _costs(members: Iterable[Member], carried: Mapping[str, float]) -> dict[str, float]:
+def _costs(members: Iterable[WorkerLoad], carried: Mapping[str, float]) -> dict[str, float]:
     """Return how much of each metric a KB/s costs, in the mean of those that measure it."""
     values: dict[str, float] = {}
     read: dict[str, float] = {}

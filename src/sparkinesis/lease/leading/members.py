@@ -21,7 +21,7 @@ EVEN = 100.0
 """The value of `THROUGHPUT` that is the fleet's mean, and the limit of its operating range."""
 
 
-class Member(msgspec.Struct, frozen=True):
+class WorkerLoad(msgspec.Struct, frozen=True):
     """A live worker of the fleet."""
 
     worker_id: str
@@ -35,14 +35,14 @@ class Member(msgspec.Struct, frozen=True):
 
 def member(
     worker_id: str, samples: Mapping[str, Sequence[float]], limit: Mapping[str, float]
-) -> Member:
+) -> WorkerLoad:
     """Return a member by the last samples of each metric, oldest first.
 
     A metric without a sample says nothing of the load. (The KCL counts it as no load, and gives the
     worker the next leases.)
     """
     averages = {name: average(values) for name, values in samples.items()}
-    return Member(
+    return WorkerLoad(
         worker_id,
         {name: value for name, value in averages.items() if value is not None},
         dict(limit),
@@ -108,7 +108,7 @@ def releasing_workers(owners: Mapping[str, str | None], leases: Iterable[Lease])
     return frozenset(who for who in released if who is not None)
 
 
-def by_throughput(members: Iterable[Member], kbps: Mapping[str, float]) -> list[Member]:
+def by_throughput(members: Iterable[WorkerLoad], kbps: Mapping[str, float]) -> list[WorkerLoad]:
     """Return the members, with `THROUGHPUT` as the metric of those that have no other.
 
     ``kbps``: the throughput of each. If all of it is 0, so is the metric (the KCL computes 0 / 0
@@ -119,7 +119,7 @@ def by_throughput(members: Iterable[Member], kbps: Mapping[str, float]) -> list[
     return [
         one
         if one.load
-        else Member(
+        else WorkerLoad(
             one.worker_id,
             {THROUGHPUT: EVEN * kbps.get(one.worker_id, 0.0) / mean if mean else 0.0},
             {THROUGHPUT: EVEN},

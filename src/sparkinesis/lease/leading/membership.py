@@ -26,7 +26,7 @@ from sparkinesis.lease.leading import by_count, by_load
 from sparkinesis.lease.leading.brief_look import (
     FULL_EVERY,
     WORTHWHILE,
-    BriefLook,
+    PartialScan,
     leader_lives,
     next_looks,
     standbys,
@@ -50,7 +50,7 @@ from sparkinesis.lease.leading.leader_lock import (
     observe,
 )
 from sparkinesis.lease.leading.members import (
-    Member,
+    WorkerLoad,
     member,
     releasing_workers,
     silent_workers,
@@ -187,7 +187,11 @@ class Membership:
         return standing
 
     def look_briefly(
-        self, rows: TableScan, look: BriefLook, observations: Mapping[str, Observation], now: float
+        self,
+        rows: TableScan,
+        look: PartialScan,
+        observations: Mapping[str, Observation],
+        now: float,
     ) -> bool:
         """Return True if the leader lives, by some rows at ``now``; False: read the whole table.
 
@@ -259,7 +263,7 @@ class Membership:
         is_large = may_be_brief and not coordination.is_beside and len(scan.leases) >= WORTHWHILE
         if not self._leads(coordination, lock, now):
             reach = self._reach(scan.leases, expired, now)
-            brief: BriefLook | None = None
+            brief: PartialScan | None = None
             if is_large and reach is Reach.ADOPT and lock is not None:
                 second = self._second(scan)
                 alive = [one.worker_id for one in seen.stats if one.is_alive(second)]
@@ -421,7 +425,7 @@ class Membership:
 
     def _assign(
         self,
-        members: Sequence[Member],
+        members: Sequence[WorkerLoad],
         leases: Sequence[Lease],
         observations: Mapping[str, Observation],
         expired: Collection[str],
@@ -458,7 +462,7 @@ class Membership:
 
 def members_of(
     stats: Collection[WorkerStats], absent: Collection[str], second: float
-) -> list[Member]:
+) -> list[WorkerLoad]:
     """Return the workers to which a leader may assign leases at an epoch second.
 
     absent: workers that have crashed or are about to end, although their rows are young.

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from sparkinesis.lease.leading.members import Member
+from sparkinesis.lease.leading.members import WorkerLoad
 from sparkinesis.lease.lease import Lease
 
 REST = 6
@@ -45,7 +45,7 @@ class Run(msgspec.Struct, frozen=True):
 
     leases: Sequence[Lease]
     """All that are not finished."""
-    members: Sequence[Member]
+    members: Sequence[WorkerLoad]
     vacant: Mapping[str, float]
     """The keys of the leases that nobody renews, and the instant of each since when. Such a lease
     returns to its owner only if there is no other worker."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from sparkinesis.lease.leading.brief_look import BriefLook
+from sparkinesis.lease.leading.brief_look import PartialScan
 from sparkinesis.lease.leading.moves import Move
 from sparkinesis.lease.rules.taker import Reach
 
@@ -20,7 +20,7 @@ class Standing(msgspec.Struct, frozen=True):
     """The assignments to write now, if this worker leads."""
     leads_brief_readers: bool = False
     """True if this worker is the leader of workers that may read only their own rows."""
-    brief: BriefLook | None = None
+    brief: PartialScan | None = None
     """What the worker reads in its next looks; None: the whole table."""
 
 

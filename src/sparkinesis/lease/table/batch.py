@@ -17,7 +17,7 @@ from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.table.rows import read_row
 from sparkinesis.lease.table.update import Update, has_landed
 from sparkinesis.stream.calls.direct.understood import understood
-from sparkinesis.stream.calls.retry import Retry, is_in_doubt, is_retryable
+from sparkinesis.stream.calls.retry import Backoff, is_in_doubt, is_retryable
 
 BATCH = 25
 """The most statements that a call may hold."""
@@ -53,7 +53,7 @@ def batches_of(items: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:
 
 
 def write_batch(
-    client: Any, table: str, updates: Sequence[Update], retry: Retry
+    client: Any, table: str, updates: Sequence[Update], retry: Backoff
 ) -> list[Lease | Failed]:
     """Execute at most 25 updates; return the row or the failure of each, in order.
 

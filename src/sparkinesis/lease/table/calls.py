@@ -15,16 +15,16 @@ from sparkinesis.lease.table.measured_client import measured_client
 from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.stream.calls.answers.listing import pages
 from sparkinesis.stream.calls.direct.understood import understood
-from sparkinesis.stream.calls.retry import Retry, error_code
+from sparkinesis.stream.calls.retry import Backoff, error_code
 
 _T = TypeVar("_T")
 
 REFUSED = "ConditionalCheckFailedException"
 
 
-def _brief_retry() -> Retry:
+def _brief_retry() -> Backoff:
     # Brief, because renewals and checkpoints are retried by their callers, who know the deadline.
-    return Retry(base=0.05, cap=1.0, give_up_after=3.0)
+    return Backoff(base=0.05, cap=1.0, give_up_after=3.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class TableCalls(TableAddress):
     `LeaseTableUnavailableError` once retries ran out, and `ServiceError` for anything else.
     """
 
-    retry: Retry = field(default_factory=_brief_retry, compare=False, repr=False)
+    retry: Backoff = field(default_factory=_brief_retry, compare=False, repr=False)
     metrics: Metrics = field(default=OFF, compare=False, repr=False)
     """Takes the measurements of the calls, by the clock of ``retry``."""
 
@@ -45,7 +45,7 @@ class TableCalls(TableAddress):
         return measured_client(client, self.retry.clock, self.metrics)
 
     def call(
-        self, operation: str | None, call: Callable[[Any], _T], retry: Retry | None = None
+        self, operation: str | None, call: Callable[[Any], _T], retry: Backoff | None = None
     ) -> _T:
         """Make a call with retries; ``operation``: None for several calls that retry themselves.
 
@@ -64,7 +64,7 @@ class TableCalls(TableAddress):
             raise explain(error, name, self) from None
 
     def pages(
-        self, operation: str, retry: Retry | None = None, **request: Any
+        self, operation: str, retry: Backoff | None = None, **request: Any
     ) -> Iterator[Mapping[str, Any]]:
         """Yield the answers of a Scan or a Query, page by page."""
 

@@ -11,7 +11,7 @@ import msgspec
 
 from sparkinesis.stream.calls.direct.bounds import MIB, Bound
 from sparkinesis.stream.calls.direct.client import DirectClient
-from sparkinesis.stream.calls.direct.connection import Answer
+from sparkinesis.stream.calls.direct.connection import HttpAnswer
 from sparkinesis.stream.calls.direct.understood import decode_object
 from sparkinesis.stream.calls.direct.usual import usual_settings
 from sparkinesis.stream.calls.session import client_of, open_session
@@ -84,7 +84,7 @@ class _Found(TypedDict, total=False):
 _DECODER = msgspec.json.Decoder(_Found)
 
 
-def _decode(answer: Answer) -> dict[str, Any]:
+def _decode(answer: HttpAnswer) -> dict[str, Any]:
     found = decode_object(answer.body, _DECODER)
     if b'"B"' in answer.body or b'"BS"' in answer.body:
         for item in _items(found):

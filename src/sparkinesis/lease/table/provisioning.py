@@ -17,7 +17,7 @@ from botocore.exceptions import ClientError
 from sparkinesis.errors import LeaseTableError, LeaseTableNotFoundError
 from sparkinesis.lease.table.address import TableAddress
 from sparkinesis.stream.calls.direct.understood import text, understood
-from sparkinesis.stream.calls.retry import Retry, error_code
+from sparkinesis.stream.calls.retry import Backoff, error_code
 
 _USABLE = {"ACTIVE", "UPDATING"}
 
@@ -57,7 +57,7 @@ def provision(
     table: TableAddress,
     options: ProvisionOptions,
     *,
-    retry: Retry,
+    retry: Backoff,
     patience: Patience,
 ) -> bool:
     """Create ``table`` if it is missing, and wait until it is usable. Return True if created here.
@@ -108,7 +108,7 @@ def keys_of(description: dict[str, Any]) -> list[tuple[str, str, str]]:
     ]
 
 
-def _describe(client: Any, table: TableAddress, retry: Retry) -> dict[str, Any] | None:
+def _describe(client: Any, table: TableAddress, retry: Backoff) -> dict[str, Any] | None:
     def call(client: Any) -> dict[str, Any]:
         description: dict[str, Any] = client.describe_table(TableName=table.name)["Table"]
         text(description["TableStatus"])
@@ -122,7 +122,7 @@ def _describe(client: Any, table: TableAddress, retry: Retry) -> dict[str, Any] 
         raise
 
 
-def _create(client: Any, table: TableAddress, options: ProvisionOptions, retry: Retry) -> bool:
+def _create(client: Any, table: TableAddress, options: ProvisionOptions, retry: Backoff) -> bool:
     try:
         retry.call(lambda: client.create_table(**creation(table.name, options)))
     except ClientError as error:
@@ -145,7 +145,7 @@ def _require_lease_table(description: dict[str, Any], table: TableAddress) -> No
     )
 
 
-def _wait(client: Any, table: TableAddress, retry: Retry, patience: Patience) -> None:
+def _wait(client: Any, table: TableAddress, retry: Backoff, patience: Patience) -> None:
     deadline = patience.clock() + patience.give_up_after
     while True:
         description = _describe(client, table, retry)
@@ -161,7 +161,7 @@ def _wait(client: Any, table: TableAddress, retry: Retry, patience: Patience) ->
         patience.sleep(patience.interval)
 
 
-def _recoverable(client: Any, table: TableAddress, retry: Retry, patience: Patience) -> None:
+def _recoverable(client: Any, table: TableAddress, retry: Backoff, patience: Patience) -> None:
     """Enable point-in-time recovery. The KCL does so at each start, too."""
     deadline = patience.clock() + patience.give_up_after
     while True:

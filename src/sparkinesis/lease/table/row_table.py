@@ -10,7 +10,7 @@ from sparkinesis.errors import LeaseTableNotFoundError
 from sparkinesis.lease.lease import AttributeValue
 from sparkinesis.lease.table.calls import RefusedError, TableCalls
 from sparkinesis.stream.address import place_of
-from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.calls.retry import Backoff
 
 _T = TypeVar("_T")
 
@@ -40,7 +40,7 @@ class RowTable(TableCalls):
         return f"table {self.name!r} in {place}"
 
     def call(
-        self, operation: str | None, call: Callable[[Any], _T], retry: Retry | None = None
+        self, operation: str | None, call: Callable[[Any], _T], retry: Backoff | None = None
     ) -> _T:
         try:
             return TableCalls.call(self, operation, call, retry)

@@ -20,7 +20,7 @@ from sparkinesis.lease.table.rows import BrokenLease, TableScan, read_row, read_
 from sparkinesis.lease.table.update import Update, has_landed
 from sparkinesis.lease.table.write_conflict import LeaseChangedError
 from sparkinesis.stream.calls.direct.understood import understood
-from sparkinesis.stream.calls.retry import Retry, error_code, is_in_doubt
+from sparkinesis.stream.calls.retry import Backoff, error_code, is_in_doubt
 from sparkinesis.stream.service_time import second_of
 
 _PROVISION_RETRY = 20.0
@@ -53,7 +53,7 @@ class LeaseTable(TableCalls):
             ),
         )
 
-    def leases(self, retry: Retry | None = None, *, consistent: bool = True) -> list[Lease]:
+    def leases(self, retry: Backoff | None = None, *, consistent: bool = True) -> list[Lease]:
         """Return all leases, by a Scan; rows that are not leases are skipped.
 
         Without ``consistent``, at half the price, a row may be as of a moment ago. Also raises
@@ -63,7 +63,7 @@ class LeaseTable(TableCalls):
 
     def scan(
         self,
-        retry: Retry | None = None,
+        retry: Backoff | None = None,
         *,
         consistent: bool = True,
         read: Callable[[Iterable[Mapping[str, Any]]], TableScan] = read_rows,
@@ -80,7 +80,7 @@ class LeaseTable(TableCalls):
         return self._scanned(None, consistent=True)[0]
 
     def _scanned(
-        self, retry: Retry | None, *, consistent: bool
+        self, retry: Backoff | None, *, consistent: bool
     ) -> tuple[list[Mapping[str, Any]], Mapping[str, str]]:
         """Return all rows, and the headers of the last answer."""
         items: list[Mapping[str, Any]] = []

@@ -53,7 +53,7 @@ class Consumer:
         older = self.subscriptions.get(shard_id)
         if older is not None:
             older.fail(
-                Failure(
+                ExceptionEvent(
                     "ResourceInUseException",
                     f"Consumer {self.name} has a newer subscription to {shard_id}.",
                 )
@@ -65,7 +65,7 @@ class Consumer:
         if self.subscriptions.get(subscription.shard.id) is subscription:
             del self.subscriptions[subscription.shard.id]
 
-    def fail_subscriptions(self, failure: Failure) -> None:
+    def fail_subscriptions(self, failure: ExceptionEvent) -> None:
         for subscription in self.subscriptions.values():
             subscription.fail(failure)
         self.subscriptions.clear()
@@ -84,7 +84,7 @@ class Event:
 
 
 @dataclasses.dataclass(frozen=True)
-class Failure:
+class ExceptionEvent:
     """The exception that ends the stream."""
 
     code: str
@@ -103,7 +103,7 @@ class End:
     """The regular end: the subscription has expired, or the shard's end has been sent."""
 
 
-Step = Event | Failure | Wait | End
+Step = Event | ExceptionEvent | Wait | End
 
 
 class ShardOwner(Protocol):
@@ -152,13 +152,13 @@ class Subscription:
         self._use = Bucket()
         self._fault = fault
         self._events = 0
-        self._failure: Failure | None = None
+        self._failure: ExceptionEvent | None = None
         self._ended = False
 
     def next(self, now: int, quota: Limits | None) -> Step:
         self._look_again_ms = None
         if self._fault.stream_code is not None and self._events >= self._fault.stream_after:
-            self._failure = Failure(self._fault.stream_code, self._fault.message)
+            self._failure = ExceptionEvent(self._fault.stream_code, self._fault.message)
         if self._ended or (self._failure is None and now >= self._ends_ms):
             return End()
         if self._failure is not None:
@@ -177,7 +177,7 @@ class Subscription:
         due = (self._heartbeat_ms, self._ends_ms, self.stream.due_ms)
         return self._wait(min(ms for ms in due if ms is not None))
 
-    def fail(self, failure: Failure) -> None:
+    def fail(self, failure: ExceptionEvent) -> None:
         self._failure = self._failure or failure
         self._woken()
 

@@ -6,7 +6,7 @@ from sparkinesis.local import errors
 from sparkinesis.local.encoding import requests, validation
 from sparkinesis.local.errors import KinesisError
 from sparkinesis.local.model import limits
-from sparkinesis.local.model.consumer import Consumer, Failure
+from sparkinesis.local.model.consumer import Consumer, ExceptionEvent
 from sparkinesis.local.model.stream import Stream
 from sparkinesis.local.model.tokens import ListConsumersToken, seal
 from sparkinesis.local.operations.context import ACCOUNT, Context, Json, resume
@@ -54,7 +54,7 @@ def deregister_stream_consumer(context: Context, request: requests.StreamConsume
     if consumer.gone_ms is None:
         consumer.gone_ms = context.now + context.consumer_delay_ms
         consumer.fail_subscriptions(
-            Failure("ResourceNotFoundException", _not_found(consumer.name, stream))
+            ExceptionEvent("ResourceNotFoundException", _not_found(consumer.name, stream))
         )
         stream.settle(context.now)
 

@@ -6,7 +6,7 @@ from sparkinesis.local import errors
 from sparkinesis.local.encoding import requests, validation
 from sparkinesis.local.errors import KinesisError
 from sparkinesis.local.model import limits
-from sparkinesis.local.model.consumer import Failure
+from sparkinesis.local.model.consumer import ExceptionEvent
 from sparkinesis.local.model.stream import (
     BY_PARTITION_KEY,
     ON_DEMAND,
@@ -78,7 +78,7 @@ def delete_stream(context: Context, request: requests.DeleteStream) -> None:
     stream.delete(context.now, context.stream_delay_ms)
     gone = errors.stream_not_found(stream.name, ACCOUNT)
     for consumer in stream.consumers.values():
-        consumer.fail_subscriptions(Failure(gone.code, gone.message))
+        consumer.fail_subscriptions(ExceptionEvent(gone.code, gone.message))
     stream.consumers.clear()
     context.region.all_streams(context.now)
 

@@ -29,11 +29,11 @@ from sparkinesis.local.encoding import event_stream, rpc_v2
 from sparkinesis.local.encoding.cbor import CborCodec
 from sparkinesis.local.encoding.codec import Codec, JsonCodec
 from sparkinesis.local.errors import KinesisError, unknown_operation, unsupported
-from sparkinesis.local.kinesis import LocalKinesis, Outcome
+from sparkinesis.local.kinesis import CallResult, LocalKinesis
 from sparkinesis.local.lease_tables import LeaseTables
 from sparkinesis.local.wire.answer import Answer, in_cbor, json_error, text, xml_error
 from sparkinesis.local.wire.dynamodb import Moto
-from sparkinesis.local.wire.other_services import OtherServices, Signer, signer
+from sparkinesis.local.wire.other_services import OtherServices, SignedBy, signer
 from sparkinesis.local.wire.push import Push
 
 Scope = MutableMapping[str, Any]
@@ -126,7 +126,7 @@ class App:
         if speaks_cbor:
             target = rpc_v2.target(scope)
         signed = signer(headers.get(b"authorization", b""))
-        outcome: Outcome | None = None
+        outcome: CallResult | None = None
         answer: Answer | None = None
         async with self._bodies.whole(receive, _length(scope, headers)) as body:
             if _is_kinesis(target, signed) and not speaks_cbor:
@@ -141,7 +141,7 @@ class App:
             answer.headers.append((b"date", self._date()))
         return answer
 
-    def _serve(self, target: str, headers: Headers, signed: Signer, body: bytes) -> Outcome:
+    def _serve(self, target: str, headers: Headers, signed: SignedBy, body: bytes) -> CallResult:
         codec = self._codec(headers)
         service, _, operation = target.partition(".")
         if service != _SERVICE:
@@ -176,7 +176,7 @@ class App:
         return self._codecs.get(kind)
 
     async def _finish(
-        self, scope: Scope, receive: Receive, send: Send, outcome: Outcome, headers: Headers
+        self, scope: Scope, receive: Receive, send: Send, outcome: CallResult, headers: Headers
     ) -> None:
         try:
             if outcome.delay_ms:
@@ -215,7 +215,7 @@ def _date(second: int) -> bytes:
     return email.utils.formatdate(second, usegmt=True).encode()
 
 
-def _is_kinesis(target: str, signed: Signer) -> bool:
+def _is_kinesis(target: str, signed: SignedBy) -> bool:
     """Return True for a target of Kinesis, and for one of nobody in a call signed for Kinesis.
 
     Such a call gets Kinesis' error, in the encoding of Kinesis' clients.
@@ -235,8 +235,8 @@ def _length(scope: Scope, headers: Headers) -> int | None:
     return 0
 
 
-def _refusal(codec: Codec, error: KinesisError) -> Outcome:
-    return Outcome(error.status, codec.encode_error(error.code, error.message), error.code)
+def _refusal(codec: Codec, error: KinesisError) -> CallResult:
+    return CallResult(error.status, codec.encode_error(error.code, error.message), error.code)
 
 
 async def _send(scope: Scope, send: Send, answer: Answer) -> None:

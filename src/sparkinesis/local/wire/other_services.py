@@ -64,7 +64,7 @@ class OtherServices:
         self._cloudwatch = cloudwatch
 
     async def answer(
-        self, scope: MutableMapping[str, Any], target: str, signer: Signer, body: bytes
+        self, scope: MutableMapping[str, Any], target: str, signer: SignedBy, body: bytes
     ) -> Answer | None:
         """Answer a call, after the fault's delay; None if the fault drops the connection.
 
@@ -90,7 +90,7 @@ class OtherServices:
         self,
         scope: MutableMapping[str, Any],
         target: str,
-        signer: Signer,
+        signer: SignedBy,
         call: _Call,
         body: bytes,
     ) -> Answer | None:
@@ -151,7 +151,7 @@ class OtherServices:
             return _Call("dynamodb", operation, msgspec.json.decode(sent["TableName"], type=str))
         return _Call("dynamodb", operation)
 
-    def _query_call(self, signer: Signer, body: bytes) -> _Call:
+    def _query_call(self, signer: SignedBy, body: bytes) -> _Call:
         """Return a call in AWS's query protocol, of STS or CloudWatch. Raises: _RefusedError."""
         is_cloudwatch = self._cloudwatch and signer.service == _SIGNED_FOR_CLOUDWATCH
         if signer.service not in {None, "sts"} and not is_cloudwatch:
@@ -242,7 +242,7 @@ def _error_code(answer: Answer) -> str | None:
 _CREDENTIAL = re.compile(rb"Credential=([^/,\s]+)/\d{8}/([a-z0-9-]+)/(?:([a-z0-9-]+)/)?")
 
 
-class Signer(NamedTuple):
+class SignedBy(NamedTuple):
     """The scope of a signature. key: the access key's id. service: None if there is none."""
 
     region: str
@@ -250,11 +250,11 @@ class Signer(NamedTuple):
     service: str | None
 
 
-def signer(authorization: bytes) -> Signer:
+def signer(authorization: bytes) -> SignedBy:
     found = _CREDENTIAL.search(authorization)
     if found is None:
-        return Signer(DEFAULT_REGION, None, None)
-    return Signer(found[2].decode(), found[1].decode(), found[3].decode() if found[3] else None)
+        return SignedBy(DEFAULT_REGION, None, None)
+    return SignedBy(found[2].decode(), found[1].decode(), found[3].decode() if found[3] else None)
 
 
 _BATCH_OPERATION = "BatchExecuteStatement"

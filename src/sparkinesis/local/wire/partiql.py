@@ -30,7 +30,7 @@ MAX_STATEMENTS = 25
 
 
 @dataclass(frozen=True)
-class Update:
+class UpdateStatement:
     """An UPDATE statement, as arguments of UpdateItem."""
 
     table: str
@@ -67,7 +67,7 @@ class Update:
 
 def translate(
     statement: str, parameters: Sequence[Any], key_of: Callable[[str], str | None]
-) -> Update | None:
+) -> UpdateStatement | None:
     """Parse a simple UPDATE; return None for other statements and for tables with a sort key.
 
     key_of: returns the name of a table's only key attribute; None if it has none.
@@ -95,7 +95,7 @@ def translate(
     key = expected.get(key_name, {}).get("AttributeValueList")
     if key is None:
         return None
-    return Update(found[1], {key_name: key[0]}, changes, removed, expected)
+    return UpdateStatement(found[1], {key_name: key[0]}, changes, removed, expected)
 
 
 def _consume(pattern: re.Pattern[str], text: str) -> list[re.Match[str]] | None:

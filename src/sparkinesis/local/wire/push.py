@@ -11,7 +11,7 @@ from typing import Any
 from sparkinesis.local.encoding import event_stream
 from sparkinesis.local.encoding.codec import Codec
 from sparkinesis.local.kinesis import LocalKinesis
-from sparkinesis.local.model.consumer import EVENT, End, Event, Failure, Subscription, Wait
+from sparkinesis.local.model.consumer import EVENT, End, Event, ExceptionEvent, Subscription, Wait
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -63,13 +63,13 @@ class Push:
         """Send the next event, or wait for it. Return False after the last one."""
         self._woken.clear()
         step = self.kinesis.next_step(self.subscription)
-        if isinstance(step, Event | Failure):
+        if isinstance(step, Event | ExceptionEvent):
             await self._add(self._message(step))
         elif isinstance(step, Wait):
             await self._wait(self.kinesis.timeout_s(step.until_ms))
-        return not isinstance(step, End | Failure)
+        return not isinstance(step, End | ExceptionEvent)
 
-    def _message(self, step: Event | Failure) -> bytes:
+    def _message(self, step: Event | ExceptionEvent) -> bytes:
         codec = self.codec
         if isinstance(step, Event):
             return event_stream.event(EVENT, codec.content_type, codec.encode(step.page))

@@ -38,7 +38,7 @@ _LONGEST_NAMESPACE = 255
 _LONGEST_DIMENSION = 1024
 
 
-class Selection(msgspec.Struct, frozen=True):
+class PublishedMetrics(msgspec.Struct, frozen=True):
     """What is published: each metric and each combination of dimensions is billed."""
 
     level: Level
@@ -60,13 +60,13 @@ class Datum(NamedTuple):
     """True for a counter, of which only the sum counts."""
 
 
-def is_published(metric: Metric, selection: Selection) -> bool:
+def is_published(metric: Metric, selection: PublishedMetrics) -> bool:
     """Return True if measurements of this metric reach CloudWatch at all."""
     return bool(_selected(metric, selection.level, selection.own))
 
 
 def data_of(
-    metric: Metric, labels: Labels, values: StatisticSet, selection: Selection
+    metric: Metric, labels: Labels, values: StatisticSet, selection: PublishedMetrics
 ) -> Iterator[tuple[Datum, StatisticSet]]:
     """Return what CloudWatch gets of the values of a metric.
 
@@ -132,7 +132,7 @@ def names_of(metric: Metric) -> tuple[KclName, ...]:
 
 
 def _dimensions(
-    kcl: KclName, of: Mapping[str, str], selection: Selection
+    kcl: KclName, of: Mapping[str, str], selection: PublishedMetrics
 ) -> Iterator[tuple[str, str]]:
     yield "Operation", kcl.operation
     values = {

@@ -7,7 +7,7 @@ from typing import Literal
 
 from sparkinesis.errors import OptionError
 from sparkinesis.metrics.cloudwatch.names import (
-    Selection,
+    PublishedMetrics,
     namespace_of,
     namespace_problem,
     worker_dimension,
@@ -56,9 +56,9 @@ class PublishingOptions:
         if not is_whole or max_series < 1:
             raise OptionError(f"max_series is {max_series!r}; it must be a whole number from 1.")
 
-    def selection(self, measured: Measured) -> Selection:
+    def selection(self, measured: Measured) -> PublishedMetrics:
         """Return what is published of a worker, fleet or query."""
-        return Selection(
+        return PublishedMetrics(
             level=Level(self.level),
             worker=worker_dimension(measured) if self.worker_metrics else "",
             by_shard=self.shard_metrics,

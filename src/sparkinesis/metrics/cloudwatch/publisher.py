@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol
 
-from sparkinesis.metrics.cloudwatch.names import Selection, data_of, is_published
+from sparkinesis.metrics.cloudwatch.names import PublishedMetrics, data_of, is_published
 from sparkinesis.metrics.cloudwatch.pending import Pending, Point
 from sparkinesis.metrics.cloudwatch.statistic_set import StatisticSet
 from sparkinesis.metrics.gauge_readers import GaugeReaders
@@ -53,14 +53,14 @@ class Target(Protocol):
         """Release connections and files."""
 
 
-class Intake:
+class SeriesBuffer:
     """Measurements since the last flush, as statistic sets.
 
     It grows with kinds of measurements, never with their number. most: the series that it holds at
     most; measurements of further ones are counted in ``dropped``.
     """
 
-    def __init__(self, selection: Selection, most: int) -> None:
+    def __init__(self, selection: PublishedMetrics, most: int) -> None:
         self._selection = selection
         self._most = most
         self._lock = threading.Lock()
@@ -105,7 +105,7 @@ class Publisher:
     def __init__(
         self,
         target: Target,
-        selection: Selection,
+        selection: PublishedMetrics,
         *,
         flush_every: float,
         close_within: float,
@@ -117,7 +117,7 @@ class Publisher:
         self._flush_every = flush_every
         self._close_within = close_within
         self._wall_clock = wall_clock
-        self._intake = Intake(selection, most)
+        self._intake = SeriesBuffer(selection, most)
         self._gauges = GaugeReaders()
         self.add = self.observe = self._intake.take
         self.watch = self._gauges.add

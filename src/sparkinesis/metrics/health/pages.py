@@ -8,7 +8,7 @@ from http import HTTPStatus
 
 from sparkinesis.errors import OptionError
 from sparkinesis.metrics.health.address import Address, parse_address
-from sparkinesis.metrics.health.server import HealthServer, Page, Request, Response, as_json
+from sparkinesis.metrics.health.server import HealthServer, HttpRequest, Page, Response, as_json
 from sparkinesis.metrics.tally import Series, Tally
 
 Reasons = Callable[[], Iterable[str]]
@@ -72,7 +72,7 @@ def _check(name: str, reasons: Iterable[str]) -> Response:
     return as_json({name: not found, "reasons": found}, status)
 
 
-def _metrics(groups: Groups, request: Request) -> Response:
+def _metrics(groups: Groups, request: HttpRequest) -> Response:
     # An extra: who has it not still has the other pages.
     from sparkinesis.metrics.prometheus import exposition  # noqa: PLC0415
 

@@ -34,7 +34,7 @@ _WHOLE = 20.0
 """Seconds after which a connection is closed, whatever its client does."""
 
 
-class Request(msgspec.Struct, frozen=True):
+class HttpRequest(msgspec.Struct, frozen=True):
     """A request."""
 
     accept: str = ""
@@ -49,7 +49,7 @@ class Response(msgspec.Struct, frozen=True):
     status: int = HTTPStatus.OK
 
 
-Page = Callable[[Request], Response]
+Page = Callable[[HttpRequest], Response]
 """Answers the requests for one path. Called in any thread; what it raises is answered with 500."""
 
 
@@ -188,7 +188,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(_refusal(text, HTTPStatus.NOT_FOUND), with_body=with_body)
             return
         try:
-            response = page(Request(self.headers.get("Accept", "")))
+            response = page(HttpRequest(self.headers.get("Accept", "")))
         except Exception as error:  # noqa: BLE001 - told to the client
             _log.exception("The answer to %s could not be made.", path)
             text = f"The answer could not be made: {type(error).__name__}. The log has more."

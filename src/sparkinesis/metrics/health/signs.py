@@ -111,7 +111,7 @@ def detach() -> None:
     _mine.set(None)
 
 
-class Progress:
+class QueueSign:
     """A sign of life of a queue: its work is taken, or there is none."""
 
     def __init__(self, clock: Callable[[], float]) -> None:

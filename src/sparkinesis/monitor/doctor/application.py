@@ -20,7 +20,7 @@ from sparkinesis.lease.table.explain import explain
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.monitor.doctor import judge
 from sparkinesis.monitor.doctor.judge import Finding, note, ok, problem, problem_of
-from sparkinesis.monitor.doctor.service import RETRY, RefusedError, Service, permissions
+from sparkinesis.monitor.doctor.service import RETRY, FailedCallError, Service, permissions
 from sparkinesis.monitor.lags import lag_client, lag_of
 from sparkinesis.stream.address import StreamAddress, StreamMark
 from sparkinesis.stream.calls.session import open_client
@@ -55,7 +55,7 @@ def table_checks(
     """
     try:
         described = service.call("DescribeTable", TableName=table.name)["Table"]
-    except RefusedError as refused:
+    except FailedCallError as refused:
         yield _no_table(table, refused, is_new=is_new)
         return
     wrong = judge.key_schema(table.name, _key_of(described))
@@ -70,7 +70,7 @@ def table_checks(
     yield from _permissions(service, table)
 
 
-def _no_table(table: TableAddress, refused: RefusedError, *, is_new: bool) -> Finding:
+def _no_table(table: TableAddress, refused: FailedCallError, *, is_new: bool) -> Finding:
     if refused.code == "ResourceNotFoundException" and is_new:
         return ok("table", f"there is no {table} yet: the first worker creates it")
     return problem_of("table", refused.explained)
@@ -160,7 +160,7 @@ def _permissions(service: Service, table: TableAddress) -> Iterator[Finding]:
     try:
         answer = service.call("BatchExecuteStatement", Statements=[{"Statement": statement}])
         code = answer["Responses"][0].get("Error", {}).get("Code", "")
-    except RefusedError as refused:
+    except FailedCallError as refused:
         code = refused.code
     if code.startswith("AccessDenied"):
         yield note(

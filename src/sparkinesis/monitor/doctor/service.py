@@ -20,7 +20,7 @@ from botocore.utils import get_environ_proxies
 
 from sparkinesis.errors import SparkinesisError
 from sparkinesis.monitor.doctor.judge import Finding, note, ok, problem, problem_of
-from sparkinesis.stream.calls.retry import Retry, error_code
+from sparkinesis.stream.calls.retry import Backoff, error_code
 from sparkinesis.stream.service_time import second_of
 
 _TIMEOUT = 5.0
@@ -75,13 +75,13 @@ def _shake_hands(connection: socket.socket, host: str) -> None:
         pass
 
 
-RETRY = Retry(base=0.1, cap=1.0, give_up_after=5.0)
+RETRY = Backoff(base=0.1, cap=1.0, give_up_after=5.0)
 
 Explain: TypeAlias = Callable[[ClientError | BotoCoreError, str], SparkinesisError]
 """Returns what to raise for the error of an operation."""
 
 
-class RefusedError(Exception):
+class FailedCallError(Exception):
     """A call that failed: the service's code, and the error that explains it."""
 
     def __init__(self, code: str, explained: SparkinesisError) -> None:
@@ -101,7 +101,7 @@ class Service:
         self,
         client: Any,
         explain: Explain,
-        retry: Retry = RETRY,
+        retry: Backoff = RETRY,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self.url = str(client.meta.endpoint_url)
@@ -114,7 +114,7 @@ class Service:
         self._wall_clock = wall_clock
 
     def call(self, operation: str, **request: Any) -> dict[str, Any]:
-        """Make a call. Raises `RefusedError` or `NotKnownError`."""
+        """Make a call. Raises `FailedCallError` or `NotKnownError`."""
         method = getattr(self._client, xform_name(operation))
         try:
             answer: dict[str, Any] = self._retry.call(lambda: method(**request))
@@ -122,9 +122,9 @@ class Service:
             raise NotKnownError(str(error)) from error
         except ClientError as error:
             self._note_clock(error.response)
-            raise RefusedError(error_code(error), self._explain(error, operation)) from error
+            raise FailedCallError(error_code(error), self._explain(error, operation)) from error
         except BotoCoreError as error:
-            raise RefusedError(error_code(error), self._explain(error, operation)) from error
+            raise FailedCallError(error_code(error), self._explain(error, operation)) from error
         self._note_clock(answer)
         return answer
 
@@ -147,7 +147,7 @@ def refusals_told(check: str, findings: Iterator[Finding]) -> Iterator[Finding]:
     """Yield findings; a call that is refused is a problem, and ends them."""
     try:
         yield from findings
-    except RefusedError as refused:
+    except FailedCallError as refused:
         yield problem_of(check, refused.explained)
 
 
@@ -171,7 +171,7 @@ def permissions(
                 note(check, f"{operation} was not checked: the installed boto3 is too old")
             )
             continue
-        except RefusedError as refused:
+        except FailedCallError as refused:
             if refused.code not in expected:
                 found.append(problem_of(check, refused.explained))
                 continue

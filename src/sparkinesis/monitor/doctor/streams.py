@@ -11,8 +11,8 @@ import msgspec
 from sparkinesis.monitor.doctor import judge
 from sparkinesis.monitor.doctor.judge import Finding, State, note, ok, problem, problem_of
 from sparkinesis.monitor.doctor.service import (
+    FailedCallError,
     NotKnownError,
-    RefusedError,
     Service,
     permissions,
     refusals_told,
@@ -61,7 +61,7 @@ class StreamChecks:
         check = f"stream {self._address.name}"
         try:
             answer = self._service.call("DescribeStreamSummary", **self._id)
-        except RefusedError as refused:
+        except FailedCallError as refused:
             yield problem_of(check, refused.explained)
             return
         summary = answer["StreamDescriptionSummary"]
@@ -90,7 +90,7 @@ class StreamChecks:
         except NotKnownError:
             yield note(check, "GetRecords was not checked: the installed boto3 is too old")
             return
-        except RefusedError as refused:
+        except FailedCallError as refused:
             if refused.code not in {DRY, _THROTTLED}:
                 raise
             self._honours_dry_run = refused.code == DRY
@@ -119,7 +119,7 @@ class StreamChecks:
             answer = self._service.call(
                 "DescribeStreamConsumer", StreamARN=self._arn, ConsumerName=name
             )
-        except RefusedError as refused:
+        except FailedCallError as refused:
             if refused.code != "ResourceNotFoundException":
                 raise
             others = self._service.call("ListStreamConsumers", StreamARN=self._arn).get(
@@ -152,7 +152,7 @@ class StreamChecks:
         """Yield the findings about the account of the stream."""
         try:
             answer = self._service.call("DescribeLimits")
-        except RefusedError:
+        except FailedCallError:
             return  # workers do not need this permission
         yield judge.limit(
             "shards of the account are open", answer["OpenShardCount"], answer["ShardLimit"]

@@ -53,7 +53,7 @@ class ReadOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class FanOut:
+class FanOutRead:
     """Enhanced fan-out: the query reads as a registered consumer of each stream."""
 
     consumer_name: str
@@ -85,7 +85,7 @@ class StreamReadOptions:
     """URL of the DynamoDB that holds the KCL application's leases; None: the region's own."""
     drops_removed_streams: bool = False
     """Go on without streams of the checkpoint that ``reading`` no longer names, or fail."""
-    fan_out: FanOut | None = None
+    fan_out: FanOutRead | None = None
     """The consumer that reads with enhanced fan-out; None: batches are read by GetRecords."""
 
     @property
@@ -132,10 +132,10 @@ def _dynamodb_endpoint(options: Options) -> str | None:
     return given
 
 
-def _fan_out(options: Options) -> FanOut | None:
+def _fan_out(options: Options) -> FanOutRead | None:
     if options["consumerMode"] != "efo":
         return None
-    return FanOut(options["consumerName"], options["requireConsumerDeregistration"])
+    return FanOutRead(options["consumerName"], options["requireConsumerDeregistration"])
 
 
 @dataclass(frozen=True, slots=True)

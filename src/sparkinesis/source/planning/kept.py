@@ -11,9 +11,9 @@ from collections.abc import Set as AbstractSet
 from sparkinesis.source.offsets import Positions
 from sparkinesis.source.planning.batch_end import Walk, known_until, walk
 from sparkinesis.source.planning.probing.shard_prober import ShardProber
-from sparkinesis.source.planning.shard_listing import ShardListing
+from sparkinesis.source.planning.shard_listing import ListedShards
 from sparkinesis.source.planning.stream_tools import StreamTools
-from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.stream.shard import Lineage
 
 
@@ -23,9 +23,9 @@ class Kept:
     A conclusion is one of the very same objects, as comparing thousands of positions takes long.
     """
 
-    def __init__(self, stream: StreamTools, retry: Retry | None) -> None:
+    def __init__(self, stream: StreamTools, retry: Backoff | None) -> None:
         """``retry``: the retries of calls up to the first listing of shards."""
-        self.listing = ShardListing(stream, retry)
+        self.listing = ListedShards(stream, retry)
         self.probers: dict[str, ShardProber] = {}
         """The probers of the shards that the next batch may read, with the records in hand."""
         self.is_present = stream.is_batch_read

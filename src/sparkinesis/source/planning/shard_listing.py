@@ -7,21 +7,21 @@ from collections.abc import Callable, Sequence
 
 from sparkinesis.errors import SparkinesisError
 from sparkinesis.source.planning.stream_tools import StreamTools
-from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.stream.shard import Lineage, Shard
 
 _log = logging.getLogger(__name__)
 
 LIST_SHARDS_INTERVAL = 5.0
 """Seconds between two ListShards calls, at least; ChildShards make most of them unnecessary."""
-BRIEF_RETRY = Retry(give_up_after=5.0)
+BRIEF_RETRY = Backoff(give_up_after=5.0)
 """Of a listing that a plan can do without."""
 
 
-class ShardListing:
+class ListedShards:
     """The known shards of a stream, listed again where they are not enough. Owned by one thread."""
 
-    def __init__(self, stream: StreamTools, retry: Retry | None) -> None:
+    def __init__(self, stream: StreamTools, retry: Backoff | None) -> None:
         """``retry``: the retries of calls up to the first listing."""
         self._stream = stream
         self.retry = retry
@@ -65,7 +65,7 @@ class ShardListing:
             _log.warning("The next batch is planned with the shards known before: %s", error)
         self._listed_at = listed_at
 
-    def renew_now(self, retry: Retry | None = None) -> int:
+    def renew_now(self, retry: Backoff | None = None) -> int:
         """List the shards, and return the service's time (epoch ms)."""
         self._listed_at = self._stream.timing.clock()
         client = self._stream.client

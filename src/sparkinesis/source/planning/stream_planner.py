@@ -34,7 +34,7 @@ from sparkinesis.source.planning.stream_plan import MAX_LISTINGS, StreamPlan
 from sparkinesis.source.planning.stream_tools import StreamTools
 from sparkinesis.source.stream_report import SampleReport
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.position import LATEST, SHARD_END, AtTimestamp, FromApplication
 from sparkinesis.stream.reading.missing_end import EndlessShards
@@ -43,12 +43,12 @@ from sparkinesis.stream.timing import MACHINE, Timing
 
 _log = logging.getLogger(__name__)
 
-STARTUP_RETRY = Retry(give_up_after=10.0)
+STARTUP_RETRY = Backoff(give_up_after=10.0)
 """Gives up soon, so that a wrong region or endpoint fails the query at its start."""
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PlanResult:
     """What the last plan found, for the query's progress and its tasks."""
 
     expected: Mapping[str, int | None] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class StreamPlanner:
         self._calls = calls or PlanCalls()
         self._polled_at = -math.inf
         self._endless = EndlessShards(client.address)
-        self.outcome = Outcome()
+        self.outcome = PlanResult()
         self.began = 0.0
         """The time at which the last plan began, after the pause before it."""
 
@@ -278,14 +278,14 @@ class StreamPlanner:
         self._endless.observe(endless, self._stream.timing.clock())
 
 
-def _outcome(plan: StreamPlan, ends: Mapping[str, EndInShard]) -> Outcome:
+def _outcome(plan: StreamPlan, ends: Mapping[str, EndInShard]) -> PlanResult:
     """Return what a plan found, as if its batch had no rows."""
     lags = dict.fromkeys(plan.quiet, 0)
     lags.update({shard_id: end.lag_ms for shard_id, end in ends.items()})
-    return Outcome(lags_ms=lags, sample=_looked_at(plan, ends))
+    return PlanResult(lags_ms=lags, sample=_looked_at(plan, ends))
 
 
-def _stored(outcome: Outcome, ends: Mapping[str, EndInShard], end: Positions) -> Outcome:
+def _stored(outcome: PlanResult, ends: Mapping[str, EndInShard], end: Positions) -> PlanResult:
     """Return the outcome of a plan whose ``end`` is stored: shards at SHARD_END lag no more."""
     expected = {s: found.records for s, found in ends.items() if isinstance(found.finding, Records)}
     lags = outcome.lags_ms.items()

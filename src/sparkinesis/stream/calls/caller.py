@@ -17,7 +17,7 @@ from sparkinesis.metrics.tracing import tracing_of
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.direct.understood import understood
 from sparkinesis.stream.calls.explain import explain, is_unknown_position
-from sparkinesis.stream.calls.retry import Attempts, Retries, Retry, result_of
+from sparkinesis.stream.calls.retry import Attempts, Backoff, Retries, result_of
 from sparkinesis.stream.calls.transport import call_client
 from sparkinesis.stream.position import Position
 
@@ -36,7 +36,7 @@ class StreamCaller:
     metrics: takes the measurements of the calls, by the clock of ``retry``.
     """
 
-    def __init__(self, address: StreamAddress, retry: Retry, metrics: Metrics) -> None:
+    def __init__(self, address: StreamAddress, retry: Backoff, metrics: Metrics) -> None:
         self.address = address
         self.metrics = metrics
         self._retry = retry

@@ -28,7 +28,7 @@ from sparkinesis.stream.calls.answers.decoding import tell_mended
 from sparkinesis.stream.calls.answers.listing import pages
 from sparkinesis.stream.calls.caller import NO_BUDGET, StreamCaller
 from sparkinesis.stream.calls.direct.understood import text
-from sparkinesis.stream.calls.retry import Retries, Retry
+from sparkinesis.stream.calls.retry import Backoff, Retries
 from sparkinesis.stream.calls.subscription import Subscription, subscribe
 from sparkinesis.stream.page import ChildShard, Page
 from sparkinesis.stream.position import (
@@ -110,16 +110,16 @@ class StreamClient(StreamCaller):
     def __init__(
         self,
         address: StreamAddress,
-        retry: Retry | None = None,
+        retry: Backoff | None = None,
         wall_clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         metrics: Metrics = OFF,
     ) -> None:
-        super().__init__(address, retry or Retry(), metrics)
+        super().__init__(address, retry or Backoff(), metrics)
         self._wall_clock_ms = wall_clock_ms
         self._arn = address.arn or ""
         """Empty until DescribeStreamSummary returns the ARN, which never changes for a name."""
 
-    def describe(self, retry: Retry | None = None) -> StreamSummary:
+    def describe(self, retry: Backoff | None = None) -> StreamSummary:
         """Call DescribeStreamSummary. Raises `StreamNotFoundError` if the stream does not exist."""
         sent_ms = self._wall_clock_ms()
 

@@ -121,7 +121,7 @@ def exponential_backoff(base: float, cap: float, failures: int) -> float:
     return min(cap, base * 2.0 ** min(max(failures - 1, 0), _MOST_DOUBLINGS))
 
 
-class Retry(msgspec.Struct, frozen=True):
+class Backoff(msgspec.Struct, frozen=True):
     """Retries calls for at most ``give_up_after`` seconds: exponential backoff, full jitter.
 
     The n-th wait is drawn evenly from 0 to ``min(cap, base * 2**n)`` seconds.
@@ -167,12 +167,12 @@ class RetryLaterError(Exception):
 
 
 class Attempts:
-    """The retries of a `Retry`, for a caller that does not hold a thread while it waits.
+    """The retries of a `Backoff`, for a caller that does not hold a thread while it waits.
 
     Makes one attempt at a time. For the calls of one reader, one after the other.
     """
 
-    def __init__(self, retry: Retry) -> None:
+    def __init__(self, retry: Backoff) -> None:
         self._retry = retry
         self.failures = 0
         """The failed attempts of the call that is being made."""
@@ -222,5 +222,5 @@ class Attempts:
         self.failures, self._has_doubted = 0, False
 
 
-Retries: TypeAlias = Retry | Attempts
+Retries: TypeAlias = Backoff | Attempts
 """A way to make a call that may fail for a moment."""

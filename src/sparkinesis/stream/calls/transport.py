@@ -19,7 +19,7 @@ from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.answers.decoding import decode_page
 from sparkinesis.stream.calls.direct.bounds import MIB, Bound
 from sparkinesis.stream.calls.direct.client import Decoder, DirectClient, decode_answer
-from sparkinesis.stream.calls.direct.connection import Answer
+from sparkinesis.stream.calls.direct.connection import HttpAnswer
 from sparkinesis.stream.calls.direct.usual import usual_settings
 from sparkinesis.stream.calls.session import READ_TIMEOUT, client_of, open_session
 from sparkinesis.stream.credentials import CredentialSource
@@ -100,12 +100,12 @@ def _botocores(endpoint: str | None, session: Any) -> Any:
     return client
 
 
-def _decode_answer_page(answer: Answer) -> dict[str, Any]:
+def _decode_answer_page(answer: HttpAnswer) -> dict[str, Any]:
     page = decode_page(answer.body)
     return {"Page": page, "Size": data_size(len(answer.body), page)}
 
 
-def _decode_summary(answer: Answer) -> dict[str, Any]:
+def _decode_summary(answer: HttpAnswer) -> dict[str, Any]:
     found = decode_answer(answer)
     summary: dict[str, Any] = found.get("StreamDescriptionSummary", {})
     created = summary.get("StreamCreationTimestamp")

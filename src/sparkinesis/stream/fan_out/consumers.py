@@ -12,14 +12,14 @@ from botocore.exceptions import ClientError
 
 from sparkinesis.stream.calls.answers.listing import pages
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.calls.retry import Retry, error_code
+from sparkinesis.stream.calls.retry import Backoff, error_code
 from sparkinesis.stream.calls.shared_calls import SharedAnswer
 
 _FRESH_FOR = 2.0
 """Seconds for which a consumer's state is good enough to explain why subscriptions ended."""
 
 
-class Consumer(msgspec.Struct, frozen=True):
+class RegisteredConsumer(msgspec.Struct, frozen=True):
     """A registered consumer, which has 2 MiB/s of each shard to itself."""
 
     name: str
@@ -32,17 +32,19 @@ class Consumer(msgspec.Struct, frozen=True):
         return self.status == "ACTIVE"
 
 
-def describe_consumer(client: StreamClient, name: str, stream_arn: str) -> Consumer | None:
+def describe_consumer(
+    client: StreamClient, name: str, stream_arn: str
+) -> RegisteredConsumer | None:
     """Return the stream's consumer of that name (DescribeStreamConsumer), or None."""
     return _describe(client, StreamARN=stream_arn, ConsumerName=name)
 
 
-def describe_consumer_arn(client: StreamClient, consumer_arn: str) -> Consumer | None:
+def describe_consumer_arn(client: StreamClient, consumer_arn: str) -> RegisteredConsumer | None:
     """Return the consumer with that ARN (DescribeStreamConsumer); None if it is not registered."""
     return _describe(client, ConsumerARN=consumer_arn)
 
 
-def list_consumers(client: StreamClient, stream_arn: str) -> list[Consumer]:
+def list_consumers(client: StreamClient, stream_arn: str) -> list[RegisteredConsumer]:
     """Return the stream's consumers (ListStreamConsumers, all pages)."""
 
     def ask(token: str | None) -> Mapping[str, Any]:
@@ -58,17 +60,17 @@ def list_consumers(client: StreamClient, stream_arn: str) -> list[Consumer]:
     return [consumer for answer in listing for consumer in answer["Consumers"]]
 
 
-def try_to_register(client: StreamClient, name: str, stream_arn: str) -> Consumer:
+def try_to_register(client: StreamClient, name: str, stream_arn: str) -> RegisteredConsumer:
     """Call RegisterStreamConsumer once. Raises botocore's errors."""
     answer = client.call_once(
         "RegisterStreamConsumer",
         lambda c: c.register_stream_consumer(StreamARN=stream_arn, ConsumerName=name),
     )
-    return _consumer(answer["Consumer"])
+    return _consumer(answer["RegisteredConsumer"])
 
 
 def deregister_consumer(
-    client: StreamClient, consumer_arn: str, retry: Retry | None = None
+    client: StreamClient, consumer_arn: str, retry: Backoff | None = None
 ) -> None:
     """Deregister the consumer (DeregisterStreamConsumer), which ends its subscriptions.
 
@@ -97,9 +99,9 @@ class ConsumerFinder:
         self._client = client
         self._clock = clock
         self._lock = threading.Lock()
-        self._shared: dict[str, SharedAnswer[Consumer | None]] = {}
+        self._shared: dict[str, SharedAnswer[RegisteredConsumer | None]] = {}
 
-    def __call__(self, consumer_arn: str) -> Consumer | None:
+    def __call__(self, consumer_arn: str) -> RegisteredConsumer | None:
         """Return the consumer, or None if it is not registered; at most two seconds old.
 
         Raises the errors of `StreamClient`; `StreamNotFoundError` if the stream was deleted.
@@ -111,13 +113,13 @@ class ConsumerFinder:
             )
         return shared()
 
-    def _find(self, consumer_arn: str) -> Consumer | None:
+    def _find(self, consumer_arn: str) -> RegisteredConsumer | None:
         self._client.describe()  # raises if the stream does not exist
         return describe_consumer_arn(self._client, consumer_arn)
 
 
-def _describe(client: StreamClient, **which: str) -> Consumer | None:
-    def describe(boto_client: Any) -> Consumer | None:
+def _describe(client: StreamClient, **which: str) -> RegisteredConsumer | None:
+    def describe(boto_client: Any) -> RegisteredConsumer | None:
         try:
             answer = boto_client.describe_stream_consumer(**which)
         except ClientError as error:
@@ -129,5 +131,7 @@ def _describe(client: StreamClient, **which: str) -> Consumer | None:
     return client.call("DescribeStreamConsumer", describe)
 
 
-def _consumer(answer: Mapping[str, Any]) -> Consumer:
-    return Consumer(answer["ConsumerName"], answer["ConsumerARN"], answer["ConsumerStatus"])
+def _consumer(answer: Mapping[str, Any]) -> RegisteredConsumer:
+    return RegisteredConsumer(
+        answer["ConsumerName"], answer["ConsumerARN"], answer["ConsumerStatus"]
+    )

@@ -22,10 +22,10 @@ from sparkinesis.metrics.metrics import OFF
 from sparkinesis.stream.calls.client import Fetched, StreamClient
 from sparkinesis.stream.calls.direct.streamed_body import is_readable
 from sparkinesis.stream.calls.explain import explain, is_unknown_position, words
-from sparkinesis.stream.calls.retry import Retry, error_code
+from sparkinesis.stream.calls.retry import Backoff, error_code
 from sparkinesis.stream.calls.subscription import OPERATION, ReceivedEvent, Subscription
 from sparkinesis.stream.calls.transport import data_size
-from sparkinesis.stream.fan_out.consumers import Consumer, ConsumerFinder
+from sparkinesis.stream.fan_out.consumers import ConsumerFinder, RegisteredConsumer
 from sparkinesis.stream.fan_out.interruption import (
     CLOSED,
     NO_FAILURES,
@@ -47,7 +47,7 @@ Failure: TypeAlias = ClientError | BotoCoreError | CorruptEventStreamError
 
 _log = logging.getLogger(__name__)
 
-RETRY = Retry(base=0.5, cap=30.0)
+RETRY = Backoff(base=0.5, cap=30.0)
 """The backoff after subscriptions that fail."""
 
 RENEWAL = (240.0, 290.0)
@@ -97,8 +97,8 @@ class FanOutCursor:
         position: Position,
         *,
         inclusive: bool = False,
-        find_consumer: Callable[[str], Consumer | None] | None = None,
-        retry: Retry = RETRY,
+        find_consumer: Callable[[str], RegisteredConsumer | None] | None = None,
+        retry: Backoff = RETRY,
     ) -> None:
         if not isinstance(position, AfterRecord | AtTimestamp | Sentinel) or position in {
             Sentinel.LATEST,

@@ -7,7 +7,7 @@ from enum import Enum
 import msgspec
 
 from sparkinesis.errors import CorruptEventStreamError
-from sparkinesis.stream.calls.retry import SECOND_LOOK, Retry, error_code, is_retryable
+from sparkinesis.stream.calls.retry import SECOND_LOOK, Backoff, error_code, is_retryable
 
 BETWEEN_SUBSCRIPTIONS = 5.0
 """Seconds after a successful SubscribeToShard during which the service refuses another one for the
@@ -98,7 +98,7 @@ class FailureStreak(msgspec.Struct, frozen=True):
 NO_FAILURES = FailureStreak()
 
 
-def pause_after(cause: Cause, before: FailureStreak, age: float | None, retry: Retry) -> float:
+def pause_after(cause: Cause, before: FailureStreak, age: float | None, retry: Backoff) -> float:
     """Return the seconds to wait before the next SubscribeToShard.
 
     before: the failures since the last event, without this one. age: seconds since the last

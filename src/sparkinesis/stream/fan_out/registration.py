@@ -10,10 +10,10 @@ from sparkinesis.errors import ConsumerLimitError, ServiceError
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.explain import explain
-from sparkinesis.stream.calls.retry import Retry, error_code, is_retryable
+from sparkinesis.stream.calls.retry import Backoff, error_code, is_retryable
 from sparkinesis.stream.calls.shared_calls import at_once
 from sparkinesis.stream.fan_out.consumers import (
-    Consumer,
+    RegisteredConsumer,
     deregister_consumer,
     describe_consumer,
     list_consumers,
@@ -22,7 +22,7 @@ from sparkinesis.stream.fan_out.consumers import (
 
 __all__ = ["deregister_consumer", "register_consumer"]
 
-RETRY = Retry(base=1.0, cap=10.0)
+RETRY = Backoff(base=1.0, cap=10.0)
 """The backoff between two checks of a consumer that is not active yet; each waits 0.5 s more."""
 
 MOST_CONSUMERS = 20
@@ -34,7 +34,7 @@ may have 50 consumers. The service enforces the limits; these numbers only expla
 def register_consumer(
     client: StreamClient,
     name: str,
-    retry: Retry = RETRY,
+    retry: Backoff = RETRY,
     pace: Callable[[str], None] = at_once,
 ) -> str:
     """Return the ARN of the stream's ACTIVE consumer ``name``; register it if it does not exist.
@@ -68,7 +68,7 @@ def register_consumer(
 
 def _register(
     client: StreamClient, name: str, stream_arn: str, *, is_first: bool
-) -> tuple[Consumer | None, str]:
+) -> tuple[RegisteredConsumer | None, str]:
     """Try once. Return the new consumer; or None and the service's answer if a retry may help."""
     try:
         return try_to_register(client, name, stream_arn), ""
@@ -86,7 +86,7 @@ def _register(
         return None, f" The last answer to RegisterStreamConsumer was {code}."
 
 
-def is_full(consumers: Sequence[Consumer]) -> bool:
+def is_full(consumers: Sequence[RegisteredConsumer]) -> bool:
     """Return True if the stream has the most consumers that it may have.
 
     A LimitExceededException may also mean too many calls a second, or too many consumers in
@@ -100,7 +100,7 @@ def is_full(consumers: Sequence[Consumer]) -> bool:
     )
 
 
-def _full(address: StreamAddress, name: str, consumers: Sequence[Consumer]) -> str:
+def _full(address: StreamAddress, name: str, consumers: Sequence[RegisteredConsumer]) -> str:
     names = ", ".join(sorted(consumer.name for consumer in consumers))
     return (
         f"Cannot register the consumer {name!r} with {address}: the stream already has "
@@ -111,7 +111,11 @@ def _full(address: StreamAddress, name: str, consumers: Sequence[Consumer]) -> s
 
 
 def _not_active(
-    address: StreamAddress, name: str, consumer: Consumer | None, timeout: float, said: str
+    address: StreamAddress,
+    name: str,
+    consumer: RegisteredConsumer | None,
+    timeout: float,
+    said: str,
 ) -> str:
     state = "is not registered" if consumer is None else f"is {consumer.status}"
     return (

@@ -13,7 +13,7 @@ from pyarrow import fs
 
 from sparkinesis.errors import DeadLetterError, SparkinesisError
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.stream.kpl.pack import OutgoingRecord
 from sparkinesis.stream.put_entry import random_key, why_refused
 from sparkinesis.stream.putting import RETRY, Putter
@@ -154,7 +154,7 @@ def put_back(
     *,
     delete: bool,
     needs_keys: bool = True,
-    retry: Retry = RETRY,
+    retry: Backoff = RETRY,
 ) -> PutBack:
     """Put the letters' records into a stream, with their keys, in the order of each key.
 

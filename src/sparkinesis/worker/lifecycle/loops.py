@@ -27,7 +27,7 @@ from sparkinesis.status import ShardState
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.worker.lifecycle.settings import WorkerSettings
 from sparkinesis.worker.lifecycle.streams.open_stream import OpenStream, Streams
-from sparkinesis.worker.lifecycle.worker_state import WorkerState
+from sparkinesis.worker.lifecycle.worker_state import SharedState
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class WorkerLoop:
     waits for what its consumers do.
     """
 
-    state: WorkerState
+    state: SharedState
     settings: WorkerSettings
     coordinator: LeaseCoordinator
     streams: Streams

@@ -32,9 +32,9 @@ from sparkinesis.worker.lifecycle.loops import (
 from sparkinesis.worker.lifecycle.named_shards import lease_named
 from sparkinesis.worker.lifecycle.settings import WorkerSettings
 from sparkinesis.worker.lifecycle.streams.open_stream import Streams
-from sparkinesis.worker.lifecycle.worker_state import WorkerState
+from sparkinesis.worker.lifecycle.worker_state import SharedState
 from sparkinesis.worker.reporting.failures import describe
-from sparkinesis.worker.reporting.gauges import LeaseCounts, Look, WorkerGauges
+from sparkinesis.worker.reporting.gauges import LeaseCounts, WorkerGauges, WorkerSnapshot
 from sparkinesis.worker.reporting.health import WorkerParts, slow_calls
 from sparkinesis.worker.reporting.log_context import LogPlace
 
@@ -65,7 +65,7 @@ class Worker:
         self._coordinator = coordinator
         self._streams = streams
         self._initial = initial
-        self._state = WorkerState(settings)
+        self._state = SharedState(settings)
         pools = {
             "the pool that fetches": settings.fetchers.part,
             "the pool that runs record processors": settings.consumers.part,
@@ -119,10 +119,10 @@ class Worker:
             self._parts.add(f"the loop that {loop.does}", thread, sign, loop.until.is_set)
         return self
 
-    def _look(self, leases: LeaseCounts | None) -> Look:
+    def _look(self, leases: LeaseCounts | None) -> WorkerSnapshot:
         unread = self._coordinator.unread_shards()
         consumers = self._state.running_consumers().values()
-        return Look(
+        return WorkerSnapshot(
             shards=self.status(),
             bytes_held=sum(each.intake.bytes_held for each in consumers),
             leases_held=len(self._coordinator.held()),

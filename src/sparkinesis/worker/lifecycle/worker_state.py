@@ -29,7 +29,7 @@ class StoppedShard(NamedTuple):
     """See `still_stopped`."""
 
 
-class WorkerState:
+class SharedState:
     """A worker's shutdown, and its shard consumers. For any thread.
 
     Only the thread that starts and reaps consumers changes these.

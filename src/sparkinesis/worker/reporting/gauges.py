@@ -59,7 +59,7 @@ class StreamCounts(msgspec.Struct, frozen=True):
     """The seconds for which a stream cannot be read, by its name."""
 
 
-class Look(msgspec.Struct, frozen=True):
+class WorkerSnapshot(msgspec.Struct, frozen=True):
     """The present state of a worker, from which its gauges are made."""
 
     shards: Sequence[ShardStatus]
@@ -84,7 +84,7 @@ class WorkerGauges:
         self,
         worker_id: str,
         snapshot: Callable[[], Snapshot],
-        look: Callable[[LeaseCounts | None], Look],
+        look: Callable[[LeaseCounts | None], WorkerSnapshot],
     ) -> None:
         self._worker_id = worker_id
         self._snapshot = snapshot
@@ -115,7 +115,7 @@ def lease_counts(seen: Snapshot, worker_id: str) -> LeaseCounts | None:
     )
 
 
-def samples_of(look: Look) -> list[Sample]:
+def samples_of(look: WorkerSnapshot) -> list[Sample]:
     """Return the gauges of a worker. Pure."""
     lags = [one.millis_behind_latest for one in look.shards]
     known = [lag / 1000 for lag in lags if lag is not None]

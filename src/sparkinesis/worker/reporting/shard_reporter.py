@@ -38,7 +38,7 @@ from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.metrics.tracing import Extent, tracing_of
 from sparkinesis.status import Failure
 from sparkinesis.worker.reporting.failures import Failures, describe
-from sparkinesis.worker.reporting.teller import Teller
+from sparkinesis.worker.reporting.teller import EventPublisher
 
 
 class ShardPlace(NamedTuple):
@@ -53,7 +53,7 @@ class ShardPlace(NamedTuple):
 class ShardReporter:
     """Reports what happens to one shard. For the thread of the shard's consumer, but for `lost`."""
 
-    def __init__(self, at: ShardPlace, failures: Failures, tell: Teller) -> None:
+    def __init__(self, at: ShardPlace, failures: Failures, tell: EventPublisher) -> None:
         self._at = at
         self._failures = failures
         self._tell = tell

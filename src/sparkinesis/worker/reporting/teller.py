@@ -36,7 +36,7 @@ from sparkinesis.worker.reporting.failures import describe
 from sparkinesis.worker.reporting.log_context import LogPlace
 
 
-class Teller:
+class EventPublisher:
     """Takes the events of a worker, from any thread. The base class discards them.
 
     It returns at once, and raises nothing.
@@ -49,10 +49,10 @@ class Teller:
         """Tell what is left to be told, for a few seconds at most."""
 
 
-TELL_NOBODY = Teller()
+TELL_NOBODY = EventPublisher()
 
 
-class EventTeller(Teller):
+class WorkerEvents(EventPublisher):
     """Tells each event once to everybody, so that logs, metrics and callbacks agree.
 
     stream: the name of the application's stream; empty if it reads several.

@@ -17,7 +17,7 @@ from sparkinesis.errors import (
 )
 from sparkinesis.events import ConsumerDeregistered, PollingInstead
 from sparkinesis.stream.calls.client import Fetched, StreamClient
-from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.stream.calls.shared_calls import at_once
 from sparkinesis.stream.fan_out.consumers import ConsumerFinder
 from sparkinesis.stream.fan_out.cursor import RETRY as SUBSCRIPTION_RETRY
@@ -27,7 +27,7 @@ from sparkinesis.stream.fan_out.registration import RETRY as REGISTRATION_RETRY
 from sparkinesis.stream.fan_out.registration import deregister_consumer, register_consumer
 from sparkinesis.stream.timing import Timing
 from sparkinesis.worker.options import AheadLimits, FanOutOptions
-from sparkinesis.worker.reporting.teller import TELL_NOBODY, Teller
+from sparkinesis.worker.reporting.teller import TELL_NOBODY, EventPublisher
 from sparkinesis.worker.retrieval.ahead import FetchAhead, FetchRequest, PageSource, RetrievalMode
 from sparkinesis.worker.retrieval.memory_estimates import response_memory
 from sparkinesis.worker.retrieval.polling import Polling
@@ -62,7 +62,7 @@ class FanOut(RetrievalMode):
         rng: random.Random,
         subscription_clock: Callable[[], float],
         pace: Callable[[str], None] = at_once,
-        tell: Teller = TELL_NOBODY,
+        tell: EventPublisher = TELL_NOBODY,
     ) -> None:
         """``polling``: the fallback, where the options allow one.
 
@@ -81,7 +81,7 @@ class FanOut(RetrievalMode):
             timing.of(SUBSCRIPTION_RETRY, rng), clock=subscription_clock
         )
         self._registration_retry = replace(timing.of(REGISTRATION_RETRY, rng), sleep=self._sleep)
-        self._deregistration_retry = timing.of(Retry(give_up_after=_DEREGISTER_WITHIN), rng)
+        self._deregistration_retry = timing.of(Backoff(give_up_after=_DEREGISTER_WITHIN), rng)
         self._find_consumer = ConsumerFinder(client, timing.clock)
         self._wait: Callable[[float], bool] = threading.Event().wait
         self._lock = threading.Lock()

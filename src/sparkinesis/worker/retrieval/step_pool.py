@@ -18,7 +18,7 @@ from contextvars import Context, copy_context
 from enum import Enum, auto
 
 from sparkinesis.metrics.health.liveness import Part
-from sparkinesis.metrics.health.signs import PATIENCE, Progress, detach
+from sparkinesis.metrics.health.signs import PATIENCE, QueueSign, detach
 from sparkinesis.worker.retrieval.pool_growth import (
     FIRST_THREADS,
     JOIN,
@@ -134,7 +134,7 @@ class StepPool:
         """Steps that threads of other pools take, or are about to."""
         self._taken = 0
         """Steps that have begun."""
-        self._progress = Progress(clock)
+        self._progress = QueueSign(clock)
         self._is_closed = False
 
     def new_work(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sparkinesis.errors import listed
 from sparkinesis.status import ShardStatus
 from sparkinesis.worker.supervision.gathering.reports import WorkerReports
-from sparkinesis.worker.supervision.gathering.streams import KnownStream
+from sparkinesis.worker.supervision.gathering.streams import ReportedStream
 from sparkinesis.worker.supervision.messages import Ended, Hello
 from sparkinesis.worker.supervision.roster import Slot
 
@@ -96,7 +96,7 @@ def process_ended(error: str, again: Sequence[Slot], now: float) -> str:
     )
 
 
-def unreadable(worker_id: str, streams: Sequence[KnownStream]) -> str:
+def unreadable(worker_id: str, streams: Sequence[ReportedStream]) -> str:
     """Describe streams that have become unreadable."""
     why = streams[0].problem
     if len(streams) > 1:
@@ -110,12 +110,12 @@ def unreadable(worker_id: str, streams: Sequence[KnownStream]) -> str:
     )
 
 
-def readable(streams: Sequence[KnownStream]) -> str:
+def readable(streams: Sequence[ReportedStream]) -> str:
     """Describe streams that all workers can read again."""
     return f"All workers can read stream{'s' if len(streams) > 1 else ''} {_names(streams)} now"
 
 
-def _names(streams: Sequence[KnownStream]) -> str:
+def _names(streams: Sequence[ReportedStream]) -> str:
     return listed(one.stream for one in streams)
 
 

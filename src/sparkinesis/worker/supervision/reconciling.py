@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from sparkinesis.status import FleetState, WorkerState
-from sparkinesis.worker.supervision.roster import AT_WORK, Job, Member, Roster, Slot
+from sparkinesis.worker.supervision.roster import AT_WORK, Job, JoinedWorker, Roster, Slot
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,9 +165,9 @@ class _Plan:
         self.actions.append(Cancel(job.number, at_once=roster.is_abandoned))
         self.roster = roster.with_job(replace(job, cancelled=now))
 
-    def _shut_down(self, member: Member) -> None:
+    def _shut_down(self, member: JoinedWorker) -> None:
         self.actions.append(SendShutDown(member.worker_id))
         self._change(replace(member, state=WorkerState.LEAVING))
 
-    def _change(self, member: Member) -> None:
+    def _change(self, member: JoinedWorker) -> None:
         self.roster = self.roster.with_member(member)

@@ -62,7 +62,7 @@ class Present(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class JoinedWorker:
     """A worker that has joined. Instants are of the supervisor's monotonic clock."""
 
     worker_id: str
@@ -121,7 +121,7 @@ class Roster:
     slots: Mapping[int, Slot] = field(default_factory=dict)
     """The slots of all wanted workers."""
     jobs: Mapping[int, Job] = field(default_factory=dict)
-    members: Mapping[str, Member] = field(default_factory=dict)
+    members: Mapping[str, JoinedWorker] = field(default_factory=dict)
     state: FleetState = FleetState.RUNNING
     submitted: int = 0
     """The number of jobs submitted so far."""
@@ -201,7 +201,7 @@ class Roster:
             return self.with_member(
                 replace(known, state=state, is_connected=True, was_told_to_wait=False, heard=now)
             )
-        roster = self.with_member(Member(hello.worker_id, hello.slot, job, now, now, state))
+        roster = self.with_member(JoinedWorker(hello.worker_id, hello.slot, job, now, now, state))
         if self.rules.are_children:
             roster = replace(roster, has_started=True)  # the program can be imported
         if job in self.jobs:
@@ -304,7 +304,7 @@ class Roster:
             replace(slot, job=None, has_joined=False, failures=failures, retry_at=now + pause)
         )
 
-    def with_member(self, member: Member) -> Roster:
+    def with_member(self, member: JoinedWorker) -> Roster:
         return replace(self, members={**self.members, member.worker_id: member})
 
     def without_member(self, worker_id: str, now: float) -> Roster:
@@ -318,7 +318,7 @@ class Roster:
             roster = roster.with_job(replace(job, empty_since=now))
         return roster
 
-    def mark_disconnected(self, member: Member, now: float) -> Roster:
+    def mark_disconnected(self, member: JoinedWorker, now: float) -> Roster:
         """Mark a worker as disconnected; it has ``lost_after`` seconds to reconnect."""
         roster = self.with_member(replace(member, is_connected=False, heard=now))
         job = self.jobs.get(member.job)
@@ -338,7 +338,7 @@ class Roster:
         due += [slot.retry_at for slot in self.slots.values() if slot.job is None]
         return min(due)
 
-    def connected(self) -> list[Member]:
+    def connected(self) -> list[JoinedWorker]:
         return [member for member in self.members.values() if member.is_connected]
 
     def has_none_left(self) -> bool:

@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 
 from sparkinesis.stream.calls.direct.bounds import USUAL, Bound
 from sparkinesis.stream.calls.direct.client import DirectClient
-from sparkinesis.stream.calls.direct.connection import Answer
+from sparkinesis.stream.calls.direct.connection import HttpAnswer
 from sparkinesis.stream.calls.direct.usual import usual_settings
 from sparkinesis.stream.calls.retry import error_code, is_in_doubt, is_retryable
 from sparkinesis.stream.calls.session import client_of, open_session
@@ -27,7 +27,7 @@ SERVICES: dict[str, tuple[str, dict[str, Any]]] = {
 OPERATIONS = {"kinesis": "GetShardIterator", "dynamodb": "GetItem"}
 
 
-def decode(answer: Answer) -> dict[str, Any]:
+def decode(answer: HttpAnswer) -> dict[str, Any]:
     return dict(json.loads(bytes(answer.body)))
 
 

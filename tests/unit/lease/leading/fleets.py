@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.leading import by_count, by_load
-from sparkinesis.lease.leading.members import Member
+from sparkinesis.lease.leading.members import WorkerLoad
 from sparkinesis.lease.leading.moves import AssignSettings, Move, Run
 from sparkinesis.lease.lease import Lease
 
@@ -35,19 +35,19 @@ def fleet(**kbps: Sequence[float | None]) -> list[Lease]:
     ]
 
 
-def workers(*names: str) -> list[Member]:
+def workers(*names: str) -> list[WorkerLoad]:
     """Workers without metrics."""
-    return [Member(name) for name in names]
+    return [WorkerLoad(name) for name in names]
 
 
-def cpu(**values: float) -> list[Member]:
+def cpu(**values: float) -> list[WorkerLoad]:
     """Workers that measure CPU, and may use all of it."""
-    return [Member(who, {"C": value}, {"C": 100.0}) for who, value in values.items()]
+    return [WorkerLoad(who, {"C": value}, {"C": 100.0}) for who, value in values.items()]
 
 
 def plan(
     leases: Sequence[Lease],
-    members: Sequence[Member],
+    members: Sequence[WorkerLoad],
     rule: str = "load",
     *,
     vacant: Mapping[str, float] | None = None,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sparkinesis.lease.leading.members import Member
+from sparkinesis.lease.leading.members import WorkerLoad
 from sparkinesis.lease.leading.moves import AssignSettings
 from tests.unit.lease.leading.fleets import after, fleet, moved, plan, workers
 
@@ -70,7 +70,7 @@ def test_a_vacant_lease_does_not_rest() -> None:
 
 def test_a_worker_whose_metrics_fail_gets_its_share() -> None:
     rows = fleet(a=[1, 1])
-    members = [Member("a"), Member("b", {"C": 99.0}, {"C": 50.0}, is_failing=True)]
+    members = [WorkerLoad("a"), WorkerLoad("b", {"C": 99.0}, {"C": 50.0}, is_failing=True)]
     assert list(moved(plan(rows, members, "count")).values()) == ["b"]
 
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sparkinesis.lease.leading.members import Member
+from sparkinesis.lease.leading.members import WorkerLoad
 from sparkinesis.lease.leading.moves import AssignSettings
 from sparkinesis.lease.lease import Lease
 from tests.examples import examples
@@ -86,7 +86,7 @@ def test_the_first_leases_go_to_the_hosts_with_room(kbps: float | None, seed: in
 
 
 def test_a_host_beyond_its_range_is_the_last_to_get_a_lease() -> None:
-    beyond = Member("beyond", {"C": 90.0, "M": 1.0}, {"C": 80.0, "M": 100.0})
+    beyond = WorkerLoad("beyond", {"C": 90.0, "M": 1.0}, {"C": 80.0, "M": 100.0})
     for others in (AB, cpu(a=30, b=30)):
         given = moved(plan(fleet(nobody=[None] * 2), [beyond, *others]))
         assert sorted(given.values()) == ["a", "b"]
@@ -95,7 +95,7 @@ def test_a_host_beyond_its_range_is_the_last_to_get_a_lease() -> None:
 def test_workers_that_read_nothing_get_leases_by_room_beside_others_that_measure_nothing() -> None:
     rows = fleet(old=[10, 10, 10, 10], nobody=[10, 10])
     for seed in range(5):
-        given = moved(plan(rows, [Member("old"), *cpu(a=90, b=10)], balances=False, seed=seed))
+        given = moved(plan(rows, [WorkerLoad("old"), *cpu(a=90, b=10)], balances=False, seed=seed))
         assert set(given.values()) == {"b"}
 
 
@@ -119,7 +119,7 @@ def test_a_run_that_does_not_balance_moves_no_owned_lease() -> None:
 
 
 @pytest.mark.parametrize("members", [AB, cpu(a=80, b=20)])
-def test_a_worker_gives_up_a_part_of_what_it_has_above_the_mean(members: list[Member]) -> None:
+def test_a_worker_gives_up_a_part_of_what_it_has_above_the_mean(members: list[WorkerLoad]) -> None:
     """80 to 20: the mean is 50, and of 30 too many, 60 % move."""
     rows = fleet(a=[1] * 80, b=[1] * 20)
     assert moved(plan(rows, members)).keys() <= {row.key for row in rows if row.owner == "a"}
@@ -209,9 +209,9 @@ def test_a_new_worker_gets_leases_from_all_that_are_above_the_mean() -> None:
 def test_the_metric_furthest_above_its_mean_is_a_workers_load() -> None:
     limit = {"C": 100.0, "M": 100.0}
     members = [
-        Member("a", {"C": 50, "M": 90}, limit),
-        Member("b", {"C": 45, "M": 30}, limit),
-        Member("c", {"C": 55, "M": 60}, limit),
+        WorkerLoad("a", {"C": 50, "M": 90}, limit),
+        WorkerLoad("b", {"C": 45, "M": 30}, limit),
+        WorkerLoad("c", {"C": 55, "M": 60}, limit),
     ]
     rows = fleet(a=[1] * 30, b=[1] * 30, c=[1] * 30)
     moves = plan(rows, members)
@@ -221,30 +221,30 @@ def test_the_metric_furthest_above_its_mean_is_a_workers_load() -> None:
 
 def test_a_worker_beyond_its_range_gives_up_leases_before_the_threshold() -> None:
     rows = fleet(a=[1] * 50, b=[1] * 50)
-    members = [Member("a", {"C": 50}, {"C": 45}), Member("b", {"C": 50}, {"C": 100})]
+    members = [WorkerLoad("a", {"C": 50}, {"C": 45}), WorkerLoad("b", {"C": 50}, {"C": 100})]
     assert set(moved(plan(rows, members)).values()) == {"b"}
 
 
 def test_no_worker_is_led_out_of_its_range() -> None:
     rows = fleet(a=[10] * 10, b=[10] * 3)
-    members = [Member("a", {"C": 60}, {"C": 100}), Member("b", {"C": 18}, {"C": 20})]
+    members = [WorkerLoad("a", {"C": 60}, {"C": 100}), WorkerLoad("b", {"C": 18}, {"C": 20})]
     assert plan(rows, members) == ()
 
 
 def test_workers_that_are_all_beyond_their_range_are_balanced_too() -> None:
     rows = fleet(a=[1] * 60, b=[1] * 30)
-    members = [Member("a", {"C": 96}, {"C": 20}), Member("b", {"C": 48}, {"C": 20})]
+    members = [WorkerLoad("a", {"C": 96}, {"C": 20}), WorkerLoad("b", {"C": 48}, {"C": 20})]
     assert set(moved(plan(rows, members)).values()) == {"b"}
 
 
 def test_workers_with_and_without_metrics_share_a_fleet() -> None:
     rows = fleet(a=[1] * 60, b=[1] * 20, c=[1] * 40)
-    members = [*cpu(a=90, b=30), Member("c")]
+    members = [*cpu(a=90, b=30), WorkerLoad("c")]
     moves = plan(rows, members)
     assert {move.lease.owner for move in moves} == {"a"}
     assert set(moved(moves).values()) == {"b"}
     rows = fleet(a=[1] * 40, b=[1] * 40, c=[1] * 90)
-    moves = plan(rows, [*cpu(a=50, b=50), Member("c")])
+    moves = plan(rows, [*cpu(a=50, b=50), WorkerLoad("c")])
     assert {move.lease.owner for move in moves} == {"c"}
 
 
@@ -272,16 +272,16 @@ def test_a_handoff_counts_for_the_new_owner() -> None:
 @pytest.mark.parametrize(
     "idle",
     [
-        Member("idle"),
-        Member("idle", {"C": 90.0}, {"C": 100.0}),
-        Member("idle", {"C": 90.0}, {"C": 10.0}),
-        Member("idle", {"C": 0.0}, {"C": 100.0}),
-        Member("idle", {}, {"C": 100.0}, is_failing=True),
+        WorkerLoad("idle"),
+        WorkerLoad("idle", {"C": 90.0}, {"C": 100.0}),
+        WorkerLoad("idle", {"C": 90.0}, {"C": 10.0}),
+        WorkerLoad("idle", {"C": 0.0}, {"C": 100.0}),
+        WorkerLoad("idle", {}, {"C": 100.0}, is_failing=True),
     ],
     ids=["none", "busy", "beyond its range", "0", "failing"],
 )
 @pytest.mark.parametrize("kbps", [None, 0.0, 5.0])
-def test_a_worker_without_a_lease_gets_one(idle: Member, kbps: float | None) -> None:
+def test_a_worker_without_a_lease_gets_one(idle: WorkerLoad, kbps: float | None) -> None:
     rows = fleet(a=[kbps] * 2, b=[kbps])
     for others in (AB, cpu(a=20, b=20), cpu(a=0, b=0)):
         moves = plan(rows, [*others, idle])
@@ -291,7 +291,7 @@ def test_a_worker_without_a_lease_gets_one(idle: Member, kbps: float | None) -> 
 
 def test_no_worker_gives_up_its_last_lease() -> None:
     rows = fleet(a=[100], b=[5, 5])
-    assert plan(rows, [*cpu(a=90, b=10), Member("idle", {"C": 9.0}, {"C": 100.0})]) != ()
+    assert plan(rows, [*cpu(a=90, b=10), WorkerLoad("idle", {"C": 9.0}, {"C": 100.0})]) != ()
     for members in (AB, cpu(a=95, b=5)):
         assert "a0" not in moved(plan(rows, members))
 
@@ -305,7 +305,7 @@ def test_without_throughput_no_worker_has_two_leases_while_another_has_none() ->
 
 
 def test_a_worker_whose_metrics_fail_gets_no_more_than_it_has() -> None:
-    failing = Member("f", {"C": 1.0}, {"C": 100.0}, is_failing=True)
+    failing = WorkerLoad("f", {"C": 1.0}, {"C": 100.0}, is_failing=True)
     rows = fleet(a=[10, 10], f=[1], nobody=[10, 10])
     assert set(moved(plan(rows, [*cpu(a=50, b=5), failing])).values()) == {"b"}
 
@@ -324,7 +324,7 @@ def test_without_workers_nothing_is_planned() -> None:
 # Whole fleets
 
 
-def measured(rows: Sequence[Lease], speeds: dict[str, float], base: float) -> list[Member]:
+def measured(rows: Sequence[Lease], speeds: dict[str, float], base: float) -> list[WorkerLoad]:
     """What workers measure: no metric if ``base`` is 0, else CPU on hosts of different speed."""
     if not base:
         return workers(*speeds)

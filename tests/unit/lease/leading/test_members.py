@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.leading.members import (
-    Member,
+    WorkerLoad,
     average,
     by_throughput,
     member,
@@ -40,15 +40,15 @@ def test_samples_are_averaged_by_halves(samples: list[float], found: float | Non
 def test_a_member_is_failing_if_its_last_sample_of_any_metric_is_missing() -> None:
     limit = {"C": 80.0, "M": 90.0}
     one = member("w", {"C": [40, -1], "M": [50, 70]}, limit)
-    assert one == Member("w", {"C": 40, "M": 60}, limit, is_failing=True)
+    assert one == WorkerLoad("w", {"C": 40, "M": 60}, limit, is_failing=True)
     assert not member("w", {"C": [-1, 40], "M": []}, limit).is_failing
     assert member("w", {"C": [-1, 40], "M": []}, limit).load == {"C": 40}
-    assert member("w", {"C": [-1]}, limit) == Member("w", {}, limit, is_failing=True)
+    assert member("w", {"C": [-1]}, limit) == WorkerLoad("w", {}, limit, is_failing=True)
 
 
 def test_a_worker_without_metrics_is_measured_by_its_throughput() -> None:
     found = by_throughput(
-        [*workers("a", "b"), Member("c", {"C": 70.0}, {"C": 90.0})], {"a": 30, "b": 0, "c": 60}
+        [*workers("a", "b"), WorkerLoad("c", {"C": 70.0}, {"C": 90.0})], {"a": 30, "b": 0, "c": 60}
     )
     assert [one.load for one in found] == [{"T": 100.0}, {"T": 0.0}, {"C": 70.0}]
     assert [one.limit for one in found] == [{"T": 100.0}, {"T": 100.0}, {"C": 90.0}]

@@ -18,7 +18,7 @@ from sparkinesis.local import LocalKinesis, ManualClock
 from sparkinesis.local.encoding import validation
 from sparkinesis.local.encoding.cbor import CborCodec
 from sparkinesis.local.encoding.codec import Codec, JsonCodec
-from sparkinesis.local.kinesis import Outcome
+from sparkinesis.local.kinesis import CallResult
 from sparkinesis.local.operations import OPERATIONS
 from tests.unit.local.calls import ARN, SCALING, SHARD_0, SHARD_1, SHARD_2, TOP, Stream
 
@@ -39,7 +39,7 @@ class Wire:
             return cbor2.dumps(_cbor(request))
         return msgspec.json.encode(_json(request))
 
-    def serve(self, operation: str, request: Answer) -> Outcome:
+    def serve(self, operation: str, request: Answer) -> CallResult:
         return self.kinesis.serve(operation, self.body(request), codec=self.codec)
 
     def __call__(self, operation: str, **request: Any) -> Answer:

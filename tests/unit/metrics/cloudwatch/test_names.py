@@ -14,17 +14,17 @@ from sparkinesis.metrics.catalogue import CATALOGUE
 from sparkinesis.metrics.cloudwatch.names import (
     OWN,
     Datum,
-    Selection,
+    PublishedMetrics,
     data_of,
     namespace_of,
     namespace_problem,
 )
 from sparkinesis.metrics.cloudwatch.statistic_set import StatisticSet
-from sparkinesis.metrics.metric import Level, Measured, Metric, Place
+from sparkinesis.metrics.metric import AwsPlace, Level, Measured, Metric
 from tests.documents import ROOT
 from tests.unit.metrics.cloudwatch.kcl_names import KCL_METRICS, KclMetric
 
-ALL = Selection(Level.DETAILED, "w-1", by_shard=True, by_stream=True)
+ALL = PublishedMetrics(Level.DETAILED, "w-1", by_shard=True, by_stream=True)
 ROWS = re.findall(
     r"^\| (\w+) \| (`[^|]+`) \| (summary|detailed) \| (.+) \|$",
     (ROOT / "docs" / "metrics.md").read_text("utf-8"),
@@ -41,7 +41,7 @@ def label_sets(metric: Metric) -> Iterator[tuple[str, ...]]:
 
 
 @functools.cache
-def published(selection: Selection) -> dict[tuple[str, str], set[tuple[Metric, Datum]]]:
+def published(selection: PublishedMetrics) -> dict[tuple[str, str], set[tuple[Metric, Datum]]]:
     """What is published of one value of each metric, by operation and name."""
     found: dict[tuple[str, str], set[tuple[Metric, Datum]]] = {}
     for metric in CATALOGUE:
@@ -81,7 +81,7 @@ def test_a_row_says_same_if_the_metric_is_published_as_the_kcl_does(metric: KclM
     ((_, datum),) = found
     assert datum.unit == metric.unit
     assert {name for name, _ in datum.dimensions} == {"Operation", *metric.dimensions}
-    summary = published(Selection(Level.SUMMARY, "w-1"))
+    summary = published(PublishedMetrics(Level.SUMMARY, "w-1"))
     assert ((metric.operation, metric.name) in summary) == (metric.level == "summary")
 
 
@@ -99,15 +99,15 @@ def test_whatever_else_is_published_has_an_operation_of_its_own() -> None:
     more = {key for key in published(ALL) if key not in kcl}
     assert {operation for operation, _ in more} == {OWN}
     assert (OWN, "DataLoss") in more
-    without = Selection(Level.DETAILED, "w-1", by_shard=True, by_stream=True, own=False)
+    without = PublishedMetrics(Level.DETAILED, "w-1", by_shard=True, by_stream=True, own=False)
     assert set(published(without)) == set(published(ALL)) - more
 
 
 def test_by_default_no_dimension_is_a_shard_or_a_stream() -> None:
-    for found in published(Selection(Level.DETAILED, "w-1")).values():
+    for found in published(PublishedMetrics(Level.DETAILED, "w-1")).values():
         for _, datum in found:
             assert {name for name, _ in datum.dimensions} <= {"Operation", "WorkerIdentifier"}
-    for found in published(Selection(Level.DETAILED, "")).values():
+    for found in published(PublishedMetrics(Level.DETAILED, "")).values():
         assert all(len(datum.dimensions) == 1 for _, datum in found)
 
 
@@ -150,7 +150,7 @@ def test_the_values_that_are_given_are_not_changed() -> None:
 
 
 def test_dimensions_hold_what_cloudwatch_takes() -> None:
-    selection = Selection(Level.SUMMARY, ":wörker\n", by_shard=True, by_stream=True)
+    selection = PublishedMetrics(Level.SUMMARY, ":wörker\n", by_shard=True, by_stream=True)
     ((datum, _),) = data_of(catalogue.LEASES_HELD, (), StatisticSet.of(1), selection)
     assert dict(datum.dimensions)["WorkerIdentifier"] == "w_rker_"
     labels = ("", "x" * 2000)
@@ -188,8 +188,8 @@ def test_a_namespace_that_cloudwatch_refuses_is_found(namespace: str) -> None:
 def test_the_default_is_the_summary_without_shards_and_with_streams_if_there_are_several(
     exporter: CloudWatchMetrics | EmfMetrics,
 ) -> None:
-    summary = Selection(Level.SUMMARY, "w")
-    several = Measured.worker("a", "w", Place(has_several_streams=True))
+    summary = PublishedMetrics(Level.SUMMARY, "w")
+    several = Measured.worker("a", "w", AwsPlace(has_several_streams=True))
     assert exporter.selection(Measured.worker("a", "w")) == summary
     assert exporter.selection(several) == replace(summary, by_stream=True)
     assert exporter.selection(Measured.query("q")) == replace(summary, worker="", by_stream=True)
@@ -206,7 +206,9 @@ def test_what_is_published_is_what_the_options_say() -> None:
         max_series=50,
     )
     measured = Measured.worker("a", "w")
-    assert exporter.selection(measured) == Selection(Level.DETAILED, "", by_shard=True, own=False)
+    assert exporter.selection(measured) == PublishedMetrics(
+        Level.DETAILED, "", by_shard=True, own=False
+    )
     publisher = exporter.publisher(measured)
     assert (publisher._flush_every, publisher._pending._most) == (7.0, 50)
     assert publisher._target._namespace == "ours"  # type: ignore[attr-defined]

@@ -12,16 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkinesis.metrics.catalogue import LAG, RECORDS_PROCESSED, RENEWAL_DURATION
-from sparkinesis.metrics.cloudwatch.names import Datum, Selection
+from sparkinesis.metrics.cloudwatch.names import Datum, PublishedMetrics
 from sparkinesis.metrics.cloudwatch.pending import MOST_BYTES, MOST_DATA, Pending, Point, size_of
-from sparkinesis.metrics.cloudwatch.publisher import Fate, Intake, Publisher, Sent
+from sparkinesis.metrics.cloudwatch.publisher import Fate, Publisher, Sent, SeriesBuffer
 from sparkinesis.metrics.cloudwatch.statistic_set import StatisticSet
 from sparkinesis.metrics.metric import Level
 from sparkinesis.metrics.metrics import Sample
 from tests.journal import PATIENCE
 from tests.unit.metrics.conftest import Clock
 
-SUMMARY = Selection(Level.SUMMARY, "w-1")
+SUMMARY = PublishedMetrics(Level.SUMMARY, "w-1")
 PUBLISHED = Sent(Fate.PUBLISHED)
 
 
@@ -56,7 +56,7 @@ def target() -> Recorder:
 
 
 def publisher(
-    target: Recorder, clock: Clock, selection: Selection = SUMMARY, **given: Any
+    target: Recorder, clock: Clock, selection: PublishedMetrics = SUMMARY, **given: Any
 ) -> Publisher:
     """A publisher that flushes when it is told."""
     options = {"flush_every": 3600, "close_within": PATIENCE, "most": 100, **given}
@@ -156,7 +156,9 @@ def test_a_flush_makes_one_call_that_fails(target: Recorder, clock: Clock) -> No
     """Each may take seconds, and the rest would fail, too."""
     for fate in (Fate.KEPT, Fate.LOST):
         target.calls = 0
-        made = publisher(target, clock, Selection(Level.SUMMARY, "w", by_shard=True), most=5000)
+        made = publisher(
+            target, clock, PublishedMetrics(Level.SUMMARY, "w", by_shard=True), most=5000
+        )
         target.answer = lambda points, fate=fate: Sent(fate, "x", "y")  # type: ignore[misc]
         for shard in range(3 * MOST_DATA):
             made.add(RECORDS_PROCESSED, ("s", f"shard-{shard}"), 1)
@@ -168,7 +170,7 @@ def test_a_flush_makes_one_call_that_fails(target: Recorder, clock: Clock) -> No
 def test_data_that_is_refused_for_good_does_not_block_the_rest(
     target: Recorder, clock: Clock
 ) -> None:
-    made = publisher(target, clock, Selection(Level.SUMMARY, "w", by_shard=True), most=5000)
+    made = publisher(target, clock, PublishedMetrics(Level.SUMMARY, "w", by_shard=True), most=5000)
     target.answer = lambda points: (
         Sent(Fate.INVALID, "bad", "bad") if target.calls == 1 else PUBLISHED
     )
@@ -184,7 +186,7 @@ def test_data_that_is_refused_for_good_does_not_block_the_rest(
 def test_an_outage_of_hours_holds_no_more_than_it_may(
     target: Recorder, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    made = publisher(target, clock, Selection(Level.SUMMARY, "w", by_shard=True), most=50)
+    made = publisher(target, clock, PublishedMetrics(Level.SUMMARY, "w", by_shard=True), most=50)
     target.answer = lambda points: Sent(Fate.KEPT, "x", "y")
     for minute in range(300):
         for shard in range(7):
@@ -204,7 +206,7 @@ def test_an_outage_of_hours_holds_no_more_than_it_may(
 
 
 def test_measurements_between_two_flushes_are_bounded(target: Recorder, clock: Clock) -> None:
-    made = publisher(target, clock, Selection(Level.SUMMARY, "w", by_shard=True), most=10)
+    made = publisher(target, clock, PublishedMetrics(Level.SUMMARY, "w", by_shard=True), most=10)
     for shard in range(1000):
         made.add(RECORDS_PROCESSED, ("s", f"shard-{shard}"), 1)
         made.add(RECORDS_PROCESSED, ("s", "shard-0"), 1)
@@ -232,7 +234,7 @@ def test_points_of_a_call_fit_into_a_request() -> None:
 
 
 def test_many_threads_lose_no_measurement() -> None:
-    intake = Intake(SUMMARY, 100)
+    intake = SeriesBuffer(SUMMARY, 100)
     rounds, threads = 2000, 8
     found = 0.0
 

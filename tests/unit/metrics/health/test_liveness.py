@@ -9,7 +9,7 @@ from sparkinesis.lease.table.client import _READ_TIMEOUT
 from sparkinesis.metrics.health.liveness import CONFIRMED, Liveness, Part, after_look, problems
 from sparkinesis.metrics.health.signs import (
     PATIENCE,
-    Progress,
+    QueueSign,
     SignOfLife,
     detach,
     expect,
@@ -102,7 +102,7 @@ def test_a_loop_is_due_when_the_first_of_its_helpers_is(clock: Clock) -> None:
 
 
 def test_a_queue_goes_on_while_its_work_is_taken(clock: Clock) -> None:
-    progress, begin = Progress(clock), clock.now
+    progress, begin = QueueSign(clock), clock.now
     assert progress.due(0) == begin + PATIENCE
     clock.now += 8
     assert progress.due(0) == begin + PATIENCE

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from sparkinesis.metrics.health.pages import pages
-from sparkinesis.metrics.health.server import Request
+from sparkinesis.metrics.health.server import HttpRequest
 
 
 def test_without_the_extra_metrics_are_not_implemented_and_the_rest_is(
@@ -14,7 +14,7 @@ def test_without_the_extra_metrics_are_not_implemented_and_the_rest_is(
 ) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     found = pages(live=tuple, ready=tuple, status=dict, groups=tuple)
-    answer = found["/metrics"](Request())
+    answer = found["/metrics"](HttpRequest())
     assert answer.status == 501
     assert "sparkinesis[prometheus]" in json.loads(answer.body)["error"]
-    assert found["/livez"](Request()).status == 200
+    assert found["/livez"](HttpRequest()).status == 200

@@ -14,10 +14,10 @@ import pytest
 from sparkinesis.errors import OptionError
 from sparkinesis.metrics.health import server as module
 from sparkinesis.metrics.health.address import Address, parse_address
-from sparkinesis.metrics.health.server import HealthServer, Request, Response, as_json
+from sparkinesis.metrics.health.server import HealthServer, HttpRequest, Response, as_json
 
 
-def broken(_: Request) -> Response:
+def broken(_: HttpRequest) -> Response:
     raise RuntimeError("secret")
 
 

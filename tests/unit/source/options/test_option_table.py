@@ -15,7 +15,11 @@ from sparkinesis.errors import OffsetError, OptionError, check_all
 from sparkinesis.source.columns import SCHEMA
 from sparkinesis.source.datasource import KinesisDataSource
 from sparkinesis.source.options.option_table import CONNECTOR, OPTIONS, Options, Use
-from sparkinesis.source.options.read_options import FanOut, StreamReadOptions, stream_read_options
+from sparkinesis.source.options.read_options import (
+    FanOutRead,
+    StreamReadOptions,
+    stream_read_options,
+)
 from sparkinesis.source.options.stream_names import removed_stream
 from sparkinesis.source.options.values import known_regions
 from sparkinesis.stream.address import StreamAddress
@@ -127,9 +131,9 @@ def test_a_query_polls_unless_it_asks_for_enhanced_fan_out() -> None:
     assert parse_options({"streamName": "a"}).fan_out is None
     assert parse_options({"streamName": "a", "consumerMode": "Polling"}).fan_out is None
     options = {"streamName": "a", "consumerMode": "EFO", "consumerName": "flights_1.x-y"}
-    assert parse_options(options).fan_out == FanOut("flights_1.x-y", deregister=False)
+    assert parse_options(options).fan_out == FanOutRead("flights_1.x-y", deregister=False)
     options["requireConsumerDeregistration"] = "true"
-    assert parse_options(options).fan_out == FanOut("flights_1.x-y", deregister=True)
+    assert parse_options(options).fan_out == FanOutRead("flights_1.x-y", deregister=True)
 
 
 def test_an_arn_says_name_and_region() -> None:

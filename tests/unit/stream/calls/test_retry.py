@@ -18,7 +18,7 @@ from botocore.exceptions import (
 from sparkinesis.metrics.health.signs import SignOfLife
 from sparkinesis.stream.calls.retry import (
     Attempts,
-    Retry,
+    Backoff,
     RetryLaterError,
     error_code,
     exponential_backoff,
@@ -54,7 +54,7 @@ def test_waits_double_up_to_the_cap_with_full_jitter() -> None:
         drawn.append((low, high))
         return high / 2
 
-    retry = Retry(0.1, 1.0, 100.0, clock=lambda: 0.0, sleep=slept.append, uniform=uniform)
+    retry = Backoff(0.1, 1.0, 100.0, clock=lambda: 0.0, sleep=slept.append, uniform=uniform)
     assert retry.call(Flaky(6)) == "done"
     assert drawn == [(0.0, min(1.0, 0.1 * 2**n)) for n in range(6)]
     assert slept == [high / 2 for _, high in drawn]
@@ -139,8 +139,8 @@ def test_a_consumer_in_use_is_part_of_a_shards_change_of_reader() -> None:
     assert result_of(service_error("AccessDeniedException"), "SubscribeToShard") == "failed"
 
 
-def virtual(time: Time, base: float, cap: float, give_up_after: float) -> Retry:
-    return Retry(base, cap, give_up_after, time, time.sleep, lambda _, high: high)
+def virtual(time: Time, base: float, cap: float, give_up_after: float) -> Backoff:
+    return Backoff(base, cap, give_up_after, time, time.sleep, lambda _, high: high)
 
 
 def test_without_settings_a_call_is_made_for_five_minutes() -> None:
@@ -151,7 +151,7 @@ def test_without_settings_a_call_is_made_for_five_minutes() -> None:
         time.sleep(seconds)
 
     with pytest.raises(ClientError):
-        Retry(clock=time, sleep=sleep, uniform=lambda _, high: high).call(Flaky(1000))
+        Backoff(clock=time, sleep=sleep, uniform=lambda _, high: high).call(Flaky(1000))
     assert waits[:9] == [0.1 * 2**n for n in range(7)] + [10.0, 10.0]
     assert 290 < time.now <= 300
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkinesis.errors import CorruptEventStreamError
-from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.stream.fan_out.interruption import (
     NO_FAILURES,
     Cause,
@@ -70,7 +70,7 @@ def test_why_it_ended(error: Exception | None, had_begun: bool, cause: Cause) ->
 def test_never_within_five_seconds_of_a_success(
     cause: Cause, failures: int, age: float, luck: float
 ) -> None:
-    retry = Retry(base=0.5, cap=30, uniform=lambda least, most: least + luck * (most - least))
+    retry = Backoff(base=0.5, cap=30, uniform=lambda least, most: least + luck * (most - least))
     before = FailureStreak(failures, failures)
     assert age + pause_after(cause, before, age, retry) >= 5 - 1e-9
 
@@ -79,7 +79,7 @@ def test_never_within_five_seconds_of_a_success(
 def test_the_mean_wait_grows_with_failures_to_a_bound(
     cause: Cause, failures: int, age: float | None
 ) -> None:
-    retry = Retry(base=0.5, cap=30, uniform=lambda least, most: (least + most) / 2)
+    retry = Backoff(base=0.5, cap=30, uniform=lambda least, most: (least + most) / 2)
     shorter, longer = (
         pause_after(cause, FailureStreak(n, n), age, retry) for n in (failures, failures + 1)
     )
@@ -90,7 +90,7 @@ def test_the_mean_wait_grows_with_failures_to_a_bound(
 
 @given(ages.filter(lambda age: age is None or age >= 5))
 def test_only_what_was_over_after_events_is_followed_at_once(age: float | None) -> None:
-    retry = Retry(uniform=lambda _, most: most)
+    retry = Backoff(uniform=lambda _, most: most)
     at_once = {cause for cause in Cause if pause_after(cause, NO_FAILURES, age, retry) == 0}
     assert at_once == {Cause.ENDED}
 
@@ -117,13 +117,13 @@ def test_the_pause_is_drawn_between_two_bounds(
 ) -> None:
     """Not at the same moment as other workers, and not while the service would refuse."""
     for luck, expected in ((0, least), (1, most)):
-        retry = Retry(base=0.5, cap=30, uniform=lambda *bounds: bounds[luck])  # noqa: B023
+        retry = Backoff(base=0.5, cap=30, uniform=lambda *bounds: bounds[luck])  # noqa: B023
         assert pause_after(cause, before, age, retry) == expected
 
 
 def test_a_consumer_in_use_does_not_make_the_next_failure_wait_longer() -> None:
     """Who takes a shard over is refused for five seconds; that tells nothing of the service."""
-    retry = Retry(base=0.5, cap=30, uniform=lambda _, most: most)
+    retry = Backoff(base=0.5, cap=30, uniform=lambda _, most: most)
     trouble = NO_FAILURES
     for second in range(8):
         trouble = trouble.with_failure(Cause.IN_USE, second)
@@ -131,7 +131,7 @@ def test_a_consumer_in_use_does_not_make_the_next_failure_wait_longer() -> None:
 
 
 def test_a_consumer_that_stays_in_use_is_asked_less_often() -> None:
-    retry = Retry(base=0.5, cap=30, uniform=lambda _, most: most)
+    retry = Backoff(base=0.5, cap=30, uniform=lambda _, most: most)
     trouble, pauses = NO_FAILURES, []
     for _ in range(12):
         pauses.append(pause_after(Cause.IN_USE, trouble, None, retry))

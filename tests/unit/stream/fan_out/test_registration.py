@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkinesis.stream.fan_out.consumers import Consumer
+from sparkinesis.stream.fan_out.consumers import RegisteredConsumer
 from sparkinesis.stream.fan_out.registration import is_full
 
 
@@ -21,4 +21,7 @@ from sparkinesis.stream.fan_out.registration import is_full
 )
 def test_is_full(active: int, creating: int, deleting: int, full: bool) -> None:
     states = ["ACTIVE"] * active + ["CREATING"] * creating + ["DELETING"] * deleting
-    assert is_full([Consumer(f"c{n}", f"arn-{n}", state) for n, state in enumerate(states)]) is full
+    assert (
+        is_full([RegisteredConsumer(f"c{n}", f"arn-{n}", state) for n, state in enumerate(states)])
+        is full
+    )

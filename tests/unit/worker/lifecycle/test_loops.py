@@ -19,7 +19,7 @@ from sparkinesis.worker.lifecycle.loops import (
     WorkerLoop,
 )
 from sparkinesis.worker.lifecycle.streams.open_stream import Streams
-from sparkinesis.worker.lifecycle.worker_state import WorkerState
+from sparkinesis.worker.lifecycle.worker_state import SharedState
 from tests.pace import eventually
 
 
@@ -55,7 +55,7 @@ class Reading(Streams):
 
 def test_a_shutdown_reaches_the_taking_of_leases_that_has_begun() -> None:
     settings = settings_of(taker_interval=0.0)
-    state = WorkerState(settings)
+    state = SharedState(settings)
     seen: list[bool] = []
 
     def take(busy: Collection[str], is_leaving: Callable[[], bool], *_: object) -> bool:
@@ -92,7 +92,7 @@ def test_a_clock_that_jumps_during_a_scan_makes_no_scan_late() -> None:
         take=take, due_in=lambda: 0.0, duplicate_worker_leases=(), snapshot=snapshot
     )
     streams = Reading()
-    loop = AssignmentLoop(WorkerState(settings), settings, coordinator, streams)
+    loop = AssignmentLoop(SharedState(settings), settings, coordinator, streams)
     assert loop.step() == 20.0
 
 
@@ -100,7 +100,7 @@ def test_a_clock_that_jumps_during_a_scan_makes_no_scan_late() -> None:
 def test_a_loop_announces_how_long_it_waits(kind: type[WorkerLoop]) -> None:
     """Or a worker with long intervals would seem to stand still."""
     settings = settings_of(renew_interval=600.0, taker_interval=600.0, cleanup_interval=600.0)
-    state = WorkerState(settings)
+    state = SharedState(settings)
     coordinator: Any = SimpleNamespace(
         renew=lambda: None,
         take=lambda *_: False,

@@ -12,9 +12,9 @@ from sparkinesis.status import ShardState, ShardStatus
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.worker.reporting.gauges import (
     LeaseCounts,
-    Look,
     StreamCounts,
     WorkerGauges,
+    WorkerSnapshot,
     lease_counts,
     samples_of,
 )
@@ -32,7 +32,7 @@ READING = replace(
 )
 
 
-def values(look: Look) -> dict[tuple[str, ...], float]:
+def values(look: WorkerSnapshot) -> dict[tuple[str, ...], float]:
     found = samples_of(look)
     by_labels = {(one.metric.name, *one.labels): one.value for one in found}
     assert len(by_labels) == len(found), "no series is there twice"
@@ -41,7 +41,7 @@ def values(look: Look) -> dict[tuple[str, ...], float]:
 
 def test_each_shard_has_its_own_and_unknown_values_are_left_out() -> None:
     counts = LeaseCounts(total=5, expired=1, workers=2, is_leader=True)
-    assert values(Look([READING, WAITING], 1024, 2, counts, 3, 0.5)) == {
+    assert values(WorkerSnapshot([READING, WAITING], 1024, 2, counts, 3, 0.5)) == {
         ("lag", "flights", "s0"): 1.5,
         ("page.lag", "flights", "s0"): 0.25,
         ("standing.age", "flights", "s0"): 2.75,
@@ -64,7 +64,7 @@ def test_each_shard_has_its_own_and_unknown_values_are_left_out() -> None:
 
 def test_the_streams_of_an_application_of_several_are_counted() -> None:
     streams = StreamCounts(active=3, former=1, unreadable={"trains": 61.5})
-    assert values(Look([], 0, 0, None, None, 5.0, streams)) == {
+    assert values(WorkerSnapshot([], 0, 0, None, None, 5.0, streams)) == {
         ("bytes.held",): 0,
         ("leases.held",): 0,
         ("table.unseen",): 5.0,
@@ -76,7 +76,7 @@ def test_the_streams_of_an_application_of_several_are_counted() -> None:
 
 def test_of_shards_with_the_same_labels_the_worse_value_counts() -> None:
     other = replace(READING, millis_behind_latest=9000, processing_for=None, checkpoint_age=1.0)
-    found = values(Look([READING, other], 0, 2, None, None))
+    found = values(WorkerSnapshot([READING, other], 0, 2, None, None))
     assert found["lag", "flights", "s0"] == found["application.lag",] == 9.0
     assert found["processing.age", "flights", "s0"] == 2.5
     assert found["checkpoint.age", "flights", "s0"] == 7.0
@@ -117,9 +117,9 @@ def test_a_worker_that_leads_on_one_of_several_streams_leads() -> None:
 def test_a_snapshot_is_counted_once() -> None:
     looks: list[LeaseCounts | None] = []
 
-    def look(counts: LeaseCounts | None) -> Look:
+    def look(counts: LeaseCounts | None) -> WorkerSnapshot:
         looks.append(counts)
-        return Look([], 0, 0, counts, None)
+        return WorkerSnapshot([], 0, 0, counts, None)
 
     seen = Snapshot((lease("a", "me"),), 1.0)
     gauges = WorkerGauges("me", lambda: seen, look)

@@ -9,12 +9,12 @@ from sparkinesis.events import BatchAction, BatchFailed, DataLost, Event, Span
 from sparkinesis.worker.reporting.failures import Failures
 from sparkinesis.worker.reporting.log_context import LogPlace
 from sparkinesis.worker.reporting.shard_reporter import ShardPlace, ShardReporter
-from sparkinesis.worker.reporting.teller import EventTeller, Teller
+from sparkinesis.worker.reporting.teller import EventPublisher, WorkerEvents
 
 TEN = Span(10, "1:0", "9:0")
 
 
-class Told(Teller):
+class Told(EventPublisher):
     """Keeps the events that it is told."""
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ def at(shard: str) -> ShardPlace:
 
 def test_a_repeated_error_is_logged_in_a_line(caplog: pytest.LogCaptureFixture) -> None:
     """Whatever its message, on whichever shard; other lines of code, other failures."""
-    failures, tell = Failures(), EventTeller(LogPlace("app", "w"), "s")
+    failures, tell = Failures(), WorkerEvents(LogPlace("app", "w"), "s")
     here, there = (ShardReporter(at(shard), failures, tell) for shard in ("here", "there"))
     for text in ("a", "a", "b"):
         here.task_failed("what", ValueError(text))

@@ -30,7 +30,7 @@ from sparkinesis.events import (
 from sparkinesis.metrics.tally import Tally
 from sparkinesis.worker.reporting import teller
 from sparkinesis.worker.reporting.log_context import LogContext, LogPlace
-from sparkinesis.worker.reporting.teller import EventCallback, EventTeller, count_of
+from sparkinesis.worker.reporting.teller import EventCallback, WorkerEvents, count_of
 from tests import pace
 from tests.unit.test_events import AT, EVENTS
 
@@ -109,7 +109,7 @@ def test_a_line_names_its_place_whichever_thread_raises_the_event(
     caplog: pytest.LogCaptureFixture, event: Event, shard: str
 ) -> None:
     caplog.set_level(logging.INFO)
-    EventTeller(LogPlace("app", "w"), "s")(event)
+    WorkerEvents(LogPlace("app", "w"), "s")(event)
     (line,) = caplog.records
     found = (line.application, line.worker, line.shard, line.sparkinesis_event)  # type: ignore[attr-defined]
     assert found == ("app", "w", shard, event)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from sparkinesis.source.planning.batch_end import Finding, Finished, NoRows, Records
 from sparkinesis.source.planning.probing.records_in_hand import RecordsInHand
-from sparkinesis.source.planning.probing.samples import Sample, Samples, arrival_ms
+from sparkinesis.source.planning.probing.samples import Probe, Samples, arrival_ms
 from sparkinesis.source.planning.probing.shard_front import (
     SMALL_PAGE,
     ShardFront,
@@ -101,7 +101,7 @@ class EndSearch:
         kept = None if hand.records is None else hand.records[:count]
         return Resumption(EndInShard(found, lag, count, kept), front.cursor, rest, limit)
 
-    def _in_sample(self, sample: Sample, place: int, *, is_kept: bool) -> Resumption:
+    def _in_sample(self, sample: Probe, place: int, *, is_kept: bool) -> Resumption:
         """Return the end before a record of a sample: the first one that arrived too late."""
         rest = RecordsInHand()
         rest.extend(sample.records[place:], self.front.scale)
@@ -125,7 +125,7 @@ class EndSearch:
         """
         low, high = self.front.hand.arrivals[-1], min(instant, self.front.tip_ms)
         close = CLOSE_MS if self.front.budget.records.pace.is_limited else CLOSE_WITHOUT_LIMITS_MS
-        near: Sample | None = None
+        near: Probe | None = None
         for sample in sorted(self.samples.taken, key=lambda sample: sample.since):
             if sample.records:
                 near = sample
@@ -144,7 +144,7 @@ class EndSearch:
             low = max(middle, arrival_ms(landed.records[0]))
         return self._by_reading_on(instant) if near is None else self._after(near, instant)
 
-    def _after(self, near: Sample, instant: int) -> Resumption:
+    def _after(self, near: Probe, instant: int) -> Resumption:
         """Return the end after the last record, read forward from a sample near it."""
         cursor, last = near.cursor, near.records[-1]
         self.samples.taken = [one for one in self.samples.taken if one.cursor is not cursor]
@@ -152,7 +152,7 @@ class EndSearch:
             fetched = cursor.fetch(MAX_RECORDS_PER_CALL)
             self.front.note_end(cursor, fetched)
             records, is_over = fetched.page.records, is_last(cursor, fetched)
-            found = Sample(instant + 1, records, cursor, is_over)
+            found = Probe(instant + 1, records, cursor, is_over)
             if (place := found.first_after(instant)) is not None:
                 return self._in_sample(found, place, is_kept=True)
             last = records[-1] if records else last

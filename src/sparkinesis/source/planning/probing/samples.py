@@ -19,7 +19,7 @@ from sparkinesis.stream.reading.cursor import ShardCursor
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class Probe:
     """Consecutive records of a shard, of which the first is the first one since ``since``."""
 
     since: int
@@ -39,7 +39,7 @@ class Samples:
 
     def __init__(self, front: ShardFront) -> None:
         self._front = front
-        self.taken: list[Sample] = []
+        self.taken: list[Probe] = []
         self.windows: list[Window] = []
         self.is_bursty = False
         """True if the records come in too few bursts to estimate their density."""
@@ -70,11 +70,11 @@ class Samples:
         # The first window is that of the records in hand: each sample begins after them.
         self.windows = list(known[1:])
 
-    def _window_of(self, sample: Sample) -> Window | None:
+    def _window_of(self, sample: Probe) -> Window | None:
         arrivals = [arrival_ms(record) for record in sample.records]
         return density_window(sample.since, arrivals, self._front.scale.weigh(sample.records))
 
-    def jump(self, instant: int, limit: int) -> Sample:
+    def jump(self, instant: int, limit: int) -> Probe:
         """Fetch the first records that arrived at ``instant`` or later, if they are not in hand."""
         cursor = self._front.open(AtTimestamp(instant), renews=True)
         while True:
@@ -89,16 +89,16 @@ class Samples:
             last = sequence_order(self._front.hand.numbers[-1])
             known = (n for n, r in enumerate(records) if sequence_order(r.sequence_number) > last)
             records = records[next(known, len(records)) :]
-        sample = Sample(instant, records, cursor, is_all)
+        sample = Probe(instant, records, cursor, is_all)
         self.taken.append(sample)
         return sample
 
-    def extended(self, sample: Sample) -> Sample:
+    def extended(self, sample: Probe) -> Probe:
         """Return a sample of twice the size, which replaces the sample: its cursor goes on."""
         fetched = sample.cursor.fetch(max(len(sample.records), SAMPLE_LIMITS[0]))
         self._front.note_end(sample.cursor, fetched)
         records = [*sample.records, *fetched.page.records]
-        more = Sample(sample.since, records, sample.cursor, is_last(sample.cursor, fetched))
+        more = Probe(sample.since, records, sample.cursor, is_last(sample.cursor, fetched))
         self.taken = [more if one is sample else one for one in self.taken]
         return more
 

@@ -12,11 +12,11 @@ from functools import partial
 from sparkinesis.errors import DataLossError
 from sparkinesis.source.offsets import ANY_SHARD, Positions
 from sparkinesis.source.planning.batch_end import missing, without_missing
-from sparkinesis.source.planning.shard_listing import ShardListing
+from sparkinesis.source.planning.shard_listing import ListedShards
 from sparkinesis.source.planning.stream_tools import StreamTools
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.calls.client import StreamSummary
-from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.stream.position import AtTimestamp
 from sparkinesis.stream.reading.retention import CLOCK_MARGIN_MS
 
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 def present_start(
-    stream: StreamTools, listing: ShardListing, start: Positions, skip_older_than: float | None
+    stream: StreamTools, listing: ListedShards, start: Positions, skip_older_than: float | None
 ) -> tuple[Positions, int]:
     """Return ``start``, or the present stream's start if ``start`` is of a deleted stream.
 
@@ -41,7 +41,7 @@ def present_start(
     return _whole_stream(listing, summary), summary.created_ms
 
 
-def latest_start(listing: ShardListing) -> tuple[Positions, int | None]:
+def latest_start(listing: ListedShards) -> tuple[Positions, int | None]:
     """Return the durable form of LATEST: the open shards, at the service's present time.
 
     Also returns that time in epoch ms.
@@ -51,7 +51,7 @@ def latest_start(listing: ShardListing) -> tuple[Positions, int | None]:
 
 
 def application_start(
-    stream: StreamTools, listing: ShardListing, name: str
+    stream: StreamTools, listing: ListedShards, name: str
 ) -> tuple[Positions, int | None]:
     """Return a KCL application's checkpoints as fixed positions.
 
@@ -75,7 +75,7 @@ def application_start(
         address.credentials,
         is_ours=False,
     )
-    retry = listing.retry or Retry()
+    retry = listing.retry or Backoff()
     leases = table.leases(retry)
     alone = len(stream.options.reading.streams) == 1
     if alone:
@@ -106,7 +106,7 @@ def application_start(
     return resume(own, listing.lineage, now_ms, address=address, table=table), now_ms
 
 
-def _whole_stream(listing: ShardListing, summary: StreamSummary) -> Positions:
+def _whole_stream(listing: ListedShards, summary: StreamSummary) -> Positions:
     """Return the start of all shards of a stream that was deleted and made anew."""
     now_ms = listing.renew_now()
     # TRIM_HORIZON with a time, so that a loss is noticed if the query rests before it goes on.
@@ -115,7 +115,7 @@ def _whole_stream(listing: ShardListing, summary: StreamSummary) -> Positions:
     return dict.fromkeys(without_missing({}, listing.lineage), AtTimestamp(oldest_ms))
 
 
-def without_lost_shards(stream: StreamTools, listing: ShardListing, start: Positions) -> Positions:
+def without_lost_shards(stream: StreamTools, listing: ListedShards, start: Positions) -> Positions:
     """Return ``start`` without the shards that are gone. Raises `DataLossError`."""
     listing.renew_until_complete(partial(missing, start))
     gone = missing(start, listing.lineage)
@@ -138,7 +138,7 @@ def without_lost_shards(stream: StreamTools, listing: ShardListing, start: Posit
 
 
 def with_forgotten_shards(
-    stream: StreamTools, listing: ShardListing, start: Positions
+    stream: StreamTools, listing: ListedShards, start: Positions
 ) -> Positions:
     """Return ``start`` with shards that are missing in an offset that was edited by hand."""
     whole = without_missing(start, listing.lineage)

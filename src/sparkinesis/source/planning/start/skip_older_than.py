@@ -15,7 +15,7 @@ from functools import partial
 from sparkinesis.errors import PositionNotFoundError, ShardNotFoundError
 from sparkinesis.source.offsets import ANY_SHARD, Positions
 from sparkinesis.source.planning.batch_end import missing, without_missing
-from sparkinesis.source.planning.shard_listing import ShardListing
+from sparkinesis.source.planning.shard_listing import ListedShards
 from sparkinesis.source.planning.stream_tools import StreamTools
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.position import (
@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 def skip_older(
     stream: StreamTools,
-    listing: ShardListing,
+    listing: ListedShards,
     start: Positions,
     seconds: float,
     created_ms: int,

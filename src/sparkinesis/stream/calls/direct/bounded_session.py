@@ -17,13 +17,13 @@ from botocore.exceptions import ConnectionClosedError, HTTPClientError, ReadTime
 from botocore.utils import get_environ_proxies
 
 from sparkinesis.stream.calls.direct.bounds import USUAL, AnswerTooLongError, Bound
-from sparkinesis.stream.calls.direct.connection import Answer
+from sparkinesis.stream.calls.direct.connection import HttpAnswer
 from sparkinesis.stream.calls.direct.learned import as_text
 from sparkinesis.stream.calls.direct.understood import decode_object
 
 _PIECE = 65_536
 
-Exchange: TypeAlias = Callable[[str, bytes, Bound], Answer]
+Exchange: TypeAlias = Callable[[str, bytes, Bound], HttpAnswer]
 """Sends a request to a URL, and returns the answer; raises botocore's errors."""
 
 

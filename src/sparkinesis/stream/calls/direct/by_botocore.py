@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError
 from botocore.utils import get_environ_proxies
 
 from sparkinesis.metrics.health.signs import CONNECTING, CREDENTIALS, expect
-from sparkinesis.stream.calls.direct.connection import Answer
+from sparkinesis.stream.calls.direct.connection import HttpAnswer
 from sparkinesis.stream.calls.direct.learned import LearnedRequest, learn
 from sparkinesis.stream.calls.direct.signature import Signers
 
@@ -114,7 +114,7 @@ class ByBotocore:
             request.headers["X-Amz-Date"] = date
             request.headers["Authorization"] = proof
 
-    def error(self, operation: str, answer: Answer) -> ClientError:
+    def error(self, operation: str, answer: HttpAnswer) -> ClientError:
         """Return botocore's error for an answer, made by botocore's parser."""
         shape = self._service.operation_model(operation).output_shape
         response = {

@@ -15,7 +15,7 @@ from zlib_ng.zlib_ng import crc32
 
 from sparkinesis.metrics.health.signs import CREDENTIALS, expect
 from sparkinesis.stream.calls.direct.bounds import USUAL, Bound
-from sparkinesis.stream.calls.direct.connection import Answer, Connections
+from sparkinesis.stream.calls.direct.connection import Connections, HttpAnswer
 from sparkinesis.stream.calls.direct.learned import LearnedRequest
 from sparkinesis.stream.calls.direct.signature import Signers
 from sparkinesis.stream.calls.direct.understood import decode_object
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from sparkinesis.stream.calls.direct.by_botocore import ByBotocore
 
-Decoder = Callable[[Answer], dict[str, Any]]
+Decoder = Callable[[HttpAnswer], dict[str, Any]]
 """Makes an operation's answer, without ``ResponseMetadata``, of a successful HTTP answer."""
 
 
@@ -176,7 +176,7 @@ class DirectClient:
                 raise error
         raise AssertionError("unreachable")
 
-    def _decoded(self, operation: str, answer: Answer) -> dict[str, Any]:
+    def _decoded(self, operation: str, answer: HttpAnswer) -> dict[str, Any]:
         checksum = answer.headers.get("x-amz-crc32")
         if checksum is not None and (actual := crc32(answer.body)) != int(checksum):
             raise ChecksumError(
@@ -225,7 +225,7 @@ def _invalid_header() -> HTTPClientError:
 _DECODER = msgspec.json.Decoder(dict[str, Any])
 
 
-def decode_answer(answer: Answer) -> dict[str, Any]:
+def decode_answer(answer: HttpAnswer) -> dict[str, Any]:
     """Decode an answer without a form of its own. Raises what `decode_object` raises."""
     return decode_object(answer.body, _DECODER)
 

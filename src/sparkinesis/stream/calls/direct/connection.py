@@ -45,7 +45,7 @@ _Head: TypeAlias = tuple[int, dict[str, str], bool]
 """The status of an answer, its headers, and whether it is one of HTTP/1.0."""
 
 
-class Answer(msgspec.Struct, frozen=True):
+class HttpAnswer(msgspec.Struct, frozen=True):
     status: int
     headers: Mapping[str, str]
     """By names in lower case."""
@@ -85,7 +85,7 @@ class Connections:
     def __del__(self) -> None:
         self.close()
 
-    def exchange(self, request: bytes, bound: Bound) -> Answer:
+    def exchange(self, request: bytes, bound: Bound) -> HttpAnswer:
         """Send a request, and return the answer to it. Nothing is retried.
 
         Raises botocore's errors of connections, as botocore's client does.
@@ -109,9 +109,9 @@ class Connections:
             self._idle.append(connection)
         else:
             connection.close()
-        return Answer(head[0], head[1], body)
+        return HttpAnswer(head[0], head[1], body)
 
-    def begin(self, request: bytes, bound: Bound) -> Answer:
+    def begin(self, request: bytes, bound: Bound) -> HttpAnswer:
         """Send a request; return its answer as soon as the headers are there.
 
         A successful answer has a ``stream``, which owns its connection from now on. Raises what
@@ -126,7 +126,7 @@ class Connections:
             connection.settimeout(self._read_timeout)
             stream = StreamedBody(self.url, connection, start, headers)
             if status < 300:
-                return Answer(status, headers, b"", stream)
+                return HttpAnswer(status, headers, b"", stream)
             with contextlib.closing(stream):
                 body = stream.whole(bound.size, until)
         except _BROKEN as error:
@@ -135,7 +135,7 @@ class Connections:
         except BaseException:
             connection.close()
             raise
-        return Answer(status, headers, body)
+        return HttpAnswer(status, headers, body)
 
     def close(self) -> None:
         """Close the idle connections."""

@@ -12,7 +12,7 @@ from sparkinesis.stream.calls.direct.signature import (
     DATE,
     TOKEN,
     Canonical,
-    Scope,
+    SigningScope,
     canonical,
     parse_authorization,
 )
@@ -35,7 +35,7 @@ class LearnedRequest(msgspec.Struct, frozen=True):
     """The part of a request that is the same in each call of its kind."""
 
     url: str
-    scope: Scope
+    scope: SigningScope
     canonical: Canonical
     head: bytes
     """The request line and the headers that are the same in each call."""
@@ -67,7 +67,7 @@ def learn(request: Any) -> LearnedRequest | None:
 
 
 def repeated(
-    url: str, scope: Scope, signed: Iterable[str], headers: Mapping[str, str]
+    url: str, scope: SigningScope, signed: Iterable[str], headers: Mapping[str, str]
 ) -> LearnedRequest:
     """Return the request with these headers, and with those that http.client would add.
 

@@ -28,7 +28,7 @@ DATE = "x-amz-date"
 TOKEN = "x-amz-security-token"  # noqa: S105 - the name of a header
 
 
-class Scope(msgspec.Struct, frozen=True):
+class SigningScope(msgspec.Struct, frozen=True):
     """The part of a signature that says what it is for."""
 
     region: str
@@ -72,12 +72,12 @@ def canonical(signed: Iterable[str], values: Mapping[str, str]) -> Canonical:
     )
 
 
-def parse_authorization(header: str) -> tuple[Scope, tuple[str, ...]] | None:
+def parse_authorization(header: str) -> tuple[SigningScope, tuple[str, ...]] | None:
     """Return scope and signed headers; None if the header is of another kind of signature."""
     found = _AUTHORIZATION.fullmatch(header)
     if found is None:
         return None
-    return Scope(found["region"], found["service"]), tuple(found["signed"].split(";"))
+    return SigningScope(found["region"], found["service"]), tuple(found["signed"].split(";"))
 
 
 class Signer:
@@ -86,7 +86,7 @@ class Signer:
     clock: epoch seconds, of the service.
     """
 
-    def __init__(self, scope: Scope, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, scope: SigningScope, clock: Callable[[], float] = time.time) -> None:
         self._scope = scope
         self._clock = clock
         self._key: tuple[tuple[str, str], _Hmac] = (("", ""), _Hmac(b""))
@@ -174,11 +174,11 @@ class Signers:
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self._signers: dict[Scope, Signer] = {}
+        self._signers: dict[SigningScope, Signer] = {}
         self.skew = 0.0
         """Seconds by which the service's clock is ahead of this machine's."""
 
-    def of(self, scope: Scope) -> Signer:
+    def of(self, scope: SigningScope) -> Signer:
         signer = self._signers.get(scope)
         if signer is None:
             signer = self._signers.setdefault(scope, Signer(scope, self._service_clock))

@@ -19,7 +19,7 @@ import botocore
 from sparkinesis.stream.address import REGION, is_loopback, is_url
 from sparkinesis.stream.calls.default_region import LOCAL_REGION, REGION_VARIABLES
 from sparkinesis.stream.calls.direct.learned import LearnedRequest, repeated
-from sparkinesis.stream.calls.direct.signature import DATE, Scope
+from sparkinesis.stream.calls.direct.signature import DATE, SigningScope
 from sparkinesis.stream.credentials import CredentialSource
 
 _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
@@ -67,7 +67,7 @@ _NO_AGENT = re.compile(r"[^a-zA-Z0-9!$%&'*+.^_`|~,#-]")
 _SIGNED = ("content-type", "host", DATE, "x-amz-target")
 
 
-class Keys:
+class AccessKeys:
     """Credentials in the form of botocore's. No text shows them."""
 
     __slots__ = ("access_key", "secret_key", "token")
@@ -79,7 +79,7 @@ class Keys:
         self.secret_key = secret_key
         self.token = token
 
-    def get_frozen_credentials(self) -> Keys:
+    def get_frozen_credentials(self) -> AccessKeys:
         return self
 
 
@@ -92,10 +92,10 @@ class UsualSettings:
 
     def __init__(
         self,
-        scope: Scope,
+        scope: SigningScope,
         url: str | None,
         *,
-        keys: Keys | None,
+        keys: AccessKeys | None,
         trusted: str | bool,
         user_agent: str,
     ) -> None:
@@ -171,10 +171,12 @@ def usual_settings(
     access_key, secret_key, token = map(environment.get, _KEYS)
     keys = None
     if access_key and secret_key and source.role_arn is None:
-        keys = Keys(access_key, secret_key, token)
+        keys = AccessKeys(access_key, secret_key, token)
     trusted = environment.get("AWS_CA_BUNDLE", environment.get("REQUESTS_CA_BUNDLE", True))
     agent = _user_agent(environment.get("AWS_EXECUTION_ENV"))
-    return UsualSettings(Scope(region, service), url, keys=keys, trusted=trusted, user_agent=agent)
+    return UsualSettings(
+        SigningScope(region, service), url, keys=keys, trusted=trusted, user_agent=agent
+    )
 
 
 def _is_usual(environment: Mapping[str, str]) -> bool:

@@ -13,7 +13,7 @@ from sparkinesis.worker.lifecycle.streams.tracked import Tracked, names
 _MOST_NAMED = 5
 
 
-class KnownStreams(Streams):
+class SharedStreams(Streams):
     """The streams that are known. Replaced by one thread, read by any."""
 
     may_change = True

@@ -19,7 +19,7 @@ from sparkinesis.lease.table.rows import TableScan
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.stream.address import StreamAddress, StreamIdentifier, StreamMark
 from sparkinesis.stream.calls.client import StreamClient, StreamSummary
-from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.stream.calls.shared_calls import AccountPace, at_once
 from sparkinesis.stream.calls.stream_identity import (
     SameStreams,
@@ -31,7 +31,7 @@ from sparkinesis.stream.position import CLOCKS_DIFFER_MS, AtTimestamp, InitialPo
 from sparkinesis.stream.reading.service_clock import anchored_clock, service_clock, shared_summary
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings, WorkerSettings
 from sparkinesis.worker.lifecycle.streams.open_stream import OpenStream
-from sparkinesis.worker.lifecycle.streams.stream_config import StreamPlan
+from sparkinesis.worker.lifecycle.streams.stream_config import StreamSettings
 from sparkinesis.worker.lifecycle.streams.tracked import Tracked
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.retrieval.ahead import RetrievalMode
@@ -41,8 +41,8 @@ from sparkinesis.worker.retrieval.polling import Polling
 
 _log = logging.getLogger(__name__)
 
-_PATIENT = Retry()
-_BRIEF = Retry(give_up_after=20.0)
+_PATIENT = Backoff()
+_BRIEF = Backoff(give_up_after=20.0)
 _SURE_FOR = 20.0
 """Seconds for which a stream that was identified is that stream: deleting one and making it anew
 takes longer."""
@@ -67,7 +67,7 @@ class StreamOpener:
         self._paces: dict[object, AccountPace] = {}
         self._opened = 0
 
-    def client(self, address: StreamAddress, retry: Retry = _PATIENT) -> StreamClient:
+    def client(self, address: StreamAddress, retry: Backoff = _PATIENT) -> StreamClient:
         """Return a client for a stream. Nothing is called."""
         settings, timing = self._settings, self._settings.timing
         retry = timing.of(retry, settings.rng)
@@ -79,7 +79,7 @@ class StreamOpener:
 
     def open(
         self,
-        plan: StreamPlan,
+        plan: StreamSettings,
         client: StreamClient,
         known: StreamSummary | StreamIdentity,
         same: SameStreams | None = None,
@@ -207,7 +207,7 @@ class StreamOpener:
         """Return about how many rows the lease table has, before the first scan too."""
         return max(self._leases_seen(), self._opened)
 
-    def _options_for(self, plan: StreamPlan) -> WorkerOptions:
+    def _options_for(self, plan: StreamSettings) -> WorkerOptions:
         options = self._settings.options
         if plan.function is not None:
             options = plan.function.options(options)
@@ -220,7 +220,7 @@ class StreamOpener:
         return options
 
 
-def _refuse_future(plan: StreamPlan, now_ms: int) -> None:
+def _refuse_future(plan: StreamSettings, now_ms: int) -> None:
     initial = plan.initial
     if isinstance(initial, AtTimestamp) and initial.ms > now_ms + CLOCKS_DIFFER_MS:
         now = AtTimestamp(now_ms).instant

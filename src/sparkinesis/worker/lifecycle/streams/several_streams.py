@@ -37,11 +37,11 @@ from sparkinesis.stream.calls.stream_identity import (
 from sparkinesis.worker.lifecycle.settings import WorkerSettings
 from sparkinesis.worker.lifecycle.streams.background import Background
 from sparkinesis.worker.lifecycle.streams.former_leases import FormerLeases
-from sparkinesis.worker.lifecycle.streams.known_streams import KnownStreams
+from sparkinesis.worker.lifecycle.streams.known_streams import SharedStreams
 from sparkinesis.worker.lifecycle.streams.open_stream import OpenStream
 from sparkinesis.worker.lifecycle.streams.opening import ShutDownError, StreamOpener, rows_by_stream
 from sparkinesis.worker.lifecycle.streams.said_once import SaidOnce
-from sparkinesis.worker.lifecycle.streams.stream_config import FormerStreams, StreamPlan
+from sparkinesis.worker.lifecycle.streams.stream_config import FormerStreams, StreamSettings
 from sparkinesis.worker.lifecycle.streams.stream_question import StreamQuestion
 from sparkinesis.worker.lifecycle.streams.tracked import (
     Tracked,
@@ -76,7 +76,7 @@ _ENOUGH = 10.0
 """Seconds that a start waits for the other streams once some can be read."""
 
 
-class SeveralStreams(KnownStreams):
+class SeveralStreams(SharedStreams):
     """Opens the streams of an application of several. See `Streams` for the threads.
 
     ask: returns the streams to read; it is the user's code, and may raise or block. may_change:
@@ -87,7 +87,7 @@ class SeveralStreams(KnownStreams):
 
     def __init__(
         self,
-        ask: Callable[[], Sequence[StreamPlan]],
+        ask: Callable[[], Sequence[StreamSettings]],
         *,
         opener: StreamOpener,
         table: LeaseTable,
@@ -193,7 +193,7 @@ class SeveralStreams(KnownStreams):
 
     # --- the application's streams
 
-    def _answered(self, answer: Sequence[StreamPlan]) -> None:
+    def _answered(self, answer: Sequence[StreamSettings]) -> None:
         """Take over the user's answer."""
         before = self._tracked
         tracked = track(before, answer, self._clock())

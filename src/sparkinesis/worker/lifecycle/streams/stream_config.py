@@ -105,7 +105,7 @@ class FormerStreams:
 KEEP_FORMER = FormerStreams()
 
 
-class StreamPlan(msgspec.Struct, frozen=True):
+class StreamSettings(msgspec.Struct, frozen=True):
     """A stream to read, with all of its settings."""
 
     address: StreamAddress

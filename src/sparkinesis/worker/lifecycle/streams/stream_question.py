@@ -10,7 +10,7 @@ from sparkinesis.errors import OptionError
 from sparkinesis.worker.lifecycle.settings import WorkerSettings
 from sparkinesis.worker.lifecycle.streams.background import Background
 from sparkinesis.worker.lifecycle.streams.said_once import SaidOnce
-from sparkinesis.worker.lifecycle.streams.stream_config import StreamPlan
+from sparkinesis.worker.lifecycle.streams.stream_config import StreamSettings
 from sparkinesis.worker.reporting.log_context import LogPlace
 
 _log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ class StreamQuestion:
 
     def __init__(
         self,
-        ask: Callable[[], Sequence[StreamPlan]],
+        ask: Callable[[], Sequence[StreamSettings]],
         settings: WorkerSettings,
         *,
         every: float,
@@ -36,7 +36,7 @@ class StreamQuestion:
         self._every = every
         self._blocks_after = blocks_after
         place = LogPlace(settings.application, settings.worker_id)
-        self._questions = Background[Sequence[StreamPlan]]("ask-for-streams", 1, place)
+        self._questions = Background[Sequence[StreamSettings]]("ask-for-streams", 1, place)
         self._due = -math.inf
         self._asked_at: float | None = None
         """The time of the question that is not answered yet."""
@@ -57,7 +57,7 @@ class StreamQuestion:
 
     def answer(
         self, timeout: float = 0.0, *, has_streams: bool = False, is_first: bool = False
-    ) -> Sequence[StreamPlan] | None:
+    ) -> Sequence[StreamSettings] | None:
         """Return the answer; None: there is none yet, or none that can be used.
 
         has_streams: the application has streams, of which an answer must leave one. is_first:

@@ -15,7 +15,7 @@ from sparkinesis.stream.address import StreamAddress, StreamIdentifier
 from sparkinesis.stream.calls.stream_identity import StreamIdentity
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, InitialPosition
 from sparkinesis.worker.lifecycle.streams.open_stream import OpenStream
-from sparkinesis.worker.lifecycle.streams.stream_config import StreamPlan
+from sparkinesis.worker.lifecycle.streams.stream_config import StreamSettings
 from sparkinesis.worker.reporting.failures import describe
 
 _A_SECOND = 1000
@@ -35,7 +35,7 @@ class Problem(msgspec.Struct, frozen=True):
 class Tracked(msgspec.Struct, frozen=True):
     """A stream of the application, and how far this worker got with it."""
 
-    plan: StreamPlan
+    plan: StreamSettings
     told_at: float
     """The time at which the application named the stream to this worker."""
     identity: StreamIdentity | None = None
@@ -154,7 +154,7 @@ class Tracked(msgspec.Struct, frozen=True):
 
 
 def track(
-    before: Mapping[StreamAddress, Tracked], plans: Iterable[StreamPlan], now: float
+    before: Mapping[StreamAddress, Tracked], plans: Iterable[StreamSettings], now: float
 ) -> dict[StreamAddress, Tracked]:
     """Return the streams of a new answer; those that the application had keep their state."""
     return {plan.address: before.get(plan.address) or Tracked(plan, now) for plan in plans}

@@ -20,7 +20,7 @@ streams of one name may be in two regions."""
 
 
 @dataclass(frozen=True, slots=True)
-class KnownStream:
+class ReportedStream:
     """A stream, by the last reports of all workers."""
 
     stream: str
@@ -40,9 +40,9 @@ class StreamWatch:
 
     reports: Mapping[str, tuple[float, tuple[StreamStatus, ...]]] = field(default_factory=dict)
     """The last report of each worker, and its time by the leader's monotonic clock."""
-    known: Mapping[StreamKey, KnownStream] = field(default_factory=dict)
+    known: Mapping[StreamKey, ReportedStream] = field(default_factory=dict)
     """The streams, in the order of the application."""
-    failing: Mapping[StreamKey, KnownStream] = field(default_factory=dict)
+    failing: Mapping[StreamKey, ReportedStream] = field(default_factory=dict)
     """The streams that became unreadable, and of which no report has said since that all workers
     can read them; as they were then."""
 
@@ -74,7 +74,7 @@ class StreamWatch:
         known = {key: _known(key[0], each) for key, each in told.items()}
         return replace(self, reports=reports, known=known)
 
-    def news(self, before: StreamWatch) -> tuple[list[KnownStream], list[KnownStream]]:
+    def news(self, before: StreamWatch) -> tuple[list[ReportedStream], list[ReportedStream]]:
         """Return the streams that have become unreadable, and those that all workers read again."""
         failing = [one for key, one in self.failing.items() if key not in before.failing]
         recovered = before.failing.keys() - self.failing.keys()
@@ -103,7 +103,7 @@ class StreamWatch:
         )
 
 
-def _known(stream: str, told: Sequence[tuple[str, float, StreamStatus]]) -> KnownStream:
+def _known(stream: str, told: Sequence[tuple[str, float, StreamStatus]]) -> ReportedStream:
     identifiers = {one.identifier for _, _, one in told if one.identifier is not None}
     failing = sorted(
         (at - (one.failing_for or 0.0), worker_id, one.problem)
@@ -111,7 +111,7 @@ def _known(stream: str, told: Sequence[tuple[str, float, StreamStatus]]) -> Know
         if one.problem is not None
     )
     since, _, problem = failing[0] if failing else (None, "", None)
-    return KnownStream(
+    return ReportedStream(
         stream,
         tuple(sorted(identifiers, key=_epoch)),
         problem,
@@ -128,7 +128,7 @@ def _epoch(identifier: str) -> tuple[int, str]:
 
 
 def _totals(
-    one: KnownStream, shards: Sequence[FleetShard], unread: Sequence[UnreadShard], now: float
+    one: ReportedStream, shards: Sequence[FleetShard], unread: Sequence[UnreadShard], now: float
 ) -> FleetStream:
     lags = [s.millis_behind_latest for s in shards if s.millis_behind_latest is not None]
     lags += [shard.millis_behind_latest for shard in unread]

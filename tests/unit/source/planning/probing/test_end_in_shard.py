@@ -16,7 +16,7 @@ from sparkinesis.source.planning.batch_end import Finding, Finished, NoRows, Rec
 from sparkinesis.source.planning.probing.arrival_density import Window
 from sparkinesis.source.planning.probing.end_in_shard import EndInShard, EndSearch, Resumption
 from sparkinesis.source.planning.probing.records_in_hand import UNLIMITED, Scale
-from sparkinesis.source.planning.probing.samples import Sample, Samples
+from sparkinesis.source.planning.probing.samples import Probe, Samples
 from sparkinesis.source.planning.probing.shard_front import ShardFront
 from sparkinesis.source.planning.probing.shard_prober import ShardProber
 from sparkinesis.source.planning.probing.survey import Survey
@@ -120,8 +120,8 @@ def test_an_end_before_a_record_of_a_sample(since: int, tip: int, lag: int) -> N
     cursor = shard.open(TRIM_HORIZON)
     early = [record(7, 50)] if since == 40 else []
     looking.samples.taken = [
-        Sample(T + 30, [record(6, 45)], cursor, is_all=False),
-        Sample(T + since, [*early, record(8, 60), record(9, 70)], cursor, is_all=False),
+        Probe(T + 30, [record(6, 45)], cursor, is_all=False),
+        Probe(T + since, [*early, record(8, 60), record(9, 70)], cursor, is_all=False),
     ]
     found = looking.find(T + 50, None)
     before = Records("8", T + 60 - MINUTE, T + 60, "1", is_before=True)

@@ -11,7 +11,7 @@ import pytest
 from sparkinesis.errors import DataLossError
 from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.source.offsets import ANY_SHARD, Positions
-from sparkinesis.source.planning.shard_listing import ShardListing
+from sparkinesis.source.planning.shard_listing import ListedShards
 from sparkinesis.source.planning.start.batch_start import (
     latest_start,
     present_start,
@@ -21,7 +21,7 @@ from sparkinesis.source.planning.start.batch_start import (
 from sparkinesis.source.planning.stream_tools import StreamTools
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.calls.retry import Retry
+from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.stream.position import (
     LATEST,
     SHARD_END,
@@ -70,8 +70,8 @@ class Stream:
         return StreamTools(self.client, options, timing=Time().timing)
 
 
-def listing(tools: StreamTools) -> ShardListing:
-    made = ShardListing(tools, Retry())
+def listing(tools: StreamTools) -> ListedShards:
+    made = ListedShards(tools, Backoff())
     made.ensure()
     return made
 

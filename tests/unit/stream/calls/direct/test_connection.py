@@ -23,7 +23,7 @@ from botocore.exceptions import (
 
 from sparkinesis.metrics.health.signs import CONNECTING, PATIENCE, SignOfLife
 from sparkinesis.stream.calls.direct.bounds import Bound
-from sparkinesis.stream.calls.direct.connection import Answer, Connections
+from sparkinesis.stream.calls.direct.connection import Connections, HttpAnswer
 
 URL = "http://kinesis.test"
 BOUND = Bound(20.0, 100)
@@ -142,7 +142,7 @@ def connections(url: str = URL, context: Any = None, **options: Any) -> Connecti
     return Connections(url, context, **{"read_timeout": 10.0, "most_idle": 2, **options})
 
 
-CALLS: dict[str, Callable[[Connections, bytes, Bound], Answer]] = {
+CALLS: dict[str, Callable[[Connections, bytes, Bound], HttpAnswer]] = {
     "exchange": Connections.exchange,
     "begin": Connections.begin,
 }

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from sparkinesis.stream.calls.direct.learned import learn
 from sparkinesis.stream.calls.direct.signature import (
-    Scope,
     Signer,
+    SigningScope,
     parse_authorization,
 )
 
@@ -32,7 +32,7 @@ HOSTS = st.sampled_from(
 
 
 def signed_by_botocore(
-    url: str, keys: Credentials, scope: Scope, seconds: float, body: bytes
+    url: str, keys: Credentials, scope: SigningScope, seconds: float, body: bytes
 ) -> AWSRequest:
     headers = {
         "X-Amz-Target": "Kinesis.Get",
@@ -68,7 +68,7 @@ def test_a_signature_is_that_of_botocore(
     bodies: tuple[bytes, bytes],
 ) -> None:
     """A request is learnt at one time, and repeated with another body, token and time."""
-    scope = Scope("eu-west-1", "kinesis")
+    scope = SigningScope("eu-west-1", "kinesis")
     first, second = (Credentials(access_key, secret, token) for token in tokens)
     sample = signed_by_botocore(url, first, scope, times[0], bodies[0])
     learned = learn(sample.prepare())
@@ -84,7 +84,7 @@ def test_a_signature_is_that_of_botocore(
 
 def test_the_key_of_a_day_is_not_used_on_the_next() -> None:
     now = [1_700_000_000.0]
-    signer, keys = Signer(Scope("r", "s"), lambda: now[0]), Credentials("a", "b")
+    signer, keys = Signer(SigningScope("r", "s"), lambda: now[0]), Credentials("a", "b")
     request = AWSRequest("POST", "https://h/", {"Content-Type": "application/x-amz-json-1.1"}, b"")
     SigV4Auth(keys, "s", "r").add_auth(request)
     learned = learn(request.prepare())
@@ -92,7 +92,7 @@ def test_the_key_of_a_day_is_not_used_on_the_next() -> None:
     before = signer.sign(keys, learned.canonical, b"")
     now[0] += 86_400
     after = signer.sign(keys, learned.canonical, b"")
-    again = Signer(Scope("r", "s"), lambda: now[0])
+    again = Signer(SigningScope("r", "s"), lambda: now[0])
     assert after == again.sign(keys, learned.canonical, b"")
     assert before != after
 

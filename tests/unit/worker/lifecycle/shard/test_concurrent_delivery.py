@@ -22,7 +22,7 @@ from sparkinesis.worker.lifecycle.shard.delivery import IDLE, Next
 from sparkinesis.worker.lifecycle.shard.states import ShutdownReason
 from sparkinesis.worker.on_error import DeadLetter, OnError, Retry, Skip, Stop
 from sparkinesis.worker.options import WorkerOptions
-from sparkinesis.worker.reporting.teller import Teller
+from sparkinesis.worker.reporting.teller import EventPublisher
 from tests.unit.worker.delivering import SHARD, Held, Setting
 
 Done = Callable[[BaseException | None], None]
@@ -37,7 +37,7 @@ def batch_of(**keys: str | None) -> RecordBatch:
     return make_batch(records, stream="s", shard_id=SHARD, millis_behind_latest=0)[0]
 
 
-class Told(Teller):
+class Told(EventPublisher):
     def __init__(self) -> None:
         self.events: list[Any] = []
 

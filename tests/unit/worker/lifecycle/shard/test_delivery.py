@@ -45,7 +45,7 @@ from sparkinesis.worker.lifecycle.shard.states import ShutdownReason
 from sparkinesis.worker.on_error import DeadLetter, OnError, Retry, Skip, Stop
 from sparkinesis.worker.processors.processor import ProcessorShard
 from sparkinesis.worker.reporting.shard_reporter import ShardReporter
-from sparkinesis.worker.reporting.teller import Teller
+from sparkinesis.worker.reporting.teller import EventPublisher
 from sparkinesis.worker.sink.sink import ShardSinks
 from tests.unit.worker.delivering import SHARD, Held, Shard, at, batch_of
 
@@ -732,7 +732,7 @@ def test_a_batch_that_is_done_takes_no_memory(bad: list[str], failures: int) -> 
 # --- what is told of a shard
 
 
-class Told(Teller):
+class Told(EventPublisher):
     """The events of a shard."""
 
     def __init__(self) -> None:

@@ -41,7 +41,7 @@ from sparkinesis.worker.on_error import Retry
 from sparkinesis.worker.options import DEFAULT_HELD_BYTES, WorkerOptions
 from sparkinesis.worker.reporting.failures import Failures
 from sparkinesis.worker.reporting.log_context import LogPlace
-from sparkinesis.worker.reporting.teller import EventTeller
+from sparkinesis.worker.reporting.teller import WorkerEvents
 from sparkinesis.worker.retrieval.ahead import FetchedPage, FetchRequest
 from sparkinesis.worker.retrieval.memory import MemoryBudget
 from tests.unit.worker.delivering import Held, Setting
@@ -170,7 +170,7 @@ def intake(
         options=WorkerOptions(**options),
         timing=Timing(clock=lambda: service.now),
         rng=cast(Any, None),
-        tell=EventTeller(LogPlace("app", "w"), "s"),
+        tell=WorkerEvents(LogPlace("app", "w"), "s"),
         memory=memory or MemoryBudget(DEFAULT_HELD_BYTES),
         metrics=metrics,
         reads=reads,

@@ -20,7 +20,7 @@ from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.lifecycle.shard.last_calls import LastCalls
 from sparkinesis.worker.on_error import Retry
 from sparkinesis.worker.processors.processor import RecordProcessor
-from sparkinesis.worker.reporting.teller import Teller
+from sparkinesis.worker.reporting.teller import EventPublisher
 from tests.unit.worker.delivering import SHARD, Shard, at
 
 Then = Callable[[Any], object]
@@ -46,7 +46,7 @@ class Ending(RecordProcessor):
         self.then(checkpointer)
 
 
-class Told(Teller):
+class Told(EventPublisher):
     def __init__(self) -> None:
         self.events: list[Any] = []
 

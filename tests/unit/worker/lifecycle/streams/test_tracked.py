@@ -10,7 +10,7 @@ from sparkinesis.errors import AccessDeniedError, StreamNotFoundError
 from sparkinesis.stream.address import StreamAddress, StreamIdentifier
 from sparkinesis.stream.calls.stream_identity import StreamIdentity
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, InitialPosition
-from sparkinesis.worker.lifecycle.streams.stream_config import StreamPlan
+from sparkinesis.worker.lifecycle.streams.stream_config import StreamSettings
 from sparkinesis.worker.lifecycle.streams.tracked import (
     Tracked,
     clash,
@@ -30,8 +30,8 @@ DENIED, GONE = AccessDeniedError("denied"), StreamNotFoundError("gone")
 
 def plan(
     name: str = "web", initial: InitialPosition = LATEST, region: str = "eu-west-1"
-) -> StreamPlan:
-    return StreamPlan(StreamAddress(name, None, region), RecordProcessor, RETRY, initial)
+) -> StreamSettings:
+    return StreamSettings(StreamAddress(name, None, region), RecordProcessor, RETRY, initial)
 
 
 def identity(epoch: int = 1_000, at: float = 0.0, *, was_listed: bool = False) -> StreamIdentity:
