@@ -233,7 +233,7 @@ the last record of a failed batch is given up untried | records_given_up_were_tr
     +     return self._give_up(attempt, Exception())
     + return was(self, attempt, pause)
 a stopped shard is taken again | stopped_shards_are_left_alone | 5
-    worker.lifecycle.worker_state:WorkerState.busy_leases
+    worker.lifecycle.worker_state:SharedState.busy_leases
     + return frozenset(self.consumers)
 failed calls count as processed | records_are_counted | 2
     worker.reporting.shard_reporter:ShardMeasures.processing_failed

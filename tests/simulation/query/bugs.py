@@ -60,7 +60,7 @@ a replay is planned anew | batches_are_the_same_each_time | 1
     + end = self.latestOffset(start, ReadAllAvailable())
     + since, until =
 a stale ListShards is trusted | loss_is_reported | 0
-    source.planning.shard_listing:ShardListing.renew_until_complete
+    source.planning.shard_listing:ListedShards.renew_until_complete
     + pass
 an empty page is the tip | everything_arrives | 0
     source.planning.probing.shard_front:ShardFront._fetch

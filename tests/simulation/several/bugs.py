@@ -39,12 +39,12 @@ records are not checked for the epoch of their stream | streams_are_kept_apart |
     stream.calls.stream_identity:SameStreams.require
     + pass
 consumers are kept by shard id | every_shard_is_read | 0
-    worker.lifecycle.worker_state:WorkerState.__init__
+    worker.lifecycle.worker_state:SharedState.__init__
     - self.consumers: dict[str, ShardConsumer] = {}
     + from tests.simulation.several.bugs import ByShard
     + self.consumers = ByShard()
 busy leases are compared by shard id | every_shard_is_read | 5
-    worker.lifecycle.worker_state:WorkerState.busy_leases
+    worker.lifecycle.worker_state:SharedState.busy_leases
     + from tests.simulation.several.bugs import ByShard
     + busy = ByShard()
     + for key in was(self):
@@ -86,7 +86,7 @@ the leases of former streams are never deleted | every_shard_is_read | 1
     lease.rules.former_streams:deletable_streams
     + return []
 a stream that has left is read on | former_streams_are_left | 1
-    worker.lifecycle.streams.known_streams:KnownStreams.get
+    worker.lifecycle.streams.known_streams:SharedStreams.get
     + return was(self, stream) or self._left.get(stream)
 a stream is opened when those before it are open | other_streams_are_read_in_time | 24
     worker.lifecycle.streams.several_streams:SeveralStreams._start_opening

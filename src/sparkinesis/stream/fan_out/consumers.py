@@ -66,7 +66,7 @@ def try_to_register(client: StreamClient, name: str, stream_arn: str) -> Registe
         "RegisterStreamConsumer",
         lambda c: c.register_stream_consumer(StreamARN=stream_arn, ConsumerName=name),
     )
-    return _consumer(answer["RegisteredConsumer"])
+    return _consumer(answer["Consumer"])
 
 
 def deregister_consumer(
