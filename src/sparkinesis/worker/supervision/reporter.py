@@ -1,4 +1,4 @@
-"""`Reporter`: makes the reports on a worker, each with what is news to who leads it."""
+"""`Reporter`: makes the reports on a worker, each with what is news to its supervisor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The metrics of who leads several workers, and the pages of all: health, status, metrics."""
+"""A supervisor's own metrics, and the pages of all its workers: health, status, metrics."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def gauges_of(status: FleetStatus) -> list[Sample]:
 
 
 class SupervisorPages:
-    """Takes the measurements of the leader, and serves pages if the option ``http`` is set."""
+    """Takes the measurements of the supervisor, and serves pages if the option ``http`` is set."""
 
     def __init__(self, application: ApplicationSettings, status: Callable[[], FleetStatus]) -> None:
         """Takes the port, before anything else. Raises `OptionError`.
@@ -73,7 +73,7 @@ class SupervisorPages:
             own = () if self._served is None else (self._served,)
             measured = Measured.fleet(application.name, application.place())
             self.metrics: Metrics = metrics_of(options.metrics, measured, *own)
-            """Takes the measurements of the leader, until `close`."""
+            """Takes the measurements of the supervisor, until `close`."""
             self.metrics.watch(lambda: gauges_of(status()))
         except BaseException:
             self.stop_serving()

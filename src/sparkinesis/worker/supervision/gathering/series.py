@@ -1,4 +1,4 @@
-"""The metrics of several workers, as they have reported them to their leader. Pure."""
+"""The metrics of several workers, as they have reported them to their supervisor. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The streams of an application, as its workers report them. Pure.
 
-A worker reports its streams when one has come, gone, failed or recovered. The workers' leader keeps
+A worker reports its streams when one has come, gone, failed or recovered. The supervisor keeps
 the last report of each: which streams there are, and who cannot read which of them. What is counted
 by stream comes from the shards.
 """
@@ -30,16 +30,16 @@ class ReportedStream:
     problem: str | None
     """The reason of the worker that has failed for longest."""
     failing_since: float | None
-    """By the leader's monotonic clock."""
+    """By the supervisor's monotonic clock."""
     failing_on: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class StreamWatch:
-    """What the leader knows of the streams."""
+    """What the supervisor knows of the streams."""
 
     reports: Mapping[str, tuple[float, tuple[StreamStatus, ...]]] = field(default_factory=dict)
-    """The last report of each worker, and its time by the leader's monotonic clock."""
+    """The last report of each worker, and its time by the supervisor's monotonic clock."""
     known: Mapping[StreamKey, ReportedStream] = field(default_factory=dict)
     """The streams, in the order of the application."""
     failing: Mapping[StreamKey, ReportedStream] = field(default_factory=dict)

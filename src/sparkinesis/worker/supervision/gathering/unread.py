@@ -2,7 +2,7 @@
 
 Two sources say so. A worker that is heard of no longer has read its shards up to its last report.
 And each live worker reports which leases have no live owner by the lease table: other owners
-count as well. For the first moments after a worker's death, only the workers' leader knows of it;
+count as well. For the first moments after a worker's death, only the supervisor knows of it;
 once the table would show an unread shard, the table's word counts.
 """
 
@@ -22,7 +22,7 @@ class LastRead:
 
     worker_id: str
     at: float
-    """The time of the report, by the leader's monotonic clock."""
+    """The time of the report, by the supervisor's monotonic clock."""
     millis_behind_latest: int | None
 
 
