@@ -154,11 +154,7 @@ class SupervisorState:
         """A job has ended. ``is_transient``: a retry may succeed."""
         before = self.roster
         roster = before.job_ended(job, error, now, is_transient=is_transient)
-        again = [
-            slot
-            for number, slot in roster.slots.items()
-            if slot.job is None and before.slots[number].job == job
-        ]
+        again = [slot for number, slot in roster.slots.items() if before.slots[number].job == job]
         state = replace(self, roster=roster)
         if before.rules.are_children:
             # An error that ends all is raised, and told once.

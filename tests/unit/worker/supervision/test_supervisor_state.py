@@ -213,6 +213,33 @@ def test_a_second_request_leaves_less_time_and_never_more() -> None:
     assert len(program.act(0.1)) == 2
 
 
+def test_workers_that_were_told_of_more_time_are_told_again() -> None:
+    program = running(1)
+    program.state = program.state.shut_down(WITHIN)
+    assert program.act() == (SendShutDown("w-0"),)
+    program.state = program.state.shut_down(WITHIN)
+    assert program.act() == (), "nothing is new"
+    program.state = program.state.shut_down(1.0)
+    assert program.act() == (SendShutDown("w-0"),)
+    program.state = program.state.shut_down(WITHIN)
+    assert (program.act(), program.state.shutdown_within) == ((), 1.0)
+
+
+def test_one_end_that_was_not_graceful_is_remembered() -> None:
+    program = running()
+    program.says(0, Ended(False))
+    program.says(1, Ended(True))
+    assert not program.state.are_all_graceful
+
+
+def test_a_worker_that_ends_without_a_reason_has_failed() -> None:
+    program = running()
+    program.says(0, Ended(True))
+    program.ends(1, None)
+    assert program.act() == ()
+    assert program.act(0.5) == (Submit(3, (0,)),)
+
+
 def test_a_process_that_has_just_begun_ends_with_the_others() -> None:
     program = Program(1)
     program.act()
