@@ -12,4 +12,10 @@ test alone.
 modules where a fault loses records, doubles or misleads (``HARMFUL``). ``--again`` plants those
 that survived a run with ``--json``. A fault that changes nothing is listed with its reason in
 `equivalents`, if the code cannot be made simpler by it.
+
+At daca6bb3, ``--draw 100 --most 40`` with the seeds 101 and 102 planted 200 faults in 35 modules,
+one of them twice. 180 were noticed by the nearest tests, as recorded before many of the present
+ones were written, 15 of the other 20 by those of the module's folder. Of the last five, two were
+listed as equivalent, two cost time only and are listed now, and one kept a batch in memory: it has
+a test.
 """
