@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
@@ -70,7 +71,7 @@ class StreamCaller:
 
             def attempt() -> _T:
                 with budget:
-                    return understood(call, client)
+                    return call(client)
 
             return (retry or self._retry).call(
                 attempt,
@@ -86,20 +87,21 @@ class StreamCaller:
         self, operation: str, call: Callable[[Any], _T], shard_id: str | None = None
     ) -> _T:
         """Make ``call`` with boto3's client, in one attempt. Raises botocore's errors."""
-        return understood(self._measured(operation, shard_id, call), call_client(self.address))
+        return self._measured(operation, shard_id, call)(call_client(self.address))
 
     def _measured(
         self, operation: str, shard_id: str | None, attempt: Callable[[Any], _T]
     ) -> Callable[[Any], _T]:
-        """Return ``attempt``, if there are metrics measured and traced each time."""
+        """Return ``attempt``, `understood`; if there are metrics, measured and traced each time."""
         metrics = self.metrics
+        attempt = functools.partial(understood, attempt)
         if metrics is OFF:
             return attempt
         stream, shard = self.address.name, shard_id or ""
 
         def traced(client: Any) -> _T:
             with self._tracing.call(operation, stream, shard_id):
-                return understood(attempt, client)
+                return attempt(client)
 
         def observe(result: str, seconds: float) -> None:
             metrics.observe(CALL_DURATION, (stream, shard, operation, result), seconds)

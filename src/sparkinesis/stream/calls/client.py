@@ -318,8 +318,7 @@ class StreamClient(StreamCaller):
             nonlocal sent_ms
             sent_ms = self._wall_clock_ms()  # of this attempt
             answer = client.get_records(**request)
-            if answer["Page"].records:
-                tell_mended(answer["Page"], shard_id, self.address)
+            tell_mended(answer["Page"], shard_id, self.address)
             self._tracing.fetched(self.address.name, shard_id, answer["Page"].records)
             return answer
 

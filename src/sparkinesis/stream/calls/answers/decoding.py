@@ -29,6 +29,8 @@ _INVALID = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 _Fetched = TypeVar("_Fetched", Page, Event)
 
+_MENDED = (MendedPage, MendedEvent)
+
 _DECODER = msgspec.json.Decoder(Page)
 _EVENT_DECODER = msgspec.json.Decoder(Event)
 
@@ -116,7 +118,7 @@ def _ascend(numbers: list[str], is_sample: bool) -> bool:
 
 def tell_mended(fetched: Page | Event, shard_id: str, place: object) -> None:
     """Log that the records of a page or an event had to be put in order, if so."""
-    if isinstance(fetched, MendedPage | MendedEvent):
+    if isinstance(fetched, _MENDED):
         _log.warning(
             "The service returned records of shard %s of %s out of order or more than once, from "
             "sequence number %s on: %d of them. They are put in order, each once. Kinesis does not "

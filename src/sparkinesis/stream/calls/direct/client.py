@@ -154,7 +154,7 @@ class DirectClient:
     def _send(
         self, learned: LearnedRequest, keys: Any, operation: str, body: bytes
     ) -> dict[str, Any]:
-        connections = self._connections.get(learned.url) or self._connections_of(learned.url)
+        connections = self._connections_of(learned.url)
         bound = self._bounds.get(operation, USUAL)
         signer = self._signers.of(learned.scope)
         exchange = connections.begin if operation in self._streamed else connections.exchange
@@ -192,8 +192,9 @@ class DirectClient:
         return found
 
     def _connections_of(self, url: str) -> Connections:
-        if url in self._connections:
-            return self._connections[url]
+        known = self._connections.get(url)
+        if known is not None:
+            return known
         context: ssl.SSLContext | None = None
         if url.startswith("https:"):
             from sparkinesis.stream.calls.direct.tls import tls_context  # noqa: PLC0415 - imports ssl
