@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sparkinesis.errors import SparkinesisError
-from sparkinesis.events import Listener, ignore
+from sparkinesis.events import Event, Listener, ignore
 from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
@@ -146,6 +146,17 @@ def table(server: LocalServer, dynamodb: Any) -> LeaseTable:
 @pytest.fixture
 def time() -> ManualTime:
     return ManualTime()
+
+
+@pytest.fixture
+def told() -> list[Event]:
+    """The events of `renewer`."""
+    return []
+
+
+@pytest.fixture
+def renewer(table: LeaseTable, time: ManualTime, told: list[Event]) -> LeaseRenewer:
+    return LeaseRenewer(table, "me", 10.0, time, told.append)
 
 
 def table_of(server: LocalServer, name: str) -> LeaseTable:

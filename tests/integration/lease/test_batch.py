@@ -42,11 +42,6 @@ def known(table: LeaseTable) -> list[Lease]:
     return by_key(table)
 
 
-@pytest.fixture
-def renewer(table: LeaseTable, time: ManualTime) -> LeaseRenewer:
-    return LeaseRenewer(table, "me", 10.0, time)
-
-
 def renewed(rows: list[Lease], by: int = 1) -> list[Lease]:
     return [replace(row, counter=row.counter + by) for row in rows]
 

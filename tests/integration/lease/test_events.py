@@ -40,16 +40,6 @@ _T = TypeVar("_T")
 
 
 @pytest.fixture
-def told() -> list[Event]:
-    return []
-
-
-@pytest.fixture
-def renewer(table: LeaseTable, time: ManualTime, told: list[Event]) -> LeaseRenewer:
-    return LeaseRenewer(table, "me", FAILOVER, time, told.append)
-
-
-@pytest.fixture
 def worker(
     table: LeaseTable, time: ManualTime, told: list[Event], renewer: LeaseRenewer
 ) -> LeaseCoordinator:

@@ -60,11 +60,6 @@ def table(server: Lacking, shared: tuple[Lacking, str], dynamodb: Any) -> LeaseT
     return table_at(shared[1], name)
 
 
-@pytest.fixture
-def renewer(table: LeaseTable, time: ManualTime) -> LeaseRenewer:
-    return LeaseRenewer(table, "me", FAILOVER, time)
-
-
 def rounds(renewer: LeaseRenewer, time: ManualTime, count: int) -> None:
     """Renewals for longer than a lease lives without."""
     for _ in range(count):

@@ -43,11 +43,6 @@ LATER = ExtendedSequenceNumber("600")
 FAILOVER = 10.0
 
 
-@pytest.fixture
-def renewer(table: LeaseTable, time: ManualTime) -> LeaseRenewer:
-    return LeaseRenewer(table, "me", FAILOVER, time)
-
-
 WRITES: dict[str, Callable[[HeldLease], None]] = {
     "checkpoint": lambda held: held.checkpoint(AT),
     "prepare": lambda held: held.prepare(PendingCheckpoint(AT, b"x")),

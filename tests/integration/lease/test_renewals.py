@@ -34,16 +34,6 @@ LATER = ExtendedSequenceNumber("600")
 OUTAGE = Fault.error("ServiceUnavailable", status=503)
 
 
-@pytest.fixture
-def told() -> list[Event]:
-    return []
-
-
-@pytest.fixture
-def renewer(table: LeaseTable, time: ManualTime, told: list[Event]) -> LeaseRenewer:
-    return LeaseRenewer(table, "me", FAILOVER, time, told.append)
-
-
 def of(told: list[Event], *kinds: type[Event]) -> list[Event]:
     return [event for event in told if isinstance(event, kinds)]
 
