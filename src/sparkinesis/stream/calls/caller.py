@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -22,8 +22,6 @@ from sparkinesis.stream.calls.transport import call_client
 from sparkinesis.stream.position import Position
 
 _T = TypeVar("_T")
-
-NO_BUDGET: AbstractContextManager[object] = nullcontext()
 
 
 class StreamCaller:
@@ -58,7 +56,7 @@ class StreamCaller:
         *,
         shard_id: str | None = None,
         position: Position | None = None,
-        budget: AbstractContextManager[object] = NO_BUDGET,
+        budget: AbstractContextManager[object] | None = None,
         retry: Retries | None = None,
     ) -> _T:
         """Make ``call`` with boto3's client, with retries; each attempt enters ``budget``.
@@ -67,12 +65,10 @@ class StreamCaller:
         """
         try:
             client = call_client(self.address)
-            call = self._measured(operation, shard_id, call)
-
-            def attempt() -> _T:
-                with budget:
-                    return call(client)
-
+            measured_call = self._measured(operation, shard_id, call)
+            attempt = functools.partial(measured_call, client)
+            if budget is not None:
+                attempt = functools.partial(_within, budget, attempt)
             return (retry or self._retry).call(
                 attempt,
                 lambda error: self.count_retry(operation, error),
@@ -118,3 +114,8 @@ class StreamCaller:
             result = result_of(error, operation)
             reason = "doubted" if result == FAILED else result
             self.metrics.add(CALL_RETRIES, (self.address.name, operation, reason))
+
+
+def _within(budget: AbstractContextManager[object], call: Callable[[], _T]) -> _T:
+    with budget:
+        return call()

@@ -26,7 +26,7 @@ from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.answers.decoding import tell_mended
 from sparkinesis.stream.calls.answers.listing import pages
-from sparkinesis.stream.calls.caller import NO_BUDGET, StreamCaller
+from sparkinesis.stream.calls.caller import StreamCaller
 from sparkinesis.stream.calls.direct.understood import text
 from sparkinesis.stream.calls.retry import Backoff, Retries
 from sparkinesis.stream.calls.subscription import Subscription, subscribe
@@ -262,7 +262,7 @@ class StreamClient(StreamCaller):
         position: Position,
         *,
         inclusive: bool = False,
-        budget: AbstractContextManager[object] = NO_BUDGET,
+        budget: AbstractContextManager[object] | None = None,
         retry: Retries | None = None,
     ) -> str:
         """Return a shard iterator for the records after ``position`` (GetShardIterator).
@@ -302,7 +302,7 @@ class StreamClient(StreamCaller):
         shard_id: str,
         iterator: str,
         limit: int,
-        budget: AbstractContextManager[object] = NO_BUDGET,
+        budget: AbstractContextManager[object] | None = None,
         retry: Retries | None = None,
     ) -> Fetched:
         """Fetch the page at ``iterator`` (GetRecords): at most ``limit`` records, and 10 MB.
@@ -318,13 +318,16 @@ class StreamClient(StreamCaller):
             nonlocal sent_ms
             sent_ms = self._wall_clock_ms()  # of this attempt
             answer = client.get_records(**request)
-            tell_mended(answer["Page"], shard_id, self.address)
-            self._tracing.fetched(self.address.name, shard_id, answer["Page"].records)
+            page = answer["Page"]
+            if page.records:
+                tell_mended(page, shard_id, self.address)
+                self._tracing.fetched(self.address.name, shard_id, page.records)
             return answer
 
         answer = self.call("GetRecords", get, shard_id=shard_id, budget=budget, retry=retry)
-        took_ms = max(0, self._wall_clock_ms() - sent_ms)
-        now_ms = self._service_time(answer, sent_ms)
+        got_ms = self._wall_clock_ms()
+        took_ms = max(0, got_ms - sent_ms)
+        now_ms = service_time(_headers(answer), got_ms, sent_ms)
         # If the clocks differ, the service's clock is known to the second only.
         asked_ms = now_ms - took_ms // 1000 * 1000 if now_ms % 1000 == 0 else min(now_ms, sent_ms)
         fetched = Fetched(answer["Page"], answer["Size"], now_ms, asked_ms)
@@ -398,8 +401,12 @@ class StreamClient(StreamCaller):
         return {"StreamName": self.address.name}
 
     def _service_time(self, answer: Mapping[str, Any], sent_ms: int | None = None) -> int:
-        headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {})
-        return service_time(headers, self._wall_clock_ms(), sent_ms)
+        return service_time(_headers(answer), self._wall_clock_ms(), sent_ms)
+
+
+def _headers(answer: Mapping[str, Any]) -> Mapping[str, str]:
+    headers: Mapping[str, str] = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+    return headers
 
 
 def _created_ms(summary: Mapping[str, Any]) -> int:

@@ -199,7 +199,8 @@ class Attempts:
             if on_retry is not None:
                 on_retry(error)
             raise RetryLaterError(pause) from error
-        self.succeed()
+        if self.failures:
+            self.succeed()
         return result
 
     def next_pause(self, pause: float | None = None) -> float | None:

@@ -154,7 +154,7 @@ class DirectClient:
     def _send(
         self, learned: LearnedRequest, keys: Any, operation: str, body: bytes
     ) -> dict[str, Any]:
-        connections = self._connections_of(learned.url)
+        connections = self._connections.get(learned.url) or self._connections_of(learned.url)
         bound = self._bounds.get(operation, USUAL)
         signer = self._signers.of(learned.scope)
         exchange = connections.begin if operation in self._streamed else connections.exchange

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     import ssl
 
 _CHUNK = 65_536
+_SENT_AT_ONCE = 16_384
+"""Bytes of a request that the system takes at once: to send them takes no time of the answer's."""
 _LONGEST_HEAD = 65_536
 """Bytes of the headers of an answer, those of interim answers before it included."""
 _END_OF_HEAD = b"\r\n\r\n"
@@ -196,34 +198,36 @@ class Connections:
 
     def _send(self, connection: socket.socket, request: bytes, until: float) -> None:
         hurry(connection, until, self._read_timeout)
-        # A server may refuse a long request, and close the connection, before it has read all of
-        # it.
-        with contextlib.suppress(BrokenPipeError):
+        try:  # noqa: SIM105 - contextlib.suppress takes three calls more
             connection.sendall(request)
+        except BrokenPipeError:
+            # A server may refuse a long request, and close the connection, before it has read all.
+            pass
+        if len(request) > _SENT_AT_ONCE:
+            hurry(connection, until, self._read_timeout)
 
     def _read_head(self, connection: socket.socket, until: float) -> tuple[_Head, bytes]:
         """Return the head of an answer, and the bytes of its body that came with it.
 
-        Raises OSError, EOFError, and ValueError for bytes that are no HTTP.
+        The connection has the timeout of the first wait. Raises OSError, EOFError, and ValueError
+        for bytes that are no HTTP.
         """
         data, interim = b"", 0
         while True:
-            end = data.find(_END_OF_HEAD)
-            if end >= 0:
+            received = connection.recv(_CHUNK)
+            if not received:
+                raise EOFError("the server closed the connection before the end of its headers")
+            data += received
+            while (end := data.find(_END_OF_HEAD)) >= 0:
                 head = _parse_head(data[:end])
                 data = data[end + len(_END_OF_HEAD) :]
                 # An interim answer, such as 100 Continue, precedes the answer.
                 if head[0] >= 200:
                     return head, data
                 interim += end
-                continue
             if interim + len(data) > _LONGEST_HEAD:
                 raise EOFError("the headers of the answer do not end")
             hurry(connection, until, self._read_timeout)
-            received = connection.recv(_CHUNK)
-            if not received:
-                raise EOFError("the server closed the connection before the end of its headers")
-            data += received
 
     def _read_body(
         self, connection: socket.socket, head: _Head, start: bytes, most: int, until: float

@@ -210,7 +210,8 @@ def _pending(connection: socket.socket) -> int:
 
 def has_data(connection: socket.socket, milliseconds: int = 0) -> bool:
     """Return True if a read would not wait: bytes are there, or within TLS, or it is closed."""
-    return _pending(connection) > 0 or is_readable(connection, milliseconds)
+    is_tls = hasattr(connection, "pending")
+    return (is_tls and _pending(connection) > 0) or is_readable(connection, milliseconds)
 
 
 def is_readable(connection: socket.socket | int, milliseconds: int = 0) -> bool:
