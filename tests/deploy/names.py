@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-from sparkinesis.metrics.catalogue import CATALOGUE
+from sparkinesis.metrics.catalogue import SCRAPED
 from sparkinesis.metrics.metric import Kind
 
 NAMES = {
     metric.prometheus_name + suffix
-    for metric in CATALOGUE
+    for metric in SCRAPED
     for suffix in (("_bucket", "_count", "_sum") if metric.kind is Kind.HISTOGRAM else ("",))
 }
 

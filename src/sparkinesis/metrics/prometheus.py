@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from weakref import WeakKeyDictionary
 
 from sparkinesis.errors import OptionError
-from sparkinesis.metrics.catalogue import BY_NAME, CATALOGUE
+from sparkinesis.metrics.catalogue import BY_NAME, SCRAPED
 from sparkinesis.metrics.gauge_readers import GaugeReaders
 from sparkinesis.metrics.metric import Kind, Measured, Metric
 from sparkinesis.metrics.metrics import Metrics
@@ -66,7 +66,7 @@ def families(groups: Groups) -> list[Family]:
             if metric is not None:
                 labels = tuple(scope.get(name, "") for name in metric.scope.labels) + series.labels
                 _merge(metric, values.setdefault(metric, {}), labels, series.value)
-    return [family(metric, values[metric]) for metric in CATALOGUE if metric in values]
+    return [family(metric, values[metric]) for metric in SCRAPED if metric in values]
 
 
 def family(metric: Metric, values: Mapping[tuple[str, ...], float | Distribution]) -> Family:
@@ -203,7 +203,7 @@ class _Collector:
 
     def describe(self) -> list[Family]:
         """Return the names that may be told, which no other collector may use."""
-        return [family(metric, {}) for metric in CATALOGUE]
+        return [family(metric, {}) for metric in SCRAPED]
 
 
 class _Opened:

@@ -46,10 +46,11 @@ def _lines() -> Iterator[str]:
         for metric in metrics:
             labels = ", ".join(f"`{label}`" for label in metric.labels)
             otel = ", ".join(dict.fromkeys(f"`{name.name}`" for name in otel_names(metric)))
+            prometheus = f"`{metric.prometheus_name}`" if metric in catalogue.SCRAPED else ""
             cloudwatch = "; ".join(map(_cloudwatch, cloudwatch_names(metric)))
             yield (
                 f"| `{metric.name}`<br>{_cell(metric.help)} | {metric.kind.value} | {labels} "
-                f"| `{metric.prometheus_name}` | {otel} | {cloudwatch} |"
+                f"| {prometheus} | {otel} | {cloudwatch} |"
             )
         yield ""
 

@@ -13,12 +13,12 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from sparkinesis.metrics.catalogue import (
     BATCHES_FAILED,
-    CATALOGUE,
     FLEET_WANTED,
     LAG,
     PROCESS_DURATION,
     QUERY_LAG_MAX,
     RECORDS_PROCESSED,
+    SCRAPED,
 )
 from sparkinesis.metrics.metric import Kind, Metric
 from sparkinesis.metrics.metrics import Sample
@@ -122,7 +122,7 @@ def test_a_metric_of_another_version_is_left_out() -> None:
     assert scraped([]) == {}
 
 
-@pytest.mark.parametrize("metric", CATALOGUE, ids=lambda metric: metric.name)
+@pytest.mark.parametrize("metric", SCRAPED, ids=lambda metric: metric.name)
 def test_every_metric_can_be_told(metric: Metric) -> None:
     tally = Tally()
     labels = tuple(f"its {label}" for label in metric.labels)

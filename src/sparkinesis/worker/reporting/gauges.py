@@ -158,7 +158,7 @@ def _shards(shards: Sequence[ShardStatus]) -> Iterator[Sample]:
         for metric, value in (
             (LAG, None if lag is None else lag / 1000),
             (PAGE_LAG, None if page_lag is None else page_lag / 1000),
-            (STANDING_AGE, one.standing_for or 0.0),
+            (STANDING_AGE, one.standing_for),
             (PROCESSING_FOR, one.processing_for or 0.0),
             (CHECKPOINT_AGE, one.checkpoint_age),
             (PAUSED_AGE, one.paused_for),

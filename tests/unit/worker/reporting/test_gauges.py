@@ -45,7 +45,6 @@ def test_each_shard_has_its_own_and_unknown_values_are_left_out() -> None:
         ("lag", "flights", "s0"): 1.5,
         ("page.lag", "flights", "s0"): 0.25,
         ("standing.age", "flights", "s0"): 2.75,
-        ("standing.age", "flights", "s1"): 0.0,
         ("processing.age", "flights", "s0"): 2.5,
         ("processing.age", "flights", "s1"): 0.0,
         ("checkpoint.age", "flights", "s0"): 7.0,
