@@ -11,7 +11,6 @@ environment's Python.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import importlib
 import inspect
 import json
@@ -23,7 +22,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import msgspec
 import typer.main
 
 ROOT = Path(__file__).parents[2]
@@ -116,17 +114,21 @@ def _commands(name: str, command: Any) -> Iterator[str]:
 
 
 def metrics() -> Iterator[str]:
-    """Yield each metric with its names, its unit and its labels."""
-    catalogue = vars(importlib.import_module("sparkinesis.metrics.catalogue"))
-    metric = importlib.import_module("sparkinesis.metrics.metric").Metric
-    for one in catalogue.values():
-        if isinstance(one, metric):
-            fields = msgspec.structs.asdict(one) if isinstance(one, msgspec.Struct) else vars(one)
-            if dataclasses.is_dataclass(one):
-                fields = {f.name: getattr(one, f.name) for f in dataclasses.fields(one)}
-            for field, value in fields.items():
-                if field not in {"help", "description"}:
-                    yield f"metric {one.name} {field} {value}"
+    """Yield each metric with its labels and its names in Prometheus, CloudWatch, OpenTelemetry."""
+    systems = [
+        importlib.import_module(f"sparkinesis.metrics.{system}.names").names_of
+        for system in ("cloudwatch", "otel")
+    ]
+    catalogue = importlib.import_module("sparkinesis.metrics.catalogue")
+    for one in catalogue.CATALOGUE:
+        yield f"metric {one.name} {one.kind.value} in {one.unit.value} by {', '.join(one.labels)}"
+    for one in getattr(catalogue, "SCRAPED", catalogue.CATALOGUE):
+        yield f"metric {one.prometheus_name}"
+    for names_of in systems:
+        for one in catalogue.CATALOGUE:
+            for named in names_of(one):
+                operation = f" of {named.operation}" if named.operation else ""
+                yield f"metric {named.name}{operation}"
 
 
 def everything() -> list[str]:

@@ -6,12 +6,14 @@ import ast
 import json
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from tests.house.__main__ import main
 from tests.house.figures import figures
 from tests.house.modules import attributes, only_hands_on
+from tests.house.public import ROOT, everything, names_of_page, read
 from tests.house.walks import micro_batch
 
 WIDE = "\n".join(f"        self.a{n} = {n}" for n in range(13))
@@ -120,3 +122,31 @@ def test_the_files_of_a_micro_batch_are_recorded(monkeypatch: pytest.MonkeyPatch
     assert {"source/datasource.py", "stream/page.py"} <= set(found)
     assert not [file for file in found if file.startswith(("local/", "lease/", "worker/"))]
     assert sys.getprofile() is None
+
+
+def test_a_public_name_is_told_with_all_that_a_caller_can_name() -> None:
+    page = ModuleType("page")
+    exec(  # noqa: S102 - the module of this test
+        "class Door:\n    width = 1\n    def open(self, *, by, slowly=True): ...\n"
+        "    def _close(self): ...\n_private = 1",
+        vars(page),
+    )
+    page.__dict__["Door"].__module__ = "page"
+    assert sorted({*names_of_page(page)}) == [
+        "page.Door",
+        "page.Door.open",
+        "page.Door.open(by)",
+        "page.Door.open(slowly=True)",
+        "page.Door.width",
+    ]
+
+
+def test_the_public_names_of_a_checkout_are_those_of_its_own_package() -> None:
+    assert read(ROOT) == everything()
+    assert {
+        "metric sparkinesis_lag_seconds",
+        "option startingPosition",
+        "sparkinesis tail --from",
+        "sparkinesis.Application.worker",
+        "sparkinesis.errors.DataLossError",
+    } <= {*everything()}
