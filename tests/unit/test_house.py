@@ -126,7 +126,7 @@ def test_the_files_of_a_micro_batch_are_recorded(monkeypatch: pytest.MonkeyPatch
 
 def test_a_public_name_is_told_with_all_that_a_caller_can_name() -> None:
     page = ModuleType("page")
-    exec(  # noqa: S102 - the module of this test
+    exec(
         "class Door:\n    width = 1\n    def open(self, *, by, slowly=True): ...\n"
         "    def _close(self): ...\n_private = 1",
         vars(page),
