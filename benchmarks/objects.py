@@ -22,7 +22,7 @@ from benchmarks.decode import botocore_parser, page_body
 from benchmarks.report import Result, medians, print_table
 from sparkinesis.stream.calls.answers.decoding import decode_page
 from sparkinesis.stream.kpl.magic import DIGEST_SIZE, MAGIC
-from sparkinesis.stream.kpl.messages import AggregatedRecord
+from sparkinesis.stream.kpl.message_types import AggregatedRecord
 from sparkinesis.stream.page import Record
 from sparkinesis.worker.batches.batch import RecordBatch, make_batch
 from sparkinesis.worker.batches.page_rows import objects_of

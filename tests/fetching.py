@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from sparkinesis.stream.calls.client import Fetched
 from sparkinesis.stream.fan_out.cursor import FanOutCursor
+from sparkinesis.stream.page import Fetched
 
 
 class FetchingCursor(FanOutCursor):

@@ -61,11 +61,11 @@ if TYPE_CHECKING:
     from sparkinesis.lease.lease import PendingCheckpoint
     from sparkinesis.source.watching.progress import lag
     from sparkinesis.source.watching.watch import QueryWatch, watch
-    from sparkinesis.stream.credentials import CredentialSource
+    from sparkinesis.stream.address import CredentialSource
     from sparkinesis.stream.kpl.pack import AggregatedBlob, aggregate
     from sparkinesis.stream.kpl.unpack import UserRecordColumns, deaggregate
     from sparkinesis.stream.page import Record
-    from sparkinesis.stream.routing import hash_key
+    from sparkinesis.stream.shard import hash_key
     from sparkinesis.worker.batches.batch import RecordBatch
     from sparkinesis.worker.batches.user_record import UserRecord
     from sparkinesis.worker.checkpointer import Checkpointer, PreparedCheckpoint
@@ -127,7 +127,7 @@ _HOMES = {
     "AggregatedBlob": "stream.kpl.pack",
     "Application": "application",
     "Checkpointer": "worker.checkpointer",
-    "CredentialSource": "stream.credentials",
+    "CredentialSource": "stream.address",
     "DeadLetter": "worker.on_error",
     "ExtendedSequenceNumber": "lease.extended_sequence_number",
     "FanOutOptions": "worker.options",
@@ -154,7 +154,7 @@ _HOMES = {
     "WorkerOptions": "worker.options",
     "aggregate": "stream.kpl.pack",
     "deaggregate": "stream.kpl.unpack",
-    "hash_key": "stream.routing",
+    "hash_key": "stream.shard",
     "lag": "source.watching.progress",
     "processor": "worker.processors.functions",
     "watch": "source.watching.watch",

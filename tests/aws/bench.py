@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from sparkinesis.stream.calls.client import Fetched, StreamClient
-from sparkinesis.stream.page import Record
+from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.page import Fetched, Record
 from sparkinesis.stream.position import TRIM_HORIZON, Position
 from sparkinesis.stream.put_entry import PutEntry, plain_entries
 from sparkinesis.stream.reading.budget import CallBudget, Pace

@@ -8,12 +8,11 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from sparkinesis.lease.table.table import LeaseTable
-from sparkinesis.stream.address import StreamAddress, is_loopback
+from sparkinesis.stream.address import CredentialSource, StreamAddress, is_loopback
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.explain import words
 from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.stream.calls.session import open_client
-from sparkinesis.stream.credentials import CredentialSource
 
 _PATIENCE = 30.0
 """Seconds for which a call is tried again."""

@@ -58,7 +58,7 @@ spark/test_fleet_connect.py
 """Where grpc is installed."""
 
 LEFT_OUT = """
-unit/stream/calls/direct/test_signature.py::test_a_signature_is_that_of_botocore
+unit/stream/calls/direct/test_signed_request.py::test_a_signature_is_that_of_botocore
 """
 """Tests that need a newer package than the product does: they call what only that one has."""
 

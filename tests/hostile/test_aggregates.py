@@ -7,7 +7,7 @@ import tracemalloc
 
 import pytest
 
-from sparkinesis.stream.kpl.messages import AggregatedRecord
+from sparkinesis.stream.kpl.message_types import AggregatedRecord
 from tests.unit.stream.kpl.aggregates import raw, rows, sealed
 from tests.unit.stream.kpl.test_unpack import field, varint
 

@@ -26,14 +26,13 @@ from sparkinesis.lease.table.row_table import RowTable
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls import transport
-from sparkinesis.stream.calls.answers.listing import pages
+from sparkinesis.stream.calls.answers.guards import MIB, Bound, pages
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.calls.direct.bounds import MIB, Bound
 from sparkinesis.stream.calls.retry import Backoff, RetryLaterError, is_retryable
 from sparkinesis.stream.fan_out.consumers import list_consumers
 from sparkinesis.stream.position import TRIM_HORIZON
 from sparkinesis.stream.reading.budget import Pace, ShardBudget
-from sparkinesis.stream.reading.cursor import ShardCursor
+from sparkinesis.stream.reading.shard_cursor import ShardCursor
 from tests.answering import answering
 from tests.integration.stream.direct.both import clients
 from tests.integration.stream.direct.raw_server import Behaviour, RawServer, serving

@@ -20,6 +20,7 @@ from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls import transport
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Backoff
+from sparkinesis.stream.calls.stream_identity import list_streams
 from sparkinesis.stream.fan_out.consumers import list_consumers
 from sparkinesis.stream.position import TRIM_HORIZON
 from sparkinesis.stream.put_entry import plain_entries
@@ -33,7 +34,7 @@ ENTRIES = plain_entries([("k", None, b"d")], ordered=False)
 CALLS: dict[str, Call] = {
     "DescribeStreamSummary": lambda stream, _: stream.describe(),
     "ListShards": lambda stream, _: stream.list_shards(),
-    "ListStreams": lambda stream, _: stream.list_streams(["s"], 1),
+    "ListStreams": lambda stream, _: list_streams(stream, ["s"], 1),
     "GetShardIterator": lambda stream, _: stream.shard_iterator(SHARD, TRIM_HORIZON),
     "GetRecords": lambda stream, _: stream.get_records(SHARD, "i", 1),
     "PutRecords": lambda stream, _: stream.put_records(

@@ -15,8 +15,7 @@ from sparkinesis.errors import CorruptEventStreamError, ServiceError
 from sparkinesis.local.encoding.event_stream import framed
 from sparkinesis.stream.calls.answers.decoding import decode_event, decode_page
 from sparkinesis.stream.calls.answers.event_stream import EventStreamDecoder
-from sparkinesis.stream.calls.client import shard_of
-from sparkinesis.stream.page import Event, Page
+from sparkinesis.stream.page import Event, Page, shard_of
 from sparkinesis.stream.position import AfterRecord, parse_position
 from sparkinesis.stream.reading.arrow import to_arrow
 from tests.event_stream import INITIAL_RESPONSE, records_event

@@ -35,7 +35,7 @@ EQUIVALENTS: dict[tuple[str, str, str, str], str] = {
         "not is_leaving() and (due or takes.take)",
         "not is_leaving()",
     ): "Nothing is taken then.",
-    ("stream/calls/direct/connection.py", "", "65536", "65537"): _COST,
+    ("stream/calls/direct/http_answer.py", "", "65536", "65537"): _COST,
     ("lease/rules/observations.py", "observe", "continue", "pass"): (
         "The observation is made anew, with equal values; the first one spares a copy of each."
     ),
@@ -117,11 +117,11 @@ EQUIVALENTS: dict[tuple[str, str, str, str], str] = {
     ): "A subscription that did not begin failed by an error of botocore's.",
     (
         "stream/calls/direct/connection.py",
-        "Connections._connect",
+        "ConnectionPool._connect",
         "connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)",
         "connection.setsockopt(socket.IPPROTO_TCP, 1, socket.TCP_NODELAY)",
     ): "The option's number is 1.",
-    ("stream/calls/direct/connection.py", "Connections._read_body", "''", "'x'"): (
+    ("stream/calls/direct/http_answer.py", "read_body", "''", "'x'"): (
         "Neither asks for the end of the connection."
     ),
     ("lease/rules/shard_sync.py", "require_tiling", "first > expected", "first >= expected"): (

@@ -19,7 +19,7 @@ from typing import Any
 from sparkinesis.application import Application
 from sparkinesis.local import LocalServer
 from sparkinesis.monitor.chosen_streams import ChosenStreams
-from sparkinesis.stream.credentials import CredentialSource
+from sparkinesis.stream.address import CredentialSource
 from sparkinesis.ui.reported import WorkerUrls
 from sparkinesis.ui.serving import serve_table
 from sparkinesis.worker.options import WorkerOptions

@@ -12,7 +12,7 @@ from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.local import LocalServer
 from sparkinesis.monitor.chosen_streams import ChosenStreams
-from sparkinesis.stream.credentials import CredentialSource
+from sparkinesis.stream.address import CredentialSource
 from sparkinesis.ui.reported import NOTHING_REPORTED
 from sparkinesis.ui.serving import serve_table
 from sparkinesis.worker.options import LeaseTableOptions

@@ -19,9 +19,10 @@ from sparkinesis.local import Fault, LocalServer, ManualClock
 from sparkinesis.source.offsets import ANY_SHARD, Positions
 from sparkinesis.source.planning.stream_planner import StreamPlanner
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.calls.client import Fetched, StreamClient
+from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.page import Fetched
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord
-from sparkinesis.stream.reading.missing_end import WARN_AFTER
+from sparkinesis.stream.reading.shard_end import WARN_AFTER
 from sparkinesis.stream.shard import Shard
 from tests.engine import MODES
 from tests.planners import Time, next_end, stream_planner

@@ -20,7 +20,7 @@ from sparkinesis.source.options.option_table import Options
 from sparkinesis.source.options.write_options import write_options
 from sparkinesis.source.writing import write_batches
 from sparkinesis.stream.calls.retry import Backoff
-from sparkinesis.stream.routing import hash_key
+from sparkinesis.stream.shard import hash_key
 from tests.engine import Row as ReadRow
 from tests.engine import query_of
 from tests.properties.conftest import World

@@ -140,7 +140,7 @@ the record after a checkpoint is dropped | readers_resume_where_they_should | 0
     + records = was(self, shard_id, start, fetched)
     + return records[1:] if records else records
 an expired iterator starts over | readers_resume_where_they_should | 0
-    stream.reading.cursor:ShardCursor.fetch
+    stream.reading.shard_cursor:ShardCursor.fetch
     + place = self._position, self._inclusive
     + fetched = was(self, limit)
     + self._position, self._inclusive = place
@@ -175,7 +175,7 @@ younger records are skipped too | readers_resume_where_they_should | 13
     + bound = was(self, now_ms)
     + return None if bound is None else bound + 3_000
 a machine's clock is trusted | readers_resume_where_they_should | 4
-    stream.service_time:service_time
+    stream.timing:service_time
     + return local_ms
 shards are polled without a limit | shards_are_not_read_too_fast | 11
     worker.options:WorkerOptions.pace

@@ -14,8 +14,7 @@ from sparkinesis.local import LocalKinesis
 from sparkinesis.local.kinesis import CallResult
 from sparkinesis.local.model.stream import Stream
 from sparkinesis.local.model.tokens import ListShardsToken, ShardIterator, unseal
-from sparkinesis.stream.calls.answers.decoding import decode_page
-from sparkinesis.stream.calls.transport import data_size
+from sparkinesis.stream.calls.answers.decoding import data_size, decode_page
 from tests.simulation.network import Network, client_error, operation_of
 from tests.simulation.scheduler import Process
 

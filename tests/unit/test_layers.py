@@ -91,7 +91,7 @@ FOLDERS: dict[str, dict[str, set[str]]] = {
         "reading": {"calls", "kpl"},
         "fan_out": {"calls", "reading"},
     },
-    "stream/calls": {"answers": set(), "direct": set()},
+    "stream/calls": {"answers": set(), "direct": {"answers"}},
     "lease": {
         "table": set(),
         "rules": {"table"},
@@ -432,8 +432,8 @@ PLANTED = {
         "if TYPE_CHECKING:\n    import pyspark.sql": "imports pyspark.sql",
     },
     "stream/kpl/new.py": {
-        "import sparkinesis.stream.reading.cursor": (
-            "(stream/kpl) imports sparkinesis.stream.reading.cursor"
+        "import sparkinesis.stream.reading.shard_cursor": (
+            "(stream/kpl) imports sparkinesis.stream.reading.shard_cursor"
         ),
     },
     "application.py": {"def f():\n    import pyspark.sql": "imports pyspark.sql"},

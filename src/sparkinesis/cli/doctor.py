@@ -17,8 +17,12 @@ from sparkinesis.cli.options import (
     errors_in_one_line,
     print_objects,
 )
-from sparkinesis.stream.address import check_place, check_table_name, stream_address
-from sparkinesis.stream.credentials import CredentialSource
+from sparkinesis.stream.address import (
+    CredentialSource,
+    check_place,
+    check_table_name,
+    stream_address,
+)
 from sparkinesis.terminal.table import print_table, say
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from sparkinesis.cli.options import (
     errors_in_one_line,
 )
 from sparkinesis.monitor.chosen_streams import ChosenStreams
-from sparkinesis.stream.credentials import CredentialSource
+from sparkinesis.stream.address import CredentialSource
 
 
 @errors_in_one_line("exporter")

@@ -67,8 +67,8 @@ def _pages(
     endpoint: str | None,
     call: tuple[str, str],
 ) -> Iterator[Sequence[str]]:
+    from sparkinesis.stream.address import CredentialSource  # noqa: PLC0415 - slow to import
     from sparkinesis.stream.calls.session import client_of, open_session  # noqa: PLC0415
-    from sparkinesis.stream.credentials import CredentialSource  # noqa: PLC0415 - slow to import
 
     session = open_session(CredentialSource(profile), region, endpoint)
     if "mfa_serial" in session.get_scoped_config():

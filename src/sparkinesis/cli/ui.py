@@ -18,7 +18,7 @@ from sparkinesis.cli.options import (
     errors_in_one_line,
 )
 from sparkinesis.monitor.chosen_streams import ChosenStreams
-from sparkinesis.stream.credentials import CredentialSource
+from sparkinesis.stream.address import CredentialSource
 from sparkinesis.ui.serving import PORT, require_bokeh, serve_table
 
 

@@ -41,7 +41,7 @@ from sparkinesis.stream.position import (
     Sentinel,
     parse_position,
 )
-from sparkinesis.stream.routing import MAX_HASH_KEY
+from sparkinesis.stream.shard import MAX_HASH_KEY
 
 AttributeValue: TypeAlias = Mapping[str, Any]
 

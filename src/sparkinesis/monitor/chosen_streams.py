@@ -11,6 +11,7 @@ from sparkinesis.errors import OptionError, SparkinesisError
 from sparkinesis.lease.lease import Lease
 from sparkinesis.monitor.streams import StreamSelector, selected
 from sparkinesis.stream.address import (
+    CredentialSource,
     StreamAddress,
     StreamIdentifier,
     address_of,
@@ -18,7 +19,6 @@ from sparkinesis.stream.address import (
     check_table_name,
     stream_address,
 )
-from sparkinesis.stream.credentials import CredentialSource
 
 if TYPE_CHECKING:
     from sparkinesis.lease.table.table import LeaseTable

@@ -32,9 +32,10 @@ from sparkinesis.monitor.watched import (
 )
 from sparkinesis.stream import position as pos
 from sparkinesis.stream.address import StreamAddress, StreamIdentifier
-from sparkinesis.stream.calls.client import Fetched, StreamClient
+from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.stream.calls.stream_identity import StreamIdentity, identify
+from sparkinesis.stream.page import Fetched
 from sparkinesis.stream.position import AfterRecord
 from sparkinesis.stream.reading.retention import RetentionCheck
 from sparkinesis.stream.reading.shard_end import EndCheck

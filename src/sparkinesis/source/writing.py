@@ -18,7 +18,7 @@ from sparkinesis.source.options.write_options import WriteOptions
 from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.stream.kpl.pack import OutgoingRecord
 from sparkinesis.stream.put_entry import MAX_KEY_LENGTH, random_key
-from sparkinesis.stream.routing import MAX_HASH_KEY
+from sparkinesis.stream.shard import MAX_HASH_KEY
 
 
 def write_batches(

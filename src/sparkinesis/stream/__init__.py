@@ -1,8 +1,8 @@
 """Kinesis streams: addresses, positions, shards, records, and the calls that read and write them.
 
-Values: `address`, `shard`, `position`, `page`, `put_entry`, `routing` (hash keys to shards).
-`credentials` says where they come from, never what they are. `service_time` is the service's clock;
-`timing` is the machine's clock and randomness, which the simulation replaces.
+Values: `address` (with the source of credentials, never the credentials), `shard` (lineage and hash
+keys), `position`, `page`, `put_entry`. `timing` is the machine's clock and randomness, which the
+simulation replaces, and the service's clock.
 
 `putting` writes records with PutRecords.
 

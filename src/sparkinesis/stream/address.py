@@ -1,17 +1,20 @@
-"""The address and the identifier of a stream, and checks of what users write in one."""
+"""The address and the identifier of a stream, with the source of the credentials for its calls.
+
+Checks what users write in an address, and keeps what is secret out of texts.
+"""
 
 from __future__ import annotations
 
 import ipaddress
 import re
-from dataclasses import fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 
 from sparkinesis.errors import OptionError
-from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
+from sparkinesis.public import public
 
 CONSUMER_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
 """The names that a registered consumer may have (API reference, ConsumerName)."""
@@ -31,6 +34,32 @@ _URL = re.compile(
 )
 _NO_URL = re.compile(r"[\s\"'<>]")
 """Characters that end a URL within a text."""
+
+
+DEFAULT_SESSION_NAME = "sparkinesis"
+
+
+@public
+@dataclass(frozen=True, slots=True)
+class CredentialSource:
+    """The settings by which each process, on driver and executors, finds its own credentials.
+
+    It is sent to the executors with the stream's address, so it holds no secret. AWS does not treat
+    the external id as a secret either, but no text shows it: it belongs to the role's owner.
+    """
+
+    profile: str | None = None
+    """A profile in this process's ~/.aws; None for boto3's default search."""
+    role_arn: str | None = None
+    """A role to assume with these credentials."""
+    external_id: str | None = field(default=None, repr=False)
+    session_name: str = DEFAULT_SESSION_NAME
+    """The session name that CloudTrail shows for the assumed role."""
+    sts_endpoint: str | None = field(default=None, repr=False)
+    """The URL of another STS, such as a VPC endpoint."""
+
+
+FOUND_BY_BOTO = CredentialSource()
 
 
 class StreamAddress(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""GetRecords answers and events as typed values.
+"""Pages of records: answers of GetRecords, and events of subscriptions, as typed values. Pure.
 
 The field names are those of the service's API reference: GetRecords, "Response Syntax", and
 SubscribeToShardEvent.
@@ -6,12 +6,14 @@ SubscribeToShardEvent.
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, TypeAlias
 
 import msgspec
 
 from sparkinesis.public import public
 from sparkinesis.stream.position import END_OF_TIME_MS
+from sparkinesis.stream.shard import Shard
 
 _EpochSeconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0, lt=END_OF_TIME_MS // 1000)]
 _Millis: TypeAlias = Annotated[int, msgspec.Meta(lt=END_OF_TIME_MS)]
@@ -50,6 +52,13 @@ class ChildShard(msgspec.Struct, frozen=True, rename="pascal"):
     shard_id: str
     parent_shards: list[str]
     hash_key_range: HashKeyRange
+
+
+def shard_of(child: ChildShard) -> Shard:
+    """Return the shard that the last page of a closed shard names as its child."""
+    keys = child.hash_key_range
+    hash_range = (int(keys.starting_hash_key), int(keys.ending_hash_key))
+    return Shard(child.shard_id, tuple(child.parent_shards), hash_range=hash_range)
 
 
 class Page(msgspec.Struct, frozen=True, rename="pascal"):
@@ -112,3 +121,38 @@ def says_more_follows(event: Event) -> bool:
     child shards.
     """
     return event.continuation_sequence_number is not None or bool(event.millis_behind_latest)
+
+
+class Fetched(msgspec.Struct, frozen=True):
+    """A GetRecords answer or an event, with the service's clock (epoch ms) at that moment."""
+
+    page: Page
+    size: int
+    """Approximate bytes that count against the limit of the shard or the subscription."""
+    service_time_ms: int
+    asked_ms: int = 0
+    """The service's clock (epoch ms) when the call was sent, or earlier; 0 for an event."""
+
+
+def split_page(fetched: Fetched, count: int) -> tuple[Fetched, Fetched]:
+    """Split a page after ``count`` records into two pages.
+
+    Both parts must have records. The first part is behind the shard's tip, and names no children.
+    """
+    page = fetched.page
+    first, others = page.records[:count], page.records[count:]
+    behind = page.millis_behind_latest
+    if behind is not None:
+        arrival = others[0].approximate_arrival_timestamp
+        age = 0 if arrival is None else fetched.service_time_ms - math.floor(arrival * 1000)
+        behind = max(behind, age, 1)
+    size = sum(len(record.data) + len(record.partition_key or "") for record in first)
+    size = min(size, fetched.size)
+    head = msgspec.structs.replace(
+        page, records=first, millis_behind_latest=behind, child_shards=None
+    )
+    tail = msgspec.structs.replace(page, records=others)
+    return (
+        Fetched(head, size, fetched.service_time_ms),
+        Fetched(tail, fetched.size - size, fetched.service_time_ms),
+    )

@@ -6,12 +6,12 @@ import random
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from sparkinesis.stream.kpl.magic import ENVELOPE_SIZE
-from sparkinesis.stream.routing import MAX_HASH_KEY, ShardMap, hash_key
+from sparkinesis.stream.shard import MAX_HASH_KEY, ShardMap, hash_key
 
 if TYPE_CHECKING:
     from sparkinesis.stream.kpl.pack import OutgoingRecord
@@ -54,6 +54,15 @@ class PutEntry(msgspec.Struct):
     def size(self) -> int:
         """The bytes that count against limits: data and partition key."""
         return len(self.data) + len(self.partition_key.encode())
+
+
+class PutResult(NamedTuple):
+    """The result of one entry of a PutRecords call: the shard that stores it, or the error."""
+
+    shard_id: str | None
+    error: str | None = None
+    """The service's error code, such as ``ProvisionedThroughputExceededException``."""
+    message: str = ""
 
 
 def plain_entries(records: Iterable[OutgoingRecord], *, ordered: bool) -> list[PutEntry]:

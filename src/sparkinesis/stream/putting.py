@@ -21,11 +21,10 @@ from msgspec.structs import replace
 
 from sparkinesis.errors import ServiceError
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.calls.client import PutResult, StreamClient
+from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import THROTTLED, Backoff
-from sparkinesis.stream.put_entry import PutEntry, aggregated_entries, plain_entries
-from sparkinesis.stream.routing import ShardMap, hash_key
-from sparkinesis.stream.shard import Shard
+from sparkinesis.stream.put_entry import PutEntry, PutResult, aggregated_entries, plain_entries
+from sparkinesis.stream.shard import Shard, ShardMap, hash_key
 
 if TYPE_CHECKING:
     from sparkinesis.stream.kpl.pack import OutgoingRecord

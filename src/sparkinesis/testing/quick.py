@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from sparkinesis.application import Application
 from sparkinesis.events import Event
-from sparkinesis.stream.credentials import FOUND_BY_BOTO
+from sparkinesis.stream.address import FOUND_BY_BOTO
 from sparkinesis.worker.lifecycle.streams.stream_config import Stream, StreamConfig, StreamTracker
 from sparkinesis.worker.on_error import OnError, Retry
 from sparkinesis.worker.options import LONGEST, UNLIMITED, WorkerOptions

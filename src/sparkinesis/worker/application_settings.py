@@ -13,6 +13,8 @@ from sparkinesis.errors import Check, OptionError, ProcessorError, check_all
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.metrics.metric import AwsPlace
 from sparkinesis.stream.address import (
+    FOUND_BY_BOTO,
+    CredentialSource,
     StreamAddress,
     check_endpoint,
     check_place,
@@ -22,7 +24,6 @@ from sparkinesis.stream.address import (
     shown,
     stream_address,
 )
-from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
 from sparkinesis.stream.position import InitialPosition
 from sparkinesis.worker.dead_letters.targets import DeadLetterStream
 from sparkinesis.worker.lifecycle.streams.stream_config import (

@@ -37,7 +37,7 @@ QUESTIONS = (
         "position.after",
         "With which record does AFTER_SEQUENCE_NUMBER begin?",
         "with the next record",
-        ("src/sparkinesis/stream/reading/cursor.py", "src/sparkinesis/stream/position.py"),
+        ("src/sparkinesis/stream/reading/shard_cursor.py", "src/sparkinesis/stream/position.py"),
         frozenset({NEXT}),
     ),
     Question(

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sparkinesis.stream.calls.client import shard_of
-from sparkinesis.stream.page import Page
+from sparkinesis.stream.page import Page, shard_of
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord
 from sparkinesis.stream.shard import Shard
 from tests.aws.bench import Bench, BenchStream
@@ -30,7 +29,7 @@ QUESTIONS = (
         "reshard.last_page",
         "With what does a closed shard end that has unread records?",
         "either: a page without NextShardIterator may have records, or be an empty one after them",
-        (_PLANNER, _CONSUMER, "src/sparkinesis/stream/reading/cursor.py"),
+        (_PLANNER, _CONSUMER, "src/sparkinesis/stream/reading/shard_cursor.py"),
         frozenset({WITH_RECORDS, EMPTY}),
     ),
     Question(

@@ -67,7 +67,7 @@ QUESTIONS = (
         "tip.goes_on",
         "Does an empty page of an open shard have a NextShardIterator?",
         "yes: a page without one is the end of the shard",
-        (_PAGE, "src/sparkinesis/stream/reading/missing_end.py"),
+        (_PAGE, "src/sparkinesis/stream/reading/shard_end.py"),
         frozenset({True}),
     ),
     Question(

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from sparkinesis.lease.table.client import dynamodb_client
+from sparkinesis.stream.address import CredentialSource
 from sparkinesis.stream.calls.session import open_client
-from sparkinesis.stream.credentials import CredentialSource
 from tests.integration.stream.direct.raw_server import RawServer, http, serving
 
 ROW = {

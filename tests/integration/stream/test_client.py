@@ -13,10 +13,11 @@ from sparkinesis.errors import AccessDeniedError, ServiceError, StreamNotFoundEr
 from sparkinesis.metrics.catalogue import BYTES_FETCHED, RECORDS_FETCHED
 from sparkinesis.metrics.tally import Tally
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.calls.client import PutResult, StreamClient, StreamSummary
+from sparkinesis.stream.calls.client import StreamClient, StreamSummary
 from sparkinesis.stream.calls.retry import Backoff
+from sparkinesis.stream.calls.stream_identity import list_streams
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AfterRecord, AtTimestamp
-from sparkinesis.stream.put_entry import PutEntry
+from sparkinesis.stream.put_entry import PutEntry, PutResult
 from sparkinesis.stream.shard import Shard
 from tests.integration.stream.conftest import SHARD, STREAM_ARN
 from tests.planners import Time
@@ -314,7 +315,7 @@ def test_streams_are_listed_until_all_that_are_wanted_are_found(
     ]:
         script.answers.clear()
         script.on("ListStreams", *pages)
-        found = open_client().list_streams(wanted, most)
+        found = list_streams(open_client(), wanted, most)
         assert found == [(f"arn:{name}", DATE_MS, DATE_MS) for name in expected]
     assert script.of("ListStreams")[:3] == [
         {"Limit": 100},

@@ -19,11 +19,12 @@ from sparkinesis.local import Fault, LocalServer, ManualClock
 from sparkinesis.local.encoding.codec import JsonCodec
 from sparkinesis.local.faults import Call
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.calls.client import Fetched, StreamClient
+from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Backoff, RetryLaterError
+from sparkinesis.stream.page import Fetched
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp, Position
 from sparkinesis.stream.reading.budget import Pace, ShardBudget
-from sparkinesis.stream.reading.cursor import ShardCursor
+from sparkinesis.stream.reading.shard_cursor import ShardCursor
 from tests.integration.stream.conftest import SHARD, START_MS
 from tests.streams import put, records_of
 

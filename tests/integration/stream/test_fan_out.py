@@ -12,7 +12,7 @@ import pytest
 from sparkinesis.local import Fault, LocalServer, ManualClock
 from sparkinesis.stream.calls.answers.event_stream import EventStreamDecoder
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.calls.direct.streamed_body import StreamedBody
+from sparkinesis.stream.calls.direct.http_answer import StreamedBody
 from sparkinesis.stream.calls.subscription import Subscription
 from sparkinesis.stream.calls.transport import call_client
 from sparkinesis.stream.position import AfterRecord

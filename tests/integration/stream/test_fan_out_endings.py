@@ -39,10 +39,10 @@ from sparkinesis.stream.position import (
     ShardRange,
 )
 from sparkinesis.stream.reading.budget import Pace, ShardBudget
-from sparkinesis.stream.reading.cursor import ShardCursor
 from sparkinesis.stream.reading.early_records import OutOfOrderError
 from sparkinesis.stream.reading.range import read_range
 from sparkinesis.stream.reading.retention import RetentionCheck
+from sparkinesis.stream.reading.shard_cursor import ShardCursor
 from tests.event_stream import INITIAL_RESPONSE, event, exception, records_event
 from tests.fetching import FetchingCursor
 from tests.integration.stream.conftest import CONSUMER_ARN, SHARD, STREAM_ARN

@@ -13,8 +13,8 @@ import pytest
 
 from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.calls.client import Fetched, StreamClient
-from sparkinesis.stream.page import Page
+from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.page import Fetched, Page
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, InitialPosition
 from sparkinesis.stream.reading.following import TIP_PAUSE, ShardPage, follow, new_shards
 from sparkinesis.stream.shard import Lineage

@@ -11,9 +11,14 @@ import pytest
 
 from sparkinesis.local import Limits, LocalServer
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.calls.client import BETWEEN_STREAM_PAGES, StreamClient
+from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Backoff
-from sparkinesis.stream.calls.stream_identity import StreamIdentity, identify
+from sparkinesis.stream.calls.stream_identity import (
+    BETWEEN_STREAM_PAGES,
+    StreamIdentity,
+    identify,
+    list_streams,
+)
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +64,7 @@ def test_an_account_of_far_more_streams_than_are_wanted_is_not_listed_to_its_end
     address = StreamAddress("s-000", None, "us-east-1", server.endpoint_url)
     client = StreamClient(address, Backoff(sleep=slept.append))
     server.kinesis.calls.clear()
-    found = client.list_streams({"s-229"}, 2)
+    found = list_streams(client, {"s-229"}, 2)
     assert len(found) == 200
     assert slept == [BETWEEN_STREAM_PAGES]
     assert Limits().account_calls["ListStreams"] > 1 / BETWEEN_STREAM_PAGES

@@ -24,7 +24,7 @@ from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.stream.position import TRIM_HORIZON
 from sparkinesis.stream.reading.budget import Pace, ShardBudget
-from sparkinesis.stream.reading.cursor import ShardCursor
+from sparkinesis.stream.reading.shard_cursor import ShardCursor
 from tests.integration.stream.conftest import SHARD, failing, waited
 from tests.streams import put
 from tests.tallies import counted, seconds

@@ -20,11 +20,13 @@ from sparkinesis.local.model import limits
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.fan_out.consumers import (
+    RETRY,
     ConsumerFinder,
+    deregister_consumer,
     describe_consumer_arn,
     list_consumers,
+    register_consumer,
 )
-from sparkinesis.stream.fan_out.registration import RETRY, deregister_consumer, register_consumer
 from tests.integration.stream.conftest import (
     CONSUMER_ARN,
     START_MS,

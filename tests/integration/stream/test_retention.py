@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from sparkinesis.local import LocalServer, ManualClock
-from sparkinesis.stream.calls.client import Fetched, StreamClient
-from sparkinesis.stream.page import Page
+from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.page import Fetched, Page
 from sparkinesis.stream.position import AfterRecord, AtTimestamp
 from sparkinesis.stream.reading.retention import RetentionCheck
 from tests.integration.stream.conftest import SHARD, START_MS

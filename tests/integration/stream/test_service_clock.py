@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.reading.service_clock import service_clock, shared_summary
+from sparkinesis.stream.calls.shared_calls import service_clock, shared_summary
 from tests.integration.stream.conftest import START_MS
 
 

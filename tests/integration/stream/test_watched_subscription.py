@@ -13,16 +13,15 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import ReadTimeoutError, ResponseStreamingError
 
-from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.address import CredentialSource, StreamAddress
 from sparkinesis.stream.calls import transport
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.calls.direct.client import DirectClient
-from sparkinesis.stream.calls.direct.pumped_body import PumpedBody
-from sparkinesis.stream.calls.direct.streamed_body import StreamedBody
+from sparkinesis.stream.calls.direct.by_botocore import PumpedBody
+from sparkinesis.stream.calls.direct.direct_client import DirectClient
+from sparkinesis.stream.calls.direct.http_answer import StreamedBody
 from sparkinesis.stream.calls.session import client_of, open_session
 from sparkinesis.stream.calls.subscription import Subscription
 from sparkinesis.stream.calls.subscription import subscribe as calls_subscribe
-from sparkinesis.stream.credentials import CredentialSource
 from sparkinesis.stream.position import TRIM_HORIZON, starting_position
 from tests.event_stream import INITIAL_RESPONSE, records_event
 from tests.integration.stream.conftest import CONSUMER_ARN, SHARD

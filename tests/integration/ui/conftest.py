@@ -9,7 +9,7 @@ import pytest
 
 from sparkinesis.local import LocalServer
 from sparkinesis.monitor.chosen_streams import ChosenStreams
-from sparkinesis.stream.credentials import CredentialSource
+from sparkinesis.stream.address import CredentialSource
 from sparkinesis.ui.reported import NOTHING_REPORTED, Reported
 from sparkinesis.ui.serving import LivePage, serve_table
 from tests.integration.worker.conftest import (  # noqa: F401 - fixtures

@@ -14,9 +14,9 @@ from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import SHARD_END, TRIM_HORIZON, ShardRange
 from sparkinesis.stream.reading.budget import Pace, ShardBudget
-from sparkinesis.stream.reading.cursor import ShardCursor
 from sparkinesis.stream.reading.range import read_range
 from sparkinesis.stream.reading.retention import RetentionCheck
+from sparkinesis.stream.reading.shard_cursor import ShardCursor
 from sparkinesis.worker.retrieval.closed_shards import ClosedShards
 from tests.integration.worker.scene import Scene, told
 from tests.pace import eventually

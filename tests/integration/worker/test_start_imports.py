@@ -17,7 +17,7 @@ from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer
 from sparkinesis.stream.address import stream_address
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.fan_out.registration import register_consumer
+from sparkinesis.stream.fan_out.consumers import register_consumer
 
 NEVER = {
     *("asyncio", "multiprocessing", "boto3", "moto", "pyspark", "pandas", "rich", "typer"),
@@ -40,7 +40,7 @@ import botocore.exceptions, msgspec, pybase64, zlib_ng.zlib_ng
 
 OF_FEATURES = {
     "sparkinesis.stream.putting",
-    "sparkinesis.stream.kpl.messages",
+    "sparkinesis.stream.kpl.message_types",
     "sparkinesis.stream.reading.arrow",
     "sparkinesis.worker.dead_letters.file",
     "sparkinesis.worker.sink.storage",

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
-from sparkinesis.stream.kpl.messages import AggregatedRecord
+from sparkinesis.stream.kpl.message_types import AggregatedRecord
 from sparkinesis.stream.kpl.pack import aggregate
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.dead_letters.targets import (

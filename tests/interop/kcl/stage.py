@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from sparkinesis.local import LocalServer
 from sparkinesis.stream.kpl.pack import aggregate
-from sparkinesis.stream.routing import hash_key
+from sparkinesis.stream.shard import hash_key
 from tests.interop.judge import Record, Verdict, deliveries_of, judge
 from tests.interop.kcl import java
 from tests.interop.kcl.repeats import repeats

@@ -13,7 +13,7 @@ a batch begins AT its start | each_row_arrives_once | 0
     stream.reading.retention:RetentionCheck.check_start
     + return fetched.page.records
 a batch begins by arrival time | each_row_arrives_once | 0
-    stream.reading.cursor:ShardCursor.__init__
+    stream.reading.shard_cursor:ShardCursor.__init__
     - self.shard_id = shard_id
     + self.shard_id = shard_id
     + if isinstance(position, AfterRecord) and position.clear_until is not None:
@@ -85,14 +85,14 @@ failOnDataLoss=false does not log its losses | everything_arrives | 4
     - self._accept(text)
     + pass
 an expired iterator starts over | batches_are_the_same_each_time | 33
-    stream.reading.cursor:ShardCursor.fetch
+    stream.reading.shard_cursor:ShardCursor.fetch
     + place = self._position, self._inclusive
     + fetched = was(self, limit)
     + self._position, self._inclusive = place
     + self._early_filter.apply = lambda fetched: fetched
     + return fetched
 the local clock is taken for the service's | everything_arrives | 0
-    stream.service_time:service_time
+    stream.timing:service_time
     + return local_ms
 a batch may hold four times the limit | limits_hold | 2
     source.planning.probing.records_in_hand:Scale.weigh

@@ -21,8 +21,8 @@ from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.stream.position import SHARD_END, TRIM_HORIZON, AfterRecord, Position, Sentinel
 from sparkinesis.stream.reading.budget import Pace, ShardBudget
-from sparkinesis.stream.reading.cursor import ShardCursor
 from sparkinesis.stream.reading.range import cut_at_end
+from sparkinesis.stream.reading.shard_cursor import ShardCursor
 from tests.simulation.kinesis import REGION, KinesisClient
 from tests.simulation.network import FAULTS, Network
 from tests.simulation.primitives import Lock, Threading, installed

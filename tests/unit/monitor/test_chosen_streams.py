@@ -6,8 +6,7 @@ import pytest
 
 from sparkinesis.errors import OptionError
 from sparkinesis.monitor.chosen_streams import ChosenStreams
-from sparkinesis.stream.address import StreamIdentifier
-from sparkinesis.stream.credentials import CredentialSource
+from sparkinesis.stream.address import CredentialSource, StreamIdentifier
 
 MINE = "123456789012"
 WEB, APP = StreamIdentifier(MINE, "web", 2), StreamIdentifier(MINE, "app", 2)

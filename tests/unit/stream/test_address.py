@@ -11,6 +11,7 @@ from sparkinesis import Application
 from sparkinesis.errors import OptionError
 from sparkinesis.lease.table.address import TableAddress
 from sparkinesis.stream.address import (
+    CredentialSource,
     StreamAddress,
     StreamIdentifier,
     address_of,
@@ -21,7 +22,6 @@ from sparkinesis.stream.address import (
     without_secrets,
 )
 from sparkinesis.stream.calls.explain import words
-from sparkinesis.stream.credentials import CredentialSource
 
 SECRET = "https://host:4566/path?X-Signature=hunter2&b=1#hunter2"
 

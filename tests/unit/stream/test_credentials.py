@@ -21,10 +21,9 @@ from botocore.exceptions import (
 from sparkinesis.errors import AccessDeniedError, ServiceError, SparkinesisError
 from sparkinesis.lease.table.address import TableAddress
 from sparkinesis.lease.table.explain import explain as explain_table
-from sparkinesis.stream.address import StreamAddress, is_loopback
+from sparkinesis.stream.address import CredentialSource, StreamAddress, is_loopback
 from sparkinesis.stream.calls.credential_errors import spark_is_at_work
 from sparkinesis.stream.calls.explain import explain
-from sparkinesis.stream.credentials import CredentialSource
 
 ROLE = "arn:aws:iam::123456789012:role/reader"
 SOURCE = CredentialSource("analytics", ROLE, "external-id-1", "me", "https://sts.example")

@@ -10,10 +10,16 @@ from botocore.exceptions import ClientError, EndpointConnectionError, NoRegionEr
 from sparkinesis.errors import StreamNotFoundError
 from sparkinesis.lease.table.address import TableAddress
 from sparkinesis.lease.table.explain import explain as explain_table
-from sparkinesis.stream.address import StreamAddress, StreamIdentifier, address_of, stream_address
+from sparkinesis.stream.address import (
+    FOUND_BY_BOTO,
+    CredentialSource,
+    StreamAddress,
+    StreamIdentifier,
+    address_of,
+    stream_address,
+)
 from sparkinesis.stream.calls.explain import explain
 from sparkinesis.stream.calls.session import open_client
-from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
 
 LOCAL = "http://127.0.0.1:4566"
 

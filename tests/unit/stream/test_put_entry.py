@@ -19,8 +19,7 @@ from sparkinesis.stream.put_entry import (
     plain_entries,
     why_refused,
 )
-from sparkinesis.stream.routing import MAX_HASH_KEY, ShardMap, hash_key
-from sparkinesis.stream.shard import Shard
+from sparkinesis.stream.shard import MAX_HASH_KEY, Shard, ShardMap, hash_key
 
 QUARTER = (MAX_HASH_KEY + 1) // 4
 SHARDS = ShardMap.of(

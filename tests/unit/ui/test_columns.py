@@ -16,8 +16,7 @@ from sparkinesis.monitor.lease_report import top_view
 from sparkinesis.monitor.seen import SeenApplication
 from sparkinesis.monitor.watched import WatchedTable
 from sparkinesis.stream.address import StreamIdentifier
-from sparkinesis.stream.routing import MAX_HASH_KEY
-from sparkinesis.stream.shard import Shard
+from sparkinesis.stream.shard import MAX_HASH_KEY, Shard
 from sparkinesis.ui import columns
 from sparkinesis.ui.columns import MappedShard, born, shard_map
 from sparkinesis.ui.look import ChartPoint, PageSnapshot, with_point

@@ -27,8 +27,7 @@ from sparkinesis.lease.lease import Lease
 from sparkinesis.monitor.chosen_streams import ChosenStreams
 from sparkinesis.monitor.lease_report import checkpoint_object
 from sparkinesis.monitor.watched import short_checkpoint
-from sparkinesis.stream.address import StreamAddress, StreamIdentifier
-from sparkinesis.stream.credentials import CredentialSource
+from sparkinesis.stream.address import CredentialSource, StreamAddress, StreamIdentifier
 from sparkinesis.terminal.names import counted
 from sparkinesis.terminal.table import print_table
 

@@ -24,7 +24,7 @@ from sparkinesis.errors import UnfinishedResetError
 from sparkinesis.monitor.chosen_streams import ChosenStreams
 from sparkinesis.monitor.lease_report import checkpoint_object, reset_texts
 from sparkinesis.monitor.streams import shown_names
-from sparkinesis.stream.credentials import CredentialSource
+from sparkinesis.stream.address import CredentialSource
 from sparkinesis.terminal.names import counted
 from sparkinesis.terminal.table import print_table, say
 

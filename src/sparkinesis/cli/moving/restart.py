@@ -17,7 +17,7 @@ from sparkinesis.cli.options import (
     print_objects,
 )
 from sparkinesis.monitor.chosen_streams import ChosenStreams
-from sparkinesis.stream.credentials import CredentialSource
+from sparkinesis.stream.address import CredentialSource
 from sparkinesis.terminal.names import counted
 from sparkinesis.terminal.table import print_table
 

@@ -28,8 +28,7 @@ from sparkinesis.errors import DeadLetterError, OptionError, printable
 from sparkinesis.monitor.chosen_streams import ChosenStreams
 from sparkinesis.monitor.lease_report import checkpoint_object, instant_text
 from sparkinesis.monitor.watched import short_checkpoint
-from sparkinesis.stream.address import stream_address
-from sparkinesis.stream.credentials import CredentialSource
+from sparkinesis.stream.address import CredentialSource, stream_address
 from sparkinesis.terminal.names import counted
 from sparkinesis.terminal.table import print_table
 

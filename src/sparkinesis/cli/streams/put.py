@@ -19,8 +19,7 @@ import typer
 from sparkinesis.cli.options import KinesisEndpoint, Profile, Region, StreamName, errors_in_one_line
 from sparkinesis.cli.streams.record_objects import RecordKeys, parse_object, parse_record
 from sparkinesis.errors import OptionError
-from sparkinesis.stream.address import StreamAddress, stream_address
-from sparkinesis.stream.credentials import CredentialSource
+from sparkinesis.stream.address import CredentialSource, StreamAddress, stream_address
 from sparkinesis.stream.put_entry import random_key, why_refused
 from sparkinesis.terminal.names import counted
 

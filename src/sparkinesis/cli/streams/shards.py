@@ -15,8 +15,7 @@ from sparkinesis.cli.options import (
     errors_in_one_line,
     print_objects,
 )
-from sparkinesis.stream.address import stream_address
-from sparkinesis.stream.credentials import CredentialSource
+from sparkinesis.stream.address import CredentialSource, stream_address
 from sparkinesis.stream.shard import Lineage, Shard
 from sparkinesis.terminal.names import counted, short_shard
 from sparkinesis.terminal.table import print_table, say

@@ -22,8 +22,7 @@ from sparkinesis.cli.options import (
     errors_in_one_line,
 )
 from sparkinesis.errors import OptionError, check_all, printable
-from sparkinesis.stream.address import stream_address
-from sparkinesis.stream.credentials import CredentialSource
+from sparkinesis.stream.address import CredentialSource, stream_address
 from sparkinesis.stream.position import (
     AfterRecord,
     AtTimestamp,

@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from typing import Literal
 
-from sparkinesis.stream.address import REGION, STREAM_ARN, is_url
-from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
+from sparkinesis.stream.address import FOUND_BY_BOTO, REGION, STREAM_ARN, CredentialSource, is_url
 
 _MAX_SECONDS = 10**11
 """The year 5138: a larger number is assumed to be in milliseconds."""

@@ -18,7 +18,7 @@ from sparkinesis.compat.kclpy import property_values as values
 from sparkinesis.compat.kclpy import worker_keys
 from sparkinesis.compat.kclpy.properties import Entry, decode, parse, require_one_stream
 from sparkinesis.errors import Check, OptionError, check_all
-from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
+from sparkinesis.stream.address import FOUND_BY_BOTO, CredentialSource
 from sparkinesis.worker.on_error import OnError
 from sparkinesis.worker.options import (
     DEFAULT_OPTIONS,

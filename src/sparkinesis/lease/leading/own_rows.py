@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError
 
 from sparkinesis.lease.table.rows import TableScan, read_rows
 from sparkinesis.lease.table.table import LeaseTable
-from sparkinesis.stream.service_time import second_of
+from sparkinesis.stream.timing import second_of
 
 OWNER_INDEX = "LeaseOwnerToLeaseKeyIndex"
 MOST_KEYS = 100

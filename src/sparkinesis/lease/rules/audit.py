@@ -11,8 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 from sparkinesis.lease.lease import Lease
-from sparkinesis.stream.routing import MAX_HASH_KEY
-from sparkinesis.stream.shard import Shard
+from sparkinesis.stream.shard import MAX_HASH_KEY, Shard
 
 
 class Hole(msgspec.Struct, frozen=True):

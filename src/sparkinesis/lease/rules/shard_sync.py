@@ -13,8 +13,7 @@ from sparkinesis.errors import InconsistentShardsError
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.rules.lease_start import LeaseStart
 from sparkinesis.stream.position import LATEST, InitialPosition, sequence_order
-from sparkinesis.stream.routing import MAX_HASH_KEY
-from sparkinesis.stream.shard import Lineage, Shard
+from sparkinesis.stream.shard import MAX_HASH_KEY, Lineage, Shard
 
 _T = TypeVar("_T")
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sparkinesis.stream.address import place_of
-from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
+from sparkinesis.stream.address import FOUND_BY_BOTO, CredentialSource, place_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.table.rows import read_row
 from sparkinesis.lease.table.update import Update, has_landed
-from sparkinesis.stream.calls.direct.understood import understood
+from sparkinesis.stream.calls.answers.guards import understood
 from sparkinesis.stream.calls.retry import Backoff, is_in_doubt, is_retryable
 
 BATCH = 25

@@ -13,8 +13,7 @@ from sparkinesis.lease.table.client import dynamodb_client
 from sparkinesis.lease.table.explain import explain
 from sparkinesis.lease.table.measured_client import measured_client
 from sparkinesis.metrics.metrics import OFF, Metrics
-from sparkinesis.stream.calls.answers.listing import pages
-from sparkinesis.stream.calls.direct.understood import understood
+from sparkinesis.stream.calls.answers.guards import pages, understood
 from sparkinesis.stream.calls.retry import Backoff, error_code
 
 _T = TypeVar("_T")

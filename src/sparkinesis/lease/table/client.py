@@ -9,13 +9,12 @@ from typing import Any, TypeAlias, TypedDict
 
 import msgspec
 
-from sparkinesis.stream.calls.direct.bounds import MIB, Bound
-from sparkinesis.stream.calls.direct.client import DirectClient
-from sparkinesis.stream.calls.direct.connection import HttpAnswer
-from sparkinesis.stream.calls.direct.understood import decode_object
+from sparkinesis.stream.address import CredentialSource
+from sparkinesis.stream.calls.answers.guards import MIB, Bound, decode_object
+from sparkinesis.stream.calls.direct.direct_client import DirectClient
+from sparkinesis.stream.calls.direct.http_answer import HttpAnswer
 from sparkinesis.stream.calls.direct.usual import usual_settings
 from sparkinesis.stream.calls.session import client_of, open_session
-from sparkinesis.stream.credentials import CredentialSource
 
 _READ_TIMEOUT = 5.0
 """Seconds. A renewal that hangs must leave time for another within the failover time."""

@@ -16,7 +16,7 @@ from botocore.exceptions import ClientError
 
 from sparkinesis.errors import LeaseTableError, LeaseTableNotFoundError
 from sparkinesis.lease.table.address import TableAddress
-from sparkinesis.stream.calls.direct.understood import text, understood
+from sparkinesis.stream.calls.answers.guards import text, understood
 from sparkinesis.stream.calls.retry import Backoff, error_code
 
 _USABLE = {"ACTIVE", "UPDATING"}

@@ -19,9 +19,9 @@ from sparkinesis.lease.table.provisioning import Patience, ProvisionOptions, pro
 from sparkinesis.lease.table.rows import BrokenLease, TableScan, read_row, read_rows
 from sparkinesis.lease.table.update import Update, has_landed
 from sparkinesis.lease.table.write_conflict import LeaseChangedError
-from sparkinesis.stream.calls.direct.understood import understood
+from sparkinesis.stream.calls.answers.guards import understood
 from sparkinesis.stream.calls.retry import Backoff, error_code, is_in_doubt
-from sparkinesis.stream.service_time import second_of
+from sparkinesis.stream.timing import second_of
 
 _PROVISION_RETRY = 20.0
 """Seconds. Nobody retries a worker's start, and one call that hangs takes 5 seconds."""

@@ -21,7 +21,7 @@ from botocore.utils import get_environ_proxies
 from sparkinesis.errors import SparkinesisError
 from sparkinesis.monitor.doctor.judge import Finding, note, ok, problem, problem_of
 from sparkinesis.stream.calls.retry import Backoff, error_code
-from sparkinesis.stream.service_time import second_of
+from sparkinesis.stream.timing import second_of
 
 _TIMEOUT = 5.0
 """Seconds for each step."""

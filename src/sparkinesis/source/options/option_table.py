@@ -41,8 +41,7 @@ from sparkinesis.source.options.values import (
     size_within,
     text,
 )
-from sparkinesis.stream.address import StreamAddress, shown
-from sparkinesis.stream.credentials import DEFAULT_SESSION_NAME, CredentialSource
+from sparkinesis.stream.address import DEFAULT_SESSION_NAME, CredentialSource, StreamAddress, shown
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON
 from sparkinesis.stream.reading.budget import MAX_RECORDS_PER_CALL
 

@@ -18,8 +18,11 @@ from sparkinesis.source.planning.probe_threads import MOST_THREADS, ProbeThreads
 from sparkinesis.source.planning.stream_planner import StreamPlanner
 from sparkinesis.source.stream_report import StreamReport, lag_report
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.fan_out.consumers import describe_consumer
-from sparkinesis.stream.fan_out.registration import deregister_consumer, register_consumer
+from sparkinesis.stream.fan_out.consumers import (
+    deregister_consumer,
+    describe_consumer,
+    register_consumer,
+)
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.timing import MACHINE, Timing
 

@@ -37,8 +37,8 @@ from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.position import LATEST, SHARD_END, AtTimestamp, FromApplication
-from sparkinesis.stream.reading.missing_end import EndlessShards
 from sparkinesis.stream.reading.retention import ITERATOR_LIFE_MS
+from sparkinesis.stream.reading.shard_end import EndlessShards
 from sparkinesis.stream.timing import MACHINE, Timing
 
 _log = logging.getLogger(__name__)

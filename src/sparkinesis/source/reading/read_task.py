@@ -19,10 +19,10 @@ from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.subscription import OPERATION
 from sparkinesis.stream.position import Position, ShardRange
 from sparkinesis.stream.reading.budget import Pace, ShardBudget
-from sparkinesis.stream.reading.cursor import ShardCursor
 from sparkinesis.stream.reading.machine_budget import machine_budget_state
 from sparkinesis.stream.reading.range import read_range
 from sparkinesis.stream.reading.retention import RetentionCheck
+from sparkinesis.stream.reading.shard_cursor import ShardCursor
 
 
 @functools.lru_cache(maxsize=4096)

@@ -2,8 +2,9 @@
 
 `client` has the calls; each is made by a `caller`, which measures each attempt, backs off by
 `retry`, and raises what `explain` says. `subscription` is SubscribeToShard's connection.
-`shared_calls` makes one call for many threads, `stream_identity` tells streams of one name apart.
+`shared_calls` makes one call for many threads, and has the service's clock for them;
+`stream_identity` distinguishes streams of one name.
 
 Below: `session` (botocore's, with `data_files`, `default_region`, `credential_errors`), `transport`
-and the folder `direct`, which sends most calls without botocore; `answers` decodes.
+and the folder `direct`, which sends most calls without botocore; `answers` guards and decodes.
 """

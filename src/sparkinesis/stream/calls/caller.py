@@ -15,7 +15,7 @@ from sparkinesis.metrics.measured import FAILED, measured
 from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.metrics.tracing import tracing_of
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.calls.direct.understood import understood
+from sparkinesis.stream.calls.answers.guards import understood
 from sparkinesis.stream.calls.explain import explain, is_unknown_position
 from sparkinesis.stream.calls.retry import Attempts, Backoff, Retries, result_of
 from sparkinesis.stream.calls.transport import call_client

@@ -1,8 +1,6 @@
-"""The calls that read and write a stream.
+"""The calls that read and write a stream: their requests, and the values of their answers.
 
-botocore finds credentials and endpoints, and makes the calls that are few. sparkinesis makes the
-others (`sparkinesis.stream.calls.direct`), retries (`sparkinesis.stream.calls.retry`), and decodes
-records (`sparkinesis.stream.calls.transport`).
+`StreamCaller`, of which `StreamClient` is one, makes each call.
 """
 
 from __future__ import annotations
@@ -10,10 +8,10 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -24,13 +22,12 @@ from sparkinesis.metrics.catalogue import (
 )
 from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.calls.answers.decoding import tell_mended
-from sparkinesis.stream.calls.answers.listing import pages
+from sparkinesis.stream.calls.answers.decoding import warn_if_mended
+from sparkinesis.stream.calls.answers.guards import pages, text
 from sparkinesis.stream.calls.caller import StreamCaller
-from sparkinesis.stream.calls.direct.understood import text
 from sparkinesis.stream.calls.retry import Backoff, Retries
 from sparkinesis.stream.calls.subscription import Subscription, subscribe
-from sparkinesis.stream.page import ChildShard, Page
+from sparkinesis.stream.page import Fetched
 from sparkinesis.stream.position import (
     LATEST,
     TRIM_HORIZON,
@@ -39,23 +36,18 @@ from sparkinesis.stream.position import (
     iterator_type,
     starting_position,
 )
-from sparkinesis.stream.put_entry import PutEntry
-from sparkinesis.stream.routing import ShardMap
-from sparkinesis.stream.service_time import service_time
-from sparkinesis.stream.shard import Shard
+from sparkinesis.stream.put_entry import PutEntry, PutResult
+from sparkinesis.stream.shard import Shard, ShardMap
+from sparkinesis.stream.timing import service_time
 
 CREATION = 300.0
 """The most seconds to wait for a stream that is being created."""
-_LOOK_EVERY = 1.0
-"""Seconds between two looks at such a stream, and `_TELL_EVERY` between two lines about it."""
-_TELL_EVERY = 30.0
+_ASK_EVERY = 1.0
+"""Seconds between two calls about such a stream, and `_LOG_EVERY` between two lines about it."""
+_LOG_EVERY = 30.0
 
 _log = logging.getLogger(__name__)
 
-_STREAMS_OF_A_PAGE = 100
-"""The most streams that an answer of ListStreams holds (API reference)."""
-BETWEEN_STREAM_PAGES = 0.25
-"""Seconds: an account may call ListStreams 5 times a second (API reference)."""
 _SHARD_ID = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
 """The shard ids that the service accepts. An offset that a user edited may hold any text."""
 
@@ -74,33 +66,6 @@ class StreamSummary(msgspec.Struct, frozen=True):
     """``CREATING``, ``ACTIVE``, ``UPDATING`` or ``DELETING``; empty if it is not returned."""
 
 
-class Fetched(msgspec.Struct, frozen=True):
-    """A GetRecords answer or an event, with the service's clock (epoch ms) at that moment."""
-
-    page: Page
-    size: int
-    """Approximate bytes that count against the limit of the shard or the subscription."""
-    service_time_ms: int
-    asked_ms: int = 0
-    """The service's clock (epoch ms) when the call was sent, or earlier; 0 for an event."""
-
-
-class PutResult(NamedTuple):
-    """The result of one entry of a PutRecords call: the shard that stores it, or the error."""
-
-    shard_id: str | None
-    error: str | None = None
-    """The service's error code, such as ``ProvisionedThroughputExceededException``."""
-    message: str = ""
-
-
-def shard_of(child: ChildShard) -> Shard:
-    """Return the shard that the last page of a closed shard names as its child."""
-    keys = child.hash_key_range
-    hash_range = (int(keys.starting_hash_key), int(keys.ending_hash_key))
-    return Shard(child.shard_id, tuple(child.parent_shards), hash_range=hash_range)
-
-
 class StreamClient(StreamCaller):
     """The calls on one stream. Threads may share a client; it holds no position.
 
@@ -115,13 +80,13 @@ class StreamClient(StreamCaller):
         metrics: Metrics = OFF,
     ) -> None:
         super().__init__(address, retry or Backoff(), metrics)
-        self._wall_clock_ms = wall_clock_ms
+        self.wall_clock_ms = wall_clock_ms
         self._arn = address.arn or ""
         """Empty until DescribeStreamSummary returns the ARN, which never changes for a name."""
 
     def describe(self, retry: Backoff | None = None) -> StreamSummary:
         """Call DescribeStreamSummary. Raises `StreamNotFoundError` if the stream does not exist."""
-        sent_ms = self._wall_clock_ms()
+        sent_ms = self.wall_clock_ms()
 
         def describe(client: Any) -> StreamSummary:
             answer = client.describe_stream_summary(**self._id())
@@ -129,9 +94,9 @@ class StreamClient(StreamCaller):
             self._arn = text(summary["StreamARN"])
             return StreamSummary(
                 int(summary["RetentionPeriodHours"]) * 3_600_000,
-                self._service_time(answer, sent_ms),
+                self.service_time(answer, sent_ms),
                 summary.get("RecordDistributionStrategy") == "AUTO",
-                _created_ms(summary),
+                created_ms(summary),
                 text(summary.get("StreamStatus", "")),
             )
 
@@ -169,33 +134,8 @@ class StreamClient(StreamCaller):
                     waited,
                     CREATION,
                 )
-                next_line = waited + _TELL_EVERY
-            self.wait(_LOOK_EVERY)
-
-    def list_streams(self, wanted: Collection[str], most_pages: int) -> list[tuple[str, int, int]]:
-        """Call ListStreams until all ``wanted`` names are found; call it for at most so many pages.
-
-        A page has 100 streams, of the account and region. Returns the ARN and creation time (epoch
-        ms; 0: unknown) of each listed stream that can be read, with the service's clock (epoch ms)
-        at the answer.
-        """
-        request: dict[str, Any] = {"Limit": _STREAMS_OF_A_PAGE}
-        found: list[tuple[str, int, int]] = []
-        missing = set(wanted)
-        while True:
-            sent_ms = self._wall_clock_ms()
-            answer, streams = self.call(
-                "ListStreams",
-                lambda c: _listed_streams(c.list_streams(**request)),  # noqa: B023
-            )
-            now_ms = self._service_time(answer, sent_ms)
-            found += [(arn, created_ms, now_ms) for _, arn, created_ms in streams]
-            missing.difference_update(name for name, _, _ in streams)
-            token, most_pages = answer.get("NextToken"), most_pages - 1
-            if not token or not missing or most_pages <= 0:
-                return found
-            request = {"Limit": _STREAMS_OF_A_PAGE, "NextToken": token}
-            self._retry.sleep(BETWEEN_STREAM_PAGES)
+                next_line = waited + _LOG_EVERY
+            self.wait(_ASK_EVERY)
 
     def list_shards(
         self,
@@ -227,10 +167,10 @@ class StreamClient(StreamCaller):
 
         shards: list[Shard] = []
         first_time: int | None = None
-        sent_ms = self._wall_clock_ms()
+        sent_ms = self.wall_clock_ms()
         for answer in pages(f"ListShards of {self.address}", "NextToken", ask):
             if first_time is None:
-                first_time = self._service_time(answer, sent_ms)
+                first_time = self.service_time(answer, sent_ms)
             shards += answer["Shards"]
         assert first_time is not None
         return shards, first_time
@@ -316,16 +256,16 @@ class StreamClient(StreamCaller):
 
         def get(client: Any) -> Any:
             nonlocal sent_ms
-            sent_ms = self._wall_clock_ms()  # of this attempt
+            sent_ms = self.wall_clock_ms()  # of this attempt
             answer = client.get_records(**request)
             page = answer["Page"]
             if page.records:
-                tell_mended(page, shard_id, self.address)
+                warn_if_mended(page, shard_id, self.address)
                 self._tracing.fetched(self.address.name, shard_id, page.records)
             return answer
 
         answer = self.call("GetRecords", get, shard_id=shard_id, budget=budget, retry=retry)
-        got_ms = self._wall_clock_ms()
+        got_ms = self.wall_clock_ms()
         took_ms = max(0, got_ms - sent_ms)
         now_ms = service_time(_headers(answer), got_ms, sent_ms)
         # If the clocks differ, the service's clock is known to the second only.
@@ -359,8 +299,8 @@ class StreamClient(StreamCaller):
                 consumer_arn,
                 shard_id,
                 start,
-                self._service_time,
-                on_event=lambda event: tell_mended(event, shard_id, self.address),
+                self.service_time,
+                on_event=lambda event: warn_if_mended(event, shard_id, self.address),
             ),
             shard_id,
         )
@@ -400,8 +340,9 @@ class StreamClient(StreamCaller):
             return {"StreamARN": self.address.arn}
         return {"StreamName": self.address.name}
 
-    def _service_time(self, answer: Mapping[str, Any], sent_ms: int | None = None) -> int:
-        return service_time(_headers(answer), self._wall_clock_ms(), sent_ms)
+    def service_time(self, answer: Mapping[str, Any], sent_ms: int | None = None) -> int:
+        """Return the service's clock (epoch ms) at an answer to a call sent at ``sent_ms``."""
+        return service_time(_headers(answer), self.wall_clock_ms(), sent_ms)
 
 
 def _headers(answer: Mapping[str, Any]) -> Mapping[str, str]:
@@ -409,22 +350,10 @@ def _headers(answer: Mapping[str, Any]) -> Mapping[str, str]:
     return headers
 
 
-def _created_ms(summary: Mapping[str, Any]) -> int:
+def created_ms(summary: Mapping[str, Any]) -> int:
     """Return a stream's creation time in epoch ms; 0 if the service does not return it."""
     created: datetime | None = summary.get("StreamCreationTimestamp")
     return 0 if created is None else round(created.timestamp() * 1000)
-
-
-def _listed_streams(
-    answer: Mapping[str, Any],
-) -> tuple[Mapping[str, Any], list[tuple[str, str, int]]]:
-    """Return an answer of ListStreams, and the name, ARN and creation time of those to be read."""
-    streams = [
-        (text(one["StreamName"]), text(one["StreamARN"]), _created_ms(one))
-        for one in answer.get("StreamSummaries", ())
-        if one.get("StreamStatus") not in {"CREATING", "DELETING"}
-    ]
-    return answer, streams
 
 
 def _shard(answer: Mapping[str, Any]) -> Shard:

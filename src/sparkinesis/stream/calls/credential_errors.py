@@ -12,9 +12,9 @@ import sys
 from botocore.exceptions import BotoCoreError, ClientError
 
 from sparkinesis.errors import AccessDeniedError, ServiceError, SparkinesisError
+from sparkinesis.stream.address import CredentialSource
 from sparkinesis.stream.calls.retry import error_code, is_retryable
 from sparkinesis.stream.calls.session import profile_files
-from sparkinesis.stream.credentials import CredentialSource
 
 _UNUSABLE = frozenset(
     {

@@ -17,11 +17,10 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
-from sparkinesis.stream.address import is_loopback
+from sparkinesis.stream.address import CredentialSource, is_loopback
+from sparkinesis.stream.calls.answers.guards import Bound
 from sparkinesis.stream.calls.default_region import LOCAL_REGION, region_settings
-from sparkinesis.stream.calls.direct.bounds import Bound
 from sparkinesis.stream.calls.direct.connection import connect_timeout
-from sparkinesis.stream.credentials import CredentialSource
 
 READ_TIMEOUT = 30.0
 """Seconds for each part of an answer."""
@@ -77,7 +76,7 @@ def _open_session(
     from botocore.config import Config  # noqa: PLC0415
     from botocore.credentials import CredentialResolver  # noqa: PLC0415
 
-    from sparkinesis.stream.calls.direct.bounded_session import bound_calls  # noqa: PLC0415
+    from sparkinesis.stream.calls.direct.by_botocore import bound_calls  # noqa: PLC0415
 
     sts = session.create_client(
         "sts",
@@ -122,7 +121,7 @@ def client_of(
     """
     from botocore.config import Config  # noqa: PLC0415
 
-    from sparkinesis.stream.calls.direct.bounded_session import bound_calls  # noqa: PLC0415
+    from sparkinesis.stream.calls.direct.by_botocore import bound_calls  # noqa: PLC0415
 
     config = Config(
         retries={"total_max_attempts": 1, "mode": "standard"},

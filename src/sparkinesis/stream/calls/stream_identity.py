@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
+from typing import Any
 
 import msgspec
 
@@ -17,12 +18,17 @@ from sparkinesis.errors import (
     StreamNotFoundError,
 )
 from sparkinesis.stream.address import StreamAddress, StreamIdentifier
-from sparkinesis.stream.calls.client import BETWEEN_STREAM_PAGES, StreamClient
+from sparkinesis.stream.calls.answers.guards import text
+from sparkinesis.stream.calls.client import StreamClient, created_ms
 from sparkinesis.stream.calls.shared_calls import BETWEEN
 
 _WORTH_A_LIST = 10
 """From this many streams of an account on, ListStreams is asked: it answers for all of them."""
 _BETWEEN_DESCRIBES = BETWEEN["DescribeStreamSummary"]
+_STREAMS_OF_A_PAGE = 100
+"""The most streams that an answer of ListStreams holds (API reference)."""
+BETWEEN_STREAM_PAGES = 0.25
+"""Seconds: an account may call ListStreams 5 times a second (API reference)."""
 
 
 class StreamIdentity(msgspec.Struct, frozen=True):
@@ -118,14 +124,53 @@ def _listed(
             identity.identifier.name: identity
             for identity in (
                 StreamIdentity(
-                    arn, StreamIdentifier.of(arn, created_ms), now_ms, clock(), was_listed=True
+                    arn, StreamIdentifier.of(arn, created), now_ms, clock(), was_listed=True
                 )
-                for arn, created_ms, now_ms in client.list_streams(names, most_pages)
-                if created_ms
+                for arn, created, now_ms in list_streams(client, names, most_pages)
+                if created
             )
         }
     except (AccessDeniedError, ServiceError):
         return {}
+
+
+def list_streams(
+    client: StreamClient, wanted: Collection[str], most_pages: int
+) -> list[tuple[str, int, int]]:
+    """Call ListStreams until all ``wanted`` names are found, or for ``most_pages`` pages.
+
+    Returns the ARN and the creation time (epoch ms; 0: unknown) of each listed stream of the
+    account and region that can be read, with the service's clock (epoch ms) at the answer.
+    """
+    request: dict[str, Any] = {"Limit": _STREAMS_OF_A_PAGE}
+    found: list[tuple[str, int, int]] = []
+    missing = set(wanted)
+    while True:
+        sent_ms = client.wall_clock_ms()
+        answer, streams = client.call(
+            "ListStreams",
+            lambda c: _readable_streams(c.list_streams(**request)),  # noqa: B023
+        )
+        now_ms = client.service_time(answer, sent_ms)
+        found += [(arn, created, now_ms) for _, arn, created in streams]
+        missing.difference_update(name for name, _, _ in streams)
+        token, most_pages = answer.get("NextToken"), most_pages - 1
+        if not token or not missing or most_pages <= 0:
+            return found
+        request = {"Limit": _STREAMS_OF_A_PAGE, "NextToken": token}
+        client.wait(BETWEEN_STREAM_PAGES)
+
+
+def _readable_streams(
+    answer: Mapping[str, Any],
+) -> tuple[Mapping[str, Any], list[tuple[str, str, int]]]:
+    """Return an answer of ListStreams, and the name, ARN and creation time of those to be read."""
+    streams = [
+        (text(one["StreamName"]), text(one["StreamARN"]), created_ms(one))
+        for one in answer.get("StreamSummaries", ())
+        if one.get("StreamStatus") not in {"CREATING", "DELETING"}
+    ]
+    return answer, streams
 
 
 def described(

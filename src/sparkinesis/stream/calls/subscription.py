@@ -12,7 +12,7 @@ from botocore.exceptions import EventStreamError, ReadTimeoutError, ResponseStre
 from sparkinesis.errors import CorruptEventStreamError
 from sparkinesis.stream.calls.answers.decoding import decode_event
 from sparkinesis.stream.calls.answers.event_stream import EventStreamDecoder, Message
-from sparkinesis.stream.calls.direct.streamed_body import StreamedBody
+from sparkinesis.stream.calls.direct.http_answer import StreamedBody
 from sparkinesis.stream.page import Event
 
 OPERATION = "SubscribeToShard"

@@ -15,15 +15,13 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
-from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.calls.answers.decoding import decode_page
-from sparkinesis.stream.calls.direct.bounds import MIB, Bound
-from sparkinesis.stream.calls.direct.client import Decoder, DirectClient, decode_answer
-from sparkinesis.stream.calls.direct.connection import HttpAnswer
+from sparkinesis.stream.address import CredentialSource, StreamAddress
+from sparkinesis.stream.calls.answers.decoding import data_size, decode_page
+from sparkinesis.stream.calls.answers.guards import MIB, Bound
+from sparkinesis.stream.calls.direct.direct_client import Decoder, DirectClient, decode_answer
+from sparkinesis.stream.calls.direct.http_answer import HttpAnswer
 from sparkinesis.stream.calls.direct.usual import usual_settings
 from sparkinesis.stream.calls.session import READ_TIMEOUT, client_of, open_session
-from sparkinesis.stream.credentials import CredentialSource
-from sparkinesis.stream.page import Page
 
 MOST_CLIENTS = 4096
 """The most clients to keep. An application may read each of its streams by a role of its own; a
@@ -142,7 +140,7 @@ def _take_event_stream(
 ) -> None:
     """Take the unread body, and leave the first message that botocore expects to its parser."""
     if response_dict["status_code"] < 300:
-        from sparkinesis.stream.calls.direct.pumped_body import pumped  # noqa: PLC0415 - with urllib3
+        from sparkinesis.stream.calls.direct.by_botocore import pumped  # noqa: PLC0415 - with urllib3
 
         customized_response_dict["Body"] = pumped(response_dict["body"])
         response_dict["body"] = _InitialResponse()
@@ -162,23 +160,3 @@ class _InitialResponse:
 
     def close(self) -> None:
         """Does nothing: no resource is open."""
-
-
-_RECORD_FRAME = len(
-    '{"SequenceNumber":"","ApproximateArrivalTimestamp":1.790000000123E9,"Data":"",'
-    '"PartitionKey":""},'
-)
-
-
-def data_size(size: int, page: Page) -> int:
-    """Estimate the bytes of the records in JSON of ``size`` bytes, without a loop over them.
-
-    The JSON around the data is about as long for each record; data is in base64, 4 bytes for 3.
-    """
-    if not page.records:
-        return 0
-    first = page.records[0]
-    key = len(first.partition_key or "")
-    frame = _RECORD_FRAME + len(first.sequence_number) + key
-    data = max(size - len(page.records) * frame, 0) * 3 // 4
-    return data + len(page.records) * key

@@ -19,12 +19,12 @@ from sparkinesis.errors import (
 )
 from sparkinesis.metrics.catalogue import SUBSCRIPTIONS_ENDED
 from sparkinesis.metrics.metrics import OFF
-from sparkinesis.stream.calls.client import Fetched, StreamClient
-from sparkinesis.stream.calls.direct.streamed_body import is_readable
+from sparkinesis.stream.calls.answers.decoding import data_size
+from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.calls.direct.http_answer import is_readable
 from sparkinesis.stream.calls.explain import explain, is_unknown_position, words
 from sparkinesis.stream.calls.retry import Backoff, error_code
 from sparkinesis.stream.calls.subscription import OPERATION, ReceivedEvent, Subscription
-from sparkinesis.stream.calls.transport import data_size
 from sparkinesis.stream.fan_out.consumers import ConsumerFinder, RegisteredConsumer
 from sparkinesis.stream.fan_out.interruption import (
     CLOSED,
@@ -37,7 +37,7 @@ from sparkinesis.stream.fan_out.interruption import (
     pause_after,
 )
 from sparkinesis.stream.fan_out.socket_watch import socket_watch
-from sparkinesis.stream.page import Page, ends_shard, is_empty_at_tip, says_more_follows
+from sparkinesis.stream.page import Fetched, Page, ends_shard, is_empty_at_tip, says_more_follows
 from sparkinesis.stream.position import AfterRecord, AtTimestamp, Position, Sentinel
 from sparkinesis.stream.reading.budget import MAX_RECORDS_PER_CALL
 from sparkinesis.stream.reading.early_records import EarlyRecordFilter

@@ -1,6 +1,6 @@
 """The KPL's aggregated records: packing, unpacking, and the hash-range filter.
 
-Reading: `magic` recognises an aggregate, `envelope` opens it; `unpack` makes columns by the
-`headers` of many records and `joined_binary`, `objects` makes objects, for aggregates by
-`packed_objects`. `hash_filter` drops records of other shards. Writing: `pack`, of `messages`.
+Reading: `magic` recognises an aggregate, `envelope` opens it; `unpack` makes columns, by the `wire`
+form of many user records at once, and `objects` makes objects. `hash_filter` drops records of other
+shards. Writing: `pack`. `message_types` are protobuf's.
 """

@@ -23,7 +23,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from sparkinesis.stream.page import Record
-from sparkinesis.stream.routing import MAX_HASH_KEY, hash_key
+from sparkinesis.stream.shard import MAX_HASH_KEY, hash_key
 
 if TYPE_CHECKING:
     from sparkinesis.stream.kpl.unpack import UserRecordColumns

@@ -15,7 +15,7 @@ from sparkinesis.stream.kpl.magic import aggregates_of
 from sparkinesis.stream.page import Record
 
 if TYPE_CHECKING:
-    from sparkinesis.stream.kpl.packed_objects import Make
+    from sparkinesis.stream.kpl.envelope import Make
 
 _T = TypeVar("_T")
 
@@ -50,8 +50,7 @@ def make_objects(
             for record in records
         ], 0
     # The protobuf runtime is imported with the first aggregate, which most applications never see.
-    from sparkinesis.stream.kpl.envelope import messages_of  # noqa: PLC0415
-    from sparkinesis.stream.kpl.packed_objects import make_all  # noqa: PLC0415
+    from sparkinesis.stream.kpl.envelope import make_all, messages_of  # noqa: PLC0415
 
     made: list[_T] = []
     dropped = 0
@@ -99,7 +98,7 @@ def estimate_unpacked(records: Sequence[Record]) -> UnpackedSize:
     aggregates = [record.data for record in aggregates_of(records)]
     if not aggregates:
         return UnpackedSize(len(records), len(records), 0)
-    from sparkinesis.stream.kpl.packed_objects import count_of  # noqa: PLC0415 - see above
+    from sparkinesis.stream.kpl.envelope import count_of  # noqa: PLC0415 - see above
 
     sample = aggregates[:: 1 + len(aggregates) // _SAMPLE]
     scale = sum(map(len, aggregates)) / max(1, sum(map(len, sample)))

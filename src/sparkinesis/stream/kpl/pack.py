@@ -10,7 +10,7 @@ from typing import Any
 from sparkinesis.errors import RecordTooLargeError
 from sparkinesis.public import public
 from sparkinesis.stream.kpl.magic import ENVELOPE_SIZE, MAGIC, MAX_SIZE
-from sparkinesis.stream.kpl.messages import AggregatedRecord
+from sparkinesis.stream.kpl.message_types import AggregatedRecord
 
 DEFAULT_MAX_SIZE = 51_200
 """The KPL's default of ``AggregationMaxSize``: the most bytes of an aggregated record."""

@@ -27,10 +27,9 @@ from sparkinesis.stream.kpl.envelope import (
     open_message,
     open_sound,
 )
-from sparkinesis.stream.kpl.headers import read_headers
-from sparkinesis.stream.kpl.joined_binary import JoinedBinary
 from sparkinesis.stream.kpl.magic import ENVELOPE_SIZE
-from sparkinesis.stream.kpl.messages import KplRecord
+from sparkinesis.stream.kpl.message_types import KplRecord
+from sparkinesis.stream.kpl.wire import JoinedBinary, data_of, read_headers
 from sparkinesis.stream.page import Record
 
 _CHUNK_SIZE = 1 << 20
@@ -188,7 +187,7 @@ def _columns(
 ) -> UserRecordColumns:
     """Return the columns. Raises `_UnusualError`.
 
-    In the usual form (see `sparkinesis.stream.kpl.headers`) the data is the rest of a user record's
+    In the usual form (see `sparkinesis.stream.kpl.wire`) the data is the rest of a user record's
     message after a short header, so that one cut per message gives the whole column.
 
     checked: the indices of aggregates that the protobuf runtime has decided about.
@@ -237,7 +236,7 @@ def _columns(
     return UserRecordColumns(
         source=pc.add(source, pa.scalar(first, pa.int64())).cast(pa.int32()),
         partition_key=partition_keys.take(key),
-        data=_rest(wire, size),
+        data=data_of(wire, size),
         sub_sequence_number=pc.subtract(
             pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), rows), start=-1),
             pa.array(first_row[:-1], pa.int64()).take(source),
@@ -263,18 +262,3 @@ def _places(
     firsts = pa.array(first_keys, pa.uint64())
     places = pc.add(indices, firsts.take(source))
     return places, pc.less(places, firsts.slice(1).take(source))
-
-
-def _rest(messages: pa.Array, starts: pa.Array) -> pa.Array:
-    """Return the bytes of each message from its own start (uint64)."""
-    count = len(messages)
-    _, offsets, values = messages.buffers()
-    ends = pa.Array.from_buffers(pa.uint32(), count + 1, [None, offsets]).cast(pa.uint64())
-    starts = pc.add(ends.slice(0, count), starts)
-    # Two offsets of 32 bits in one number: the start of each rest, and its end, which begins a
-    # piece that is left out.
-    pairs = pc.bit_wise_or(starts, pc.shift_left(ends.slice(1), pa.scalar(32, pa.uint64())))
-    pieces = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pairs.buffers()[1], values])
-    every_other = pa.py_buffer(b"\x55" * count)
-    mask = pa.Array.from_buffers(pa.bool_(), 2 * count - 1, [None, every_other])
-    return pieces.filter(mask)

@@ -36,8 +36,7 @@ from sparkinesis.stream.position import (
 )
 
 if TYPE_CHECKING:
-    from sparkinesis.stream.calls.client import Fetched
-    from sparkinesis.stream.page import Record
+    from sparkinesis.stream.page import Fetched, Record
 
 _log = logging.getLogger(__name__)
 

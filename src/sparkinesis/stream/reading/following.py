@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from sparkinesis.errors import OptionError, SparkinesisError, listed
 from sparkinesis.stream.address import shown
-from sparkinesis.stream.calls.client import Fetched, StreamClient, shard_of
-from sparkinesis.stream.page import Record
+from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.page import Fetched, Record, shard_of
 from sparkinesis.stream.position import LATEST, AfterRecord, AtTimestamp, InitialPosition
 from sparkinesis.stream.reading.budget import Pace, ShardBudget
-from sparkinesis.stream.reading.cursor import ShardCursor
+from sparkinesis.stream.reading.shard_cursor import ShardCursor
 from sparkinesis.stream.shard import Lineage, Shard
 
 TIP_PAUSE = 1.0

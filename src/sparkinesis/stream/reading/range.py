@@ -13,8 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Literal, Protocol
 
 from sparkinesis.errors import PositionNotFoundError, ShardNotFoundError
-from sparkinesis.stream.calls.client import Fetched
-from sparkinesis.stream.page import Record, is_empty_at_tip
+from sparkinesis.stream.page import Fetched, Record, is_empty_at_tip
 from sparkinesis.stream.position import (
     TRIM_HORIZON,
     AfterRecord,
@@ -24,9 +23,8 @@ from sparkinesis.stream.position import (
     sequence_order,
 )
 from sparkinesis.stream.reading.budget import MAX_RECORDS_PER_CALL
-from sparkinesis.stream.reading.missing_end import MissingEndWatch
-from sparkinesis.stream.reading.read_progress import ReadProgress
-from sparkinesis.stream.reading.retention import RetentionCheck
+from sparkinesis.stream.reading.retention import ReadProgress, RetentionCheck
+from sparkinesis.stream.reading.shard_end import MissingEndWatch
 
 
 def cut_at_end(

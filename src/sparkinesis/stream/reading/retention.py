@@ -12,18 +12,20 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 
 import msgspec
+from msgspec.structs import replace
 
 from sparkinesis.errors import DataLossError
-from sparkinesis.stream.calls.client import Fetched, StreamClient, StreamSummary
+from sparkinesis.stream.calls.client import StreamClient, StreamSummary
 from sparkinesis.stream.calls.explain import START_ELSEWHERE
 from sparkinesis.stream.kpl.objects import last_sub_sequence_number
-from sparkinesis.stream.page import Record
+from sparkinesis.stream.page import Fetched, Record
 from sparkinesis.stream.position import (
     TRIM_HORIZON,
     AfterRecord,
     AtTimestamp,
     Position,
     ShardRange,
+    advanced,
     sequence_order,
 )
 
@@ -116,6 +118,47 @@ def holds_more(record: Record, done: AfterRecord) -> bool:
     if done.sub_sequence_number is None:
         return False
     return done.is_before or last_sub_sequence_number(record) > done.sub_sequence_number
+
+
+class ReadProgress(msgspec.Struct, frozen=True):
+    """A reader's position in a shard, and the time at which the reader was there.
+
+    A reader may pause for days between two pages, because a processor hangs or the machine is
+    suspended. Records after the first page may expire in that time; the second page then starts
+    with the oldest record kept.
+    """
+
+    position: Position
+    seen_ms: int | None = None
+    """The service's clock (epoch ms) at the last page; None until a page had a record or was at the
+    tip."""
+
+    def after(self, fetched: Fetched) -> ReadProgress:
+        """Return the progress after a page."""
+        page, now_ms = fetched.page, fetched.service_time_ms
+        at_tip = page.millis_behind_latest == 0
+        if not page.records and not at_tip:
+            return self if self.seen_ms is None else replace(self, seen_ms=now_ms)
+        position, clear_until = self.position, now_ms if at_tip else None
+        if page.records:
+            last = page.records[-1]
+            position = AfterRecord(last.sequence_number, arrived_ms=last.arrived_ms)
+            if not at_tip:
+                clear_until = last.arrived_ms
+        if clear_until is not None:
+            position = advanced(position, clear_until - CLOCK_MARGIN_MS)
+        return ReadProgress(position, now_ms)
+
+    def may_have_missed(self, fetched: Fetched) -> bool:
+        """Return True if records may be missing between this position and the page fetched from it.
+
+        The caller then reads AT the position again, and passes the page to
+        `RetentionCheck.check_start`.
+        """
+        now_ms = fetched.service_time_ms
+        if self.seen_ms is None or now_ms - self.seen_ms <= ITERATOR_LIFE_MS:
+            return False
+        return may_have_lost(self.position, now_ms, SHORTEST_RETENTION_MS)
 
 
 class RetentionCheck(msgspec.Struct, frozen=True):

@@ -1,19 +1,16 @@
-"""Tells the end of a shard from an answer that only lacks the iterator of the next page.
-
-Kinesis leaves NextShardIterator out of a closed shard's last page, and names the child shards
-there. Some servers name no children; and a proxy or a server may lose the iterator of a shard that
-is open. ListShards tells these two apart, unless the listing is from before the end. A second
-GetRecords tells whether one answer was odd.
-"""
+"""The end of a shard: answers that look like it, and ends that never come."""
 
 from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Callable, Collection
 
-from sparkinesis.errors import AccessDeniedError
-from sparkinesis.stream.calls.client import Fetched, StreamClient
+from sparkinesis.errors import AccessDeniedError, ServiceError
+from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Retries
+from sparkinesis.stream.page import Fetched, Page, is_empty_at_tip
 from sparkinesis.stream.position import AfterRecord, Position, sequence_order
 from sparkinesis.stream.reading.budget import MAX_RECORDS_PER_CALL, ShardBudget
 
@@ -24,6 +21,19 @@ _OPEN_FOR_MS = 2_000
 lack the iterator."""
 
 
+# Kinesis leaves NextShardIterator out of a closed shard's last page, and names the child shards
+# there. Such an answer must be believed at once, because a query or a worker finishes the shard by
+# it; a wrong one must not be believed at all, because nobody reads on then. One answer without an
+# iterator, as of a proxy or an emulator, once ended `sparkinesis tail` with the exit code 0, and
+# left a worker with the lease of a shard that it read no further.
+#
+# - An answer that names children is believed. Some servers name none, though.
+# - Otherwise ListShards decides, if its listing is from after the end: on Kinesis, too, it may be
+#   from before for seconds. A reader that asks again anyway just reads on (``budget`` is None); a
+#   planner decides now, and so asks GetRecords again: two such answers are the end.
+# - A server may leave the iterator out of every answer of a shard. A shard that is listed as open
+#   is therefore taken to be open for `_OPEN_FOR_MS`: a listing for each page would be too many.
+# - Without the permission for ListShards, the answer is believed.
 class EndCheck:
     """Checks the ends of one shard for a reader. For one thread at a time."""
 
@@ -105,3 +115,102 @@ class EndCheck:
             )
             return False
         return any(shard.id == self._shard_id and shard.is_open for shard in shards)
+
+
+# Kinesis ends a closed shard. Some servers (moto) return empty pages for ever instead, so that a
+# reader cannot know whether it has read all records.
+WARN_AFTER = 60.0
+"""Seconds at the tip of a closed shard after which a warning is logged."""
+
+FAIL_AFTER = 600.0
+"""Seconds at the tip after which a read up to the shard's end fails."""
+
+
+class TimeAtTip:
+    """The time that a reader has spent at the tip of its shard without a record."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """``clock``: monotonic, in seconds."""
+        self._clock = clock
+        self.since: float | None = None
+        """The instant of the first empty page at the tip; None if the reader is not at the tip."""
+
+    def observe(self, page: Page, *, at_end: bool) -> None:
+        """Count a page. ``at_end``: the shard ends with this page."""
+        if at_end or not is_empty_at_tip(page):
+            self.since = None
+        elif self.since is None:
+            self.since = self._clock()
+
+    @property
+    def seconds(self) -> float:
+        return 0.0 if self.since is None else self._clock() - self.since
+
+
+class MissingEndWatch:
+    """Watches a read up to the end of a shard that ListShards shows as closed.
+
+    Logs a warning after a minute at the tip, and raises `ServiceError` after ten.
+    """
+
+    def __init__(self, address: StreamAddress, shard_id: str, clock: Callable[[], float]) -> None:
+        self._address = address
+        self._shard_id = shard_id
+        self._tip = TimeAtTip(clock)
+        self._has_warned = False
+
+    def observe(self, page: Page, reached: Position, *, at_end: bool) -> None:
+        """Count a page, after which the reader is at ``reached``. Raises `ServiceError`."""
+        self._tip.observe(page, at_end=at_end)
+        if self._tip.seconds >= FAIL_AFTER:
+            raise ServiceError(
+                f"Shard {self._shard_id} of {self._address} does not end: ListShards shows "
+                "the shard as closed, but GetRecords has returned empty pages with a "
+                f"NextShardIterator for {self._tip.seconds:.0f} seconds, at {reached}. So it is "
+                "unknown whether all records were read. Kinesis ends a closed shard; this server "
+                "does not (moto does not). Read up to a sequence number, with the option "
+                f'endingPosition = {{"{self._shard_id}": "<sequence number>"}}, or use a server '
+                "that ends shards, such as `sparkinesis local`."
+            )
+        if self._tip.seconds >= WARN_AFTER and not self._has_warned:
+            self._has_warned = True
+            warn_missing_end(
+                self._address,
+                self._shard_id,
+                f"After {FAIL_AFTER / 60:.0f} minutes the read fails.",
+            )
+
+
+class EndlessShards:
+    """Warns of each closed shard of a query that does not end, once. Owned by one thread."""
+
+    def __init__(self, address: StreamAddress) -> None:
+        self._address = address
+        self._since: dict[str, float] = {}
+
+    def observe(self, shard_ids: Collection[str], now: float) -> None:
+        """Note the closed shards that have neither a record nor an end now.
+
+        now: monotonic, in seconds.
+        """
+        self._since = {shard_id: self._since.get(shard_id, now) for shard_id in shard_ids}
+        for shard_id, since in self._since.items():
+            if now - since >= WARN_AFTER:
+                self._since[shard_id] = float("inf")  # once is enough
+                warn_missing_end(
+                    self._address,
+                    shard_id,
+                    "Its child shards are not read until the server reports its end.",
+                )
+
+
+def warn_missing_end(address: StreamAddress, shard_id: str, what_follows: str) -> None:
+    """Log a warning about a closed shard that does not end."""
+    _log.warning(
+        "Shard %s of %s does not end: ListShards shows the shard as closed, but GetRecords has "
+        "returned empty pages with a NextShardIterator for a minute. Kinesis ends a closed shard; "
+        "this server does not (moto does not). %s",
+        shard_id,
+        address,
+        what_follows,
+    )

@@ -16,8 +16,13 @@ from typing import TypeAlias
 
 from sparkinesis.errors import OptionError, SinkUnavailableError
 from sparkinesis.public import public_sink
-from sparkinesis.stream.address import StreamAddress, repr_without_secrets, stream_address
-from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
+from sparkinesis.stream.address import (
+    FOUND_BY_BOTO,
+    CredentialSource,
+    StreamAddress,
+    repr_without_secrets,
+    stream_address,
+)
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.processors.user_methods import asynchronous, unfinished, why_not_callable
 from sparkinesis.worker.reporting.failures import cut

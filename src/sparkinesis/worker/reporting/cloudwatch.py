@@ -23,10 +23,14 @@ from sparkinesis.metrics.cloudwatch.publisher import Fate, Publisher, Sent
 from sparkinesis.metrics.metric import Measured
 from sparkinesis.metrics.metrics import Metrics
 from sparkinesis.public import public_metrics
-from sparkinesis.stream.address import check_place, repr_without_secrets
+from sparkinesis.stream.address import (
+    FOUND_BY_BOTO,
+    CredentialSource,
+    check_place,
+    repr_without_secrets,
+)
 from sparkinesis.stream.calls.retry import error_code, is_in_doubt
 from sparkinesis.stream.calls.session import open_client
-from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
 
 CALL_TIMEOUT = 5.0
 """Seconds that a call may take."""

@@ -10,8 +10,7 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
-from sparkinesis.stream.calls.client import Fetched
-from sparkinesis.stream.page import Record, is_empty_at_tip
+from sparkinesis.stream.page import Fetched, Record, is_empty_at_tip
 from sparkinesis.stream.position import AfterRecord, Position
 from sparkinesis.worker.options import AheadLimits
 from sparkinesis.worker.retrieval.memory import Account, Hold

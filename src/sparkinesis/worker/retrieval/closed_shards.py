@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from sparkinesis.errors import SparkinesisError
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.shared_calls import MIN_INTERVAL, ShardListing
-from sparkinesis.stream.reading.missing_end import WARN_AFTER, warn_missing_end
+from sparkinesis.stream.reading.shard_end import WARN_AFTER, warn_missing_end
 
 _log = logging.getLogger(__name__)
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sparkinesis.stream.calls.client import Fetched
 from sparkinesis.stream.kpl.magic import aggregates_of, is_aggregated
 from sparkinesis.stream.kpl.objects import UnpackedSize
-from sparkinesis.stream.page import Record
+from sparkinesis.stream.page import Fetched, Record
 from sparkinesis.stream.reading.budget import LARGEST_PAGE, MAX_RECORDS_PER_CALL
 
 RECORD_OVERHEAD = 280

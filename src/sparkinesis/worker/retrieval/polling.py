@@ -7,10 +7,11 @@ import threading
 from collections.abc import Callable
 from functools import partial
 
-from sparkinesis.stream.calls.client import Fetched, StreamClient
+from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import RetryLaterError
+from sparkinesis.stream.page import Fetched
 from sparkinesis.stream.reading.budget import ShardBudget
-from sparkinesis.stream.reading.cursor import ShardCursor
+from sparkinesis.stream.reading.shard_cursor import ShardCursor
 from sparkinesis.stream.timing import Timing
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.retrieval.ahead import FetchAhead, FetchRequest, RetrievalMode

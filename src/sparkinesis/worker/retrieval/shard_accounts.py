@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from sparkinesis.stream.kpl.objects import estimate_unpacked
-from sparkinesis.stream.page import Record
-from sparkinesis.stream.reading.split_page import split_page
+from sparkinesis.stream.page import Record, split_page
 from sparkinesis.worker.retrieval.ahead import FetchedPage
 from sparkinesis.worker.retrieval.memory import Hold, MemoryBudget
 from sparkinesis.worker.retrieval.memory_estimates import (

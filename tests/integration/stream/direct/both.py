@@ -8,13 +8,13 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from sparkinesis.stream.calls.direct.bounds import USUAL, Bound
-from sparkinesis.stream.calls.direct.client import DirectClient
-from sparkinesis.stream.calls.direct.connection import HttpAnswer
+from sparkinesis.stream.address import CredentialSource
+from sparkinesis.stream.calls.answers.guards import USUAL, Bound
+from sparkinesis.stream.calls.direct.direct_client import DirectClient
+from sparkinesis.stream.calls.direct.http_answer import HttpAnswer
 from sparkinesis.stream.calls.direct.usual import usual_settings
 from sparkinesis.stream.calls.retry import error_code, is_in_doubt, is_retryable
 from sparkinesis.stream.calls.session import client_of, open_session
-from sparkinesis.stream.credentials import CredentialSource
 from tests.integration.stream.direct.raw_server import http
 
 SERVICES: dict[str, tuple[str, dict[str, Any]]] = {

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from sparkinesis.stream.calls.direct.client import DirectClient
+from sparkinesis.stream.calls.direct.direct_client import DirectClient
 from tests.integration.stream.direct.both import clients
 from tests.integration.stream.direct.raw_server import RawServer, serving
 

@@ -16,8 +16,9 @@ import pytest
 from botocore.exceptions import ClientError
 
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.calls.client import Fetched, StreamClient
-from sparkinesis.stream.calls.direct.client import DirectClient
+from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.calls.direct.direct_client import DirectClient
+from sparkinesis.stream.page import Fetched
 from tests.integration.stream.direct.both import BODY, FINE, SERVICES, clients, outcome
 from tests.integration.stream.direct.raw_server import (
     Behaviour,

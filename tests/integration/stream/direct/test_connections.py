@@ -18,8 +18,8 @@ from botocore.credentials import ReadOnlyCredentials
 from botocore.exceptions import ClientError
 
 from sparkinesis.lease.table.client import dynamodb_client
-from sparkinesis.stream.calls.direct.client import DirectClient
-from sparkinesis.stream.credentials import CredentialSource
+from sparkinesis.stream.address import CredentialSource
+from sparkinesis.stream.calls.direct.direct_client import DirectClient
 from tests.integration.stream.direct.both import BODY, FINE, SERVICES, clients, outcome
 from tests.integration.stream.direct.certificates import self_signed, serving_context
 from tests.integration.stream.direct.raw_server import Behaviour, RawServer, http, serving
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.usefixtures("credentials")
 
 
 def idle(direct: Any) -> list[socket.socket]:
-    (connections,) = direct._connections.values()
+    (connections,) = direct._pools.by_url.values()
     return list(connections._idle)
 
 

@@ -15,15 +15,14 @@ from botocore import xform_name
 from botocore.credentials import Credentials
 
 from sparkinesis.lease.table import client as lease_table
+from sparkinesis.stream.address import FOUND_BY_BOTO, CredentialSource
 from sparkinesis.stream.calls import transport
 from sparkinesis.stream.calls.direct.by_botocore import ByBotocore
-from sparkinesis.stream.calls.direct.client import DirectClient, method_name
-from sparkinesis.stream.calls.direct.learned import LearnedRequest
-from sparkinesis.stream.calls.direct.signature import Signers
-from sparkinesis.stream.calls.direct.tls import trusted
+from sparkinesis.stream.calls.direct.connection import trusted
+from sparkinesis.stream.calls.direct.direct_client import DirectClient, method_name
+from sparkinesis.stream.calls.direct.signed_request import LearnedRequest, Signers
 from sparkinesis.stream.calls.direct.usual import UsualSettings, usual_settings
 from sparkinesis.stream.calls.session import client_of, open_session
-from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
 from tests.integration.stream.direct.both import FINE, clients, decode, outcome
 from tests.integration.stream.direct.certificates import self_signed, serving_context
 from tests.integration.stream.direct.raw_server import RawServer, http, serving

@@ -16,7 +16,7 @@ from sparkinesis.compat.kclpy.settings import (
     read_executable,
 )
 from sparkinesis.errors import OptionError
-from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
+from sparkinesis.stream.address import FOUND_BY_BOTO, CredentialSource
 from sparkinesis.worker.on_error import Retry
 from sparkinesis.worker.options import FanOutOptions, LeaseTableOptions, WorkerOptions
 from sparkinesis.worker.processors.processor import RecordProcessor

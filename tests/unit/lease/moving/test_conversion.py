@@ -15,8 +15,7 @@ from sparkinesis.lease.moving.conversion import (
     require_unmoved,
 )
 from sparkinesis.stream.address import StreamIdentifier
-from sparkinesis.stream.routing import MAX_HASH_KEY
-from sparkinesis.stream.shard import Shard
+from sparkinesis.stream.shard import MAX_HASH_KEY, Shard
 
 WEB = StreamIdentifier("123456789012", "web", 1_790_000_000)
 CREATED_MS = WEB.creation_epoch * 1000

@@ -5,8 +5,7 @@ import pytest
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.rules.audit import Confidence, Hole, find_hole, missing_hash_ranges
-from sparkinesis.stream.routing import MAX_HASH_KEY
-from sparkinesis.stream.shard import Shard
+from sparkinesis.stream.shard import MAX_HASH_KEY, Shard
 
 MAX = MAX_HASH_KEY
 

@@ -8,8 +8,7 @@ from msgspec.structs import replace
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.rules.cleanup import audit_needs_them, deletable
-from sparkinesis.stream.routing import MAX_HASH_KEY
-from sparkinesis.stream.shard import Shard
+from sparkinesis.stream.shard import MAX_HASH_KEY, Shard
 
 
 def lease(shard_id: str, at: str, parents: str = "", children: str = "") -> Lease:

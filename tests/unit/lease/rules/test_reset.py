@@ -28,8 +28,7 @@ from sparkinesis.lease.rules.reset import (
 from sparkinesis.stream import position as pos
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.position import InitialPosition
-from sparkinesis.stream.routing import MAX_HASH_KEY
-from sparkinesis.stream.shard import Shard
+from sparkinesis.stream.shard import MAX_HASH_KEY, Shard
 
 NOW = 1_790_000_000_000
 MIDDLE = MAX_HASH_KEY // 2

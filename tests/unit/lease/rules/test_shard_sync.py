@@ -22,8 +22,7 @@ from sparkinesis.lease.rules.shard_sync import (
     through_reshard,
 )
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, InitialPosition
-from sparkinesis.stream.routing import MAX_HASH_KEY
-from sparkinesis.stream.shard import Shard
+from sparkinesis.stream.shard import MAX_HASH_KEY, Shard
 
 NOW = 1_790_000_000_000
 AT = AtTimestamp(NOW - 60_000)

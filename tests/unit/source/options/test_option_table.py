@@ -22,8 +22,7 @@ from sparkinesis.source.options.read_options import (
 )
 from sparkinesis.source.options.stream_names import removed_stream
 from sparkinesis.source.options.values import known_regions
-from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.credentials import CredentialSource
+from sparkinesis.stream.address import CredentialSource, StreamAddress
 from sparkinesis.stream.position import LATEST, FromApplication
 from tests.documents import ROOT
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from sparkinesis.stream.address import FOUND_BY_BOTO, CredentialSource
 from sparkinesis.stream.calls import session as sessions
 from sparkinesis.stream.calls.session import open_client, open_session
-from sparkinesis.stream.credentials import FOUND_BY_BOTO, CredentialSource
 
 ENDPOINT = "http://127.0.0.1:9"
 THREADS = 8

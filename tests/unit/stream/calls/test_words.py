@@ -62,7 +62,7 @@ def test_a_failed_call_is_told_in_the_words_of_its_door(
 _TABLE_OF_A_QUERY = {"initialPosition", "dynamodbEndpoint"}
 _OF_QUERIES = {
     "stream/calls/explain.py": SPARKS,
-    "stream/reading/missing_end.py": {"endingPosition"},  # of batch reads
+    "stream/reading/shard_end.py": {"endingPosition"},  # of batch reads
     "stream/reading/retention.py": {"failOnDataLoss"},  # where no worker takes the loss
     "lease/table/explain.py": _TABLE_OF_A_QUERY,
 }

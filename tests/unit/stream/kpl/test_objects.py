@@ -12,7 +12,7 @@ from sparkinesis.stream.kpl.objects import estimate_unpacked, make_objects
 from sparkinesis.stream.kpl.pack import OutgoingRecord, aggregate
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.reading.arrow import to_arrow_within
-from sparkinesis.stream.routing import MAX_HASH_KEY
+from sparkinesis.stream.shard import MAX_HASH_KEY
 from tests.examples import examples
 from tests.unit.stream.kpl.aggregates import (
     GOLDEN,

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sparkinesis.stream.kpl import unpack as aggregation
-from sparkinesis.stream.kpl.messages import AggregatedRecord
+from sparkinesis.stream.kpl.message_types import AggregatedRecord
 from sparkinesis.stream.kpl.pack import OutgoingRecord, aggregate
 from sparkinesis.stream.kpl.unpack import deaggregate
 from sparkinesis.stream.page import Record

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.calls.client import Fetched
-from sparkinesis.stream.page import Page, Record
+from sparkinesis.stream.page import Fetched, Page, Record
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp, Position
 from sparkinesis.stream.reading import early_records
 from sparkinesis.stream.reading.early_records import EarlyRecordFilter, OutOfOrderError

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkinesis.stream.calls.client import Fetched
-from sparkinesis.stream.page import Page, Record
+from sparkinesis.stream.page import Fetched, Page, Record
 from sparkinesis.stream.reading.following import ReadingOrder, cut_after, is_at_tip
 from sparkinesis.stream.shard import Shard
 

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.credentials import CredentialSource
+from sparkinesis.stream.address import CredentialSource, StreamAddress
 from sparkinesis.stream.reading import machine_budget
 from sparkinesis.stream.reading.budget import BudgetState, CallBudget, LocalBudgetState, Pace
 from sparkinesis.stream.reading.machine_budget import SLOTS, machine_budget_state

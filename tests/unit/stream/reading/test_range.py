@@ -16,8 +16,8 @@ from sparkinesis.errors import (
     ShardNotFoundError,
 )
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.calls.client import Fetched, StreamClient, StreamSummary
-from sparkinesis.stream.page import Page, Record
+from sparkinesis.stream.calls.client import StreamClient, StreamSummary
+from sparkinesis.stream.page import Fetched, Page, Record
 from sparkinesis.stream.position import (
     NONE_OF_IT,
     SHARD_END,

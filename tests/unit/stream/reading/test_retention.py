@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from sparkinesis.errors import DataLossError, PositionNotFoundError
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.calls.client import Fetched, StreamClient, StreamSummary
+from sparkinesis.stream.calls.client import StreamClient, StreamSummary
 from sparkinesis.stream.kpl.pack import aggregate
-from sparkinesis.stream.page import Page, Record
+from sparkinesis.stream.page import Fetched, Page, Record
 from sparkinesis.stream.position import (
     LATEST,
     NONE_OF_IT,

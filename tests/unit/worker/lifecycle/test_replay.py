@@ -12,8 +12,7 @@ from sparkinesis import Application, LeaseTableOptions, WorkerOptions
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.stream.address import check_table_name
-from sparkinesis.stream.calls.client import Fetched
-from sparkinesis.stream.page import Page, Record
+from sparkinesis.stream.page import Fetched, Page, Record
 from sparkinesis.worker.lifecycle.replay import is_read, settings_of, table_name
 from sparkinesis.worker.lifecycle.settings import ReadRange
 from sparkinesis.worker.lifecycle.shard.selection import is_beyond, within

@@ -12,10 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 from sparkinesis.errors import ServiceError
-from sparkinesis.stream.calls.client import Fetched
-from sparkinesis.stream.page import Page, Record
+from sparkinesis.stream.page import Fetched, Page, Record, split_page
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, Position
-from sparkinesis.stream.reading.split_page import split_page
 from sparkinesis.worker.options import DEFAULT_OPTIONS, AheadLimits
 from sparkinesis.worker.retrieval.ahead import FetchAhead, FetchRequest
 from sparkinesis.worker.retrieval.memory import Account, Hold, MemoryBudget

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.reading.missing_end import WARN_AFTER
+from sparkinesis.stream.reading.shard_end import WARN_AFTER
 from sparkinesis.stream.shard import Shard
 from sparkinesis.worker.retrieval.closed_shards import LOOK_AGAIN, ClosedShards
 

@@ -11,12 +11,10 @@ from typing import Any
 
 import pytest
 
-from sparkinesis.stream.calls.answers.decoding import decode_page
-from sparkinesis.stream.calls.client import Fetched
-from sparkinesis.stream.calls.transport import data_size
+from sparkinesis.stream.calls.answers.decoding import data_size, decode_page
 from sparkinesis.stream.kpl.objects import estimate_unpacked
 from sparkinesis.stream.kpl.pack import aggregate
-from sparkinesis.stream.page import Page
+from sparkinesis.stream.page import Fetched, Page
 from sparkinesis.worker.batches.batch import RecordBatch, make_batch
 from sparkinesis.worker.retrieval import memory_estimates as estimates
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from sparkinesis.stream.calls.client import Fetched
-from sparkinesis.stream.page import Page
+from sparkinesis.stream.page import Fetched, Page
 from sparkinesis.worker.options import DEFAULT_OPTIONS, WorkerOptions
 from sparkinesis.worker.retrieval.polling import PolledShard, Polling
 from tests.planners import Time

@@ -22,7 +22,7 @@ from sparkinesis.source.planning.probing.shard_front import (
 from sparkinesis.source.planning.probing.survey import Survey
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.reading.budget import MAX_RECORDS_PER_CALL
-from sparkinesis.stream.reading.cursor import ShardCursor
+from sparkinesis.stream.reading.shard_cursor import ShardCursor
 
 CLOSE_MS = 1_000
 """The time without a record to which the halving of a silence narrows it down: all that a shard

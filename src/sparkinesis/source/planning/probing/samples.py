@@ -15,7 +15,7 @@ from sparkinesis.source.planning.probing.survey import (
 )
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.position import AtTimestamp, sequence_order
-from sparkinesis.stream.reading.cursor import ShardCursor
+from sparkinesis.stream.reading.shard_cursor import ShardCursor
 
 
 @dataclass(frozen=True, slots=True)

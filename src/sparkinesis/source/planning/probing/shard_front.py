@@ -10,12 +10,12 @@ from sparkinesis.errors import (
     ShardNotFoundError,
 )
 from sparkinesis.source.planning.probing.records_in_hand import UNLIMITED, RecordsInHand, Scale
-from sparkinesis.stream.calls.client import Fetched, StreamClient, shard_of
-from sparkinesis.stream.page import Record
+from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.page import Fetched, Record, shard_of
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, Position
 from sparkinesis.stream.reading.budget import MAX_RECORDS_PER_CALL, ShardBudget
-from sparkinesis.stream.reading.cursor import ShardCursor
 from sparkinesis.stream.reading.retention import CLOCK_MARGIN_MS, RetentionCheck
+from sparkinesis.stream.reading.shard_cursor import ShardCursor
 from sparkinesis.stream.shard import Shard
 
 SMALL_PAGE = 256 * 1024

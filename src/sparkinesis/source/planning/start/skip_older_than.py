@@ -26,8 +26,8 @@ from sparkinesis.stream.position import (
     Position,
     sequence_order,
 )
-from sparkinesis.stream.reading.cursor import ShardCursor
 from sparkinesis.stream.reading.retention import holds_more
+from sparkinesis.stream.reading.shard_cursor import ShardCursor
 
 _log = logging.getLogger(__name__)
 

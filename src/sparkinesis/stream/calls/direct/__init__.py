@@ -3,8 +3,7 @@
 botocore prepares the first request of each kind, and finds the endpoint, the headers and the way to
 sign. That request and every one after it is sent here, with its own body and signature.
 
-`client` sends: `usual` knows the usual requests, `by_botocore` has others made, which are
-`learned`; `signature` signs, `connection` keeps connections over `tls`, within `bounds`.
-`understood` refuses an answer that makes no sense. `streamed_body` reads a subscription,
-`pumped_body` one behind a proxy; `bounded_session` bounds botocore's own calls.
+`direct_client` sends: `usual` knows the usual requests, `by_botocore` has others made, and makes
+the calls that are left to botocore. `signed_request` is what stays of a request, and signs each;
+`connection` keeps connections, `http_answer` reads an answer or a subscription from one.
 """

@@ -1,22 +1,49 @@
-"""What botocore's client does for a direct one: rare calls, the first requests, and errors."""
+"""The calls that botocore makes, within our bounds: rare ones, and all behind a proxy.
+
+`ByBotocore` makes a call by botocore's client, or has only its request prepared; it makes errors of
+answers, too. `bound_calls` and `send_by` replace the HTTP session of a client: botocore's own reads
+an answer to its end, however long that takes, and however long it is. `pumped` gives a body that
+botocore reads from behind a proxy the form of one of our own connections.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import threading
-from collections.abc import Callable, Collection, Mapping
-from typing import Any
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 import botocore.parsers
+import msgspec
+import urllib3.exceptions
 from botocore import xform_name
-from botocore.awsrequest import HeadersDict
-from botocore.exceptions import ClientError
+from botocore.awsrequest import AWSResponse, HeadersDict
+from botocore.exceptions import (
+    ClientError,
+    ConnectionClosedError,
+    HTTPClientError,
+    ReadTimeoutError,
+)
 from botocore.utils import get_environ_proxies
+from urllib3 import HTTPResponse
 
 from sparkinesis.metrics.health.signs import CONNECTING, CREDENTIALS, expect
-from sparkinesis.stream.calls.direct.connection import HttpAnswer
-from sparkinesis.stream.calls.direct.learned import LearnedRequest, learn
-from sparkinesis.stream.calls.direct.signature import Signers
+from sparkinesis.stream.calls.answers.guards import (
+    USUAL,
+    AnswerTooLongError,
+    Bound,
+    decode_object,
+)
+from sparkinesis.stream.calls.direct.http_answer import HttpAnswer, StreamedBody
+from sparkinesis.stream.calls.direct.signed_request import (
+    LearnedRequest,
+    Signers,
+    as_text,
+    learn,
+)
 
 
 class _Prepared(Exception):  # noqa: N818 - botocore stops for it, and nobody else sees it
@@ -131,3 +158,183 @@ class ByBotocore:
         kind = self._client.exceptions.from_code(code)
         error: ClientError = kind(parsed, operation)
         return error
+
+
+_PIECE = 65_536
+
+Exchange: TypeAlias = Callable[[str, bytes, Bound], HttpAnswer]
+"""Sends a request to a URL, and returns the answer; raises botocore's errors."""
+
+
+def bound_calls(client: Any, bounds: Mapping[str, Bound]) -> None:
+    """Give the calls of a botocore client bounds; for operations that ``bounds`` lacks the usual.
+
+    The time of the headers is bounded for each part of them only.
+    """
+    _wrap(client, lambda session: _BoundedSession(session, bounds))
+
+
+def send_by(client: Any, exchange: Exchange, bounds: Mapping[str, Bound]) -> None:
+    """Let ``exchange`` send the requests of a botocore client, but for those behind a proxy."""
+    proxies = get_environ_proxies(client.meta.endpoint_url)
+    _wrap(client, lambda session: _DirectSession(session, exchange, bounds, proxies))
+
+
+def _wrap(client: Any, wrapped: Callable[[Any], Any]) -> None:
+    # A handler of ``before-send`` could answer, too, but then a mock's would be asked as well.
+    endpoint = client._endpoint
+    endpoint.http_session = wrapped(endpoint.http_session)
+
+
+class _BoundedSession:
+    """An HTTP session of botocore's."""
+
+    def __init__(self, session: Any, bounds: Mapping[str, Bound]) -> None:
+        self._session = session
+        self._bounds = bounds
+
+    def close(self) -> None:
+        self._session.close()
+
+    def send(self, request: Any) -> AWSResponse:
+        bound = _bound_of(request, self._bounds)
+        until = time.monotonic() + bound.seconds
+        is_stream, request.stream_output = request.stream_output, True
+        answer: AWSResponse = self._session.send(request)
+        if is_stream and answer.status_code < 300:
+            return answer
+        body = bytearray()
+        try:
+            while piece := answer.raw.read1(_PIECE):
+                body += piece
+                if len(body) > bound.size:
+                    raise AnswerTooLongError(f"{len(body)} or more", bound.size)
+                if time.monotonic() > until:
+                    raise TimeoutError("the answer did not end in time")
+        except (OSError, ValueError, urllib3.exceptions.HTTPError) as error:
+            answer.raw.close()
+            kind: Any = ConnectionClosedError
+            if isinstance(error, AnswerTooLongError):
+                kind = HTTPClientError
+            elif isinstance(error, TimeoutError | urllib3.exceptions.ReadTimeoutError):
+                kind = ReadTimeoutError
+            raise kind(endpoint_url=request.url, error=error) from error
+        return _response(request, answer.status_code, answer.headers, body)
+
+
+class _DirectSession:
+    """Sends over connections of our own."""
+
+    def __init__(
+        self,
+        session: Any,
+        exchange: Exchange,
+        bounds: Mapping[str, Bound],
+        proxies: Mapping[str, str],
+    ) -> None:
+        self._session = session
+        self._exchange = exchange
+        self._bounds = bounds
+        self._proxies = proxies
+
+    def close(self) -> None:
+        self._session.close()
+
+    def send(self, request: Any) -> AWSResponse:
+        if request.stream_output or self._proxies.get(urlsplit(request.url).scheme):
+            behind: AWSResponse = self._session.send(request)
+            return behind
+        bound = _bound_of(request, self._bounds)
+        answer = self._exchange(request.url, _bytes_of(request), bound)
+        return _response(request, answer.status, answer.headers, answer.body)
+
+
+def _bound_of(request: Any, bounds: Mapping[str, Bound]) -> Bound:
+    target = as_text(request.headers.get("X-Amz-Target", ""))
+    return bounds.get(target.rpartition(".")[2], USUAL)
+
+
+class _Whole:
+    """A body that has been read, in the form that botocore reads."""
+
+    def __init__(self, body: bytes | bytearray) -> None:
+        self._body = body
+
+    def stream(self) -> Iterator[bytes]:
+        yield bytes(self._body)
+
+
+_DECODER = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def _response(request: Any, status: int, headers: Any, body: bytes | bytearray) -> AWSResponse:
+    """Return an answer as botocore has it, whose parser takes JSON that is cut short for empty."""
+    kind = as_text(request.headers.get("Content-Type", ""))
+    if status < 300 and kind.startswith("application/x-amz-json"):
+        decode_object(body, _DECODER)
+    return AWSResponse(request.url, status, headers, _Whole(body))
+
+
+def _bytes_of(request: Any) -> bytes:
+    """Return a prepared request as it is sent."""
+    parts = urlsplit(request.url)
+    target = f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}"
+    # Without the first of these, any encoding would be welcome.
+    headers = {"accept-encoding": "identity", "host": parts.netloc}
+    headers |= {name.lower(): as_text(value) for name, value in request.headers.items()}
+    lines = [f"{request.method} {target} HTTP/1.1"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    if any("\r" in line or "\n" in line for line in lines):
+        raise HTTPClientError(error=ValueError("a header has a line break"))
+    body = request.body or b""
+    body = body.encode() if isinstance(body, str) else bytes(body)
+    return "\r\n".join([*lines, "", ""]).encode("latin-1") + body
+
+
+class PumpedBody(StreamedBody):
+    """The bytes of urllib3's response, and its failure."""
+
+    def __init__(self, connection: socket.socket, response: HTTPResponse) -> None:
+        super().__init__(response.url or "", connection, b"", {})
+        self._response = response
+        self.failure: Exception | None = None
+
+    def read(self, most: int, until: float, /) -> bytearray:
+        body = super().read(most, until)
+        if len(body) < most and self.failure is not None:
+            raise self.failure
+        return body
+
+    def shutdown(self) -> None:
+        super().shutdown()
+        # An error means that the read has just ended, or that the peer has disconnected.
+        with contextlib.suppress(ValueError, RuntimeError, OSError):
+            self._response.shutdown()
+
+    def close(self) -> None:
+        self.shutdown()
+        super().close()
+
+
+def pumped(response: HTTPResponse) -> PumpedBody:
+    """Copy a response in a thread of its own, and return the other end."""
+    ours, theirs = socket.socketpair()
+    body = PumpedBody(ours, response)
+    threading.Thread(
+        target=_pump, args=(response, theirs, body), name="sparkinesis-behind-proxy", daemon=True
+    ).start()
+    return body
+
+
+def _pump(response: HTTPResponse, to: socket.socket, body: PumpedBody) -> None:
+    try:
+        while data := response.read1(_PIECE):
+            to.sendall(data)
+    except urllib3.exceptions.ReadTimeoutError as error:
+        body.failure = TimeoutError(str(error))
+    except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+        body.failure = EOFError(str(error))
+    finally:
+        with contextlib.suppress(OSError):
+            to.close()
+        response.close()

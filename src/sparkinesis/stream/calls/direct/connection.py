@@ -1,21 +1,18 @@
-"""HTTP/1.1 over connections that are kept between calls.
-
-The bytes that follow the headers of a long body are received straight into their place.
-"""
+"""HTTP/1.1 over connections that are kept between calls, with TLS where the endpoint has it."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
-import re
 import socket
+import sys
 import time
 from collections import deque
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import msgspec
+import botocore
 from botocore.exceptions import (
     ConnectionClosedError,
     ConnectTimeoutError,
@@ -26,37 +23,41 @@ from botocore.exceptions import (
 )
 
 from sparkinesis.metrics.health.signs import CONNECTING, expect
-from sparkinesis.stream.calls.direct.bounds import AnswerTooLongError, Bound, hurry
-from sparkinesis.stream.calls.direct.streamed_body import StreamedBody, has_data
+from sparkinesis.stream.calls.answers.guards import AnswerTooLongError, Bound, hurry
+from sparkinesis.stream.calls.direct.http_answer import (
+    HttpAnswer,
+    StreamedBody,
+    content_length,
+    has_data,
+    read_body,
+    read_head,
+)
 
 if TYPE_CHECKING:
     import ssl
 
-_CHUNK = 65_536
 _SENT_AT_ONCE = 16_384
-"""Bytes of a request that the system takes at once: to send them takes no time of the answer's."""
-_LONGEST_HEAD = 65_536
-"""Bytes of the headers of an answer, those of interim answers before it included."""
-_END_OF_HEAD = b"\r\n\r\n"
-_HEAD = re.compile(rb"HTTP/1\.[01] [1-9][0-9]{2}(?: [^\r\n]*)?(?:\r\n[^\s:]+:[^\r\n]*)*")
-_WITHOUT_BODY = frozenset({204, 304})
+"""Bytes of a request that the system takes at once: sending them takes no time of the answer's."""
 _BROKEN = (OSError, EOFError, ValueError)
 
 
-_Head: TypeAlias = tuple[int, dict[str, str], bool]
-"""The status of an answer, its headers, and whether it is one of HTTP/1.0."""
-
-
-class HttpAnswer(msgspec.Struct, frozen=True):
-    status: int
-    headers: Mapping[str, str]
-    """By names in lower case."""
-    body: bytes | bytearray
-    stream: StreamedBody | None = None
-    """The body of a successful answer to `Connections.begin`, in place of ``body``."""
-
-
-class Connections:
+# A kept connection must never give a call the bytes of another call's answer. Nothing in an answer
+# says to which request it belongs, so a page of another shard would be taken for this shard's.
+#
+# - A connection is kept only if its answer ended where its headers or chunks say, no byte came
+#   behind it, and the server did not ask for the end. After an error of any kind it is closed, as
+#   the rest of the answer may still be on its way.
+# - Bytes may arrive later, while the connection is idle. So it is polled before it is used again,
+#   and closed if there is something to read: its end, or what nobody asked for. A poll of the
+#   socket alone was not enough over TLS. TLS decrypts whole frames: bytes behind an answer, within
+#   the frame of its end, wait in the TLS layer, and the socket shows nothing of them. They were
+#   then taken for the next call's answer. `has_data` therefore asks for both, the socket's bytes
+#   and those that are ``pending`` in TLS, wherever a connection or a stream is asked.
+# - A child of a fork has the sockets of its parent, and both would read one answer: the child
+#   forgets them.
+# - Nothing is tried again here, although a server may close a kept connection in the moment in
+#   which a request is sent. Whether a call may be repeated is known to its caller only.
+class ConnectionPool:
     """The connections to one endpoint. For any thread, and for any process after a fork.
 
     context: None for plain HTTP. read_timeout: seconds, for each part of an answer; each call also
@@ -77,7 +78,6 @@ class Connections:
         self._host = parts.hostname or ""
         self._port = parts.port or (443 if parts.scheme == "https" else 80)
         self._context = context
-        self._connect_timeout = connect_timeout(read_timeout)
         self._read_timeout = read_timeout
         self._most_idle = most_idle
         self._keep_alive_probes = keep_alive_probes
@@ -96,10 +96,13 @@ class Connections:
         connection = self._idle_connection() or self._connect()
         # No sooner: over a slow line a long answer takes long, and nobody stands still.
         expect(bound.seconds)
+        timeout = self._read_timeout
         try:
             self._send(connection, request, until)
-            head, start = self._read_head(connection, until)
-            body, may_be_kept = self._read_body(connection, head, start, bound.size, until)
+            head, start = read_head(connection, until, timeout)
+            body, may_be_kept = read_body(
+                self.url, connection, head, start, most=bound.size, until=until, timeout=timeout
+            )
         except _BROKEN as error:
             connection.close()
             raise self._as_botocores(error) from error
@@ -123,8 +126,8 @@ class Connections:
         connection = self._idle_connection() or self._connect()
         try:
             self._send(connection, request, until)
-            (status, headers, _), start = self._read_head(connection, until)
-            _length(headers.get("content-length", "0"))
+            (status, headers, _), start = read_head(connection, until, self._read_timeout)
+            content_length(headers.get("content-length", "0"))
             connection.settimeout(self._read_timeout)
             stream = StreamedBody(self.url, connection, start, headers)
             if status < 300:
@@ -157,25 +160,23 @@ class Connections:
         return botocores
 
     def _idle_connection(self) -> socket.socket | None:
-        """Return the connection that was used last, if the server has not closed it."""
+        """Return the connection that was used last, if nothing has arrived over it since."""
         if os.getpid() != self._process:
-            # The parent of a fork reads the same connections.
             self._idle, self._process = deque(), os.getpid()
         while True:
             try:
                 connection = self._idle.pop()
             except IndexError:
                 return None
-            # One with data is closed, or has bytes that nobody asked for. They came behind an
-            # answer, and must not be taken for the next one.
             if not has_data(connection):
                 return connection
             connection.close()
 
     def _connect(self) -> socket.socket:
         expect(CONNECTING)
+        timeout = connect_timeout(self._read_timeout)
         try:
-            connection = socket.create_connection((self._host, self._port), self._connect_timeout)
+            connection = socket.create_connection((self._host, self._port), timeout)
         except TimeoutError as error:
             raise ConnectTimeoutError(endpoint_url=self.url, error=error) from error
         except (OSError, UnicodeError) as error:
@@ -206,96 +207,105 @@ class Connections:
         if len(request) > _SENT_AT_ONCE:
             hurry(connection, until, self._read_timeout)
 
-    def _read_head(self, connection: socket.socket, until: float) -> tuple[_Head, bytes]:
-        """Return the head of an answer, and the bytes of its body that came with it.
-
-        The connection has the timeout of the first wait. Raises OSError, EOFError, and ValueError
-        for bytes that are no HTTP.
-        """
-        data, interim = b"", 0
-        while True:
-            received = connection.recv(_CHUNK)
-            if not received:
-                raise EOFError("the server closed the connection before the end of its headers")
-            data += received
-            while (end := data.find(_END_OF_HEAD)) >= 0:
-                head = _parse_head(data[:end])
-                data = data[end + len(_END_OF_HEAD) :]
-                # An interim answer, such as 100 Continue, precedes the answer.
-                if head[0] >= 200:
-                    return head, data
-                interim += end
-            if interim + len(data) > _LONGEST_HEAD:
-                raise EOFError("the headers of the answer do not end")
-            hurry(connection, until, self._read_timeout)
-
-    def _read_body(
-        self, connection: socket.socket, head: _Head, start: bytes, most: int, until: float
-    ) -> tuple[bytes | bytearray, bool]:
-        """Return a body, of which ``start`` has arrived; and whether the connection may be kept."""
-        status, headers, is_old = head
-        may_be_kept = not is_old and headers.get("connection", "").lower() != "close"
-        text = "0" if status in _WITHOUT_BODY else headers.get("content-length")
-        if text is None:
-            stream = StreamedBody(self.url, connection, start, headers)
-            body = stream.whole(most, until)
-            return body, stream.let_go() and may_be_kept
-        length = _length(text)
-        if length > most:
-            raise AnswerTooLongError(text, most)
-        if len(start) < length:
-            return self._receive_rest(connection, start, length, until), may_be_kept
-        # Nobody asked for bytes behind the answer.
-        return start[:length], may_be_kept and len(start) == length
-
-    def _receive_rest(
-        self, connection: socket.socket, start: bytes, length: int, until: float
-    ) -> bytearray:
-        """Receive a body of which the first bytes are there."""
-        body = bytearray(length)
-        body[: len(start)] = start
-        rest = memoryview(body)[len(start) :]
-        while rest:
-            hurry(connection, until, self._read_timeout)
-            count = connection.recv_into(rest)
-            if not count:
-                raise EOFError(f"the server closed the connection {len(rest)} bytes before the end")
-            rest = rest[count:]
-        return body
-
-
-def _is_of_tls(error: Exception) -> bool:
-    import ssl  # noqa: PLC0415 - a plain endpoint needs none
-
-    return isinstance(error, ssl.SSLError)
-
 
 def connect_timeout(read_timeout: float) -> float:
     """Return the seconds in which a client with this ``read_timeout`` has to connect."""
     return min(10.0, read_timeout)
 
 
-def _parse_head(data: bytes) -> _Head:
-    """Parse a head. Raises ValueError if it is none, or if the end of its body is in doubt."""
-    first, *lines = data.decode("latin-1").split("\r\n")
-    headers = {}
-    for line in lines:
-        name, _, value = line.partition(":")
-        headers[name.lower()] = value.strip()
-    # Most answers are like this one; where caches are cold, each check has its price.
-    is_usual = first.startswith("HTTP/1.1 200 ") and "transfer-encoding" not in headers
-    if is_usual and "content-length" in headers and len(headers) == len(lines):
-        return 200, headers, False
-    if _HEAD.fullmatch(data) is None:
-        raise ValueError(f"the answer is no HTTP/1.1, and starts with {data[:60]!r}")
-    names = [line.partition(":")[0].lower() for line in lines]
-    if names.count("content-length") + names.count("transfer-encoding") > 1:
-        raise ValueError("the answer has two headers that say where its body ends")
-    return int(first.split()[1]), headers, first.startswith("HTTP/1.0")
+class ConnectionPools:
+    """The connection pools of a client, one for each endpoint. For any thread.
+
+    trusted: the certificates to trust, as `trusted` returns them. The others: see `ConnectionPool`.
+    """
+
+    def __init__(
+        self, trusted: Any, *, read_timeout: float, most_idle: int, keep_alive_probes: bool = False
+    ) -> None:
+        self._trusted = trusted
+        self._read_timeout = read_timeout
+        self._most_idle = most_idle
+        self._keep_alive_probes = keep_alive_probes
+        self.by_url: dict[str, ConnectionPool] = {}
+
+    def of(self, url: str) -> ConnectionPool:
+        """Return the pool of an endpoint. Raises botocore's `SSLError`."""
+        known = self.by_url.get(url)
+        if known is not None:
+            return known
+        pool = ConnectionPool(
+            url,
+            tls_context(self._trusted, url) if url.startswith("https:") else None,
+            read_timeout=self._read_timeout,
+            most_idle=self._most_idle,
+            keep_alive_probes=self._keep_alive_probes,
+        )
+        return self.by_url.setdefault(url, pool)
+
+    def close(self) -> None:
+        """Close all idle connections."""
+        for pool in list(self.by_url.values()):
+            pool.close()
 
 
-def _length(text: str) -> int:
-    """Return a Content-Length, of Latin-1. Raises ValueError for any other text than digits."""
-    if text.isdecimal():
-        return int(text)
-    raise ValueError(f"the answer has the Content-Length {text[:60]!r}")
+def trusted(session: Any) -> Any:
+    """Return the path of the certificates to trust, or True for botocore's own.
+
+    The setting is ``ca_bundle`` of ``~/.aws/config``, AWS_CA_BUNDLE or else REQUESTS_CA_BUNDLE.
+    An empty one turns verification off, in the versions of botocore that accept it.
+    """
+    configured = session.get_config_variable("ca_bundle")
+    if configured is not None:
+        return configured
+    found = os.environ.get("REQUESTS_CA_BUNDLE")
+    return True if found is None else found
+
+
+def tls_context(trusted: Any, url: str) -> ssl.SSLContext:
+    """Return the context of all connections that trust the same certificates.
+
+    Raises botocore's `SSLError`, for the endpoint ``url``.
+    """
+    certificates = own_certificates() if trusted is True else trusted
+    try:
+        return _context(certificates, os.stat(certificates).st_mtime_ns if certificates else 0)  # noqa: PTH116 - pathlib takes long to import
+    except OSError as error:
+        raise SSLError(endpoint_url=url, error=error) from error
+
+
+@functools.lru_cache(maxsize=16)
+def _context(certificates: str, changed: int) -> ssl.SSLContext:  # noqa: ARG001 - a part of the key
+    """Return a context that verifies servers by these certificates; empty: by none.
+
+    It is botocore's, of which a test makes sure: botocore imports urllib3 for its own, which takes
+    longer than to load the certificates.
+    """
+    import ssl  # noqa: PLC0415 - a plain endpoint needs none
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.options |= ssl.OP_NO_SSLv2 | ssl.OP_NO_SSLv3 | ssl.OP_NO_COMPRESSION | ssl.OP_NO_TICKET
+    context.post_handshake_auth = True
+    context.check_hostname = bool(certificates)
+    context.verify_mode = ssl.CERT_REQUIRED if certificates else ssl.CERT_NONE
+    key_log = os.environ.get("SSLKEYLOGFILE")
+    if key_log and not sys.flags.ignore_environment:
+        context.keylog_filename = key_log
+    context.set_alpn_protocols(["http/1.1"])
+    if certificates:
+        context.load_verify_locations(certificates)
+    return context
+
+
+def own_certificates() -> str:
+    """Return the path of certifi's certificates, or botocore's where certifi is not installed."""
+    try:
+        from certifi import where  # noqa: PLC0415
+    except ImportError:
+        return os.path.join(os.path.dirname(botocore.__file__), "cacert.pem")  # noqa: PTH118, PTH120 - a text
+    return str(where())
+
+
+def _is_of_tls(error: Exception) -> bool:
+    import ssl  # noqa: PLC0415 - a plain endpoint needs none
+
+    return isinstance(error, ssl.SSLError)

@@ -16,11 +16,14 @@ from typing import Any
 
 import botocore
 
-from sparkinesis.stream.address import REGION, is_loopback, is_url
+from sparkinesis.stream.address import REGION, CredentialSource, is_loopback, is_url
 from sparkinesis.stream.calls.default_region import LOCAL_REGION, REGION_VARIABLES
-from sparkinesis.stream.calls.direct.learned import LearnedRequest, repeated
-from sparkinesis.stream.calls.direct.signature import DATE, SigningScope
-from sparkinesis.stream.credentials import CredentialSource
+from sparkinesis.stream.calls.direct.signed_request import (
+    DATE,
+    LearnedRequest,
+    SigningScope,
+    repeated,
+)
 
 _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _KNOWN = re.compile(
@@ -87,7 +90,7 @@ class UsualSettings:
     """The settings of a client of Kinesis or DynamoDB, all of which are known.
 
     keys: the credentials of the environment; None: botocore finds the credentials. trusted: as
-    `sparkinesis.stream.calls.direct.tls.trusted`.
+    `sparkinesis.stream.calls.direct.connection.trusted`.
     """
 
     def __init__(

@@ -19,12 +19,10 @@ from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.rules.children import ShardEnd
 from sparkinesis.lease.rules.lease_start import WantedRecords
 from sparkinesis.stream.address import StreamMark
-from sparkinesis.stream.calls.client import shard_of
-from sparkinesis.stream.page import Record
+from sparkinesis.stream.page import Record, shard_of
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, Position
-from sparkinesis.stream.reading.missing_end import TimeAtTip
-from sparkinesis.stream.reading.read_progress import ReadProgress
-from sparkinesis.stream.reading.retention import CLOCK_MARGIN_MS
+from sparkinesis.stream.reading.retention import CLOCK_MARGIN_MS, ReadProgress
+from sparkinesis.stream.reading.shard_end import TimeAtTip
 from sparkinesis.stream.shard import Shard
 from sparkinesis.worker.batches.batch import RecordBatch, make_batch
 from sparkinesis.worker.batches.page_rows import Habit

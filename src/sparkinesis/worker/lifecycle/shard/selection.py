@@ -11,10 +11,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from sparkinesis.stream.calls.client import Fetched
-from sparkinesis.stream.page import Record
+from sparkinesis.stream.page import Fetched, Record
 from sparkinesis.stream.position import AfterRecord, AtTimestamp, Position, sequence_order
-from sparkinesis.stream.reading.read_progress import ReadProgress
+from sparkinesis.stream.reading.retention import ReadProgress
 from sparkinesis.worker.lifecycle.settings import ReadRange
 from sparkinesis.worker.lifecycle.shard.starting import StartCheck
 

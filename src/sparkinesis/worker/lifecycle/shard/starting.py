@@ -14,8 +14,7 @@ from msgspec.structs import replace
 from sparkinesis.errors import ServiceError
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.rules.lease_start import WantedRecords, wanted_records
-from sparkinesis.stream.calls.client import Fetched
-from sparkinesis.stream.page import Record
+from sparkinesis.stream.page import Fetched, Record
 from sparkinesis.stream.position import (
     LATEST,
     TRIM_HORIZON,

@@ -20,7 +20,13 @@ from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.stream.address import StreamAddress, StreamIdentifier, StreamMark
 from sparkinesis.stream.calls.client import StreamClient, StreamSummary
 from sparkinesis.stream.calls.retry import Backoff
-from sparkinesis.stream.calls.shared_calls import AccountPace, at_once
+from sparkinesis.stream.calls.shared_calls import (
+    AccountPace,
+    anchored_clock,
+    at_once,
+    service_clock,
+    shared_summary,
+)
 from sparkinesis.stream.calls.stream_identity import (
     SameStreams,
     StreamIdentity,
@@ -28,7 +34,6 @@ from sparkinesis.stream.calls.stream_identity import (
     require_same,
 )
 from sparkinesis.stream.position import CLOCKS_DIFFER_MS, AtTimestamp, InitialPosition
-from sparkinesis.stream.reading.service_clock import anchored_clock, service_clock, shared_summary
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings, WorkerSettings
 from sparkinesis.worker.lifecycle.streams.open_stream import OpenStream
 from sparkinesis.worker.lifecycle.streams.stream_config import StreamSettings

@@ -11,8 +11,12 @@ import msgspec
 
 from sparkinesis.errors import OptionError
 from sparkinesis.public import public
-from sparkinesis.stream.address import StreamAddress, repr_without_secrets, stream_address
-from sparkinesis.stream.credentials import CredentialSource
+from sparkinesis.stream.address import (
+    CredentialSource,
+    StreamAddress,
+    repr_without_secrets,
+    stream_address,
+)
 from sparkinesis.stream.position import InitialPosition, parse_initial_position
 from sparkinesis.worker.on_error import OnError, check_policy
 from sparkinesis.worker.options import WorkerOptions

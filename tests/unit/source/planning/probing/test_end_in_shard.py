@@ -21,8 +21,8 @@ from sparkinesis.source.planning.probing.shard_front import ShardFront
 from sparkinesis.source.planning.probing.shard_prober import ShardProber
 from sparkinesis.source.planning.probing.survey import Survey
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.calls.client import Fetched, StreamClient
-from sparkinesis.stream.page import Record
+from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.page import Fetched, Record
 from sparkinesis.stream.position import TRIM_HORIZON, AtTimestamp, Position
 from sparkinesis.stream.reading.budget import Pace, ShardBudget
 from sparkinesis.stream.reading.retention import RetentionCheck

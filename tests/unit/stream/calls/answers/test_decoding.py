@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sparkinesis.errors import CorruptEventStreamError, ServiceError
 from sparkinesis.stream.calls.answers import decoding
-from sparkinesis.stream.calls.answers.decoding import decode_event, decode_page, tell_mended
+from sparkinesis.stream.calls.answers.decoding import decode_event, decode_page, warn_if_mended
 from sparkinesis.stream.page import ChildShard, Page, Record
 
 RECORD = Record(
@@ -229,12 +229,12 @@ def test_what_else_a_page_or_an_event_says_is_kept_when_it_is_put_in_order(
         assert fetched.millis_behind_latest == 12
         assert [one.shard_id for one in fetched.child_shards or ()] == ["shardId-000000000002"]
         caplog.clear()
-        tell_mended(fetched, "shardId-0", "stream 's'")
+        warn_if_mended(fetched, "shardId-0", "stream 's'")
         assert "shard shardId-0 of stream 's'" in caplog.text
         assert "from sequence number 7 on: 2 of them" in caplog.text
     caplog.clear()
-    tell_mended(decode_page(page_of("7", "8")), "shardId-0", "stream 's'")
-    tell_mended(decode_event(page_of("7", "8")), "shardId-0", "stream 's'")
+    warn_if_mended(decode_page(page_of("7", "8")), "shardId-0", "stream 's'")
+    warn_if_mended(decode_event(page_of("7", "8")), "shardId-0", "stream 's'")
     assert caplog.text == ""
 
 

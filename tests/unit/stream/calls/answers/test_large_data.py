@@ -13,9 +13,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sparkinesis.errors import ServiceError
-from sparkinesis.stream.calls.answers import decoding, large_data
-from sparkinesis.stream.calls.answers.decoding import decode_event, decode_page
-from sparkinesis.stream.calls.answers.large_data import take_out
+from sparkinesis.stream.calls.answers import decoding
+from sparkinesis.stream.calls.answers.decoding import decode_event, decode_page, take_out
 from sparkinesis.stream.page import Event, MendedPage, Page
 from tests.examples import examples
 
@@ -101,7 +100,7 @@ def test_a_mark_is_not_taken_for_another_records_data() -> None:
     second = compact(record(b"z", SequenceNumber="6")).replace(b'"Data":', b'"Data":"eQ==","Data":')
     twice = b'{"Records":[' + first + b"," + second + b"]}"
     nested = compact({"Records": [record(b"x", New={"Data": "eQ=="})]})
-    with patch.object(large_data, "_LARGE", 1):
+    with patch.object(decoding, "_LARGE", 1):
         taken = take_out(twice)
         assert taken is not None
         assert taken[1] == [b"y", b"z"]
@@ -110,7 +109,7 @@ def test_a_mark_is_not_taken_for_another_records_data() -> None:
 
 
 def test_more_records_than_a_page_has() -> None:
-    with patch.object(large_data, "_LARGE", 1):
+    with patch.object(decoding, "_LARGE", 1):
         body = page_of([1] * 10_001)
         assert decode_page(body) == WHOLE.decode(body)
 
@@ -165,7 +164,7 @@ def test_any_body_gives_what_decoding_the_whole_gives(
         expected: Page | None = WHOLE.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         expected = None
-    with patch.object(large_data, "_LARGE", 1):
+    with patch.object(decoding, "_LARGE", 1):
         try:
             found: Page | None = decode_page(body)
         except ServiceError as error:
@@ -186,7 +185,7 @@ def test_any_text_is_base64_or_not_for_both_decoders(text: str) -> None:
         expected: bytes | None = WHOLE.decode(body).records[0].data
     except msgspec.ValidationError:
         expected = None
-    with patch.object(large_data, "_LARGE", 1):
+    with patch.object(decoding, "_LARGE", 1):
         taken = take_out(body)
     if taken is not None:
         assert taken[1] == [expected]

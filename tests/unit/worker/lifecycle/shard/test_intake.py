@@ -25,9 +25,9 @@ from sparkinesis.lease.rules.lease_start import WantedRecords
 from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.metrics.tally import Tally
 from sparkinesis.stream.address import StreamAddress, StreamIdentifier, StreamMark
-from sparkinesis.stream.calls.client import Fetched, StreamSummary
+from sparkinesis.stream.calls.client import StreamSummary
 from sparkinesis.stream.kpl.pack import aggregate
-from sparkinesis.stream.page import ChildShard, HashKeyRange, Page, Record
+from sparkinesis.stream.page import ChildShard, Fetched, HashKeyRange, Page, Record
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp, Position
 from sparkinesis.stream.reading.retention import CLOCK_MARGIN_MS
 from sparkinesis.stream.shard import Shard

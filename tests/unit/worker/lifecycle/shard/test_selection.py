@@ -7,10 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from sparkinesis.stream.calls.client import Fetched
-from sparkinesis.stream.page import Page, Record
+from sparkinesis.stream.page import Fetched, Page, Record
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp, Position
-from sparkinesis.stream.reading.read_progress import ReadProgress
+from sparkinesis.stream.reading.retention import ReadProgress
 from sparkinesis.worker.lifecycle.shard.selection import Selection, ShardProgress, select
 
 BOUND_MS = 5_000

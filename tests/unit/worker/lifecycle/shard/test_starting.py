@@ -12,8 +12,8 @@ from sparkinesis.errors import ServiceError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.rules.lease_start import WantedRecords
-from sparkinesis.stream.calls.client import Fetched, StreamSummary
-from sparkinesis.stream.page import Page, Record
+from sparkinesis.stream.calls.client import StreamSummary
+from sparkinesis.stream.page import Fetched, Page, Record
 from sparkinesis.stream.position import (
     LATEST,
     TRIM_HORIZON,

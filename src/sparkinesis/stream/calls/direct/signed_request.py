@@ -1,7 +1,8 @@
-"""Signature version 4 of requests that differ in their bodies only.
+"""Requests of one kind, which differ in their bodies and signatures only.
 
-The rules are those of the IAM guide, "Create a signed AWS API request"; a test compares each
-signature with botocore's.
+`learn` takes what is the same in each of them from a request that botocore has prepared, `repeated`
+makes it of known headers, and a `Signer` signs each (signature version 4). The rules are those of
+the IAM guide, "Create a signed AWS API request"; a test compares each signature with botocore's.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 from botocore.exceptions import ClientError
 
-from sparkinesis.stream.service_time import second_of
+from sparkinesis.stream.timing import second_of
 
 _AUTHORIZATION = re.compile(
     r"AWS4-HMAC-SHA256 Credential=[^ ,]+/[0-9]{8}/(?P<region>[^/ ,]+)/(?P<service>[^/ ,]+)"
@@ -78,6 +80,88 @@ def parse_authorization(header: str) -> tuple[SigningScope, tuple[str, ...]] | N
     if found is None:
         return None
     return SigningScope(found["region"], found["service"]), tuple(found["signed"].split(";"))
+
+
+_OF_EACH_CALL = frozenset(
+    {
+        "authorization",
+        DATE,
+        TOKEN,
+        "content-length",
+        "amz-sdk-invocation-id",
+        "amz-sdk-request",
+        "x-amzn-trace-id",
+    }
+)
+"""Headers that botocore makes anew for each call; the last three say nothing that is needed."""
+
+
+class LearnedRequest(msgspec.Struct, frozen=True):
+    """The part of a request that is the same in each call of its kind."""
+
+    url: str
+    scope: SigningScope
+    canonical: Canonical
+    head: bytes
+    """The request line and the headers that are the same in each call."""
+
+
+def learn(request: Any) -> LearnedRequest | None:
+    """Return what there is to learn from botocore's prepared request.
+
+    None for a request that cannot be repeated with another body: not a POST of JSON to ``/``, or
+    not signed by signature version 4.
+    """
+    parts = urlsplit(request.url)
+    headers = {name.lower(): as_text(value) for name, value in request.headers.items()}
+    authorization = parse_authorization(headers.get("authorization", ""))
+    is_json = headers.get("content-type", "").startswith("application/x-amz-json-1.")
+    if (
+        authorization is None
+        or not is_json
+        or request.method != "POST"
+        or parts.path not in {"", "/"}
+        or parts.query
+    ):
+        return None
+    scope, signed = authorization
+    fixed = {name: value for name, value in headers.items() if name not in _OF_EACH_CALL}
+    if DATE not in signed or not set(signed) <= {*fixed, "host", DATE, TOKEN}:
+        return None
+    return repeated(request.url, scope, signed, fixed)
+
+
+def repeated(
+    url: str, scope: SigningScope, signed: Iterable[str], headers: Mapping[str, str]
+) -> LearnedRequest:
+    """Return the request with these headers, and with those that http.client would add.
+
+    signed: the names of the headers to sign, the date included.
+    """
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if ":" in host:
+        host = f"[{host}]"
+    if parts.port not in {None, {"http": 80, "https": 443}[parts.scheme]}:
+        host = f"{host}:{parts.port}"
+    fixed = {**headers, "host": host}
+    # Without this header, any encoding would be welcome.
+    sent = {"accept-encoding": "identity", **fixed}
+    head = "".join(f"{name}: {value}\r\n" for name, value in sent.items())
+    return LearnedRequest(
+        url,
+        scope,
+        canonical(
+            signed,
+            {name: " ".join(value.split()) for name, value in fixed.items() if name in signed},
+        ),
+        f"POST / HTTP/1.1\r\n{head}".encode("latin-1"),
+    )
+
+
+def as_text(value: str | bytes) -> str:
+    """Return a header's value, of which botocore has some in bytes."""
+    return value.decode("latin-1") if isinstance(value, bytes) else str(value)
 
 
 class Signer:

@@ -8,7 +8,7 @@ from email.utils import parsedate_to_datetime
 
 import pytest
 
-from sparkinesis.stream.service_time import second_of, service_time
+from sparkinesis.stream.timing import second_of, service_time
 
 SECOND = 1_790_000_000_000
 HEADERS = {"date": "Mon, 21 Sep 2026 14:13:20 GMT"}

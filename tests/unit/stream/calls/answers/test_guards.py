@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sparkinesis.errors import ServiceError
-from sparkinesis.stream.calls.answers.listing import MOST_PAGES, pages
+from sparkinesis.stream.calls.answers.guards import MOST_PAGES, pages
 
 
 def listing(*tokens: Any, **options: Any) -> tuple[Iterator[Mapping[str, Any]], list[Any]]:

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from sparkinesis.stream.calls.direct.bounds import AnswerTooLongError
-from sparkinesis.stream.calls.direct.streamed_body import StreamedBody, has_data, is_readable
+from sparkinesis.stream.calls.answers.guards import AnswerTooLongError
+from sparkinesis.stream.calls.direct.http_answer import StreamedBody, has_data, is_readable
 
 LONG = math.inf
 CHUNKED = {"transfer-encoding": "chunked"}

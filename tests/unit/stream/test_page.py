@@ -5,9 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkinesis.stream.calls.client import Fetched
-from sparkinesis.stream.page import ChildShard, HashKeyRange, Page, Record
-from sparkinesis.stream.reading.split_page import split_page
+from sparkinesis.stream.page import ChildShard, Fetched, HashKeyRange, Page, Record, split_page
 
 NOW_MS = 1_790_000_000_000
 CHILDREN = [ChildShard("shardId-000000000001", ["shardId-000000000000"], HashKeyRange("0", "9"))]

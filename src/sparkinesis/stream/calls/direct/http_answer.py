@@ -1,23 +1,143 @@
-"""The body of an answer that lasts for minutes, read from a connection of its own.
+"""An HTTP/1.1 answer, read from a connection: its head, and its body as a whole or as a stream.
 
-Between two events it holds a few hundred bytes: there is no buffer of its own for an idle stream,
-and a long event is received straight into its place.
+The bytes that follow the headers of a long body are received straight into their place. A stream
+lasts for minutes: between two events it holds a few hundred bytes, and no buffer of its own.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
+import re
 import select
 import socket
 import string
 import sys
 import time
 from collections.abc import Mapping
+from typing import TypeAlias
 
-from sparkinesis.stream.calls.direct.bounds import AnswerTooLongError, hurry
+import msgspec
+
+from sparkinesis.stream.calls.answers.guards import AnswerTooLongError, hurry
 
 _PIECE = 65_536
+_LONGEST_HEAD = 65_536
+"""Bytes of the headers of an answer, those of interim answers before it included."""
+_END_OF_HEAD = b"\r\n\r\n"
+_HEAD = re.compile(rb"HTTP/1\.[01] [1-9][0-9]{2}(?: [^\r\n]*)?(?:\r\n[^\s:]+:[^\r\n]*)*")
+_WITHOUT_BODY = frozenset({204, 304})
+
+Head: TypeAlias = tuple[int, dict[str, str], bool]
+"""The status of an answer, its headers, and whether it is one of HTTP/1.0."""
+
+
+class HttpAnswer(msgspec.Struct, frozen=True):
+    status: int
+    headers: Mapping[str, str]
+    """By names in lower case."""
+    body: bytes | bytearray
+    stream: StreamedBody | None = None
+    """The body of a successful answer to `ConnectionPool.begin`, in place of ``body``."""
+
+
+def read_head(connection: socket.socket, until: float, timeout: float) -> tuple[Head, bytes]:
+    """Return the head of an answer, and the bytes of its body that came with it.
+
+    until: the instant of `time.monotonic` at which the call is too late. timeout: seconds, for each
+    wait; the connection has that of the first one already. Raises OSError, EOFError, and ValueError
+    for bytes that are no HTTP.
+    """
+    data, interim = b"", 0
+    while True:
+        received = connection.recv(_PIECE)
+        if not received:
+            raise EOFError("the server closed the connection before the end of its headers")
+        data += received
+        while (end := data.find(_END_OF_HEAD)) >= 0:
+            head = _parse_head(data[:end])
+            data = data[end + len(_END_OF_HEAD) :]
+            # An interim answer, such as 100 Continue, precedes the answer.
+            if head[0] >= 200:
+                return head, data
+            interim += end
+        if interim + len(data) > _LONGEST_HEAD:
+            raise EOFError("the headers of the answer do not end")
+        hurry(connection, until, timeout)
+
+
+def _parse_head(data: bytes) -> Head:
+    """Parse a head. Raises ValueError if it is none, or if the end of its body is in doubt."""
+    first, *lines = data.decode("latin-1").split("\r\n")
+    headers = {}
+    for line in lines:
+        name, _, value = line.partition(":")
+        headers[name.lower()] = value.strip()
+    # Most answers are like this one; where caches are cold, each check has its price.
+    is_usual = first.startswith("HTTP/1.1 200 ") and "transfer-encoding" not in headers
+    if is_usual and "content-length" in headers and len(headers) == len(lines):
+        return 200, headers, False
+    if _HEAD.fullmatch(data) is None:
+        raise ValueError(f"the answer is no HTTP/1.1, and starts with {data[:60]!r}")
+    names = [line.partition(":")[0].lower() for line in lines]
+    if names.count("content-length") + names.count("transfer-encoding") > 1:
+        raise ValueError("the answer has two headers that say where its body ends")
+    return int(first.split()[1]), headers, first.startswith("HTTP/1.0")
+
+
+def content_length(text: str) -> int:
+    """Return a Content-Length, of Latin-1. Raises ValueError for any other text than digits."""
+    if text.isdecimal():
+        return int(text)
+    raise ValueError(f"the answer has the Content-Length {text[:60]!r}")
+
+
+def read_body(
+    url: str,
+    connection: socket.socket,
+    head: Head,
+    start: bytes,
+    *,
+    most: int,
+    until: float,
+    timeout: float,
+) -> tuple[bytes | bytearray, bool]:
+    """Return a body, of which ``start`` has arrived; and whether the connection may be kept.
+
+    most: the bytes that the body may have. until, timeout: those of `read_head`.
+    """
+    status, headers, is_old = head
+    may_be_kept = not is_old and headers.get("connection", "").lower() != "close"
+    text = "0" if status in _WITHOUT_BODY else headers.get("content-length")
+    if text is None:
+        stream = StreamedBody(url, connection, start, headers)
+        body = stream.whole(most, until)
+        return body, stream.let_go() and may_be_kept
+    length = content_length(text)
+    if length > most:
+        raise AnswerTooLongError(text, most)
+    if len(start) < length:
+        return _receive_rest(connection, start, length, until, timeout), may_be_kept
+    # Nobody asked for bytes behind the answer.
+    return start[:length], may_be_kept and len(start) == length
+
+
+def _receive_rest(
+    connection: socket.socket, start: bytes, length: int, until: float, timeout: float
+) -> bytearray:
+    """Receive a body of which the first bytes are there."""
+    body = bytearray(length)
+    body[: len(start)] = start
+    rest = memoryview(body)[len(start) :]
+    while rest:
+        hurry(connection, until, timeout)
+        count = connection.recv_into(rest)
+        if not count:
+            raise EOFError(f"the server closed the connection {len(rest)} bytes before the end")
+        rest = rest[count:]
+    return body
+
+
 _READ_AHEAD = 16_384
 """Bytes. Events and the lines around HTTP chunks are mostly shorter; one system call reads both."""
 _LONGEST_LINE = 4_096
@@ -46,7 +166,7 @@ class StreamedBody:
         codings = headers.get("transfer-encoding", "").lower()
         self._is_chunked = codings.rpartition(",")[2].strip() == "chunked"
         self._is_framed = self._is_chunked or "content-length" in headers
-        """The body's end is told before the connection's."""
+        """The body ends before the connection: its end is known from its headers or chunks."""
         self._left = 0
         """Bytes up to the end of the chunk, or of the body."""
         if not self._is_chunked:

@@ -12,10 +12,10 @@ from botocore.credentials import Credentials
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkinesis.stream.calls.direct.learned import learn
-from sparkinesis.stream.calls.direct.signature import (
+from sparkinesis.stream.calls.direct.signed_request import (
     Signer,
     SigningScope,
+    learn,
     parse_authorization,
 )
 

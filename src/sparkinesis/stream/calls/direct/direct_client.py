@@ -14,16 +14,13 @@ from botocore.exceptions import ChecksumError, HTTPClientError
 from zlib_ng.zlib_ng import crc32
 
 from sparkinesis.metrics.health.signs import CREDENTIALS, expect
-from sparkinesis.stream.calls.direct.bounds import USUAL, Bound
-from sparkinesis.stream.calls.direct.connection import Connections, HttpAnswer
-from sparkinesis.stream.calls.direct.learned import LearnedRequest
-from sparkinesis.stream.calls.direct.signature import Signers
-from sparkinesis.stream.calls.direct.understood import decode_object
+from sparkinesis.stream.calls.answers.guards import USUAL, Bound, decode_object
+from sparkinesis.stream.calls.direct.connection import ConnectionPools, trusted
+from sparkinesis.stream.calls.direct.http_answer import HttpAnswer
+from sparkinesis.stream.calls.direct.signed_request import LearnedRequest, Signers
 from sparkinesis.stream.calls.direct.usual import UsualSettings
 
 if TYPE_CHECKING:
-    import ssl
-
     from sparkinesis.stream.calls.direct.by_botocore import ByBotocore
 
 Decoder = Callable[[HttpAnswer], dict[str, Any]]
@@ -68,28 +65,24 @@ class DirectClient:
         self._bounds = bounds
         self._streamed = frozenset(streamed)
         self._usual = usual
-        self._most_idle = most_idle
-        self._read_timeout = read_timeout
-        self._keep_alive_probes = False
         self._signers = Signers(clock)
         self._learned: dict[object, LearnedRequest | None] = {}
         """None for a kind of request that botocore has to send."""
-        self._connections: dict[str, Connections] = {}
         self._botocore: ByBotocore | None = None
         self._credentials: Any = None if usual is None else usual.keys
         if self._credentials is None:
             self._credentials = session().get_credentials()
-        self._trusted: Any = None
-        """The certificates to trust: see `sparkinesis.stream.calls.direct.tls.trusted`."""
-        if usual is not None:
-            self._trusted = usual.trusted
-        else:
-            from sparkinesis.stream.calls.direct.tls import trusted  # noqa: PLC0415 - imports ssl
-
-            self._trusted = trusted(session())
-            self._keep_alive_probes = bool(session().get_config_variable("tcp_keepalive"))
-            if self._by_botocore().looks_for_endpoints:
-                return
+        certificates, has_probes = (
+            (usual.trusted, False) if usual is not None else _network(session())
+        )
+        self._pools = ConnectionPools(
+            certificates,
+            read_timeout=read_timeout,
+            most_idle=most_idle,
+            keep_alive_probes=has_probes,
+        )
+        if usual is None and self._by_botocore().looks_for_endpoints:
+            return
         for operation in decoders:
             setattr(self, method_name(operation), functools.partial(self._call, operation))
 
@@ -101,22 +94,20 @@ class DirectClient:
 
     def close(self) -> None:
         """Close all idle connections."""
-        for connections in list(self._connections.values()):
-            connections.close()
+        self._pools.close()
         if self._botocore is not None:
             self._botocore.close()
 
     def _by_botocore(self) -> ByBotocore:
         """Open botocore's client, once; two threads that are here at a time may open two."""
         if self._botocore is None:
-            from sparkinesis.stream.calls.direct.bounded_session import send_by  # noqa: PLC0415 - slow to import
-            from sparkinesis.stream.calls.direct.by_botocore import ByBotocore  # noqa: PLC0415 - slow to import
+            from sparkinesis.stream.calls.direct.by_botocore import ByBotocore, send_by  # noqa: PLC0415 - slow to import
 
             session = self._session()
             client = self._client(session)
             send_by(
                 client,
-                lambda url, request, bound: self._connections_of(url).exchange(request, bound),
+                lambda url, request, bound: self._pools.of(url).exchange(request, bound),
                 self._bounds,
             )
             self._botocore = ByBotocore(client, session, self._decoders, self._signers)
@@ -154,10 +145,10 @@ class DirectClient:
     def _send(
         self, learned: LearnedRequest, keys: Any, operation: str, body: bytes
     ) -> dict[str, Any]:
-        connections = self._connections.get(learned.url) or self._connections_of(learned.url)
+        pool = self._pools.by_url.get(learned.url) or self._pools.of(learned.url)
         bound = self._bounds.get(operation, USUAL)
         signer = self._signers.of(learned.scope)
-        exchange = connections.begin if operation in self._streamed else connections.exchange
+        exchange = pool.begin if operation in self._streamed else pool.exchange
         for is_last in (False, True):
             skew = self._signers.skew
             date, proof = signer.sign(keys, learned.canonical, body)
@@ -191,23 +182,10 @@ class DirectClient:
         }
         return found
 
-    def _connections_of(self, url: str) -> Connections:
-        known = self._connections.get(url)
-        if known is not None:
-            return known
-        context: ssl.SSLContext | None = None
-        if url.startswith("https:"):
-            from sparkinesis.stream.calls.direct.tls import tls_context  # noqa: PLC0415 - imports ssl
 
-            context = tls_context(self._trusted, url)
-        connections = Connections(
-            url,
-            context,
-            read_timeout=self._read_timeout,
-            most_idle=self._most_idle,
-            keep_alive_probes=self._keep_alive_probes,
-        )
-        return self._connections.setdefault(url, connections)
+def _network(session: Any) -> tuple[Any, bool]:
+    """Return the certificates to trust, and whether kept connections are probed, by settings."""
+    return trusted(session), bool(session.get_config_variable("tcp_keepalive"))
 
 
 def method_name(operation: str) -> str:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sparkinesis.stream.kpl.headers import read_headers
+from sparkinesis.stream.kpl.wire import read_headers
 from tests.unit.stream.kpl.test_unpack import field, varint
 
 User = tuple[int, int | None, int, int]
