@@ -24,11 +24,12 @@ class FetchingCursor(FanOutCursor):
 
     def fetch(self) -> Fetched | None:
         """Wait for the next event and return it; None once the cursor is stopped."""
-        while not self._stopped.is_set():
+        stopped = self._current.stopped
+        while not stopped.is_set():
             fetched = self.step()
             if fetched is not None:
                 return fetched
-            pause = round(self._resume_at - self._clock(), 6)
+            pause = round(self._recovery.resume_at - self._retry.clock(), 6)
             if pause > 0:
-                self._wait(self._stopped, pause)
+                self._wait(stopped, pause)
         return None

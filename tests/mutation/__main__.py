@@ -54,6 +54,7 @@ HARMFUL = (
     "stream/calls/answers/decoding.py",
     "stream/calls/direct/connection.py",
     "stream/calls/direct/http_answer.py",
+    "stream/fan_out/current_subscription.py",
     "stream/fan_out/cursor.py",
     "stream/kpl/envelope.py",
     "stream/kpl/unpack.py",

@@ -100,9 +100,12 @@ EQUIVALENTS: dict[tuple[str, str, str, str], str] = {
     ("stream/calls/answers/decoding.py", "", "1000", "1001"): _COST,
     ("stream/calls/retry.py", "", "32", "33"): "A wait is at its cap after fewer doublings.",
     ("stream/calls/retry.py", "_is_of_the_server", "0", "1"): "Neither is the status of an error.",
-    ("stream/fan_out/cursor.py", "FanOutCursor.due_in", "left > 0", "left >= 0"): (
-        "It is due at once, and looks no longer before it reads."
-    ),
+    (
+        "stream/fan_out/current_subscription.py",
+        "CurrentSubscription.due_in",
+        "left > 0",
+        "left >= 0",
+    ): ("It is due at once, and looks no longer before it reads."),
     (
         "stream/fan_out/cursor.py",
         "FanOutCursor._pause_or_raise",

@@ -282,7 +282,7 @@ a shard ends only if its children are named | everything_is_processed | 3
 a silent subscription is never closed | everything_is_processed | 7
     stream.fan_out.cursor:FanOutCursor.due_in
     + left = was(self, wake)
-    + return float("inf") if left > 0 and self._subscription is not None else left
+    + return float("inf") if left > 0 and self._current.subscription is not None else left
 a deregistered consumer is not registered again | everything_is_processed | 4
     worker.retrieval.fan_out:FanOut._forget
     + pass
@@ -293,7 +293,7 @@ a lost lease's subscription stays open | subscriptions_end_with_their_leases | 0
     worker.retrieval.fan_out:SubscribedShard.stop
     + pass
 subscriptions are renewed each minute | subscriptions_are_kept | 4
-    stream.fan_out.cursor:RENEWAL
+    stream.fan_out.current_subscription:RENEWAL
     + (40.0, 60.0)
 every worker that leaves deregisters the consumer | the_last_worker_deregisters | 0
     worker.lifecycle.consumer_loop:ConsumerLoop._is_last_reader

@@ -216,8 +216,12 @@ class World:
         with ExitStack() as stack:
             for context in (
                 installed(self.scheduler),
-                _replaced("sparkinesis.stream.fan_out.cursor.socket_watch", Sockets()),
-                mock.patch("sparkinesis.stream.fan_out.cursor.is_readable", is_readable),
+                _replaced(
+                    "sparkinesis.stream.fan_out.current_subscription.socket_watch", Sockets()
+                ),
+                mock.patch(
+                    "sparkinesis.stream.fan_out.current_subscription.is_readable", is_readable
+                ),
                 mock.patch(
                     "sparkinesis.worker.processors.event_loop.loop_of_process",
                     partial(loop_of_process, self.scheduler),

@@ -25,8 +25,9 @@ from sparkinesis.source.reading.subscribed_cursor import SubscribedCursor, Subsc
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Backoff
-from sparkinesis.stream.fan_out import cursor
-from sparkinesis.stream.fan_out.cursor import RETRY, SILENCE
+from sparkinesis.stream.fan_out import current_subscription
+from sparkinesis.stream.fan_out.current_subscription import SILENCE
+from sparkinesis.stream.fan_out.cursor import RETRY
 from sparkinesis.stream.fan_out.socket_watch import socket_watch
 from sparkinesis.stream.position import (
     LATEST,
@@ -841,14 +842,14 @@ def test_a_socket_is_watched_no_longer_once_its_subscription_ends(
     for number in (1, 2):
         assert numbers(fan_out) == [number]
         assert fan_out.due_in(_nobody) == SILENCE
-        watched = fan_out._watched
+        watched = fan_out._current._watched
         assert watched in socket_watch()._selector.get_map()
         if number == 1:
             clock.now += 290.0
             fan_out.step()
         else:
             fan_out.stop()
-        assert fan_out._watched is None
+        assert fan_out._current._watched is None
         assert watched not in socket_watch()._selector.get_map()
 
 
@@ -857,7 +858,7 @@ def test_a_reader_is_woken_up_to_the_renewal(subscribe: Subscribe, clock: Turned
     assert numbers(fan_out) == [1]
     clock.now += 289.5
     assert fan_out.due_in(_nobody) == 0.5
-    assert fan_out._watched is not None
+    assert fan_out._current._watched is not None
 
 
 def test_a_stop_while_a_reader_looks_leaves_nothing_that_is_watched(
@@ -865,9 +866,9 @@ def test_a_stop_while_a_reader_looks_leaves_nothing_that_is_watched(
 ) -> None:
     fan_out = subscribe(held(records_event([1], 1)))
     assert numbers(fan_out) == [1]
-    monkeypatch.setattr(cursor, "_has_data", lambda _: fan_out.stop())
+    monkeypatch.setattr(current_subscription, "_has_data", lambda _: fan_out.stop())
     fan_out.due_in(_nobody)
-    assert fan_out._watched is None
+    assert fan_out._current._watched is None
     monkeypatch.undo()
     assert fan_out.due_in(_nobody) == 0.0, "the reader is told"
     assert fan_out.step() is None

@@ -239,7 +239,7 @@ def test_a_thread_that_watches_no_more_subscriptions_is_told(
     scene: Scene, kill: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine = SocketWatch()  # the process's own serves the tests that follow
-    for module in ("stream.fan_out.cursor", "worker.lifecycle.worker"):
+    for module in ("stream.fan_out.current_subscription", "worker.lifecycle.worker"):
         monkeypatch.setattr(f"sparkinesis.{module}.socket_watch", lambda: mine)
     worker = scene.start({**HTTP, "retrieval": "efo"})
     eventually(lambda: mine._thread is not None and len(worker.status()) == 2)

@@ -98,6 +98,22 @@ class FailureStreak(msgspec.Struct, frozen=True):
 NO_FAILURES = FailureStreak()
 
 
+# The pause must be as short as the service permits, because nobody reads the shard in it, and it
+# must not turn a failure into a flood of calls.
+#
+# - The service refuses a second subscription within five seconds of the last one. A shard's new
+#   owner always comes within them. With pauses that double, it went on 11.7 seconds after the last
+#   subscription of the owner before; asking each second, which is what the service accepts, after
+#   5.1. Hence `PAUSE_WHILE_IN_USE` has no backoff.
+# - These refusals belong to each change of a reader. When they counted as failures, one lost
+#   connection behind them was followed by a pause of up to thirty seconds. They are counted for
+#   themselves (`refusals`), and the count begins anew with each failure of another kind.
+# - After ten of them the five seconds cannot be the reason: the consumer is not ACTIVE, or another
+#   application reads with it. It was asked each second for five minutes; now it is backed off.
+# - A subscription that ends regularly without a failure is followed at once. One that ends within
+#   five seconds is not, or a server that ends each at once would be asked without a pause.
+# - Who was taken over waits for longer than the others: the new reader may own the lease, which
+#   this worker learns meanwhile. Two readers that follow at once would take over from each other.
 def pause_after(cause: Cause, before: FailureStreak, age: float | None, retry: Backoff) -> float:
     """Return the seconds to wait before the next SubscribeToShard.
 
@@ -118,3 +134,43 @@ def pause_after(cause: Cause, before: FailureStreak, age: float | None, retry: B
     if cause is Cause.TAKEN_OVER:
         rule = retry.uniform(*PAUSE_AFTER_TAKEOVER)
     return rule + retry.pause(before.failures)
+
+
+class Recovery:
+    """When the next subscription of a shard is made after an interruption, if one is.
+
+    For one thread. retry: the backoff, with its clock and randomness.
+    """
+
+    def __init__(self, retry: Backoff) -> None:
+        self._retry = retry
+        self._failures = NO_FAILURES
+        self._has_doubted = False
+        """The service has once refused the position, since the last event."""
+        self.resume_at = float("-inf")
+        """The time from which on the next subscription may be made."""
+
+    def event_came(self) -> None:
+        """Forget the failures so far."""
+        self._failures = NO_FAILURES
+        self._has_doubted = False
+
+    def doubt(self) -> Cause:
+        """Return the cause of a position that the service does not know: final the second time."""
+        cause = Cause.FINAL if self._has_doubted else Cause.DOUBTED
+        self._has_doubted = True
+        return cause
+
+    def pause_after(self, cause: Cause, age: float | None) -> float | None:
+        """Count an interruption; return the seconds to wait, or None if no retry helps any more.
+
+        age: that of the last subscription, as for the function `pause_after`.
+        """
+        now = self._retry.clock()
+        pause = pause_after(cause, self._failures, age, self._retry)
+        self._failures = self._failures.with_failure(cause, now)
+        if cause is Cause.FINAL or self._failures.duration(now + pause) > self._retry.give_up_after:
+            return None
+        if pause:
+            self.resume_at = now + pause
+        return pause

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import math
+import threading
 from collections.abc import Callable, Collection
 
 from sparkinesis.errors import AccessDeniedError, ServiceError
@@ -13,6 +15,7 @@ from sparkinesis.stream.calls.retry import Retries
 from sparkinesis.stream.page import Fetched, Page, is_empty_at_tip
 from sparkinesis.stream.position import AfterRecord, Position, sequence_order
 from sparkinesis.stream.reading.budget import MAX_RECORDS_PER_CALL, ShardBudget
+from sparkinesis.stream.reading.early_records import EarlyRecordFilter
 
 _log = logging.getLogger(__name__)
 
@@ -115,6 +118,67 @@ class EndCheck:
             )
             return False
         return any(shard.id == self._shard_id and shard.is_open for shard in shards)
+
+
+_MOST_EMPTY_PAGES = 10
+"""The most empty pages to read past when GetRecords is asked whether a shard has ended."""
+_BETWEEN_PAGES = 0.5
+"""Seconds between two of these calls: a shard accepts five a second, retries included."""
+
+
+class RestOfShard:
+    """The records that follow the last event of a subscription, if the shard ends with them.
+
+    The last event of a closed shard names its children. Some servers do not name them, so that it
+    looks like any other event, and each subscription behind it ends at once. For one thread.
+    """
+
+    def __init__(self, client: StreamClient, shard_id: str, sleep: Callable[[float], None]) -> None:
+        self._client = client
+        self._shard_id = shard_id
+        self._sleep = sleep
+        self._ends = EndCheck(client, shard_id)
+        self.may_be_nothing = False
+        """True if the last event may have been the shard's last one, without saying so."""
+
+    def last_page(
+        self,
+        position: Position,
+        early_filter: EarlyRecordFilter,
+        stopped: threading.Event,
+        *,
+        inclusive: bool,
+    ) -> Fetched | None:
+        """Return the records from ``position`` to the end of the shard; None if it does not end.
+
+        GetRecords returns a next iterator if the shard continues, or if the end comes on a later
+        page: after empty ones, or after records from before the position, which other servers
+        return. An answer without one is checked (`EndCheck`). If the call is not permitted, the
+        shard is assumed to continue.
+        """
+        early_filter = copy.copy(early_filter)  # a page that is not the last is not returned
+        try:
+            iterator: str | None = self._client.shard_iterator(
+                self._shard_id, position, inclusive=inclusive
+            )
+            for _ in range(_MOST_EMPTY_PAGES):
+                assert iterator is not None
+                found = self._client.get_records(self._shard_id, iterator, MAX_RECORDS_PER_CALL)
+                iterator = found.page.next_shard_iterator
+                fetched = early_filter.apply(found)
+                is_over = iterator is None or fetched.page.records or is_empty_at_tip(found.page)
+                if is_over or stopped.is_set():
+                    break
+                self._sleep(_BETWEEN_PAGES)
+        except AccessDeniedError as error:
+            _log.info(
+                "Cannot check whether shard %s of %s has ended: %s",
+                self._shard_id,
+                self._client.address,
+                error,
+            )
+            return None
+        return fetched if self._ends.is_end(found, position) else None
 
 
 # Kinesis ends a closed shard. Some servers (moto) return empty pages for ever instead, so that a
