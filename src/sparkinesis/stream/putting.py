@@ -1,20 +1,12 @@
-"""Puts user records on a stream, each at least once, with parallel calls and retries.
-
-A queue chooses the entries of each PutRecords call, which may accept an entry and refuse its
-neighbour: it guarantees no order, even within a call. If order matters, a call therefore holds at
-most one entry of a lane (a partition key, or a shard of aggregates), and no other entry of the lane
-is put until that one is accepted.
-"""
+"""Puts user records on a stream, each at least once, with parallel calls and retries."""
 
 from __future__ import annotations
 
-import heapq
 import logging
 import threading
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
-from itertools import chain, count
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -23,118 +15,25 @@ from sparkinesis.errors import ServiceError
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import THROTTLED, Backoff
-from sparkinesis.stream.put_entry import PutEntry, PutResult, aggregated_entries, plain_entries
+from sparkinesis.stream.put_entry import (
+    MAX_ENTRIES,
+    PutEntry,
+    PutQueue,
+    PutResult,
+    aggregated_entries,
+    plain_entries,
+)
 from sparkinesis.stream.shard import Shard, ShardMap, hash_key
 
 if TYPE_CHECKING:
     from sparkinesis.stream.kpl.pack import OutgoingRecord
-
-_MAX_ENTRIES = 500
-"""The most entries of a PutRecords call."""
-MAX_CALL_SIZE = 5 * 1_048_576
-"""The most bytes of a call with several entries, keys included.
-
-The service accepts 10 MiB now, and accepted 5 MiB before. Larger calls gain nothing, because a
-shard accepts 1 MiB a second. A larger entry is put in a call of its own.
-"""
-
-
-class PutQueue:
-    """The entries that wait for a call. Owned by one thread.
-
-    The caller reports the result of each taken entry with `accepted` or `refused`.
-    """
-
-    def __init__(self) -> None:
-        self._ready: deque[PutEntry] = deque()
-        self._later: list[tuple[float, int, Sequence[PutEntry]]] = []
-        self._number = count()
-        self._behind: dict[str, deque[PutEntry]] = {}
-        """The later entries of each lane that has an entry ready, waiting or taken."""
-        self._waiting = 0
-        self.size = 0
-        """The bytes of the entries that are not taken."""
-
-    def __len__(self) -> int:
-        """Return the number of entries that are not taken."""
-        return self._waiting
-
-    def add(self, entries: Iterable[PutEntry]) -> None:
-        for entry in entries:
-            self._waiting += 1
-            self.size += entry.size
-            if entry.lane is None:
-                self._ready.append(entry)
-            elif entry.lane in self._behind:
-                self._behind[entry.lane].append(entry)
-            else:
-                self._behind[entry.lane] = deque()
-                self._ready.append(entry)
-
-    def take(self, now: float) -> list[PutEntry]:
-        """Return the entries of the next call, within its limits; empty if none is due."""
-        while self._later and self._later[0][0] <= now:
-            # Refused entries go to the front, because they have waited longest.
-            self._ready.extendleft(reversed(heapq.heappop(self._later)[2]))
-        taken: list[PutEntry] = []
-        size = 0
-        while self._ready and len(taken) < _MAX_ENTRIES:
-            size += self._ready[0].size
-            if taken and size > MAX_CALL_SIZE:
-                break
-            taken.append(self._ready.popleft())
-        self._waiting -= len(taken)
-        self.size -= sum(entry.size for entry in taken)
-        return taken
-
-    def next_due(self) -> float | None:
-        """Return the instant of the next retry; None if no refused entries are waiting."""
-        return self._later[0][0] if self._later else None
-
-    def accepted(self, entry: PutEntry) -> None:
-        """Record that the service stored a taken entry; this frees the next one of its lane."""
-        if entry.lane is None:
-            return
-        behind = self._behind[entry.lane]
-        if behind:
-            self._ready.append(behind.popleft())
-        else:
-            del self._behind[entry.lane]
-
-    def refused(
-        self, entries: Sequence[PutEntry], now: float, pause: Callable[[int], float]
-    ) -> None:
-        """Record that the service refused taken entries of one call; retry them after a pause.
-
-        They wait together, so that they do not become many small calls. ``pause`` returns the
-        seconds to wait for a number of earlier refusals: the smallest number of these entries, so
-        that an often refused entry does not delay the others.
-        """
-        delay = pause(min(entry.attempts for entry in entries))
-        for entry in entries:
-            entry.attempts += 1
-            self.size += entry.size
-        heapq.heappush(self._later, (now + delay, next(self._number), entries))
-        self._waiting += len(entries)
-
-    def take_all(self) -> list[PutEntry]:
-        """Empty the queue and return its entries, each lane in order. Only while none is taken."""
-        later = chain.from_iterable(entries for _, _, entries in self._later)
-        behind = chain.from_iterable(self._behind.values())
-        found = list(chain(later, self._ready, behind))
-        self._ready.clear()
-        self._later.clear()
-        self._behind.clear()
-        self._waiting = self.size = 0
-        return found
-
 
 _log = logging.getLogger(__name__)
 
 CALLS_AT_A_TIME = 4
 """The most simultaneous PutRecords calls of one task."""
 
-LOW_WATER = _MAX_ENTRIES * CALLS_AT_A_TIME
+LOW_WATER = MAX_ENTRIES * CALLS_AT_A_TIME
 LOW_WATER_SIZE = 8 * 1_048_576
 """`put` returns for more records once the waiting entries and bytes are not above these."""
 
@@ -143,8 +42,26 @@ RETRY = Backoff(cap=3.0)
 idle."""
 
 _REFRESHES = 6
+"""How often the shards are listed again, for a shard that is not listed yet."""
 
 
+# PutRecords accepts one entry of a call and refuses its neighbour: it guarantees no order, even
+# within a call. What has to hold nevertheless:
+#
+# - Each record is stored at least once: entries are put again until they are accepted, or all of
+#   the task fails. A call whose answer is lost is made again whole, which stores some twice.
+# - If order matters, a record never overtakes an earlier one of its lane (a partition key, or a
+#   shard of aggregates). So a call holds at most one entry of a lane, although it has room for
+#   others: of two, the service might refuse just the first one. The next one is free once that one
+#   is accepted (`PutQueue`).
+# - A reader that checks hash ranges, such as a KCL, drops an aggregate that holds a record of
+#   another shard. A reshard shows when an aggregate lands elsewhere. No call is begun then, those
+#   that run are waited for, and what is left is packed again for the present shards (`_Routing`).
+#   On a stream that distributes records itself, that would go on for ever: there, an aggregate
+#   lands in a shard that does not own its hash key, and hash keys are no longer looked at.
+# - The task fails once nothing at all was accepted for minutes. Time between two calls of `put` is
+#   not counted: a task whose rows came slowly gave up after one refusal, when the next rows came
+#   more than five minutes later.
 class Putter:
     """Puts the user records of one task. For one thread; the calls run on the putter's own threads.
 
@@ -174,27 +91,18 @@ class Putter:
         on_stored: is called with user records (the same objects) once they are stored, by the
         thread that uses the putter. Not together with aggregates.
         """
-        self._address = address
-        self._ordered = ordered
-        self._aggregate_size = aggregate_size
         self._retry = retry
         self._on_stored = on_stored
         self._stopped = threading.Event()
-        self._client = StreamClient(address, replace(retry, sleep=self._sleep))
+        interruptible = replace(retry, sleep=self._sleep)
+        self._client = StreamClient(address, interruptible)
         self._threads = ThreadPoolExecutor(CALLS_AT_A_TIME, thread_name_prefix="put")
         self._queue = PutQueue()
         self._calls: dict[Future[list[PutResult]], list[PutEntry]] = {}
-        self._shards: ShardMap | None = None
-        self._misplaced: list[tuple[PutEntry, str]] = []
-        """The entries that landed in another shard than expected, each with that shard."""
-        self._routes_by_hash_key = True
-        """False for a stream that distributes records regardless of hash keys
-        (RecordDistributionStrategy AUTO)."""
-        self._stale = False
-        """True once an answer shows that the shards have changed."""
-        self._progress_at = self._left_at = retry.clock()
-        self._errors: Counter[tuple[str, str]] = Counter()
-        """The reasons of refusals since the service last accepted an entry."""
+        self._routing = _Routing(
+            self._client, interruptible, ordered=ordered, aggregate_size=aggregate_size
+        )
+        self._refusals = _Refusals(retry)
 
     def __enter__(self) -> Putter:
         return self
@@ -209,38 +117,29 @@ class Putter:
 
     def put(self, records: Iterable[OutgoingRecord]) -> None:
         """Add checked user records; return when the putter can use more."""
-        self._resume()
-        self._queue.add(self._entries(records))
+        self._refusals.resume()
+        self._queue.add(self._routing.entries(records))
         self._begin_calls()
         while len(self._queue) > LOW_WATER or self._queue.size > LOW_WATER_SIZE:
             self._step()
-        self._left_at = self._retry.clock()
+        self._refusals.pause()
 
     def flush(self) -> None:
         """Wait until all records are stored."""
-        self._resume()
-        while self._queue or self._calls or self._stale:
+        self._refusals.resume()
+        while self._queue or self._calls or self._routing.is_stale:
             self._step()
-        self._left_at = self._retry.clock()
-
-    def _resume(self) -> None:
-        """Exclude the time since the last call, in which no answer was handled."""
-        self._progress_at += self._retry.clock() - self._left_at
-
-    def _entries(self, records: Iterable[OutgoingRecord]) -> list[PutEntry]:
-        size = self._aggregate_size
-        if size is None:
-            return plain_entries(records, ordered=self._ordered)
-        if self._shards is None:
-            self._shards = self._client.shard_map()
-        return aggregated_entries(records, self._shards, size, ordered=self._ordered)
+        self._refusals.pause()
 
     def _step(self) -> None:
         """Start the calls that are due, then wait for an answer or the next due time."""
-        if self._stale and not self._calls:
-            self._reroute()
+        if self._routing.is_stale and not self._calls:
+            # These come first: no later entry of their lanes has been put.
+            again = self._routing.renew()
+            again += [record for entry in self._queue.take_all() for record in entry.members]
+            self._queue.add(self._routing.entries(again))
         self._begin_calls()
-        due = None if self._stale else self._queue.next_due()
+        due = None if self._routing.is_stale else self._queue.next_due()
         room = len(self._calls) < CALLS_AT_A_TIME
         timeout = max(0.0, due - self._retry.clock()) if due is not None and room else None
         if self._calls:
@@ -250,7 +149,7 @@ class Putter:
             self._retry.sleep(timeout)
 
     def _begin_calls(self) -> None:
-        while not self._stale and len(self._calls) < CALLS_AT_A_TIME:
+        while not self._routing.is_stale and len(self._calls) < CALLS_AT_A_TIME:
             entries = self._queue.take(self._retry.clock())
             if not entries:
                 break
@@ -261,47 +160,71 @@ class Putter:
         for entry, result in zip(entries, results, strict=True):
             if result.error is not None:
                 refused.append(entry)
-                continue
-            landed = result.shard_id
-            if self._routes_by_hash_key and entry.shard is not None and landed != entry.shard:
-                assert landed is not None
-                self._stale = True
-                self._misplaced.append((entry, landed))
-                if len(entry.members) > 1:
-                    continue
-            self._queue.accepted(entry)
-            self._on_stored(entry.members)
-        now = self._retry.clock()
+            elif self._routing.is_done(entry, result.shard_id):
+                self._queue.accepted(entry)
+                self._on_stored(entry.members)
         if len(refused) < len(entries):
-            self._progress_at = now
-            self._errors.clear()
+            self._refusals.end()
         if refused:
-            self._errors.update((r.error, r.message) for r in results if r.error is not None)
-            if now - self._progress_at > self._retry.give_up_after:
-                raise self._gave_up(len(refused))
-            self._queue.refused(refused, now, self._retry.pause)
+            if self._refusals.are_too_many(results):
+                waiting = len(refused) + len(self._queue) + sum(map(len, self._calls.values()))
+                raise self._refusals.error(self._client.address, waiting)
+            self._queue.refused(refused, self._retry.clock(), self._retry.pause)
 
-    def _gave_up(self, refused: int) -> ServiceError:
-        waiting = refused + len(self._queue) + sum(map(len, self._calls.values()))
-        (code, message), _ = self._errors.most_common(1)[0]
-        counted = Counter(code for code, _ in self._errors.elements())
-        said = ", ".join(f"{code} ({count} times)" for code, count in counted.most_common())
-        advice = "Try again later; if the error persists, check the AWS Health Dashboard."
-        if code in THROTTLED:
-            advice = (
-                "The shards' limits of 1,000 records and 1 MiB a second are exceeded: add shards "
-                "to the stream, spread the partition keys, or pack small records with the option "
-                "aggregation=true."
-            )
-        return ServiceError(
-            f"PutRecords failed on {self._address}: the service accepted none of this task's "
-            f"{waiting} remaining records in {self._retry.give_up_after:g} seconds of retries: "
-            f"{said}. {advice} Records that were put before remain in the stream. The most "
-            f"frequent message: {message}"
-        )
+    def _sleep(self, seconds: float) -> None:
+        if self._stopped.is_set():
+            raise CancelledError
+        self._retry.sleep(seconds)
 
-    def _reroute(self) -> None:
-        """Pack the remaining records again, for the present shards. No call is in progress."""
+
+class _Routing:
+    """Makes entries of user records for the present shards, and finds out when these have changed.
+
+    retry: the backoff of ListShards while it lags behind. The others: those of `Putter`.
+    """
+
+    def __init__(
+        self, client: StreamClient, retry: Backoff, *, ordered: bool, aggregate_size: int | None
+    ) -> None:
+        self._client = client
+        self._retry = retry
+        self._ordered = ordered
+        self._aggregate_size = aggregate_size
+        self._shards: ShardMap | None = None
+        self._misplaced: list[tuple[PutEntry, str]] = []
+        """The entries that landed in another shard than expected, each with that shard."""
+        self._routes_by_hash_key = True
+        """False for a stream that distributes records regardless of hash keys
+        (RecordDistributionStrategy AUTO)."""
+        self.is_stale = False
+        """True once an answer shows that the shards have changed."""
+
+    def entries(self, records: Iterable[OutgoingRecord]) -> list[PutEntry]:
+        """Return the entries of user records. Calls ListShards for the first aggregates."""
+        size = self._aggregate_size
+        if size is None:
+            return plain_entries(records, ordered=self._ordered)
+        if self._shards is None:
+            self._shards = self._client.shard_map()
+        return aggregated_entries(records, self._shards, size, ordered=self._ordered)
+
+    def is_done(self, entry: PutEntry, landed: str | None) -> bool:
+        """Return True if an accepted entry is stored for its readers; else `renew` decides.
+
+        landed: the shard that stores it.
+        """
+        if not self._routes_by_hash_key or entry.shard is None or landed == entry.shard:
+            return True
+        assert landed is not None
+        self.is_stale = True
+        self._misplaced.append((entry, landed))
+        return len(entry.members) == 1
+
+    def renew(self) -> list[OutgoingRecord]:
+        """Learn the present shards; return the user records that have to be put again.
+
+        No call is in progress.
+        """
         self._shards = self._refreshed({shard for _, shard in self._misplaced})
         if any(_is_elsewhere(entry, self._shards.shards.get(at)) for entry, at in self._misplaced):
             self._routes_by_hash_key = False
@@ -309,7 +232,7 @@ class Putter:
                 "The stream %s distributes records itself, regardless of hash keys, so aggregates "
                 "go to any shard. A KCL drops aggregates that hold a key of another shard: write "
                 "with aggregation=false if a KCL reads the stream.",
-                self._address,
+                self._client.address,
             )
         again: list[OutgoingRecord] = []
         for entry, landed in self._misplaced if self._routes_by_hash_key else ():
@@ -320,11 +243,9 @@ class Putter:
             if len(entry.members) > 1 and not fits:
                 # A reader that checks hash ranges, such as a KCL, drops the whole aggregate.
                 again += entry.members
-        # These come first: no later entry of their lanes has been put.
-        again += [record for entry in self._queue.take_all() for record in entry.members]
         self._misplaced.clear()
-        self._stale = False
-        self._queue.add(self._entries(again))
+        self.is_stale = False
+        return again
 
     def _refreshed(self, landed: Iterable[str]) -> ShardMap:
         """Return the present shards. Retries while ListShards lags behind those in ``landed``."""
@@ -332,14 +253,54 @@ class Putter:
         for attempt in range(_REFRESHES):
             if found.shards.keys() >= set(landed):
                 break
-            self._sleep(self._retry.pause(attempt))
+            self._retry.sleep(self._retry.pause(attempt))
             found = self._client.shard_map()
         return found
 
-    def _sleep(self, seconds: float) -> None:
-        if self._stopped.is_set():
-            raise CancelledError
-        self._retry.sleep(seconds)
+
+class _Refusals:
+    """The refusals of entries since the service last accepted one, and for how long they last."""
+
+    def __init__(self, retry: Backoff) -> None:
+        self._retry = retry
+        self._since = self._left_at = retry.clock()
+        self._reasons: Counter[tuple[str, str]] = Counter()
+
+    def resume(self) -> None:
+        """Exclude the time since `pause`, in which no answer was handled."""
+        self._since += self._retry.clock() - self._left_at
+
+    def pause(self) -> None:
+        self._left_at = self._retry.clock()
+
+    def end(self) -> None:
+        """Note that the service has accepted an entry."""
+        self._since = self._retry.clock()
+        self._reasons.clear()
+
+    def are_too_many(self, results: Iterable[PutResult]) -> bool:
+        """Count the refused entries of a call; return True once there is no time for another try."""
+        self._reasons.update((r.error, r.message) for r in results if r.error is not None)
+        return self._retry.clock() - self._since > self._retry.give_up_after
+
+    def error(self, address: StreamAddress, waiting: int) -> ServiceError:
+        """Return the error to raise for so many ``waiting`` entries."""
+        (code, message), _ = self._reasons.most_common(1)[0]
+        counted = Counter(code for code, _ in self._reasons.elements())
+        said = ", ".join(f"{code} ({count} times)" for code, count in counted.most_common())
+        advice = "Try again later; if the error persists, check the AWS Health Dashboard."
+        if code in THROTTLED:
+            advice = (
+                "The shards' limits of 1,000 records and 1 MiB a second are exceeded: add shards "
+                "to the stream, spread the partition keys, or pack small records with the option "
+                "aggregation=true."
+            )
+        return ServiceError(
+            f"PutRecords failed on {address}: the service accepted none of this task's "
+            f"{waiting} remaining records in {self._retry.give_up_after:g} seconds of retries: "
+            f"{said}. {advice} Records that were put before remain in the stream. The most "
+            f"frequent message: {message}"
+        )
 
 
 def _is_elsewhere(entry: PutEntry, landed: Shard | None) -> bool:
