@@ -135,7 +135,7 @@ class StreamMark(msgspec.Struct, frozen=True):
     account: str
     name: str
     created_ms: int
-    """Epoch ms; 0 if the service does not tell it."""
+    """Epoch ms; 0 if the service does not return it."""
 
     @classmethod
     def parse(cls, text: str) -> StreamMark:

@@ -62,7 +62,7 @@ END_OF_TIME_MS: Final = 253_402_300_800_000
 
 
 CLOCKS_DIFFER_MS = 60_000
-"""An instant that is up to so much in the future is taken: clocks differ, and it comes soon."""
+"""An instant that is at most this far in the future is accepted: clocks differ."""
 
 
 class AtTimestamp(msgspec.Struct, frozen=True):

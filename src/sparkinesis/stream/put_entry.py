@@ -170,7 +170,7 @@ def _packed(
 def _blobs(
     records: Sequence[OutgoingRecord], max_size: int
 ) -> Iterator[tuple[Sequence[OutgoingRecord], bytes]]:
-    # With the protobuf runtime, which those who put plain records do not need.
+    # Imports the protobuf runtime, which plain records do not need.
     from sparkinesis.stream.kpl.pack import aggregate  # noqa: PLC0415
 
     rest = iter(records)

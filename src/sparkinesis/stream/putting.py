@@ -279,12 +279,12 @@ class _Refusals:
         self._reasons.clear()
 
     def are_too_many(self, results: Iterable[PutResult]) -> bool:
-        """Count the refused entries of a call; return True once there is no time for another try."""
+        """Count the refused entries of a call; return True once the time for retries is over."""
         self._reasons.update((r.error, r.message) for r in results if r.error is not None)
         return self._retry.clock() - self._since > self._retry.give_up_after
 
     def error(self, address: StreamAddress, waiting: int) -> ServiceError:
-        """Return the error to raise for so many ``waiting`` entries."""
+        """Return the error to raise. waiting: the number of entries that are not stored."""
         (code, message), _ = self._reasons.most_common(1)[0]
         counted = Counter(code for code, _ in self._reasons.elements())
         said = ", ".join(f"{code} ({count} times)" for code, count in counted.most_common())

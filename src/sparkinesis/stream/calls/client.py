@@ -1,7 +1,4 @@
-"""The calls that read and write a stream: their requests, and the values of their answers.
-
-`StreamCaller`, of which `StreamClient` is one, makes each call.
-"""
+"""The calls that read and write a stream: their requests, and the values of their answers."""
 
 from __future__ import annotations
 
@@ -289,7 +286,7 @@ class StreamClient(StreamCaller):
         """Subscribe to the records after ``position`` (SubscribeToShard), in one attempt.
 
         ``inclusive`` as in `shard_iterator`. Raises botocore's errors: `FanOutCursor` decides when
-        to retry, because it knows about the previous subscription.
+        to retry, by the previous subscription.
         """
         start = starting_position(position, inclusive)
         return self.call_once(

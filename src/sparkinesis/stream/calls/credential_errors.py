@@ -1,7 +1,7 @@
 """Errors about credentials: missing, expired or refused ones, and roles that cannot be assumed.
 
-The cause comes first. A service that refuses credentials says nothing of permissions, so none are
-asked for.
+The cause comes first. A service that refuses credentials has not checked permissions, so the
+error asks for none.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ _UNKNOWN = frozenset(
     }
 )
 REFUSED_CREDENTIALS = _EXPIRED | _CLOCK | _SIGNATURE | _UNKNOWN
-"""The codes by which AWS refuses the credentials or their signature, whatever they permit."""
+"""The codes by which AWS refuses the credentials or their signature, not a permission."""
 
 _SKEWED = re.compile("Signature (?:expired|not yet current)")
-"""What the service says of a signature whose time is not its own (Signature Version 4)."""
+"""The service's words for a signature of another time than its own (Signature Version 4)."""
 
 
 def spark_is_at_work() -> bool:
@@ -65,7 +65,7 @@ def spark_is_at_work() -> bool:
 
 
 def on_spark(where: str = " on the driver and on every executor") -> str:
-    """Return ``where`` if Spark is at work: elsewhere there is one machine to look at."""
+    """Return ``where`` in a process of Spark's: elsewhere, only one machine is concerned."""
     return where if spark_is_at_work() else ""
 
 

@@ -1,7 +1,7 @@
 """botocore's data files, read in a fraction of botocore's time.
 
 A client needs the endpoints of all services and a model of its own service. botocore parses them
-with Python's json, and looks into the folders of all 400 services to see whether one is there:
+with Python's json, and searches the folders of all 400 services for each file:
 together half of the time that the first client takes.
 """
 
@@ -65,7 +65,7 @@ class _Parts(Mapping[str, Any]):
 
 
 def _endpoints(data: bytes) -> Any:
-    """Parse the endpoints of all services: 30,000 objects, of which a client reads some ten."""
+    """Parse the endpoints of all services: 30,000 objects, and a client reads about ten of them."""
     found = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
     whole = {name: msgspec.json.decode(raw) for name, raw in found.items() if name != "partitions"}
     partitions = msgspec.json.decode(found["partitions"], type=list[dict[str, msgspec.Raw]])
@@ -81,7 +81,7 @@ def _partition(found: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
 
 
 class DataLoader(Loader):  # type: ignore[misc]
-    """botocore's loader, which looks for a service's files in the folder of that service only."""
+    """botocore's loader, which searches only the folder of a service for its files."""
 
     def list_available_services(self, type_name: str) -> list[str]:  # noqa: ARG002 - botocore's
         """Return the names of all folders of data, whether or not they have such a file."""

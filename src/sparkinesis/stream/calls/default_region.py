@@ -48,7 +48,7 @@ def _default_region(
     )
     try:
         region: str | None = session.get_config_variable("region")
-    except BotoCoreError:  # no such profile, which the first call tells
+    except BotoCoreError:  # no such profile: the first call raises an error that says so
         return None, "the profile cannot be read"
     if region is None:
         return (LOCAL_REGION, "the default of a local endpoint") if is_local else (None, "none set")

@@ -109,7 +109,7 @@ def words(error: Exception) -> str:
 def is_unknown_position(error: BaseException, position: Position | None) -> bool:
     """Return True if an error says that there is no record of a position's sequence number.
 
-    Who believes it resumes elsewhere, or fails: it is believed only if it comes a second time.
+    A reader that believes it resumes elsewhere, or fails: it is believed only the second time.
     """
     return error_code(error) == "InvalidArgumentException" and isinstance(position, AfterRecord)
 
@@ -185,7 +185,7 @@ def explain(
 
 
 def _region_source(address: StreamAddress) -> str:
-    """Return a sentence that says where a region comes from that was given; else none is needed."""
+    """Return a sentence about the source of a region that was given; empty for any other."""
     if address.region is None:
         return ""
     if address.arn:

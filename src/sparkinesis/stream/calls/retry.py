@@ -100,7 +100,7 @@ def result_of(error: BaseException, operation: str | None = None) -> str:
     return "retryable" if is_early or is_retryable(error) else FAILED
 
 
-SECOND_LOOK = 0.5
+ASKED_AGAIN_AFTER = 0.5
 """Seconds after which a call is made again whose answer would have consequences: see `Doubts`."""
 
 Doubts: TypeAlias = Callable[[BaseException], bool]
@@ -113,7 +113,7 @@ def is_never_doubted(_: BaseException) -> bool:
 
 
 def exponential_backoff(base: float, cap: float, failures: int) -> float:
-    """Return the seconds to wait after so many consecutive ``failures``.
+    """Return the seconds to wait after a number of consecutive ``failures``.
 
     The wait is ``base`` after the first one, and doubles with each other up to ``cap``. A caller
     that wants jitter draws a wait up to this one.
@@ -121,6 +121,18 @@ def exponential_backoff(base: float, cap: float, failures: int) -> float:
     return min(cap, base * 2.0 ** min(max(failures - 1, 0), _MOST_DOUBLINGS))
 
 
+# A call must outlast what passes (throttling, an outage of minutes, a broken connection), must not
+# add to it, and must not repeat what cannot succeed.
+#
+# - The waits have full jitter: many shards are throttled in the same second, and would come back in
+#   the same second.
+# - The time until giving up begins with the first failure, not with the call; a success ends it. A
+#   count of attempts would give up sooner the faster the failures come.
+# - An error by which a record is gone makes a reader resume elsewhere, and repeat or lose much. One
+#   such answer of GetShardIterator made a worker resume at the oldest record. It is believed only
+#   if it comes a second time, after `ASKED_AGAIN_AFTER` (`Doubts`).
+# - Readers by the hundred share few threads, so a wait of seconds must not hold one. `Attempts`
+#   raises `RetryLaterError` with the wait, and its caller comes back by then.
 class Backoff(msgspec.Struct, frozen=True):
     """Retries calls for at most ``give_up_after`` seconds: exponential backoff, full jitter.
 
@@ -160,7 +172,7 @@ class Backoff(msgspec.Struct, frozen=True):
 
 
 class RetryLaterError(Exception):
-    """A call failed for a moment; it is to be made again in so many seconds."""
+    """A call failed for a moment; it is to be made again in ``seconds``."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -191,7 +203,7 @@ class Attempts:
             result = call()
         except (ClientError, BotoCoreError) as error:
             is_doubted = not self._has_doubted and doubts(error)
-            pause = self.next_pause(SECOND_LOOK if is_doubted else None)
+            pause = self.next_pause(ASKED_AGAIN_AFTER if is_doubted else None)
             if pause is None or not (is_doubted or is_retryable(error)):
                 self.succeed()
                 raise

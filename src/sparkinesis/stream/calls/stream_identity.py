@@ -1,4 +1,4 @@
-"""Finds what distinguishes streams from others of the same name: their ARNs and creation times."""
+"""Finds what distinguishes a stream from others of its name: its ARN and its creation time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BETWEEN_STREAM_PAGES = 0.25
 
 
 class StreamIdentity(msgspec.Struct, frozen=True):
-    """A stream's ARN and identifier, and the time of the answer that told them."""
+    """A stream's ARN and identifier, and the time of the answer that had them."""
 
     arn: str
     identifier: StreamIdentifier
@@ -41,7 +41,7 @@ class StreamIdentity(msgspec.Struct, frozen=True):
     at: float
     """By the caller's clock."""
     was_listed: bool = False
-    """True if ListStreams told it, which costs no call for this stream alone."""
+    """True if it comes from ListStreams, which costs no call for this stream alone."""
 
 
 Found = dict[StreamAddress, StreamIdentity | SparkinesisError]
@@ -207,7 +207,7 @@ def require_same(
 
 
 class SameStreams:
-    """Tells whether streams are still those that a worker opened, not later ones of the same names.
+    """Checks that streams are still those that a worker opened, not later ones of the same names.
 
     For any thread: threads that ask at about the same time share a call. Calls keep the distance
     that the account's limits require.
@@ -239,7 +239,7 @@ class SameStreams:
     def require(self, address: StreamAddress, stream: StreamIdentifier, since: float) -> None:
         """Raise `StreamNotFoundError` unless the stream still existed at ``since``, by ``clock``.
 
-        Also raises the errors of the calls, which say nothing of the stream.
+        Also raises the errors of the calls, after which nothing is known of the stream.
         """
         place = place_of(address)
         with self._lock:

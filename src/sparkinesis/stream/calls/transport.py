@@ -1,7 +1,7 @@
 """Clients of Kinesis, with faster decoders for records.
 
 The calls that grow with shards and time are made directly (`sparkinesis.stream.calls.direct`). The
-others, and behind a proxy all of them, are made by botocore, whose parser would take most of a
+others, and behind a proxy all of them, are made by botocore. Its parser would take most of a
 reader's time per page. botocore's hook ``before-parse`` permits custom parsing: our handlers take
 the answer's body and leave a small document to the parser.
 """
@@ -72,8 +72,8 @@ def call_client(address: StreamAddress) -> Any:
 
 
 _clients: dict[tuple[str | None, str | None, CredentialSource], Any] = {}
-"""The clients of this process, the oldest first. Threads read it without a lock: who only uses a
-client need not wait while the client of another stream's role is opened."""
+"""The clients of this process, the oldest first. Threads read it without a lock, so that none waits
+for its client while that of another stream's role is opened."""
 
 
 def _open(region: str | None, endpoint: str | None, credentials: CredentialSource) -> Any:

@@ -39,8 +39,8 @@ service sends events without records every few seconds."""
 #   `_has_data` asks for those first, or the event would wait for the next one.
 #
 # The service ends a subscription after 300 seconds. It is replaced before that, and closed first:
-# of two at a time the service ends the older one by an error, which would look like the subscription
-# of another worker (`Cause.TAKEN_OVER`), and be followed by a long pause.
+# of two at a time the service ends the older one by an error, which would look like another
+# worker's subscription (`Cause.TAKEN_OVER`), and be followed by a long pause.
 class CurrentSubscription:
     """The subscription of a shard, at most one. One thread begins, reads and drops it.
 

@@ -190,7 +190,10 @@ class FanOutCursor:
     def _last_page(self) -> Fetched | None:
         """Return the rest of the shard if the shard ends there; else None."""
         fetched = self._rest.last_page(
-            self._position, self._early_filter, self._current.stopped, inclusive=self._inclusive
+            self._position,
+            self._early_filter,
+            self._current.stopped.is_set,
+            inclusive=self._inclusive,
         )
         if fetched is not None:
             self.at_end = True

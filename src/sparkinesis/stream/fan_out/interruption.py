@@ -7,7 +7,7 @@ from enum import Enum
 import msgspec
 
 from sparkinesis.errors import CorruptEventStreamError
-from sparkinesis.stream.calls.retry import SECOND_LOOK, Backoff, error_code, is_retryable
+from sparkinesis.stream.calls.retry import ASKED_AGAIN_AFTER, Backoff, error_code, is_retryable
 
 BETWEEN_SUBSCRIPTIONS = 5.0
 """Seconds after a successful SubscribeToShard during which the service refuses another one for the
@@ -112,8 +112,8 @@ NO_FAILURES = FailureStreak()
 #   application reads with it. It was asked each second for five minutes; now it is backed off.
 # - A subscription that ends regularly without a failure is followed at once. One that ends within
 #   five seconds is not, or a server that ends each at once would be asked without a pause.
-# - Who was taken over waits for longer than the others: the new reader may own the lease, which
-#   this worker learns meanwhile. Two readers that follow at once would take over from each other.
+# - A reader that was taken over waits for longer: the other reader may own the lease, and this
+#   worker learns of that meanwhile. Two that follow at once would take over from each other.
 def pause_after(cause: Cause, before: FailureStreak, age: float | None, retry: Backoff) -> float:
     """Return the seconds to wait before the next SubscribeToShard.
 
@@ -130,7 +130,7 @@ def pause_after(cause: Cause, before: FailureStreak, age: float | None, retry: B
             retry.uniform(*PAUSE_WHILE_IN_USE) if is_soon else retry.pause(before.refusals)
         )
     if cause is Cause.DOUBTED:
-        return rule + SECOND_LOOK
+        return rule + ASKED_AGAIN_AFTER
     if cause is Cause.TAKEN_OVER:
         rule = retry.uniform(*PAUSE_AFTER_TAKEOVER)
     return rule + retry.pause(before.failures)
@@ -148,7 +148,7 @@ class Recovery:
         self._has_doubted = False
         """The service has once refused the position, since the last event."""
         self.resume_at = float("-inf")
-        """The time from which on the next subscription may be made."""
+        """The earliest time of the next subscription."""
 
     def event_came(self) -> None:
         """Forget the failures so far."""

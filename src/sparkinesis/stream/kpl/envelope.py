@@ -95,9 +95,9 @@ def open_sound(message: memoryview) -> Envelope | None:
 
 
 def are_sound(keys: Collection[str], records: int, size: int) -> bool:
-    """Return True if an aggregate of so many user records may have these keys in its tables.
+    """Return True if an aggregate may have these keys in its tables.
 
-    size: the message's bytes.
+    records: the number of its user records. size: the message's bytes.
     """
     # upb returns a string that is not UTF-8 as bytes; the pure Python runtime raises.
     if not {str}.issuperset(map(type, keys)):
@@ -107,7 +107,7 @@ def are_sound(keys: Collection[str], records: int, size: int) -> bool:
 
 
 def is_in_proportion(characters: int, size: int) -> bool:
-    """Return True if the user records of a message may repeat keys of so many characters in all."""
+    """Return True if the user records of a message may repeat keys of ``characters`` in all."""
     return characters * _UTF8_WIDTH <= _MAX_EXPANSION * size
 
 
@@ -122,6 +122,9 @@ def count_user_records(records: Iterable[Record]) -> list[int]:
     return [1 if envelope is None else len(envelope.messages) for envelope in envelopes]
 
 
+# Only the MD5 at its end proves that data with the magic bytes is an aggregate, so it is computed
+# for each. That takes most of the time of unpacking. hashlib releases the GIL meanwhile, so two
+# threads share the records of a page; for a small one, the hand-over takes longer than it saves.
 @functools.cache
 def _thread_pool(_: int) -> ThreadPoolExecutor:
     """Return a process's threads that open aggregates; the process id is the cache's key."""

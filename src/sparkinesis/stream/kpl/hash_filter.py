@@ -6,7 +6,7 @@ the user records of the other keys again. A reader with the filter does not retu
 
 A user record is dropped only from an aggregate that a KPL put by key into this shard (`is_kpls`):
 other producers put nothing again, and a stream that distributes records itself
-(RecordDistributionStrategy AUTO) puts an aggregate into any shard. A record does not tell by which
+(RecordDistributionStrategy AUTO) puts an aggregate into any shard. A record does not show by which
 strategy it was put, and the strategy may have been another one then. So the decision rests on the
 aggregate, and the caller filters shards only that came of a reshard.
 

@@ -1,6 +1,6 @@
 """The bytes by which an aggregated record is recognised, before any is opened.
 
-Most streams hold none: a process that meets none never imports the protobuf runtime.
+Most streams hold none, and a process that meets none never imports the protobuf runtime.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def is_aggregated(data: bytes) -> bool:
 def aggregates_of(records: Sequence[Record]) -> list[Record]:
     """Return the records that start like an aggregate, as `is_aggregated` says.
 
-    Every page is looked at so, most of them without an aggregate: no call per record. Few other
-    data, and no text, begins with bytes as high as these: a comparison tells most apart.
+    Every page passes here, and most have no aggregate, so there is no call per record. Little other
+    data, and no text, begins with bytes as high as these: the comparison already excludes most.
     """
     return [
         r

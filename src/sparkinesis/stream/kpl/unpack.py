@@ -100,6 +100,23 @@ def _canonical(message: memoryview) -> Envelope | None:
     return envelope._replace(messages=messages)
 
 
+# A page of aggregates may hold tens of thousands of user records, so no step may make a call of
+# Python for each of them, and yet each must be checked. Nothing that was put may be lost.
+#
+# - protobuf opens only the envelope of an aggregate: the tables of keys, and the encoded user
+#   records as bytes. Arrow's functions then read the headers of all user records of a chunk at
+#   once, and one cut per message gives the column of data (`sparkinesis.stream.kpl.wire`).
+# - That is right for the form that every known aggregator writes, and for no other: with tags,
+#   unknown fields or another order of fields, the bytes behind a header are not the data. Whatever
+#   does not fit is found by its lengths, which must add up to the message's end. Those aggregates
+#   are opened again by the protobuf runtime (`_canonical`), which alone decides what is malformed,
+#   and writes the rest in the usual form, so that the same cut serves them.
+# - Checking only the headers would trust the keys. They are checked as tables: each index must be
+#   in the table of its own record, and no aggregate may repeat a long key so often that the column
+#   grows beyond what its bytes can justify (`is_in_proportion`): 10 MB could become gigabytes.
+# - Chunks of a megabyte keep the memory beside a page small. Their columns are joined at the end;
+#   the data, which is most of it, is copied once into its place as each chunk is done
+#   (`JoinedBinary`), so that a page is never held twice.
 @public
 def deaggregate(records: Sequence[Record]) -> UserRecordColumns:
     """Return the user records of ``records`` in order. A plain record is one user record."""

@@ -145,7 +145,7 @@ def data_of(messages: pa.Array, starts: pa.Array) -> pa.Array:
 
 
 class JoinedBinary:
-    """A binary column that is built of parts, none of which is needed after it was added."""
+    """A binary column that is built of parts; each is copied once, and not needed any more."""
 
     def __init__(self, size: int) -> None:
         """size: the most bytes of all values together."""

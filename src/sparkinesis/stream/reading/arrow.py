@@ -38,7 +38,7 @@ USER_RECORD_SCHEMA: pa.Schema = pa.schema(
 _LARGE = 512
 """Bytes of a value, on average, from which joining all values builds a column faster."""
 _SAMPLED = 16
-"""One of so many values counts for the average."""
+"""Every sixteenth value counts for the average."""
 
 _NO_RECORDS = pa.RecordBatch.from_arrays(
     [pa.nulls(0, field.type) for field in USER_RECORD_SCHEMA], schema=USER_RECORD_SCHEMA

@@ -9,8 +9,9 @@ record that arrived at the instant or later, and includes all records after that
 arrival times. So the filter drops only the records before that first one. Every replay drops the
 same records, and a batch that starts after a record loses none because of its arrival time.
 
-Of records that come behind others although they lie before them, those were returned before and are
-dropped. If one was not, two pages or events have changed places: `OutOfOrderError`.
+A record that comes behind later ones was mostly returned before, and is dropped. If it was not, two
+pages or events have changed places. Such an event was once dropped as if it had been returned; now
+the filter keeps what was returned (`_Span`), and raises `OutOfOrderError`.
 """
 
 from __future__ import annotations
@@ -90,9 +91,9 @@ class EarlyRecordFilter:
             self._floor = sequence_order(position.sequence_number)
             self._includes_floor = inclusive or position.sub_sequence_number is not None
         self._base = position
-        """The position behind which the filter knows what was returned."""
+        """The position behind which ``_spans`` are all that was returned."""
         self._spans: tuple[_Span, ...] = ()
-        """What was returned behind it, in order."""
+        """The records that were returned behind it, in order."""
 
     def apply(self, fetched: Fetched) -> Fetched:
         """Return the page or event without early records, and without repeated ones.
@@ -108,7 +109,7 @@ class EarlyRecordFilter:
             self._floor, self._includes_floor = last, False
         if kept:
             first, number = kept[0].sequence_number, kept[-1].sequence_number
-            self._note(_Span(sequence_order(first), sequence_order(number), number))
+            self._add(_Span(sequence_order(first), sequence_order(number), number))
         if kept is records:
             return fetched
         return replace(fetched, page=msgspec.structs.replace(fetched.page, records=list(kept)))
@@ -123,7 +124,7 @@ class EarlyRecordFilter:
             if span.first <= floor
         )
 
-    def _note(self, span: _Span) -> None:
+    def _add(self, span: _Span) -> None:
         if len(self._spans) == _MOST_SPANS:
             self._base = AfterRecord(self._spans[0].last_number)
             self._spans = self._spans[1:]

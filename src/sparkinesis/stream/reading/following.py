@@ -23,7 +23,7 @@ TIP_PAUSE = 1.0
 _CALLS_AT_A_TIME = 8
 """The most pages in hand, of up to 10 MB each."""
 _CLOCK_STEP_MS = 1000
-"""The service may tell its clock in whole seconds, and begins them early."""
+"""The service may return its clock in whole seconds, rounded down."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class ShardPage:
 
 
 class ReadingOrder:
-    """Which shards may be read: a child once all its listed parents have ended."""
+    """The order of shards: a child may be read once all its listed parents have ended."""
 
     def __init__(self, shards: Iterable[Shard]) -> None:
         self.lineage = Lineage.of(shards)
@@ -86,8 +86,8 @@ def follow(
     """Yield the records of all shards after ``start``, each shard in order, while the caller asks.
 
     LATEST is the service's time of the first call. An `AfterRecord` is read from its record on.
-    only: the shards to read, without what a reshard makes of them; none: all. ends: stop after the
-    records that are there at that time. pace: of the calls on each shard; by default a third of
+    only: the shards to read, without their children; none: all. ends: stop after the records that
+    are there at that time. pace: of the calls on each shard; by default a third of
     what the service accepts, so that others have room. No page is fetched beyond those in hand
     while the caller is busy.
 
@@ -153,10 +153,10 @@ def _named(names: Collection[str], shards: Sequence[Shard], client: StreamClient
 def new_shards(
     client: StreamClient, fetched: Fetched, lineage: Lineage, since: AtTimestamp | None
 ) -> Sequence[Shard]:
-    """Return the children that the last page of a shard names, and what else has become of shards.
+    """Return the children that the last page of a shard names, and other shards that are new.
 
-    Asks for a listing if the page names none, as pages of other servers, or if a child has a parent
-    that is not known yet: the end of the parent's own parent is still to be read.
+    Calls ListShards if the page names none, as on other servers, or if a child has a parent that is
+    not listed yet: the end of the parent's own parent is still to be read.
     """
     named = [shard_of(child) for child in fetched.page.child_shards or ()]
     if named and not Lineage.of([*lineage.shards.values(), *named]).unlisted_parents(

@@ -1,6 +1,6 @@
 """A shard's budget that all processes of a machine share, in a file with a slot per shard.
 
-Spark runs a shard's tasks in any of its Python workers, which do not know of each other. A slot of
+Spark runs a shard's tasks in any of its Python workers, which share no memory. A slot of
 eight bytes holds the instant of the next call, in seconds of `time.monotonic`, which all processes
 of a machine share. The file is no state of a query, which only Spark's checkpoint has (P4): if the
 file is deleted, calls are at most one spacing too early.

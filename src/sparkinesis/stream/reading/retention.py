@@ -331,9 +331,9 @@ class RetentionCheck(msgspec.Struct, frozen=True):
         self, positions: Mapping[str, Position], stream: StreamSummary
     ) -> None:
         created = datetime.fromtimestamp(stream.created_ms / 1000, timezone.utc)
-        told = sorted(positions)[:_MOST_NAMED_SHARDS]
-        places = ", ".join(f"{shard} at {positions[shard]}" for shard in told)
-        more = f" and of {left} other shards" if (left := len(positions) - len(told)) else ""
+        named = sorted(positions)[:_MOST_NAMED_SHARDS]
+        places = ", ".join(f"{shard} at {positions[shard]}" for shard in named)
+        more = f" and of {left} other shards" if (left := len(positions) - len(named)) else ""
         self._report(
             f"{self.client.address} was created at {created.isoformat()}, which is later than the "
             f"position of shard {places}{more}: the position belongs to a deleted stream of the "

@@ -16,6 +16,20 @@ from sparkinesis.stream.reading.shard_end import EndCheck
 _log = logging.getLogger(__name__)
 
 
+# An iterator lives for five minutes, and a reader may take longer between two pages: a processor
+# that hangs, a machine that sleeps. What the cursor knows is therefore a position, and an iterator
+# is only its short form, which is thrown away as soon as it fails.
+#
+# - An expired iterator is replaced by one AFTER the last record, so nothing is skipped or repeated.
+#   The filter of early records stays, for servers that begin sooner than asked.
+# - What was kept at the position may have expired in the meantime. The next page then begins with
+#   the oldest record, and shows no gap. A planner that had stood still for longer than the stream
+#   keeps records once stored an offset as if nothing had ever arrived. So ``renews=False`` raises
+#   the error instead, and such a reader begins again with a check of its start; the others check by
+#   the time that has passed (`ReadProgress.may_have_missed`).
+# - A new iterator that has expired already is the fault of the server, whose clock may be wrong:
+#   asking for the next one at once would go on for ever. It counts as a failed call, with its
+#   pauses and its end. The count ends with the first page, not with the next iterator.
 class ShardCursor:
     """Fetches a shard's pages in order. For one thread at a time.
 

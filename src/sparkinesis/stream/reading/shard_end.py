@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import logging
 import math
-import threading
 from collections.abc import Callable, Collection
 
 from sparkinesis.errors import AccessDeniedError, ServiceError
@@ -145,7 +144,7 @@ class RestOfShard:
         self,
         position: Position,
         early_filter: EarlyRecordFilter,
-        stopped: threading.Event,
+        is_stopped: Callable[[], bool],
         *,
         inclusive: bool,
     ) -> Fetched | None:
@@ -167,7 +166,7 @@ class RestOfShard:
                 iterator = found.page.next_shard_iterator
                 fetched = early_filter.apply(found)
                 is_over = iterator is None or fetched.page.records or is_empty_at_tip(found.page)
-                if is_over or stopped.is_set():
+                if is_over or is_stopped():
                     break
                 self._sleep(_BETWEEN_PAGES)
         except AccessDeniedError as error:

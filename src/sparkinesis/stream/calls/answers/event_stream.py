@@ -42,7 +42,7 @@ class EventStreamDecoder:
     """Decodes bytes into messages. Keeps only the bytes of the incomplete message.
 
     A reader that reads `missing` bytes at a time never has a message copied: it feeds the prelude,
-    which tells the length, and then the rest of the message in one piece.
+    which has the length, and then the rest of the message in one piece.
 
     Raises `CorruptEventStreamError` for bytes that are not valid messages; the bytes after them
     cannot be decoded either.

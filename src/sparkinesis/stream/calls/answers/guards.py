@@ -106,8 +106,8 @@ def understood(call: Callable[[_Client], _T], client: _Client) -> _T:
     try:
         return call(client)
     except _NOT_UNDERSTOOD as error:
-        told = str(error) if isinstance(error, ServiceError) else repr(error)
-        raise MisunderstoodError(error=told[:_SHOWN]) from error
+        shown = str(error) if isinstance(error, ServiceError) else repr(error)
+        raise MisunderstoodError(error=shown[:_SHOWN]) from error
 
 
 def text(value: object) -> str:
@@ -133,7 +133,7 @@ def decode_object(body: bytes | bytearray, decoder: msgspec.json.Decoder[Any]) -
 
 
 MOST_PAGES = 1_000
-"""A page has 1,000 shards or 1 MB of rows: no stream and no lease table has so many."""
+"""A page has 1,000 shards or 1 MB of rows: no stream and no lease table has as many pages."""
 
 
 def pages(

@@ -80,7 +80,7 @@ class ByBotocore:
             # botocore calls the handlers of one operation first. Another one of those may send.
             client.meta.events.register_first(f"{event}.{operation}", self._before_send)
         wanted = str(session.get_config_variable("endpoint_discovery_enabled")).strip().lower()
-        self.looks_for_endpoints = (
+        self.discovers_endpoints = (
             wanted == "true" and self._service.endpoint_discovery_operation is not None
         )
         """True if the user wants botocore to ask DynamoDB for endpoints, which change."""

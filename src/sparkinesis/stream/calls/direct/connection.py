@@ -277,8 +277,8 @@ def tls_context(trusted: Any, url: str) -> ssl.SSLContext:
 def _context(certificates: str, changed: int) -> ssl.SSLContext:  # noqa: ARG001 - a part of the key
     """Return a context that verifies servers by these certificates; empty: by none.
 
-    It is botocore's, of which a test makes sure: botocore imports urllib3 for its own, which takes
-    longer than to load the certificates.
+    A test compares it with botocore's context. botocore imports urllib3 for its own, which takes
+    longer than loading the certificates.
     """
     import ssl  # noqa: PLC0415 - a plain endpoint needs none
 

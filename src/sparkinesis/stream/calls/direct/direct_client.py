@@ -81,7 +81,7 @@ class DirectClient:
             most_idle=most_idle,
             keep_alive_probes=has_probes,
         )
-        if usual is None and self._by_botocore().looks_for_endpoints:
+        if usual is None and self._by_botocore().discovers_endpoints:
             return
         for operation in decoders:
             setattr(self, method_name(operation), functools.partial(self._call, operation))

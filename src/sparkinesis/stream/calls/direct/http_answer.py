@@ -102,7 +102,7 @@ def read_body(
     until: float,
     timeout: float,
 ) -> tuple[bytes | bytearray, bool]:
-    """Return a body, of which ``start`` has arrived; and whether the connection may be kept.
+    """Return the body that begins with ``start``, and whether the connection may be kept.
 
     most: the bytes that the body may have. until, timeout: those of `read_head`.
     """
@@ -125,7 +125,7 @@ def read_body(
 def _receive_rest(
     connection: socket.socket, start: bytes, length: int, until: float, timeout: float
 ) -> bytearray:
-    """Receive a body of which the first bytes are there."""
+    """Return the body that begins with ``start``, received into one buffer."""
     body = bytearray(length)
     body[: len(start)] = start
     rest = memoryview(body)[len(start) :]
@@ -205,7 +205,7 @@ class StreamedBody:
 
     @staticmethod
     def instant_in(seconds: float) -> float:
-        """Return the instant up to which a read of so many seconds may wait."""
+        """Return the instant up to which a read may wait for ``seconds``."""
         return time.monotonic() + seconds
 
     def read(self, most: int, until: float, /) -> bytearray:

@@ -93,7 +93,7 @@ _OF_EACH_CALL = frozenset(
         "x-amzn-trace-id",
     }
 )
-"""Headers that botocore makes anew for each call; the last three say nothing that is needed."""
+"""Headers that botocore makes anew for each call; the service needs none of the last three."""
 
 
 class LearnedRequest(msgspec.Struct, frozen=True):
@@ -107,7 +107,7 @@ class LearnedRequest(msgspec.Struct, frozen=True):
 
 
 def learn(request: Any) -> LearnedRequest | None:
-    """Return what there is to learn from botocore's prepared request.
+    """Return the part of botocore's prepared request that later calls repeat.
 
     None for a request that cannot be repeated with another body: not a POST of JSON to ``/``, or
     not signed by signature version 4.
@@ -160,7 +160,7 @@ def repeated(
 
 
 def as_text(value: str | bytes) -> str:
-    """Return a header's value, of which botocore has some in bytes."""
+    """Return the value of a header as text; botocore has some in bytes."""
     return value.decode("latin-1") if isinstance(value, bytes) else str(value)
 
 
@@ -221,7 +221,7 @@ class Signer:
 class _Hmac:
     """HMAC-SHA256 (RFC 2104) of one key, whose two pads are hashed once and not for each message.
 
-    That halves the CPU of a signature: hmac.digest also looks OpenSSL's functions up each time.
+    That halves the CPU of a signature: hmac.digest also searches OpenSSL's functions each time.
     """
 
     def __init__(self, key: bytes) -> None:

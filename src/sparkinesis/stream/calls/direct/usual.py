@@ -87,7 +87,7 @@ class AccessKeys:
 
 
 class UsualSettings:
-    """The settings of a client of Kinesis or DynamoDB, all of which are known.
+    """The settings of a client of Kinesis or DynamoDB, if all of them are known here.
 
     keys: the credentials of the environment; None: botocore finds the credentials. trusted: as
     `sparkinesis.stream.calls.direct.connection.trusted`.
