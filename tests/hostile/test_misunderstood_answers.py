@@ -17,7 +17,7 @@ from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.client import dynamodb_client
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.calls import transport
+from sparkinesis.stream.calls import caller
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.stream.calls.stream_identity import list_streams
@@ -101,7 +101,7 @@ CASES = [
 @pytest.fixture(autouse=True)
 def _fresh_clients(monkeypatch: pytest.MonkeyPatch) -> None:
     dynamodb_client.cache_clear()
-    monkeypatch.setattr(transport, "_clients", {})
+    monkeypatch.setattr(caller, "_clients", {})
 
 
 @pytest.mark.parametrize(("operation", "kind", "way"), CASES)

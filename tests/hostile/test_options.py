@@ -25,7 +25,7 @@ from sparkinesis.source.options.option_table import OPTIONS, Options
 from sparkinesis.source.options.read_options import batch_read_options, stream_read_options
 from sparkinesis.source.options.write_options import write_options
 from sparkinesis.stream.address import stream_address
-from sparkinesis.stream.calls.transport import call_client
+from sparkinesis.stream.calls.caller import call_client
 from sparkinesis.stream.position import AtTimestamp
 from sparkinesis.worker.options import FanOutOptions, LeaseTableOptions, WorkerOptions
 from tests.examples import examples

@@ -87,7 +87,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
         "stream/kpl/envelope.py",
         "ThreadPoolExecutor",
     ): "Unpacking waits for nothing but the processor.",
-    ("stream/calls/transport.py", "threading.Lock at import"): (
+    ("stream/calls/caller.py", "threading.Lock at import"): (
         "The lock guards the opening of clients, and simulated worlds open none."
     ),
     ("stream/calls/session.py", "threading.Lock at import"): (

@@ -14,7 +14,7 @@ import pytest
 from botocore.exceptions import ReadTimeoutError, ResponseStreamingError
 
 from sparkinesis.stream.address import CredentialSource, StreamAddress
-from sparkinesis.stream.calls import transport
+from sparkinesis.stream.calls import caller
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.direct.by_botocore import PumpedBody
 from sparkinesis.stream.calls.direct.direct_client import DirectClient
@@ -183,7 +183,7 @@ def behind_proxy(script: Script, monkeypatch: pytest.MonkeyPatch) -> Script:
     monkeypatch.setenv("HTTP_PROXY", script.endpoint)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-    monkeypatch.setattr(transport, "_clients", {})
+    monkeypatch.setattr(caller, "_clients", {})
     return script
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from sparkinesis import LogContext
 from sparkinesis.lease.table.client import dynamodb_client
-from sparkinesis.stream.calls.transport import call_client
+from sparkinesis.stream.calls.caller import call_client
 from sparkinesis.worker.lifecycle.signals import graceful_on_signals
 from sparkinesis.worker.on_error import Skip
 from tests.integration.worker.scene import FIRST, SECOND, UPPER, Scene, wait_for_look

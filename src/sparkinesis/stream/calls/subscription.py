@@ -202,7 +202,7 @@ def subscribe(
     *,
     on_event: Callable[[Event], None] = lambda _: None,
 ) -> Subscription:
-    """Call SubscribeToShard with `sparkinesis.stream.calls.transport.call_client`'s client.
+    """Call SubscribeToShard with `sparkinesis.stream.calls.caller.call_client`'s client.
 
     ``service_time`` reads the service's clock from an answer's headers. Raises botocore's errors.
     """

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import InvalidConfigError
 
-from sparkinesis.stream.calls.transport import _InitialResponse
+from sparkinesis.stream.calls.caller import _InitialResponse
 from tests.integration.stream.direct.both import FINE, clients, outcome
 from tests.integration.stream.direct.certificates import self_signed, serving_context
 from tests.integration.stream.direct.raw_server import RawServer, http, serving

@@ -16,7 +16,7 @@ from botocore.credentials import Credentials
 
 from sparkinesis.lease.table import client as lease_table
 from sparkinesis.stream.address import FOUND_BY_BOTO, CredentialSource
-from sparkinesis.stream.calls import transport
+from sparkinesis.stream.calls import caller
 from sparkinesis.stream.calls.direct.by_botocore import ByBotocore
 from sparkinesis.stream.calls.direct.connection import trusted
 from sparkinesis.stream.calls.direct.direct_client import DirectClient, method_name
@@ -337,9 +337,9 @@ def test_botocore_is_opened_for_what_is_not_known() -> None:
 
 
 def test_the_names_of_methods_are_botocores() -> None:
-    operations = [*transport._DECODERS, *lease_table._DIRECTLY]
+    operations = [*caller._DECODERS, *lease_table._DIRECTLY]
     assert [method_name(each) for each in operations] == [xform_name(each) for each in operations]
-    assert set(transport._DECODERS) == set(BY_NAME)
+    assert set(caller._DECODERS) == set(BY_NAME)
     assert set(lease_table._DIRECTLY) == set(OF_TABLES)
 
 

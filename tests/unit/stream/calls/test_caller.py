@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.calls import transport
-from sparkinesis.stream.calls.transport import call_client
+from sparkinesis.stream.calls import caller
+from sparkinesis.stream.calls.caller import call_client
 
 THREADS = 8
 
@@ -20,7 +20,7 @@ def test_threads_that_ask_at_once_open_one_client(monkeypatch: pytest.MonkeyPatc
     opened: list[object] = []
     all_ask = threading.Barrier(THREADS)
 
-    open_client = transport._open
+    open_client = caller._open
 
     def counted(*args: Any) -> Any:
         opened.append(args)
@@ -31,7 +31,7 @@ def test_threads_that_ask_at_once_open_one_client(monkeypatch: pytest.MonkeyPatc
         return call_client(address)
 
     # A session is opened only where the environment is not the usual one.
-    monkeypatch.setattr(transport, "_open", counted)
+    monkeypatch.setattr(caller, "_open", counted)
     address = StreamAddress("s", None, "us-east-1", "http://127.0.0.1:17")  # no other test's
     with ThreadPoolExecutor(THREADS) as threads:
         clients = list(threads.map(ask, range(THREADS)))
@@ -40,26 +40,26 @@ def test_threads_that_ask_at_once_open_one_client(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_clients_that_are_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "_open", lambda *_: object())
-    monkeypatch.setattr(transport, "_clients", {})
-    monkeypatch.setattr(transport, "MOST_CLIENTS", 3)
+    monkeypatch.setattr(caller, "_open", lambda *_: object())
+    monkeypatch.setattr(caller, "_clients", {})
+    monkeypatch.setattr(caller, "MOST_CLIENTS", 3)
     streams = [StreamAddress("s", region=f"eu-west-{n}") for n in range(5)]
     clients = [call_client(stream) for stream in streams]
-    assert len(transport._clients) == 3
+    assert len(caller._clients) == 3
     assert [call_client(stream) for stream in streams[2:]] == clients[2:]
 
 
 def test_who_uses_a_client_waits_for_no_other_that_is_opened() -> None:
     address = StreamAddress("s", None, "us-east-1", "http://127.0.0.1:9")
     client = call_client(address)
-    with transport._opening, ThreadPoolExecutor(1) as threads:
+    with caller._opening, ThreadPoolExecutor(1) as threads:
         assert threads.submit(call_client, address).result(30) is client
 
 
 def test_a_process_that_is_forked_while_a_client_is_opened_opens_its_own() -> None:
     address = StreamAddress("s", None, "us-west-2", "http://127.0.0.1:9")
     child = multiprocessing.get_context("fork").Process(target=call_client, args=(address,))
-    with transport._opening:
+    with caller._opening:
         child.start()
     child.join(30)
     child.kill()
