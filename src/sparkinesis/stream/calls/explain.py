@@ -55,7 +55,7 @@ START_ELSEWHERE = (
 
 
 class _Words(NamedTuple):
-    """How errors name the options of a door, and what a user of it can do."""
+    """The words by which errors name a door's options, and advice for its users."""
 
     stream: str
     region: str

@@ -56,7 +56,7 @@ def open_session(source: CredentialSource, region: str | None, endpoint: str | N
 
 
 def _environment() -> int:
-    """Return a number for what botocore reads of the environment; it may be secret."""
+    """Return a hash of the variables that botocore reads; their values may be secret."""
     return hash(tuple((k, v) for k, v in os.environ.items() if k.startswith("AWS_") or k == "HOME"))
 
 
@@ -99,7 +99,7 @@ def _open_session(
 def open_client(
     service: str, source: CredentialSource, region: str | None, endpoint: str | None, **options: Any
 ) -> Any:
-    """Return a botocore client without retries of its own; see `open_session` and `Retry`.
+    """Return a botocore client without retries of its own; see `open_session` and `Backoff`.
 
     options: those of `client_of`.
     """
@@ -117,7 +117,7 @@ def client_of(
 ) -> Any:
     """Return a botocore client of a session, without retries of its own.
 
-    bounds: of operations whose answers may be long, or must come soon.
+    bounds: those of operations whose answers may be long, or must come soon.
     """
     from botocore.config import Config  # noqa: PLC0415
 

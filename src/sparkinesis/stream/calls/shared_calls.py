@@ -1,4 +1,7 @@
-"""The calls of many threads: one for all that ask at the same moment, or one after the other."""
+"""The calls of many threads: one for all that ask at the same moment, or one after the other.
+
+The service's clock is one of the answers that they share.
+"""
 
 from __future__ import annotations
 

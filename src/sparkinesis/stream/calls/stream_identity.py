@@ -67,7 +67,7 @@ def identify_some(
     clock: Callable[[], float],
     wait: Callable[[float], object],
 ) -> Found:
-    """Return what `identify` yields of as many streams as can be asked for now.
+    """Return the results of `identify` for as many streams as can be asked for now.
 
     The rest is left out after a call that failed for a reason that others may share, such as
     throttling, and once ``wait`` returns True.

@@ -63,7 +63,7 @@ class Subscription:
         self._decoder = EventStreamDecoder()
         self._first: ReceivedEvent | None = None
         self._failure: BaseException | None = None
-        """What `skip_initial_response` met, for `next_event`."""
+        """The failure of `skip_initial_response`, which `next_event` raises."""
         self._closed = threading.Event()
         self._lock = threading.Lock()
         self._is_reading = False

@@ -14,7 +14,7 @@ from sparkinesis.metrics.health.liveness import Part
 
 _log = logging.getLogger(__name__)
 
-_LOOK_AGAIN = 0.05
+_POLL_EVERY = 0.05
 """Seconds, where the operating system does not let one thread add a socket while another waits."""
 
 
@@ -28,7 +28,7 @@ class SocketWatch:
         self._lock = threading.Lock()
         self._selector = selectors.DefaultSelector()
         kind = type(self._selector).__name__
-        self._timeout = None if kind in {"EpollSelector", "KqueueSelector"} else _LOOK_AGAIN
+        self._timeout = None if kind in {"EpollSelector", "KqueueSelector"} else _POLL_EVERY
         self._thread: threading.Thread | None = None
 
     def when_readable(self, descriptor: int, call: Callable[[], None]) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 _SAMPLE = 4
-"""The most aggregates of a page that are looked into for an estimate."""
+"""The most aggregates of a page that are opened for an estimate."""
 
 
 def make_objects(
@@ -84,7 +84,7 @@ def last_sub_sequence_number(record: Record) -> int:
 
 
 class UnpackedSize(NamedTuple):
-    """About how much the user records of some records are."""
+    """The approximate size of the user records of some records."""
 
     rows: int
     plain: int

@@ -38,7 +38,7 @@ class DirectClient:
     session, client: return botocore's session, and open botocore's client of it. usual: the
     settings, if they are known without botocore. Then botocore's session is opened only for
     credentials that are not in the environment, and its client for other operations and for errors.
-    bounds: of the operations whose answers may be long, or must come soon. streamed: the operations
+    bounds: those of the operations whose answers may be long, or must come soon. streamed: the operations
     of ``decoders`` whose answers are event streams.
 
     Errors are botocore's. There are no retries, but for a request that the service has refused
@@ -99,7 +99,7 @@ class DirectClient:
             self._botocore.close()
 
     def _by_botocore(self) -> ByBotocore:
-        """Open botocore's client, once; two threads that are here at a time may open two."""
+        """Return botocore's client, which the first call opens; two threads may each open one."""
         if self._botocore is None:
             from sparkinesis.stream.calls.direct.by_botocore import ByBotocore, send_by  # noqa: PLC0415 - slow to import
 
