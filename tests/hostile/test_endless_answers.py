@@ -29,7 +29,7 @@ from sparkinesis.stream.calls import caller
 from sparkinesis.stream.calls.answers.guards import MIB, Bound, pages
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Backoff, RetryLaterError, is_retryable
-from sparkinesis.stream.fan_out.consumers import list_consumers
+from sparkinesis.stream.fan_out.registered_consumers import list_consumers
 from sparkinesis.stream.position import TRIM_HORIZON
 from sparkinesis.stream.reading.budget import Pace, ShardBudget
 from sparkinesis.stream.reading.shard_cursor import ShardCursor

@@ -21,7 +21,7 @@ from sparkinesis.stream.calls import caller
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.stream.calls.stream_identity import list_streams
-from sparkinesis.stream.fan_out.consumers import list_consumers
+from sparkinesis.stream.fan_out.registered_consumers import list_consumers
 from sparkinesis.stream.position import TRIM_HORIZON
 from sparkinesis.stream.put_entry import plain_entries
 from sparkinesis.worker.options import LeaseTableOptions

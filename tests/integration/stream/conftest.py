@@ -15,8 +15,8 @@ from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Backoff
-from sparkinesis.stream.fan_out.consumers import register_consumer
 from sparkinesis.stream.fan_out.cursor import RETRY
+from sparkinesis.stream.fan_out.registered_consumers import register_consumer
 from sparkinesis.stream.position import TRIM_HORIZON, Position
 from tests.fetching import FetchingCursor
 from tests.scripted import Script, Scripted, serving

@@ -19,7 +19,7 @@ from sparkinesis.local import Call, Fault, LocalServer, ManualClock
 from sparkinesis.local.model import limits
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.fan_out.consumers import (
+from sparkinesis.stream.fan_out.registered_consumers import (
     RETRY,
     ConsumerFinder,
     deregister_consumer,

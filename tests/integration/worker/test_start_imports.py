@@ -17,7 +17,7 @@ from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer
 from sparkinesis.stream.address import stream_address
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.fan_out.consumers import register_consumer
+from sparkinesis.stream.fan_out.registered_consumers import register_consumer
 
 NEVER = {
     *("asyncio", "multiprocessing", "boto3", "moto", "pyspark", "pandas", "rich", "typer"),

@@ -18,7 +18,7 @@ from sparkinesis.source.planning.probe_threads import MOST_THREADS, ProbeThreads
 from sparkinesis.source.planning.stream_planner import StreamPlanner
 from sparkinesis.source.stream_report import StreamReport, lag_report
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.fan_out.consumers import (
+from sparkinesis.stream.fan_out.registered_consumers import (
     deregister_consumer,
     describe_consumer,
     register_consumer,

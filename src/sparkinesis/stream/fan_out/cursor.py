@@ -19,7 +19,6 @@ from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.explain import explain, is_unknown_position, words
 from sparkinesis.stream.calls.retry import Backoff, error_code
 from sparkinesis.stream.calls.subscription import OPERATION, ReceivedEvent
-from sparkinesis.stream.fan_out.consumers import ConsumerFinder, RegisteredConsumer
 from sparkinesis.stream.fan_out.current_subscription import CurrentSubscription
 from sparkinesis.stream.fan_out.interruption import (
     RENEWED,
@@ -29,6 +28,7 @@ from sparkinesis.stream.fan_out.interruption import (
     cause_of,
     ending_of,
 )
+from sparkinesis.stream.fan_out.registered_consumers import ConsumerFinder, RegisteredConsumer
 from sparkinesis.stream.page import Fetched, Page, ends_shard, says_more_follows
 from sparkinesis.stream.position import AfterRecord, AtTimestamp, Position, Sentinel
 from sparkinesis.stream.reading.early_records import EarlyRecordFilter

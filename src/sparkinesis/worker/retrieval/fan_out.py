@@ -19,15 +19,15 @@ from sparkinesis.events import ConsumerDeregistered, PollingInstead
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.stream.calls.shared_calls import at_once
-from sparkinesis.stream.fan_out.consumers import RETRY as REGISTRATION_RETRY
-from sparkinesis.stream.fan_out.consumers import (
+from sparkinesis.stream.fan_out.cursor import RETRY as SUBSCRIPTION_RETRY
+from sparkinesis.stream.fan_out.cursor import FanOutCursor
+from sparkinesis.stream.fan_out.interruption import BETWEEN_SUBSCRIPTIONS
+from sparkinesis.stream.fan_out.registered_consumers import RETRY as REGISTRATION_RETRY
+from sparkinesis.stream.fan_out.registered_consumers import (
     ConsumerFinder,
     deregister_consumer,
     register_consumer,
 )
-from sparkinesis.stream.fan_out.cursor import RETRY as SUBSCRIPTION_RETRY
-from sparkinesis.stream.fan_out.cursor import FanOutCursor
-from sparkinesis.stream.fan_out.interruption import BETWEEN_SUBSCRIPTIONS
 from sparkinesis.stream.page import Fetched
 from sparkinesis.stream.timing import Timing
 from sparkinesis.worker.options import AheadLimits, FanOutOptions

@@ -38,8 +38,8 @@ class DirectClient:
     session, client: return botocore's session, and open botocore's client of it. usual: the
     settings, if they are known without botocore. Then botocore's session is opened only for
     credentials that are not in the environment, and its client for other operations and for errors.
-    bounds: those of the operations whose answers may be long, or must come soon. streamed: the operations
-    of ``decoders`` whose answers are event streams.
+    bounds: those of operations whose answers may be long, or must come soon. streamed: the
+    operations of ``decoders`` whose answers are event streams.
 
     Errors are botocore's. There are no retries, but for a request that the service has refused
     because this machine's clock is wrong: that one is sent again with the service's time, as are

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkinesis.stream.fan_out.consumers import RegisteredConsumer, is_full
+from sparkinesis.stream.fan_out.registered_consumers import RegisteredConsumer, is_full
 
 
 @pytest.mark.parametrize(
