@@ -3,7 +3,4 @@
 ``formats`` writes and reads what sparkinesis leaves in checkpoints, tables and files. ``golden``
 holds what each version has written, by the version's first two numbers. ``checks`` are those of
 `make release-check`. The rules are in docs/releases.md.
-
-The fixtures ``tests/fixtures/*-0.1.0.json`` are older: versions in development wrote them before
-the first release, and they are read as well.
 """
