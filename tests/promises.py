@@ -32,7 +32,9 @@ P6:
     properties/test_p6_limits.py
     properties/test_p10_time.py::test_p6_a_limit_below_the_number_of_shards_holds
     unit/source/planning/test_batch_instant.py
-P7: properties/test_p7_call_budget.py
+P7:
+    properties/test_p7_call_budget.py
+    spark/test_p1_determinism.py
 P8: properties/test_p8_data_loss.py
 P9: properties/test_p9_skip_older.py
 P10:
@@ -44,12 +46,11 @@ P10:
 # Record processors
 W1:
     integration/worker/test_w1_order.py
-    integration/worker/test_parents_first.py
     integration/worker/test_fleet.py
     unit/worker/lifecycle/shard/test_states.py
     unit/lease/rules/test_children.py
 W2:
-    integration/worker/test_ways_killed.py
+    integration/worker/test_kills.py
     integration/worker/test_w2_checkpoints.py
     integration/worker/test_automatic_checkpoints.py
     unit/worker/test_checkpointer.py
@@ -78,7 +79,7 @@ W8:
     spark/test_parquet_sink.py
 W10:
     integration/worker/test_processes.py
-    integration/worker/test_processes_killed.py
+    integration/worker/test_kills.py
     unit/worker/supervision/processes
     unit/worker/supervision/test_supervisor_state.py
 
@@ -277,7 +278,7 @@ WorkerOptions.give_up_after_limit: integration/worker/test_processing_time_limit
 WorkerOptions.checkpoint_seconds: unit/worker/lifecycle/shard/test_automatic_checkpoints.py::test_what_is_processed_waits_no_longer_than_it_may_also_without_more_records
 WorkerOptions.checkpoint_records: unit/worker/lifecycle/shard/test_automatic_checkpoints.py::test_each_so_many_records_are_checkpointed_however_large_the_batches
 WorkerOptions.concurrency: integration/worker/test_ways.py::test_keys_run_at_the_same_time_and_each_in_order
-WorkerOptions.parents_first: integration/worker/test_parents_first.py::test_children_begin_while_their_parent_is_read
+WorkerOptions.parents_first: integration/worker/test_w1_order.py::test_children_begin_while_their_parent_is_read
 WorkerOptions.parent_poll_interval: integration/worker/test_w1_order.py::test_a_merged_shard_waits_for_the_slower_of_its_parents
 WorkerOptions.task_backoff: unit/worker/lifecycle/shard/test_delivery.py::test_a_refusing_target_is_asked_again_ever_more_slowly_and_the_processor_is_not
 WorkerOptions.audit_interval: integration/worker/test_events.py::test_leases_that_are_created_missing_and_deleted

@@ -1,10 +1,10 @@
-"""The calls of workers and commands need the permissions in `deploy.iam`, and no other."""
+"""Workers, commands, queries and writes need the permissions of `deploy.iam`, and no other."""
 
 from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -12,16 +12,21 @@ import pytest
 from deploy.iam import POLICIES, WITHOUT_CALL
 from sparkinesis import FanOutOptions, LeaseTableOptions
 from sparkinesis.application import Application
+from sparkinesis.errors import ConsumerLimitError
 from sparkinesis.lease.table import requests
 from sparkinesis.local import LocalServer
 from tests.command import call, place_of
 from tests.deploy.calls import Used, only
+from tests.engine import MODES, query_of
 from tests.integration.worker.scene import Scene, checkpoint
 from tests.integration.worker.test_exporter_command import Running as Exporting
 from tests.integration.worker.test_exporter_command import export  # noqa: F401 - a fixture
 from tests.journal import Journal, Journaling
+from tests.kcl import create_table, put_lease
 from tests.pace import eventually
-from tests.streams import create_when_permitted, put, split
+from tests.properties.test_batch_read import Batch
+from tests.sink import write
+from tests.streams import arn_of, create_when_permitted, put, split
 
 Make = Callable[..., Application]
 
@@ -137,3 +142,78 @@ def test_workers_of_many_streams_use_their_permissions(scene: Scene) -> None:
         worker.shutdown(30)
     assert "kinesis:ListStreams" in used.actions
     assert used.actions <= ALLOWED["worker-several-streams"] | ALLOWED["create-table"]
+
+
+@pytest.fixture
+def unlimited() -> Iterator[LocalServer]:
+    """A server without limits, which has the stream ``s``: queries and writes call it often."""
+    with LocalServer(port=0, limits=False, dynamodb=True) as running:
+        running.client("kinesis").create_stream(StreamName="s", ShardCount=2)
+        yield running
+
+
+@pytest.mark.parametrize(
+    ("mode", "name"), [("polling", "spark-read"), ("efo", "spark-read-fan-out")]
+)
+def test_a_query_uses_its_permissions(unlimited: LocalServer, mode: str, name: str) -> None:
+    used, kinesis = Used(unlimited), unlimited.client("kinesis")
+    options = {**MODES[mode], "requireConsumerDeregistration": "true"} if mode == "efo" else {}
+    put(kinesis, "s", [b"%d" % n for n in range(20)])
+    with used.watching():
+        running = query_of(unlimited, **options)
+        assert running.next_batch() is not None
+    split(kinesis, "s")
+    put(kinesis, "s", [b"%d" % n for n in range(20, 40)])
+    with used.watching():
+        running.restart()  # reads on after a pause, and through a reshard
+        while running.next_batch() is not None:
+            pass
+        running.reader.stop()
+    if mode == "efo":
+        fill_with_consumers(kinesis)
+        with used.watching(), pytest.raises(ConsumerLimitError):
+            query_of(unlimited, **{**options, "consumerName": "one-more"}).plan()
+    assert used.actions == ALLOWED[name]
+
+
+def fill_with_consumers(kinesis: Any) -> None:
+    arn = arn_of(kinesis, "s")
+    present = kinesis.list_stream_consumers(StreamARN=arn)["Consumers"]
+    for n in range(20 - len(present)):
+        kinesis.register_stream_consumer(StreamARN=arn, ConsumerName=f"other-{n}")
+
+
+def test_a_batch_read_uses_no_other_permission(unlimited: LocalServer) -> None:
+    put(unlimited.client("kinesis"), "s", [b"a", b"b"])
+    used = Used(unlimited)
+    options = {"streamName": "s", "endpoint": unlimited.endpoint_url, "region": "us-east-1"}
+    with used.watching():
+        assert len(Batch([], {**options, "shardCallsPerSecond": "unlimited"}).rows()) == 2
+    assert used.actions <= ALLOWED["spark-read"]
+
+
+def test_a_write_uses_its_permissions(unlimited: LocalServer) -> None:
+    used = Used(unlimited)
+    with used.watching():
+        write(unlimited.endpoint_url, [[("k", None, b"a")]])
+    assert used.actions == {"kinesis:PutRecords"}
+    with used.watching():
+        write(unlimited.endpoint_url, [[("k", None, b"a")]], aggregation="true")
+    assert used.actions == ALLOWED["spark-write"]
+
+
+def test_a_query_from_an_application_uses_its_permissions(unlimited: LocalServer) -> None:
+    kinesis, dynamodb = unlimited.client("kinesis"), unlimited.client("dynamodb")
+    kinesis.create_stream(StreamName="t", ShardCount=1)
+    create_table(dynamodb, "flights-app")
+    put_lease(dynamodb, "flights-app", "shardId-000000000000", "TRIM_HORIZON")
+    put(kinesis, "t", [b"a"])
+    used = Used(unlimited)
+    running = query_of(unlimited, "t", initialPosition="application:flights-app")
+    with used.watching():
+        while running.next_batch() is not None:
+            pass
+        running.restart()
+        assert running.next_batch() is None
+    assert running.rows_read == 1
+    assert used.actions == ALLOWED["spark-read-application"]

@@ -20,6 +20,8 @@ from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.on_error import DeadLetter
 from tests.integration.worker.scene import Scene
 from tests.journal import PATIENCE, Journal
+from tests.kcl import put_lease, rows_of
+from tests.streams import put
 
 SHARD = "shardId-000000000000"
 
@@ -195,3 +197,59 @@ def test_a_worker_is_started_once(scene: Scene) -> None:
     worker = scene.start()
     with pytest.raises(RuntimeError, match="once"):
         worker.start()
+
+
+def test_leases_of_an_application_of_several_streams_are_left_alone(scene: Scene) -> None:
+    """As the KCL: rows that were written in one mode mean nothing to the other.
+
+    A table that has only such rows is refused: `test_s1_several_streams.py`.
+    """
+    dynamodb = scene.server.client("dynamodb")
+    scene.start().shutdown(10)
+    own = set(rows_of(dynamodb, scene.stream))
+    assert own == {SHARD}
+    key = f"123456789012:other:1700000000:{SHARD}"
+    attributes = {
+        "streamName": {"S": "123456789012:other:1700000000"},
+        "shardId": {"S": SHARD},
+        "startingHashKey": {"S": "0"},
+        "endingHashKey": {"S": str(2**128 - 1)},
+    }
+    put_lease(dynamodb, scene.stream, key, "TRIM_HORIZON", attributes=attributes)
+    dynamodb.update_item(
+        TableName=scene.stream,
+        Key={"leaseKey": {"S": key}},
+        UpdateExpression="REMOVE leaseOwner",
+    )
+    before = {key: row for key, row in rows_of(dynamodb, scene.stream).items() if key not in own}
+    datas = [b"a", b"b", b"c", b"d"]
+    put(scene.kinesis, scene.stream, datas)
+    scene.start()
+    scene.journal.wait_for_data(*datas)
+    after = rows_of(dynamodb, scene.stream)
+    assert set(after) == {*before, *own}
+    assert {key: after[key] for key in before} == before
+
+
+def test_an_error_that_nobody_foresaw_does_not_end_the_care_for_leases(
+    scene: Scene, dynamodb: Any
+) -> None:
+    worker = scene.application({"audit_interval": 0.2, "cleanup_interval": 0.2}).worker()
+    step, failed = worker._streams.all()[0].syncer.step, threading.Event()
+
+    def fails_once(*look: Any, leads: bool) -> float:
+        if failed.is_set():
+            return step(*look, leads=leads)
+        failed.set()
+        raise KeyError("something")
+
+    worker._streams.all()[0].syncer.step = fails_once  # type: ignore[method-assign, assignment]
+    worker.start()
+    try:
+        assert failed.wait(PATIENCE)
+        scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 1)
+        for key in rows_of(dynamodb, scene.stream):
+            dynamodb.delete_item(TableName=scene.stream, Key={"leaseKey": {"S": key}})
+        scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 2)
+    finally:
+        worker.shutdown(10)
