@@ -10,8 +10,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from sparkinesis.lease.leading.brief_look import FULL_EVERY, STANDBYS, WITNESSES, WORTHWHILE
-from sparkinesis.lease.rules.observations import ALONE, CALM
+from sparkinesis.lease.assignment.partial_scan import FULL_EVERY, STANDBYS, WITNESSES, WORTHWHILE
+from sparkinesis.lease.scan_schedule import ALONE, CALM
 from sparkinesis.source.planning.probe_threads import threads_for
 from sparkinesis.stream.reading.retention import ITERATOR_LIFE_MS
 from sparkinesis.worker.options import LONGEST_WAIT, WorkerOptions
@@ -103,7 +103,7 @@ class Application:
         return self.options.taker_interval * (ALONE if self.workers == 1 else CALM)
 
     @property
-    def brief_readers(self) -> int:
+    def partial_readers(self) -> int:
         """The workers that read only their own rows: a leader and standbys read all of them."""
         is_led = self.options.balance != "count" and self.shards >= WORTHWHILE
         return max(0, self.workers - 1 - STANDBYS) if is_led else 0
@@ -111,8 +111,8 @@ class Application:
     @property
     def scans(self) -> float:
         """Readings of the whole table a second, by all workers."""
-        often = (self.workers - self.brief_readers) / self.scan_pause
-        return often + self.brief_readers / FULL_EVERY
+        often = (self.workers - self.partial_readers) / self.scan_pause
+        return often + self.partial_readers / FULL_EVERY
 
     @property
     def scan_calls(self) -> float:
@@ -126,7 +126,7 @@ class Application:
         keys = math.ceil(self.shards_of_a_worker * self.measured.key_bytes / READ_UNIT) / 2
         # The lock, the mode and some leases of the leader; a GetItem of a batch is half a unit.
         own = keys + (2 + WITNESSES) / 2
-        return self.scans * whole + self.brief_readers * own / self.scan_pause
+        return self.scans * whole + self.partial_readers * own / self.scan_pause
 
     @property
     def listings(self) -> float:

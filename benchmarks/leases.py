@@ -23,7 +23,7 @@ from benchmarks.report import Result, medians, print_table
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, decode_lease, encode_lease
 from sparkinesis.lease.renewer import LeaseRenewer
-from sparkinesis.lease.rules.observations import CALM
+from sparkinesis.lease.scan_schedule import CALM
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.client import dynamodb_client
 from sparkinesis.lease.table.table import LeaseTable

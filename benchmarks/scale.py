@@ -29,8 +29,8 @@ from benchmarks.proc_stat import peak_memory
 from benchmarks.report import Result, print_table
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, encode_lease
-from sparkinesis.lease.rules.legacy_workers import WorkerVersions, observe_renewals
 from sparkinesis.lease.rules.observations import observe, unread_since
+from sparkinesis.lease.rules.other_workers import WorkerVersions, observe_renewals
 from sparkinesis.lease.rules.taker import TakeSettings, plan_takes
 from sparkinesis.lease.table.rows import read_rows
 from sparkinesis.local import ManualClock

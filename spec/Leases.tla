@@ -156,7 +156,7 @@ Renew(w, l) ==
     /\ UNCHANGED <<row, state, known, held, age, waited, late, landed, overtaken, reads, failures>>
 
 (* The shard has been split: whoever finds the children makes their rows.  *)
-Sync(w) ==                               \* lease.shard_syncer.ShardSyncer, lease.shard_ends
+Sync(w) ==                               \* lease.shards.shard_syncer.ShardSyncer, lease.shards.shard_ends
     /\ IsFree(w) /\ \E l \in Children : ~row[l].exists
     /\ row' = [l \in Leases |-> IF l \in Children THEN [row[l] EXCEPT !.exists = TRUE] ELSE row[l]]
     /\ UNCHANGED <<state, known, held, age, waited, flight, late, landed, overtaken, reads, failures>>

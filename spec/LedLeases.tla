@@ -23,7 +23,7 @@ CONSTANTS
 
 VARIABLES
     mode,      \* the fleet's mode row: workers take leases, or a leader assigns them
-               \*   (lease.leading.client_version.Sharing)
+               \*   (lease.assignment.client_version.Sharing)
     sees,      \* of each worker: the mode as it last saw it
     lock,      \* the lock's owner; None if there is no lock, or if it is released
     lead,      \* of each worker: whether it believes that it leads; whether it knows the lock's
@@ -48,7 +48,7 @@ LedInit ==
     /\ asks = [w \in Workers |-> Nothing]
     /\ lateAsk = Nothing
 
-IsLeader(w) == lead[w].leads /\ lead[w].age <= Lock     \* lease.leading.leader_lock.HeldLock.leads
+IsLeader(w) == lead[w].leads /\ lead[w].age <= Lock     \* lease.assignment.leader_lock.HeldLock.leads
 Leads(w) ==                                             \* it may be in a round
     /\ state[w] = "up" /\ sees[w] = "led"
     /\ CASE Leader = "holder" -> lead[w].leads
@@ -86,7 +86,7 @@ MayEndHandoff(w, l) ==
     /\ Fault # "handoff given up by both"
 
 (* Without a lock, a worker may believe at any time that nobody leads.     *)
-MayAcquire(w) ==                            \* lease.leading.leader_lock.can_acquire
+MayAcquire(w) ==                            \* lease.assignment.leader_lock.can_acquire
     \/ lock = None
     \/ /\ lead[w].same
        /\ IF Fault = "lock acquired too early" THEN lead[w].age >= Lock ELSE lead[w].age > Lock
@@ -105,8 +105,8 @@ IsTooLate(w, l) ==
     /\ row[l].by # None /\ ScannedWait(w, l) > Overdue + Failover
     /\ Fault # "handoff given up by both"
 
-(* lease.leading.membership.Membership: by the counter and the owners of   *)
-(* this look (lease.table.requests.assign_vacant; see Holds).              *)
+(* lease.assignment.assigner.Assigner: by the counter and the owners of    *)
+(* this scan (lease.table.requests.assign_vacant; see Holds).              *)
 MayAssign(w, l) ==
     /\ Leads(w) /\ IsOpen(l) /\ ~held[w][l]
     /\ row[l].owner = None \/ IsExpired(w, l) \/ IsTooLate(w, l)
@@ -117,8 +117,8 @@ MayHandOn(w, l, to) ==
 
 MayGiveBack(w, l) == Leads(w) /\ IsOpen(l) /\ ~held[w][l] /\ IsTooLate(w, l)
 
-(* lease.table.table.LeaseTable.withdraw, by a worker that ends: what it   *)
-(* was given, and has not adopted.                                         *)
+(* lease.acquisitions.Acquisitions.withdraw, by a worker that ends: what   *)
+(* it was given, and has not adopted.                                      *)
 MayReturn(w, l) ==
     state[w] = "leaving" /\ IsOpen(l) /\ ~held[w][l] /\ row[l].owner = w /\ row[l].by = None
 
@@ -184,8 +184,8 @@ Notice(w) ==
 
 -----------------------------------------------------------------------------
 (* The lock's row executes a write, or refuses it. Conditions:             *)
-(* lease.leading.leader_lock.acquire_expects, of a lock that is released:  *)
-(* that it is; lease.leading.leader_lock.owner_expects.                    *)
+(* lease.assignment.leader_lock.acquire_expects, of a released lock: that  *)
+(* it is released; lease.assignment.leader_lock.owner_expects.             *)
 
 LockHolds(f) == f.same \/ (f.op = "acquire" /\ lock = None)
 Locked(w, f) == IF f.op = "unlock" THEN None ELSE w

@@ -46,7 +46,7 @@ IsRead(l) == \E w \in Workers : IsAwake(w) /\ IsHeld(w, l)
 IsLed == \E w \in Workers : IsAwake(w) /\ IsLeader(w)
 
 (* A leader knows by the rows of metrics who is awake, and moves no lease  *)
-(* again that it has just moved: lease.leading.moves.lately.               *)
+(* again that it has just moved: lease.assignment.moves.lately.            *)
 IsSensible(f) ==
     /\ f.op \in {"assign", "request"} => state[f.to] = "up"
     /\ f.op = "request" => IsRead(f.lease)

@@ -59,7 +59,7 @@ W9:
     integration/worker/test_exactly_once.py
     integration/worker/test_own_start.py
     integration/lease/test_fencing.py
-    unit/lease/rules/test_fencing.py
+    unit/lease/table/test_fencing.py
     unit/worker/lifecycle/shard/test_own_start.py
 W3:
     integration/worker/test_w3_errors.py
@@ -70,7 +70,7 @@ W4:
     integration/worker/test_fleet.py
 W5:
     integration/worker/test_w5_reset.py
-    unit/lease/rules/test_reset.py
+    unit/lease/rules/test_reset_plan.py
 W6: integration/worker/test_w6_skip_older.py
 W7: integration/compat
 W8:
@@ -112,8 +112,7 @@ L3:
 L4:
     unit/lease/rules/test_shard_sync.py
     unit/lease/rules/test_audit.py
-    unit/lease/rules/test_cleanup.py
-    unit/lease/rules/test_leader.py
+    unit/lease/rules/test_auditor.py
 L5:
     hostile/test_many_shards.py::test_a_fleet_shares_the_leases_with_a_few_calls_for_each
     integration/lease/test_many_leases.py
@@ -252,7 +251,7 @@ WorkerOptions.max_leases_to_steal:
     integration/worker/test_l3_balance.py::test_leases_are_taken_by_the_options
     unit/lease/rules/test_taker.py::test_no_more_stolen_than_allowed
 WorkerOptions.balance:
-    integration/lease/test_led.py::test_the_first_worker_leads_and_gives_the_second_its_share
+    integration/lease/test_assignment.py::test_the_first_worker_leads_and_gives_the_second_its_share
     integration/worker/test_fleet.py::test_a_fleet_through_crashes_pauses_shutdowns_and_reshards
 WorkerOptions.handoff_timeout:
     integration/worker/test_l3_balance.py::test_leases_are_taken_by_the_options

@@ -8,9 +8,9 @@ from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequen
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.rules.children import UNSEEN, ShardEnd
-from sparkinesis.lease.shard_ends import ShardEnds
-from sparkinesis.lease.shard_syncer import ShardSyncer, ShardSyncSettings
-from sparkinesis.lease.stream_leases import StreamLeases
+from sparkinesis.lease.shards.shard_ends import ShardEnds
+from sparkinesis.lease.shards.shard_syncer import ShardSyncer, ShardSyncSettings
+from sparkinesis.lease.shards.stream_leases import StreamLeases
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer, ManualClock
@@ -68,7 +68,7 @@ class TimedStream:
             initial=initial,
             first=first,
             wait=lambda _: None,
-            tell=EventLog("app", "me"),
+            publish=EventLog("app", "me"),
         )
         made.identify()
         return made

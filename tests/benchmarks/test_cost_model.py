@@ -52,9 +52,9 @@ def test_with_a_leader_most_workers_read_their_own_rows() -> None:
     assert many.scan_calls == pytest.approx(3 / 3.975 + 10 / 300)
     own = math.ceil(77 * 110 / 4096) / 2 + 2.5
     assert many.read_units == pytest.approx(many.scan_calls * 125 + 10 * own / 3.975)
-    assert Application(99, 13, led).brief_readers == 0, "a small table is read whole"
-    assert Application(1_000, 3, led).brief_readers == 0
-    assert Application(1_000, 13).brief_readers == 0
+    assert Application(99, 13, led).partial_readers == 0, "a small table is read whole"
+    assert Application(1_000, 3, led).partial_readers == 0
+    assert Application(1_000, 13).partial_readers == 0
 
 
 def test_quotas_that_an_application_hits_are_named() -> None:

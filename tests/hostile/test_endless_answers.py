@@ -20,7 +20,7 @@ import pytest
 from botocore.exceptions import BotoCoreError
 
 from sparkinesis.errors import ServiceError
-from sparkinesis.lease.leading.own_rows import keys_of
+from sparkinesis.lease.assignment.partial_scan import keys_of
 from sparkinesis.lease.table import client as lease_table
 from sparkinesis.lease.table.row_table import RowTable
 from sparkinesis.lease.table.table import LeaseTable

@@ -16,9 +16,8 @@ from sparkinesis.application import Application
 from sparkinesis.errors import LeaseTableError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, encode_lease
-from sparkinesis.lease.rules.audit import find_hole
-from sparkinesis.lease.rules.cleanup import deletable
-from sparkinesis.lease.rules.leader import leader
+from sparkinesis.lease.rules.audit import deletable, find_hole
+from sparkinesis.lease.rules.auditor import auditor
 from sparkinesis.lease.rules.observations import observe
 from sparkinesis.lease.rules.taker import TakeSettings, plan_takes
 from sparkinesis.lease.table.rows import BrokenLease, read_row, read_rows
@@ -161,7 +160,7 @@ def test_any_table_can_be_looked_at_and_decided_upon(table: list[dict[str, Any]]
     plan = plan_takes(scan.leases, seen, "me", 100.0, SETTINGS, rng=random.Random(1))
     assert {one.key for one in (*plan.take, *plan.steal)} <= {one.key for one in scan.leases}
     find_hole(scan.leases)
-    leader(scan.leases, ())
+    auditor(scan.leases, ())
     deletable(scan.leases, None)
     for one in scan.leases:
         assert one.checkpoint < ExtendedSequenceNumber("SHARD_END", 1) or one.is_finished

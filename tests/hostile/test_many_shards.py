@@ -19,11 +19,11 @@ from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequen
 from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.rules.children import orphaned_children
 from sparkinesis.lease.rules.lease_start import LeaseStart, new_lease
-from sparkinesis.lease.rules.reset import plan_reset
+from sparkinesis.lease.rules.reset_plan import plan_reset
 from sparkinesis.lease.rules.shard_sync import leases_for_partial_table
 from sparkinesis.lease.rules.taker import TakeSettings
-from sparkinesis.lease.shard_syncer import ShardSyncer, ShardSyncSettings
-from sparkinesis.lease.stream_leases import StreamLeases
+from sparkinesis.lease.shards.shard_syncer import ShardSyncer, ShardSyncSettings
+from sparkinesis.lease.shards.stream_leases import StreamLeases
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalKinesis
 from sparkinesis.monitor.lease_report import top_view

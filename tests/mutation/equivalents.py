@@ -23,17 +23,17 @@ EQUIVALENTS: dict[tuple[str, str, str, str], str] = {
         "There is a result for each write."
     ),
     (
-        "lease/coordinator.py",
-        "LeaseCoordinator.require_unique_worker_id",
-        "moved_leases(leases, self._scan(consistent=True).leases, self._worker_id)",
-        "moved_leases(self._scan(consistent=True).leases, leases, self._worker_id)",
+        "lease/observer.py",
+        "TableObserver.require_unique_worker_id",
+        "moved_leases(leases, self.scan(consistent=True).leases, self._worker_id)",
+        "moved_leases(self.scan(consistent=True).leases, leases, self._worker_id)",
     ): "The two are compared, whichever comes first.",
     ("lease/coordinator.py", "LeaseCoordinator._take", "1", "2"): "Nothing is taken then.",
     (
         "lease/coordinator.py",
         "LeaseCoordinator._take",
-        "not is_leaving() and (due or takes.take)",
-        "not is_leaving()",
+        "not wish.is_leaving() and (due or takes.take)",
+        "not wish.is_leaving()",
     ): "Nothing is taken then.",
     ("stream/calls/direct/http_answer.py", "", "65536", "65537"): _COST,
     ("lease/rules/observations.py", "observe", "continue", "pass"): (
@@ -131,7 +131,7 @@ EQUIVALENTS: dict[tuple[str, str, str, str], str] = {
         "The two differ."
     ),
     (
-        "lease/rules/observations.py",
+        "lease/scan_schedule.py",
         "between_renewals",
         "now + pause - renewed_at - interval",
         "now + pause - renewed_at + interval",
@@ -149,7 +149,7 @@ EQUIVALENTS: dict[tuple[str, str, str, str], str] = {
         "{lease.stream.name for lease in several.leases}",
     ): "Each of these leases names its stream; the type does not tell.",
     (
-        "lease/shard_ends.py",
+        "lease/shards/shard_ends.py",
         "ShardEnds._still_waits",
         "any((self._leases.table.get(lease_key(self._leases.stream, each)) for each in shard_ids))",
         "all((self._leases.table.get(lease_key(self._leases.stream, each)) for each in shard_ids))",

@@ -53,7 +53,7 @@ def test_each_fault_makes_another_program(file: str) -> None:
     text = (PACKAGE / file).read_text()
     program = ast.dump(ast.parse(text))
     faults = faults_of(text)
-    assert len(faults) > 200
+    assert len(faults) > 190
     assert program not in {ast.dump(ast.parse(one.in_text(text))) for one in faults[::5]}
 
 

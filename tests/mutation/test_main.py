@@ -8,7 +8,7 @@ import sys
 
 from tests.mutation.tree import PACKAGE, ROOT
 
-FILE = "lease/rules/cleanup.py"
+FILE = "lease/rules/audit.py"
 
 
 def test_faults_are_planted_in_a_copy_and_told_with_the_tests_that_notice_them() -> None:
@@ -26,6 +26,6 @@ def test_faults_are_planted_in_a_copy_and_told_with_the_tests_that_notice_them()
     assert len(found) == 2
     for one in found:
         assert (one["file"], one["line"], one["where"]) == (FILE, line, "audit_needs_them")
-        assert one["result"].startswith("tests/unit/lease/rules/test_cleanup.py::test_an_audit_")
+        assert one["result"].startswith("tests/unit/lease/rules/test_audit.py::test_an_audit_")
     assert "The seed is 1." in result.stderr
     assert (PACKAGE / FILE).read_text() == text

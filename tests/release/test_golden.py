@@ -9,8 +9,8 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from sparkinesis.lease.leading.client_version import VersionRow
-from sparkinesis.lease.leading.worker_stats import WorkerStats
+from sparkinesis.lease.assignment.client_version import VersionRow
+from sparkinesis.lease.assignment.worker_stats import WorkerStats
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.table.rows import CONVERTED_TO, read_row
 from sparkinesis.source.offsets import ANY_SHARD, from_json

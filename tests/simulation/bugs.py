@@ -14,7 +14,7 @@ renewals are not fenced by the counter | only_the_owner_checkpoints | 24
     - _as_known(lease)
     + {}
 a lease is held for ever | expired_leases_are_not_processed | 1
-    lease.held:HeldLease.is_held
+    lease.term:LeaseTerm.is_held
     + return self._lost is None
 a write whose answer was lost is taken for another worker's | only_the_owner_checkpoints | 6
     lease.table.update:_fenced
@@ -38,20 +38,20 @@ each lease is renewed by a call of its own | leases_are_renewed_together | 18
     - self.batching.write([update for _, update in left])
     + [self.batching.write([update])[0] for _, update in left]
 a throttled statement counts as renewed | leases_are_lost_for_a_reason | 11
-    lease.table.batch:outcome_of
+    lease.table.statements:outcome_of
     - said is None:
     + said is None or said["Code"] in {"ThrottlingError", "ProvisionedThroughputExceeded"}:
 a refused statement counts as renewed | leases_are_renewed_together | 2
-    lease.table.batch:outcome_of
+    lease.table.statements:outcome_of
     - said is None:
     + said is None or said["Code"] == "ConditionalCheckFailed":
 an internal error of a statement that took effect is a lost lease
     | leases_are_lost_for_a_reason | 11
-    lease.table.batch:outcome_of
+    lease.table.statements:outcome_of
     - return Failed(error, doubt)
     + return Failed(error, False)
 all statements are sent again where one has failed | leases_are_lost_for_a_reason | 11
-    lease.table.batch:is_unsettled
+    lease.table.statements:is_unsettled
     + return True
 a batch with unknown outcome is repeated without a read | leases_are_lost_for_a_reason | 2
     lease.table.table:LeaseTable.try_write
@@ -77,27 +77,27 @@ parents are not waited for | parents_come_first | 1
     lease.coordinator:LeaseCoordinator.are_finished
     + return True
 children get no leases | finished_leases_have_children | 0
-    lease.shard_ends:ShardEnds.create_child_leases
+    lease.shards.shard_ends:ShardEnds.create_child_leases
     + return True
 a shard end that names no children has none | finished_leases_have_children | 3
-    lease.shard_ends:ShardEnds._listed_children
+    lease.shards.shard_ends:ShardEnds._listed_children
     + return ()
 a listing from before the shard's end is trusted | finished_leases_have_children | 353
     stream.shard:Lineage.children_of_ended
     + return self.children(shard_id)
 children begin at the latest record | leases_begin_where_they_should | 0
-    lease.shard_ends:ShardEnds.create_child_leases
+    lease.shards.shard_ends:ShardEnds.create_child_leases
     - missing = list(plan.create)
     + latest = type(parent.lease.checkpoint)("LATEST")
     + missing = [replace(one, checkpoint=latest) for one in plan.create]
 missing leases are not repaired | every_shard_is_read | 69
-    lease.shard_syncer:ShardSyncer._audit
+    lease.shards.shard_syncer:ShardSyncer._audit
     + pass
 finished leases are not deleted | nothing_is_left_to_clean_up | 0
-    lease.shard_syncer:ShardSyncer._clean_up
+    lease.shards.shard_syncer:ShardSyncer._clean_up
     + pass
 finished leases are deleted at once | leases_are_deleted_in_time | 0
-    lease.rules.cleanup:deletable
+    lease.rules.audit:deletable
     + return [lease for lease in leases if lease.is_finished]
 only the last page of shards is read | leases_are_deleted_in_time | 8
     stream.calls.client:StreamClient.list_shards
@@ -317,7 +317,7 @@ records that expired before the first one are not checked for | readers_resume_w
     lease.rules.lease_start:wanted_records
     + return WantedRecords()
 finished leases are deleted before an audit has filled the holes | leases_are_deleted_in_time | 32
-    lease.rules.cleanup:audit_needs_them
+    lease.rules.audit:audit_needs_them
     + return False
 the present retention period is trusted | readers_resume_where_they_should | 2
     stream.reading.retention:has_lost
@@ -370,7 +370,7 @@ children wait for their parents although they need not | children_begin_at_once 
     - not self._options.parents_first or self._worker
     + self._worker
 children get leases only when their parents end | children_get_leases_in_time | 7
-    lease.shard_syncer:ShardSyncer._create_early_children
+    lease.shards.shard_syncer:ShardSyncer._create_early_children
     + pass
 """)
 
@@ -437,7 +437,7 @@ a worker that is given a lease keeps the token of who gave it | old_tokens_never
     - next_token(token, at_least, worker_id)
     + token if token and lease.owner == worker_id else next_token(token, at_least, worker_id)
 the tokens of a new row begin anew | newer_tokens_are_larger | 1
-    lease.rules.fencing:token_at
+    lease.table.fencing:token_at
     + return 1
 the start that initialize returns is not used | readers_resume_where_they_should | 0
     worker.lifecycle.shard.own_start:move_to
@@ -449,9 +449,9 @@ a start inside an aggregate is a user record too early | readers_resume_where_th
 
 LED_BUGS = planted("""
 two leaders assign at once | leaders_assign_one_at_a_time | 0
-    lease.leading.leader_lock:acquire_expects
+    lease.assignment.leader_lock:acquire_expects
     + return None if known is None else {}
-    lease.leading.leader_lock:can_acquire
+    lease.assignment.leader_lock:can_acquire
     + return True
     lease.table.requests:assign_vacant
     - _pass_on(lease, new_owner, _as_known(lease), add=("owner_switches",))
@@ -466,31 +466,31 @@ a handoff that its owner does not hear of is given up by the requester, too
     - now - seen.owners_since > late
     + False
 a worker takes leases beside a live leader | nobody_takes_beside_a_live_leader | 2
-    lease.leading.membership:Membership._reach
+    lease.assignment.assignment:Leadership.reach
     + return Reach.TAKE
 leases are assigned to dead workers for ever | leases_find_owners_in_time | 10
-    lease.leading.members:silent_workers
+    lease.assignment.members:silent_workers
     + return {}
-    lease.leading.worker_stats:WorkerStats.is_alive
+    lease.assignment.worker_stats:WorkerStats.is_alive
     + return self.is_valid
 a lease moves again before its last move shows | leases_stay_where_they_have_moved | 1
-    lease.leading.moves:resting
+    lease.assignment.moves:resting
     + return frozenset(row.key for row in leases if row.checkpoint_owner is not None)
 a lock is taken that has not expired | the_lock_is_respected | 0
-    lease.leading.leader_lock:SeenLock.is_expired
+    lease.assignment.leader_lock:SeenLock.is_expired
     + return self.lock.is_released or now - self.since > 1.0
 a lease that is given back is taken for a twin's | only_a_twin_ends_a_worker | 51
     lease.table.write_conflict:resolve_conflict
     - row.fencing_token == known.fencing_token
     + False
 whoever leads no more goes on to assign | only_the_leader_assigns | 1
-    lease.leading.leader_lock:HeldLock.leads
+    lease.assignment.leader_lock:HeldLock.leads
     + return True
-    lease.leading.coordination:Coordination.heartbeat
+    lease.assignment.coordination:Coordination.heartbeat
     + return was(self, held, now) or held
 who reads only its own rows believes in a leader for ever | leases_find_owners_in_time | 5
-    lease.leading.brief_look:leader_lives
+    lease.assignment.partial_scan:leader_lives
     + return True
-    lease.leading.leader_lock:SeenLock.is_expired
+    lease.assignment.leader_lock:SeenLock.is_expired
     + return self.lock.is_released
 """)

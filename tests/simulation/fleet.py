@@ -228,7 +228,7 @@ class WorkerFleet:
     def _start(self, slot: Slot, same_id: bool) -> None:
         slot.starts += 1
         if not (same_id and slot.worker_id):
-            # A worker id of this library; see `sparkinesis.lease.rules.worker_ids`.
+            # A worker id of this library; see `sparkinesis.lease.rules.other_workers`.
             slot.worker_id = f"w{slot.number}-{slot.starts}-{0:012x}"
         name = f"worker {slot.number}, life {slot.starts}"
         process = slot.process = self.scheduler.process(name)

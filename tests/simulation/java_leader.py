@@ -15,10 +15,10 @@ from typing import Any
 from botocore.exceptions import ClientError
 from msgspec.structs import replace
 
-from sparkinesis.lease.leading import client_version, leader_lock
-from sparkinesis.lease.leading.client_version import Version, VersionRow, decode_version
-from sparkinesis.lease.leading.coordination import SeenRows, seen_in
-from sparkinesis.lease.leading.leader_lock import LeaderLock, SeenLock, decode_lock
+from sparkinesis.lease.assignment import client_version, leader_lock
+from sparkinesis.lease.assignment.client_version import Version, VersionRow, decode_version
+from sparkinesis.lease.assignment.coordination import SeenRows, seen_in
+from sparkinesis.lease.assignment.leader_lock import LeaderLock, SeenLock, decode_lock
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.rows import read_rows

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from sparkinesis.lease.leading import client_version
-from sparkinesis.lease.leading.client_version import Sharing, decode_version, sharing_of
-from sparkinesis.lease.leading.leader_lock import KEY, LeaderLock, decode_lock
-from sparkinesis.lease.leading.moves import REST
-from sparkinesis.lease.leading.worker_stats import decode_stats
+from sparkinesis.lease.assignment import client_version
+from sparkinesis.lease.assignment.client_version import Sharing, decode_version, sharing_of
+from sparkinesis.lease.assignment.leader_lock import KEY, LeaderLock, decode_lock
+from sparkinesis.lease.assignment.moves import REST
+from sparkinesis.lease.assignment.worker_stats import decode_stats
 from sparkinesis.lease.lease import Lease
 from sparkinesis.local.lease_tables import Item
 from tests.simulation import history as h

@@ -61,7 +61,7 @@ _SLOT = 10.0
 
 @dataclass
 class CpuLoad:
-    """The load of a simulated machine, in place of `sparkinesis.lease.leading.cpu.CpuMeter`."""
+    """The load of a simulated machine, in place of a `CpuMeter`."""
 
     rng: random.Random
     can_measure = True
@@ -234,7 +234,7 @@ class World:
                 mock.patch.object(limits, "MAX_EVENT_BYTES", self.history.event_bytes),
                 _replaced("sparkinesis.lease.table.calls.dynamodb_client", self._dynamodb_client),
                 mock.patch("sparkinesis.lease.table.rows.read_row", self._read_once),
-                mock.patch("sparkinesis.lease.leading.cpu.CpuMeter", self._meter),
+                mock.patch("sparkinesis.lease.assignment.load_report.CpuMeter", self._meter),
                 *(_own_rows_of_few_leases() if self.history.reads_own else ()),
                 self.counts.installed(),
                 events_noted(self.scheduler, self.told, self.endings),
@@ -491,10 +491,10 @@ def _errors_of_steps_noted(scheduler: Scheduler) -> Iterator[None]:
 
 def _own_rows_of_few_leases() -> Iterator[Any]:
     """Yields what lets workers read only their own rows of the small tables of a history."""
-    leading = "sparkinesis.lease.leading"
-    yield mock.patch(f"{leading}.membership.WORTHWHILE", 0)
-    yield mock.patch(f"{leading}.brief_look.STANDBYS", 1)
-    yield mock.patch(f"{leading}.brief_look.FULL_EVERY", 100.0)
+    assignment = "sparkinesis.lease.assignment"
+    yield mock.patch(f"{assignment}.assignment.WORTHWHILE", 0)
+    yield mock.patch(f"{assignment}.partial_scan.STANDBYS", 1)
+    yield mock.patch(f"{assignment}.partial_scan.FULL_EVERY", 100.0)
 
 
 def _replaced(maker: str, client: object) -> AbstractContextManager[object]:

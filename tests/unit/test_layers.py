@@ -96,7 +96,8 @@ FOLDERS: dict[str, dict[str, set[str]]] = {
         "table": set(),
         "rules": {"table"},
         "moving": {"table", "rules"},
-        "leading": {"table", "rules"},
+        "assignment": {"table", "rules"},
+        "shards": {"table", "rules", "moving"},
     },
     "worker": {
         "batches": set(),

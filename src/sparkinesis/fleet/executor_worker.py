@@ -17,7 +17,7 @@ from sparkinesis.errors import FleetError
 from sparkinesis.fleet.channel.channel import ChannelClosedError
 from sparkinesis.fleet.channel.driver_link import DriverLink
 from sparkinesis.fleet.channel.tls import NotAuthenticatedError, WorkerCredentials
-from sparkinesis.lease.rules.worker_ids import default_worker_id
+from sparkinesis.lease.rules.other_workers import default_worker_id
 from sparkinesis.worker.application_settings import ApplicationSettings
 from sparkinesis.worker.lifecycle.signals import handling
 from sparkinesis.worker.reporting.log_context import log_to_stderr

@@ -1,60 +1,51 @@
-"""The leases of one worker: renews the leases held, and takes, steals and releases others."""
+"""Leads each lease from its row to this worker: scans the table, decides, and acquires leases."""
+
+# A row's way in one scan (`_take`), each step in an object of its own:
+#
+#     scan      TableObserver      reads the rows, and observes which owners renew
+#     assign    Assignment         says whether a leader assigns leases, and whether it lives
+#     decide    plan_takes         which leases this worker adopts, takes or requests
+#     take      Acquisitions       writes, and remembers what has no answer yet
+#     hold      LeaseRenewer       keeps the HeldLease of each, and renews it
+#
+# What must hold:
+#
+# - One thread scans and acquires leases, so none is held after a scan that was not held before it:
+#   the leases held before are all whose counters this worker itself may have moved.
+# - Liveness is judged by this worker's own clock, from the first scan that showed a counter, with
+#   the time after the scan: no lease seems older than it is. Ages are never compared between
+#   workers, and no wall clock decides.
+# - A write without an answer may have been made. Its lease is remembered (`Acquisitions.asked`)
+#   until a consistent scan shows that it is over: a table that names this worker as owner while it
+#   does not know so would leave the lease to expire.
+# - A worker that ends takes nothing more, even in the middle of many, and withdraws all that it
+#   requested and was given (`withdraw_requests`): given later, a lease would be left to expire.
 
 from __future__ import annotations
 
-import logging
-import math
 import random
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sparkinesis.errors import (
-    AccessDeniedError,
-    DuplicateWorkerIdError,
-    LeaseTableNotFoundError,
-    LeaseTableUnavailableError,
-    ServiceError,
-)
-from sparkinesis.events import (
-    LegacyWorkerSeen,
-    Listener,
-    OwnerSilent,
-    ignore,
-)
-from sparkinesis.lease.acquisitions import Acquisitions, OriginOf
+import msgspec
+
+from sparkinesis.errors import LeaseTableNotFoundError
+from sparkinesis.events import Listener, ignore
+from sparkinesis.lease.acquisitions import Acquisitions, TakeTerms
+from sparkinesis.lease.assignment.moves import EACH_TAKES, AssignmentState
+from sparkinesis.lease.assignment.partial_scan import PartialScan, PartialScans
 from sparkinesis.lease.held import HeldLease
-from sparkinesis.lease.leading import client_version, leader_lock
-from sparkinesis.lease.leading.brief_look import FULL_EVERY, PartialScan, rows_to_read
-from sparkinesis.lease.leading.own_rows import keys_of, read_some
-from sparkinesis.lease.leading.standing import EACH_TAKES, Standing
 from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.observer import TableObserver
 from sparkinesis.lease.renewer import LeaseRenewer
-from sparkinesis.lease.row_problems import RowProblems
-from sparkinesis.lease.rules.fencing import token_at
-from sparkinesis.lease.rules.legacy_workers import WorkerVersions, observe_renewals
-from sparkinesis.lease.rules.observations import (
-    CALM,
-    Observation,
-    Snapshot,
-    between_renewals,
-    expired_leases,
-    moved_leases,
-    observe,
-    scan_pause,
-    silent_owners,
-    unread_since,
-)
-from sparkinesis.lease.rules.taker import (
-    Reach,
-    TakePlan,
-    TakeSettings,
-    origin_of,
-    plan_takes,
-)
-from sparkinesis.lease.rules.worker_ids import java_kcl_may_read
-from sparkinesis.lease.table.provisioning import note_vanished
-from sparkinesis.lease.table.rows import KnownRows, TableScan
+from sparkinesis.lease.rules.observations import Snapshot, unread_since
+from sparkinesis.lease.rules.other_workers import java_kcl_may_read
+from sparkinesis.lease.rules.taker import Reach, TakePlan, TakeSettings, plan_takes
+from sparkinesis.lease.scan_schedule import ScanSchedule
+from sparkinesis.lease.table.fencing import token_at
+from sparkinesis.lease.table.provisioning import remember_vanished
+from sparkinesis.lease.table.rows import TableScan
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.metrics.catalogue import TAKE_DURATION
 from sparkinesis.metrics.measured import timed
@@ -62,9 +53,7 @@ from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.stream.address import StreamIdentifier, StreamMark
 
 if TYPE_CHECKING:
-    from sparkinesis.lease.leading.membership import Membership
-
-_log = logging.getLogger(__name__)
+    from sparkinesis.lease.assignment.assignment import Assignment
 
 
 class LeaseCoordinator:
@@ -82,47 +71,36 @@ class LeaseCoordinator:
         settings: TakeSettings,
         clock: Callable[[], float],
         rng: random.Random,
-        tell: Listener = ignore,
+        publish: Listener = ignore,
         metrics: Metrics = OFF,
         several_streams: bool = False,
-        join: Callable[[], Membership] | None = None,
+        join: Callable[[], Assignment] | None = None,
         wants_leader: bool = False,
     ) -> None:
-        """``join``: makes the membership of a fleet with a leader, once there is a sign of one."""
+        """``join``: makes the worker's part in assignments, once there is a sign of a leader."""
         self._table = table
-        self._join = join
-        self._wants_leader = wants_leader
-        self._membership: Membership | None = None
-        self._is_led = False
-        self._brief: PartialScan | None = None
-        """What the next looks read in place of the whole table."""
-        self._may_be_brief_at = -math.inf
-        """The time from which on brief looks may be tried (again)."""
-        self._several_streams = several_streams
         self._renewer = renewer
         self._worker_id = worker_id
         self._settings = settings
         self._clock = clock
         self._rng = rng
-        self._tell = tell
         self._metrics = metrics
-        self._observations: dict[str, Observation] = {}
-        self._worker_versions = WorkerVersions()
-        self._silent: frozenset[str] = frozenset()
-        """The other workers that own expired leases by the last scan."""
-        self._row_problems = RowProblems(str(table), tell)
-        self._acquisitions = Acquisitions(
-            table, renewer, worker_id, row_problems=self._row_problems, tell=tell
+        self._join = join
+        self._wants_leader = wants_leader
+        self._assignment: Assignment | None = None
+        self._observer = TableObserver(
+            table,
+            worker_id,
+            renewer.own_writes,
+            failover_time=settings.failover_time,
+            several_streams=several_streams,
+            publish=publish,
         )
-        self._known_rows = KnownRows()
-        self._observing_since = math.inf
-        """The time of the first scan."""
-        self._scanned_at = -math.inf
-        """The time at which the last scan began."""
-        self._scan_at = -math.inf
-        """The time of the next scan, as far as the last one tells."""
-        self._held_then: frozenset[str] = frozenset()
-        """The keys of the leases that were held after the last scan."""
+        self._partial_scans = PartialScans(table, worker_id, clock, is_possible=not several_streams)
+        self._schedule = ScanSchedule(
+            settings, renewer, worker_id, may_be_alone=not several_streams
+        )
+        self._acquisitions = Acquisitions(table, renewer, worker_id, clock, publish)
         self.snapshot = Snapshot()
         self.duplicate_worker_leases: tuple[str, ...] = ()
         """Keys of leases that another process renews under this worker's id."""
@@ -149,19 +127,7 @@ class LeaseCoordinator:
         If the table has leases of this worker id, scans it again after the time of a renewal.
         Writes nothing.
         """
-        leases = self._scan(consistent=True).leases
-        # Observing starts now, so that a lease that is not renewed can be taken sooner.
-        self._observing_since = self._clock()
-        self._observations = observe({}, leases, self._observing_since, self._worker_id)
-        if all(row.actual_owner != self._worker_id for row in leases):
-            return
-        wait(self._settings.failover_time / 2)
-        if moved := moved_leases(leases, self._scan(consistent=True).leases, self._worker_id):
-            raise DuplicateWorkerIdError(
-                f"Another live worker has the worker id {self._worker_id!r}: it renews "
-                f"{', '.join(moved[:5])} in the {self._table}. Give each worker its own worker_id, "
-                "or leave it out to generate one. No lease was taken."
-            )
+        self._observer.require_unique_worker_id(self._clock, wait)
 
     def due_in(self) -> float:
         """Return the seconds until the next call of `take`; 0 or less: now.
@@ -169,17 +135,7 @@ class LeaseCoordinator:
         A lease that was lost or released since the last scan may be for this worker to take again,
         or its shard may have ended, and children follow.
         """
-        at = self._scan_at
-        if self._renewer.held().keys() != self._held_then:
-            at = min(at, self._scanned_at + self._settings.scan_interval)
-        return at - self._clock()
-
-    def _scan(self, *, consistent: bool) -> TableScan:
-        """Scan the table; log leases that cannot be read, and leave them out."""
-        table = self._table.scan(consistent=consistent, read=self._known_rows.read)
-        scan = table.several_streams if self._several_streams else table.single_stream
-        self._row_problems.report_broken(scan.broken)
-        return scan
+        return self._schedule.next_at() - self._clock()
 
     def take(
         self,
@@ -200,178 +156,127 @@ class LeaseCoordinator:
         Returns True if another scan is worthwhile soon: for a lease without an owner that this
         worker could take, or for a handoff to this worker.
         Raises `LeaseTableError`, `AccessDeniedError` and `LeaseTableUnavailableError`. If the table
-        was deleted, raises `LeaseTableNotFoundError`, and notes that for the rest of the process.
+        was deleted, raises `LeaseTableNotFoundError`, now and for the rest of the process.
         """
-        self._renewer.mark = mark
-        take = partial(self._take, busy, is_leaving, reads, wants)
+        wish = _Wish(busy, is_leaving, reads, wants, mark)
+        take = partial(self._take, wish)
         return timed(take, self._metrics, TAKE_DURATION, (), clock=self._clock)
 
-    def _take(
-        self,
-        busy: Collection[str],
-        is_leaving: Callable[[], bool],
-        reads: Callable[[Lease], bool],
-        wants: Callable[[StreamIdentifier | None], bool],
-    ) -> bool:
+    def _take(self, wish: _Wish) -> bool:
         began = self._clock()
-        is_unsettled = self._take_own(began, busy, is_leaving, reads)
+        is_unsettled = self._take_own(wish, began)
         if is_unsettled is not None:
             return is_unsettled
-        scan, known = self._look()
+        scan, held_before = self._scan()
         leases, now = scan.leases, self._clock()
-        wanted = [row for row in leases if wants(row.stream)]
-        standing = self._note_scan(scan, wanted, known, now, is_leaving)
-        asked = self._acquisitions.asked.keys()
-        takes = self._plan(
-            leases,
-            now,
-            reach=standing.reach,
-            held=known,
-            asked=asked | (self._given(leases) if standing.is_led else set()),
-            busy=busy,
-            reads=reads,
-        )
-
-        def free(rows: Iterable[Lease]) -> Iterator[Lease]:
-            for row in rows:
-                if is_leaving():
-                    return
-                if row.key not in busy:
-                    yield row
-
-        expired = self.snapshot.expired
-        assigned = self._acquisitions.assign(standing.moves, expired, is_leaving)
+        wanted = [row for row in leases if wish.wants(row.stream)]
+        state = self._observe_scan(scan, wanted, held_before, now, wish)
+        asked = set(self._acquisitions.asked)
+        if state.is_led:
+            asked |= self._observer.given(leases)
+        takes = self._plan(leases, now, wish, reach=state.reach, held=held_before, asked=asked)
+        assigned = self._acquisitions.assign(state.moves, self.snapshot.expired, wish.is_leaving)
         due = [*takes.adopt, *takes.overdue, *takes.seize, *assigned]
         size = 1
-        if not is_leaving() and (due or takes.take):
+        if not wish.is_leaving() and (due or takes.take):
             size = self._renewer.batching.size([*due, *takes.take])
-        token, origin = token_at(scan.second, self._rng), self._origin(now)
-        self._acquisitions.take(free(due), len(due), size, token, origin)
-        self._acquisitions.take(free(takes.take), takes.need, size, token, origin)
-        for row in free(takes.steal):
+        terms = self._terms(scan, size, now, wish)
+        self._acquisitions.take(wish.free(due), len(due), terms)
+        self._acquisitions.take(wish.free(takes.take), takes.need, terms)
+        for row in wish.free(takes.steal):
             self._acquisitions.request(row)
-        mine = self._renewer.held()
-        is_unsettled = len(mine) < self._settings.max_leases and (
+        held = self._renewer.held()
+        is_unsettled = len(held) < self._settings.max_leases and (
             bool(self._acquisitions.asked)
             or any(
-                row.owner is None and not row.is_finished and row.key not in mine and reads(row)
-                for row in free(leases)
+                row.owner is None
+                and not row.is_finished
+                and row.key not in held
+                and wish.reads(row)
+                for row in wish.free(leases)
             )
         )
-        self._plan_scan(wanted, began, now, mine, is_unsettled=is_unsettled)
+        if is_unsettled:
+            self._schedule.after_unsettled_scan(began, held)
+        else:
+            observations = self._observer.observations
+            self._schedule.after_scan(wanted, observations, began, now, held, is_led=state.is_led)
         return is_unsettled
 
-    def _look(self) -> tuple[TableScan, Collection[str]]:
-        """Scan the table; return what is there, and the leases held before.
-
-        This thread alone acquires leases, so that none is held only after the scan.
-        """
+    def _scan(self) -> tuple[TableScan, Collection[str]]:
+        """Scan the table; return what is there, and the leases held before."""
         held_before, is_consistent = self._renewer.held(), self._acquisitions.is_in_doubt
         try:
-            scan = self._scan(consistent=is_consistent)
+            scan = self._observer.scan(consistent=is_consistent)
         except LeaseTableNotFoundError:
-            raise note_vanished(self._table) from None
+            raise remember_vanished(self._table) from None
         held = self._renewer.held()
         for row in scan.leases:
             if row.key in held:
                 held[row.key].observe(row)
-        self._acquisitions.note_scan(scan.leases, is_consistent=is_consistent)
+        self._acquisitions.after_scan(scan.leases, is_consistent=is_consistent)
         return scan, held_before
 
-    def _note_scan(
+    def _observe_scan(
         self,
         scan: TableScan,
         wanted: Sequence[Lease],
-        known: Collection[str],
+        held: Collection[str],
         now: float,
-        is_leaving: Callable[[], bool],
-    ) -> Standing:
-        """Note what a scan tells by ``now``; return this worker's standing in its fleet."""
-        leases, failover_time = scan.leases, self._settings.failover_time
-        self._observing_since = min(self._observing_since, now)
-        own = self._renewer.own_writes
-        own.keep({row.key for row in leases})
-        self._observations = observe(
-            self._observations, leases, now, self._worker_id, known, is_own=own.may_have_made
-        )
-        expired = expired_leases(self._observations, now, failover_time)
-        self._tell_of_others(leases, expired, now)
+        wish: _Wish,
+    ) -> AssignmentState:
+        """Observe a scan at ``now``; return how the leases are assigned, as far as it shows."""
+        expired = self._observer.observe(scan.leases, held, now)
         has_java = java_kcl_may_read(scan, self._worker_id)
-        may_be_brief = not (has_java or self._several_streams) and now >= self._may_be_brief_at
-        standing = EACH_TAKES
-        if not is_leaving() and (membership := self._member(has_java=has_java)) is not None:
-            # The leases of a stream that has left lie there until they are deleted; a worker that
-            # reads the stream all the same takes them by itself (`Reach.ADOPT`).
-            standing = membership.look(
-                scan, self._observations, expired, now, may_be_brief=may_be_brief, wanted=wanted
-            )
-            self._is_led = standing.is_led
-        unread = unread_since(wanted, self._observations, now, failover_time, known)
-        leads = True if standing.leads_brief_readers else None
-        self.snapshot = Snapshot(leases, now, expired, unread, has_java, leads)
-        self._brief = standing.brief
-        return standing
-
-    def _plan_scan(
-        self,
-        leases: Sequence[Lease],
-        began: float,
-        now: float,
-        mine: Collection[str],
-        *,
-        is_unsettled: bool,
-    ) -> None:
-        """Note the time of the next scan, after one from ``began`` to ``now``."""
-        interval = self._settings.scan_interval
-        pause = interval / 3
-        if not is_unsettled:
-            pause = scan_pause(
-                leases,
-                self._observations,
-                self._worker_id,
-                now,
-                failover_time=self._settings.failover_time,
-                interval=interval,
-                held=mine,
-                may_be_alone=not self._several_streams,
-            )
-            # A leader proves three times in a failover time that it is alive.
-            pause = min(pause, CALM * interval) if self._is_led else pause
-            pause = between_renewals(pause, began, self._renewer.renewed_at, interval)
-        self._note_look(began, pause, mine)
-
-    def _note_look(self, began: float, pause: float, mine: Collection[str]) -> None:
-        """Note the time of the next look, ``pause`` seconds after one that began at ``began``."""
-        self._scanned_at, self._scan_at = began, began + pause
-        self._held_then = frozenset(mine)
+        state = EACH_TAKES
+        if not wish.is_leaving():
+            if self._assignment is None and self._join and (self._wants_leader or has_java):
+                self._assignment = self._join()
+            if self._assignment is not None:
+                # The leases of a stream that has left the application are in the table until they
+                # are deleted; a worker that still reads the stream takes them itself
+                # (`Reach.ADOPT`).
+                state = self._assignment.after_scan(
+                    scan,
+                    self._observer.observations,
+                    expired,
+                    now,
+                    may_be_partial=not has_java and self._partial_scans.may_be_tried(now),
+                    wanted=wanted,
+                )
+        failover_time = self._settings.failover_time
+        unread = unread_since(wanted, self._observer.observations, now, failover_time, held)
+        audits = True if state.has_partial_readers else None
+        self.snapshot = Snapshot(scan.leases, now, expired, unread, has_java, audits)
+        self._partial_scans.next = state.partial
+        return state
 
     def _plan(
         self,
         leases: Iterable[Lease],
         now: float,
+        wish: _Wish,
         *,
         reach: Reach,
         held: Collection[str],
         asked: Collection[str],
-        busy: Collection[str],
-        reads: Callable[[Lease], bool],
     ) -> TakePlan:
-        """Return what to take after a look; note the leases that a process of the same id has.
+        """Return what to take after a scan; note the leases that a process of the same id has.
 
-        The arguments are those of `plan_takes`; ``reads`` as in `take`.
+        The arguments are those of `plan_takes`.
         """
         takes = plan_takes(
             leases,
-            self._observations,
+            self._observer.observations,
             self._worker_id,
             now,
             self._settings,
             rng=self._rng,
             held=held,
             asked=asked,
-            busy=busy,
-            legacy=self._worker_versions.legacy,
-            can_read=reads,
+            busy=wish.busy,
+            legacy=self._observer.legacy_workers,
+            can_read=wish.reads,
             reach=reach,
         )
         duplicates = {row.key for row in takes.duplicate_worker_leases}
@@ -380,123 +285,53 @@ class LeaseCoordinator:
         )
         return takes
 
-    def _take_own(
-        self,
-        began: float,
-        busy: Collection[str],
-        is_leaving: Callable[[], bool],
-        reads: Callable[[Lease], bool],
-    ) -> bool | None:
-        """Adopt the leases that a leader has given to this worker, by a look at its own rows.
+    def _terms(self, scan: TableScan, size: int, now: float, wish: _Wish) -> TakeTerms:
+        """Return what holds for all leases that are taken after a scan at ``now``."""
+        origin = partial(self._observer.origin, now, self.snapshot.expired)
+        return TakeTerms(size, token_at(scan.second, self._rng), origin, wish.mark)
+
+    def _take_own(self, wish: _Wish, began: float) -> bool | None:
+        """Adopt the leases that a leader has given to this worker, by a scan of its own rows.
 
         Returns what `take` does; None if the whole table is to be read: no leader is known to live,
-        or the rows tell too little. Raises what `take` does.
+        or the rows show too little. Raises what `take` does.
         """
-        look, self._brief = self._brief, None
+        scan = self._partial_scans.pop(began)
         is_sure = not (self._acquisitions.is_in_doubt or self._acquisitions.asked)
-        if look is None or began >= look.until or is_leaving() or not is_sure:
+        if scan is None or wish.is_leaving() or not is_sure:
             return None
-        held = self._renewer.held()
-        rows = self._read_own(look, held)
-        now, known = self._clock(), held.keys() | self._renewer.held().keys()
-        if rows is None or not self._observe_own(look, rows, now, known):
+        held_before = self._renewer.held()
+        parents = {key: one.lease.parent_keys for key, one in held_before.items()}
+        read = self._partial_scans.read(scan, parents, self.snapshot.unfinished)
+        now, held = self._clock(), held_before.keys() | self._renewer.held().keys()
+        if read is None:
             return None
-        self._brief = look
-        takes = self._plan(
-            rows.leases,
-            now,
-            reach=Reach.ADOPT,
-            held=known,
-            asked=self._given(rows.leases),
-            busy=busy,
-            reads=reads,
-        )
-        due = [row for row in (*takes.adopt, *takes.overdue) if row.key not in busy]
+        keys, rows = read
+        self.snapshot = self.snapshot.after(keys, rows.leases)
+        if rows.broken or not self._leader_lives(scan, rows, held, now):
+            return None
+        self._partial_scans.next = scan
+        given = self._observer.given(rows.leases)
+        takes = self._plan(rows.leases, now, wish, reach=Reach.ADOPT, held=held, asked=given)
+        due = [row for row in (*takes.adopt, *takes.overdue) if row.key not in wish.busy]
         if due:
-            size = self._renewer.batching.size(due)
-            token = token_at(rows.second, self._rng)
-            self._acquisitions.take(iter(due), len(due), size, token, self._origin(now))
+            terms = self._terms(rows, self._renewer.batching.size(due), now, wish)
+            self._acquisitions.take(iter(due), len(due), terms)
         mine = self._renewer.held()
         is_coming = any(
             row.owner == self._worker_id and not row.is_finished and row.key not in mine
             for row in rows.leases
         )
-        interval = self._settings.scan_interval
-        pause = interval if is_coming else CALM * interval
-        pause = between_renewals(pause, began, self._renewer.renewed_at, interval)
-        self._note_look(began, pause, mine)
+        self._schedule.after_partial_scan(began, mine, is_coming=is_coming)
         return is_coming
 
-    def _read_own(self, look: PartialScan, held: Mapping[str, HeldLease]) -> TableScan | None:
-        """Read the rows of a brief look; None if that is not possible now."""
-        parents = {key: one.lease.parent_keys for key, one in held.items()}
-        try:
-            owned = keys_of(self._table, self._worker_id)
-            keys = rows_to_read(look, owned, parents, self.snapshot.unfinished)
-            rows = read_some(self._table, [*keys, leader_lock.KEY, client_version.KEY])
-        except LeaseTableUnavailableError:
-            raise
-        except (AccessDeniedError, LeaseTableNotFoundError, ServiceError) as error:
-            # There is no index: not yet, or not for this worker.
-            self._may_be_brief_at = self._clock() + FULL_EVERY
-            _log.info("The whole lease table is read in place of this worker's rows: %s", error)
-            return None
-        self.snapshot = self.snapshot.after(keys, rows.leases)
-        return None if rows.broken else rows
-
-    def _observe_own(
-        self, look: PartialScan, rows: TableScan, now: float, known: Collection[str]
+    def _leader_lives(
+        self, scan: PartialScan, rows: TableScan, held: Collection[str], now: float
     ) -> bool:
-        """Observe the rows of a brief look at ``now``; return False if the leader may be dead."""
-        keys = self._observations.keys() & {row.key for row in rows.leases}
-        before = {key: self._observations[key] for key in keys}
-        is_own = self._renewer.own_writes.may_have_made
-        self._observations.update(
-            observe(before, rows.leases, now, self._worker_id, known, is_own=is_own)
-        )
-        assert self._membership is not None, "it has told to look briefly"
-        return self._membership.look_briefly(rows, look, self._observations, now)
-
-    def _tell_of_others(
-        self, leases: Sequence[Lease], expired: Collection[str], now: float
-    ) -> None:
-        """Tell which other workers let leases expire, and which know no handoffs; each once."""
-        before = self._worker_versions.legacy
-        self._worker_versions = observe_renewals(
-            self._worker_versions, leases, now, self._settings.failover_time
-        )
-        for name in sorted(self._worker_versions.legacy - before):
-            self._tell(LegacyWorkerSeen(name, str(self._table)))
-        silent = silent_owners(leases, expired, self._worker_id)
-        for owner in sorted(silent.keys() - self._silent):
-            keys = tuple(silent[owner])
-            since = min(self._observations[key].since for key in keys)
-            self._tell(OwnerSilent(owner, keys, now - since))
-        self._silent = frozenset(silent)
-
-    def _origin(self, now: float) -> OriginOf:
-        """Return what tells where a lease comes from, by the last look, which was at ``now``."""
-        return lambda row, asked: origin_of(
-            row,
-            self._observations[row.key],
-            self._worker_id,
-            now,
-            asked=asked,
-            expired=self.snapshot.expired,
-            legacy=self._worker_versions.legacy,
-        )
-
-    def _member(self, *, has_java: bool) -> Membership | None:
-        """Return this worker's membership of a fleet with a leader; None without a sign of one."""
-        if self._membership is None and (self._wants_leader or has_java) and self._join is not None:
-            self._membership = self._join()
-        return self._membership
-
-    def _given(self, leases: Iterable[Lease]) -> set[str]:
-        """Return those that somebody has given to this worker since it observes the table."""
-        since, mine = self._observing_since, (self._worker_id, None)
-        found = ((row.key, self._observations[row.key]) for row in leases)
-        return {key for key, seen in found if seen.owners == mine and seen.owners_since > since}
+        """Observe the rows of a partial scan at ``now``; return False if the leader may be dead."""
+        self._observer.observe_some(rows.leases, held, now)
+        assert self._assignment is not None, "it has planned the partial scan"
+        return self._assignment.after_partial_scan(rows, scan, self._observer.observations, now)
 
     def withdraw_requests(self) -> None:
         """Withdraw this worker's requests for leases that it does not hold yet, before it ends.
@@ -508,35 +343,24 @@ class LeaseCoordinator:
         if self.duplicate_worker_leases:
             return  # the other process of this id has these leases, or adopts them
         given: set[str] = set()
-        if self._is_led:
+        if self._assignment is not None and self._assignment.are_led:
             # The leader may have assigned leases since the last scan.
-            rows = self._scan(consistent=True).leases
             given = {
                 row.key
-                for row in rows
+                for row in self._observer.scan(consistent=True).leases
                 if row.owner == self._worker_id
                 and not row.is_finished
-                and not self._has_moved_by_itself(row)
+                and not self._observer.is_renewed_by_duplicate(row)
             }
-        self._table.withdraw(
-            self._acquisitions.asked.keys() | given, self._worker_id, self._renewer.held
-        )
-
-    def _has_moved_by_itself(self, row: Lease) -> bool:
-        """Return True if another process with this worker's id seems to renew a lease."""
-        seen = self._observations.get(row.key)
-        if seen is None or seen.owners != (self._worker_id, None):
-            return False
-        has_moved = seen.counter != row.counter and not self._renewer.own_writes.may_have_made(row)
-        return has_moved or seen.foreign_renewals > 0
+        self._acquisitions.withdraw(given)
 
     def leave(self) -> None:
-        """Leave a fleet with a leader, which then gives this worker no more. Raises nothing.
+        """Leave a leader's assignments: this worker is given no more leases. Raises nothing.
 
         Call this from the thread that takes leases, after the last one.
         """
-        if self._membership is not None:
-            self._membership.leave()
+        if self._assignment is not None:
+            self._assignment.leave()
 
     def streams_of_others(self) -> set[StreamIdentifier | None]:
         """Return the streams that other workers read, None for a single one. Raises as `take` does.
@@ -545,7 +369,7 @@ class LeaseCoordinator:
         """
         return {
             row.stream
-            for row in self._scan(consistent=True).leases
+            for row in self._observer.scan(consistent=True).leases
             if row.owner not in {None, self._worker_id} and not row.is_finished
         }
 
@@ -556,3 +380,21 @@ class LeaseCoordinator:
         """
         rows = map(self._table.get, keys)
         return all(row is None or row.is_finished for row in rows)
+
+
+class _Wish(msgspec.Struct, frozen=True):
+    """What the worker wants of the leases in one scan; see `LeaseCoordinator.take`."""
+
+    busy: Collection[str]
+    is_leaving: Callable[[], bool]
+    reads: Callable[[Lease], bool]
+    wants: Callable[[StreamIdentifier | None], bool]
+    mark: StreamMark | None
+
+    def free(self, rows: Iterable[Lease]) -> Iterator[Lease]:
+        """Yield the leases that may be taken now, until the worker is to end."""
+        for row in rows:
+            if self.is_leaving():
+                return
+            if row.key not in self.busy:
+                yield row

@@ -1,4 +1,31 @@
-"""A lease that this worker holds: the writes to its row, and whether it may still write."""
+"""A lease that this worker holds: the writes to its row, and what a refused write means."""
+
+# Every write of the owner expects the counter and the owners of the row as this worker knows it,
+# and raises the counter. So a worker that lost the lease without knowing so checkpoints nothing:
+# the row fences it. What this costs is that a refusal, or an answer that is lost, leaves the worker
+# in doubt about its own row. `_settle` and `_reconcile` decide by the row that the refusal shows:
+#
+# - Another owner, or no row: the lease is lost.
+# - The known counter: a handoff was requested or withdrawn. The write is built anew and sent again.
+# - The counter of a write of this worker whose answer never came: that write was made. It renewed
+#   the lease when *it* was sent, not when this one was; `renewed_at` is set to that, and never
+#   back. Writes without an answer are kept whatever error their call ended with: credentials that
+#   ran out between two tries once hid that the first try had landed, and the worker took its own
+#   counter for a second worker's and ended.
+# - Any other counter: another process of the same worker id writes, or the lease was given back
+#   after a reset; the fencing token shows which (`resolve_conflict`).
+#
+# A KCL takes each counter that is one higher for its own. That is simpler, and leaves a second
+# worker of the same id unnoticed while both read the shard.
+#
+# A checkpoint does not go back. If the answer of one was lost, the record processor is told that it
+# failed and gets its records again; it may then checkpoint an earlier record, and the row that the
+# refusal shows is still this worker's. Nothing is written then (`_is_behind`): what lies before the
+# row's checkpoint is done. Sentinels are resets, and do go back.
+#
+# `confirm` is for writes elsewhere that cannot be taken back, such as the leases of children. A
+# worker that did not know of a reset created children's leases of which the reset did not know, and
+# which began before the position that it gave.
 
 from __future__ import annotations
 
@@ -8,13 +35,13 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from sparkinesis.errors import LeaseLostError, SparkinesisError
-from sparkinesis.events import LeaseEnd, LeaseEnded, Listener
+from sparkinesis.events import LeaseEnd, Listener
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, PendingCheckpoint
 from sparkinesis.lease.rules.lease_start import arrival_news
 from sparkinesis.lease.table import requests
-from sparkinesis.lease.table.explain import lease_lost, write_refused
 from sparkinesis.lease.table.table import LeaseTable
+from sparkinesis.lease.table.table_errors import lease_lost, write_refused
 from sparkinesis.lease.table.update import Update
 from sparkinesis.lease.table.write_conflict import (
     LeaseChangedError,
@@ -23,13 +50,15 @@ from sparkinesis.lease.table.write_conflict import (
     loss_to,
     resolve_conflict,
 )
+from sparkinesis.lease.term import LeaseTerm
+from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.position import AfterRecord, AtTimestamp
 
 MAX_TRIES = 10
 """The most tries of one write before giving up. Each handoff request or withdrawal costs a try."""
 
 
-class HeldLease:
+class HeldLease(LeaseTerm):
     """A lease from the moment when this worker acquires it until it is lost or released.
 
     Its identity serves as the KCL's concurrency token: a shard that is lost and acquired again has
@@ -47,39 +76,37 @@ class HeldLease:
         failover_time: float,
         clock: Callable[[], float],
         since: float,
-        tell: Listener,
+        publish: Listener,
         own_writes: OwnWrites,
     ) -> None:
+        super().__init__(lease, failover_time, clock, since, publish)
         self.throughput_kbps: float | None = None
         """The measured rate, set by the worker; stored with each write of the owner."""
         self.known: tuple[ExtendedSequenceNumber, AfterRecord | AtTimestamp] | None = None
         """A checkpoint and the arrival times known at it; set by the reader, and stored with some
         renewals. Dropped where the shard is moved: two positions may have the same checkpoint, as
         every instant is stored as ``AT_TIMESTAMP``."""
-        self.key = lease.key
-        self.shard_id = lease.shard_id
-        self.stream = lease.stream
         self.fencing_token = lease.fencing_token or 0
-        """The token of this acquisition. A hand may raise the row's while the lease is held."""
+        """The token of this acquisition. Someone may raise the row's while the lease is held."""
+        self.released: Lease | None = None
+        """The row after this worker has released it; None before, and if that failed."""
         self._lease = lease
         self._table = table
         self._worker_id = worker_id
-        self._failover_time = failover_time
-        self._clock = clock
-        self._tell = tell
         self._own_writes = own_writes
-        self.released: Lease | None = None
-        """The row after this worker has released it; None before, and if that failed."""
-        self._since = self._sent_at = since
-        self.renewed_at = since
-        """The time, by the renewer's clock, at which the last successful write was sent."""
-        self._lost: LeaseLoss | None = None
+        self._sent_at = since
         self._trouble: str | None = None
         """The error of the last write; None once a write has succeeded."""
         self._unanswered: list[tuple[float, Update]] = []
+        """The writes since the last answer, any of which may have been made, and when each was
+        sent."""
         self._lock = threading.Lock()
-        self._ending = threading.Lock()
-        """Guards `_lost`, which a thread may set while another one waits for a write's answer."""
+        """Serializes the writes; held until the answer of a write is known."""
+
+    @property
+    def stream(self) -> StreamIdentifier | None:
+        """One of several streams of the application; None: its only stream."""
+        return self._lease.stream
 
     @property
     def lease(self) -> Lease:
@@ -93,18 +120,6 @@ class HeldLease:
 
     def _is_asked_for(self, row: Lease) -> bool:
         return row.checkpoint_owner == self._worker_id and row.owner != self._worker_id
-
-    @property
-    def is_lost_to_duplicate(self) -> bool:
-        """True if the lease was lost to another process with the same worker id."""
-        return self._lost is not None and self._lost.to_duplicate_worker
-
-    def is_held(self) -> bool:
-        """Return True if the lease is not lost or released, and renewed within the failover time.
-
-        The failover time starts when the renewal was sent: no worker can have seen it earlier.
-        """
-        return self._lost is None and self._clock() - self.renewed_at <= self._failover_time
 
     def require_held(self, doing: str) -> None:
         """Raise `LeaseLostError`, which names ``doing``, if the lease is not held."""
@@ -166,10 +181,10 @@ class HeldLease:
         )
 
     def confirm(self, doing: str) -> None:
-        """Renew the lease now: another worker, or a hand, may have changed the row unseen.
+        """Renew the lease now: another worker, or a user, may have changed the row unseen.
 
-        For what ``doing`` names, a write elsewhere that cannot be taken back. Raises what
-        `checkpoint` raises.
+        Call this before a write elsewhere that cannot be taken back; ``doing`` names it. Raises
+        what `checkpoint` raises.
         """
         self._write(doing, self._renewed)
 
@@ -202,13 +217,13 @@ class HeldLease:
             try:
                 after = self._write_release(reason)
             except SparkinesisError as error:
-                self._tell_end(released, str(error))
+                self._publish_end(released, self._lease, str(error))
                 raise
             if isinstance(after, LeaseLoss):
-                self._tell_end(after)
+                self._publish_end(after, self._lease)
             else:
                 self.released = after
-                self._tell_end(replace(released, to=after.owner))
+                self._publish_end(replace(released, to=after.owner), self._lease)
 
     def _write_release(self, reason: LeaseEnd) -> Lease | LeaseLoss:
         """Write the release; return the row, or how the lease was lost before."""
@@ -235,7 +250,7 @@ class HeldLease:
     def lose_if_expired(self) -> None:
         """Mark the lease as lost if it was not renewed within the failover time."""
         if not self.is_held():
-            self._lose(_expiry(self._failover_time), self._trouble)
+            self._lose(self.loss, self._trouble)
 
     def observe(self, row: Lease) -> None:
         """Adopt a handoff request that a scan of the table shows."""
@@ -276,7 +291,7 @@ class HeldLease:
     def _to_send(self, update: Update) -> Update:
         """Return the update with the rate, to be sent now."""
         self._sent_at = self._clock()
-        self._own_writes.note([update])
+        self._own_writes.add([update])
         rate = self.throughput_kbps
         return update if rate is None else requests.with_throughput(update, rate)
 
@@ -305,7 +320,8 @@ class HeldLease:
     def _settle(self, update: Update, result: Lease | SparkinesisError) -> bool:
         """Take over a write's result; return True if the write is to be built and sent again."""
         if isinstance(result, Lease):
-            self._lease, self.renewed_at, self._trouble = result, self._sent_at, None
+            self._renew_from(self._sent_at)
+            self._lease, self._trouble = result, None
             self._unanswered.clear()
             return False
         if isinstance(result, LeaseChangedError):
@@ -323,47 +339,17 @@ class HeldLease:
         if isinstance(verdict, LeaseLoss):
             self._lose(verdict)
             return
-        if verdict.landed is not None:
-            self.renewed_at = max(
-                self.renewed_at,
-                *(sent for sent, update in self._unanswered if update is verdict.landed),
-            )
+        for sent_at, update in self._unanswered:
+            if update is verdict.landed:
+                self._renew_from(sent_at)
         self._lease = verdict.row
 
-    def _lose(self, verdict: LeaseLoss, error: str | None = None) -> None:
-        if self._end(verdict):
-            self._tell_end(verdict, error)
-
-    def _end(self, verdict: LeaseLoss) -> bool:
-        """Mark the lease as ended; return False if it had ended before."""
-        with self._ending:
-            if self._lost is not None:
-                return False
-            self._lost = verdict
-            return True
-
-    def _tell_end(self, verdict: LeaseLoss, error: str | None = None) -> None:
-        self._tell(
-            LeaseEnded(
-                self.key,
-                self.shard_id,
-                verdict.reason,
-                verdict.why,
-                verdict.to,
-                self._clock() - self._since,
-                str(self._lease.checkpoint),
-                error,
-            )
-        )
+    def _lose(self, loss: LeaseLoss, error: str | None = None) -> None:
+        if self._end(loss):
+            self._publish_end(loss, self._lease, error)
 
     def _lost_error(self, doing: str) -> LeaseLostError:
-        why = (self._lost or _expiry(self._failover_time)).why
-        return lease_lost(doing, self._lease.shard_name, self._table, why)
-
-
-def _expiry(failover_time: float) -> LeaseLoss:
-    why = f"it could not be renewed for {failover_time:g} s, and another worker may own it"
-    return LeaseLoss(why, LeaseEnd.EXPIRED)
+        return lease_lost(doing, self._lease.shard_name, self._table, self.loss.why)
 
 
 def _is_behind(at: ExtendedSequenceNumber, lease: Lease) -> bool:

@@ -9,7 +9,7 @@ of ours, which the KCL keeps and ignores:
                           with the known arrival times
 ``applicationTimestamp``  the instant at which the application began at LATEST; 0: unknown
 ``leaseTimestamp``        the instant at which the row was created or reset
-``fencingToken``          the token of the last acquisition (`sparkinesis.lease.rules.fencing`)
+``fencingToken``          the token of the last acquisition (`sparkinesis.lease.table.fencing`)
 ``stoppedBy``             the workers on which ``on_error`` has stopped the shard
 ``streamMark``            the stream of the row: `sparkinesis.stream.address.StreamMark`; only where
                           the application reads one stream, whose rows have no ``streamName``
@@ -21,7 +21,6 @@ Instants are in epoch milliseconds, by the service's clock.
 
 from __future__ import annotations
 
-import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -47,7 +46,6 @@ AttributeValue: TypeAlias = Mapping[str, Any]
 
 MOST_TOKEN = 2**63 - 1
 """The last fencing token, which databases can store as a signed integer of 64 bits."""
-_CHECKSUMS = 1_000
 
 
 @public
@@ -320,27 +318,6 @@ def _known(
 def _instant(item: Mapping[str, Any], name: str) -> int | None:
     found = _number(item, name)
     return found if found is not None and 0 <= found < END_OF_TIME_MS else None
-
-
-def next_token(known: int | None, at_least: int, worker_id: str) -> int:
-    """Return a worker's next fencing token: after the row's, and not below ``at_least``.
-
-    Its last digits are a checksum of the worker's id. A worker whose lease was acquired meanwhile,
-    and is its own again by the row, knows by them whether another worker had the lease in between,
-    or another process of its own worker id has it (`may_be_by`).
-    """
-    least = max(at_least, (known or 0) + 1)
-    token = least + (_checksum(worker_id) - least) % _CHECKSUMS
-    return token if token < MOST_TOKEN else least
-
-
-def may_be_by(token: int | None, worker_id: str) -> bool:
-    """Return True if a process of this worker id may have acquired the lease; None: nobody has."""
-    return token is not None and token % _CHECKSUMS == _checksum(worker_id)
-
-
-def _checksum(worker_id: str) -> int:
-    return zlib.crc32(worker_id.encode()) % _CHECKSUMS
 
 
 def _token(item: Mapping[str, Any]) -> int | None:

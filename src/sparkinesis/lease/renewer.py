@@ -12,9 +12,8 @@ from sparkinesis.errors import LeaseTableNotFoundError, SparkinesisError
 from sparkinesis.events import LeaseEnd, Listener, RenewalFailed, RenewalRecovered, ignore
 from sparkinesis.lease.held import MAX_TRIES, HeldLease
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.table import requests
-from sparkinesis.lease.table.batch import batches_of
 from sparkinesis.lease.table.batching import Batching
+from sparkinesis.lease.table.statements import batches_of
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.table.write_conflict import LeaseChangedError, OwnWrites
 from sparkinesis.metrics.catalogue import RENEWAL_DURATION
@@ -22,14 +21,49 @@ from sparkinesis.metrics.health.signs import helping
 from sparkinesis.metrics.measured import FAILED, OK, timed
 from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.metrics.repeats import Repeats
-from sparkinesis.stream.address import StreamMark
 
 _MAX_THREADS = 20
 """The KCL's ``maxLeaseRenewalThreads``."""
 
 
+class HeldLeases:
+    """The leases that a worker holds, by lease key. For any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._held: dict[str, HeldLease] = {}
+        self._duplicates: set[str] = set()
+
+    def put(self, held: HeldLease) -> HeldLease | None:
+        """Add a lease; return the one of the same key that it replaces."""
+        with self._lock:
+            before = self._held.get(held.key)
+            self._held[held.key] = held
+            return before
+
+    def remove(self, held: HeldLease) -> None:
+        """Remove a lease that has ended; it stays noted if it was lost to a duplicate worker."""
+        with self._lock:
+            if held.is_lost_to_duplicate:
+                self._duplicates.add(held.key)
+            if self._held.get(held.key) is held:
+                del self._held[held.key]
+
+    def all(self) -> list[HeldLease]:
+        """Return all leases, those that have ended meanwhile too."""
+        with self._lock:
+            return list(self._held.values())
+
+    @property
+    def duplicates(self) -> frozenset[str]:
+        """Keys of the leases that were lost to another process with the worker's id."""
+        with self._lock:
+            lost = {key for key, held in self._held.items() if held.is_lost_to_duplicate}
+            return frozenset(self._duplicates | lost)
+
+
 class LeaseRenewer:
-    """The leases that a worker holds.
+    """Holds leases, and renews them.
 
     ``failover_time`` is in seconds; ``clock`` is monotonic. Call `renew_all` from one thread, three
     times within the failover time; call the other methods from any thread.
@@ -41,7 +75,7 @@ class LeaseRenewer:
         worker_id: str,
         failover_time: float,
         clock: Callable[[], float] = time.monotonic,
-        tell: Listener = ignore,
+        publish: Listener = ignore,
         *,
         metrics: Metrics = OFF,
     ) -> None:
@@ -50,15 +84,10 @@ class LeaseRenewer:
         self._worker_id = worker_id
         self._failover_time = failover_time
         self._clock = clock
-        self._tell = tell
-        self._lock = threading.Lock()
-        self._held: dict[str, HeldLease] = {}
-        self.mark: StreamMark | None = None
-        """The only stream of the application, which is noted in rows that name none; None: there
-        are several."""
-        self._duplicate_worker_leases: set[str] = set()
-        self._failing_since: float | None = None
+        self._publish = publish
+        self._leases = HeldLeases()
         self._repeats = Repeats(clock)
+        self._failing_since: float | None = None
         """The time of the first failed round; None if the last round went well."""
         self.renewed_at = clock()
         """The time at which the last round of renewals began."""
@@ -79,41 +108,22 @@ class LeaseRenewer:
             failover_time=self._failover_time,
             clock=self._clock,
             since=self._clock() if since is None else since,
-            tell=self._tell,
+            publish=self._publish,
             own_writes=self.own_writes,
         )
-        with self._lock:
-            before = self._held.get(lease.key)
-            self._held[lease.key] = held
+        before = self._leases.put(held)
         if before is not None:
             before.lose("it was acquired anew", LeaseEnd.EXPIRED)
         return held
 
-    def acquire(self, rows: Sequence[Lease], token: int) -> list[Lease | SparkinesisError]:
-        """Take leases, and hold those that were taken; return the row or the error of each.
-
-        token: the fencing token, if no row has a larger one.
-        """
-        since = self._clock()
-        updates = [requests.take(row, self._worker_id, token, self.mark) for row in rows]
-        self.own_writes.note(updates)
-        results = self.batching.write(updates)
-        for result in results:
-            if isinstance(result, Lease):
-                self.hold(result, since)
-        return results
-
     def held(self) -> dict[str, HeldLease]:
         """Return the leases that are held now, by lease key."""
-        with self._lock:
-            return {key: held for key, held in self._held.items() if held.is_held()}
+        return {held.key: held for held in self._leases.all() if held.is_held()}
 
     @property
     def duplicate_worker_leases(self) -> frozenset[str]:
         """Keys of leases lost to another process with this worker's id; the worker must stop."""
-        with self._lock:
-            lost = {key for key, held in self._held.items() if held.is_lost_to_duplicate}
-            return frozenset(self._duplicate_worker_leases | lost)
+        return self._leases.duplicates
 
     def renew_all(self) -> None:
         """Renew every lease once; drop those that another worker owns or that have expired.
@@ -133,8 +143,7 @@ class LeaseRenewer:
     def _renew_all(self) -> bool:
         """Return False if a lease could not be renewed, although it is not lost."""
         self.renewed_at = self._clock()
-        with self._lock:
-            all_held = list(self._held.values())
+        all_held = self._leases.all()
         self._lose_expired(all_held)
         # Leases with the oldest renewals come first, since a round may take long.
         due = sorted((one for one in all_held if one.is_held()), key=lambda one: one.renewed_at)
@@ -149,19 +158,19 @@ class LeaseRenewer:
         self._lose_expired(all_held)
         for text, count in failures.items():
             if times := self._repeats.note(text):
-                self._tell(RenewalFailed(count, len(due), text, times))
+                self._publish(RenewalFailed(count, len(due), text, times))
         self._note_result(failed=bool(failures))
         return not failures
 
     def _note_result(self, *, failed: bool) -> None:
-        """Tell that renewing works again. A worker whose leases are all lost renews nothing."""
+        """Publish that renewing works again. A worker whose leases are all lost renews nothing."""
         if failed:
             if self._failing_since is None:
                 self._failing_since = self._clock()
         elif self._failing_since is not None:
             self._repeats.end()
-            if self._held:
-                self._tell(RenewalRecovered(self._clock() - self._failing_since))
+            if self._leases.all():
+                self._publish(RenewalRecovered(self._clock() - self._failing_since))
             self._failing_since = None
 
     def _renew(self, batch: Sequence[HeldLease]) -> Counter[str]:
@@ -200,8 +209,4 @@ class LeaseRenewer:
             if held.is_held():
                 continue
             held.lose_if_expired()
-            with self._lock:
-                if held.is_lost_to_duplicate:
-                    self._duplicate_worker_leases.add(held.key)
-                if self._held.get(held.key) is held:
-                    del self._held[held.key]
+            self._leases.remove(held)

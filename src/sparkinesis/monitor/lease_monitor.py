@@ -1,4 +1,4 @@
-"""Looks at an application again and again: its lease table, and the lags of its leases."""
+"""Scans an application's lease table repeatedly, and reads the lags of its leases."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class LeaseMonitor:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.seen = SeenApplication.of(WatchedTable(), {})
-        """The application at the last look; nothing before it."""
+        """The application as of the last scan; empty before it."""
         self.trouble: str | None = None
         """The error of the last scan, if it failed."""
         self._table = table
@@ -75,13 +75,13 @@ class LeaseMonitor:
         """
         # The nearest turn counts, which may come a moment too early.
         is_due = self._clock() >= self._due - self._interval / 2
-        looked = is_due and self._scan_table()
+        has_scanned = is_due and self._scan_table()
         try:
             self._lags = self._lag_watch.known(timeout)
         finally:
             quiet = max(QUIET, 3 * self._pause)
             self.seen = SeenApplication.of(self._watched, self._lags, self._wanted, quiet)
-        return looked
+        return has_scanned
 
     def _scan_table(self) -> bool:
         began = self._clock()

@@ -22,7 +22,7 @@ from sparkinesis.stream.position import AtTimestamp
 from sparkinesis.terminal.view import GroupRow, ShardRow, View, behind, rate_text
 
 if TYPE_CHECKING:
-    from sparkinesis.lease.rules.reset import LeaseReset
+    from sparkinesis.lease.rules.reset_plan import LeaseReset
     from sparkinesis.monitor.lags import Lag
 
 _MOST_REASONS = 5

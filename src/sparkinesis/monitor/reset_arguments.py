@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sparkinesis.errors import LeaseTableError, OptionError, SparkinesisError, listed
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.moving.application_reset import StreamToReset
-from sparkinesis.lease.rules.reset import ShardCheckpoint
+from sparkinesis.lease.rules.reset_plan import ShardCheckpoint
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import InitialPosition, parse_initial_position

@@ -26,7 +26,7 @@ from sparkinesis.terminal.names import counted
 
 if TYPE_CHECKING:
     from sparkinesis.lease.lease import Lease
-    from sparkinesis.lease.rules.reset import LeaseReset
+    from sparkinesis.lease.rules.reset_plan import LeaseReset
     from sparkinesis.lease.table.table import LeaseTable
 
 VALID_FOR = 300.0

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.renewer import LeaseRenewer
+from sparkinesis.lease.rules.other_workers import default_worker_id
 from sparkinesis.lease.rules.taker import TakeSettings
-from sparkinesis.lease.rules.worker_ids import default_worker_id
 from sparkinesis.lease.table.provisioning import Patience
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.metrics.health.liveness import LOOK_EVERY
@@ -35,7 +35,7 @@ from sparkinesis.worker.retrieval.step_pool import StepPool
 if TYPE_CHECKING:
     import asyncio
 
-    from sparkinesis.lease.leading.membership import Membership
+    from sparkinesis.lease.assignment.assignment import Assignment
     from sparkinesis.metrics.health.pages import ServedTally
 
 
@@ -133,7 +133,7 @@ def _assemble(
         settings=taking,
         clock=timing.clock,
         rng=rng,
-        tell=settings.tell,
+        publish=settings.tell,
         metrics=settings.metrics,
         several_streams=application.streams is not None,
         join=functools.partial(_join, application.name, settings, table, taking),
@@ -150,13 +150,13 @@ def _assemble(
 
 def _join(
     application: str, settings: WorkerSettings, table: LeaseTable, taking: TakeSettings
-) -> Membership:
-    """Return a worker's membership of a fleet with a leader, which most fleets do not have."""
-    from sparkinesis.lease.leading.cpu import CpuMeter  # noqa: PLC0415
-    from sparkinesis.lease.leading.membership import Membership  # noqa: PLC0415
+) -> Assignment:
+    """Return a worker's part in the assignment by a leader, which most applications lack."""
+    from sparkinesis.lease.assignment.assignment import Assignment  # noqa: PLC0415
+    from sparkinesis.lease.assignment.load_report import CpuMeter  # noqa: PLC0415
 
     options, timing = settings.options, settings.timing
-    return Membership(
+    return Assignment(
         table,
         application,
         settings.worker_id,
@@ -166,7 +166,7 @@ def _join(
         wall_clock_ms=timing.wall_clock_ms,
         rng=settings.rng,
         meter=None if options.balance == "throughput" else CpuMeter(clock=timing.clock),
-        tell=settings.tell,
+        publish=settings.tell,
     )
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from sparkinesis.errors import Check, OptionError, check_all
 from sparkinesis.events import Event
-from sparkinesis.lease.shard_syncer import ShardSyncSettings
+from sparkinesis.lease.shards.shard_syncer import ShardSyncSettings
 from sparkinesis.metrics.health.address import parse_address
 from sparkinesis.metrics.metrics import MetricsExporter
 from sparkinesis.public import public
@@ -518,7 +518,7 @@ class WorkerOptions:
     def taker_interval(self) -> float:
         """The time between two reads of the lease table while leases are to move: half a renewal.
 
-        `sparkinesis.lease.rules.observations.scan_pause` makes it longer at other times. The KCL
+        `sparkinesis.lease.scan_schedule.scan_pause` makes it longer at other times. The KCL
         reads once every two failover times, so that failover after a crash takes up to three.
         """
         return self.renew_interval / 2

@@ -15,7 +15,7 @@ from botocore.exceptions import ClientError
 from sparkinesis.lease.extended_sequence_number import TRIM_HORIZON, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.table import requests
-from sparkinesis.lease.table.batch import BATCH
+from sparkinesis.lease.table.statements import BATCH
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.table.update import Update
 from sparkinesis.stream.calls.retry import Backoff, error_code
@@ -23,7 +23,7 @@ from tests.aws.bench import Bench
 from tests.aws.findings import Answer, Question
 from tests.aws.spending import Use
 
-_BATCH = "src/sparkinesis/lease/table/batch.py"
+_BATCH = "src/sparkinesis/lease/table/statements.py"
 _BATCHING = "src/sparkinesis/lease/table/batching.py"
 _UPDATE = "src/sparkinesis/lease/table/update.py"
 _CONFLICT = "src/sparkinesis/lease/table/write_conflict.py"

@@ -13,7 +13,7 @@ from tests.aws.findings import Answer, Question
 from tests.aws.spending import Use
 
 _CHILDREN = "src/sparkinesis/lease/rules/children.py"
-_ENDS = "src/sparkinesis/lease/shard_ends.py"
+_ENDS = "src/sparkinesis/lease/shards/shard_ends.py"
 _PLANNER = "src/sparkinesis/source/planning/stream_plan.py"
 _PAGE = "src/sparkinesis/stream/page.py"
 _CONSUMER = "src/sparkinesis/worker/lifecycle/shard/consumer.py"

@@ -11,19 +11,20 @@ from typing import Any
 import pytest
 
 from sparkinesis.errors import SparkinesisError
-from sparkinesis.events import Event, Listener, ignore
+from sparkinesis.events import Event, LeaseOrigin, Listener, ignore
+from sparkinesis.lease.acquisitions import Acquisitions, TakeTerms
 from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.rules.taker import TakeSettings
-from sparkinesis.lease.shard_ends import ShardEnds
-from sparkinesis.lease.shard_syncer import ShardSyncer, ShardSyncSettings
-from sparkinesis.lease.stream_leases import StreamLeases
+from sparkinesis.lease.shards.shard_ends import ShardEnds
+from sparkinesis.lease.shards.shard_syncer import ShardSyncer, ShardSyncSettings
+from sparkinesis.lease.shards.stream_leases import StreamLeases
 from sparkinesis.lease.table import requests
-from sparkinesis.lease.table.batch import BATCH, batches_of
 from sparkinesis.lease.table.batching import Batching
+from sparkinesis.lease.table.statements import BATCH, batches_of
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer
 from sparkinesis.metrics.metrics import OFF, Metrics
@@ -74,7 +75,7 @@ def syncer_of(
     """The shard syncer of the worker "me", which waits for nothing."""
     phase, metrics = given.pop("phase", 0.0), given.pop("metrics", OFF)
     leases = StreamLeases(
-        client, table, "me", initial=initial, wait=lambda _: None, tell=tell, **given
+        client, table, "me", initial=initial, wait=lambda _: None, publish=tell, **given
     )
     return ShardSyncer(leases, settings=settings, clock=time, phase=phase, metrics=metrics)
 
@@ -189,7 +190,7 @@ def coordinator_of(
         settings=TakeSettings(failover, max_leases, 100, handoff_timeout=30.0, scan_interval=1.5),
         clock=time,
         rng=random.Random(1),
-        tell=tell,
+        publish=tell,
         metrics=metrics,
     )
 
@@ -223,6 +224,20 @@ def break_row(table: LeaseTable, dynamodb: Any, key: str) -> None:
 def take(renewer: LeaseRenewer, table: LeaseTable, key: str) -> HeldLease:
     """The worker "me" takes a lease of the table, and holds it."""
     return renewer.hold(table.write(requests.take(lease_of(table, key), "me")))
+
+
+def take_rows(
+    renewer: LeaseRenewer,
+    table: LeaseTable,
+    time: ManualTime,
+    rows: Sequence[Lease],
+    *,
+    who: str = "me",
+    token: int = 1,
+) -> None:
+    """A worker takes these leases as it does after a scan, in one call."""
+    terms = TakeTerms(len(rows), token, lambda *_: (LeaseOrigin.UNOWNED, None, None), None)
+    Acquisitions(table, renewer, who, time, ignore).take(iter(rows), len(rows), terms)
 
 
 def acquire(renewer: LeaseRenewer, table: LeaseTable, *keys: str) -> list[HeldLease]:

@@ -15,15 +15,15 @@ from sparkinesis.errors import (
     LeaseTableNotFoundError,
     LeaseTableUnavailableError,
 )
-from sparkinesis.lease.leading.client_version import (
+from sparkinesis.lease.assignment.client_version import (
     Version,
     VersionRow,
     encode_version,
     missing_row,
 )
-from sparkinesis.lease.leading.coordination import Coordination, SeenRows, seen_in
-from sparkinesis.lease.leading.leader_lock import HeldLock, LeaderLock, new_lock, observe
-from sparkinesis.lease.leading.worker_stats import CPU, WorkerStats
+from sparkinesis.lease.assignment.coordination import Coordination, SeenRows, seen_in
+from sparkinesis.lease.assignment.leader_lock import HeldLock, LeaderLock, new_lock, observe
+from sparkinesis.lease.assignment.worker_stats import CPU, WorkerStats
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import Fault, LocalServer
 from sparkinesis.local.lease_tables import LeaseTables

@@ -15,7 +15,7 @@ from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.table import requests
-from sparkinesis.lease.table.batch import BATCH
+from sparkinesis.lease.table.statements import BATCH
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.table.update import Update
 from sparkinesis.local import Call, Fault, LocalServer
@@ -29,7 +29,7 @@ from tests.integration.lease.conftest import (
     lease,
     lease_of,
 )
-from tests.integration.lease.test_led import worker
+from tests.integration.lease.test_assignment import worker
 
 FAILOVER = 10.0
 

@@ -36,6 +36,7 @@ from tests.integration.lease.conftest import (
     lease,
     lease_of,
     take,
+    take_rows,
 )
 
 AT = ExtendedSequenceNumber("500", 3)
@@ -258,7 +259,7 @@ def test_a_second_worker_of_the_same_id_is_noticed(
 ) -> None:
     held = acquire(renewer, table, *(f"s{i}" for i in range(count)))
     twin = LeaseRenewer(table, "me", FAILOVER, time)
-    twin.acquire(table.leases(), 1)
+    take_rows(twin, table, time, table.leases())
     renewer.renew_all()
     assert renewer.held() == {}
     assert renewer.duplicate_worker_leases == {one.key for one in held}

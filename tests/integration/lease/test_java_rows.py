@@ -14,11 +14,11 @@ import pytest
 from sparkinesis.errors import LeaseTableError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, PendingCheckpoint, encode_lease
+from sparkinesis.lease.rules.other_workers import java_kcl_may_read
 from sparkinesis.lease.rules.row_streams import (
     require_several_streams,
     require_single_stream,
 )
-from sparkinesis.lease.rules.worker_ids import java_kcl_may_read
 from sparkinesis.lease.table.rows import read_rows
 from tests.kcl import recorded
 

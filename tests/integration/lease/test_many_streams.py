@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.rules.lease_start import new_lease
-from sparkinesis.lease.shard_syncer import ShardSyncer
-from sparkinesis.lease.stream_leases import JAVA_NOTE
+from sparkinesis.lease.shards.shard_syncer import ShardSyncer
+from sparkinesis.lease.shards.stream_leases import JAVA_NOTE
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.rows import TableScan
 from sparkinesis.lease.table.table import LeaseTable
@@ -220,7 +220,7 @@ def test_a_cleanup_reads_the_leases_of_its_stream_only(
     seen = leases_of(table, stream)
     calls.clear()
     time.now += SYNC.cleanup_interval
-    syncer.step(seen, leads=True)
+    syncer.step(seen, audits=True)
     assert calls == ({"ListShards": 1, "GetItem": 3, "DeleteItem": 1} if cleans else {})
     left = {one.shard_id for one in leases_of(table, stream)}
     assert left == ({LOW, HIGH} if cleans else {FIRST, LOW, HIGH})
@@ -236,7 +236,7 @@ def test_a_cleanup_that_can_delete_nothing_yet_lists_the_shards_once_an_hour(
     calls.clear()
     for _ in range(121):
         time.now += SYNC.cleanup_interval
-        syncer.step(seen, leads=True)
+        syncer.step(seen, audits=True)
     assert calls == {"ListShards": 3}
 
 
@@ -248,12 +248,12 @@ def test_a_cleanup_notes_the_children_of_a_shard_whose_end_did_not(
     low, _ = resharded(stream, table)
     stream.split(1, 2**126)
     time.now += SYNC.cleanup_interval
-    syncer.step(leases_of(table, stream), leads=True)
+    syncer.step(leases_of(table, stream), audits=True)
     finish(table, low)
     seen = leases_of(table, stream)
     calls.clear()
     time.now += SYNC.cleanup_interval
-    syncer.step(seen, leads=True)
+    syncer.step(seen, audits=True)
     assert calls == {"ListShards": 1, "UpdateItem": 1}, "at once, although it has just listed them"
     found = {one.shard_id: one.child_ids for one in leases_of(table, stream)}
     assert found == {FIRST: (LOW, HIGH), LOW: tuple(IDS[3:5]), HIGH: ()}
@@ -277,12 +277,12 @@ def test_a_leader_comes_back_when_the_next_audit_or_cleanup_is_due(
     syncer = stream.make(settings=settings, phase=phase)
     lease = stream.lease(FIRST)
     calls.clear()
-    assert syncer.step([lease], leads=True) == seconds
+    assert syncer.step([lease], audits=True) == seconds
     time.now += seconds
-    assert 0 < syncer.step([lease], leads=True) <= audit
+    assert 0 < syncer.step([lease], audits=True) <= audit
     time.now += 10_000
-    syncer.step([lease], leads=True)
-    assert syncer.step([lease], leads=True) == min(audit, cleanup)
+    syncer.step([lease], audits=True)
+    assert syncer.step([lease], audits=True) == min(audit, cleanup)
     assert not calls
 
 
@@ -296,7 +296,7 @@ def test_audits_and_cleanups_of_healthy_streams_call_nothing(
     for _ in range(600):
         time.now += 1
         for syncer in syncers:
-            syncer.step(seen, leads=True)
+            syncer.step(seen, audits=True)
     assert not calls
 
 
@@ -315,7 +315,7 @@ def test_audits_of_many_streams_are_spread_over_their_interval(
         time.now += 1
         before = calls["ListShards"]
         for syncer in syncers:
-            syncer.step(seen, leads=True)
+            syncer.step(seen, audits=True)
         by_second.append(calls["ListShards"] - before)
     assert sum(by_second[:59]) == 0
     assert sum(by_second[:120]) >= 100

@@ -13,10 +13,10 @@ import pytest
 from sparkinesis.errors import LeaseTableUnavailableError, SparkinesisError
 from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.shard_syncer import ShardSyncer
+from sparkinesis.lease.shards.shard_syncer import ShardSyncer
 from sparkinesis.lease.table import requests
-from sparkinesis.lease.table.batch import BATCH
 from sparkinesis.lease.table.provisioning import Patience
+from sparkinesis.lease.table.statements import BATCH
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.table.write_conflict import LeaseChangedError
 from sparkinesis.local import Call, Fault, LocalServer
@@ -301,14 +301,14 @@ def test_what_is_not_due_is_not_measured_and_what_others_do_neither(
     """Audits and cleanups are the leader's. Each is one."""
     syncer, plain = application.syncer(), application.measured.plain
     syncer.sync()
-    syncer.step(plain.leases(), leads=True)
+    syncer.step(plain.leases(), audits=True)
     assert application.syncs == {(application.name, "ok"): 1}, "nothing was due"
     application.measured.time.now += SYNC.audit_interval
-    syncer.step(plain.leases(), leads=False)
+    syncer.step(plain.leases(), audits=False)
     assert application.syncs == {(application.name, "ok"): 1}
     application.measured.time.now += SYNC.cleanup_interval
-    syncer.step(plain.leases(), leads=True)
+    syncer.step(plain.leases(), audits=True)
     assert application.syncs == {(application.name, "ok"): 2}, "the cleanup"
     application.measured.time.now += SYNC.audit_interval
-    syncer.step(plain.leases(), leads=True)
+    syncer.step(plain.leases(), audits=True)
     assert application.syncs == {(application.name, "ok"): 4}, "the audit, and the cleanup"

@@ -10,7 +10,7 @@ import pytest
 from sparkinesis.errors import InconsistentShardsError, LeaseTableError, SparkinesisError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.rules.lease_start import new_lease
-from sparkinesis.lease.shard_syncer import ShardSyncer
+from sparkinesis.lease.shards.shard_syncer import ShardSyncer
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.rows import TableScan
 from sparkinesis.local import Call, Fault, LocalServer, ManualClock
@@ -140,7 +140,7 @@ def test_an_audit_finds_that_a_stream_was_made_anew(two: TimedStream) -> None:
     syncer.sync()
     two.make_anew(4)
     two.now += 601
-    syncer.step(list(two.rows().values()), leads=True)
+    syncer.step(list(two.rows().values()), audits=True)
     assert is_whole(two, 4)
     assert syncer.mark == two.leases(TRIM_HORIZON).mark
 
@@ -159,7 +159,7 @@ def test_an_audit_asks_every_ten_minutes_whether_the_stream_was_made_anew(
     syncer.sync()
     for _ in range(15):
         two.now += 120
-        syncer.step(list(two.rows().values()), leads=True)
+        syncer.step(list(two.rows().values()), audits=True)
     assert asked == [600, 1200, 1800]
 
 
@@ -243,7 +243,7 @@ def test_another_streams_leases_are_refused_and_left_alone(
             attempt()
     two.now += 601
     with pytest.raises(LeaseTableError, match="no lease was taken"):
-        other.step(list(two.rows().values()), leads=True)
+        other.step(list(two.rows().values()), audits=True)
     assert rows(two) == before
     two.shard_syncer(TRIM_HORIZON).sync()
     assert rows(two) == before

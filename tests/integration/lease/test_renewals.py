@@ -26,6 +26,7 @@ from tests.integration.lease.conftest import (
     lease,
     lease_of,
     take,
+    take_rows,
 )
 
 FAILOVER = 10.0
@@ -48,8 +49,8 @@ def test_a_lease_that_is_acquired_counts_from_before_its_write(
 
     server.kinesis.faults = slow
     sent = time.now
-    (row,) = renewer.acquire([lease_of(table, "a")], 1_000_000)
-    assert isinstance(row, Lease)
+    take_rows(renewer, table, time, [lease_of(table, "a")], token=1_000_000)
+    row = lease_of(table, "a")
     held = renewer.held()["a"]
     assert (held.renewed_at, time.now) == (sent, sent + 4)
     assert held.fencing_token == row.fencing_token

@@ -19,8 +19,8 @@ from sparkinesis.lease.moving.application_reset import StreamToReset, apply_rese
 from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.rules.audit import find_hole
 from sparkinesis.lease.rules.lease_start import new_lease
-from sparkinesis.lease.shard_ends import ShardEnds
-from sparkinesis.lease.shard_syncer import ShardSyncer
+from sparkinesis.lease.shards.shard_ends import ShardEnds
+from sparkinesis.lease.shards.shard_syncer import ShardSyncer
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.stream.address import StreamAddress, StreamIdentifier
@@ -393,7 +393,7 @@ def test_a_lease_that_tells_when_the_application_began_stays_until_an_audit_has_
     def step(*deleted: Lease) -> dict[str, Lease]:
         """``deleted``: leases that the worker's last look at the table still showed."""
         time.now += SYNC.cleanup_interval
-        shard_syncer.step([*table.leases(), *deleted], leads=True)
+        shard_syncer.step([*table.leases(), *deleted], audits=True)
         return {lease.key: lease for lease in table.leases()}
 
     assert set(step(replace(gone, key="another", shard_id="another"))) == {finished.key}
@@ -439,7 +439,7 @@ def test_with_several_streams_an_error_of_the_listing_names_the_stream(
     syncer = syncer_of(client, table, time, stream=stream)
     time.now += 2 * SYNC.audit_interval
     with pytest.raises(InconsistentShardsError, match=f"^{begin}"):
-        syncer.step([], leads=True)
+        syncer.step([], audits=True)
 
 
 @pytest.mark.parametrize("is_named", [False, True])
@@ -455,7 +455,7 @@ def test_a_missing_lease_is_told_and_made_once_audits_in_a_row_have_missed_it(
     missing = LeasesMissing(str(table), str(named) if named else None, str(find_hole([known])))
     for audits in range(1, 2 * SYNC.audit_confidence + 1):
         time.now += SYNC.audit_interval
-        syncer.step([known], leads=True)
+        syncer.step([known], audits=True)
         is_made = table.get(lease_key(named, IDS[1])) is not None
         assert is_made is (audits >= SYNC.audit_confidence)
         found = [one for one in told if isinstance(one, LeasesMissing)]
@@ -500,5 +500,5 @@ def test_children_begin_beside_their_parents_only_where_their_order_is_no_matter
     running = syncer()
     stream.split(1, 2**126)
     time.now += SYNC.audit_interval
-    running.step(table.leases(), leads=True)
+    running.step(table.leases(), audits=True)
     assert leased() == IDS[: 1 if parents_first else 5]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -14,8 +15,11 @@ from sparkinesis.errors import (
     LeaseTableUnavailableError,
     SparkinesisError,
 )
+from sparkinesis.events import ignore
+from sparkinesis.lease.acquisitions import Acquisitions
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, PendingCheckpoint, decode_lease, encode_lease
+from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.table.update import Update
@@ -89,9 +93,9 @@ def test_a_late_take_does_not_meet_an_owner_that_has_its_lease_back(table: Lease
 
 
 def test_a_worker_that_ends_leaves_a_lease_to_a_process_started_with_its_id(
-    table: LeaseTable,
+    table: LeaseTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The owner is the same then; only the counter tells."""
+    """The owner is the same then; only the counter shows it."""
     table.create(lease("s", "me"))
     taken: list[Lease] = []
 
@@ -100,9 +104,12 @@ def test_a_worker_that_ends_leaves_a_lease_to_a_process_started_with_its_id(
             taken.append(table.write(requests.take(table.leases()[0], "me")))
         return ()
 
-    table.withdraw(["s"], "me", held)
+    renewer = LeaseRenewer(table, "me", 10.0)
+    monkeypatch.setattr(renewer, "held", held)
+    acquisitions = Acquisitions(table, renewer, "me", monotonic, ignore)
+    acquisitions.withdraw({"s"})
     assert table.get("s") == taken[0]
-    table.withdraw(["s"], "me", held)
+    acquisitions.withdraw({"s"})
     assert table.leases()[0].owner is None
 
 

@@ -11,7 +11,7 @@ from sparkinesis.application import Application
 from sparkinesis.errors import LeaseTableError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, PendingCheckpoint
-from sparkinesis.lease.moving import table_conversion
+from sparkinesis.lease.moving import conversion
 from sparkinesis.lease.moving.conversion import Conversion
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.table import LeaseTable
@@ -211,7 +211,7 @@ def test_a_worker_that_renews_in_the_last_moment_wins(
     plan = plan_of(table, identifier(kinesis, stream))
     taken = table.write(requests.take(plan.leases[1], "late"))
     with pytest.raises(LeaseTableError, match=rf"{plan.leases[1].key} was changed.*a worker runs"):
-        table_conversion.convert(table, plan)
+        conversion.convert(table, plan)
     found = rows_of(dynamodb, stream)
     assert len(found) == 3
     assert found[taken.key]["leaseOwner"] == {"S": "late"}
@@ -231,7 +231,7 @@ def cut_short(monkeypatch: pytest.MonkeyPatch, method: str, times: int) -> None:
             raise CutShortError
         return whole(self, *given, **named)
 
-    monkeypatch.setattr(table_conversion, "_AT_ONCE", 1)
+    monkeypatch.setattr(conversion, "_AT_ONCE", 1)
     monkeypatch.setattr(LeaseTable, method, fails)
 
 
@@ -261,7 +261,7 @@ def test_a_conversion_that_was_cut_short_is_completed_or_taken_back_and_no_worke
     with pytest.MonkeyPatch.context() as patch:
         cut_short(patch, method, times)
         with pytest.raises(CutShortError):
-            table_conversion.convert(table, plan)
+            conversion.convert(table, plan)
     half = rows_of(dynamodb, scene.stream)
     assert any("convertedTo" in item for item in half.values())
     for given in ({}, {"stream": None, "streams": [scene.stream]}):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sparkinesis.errors import LeaseTableError, LeaseTableNotFoundError
-from sparkinesis.lease.table.provisioning import creation, note_vanished
+from sparkinesis.lease.table.provisioning import creation, remember_vanished
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import LeaseTableOptions
 from tests.integration.worker.scene import Scene, checkpoint, wait_for_look
@@ -86,18 +86,18 @@ def test_a_process_whose_table_was_deleted_makes_no_leases_in_a_new_one(
     """Somebody has created the table again, but no worker of a new process has begun yet."""
     app = scene.application(options={"audit_interval": 0.1})
     worker = app.worker()
-    note_vanished(app.table())
+    remember_vanished(app.table())
     with pytest.raises(LeaseTableNotFoundError, match=f"{scene.stream!r}.* was deleted"):
         worker.start()
     wait = worker._streams.all()[0].syncer._next_audit
     worker._streams.all()[0].syncer._clock = lambda: wait
     with pytest.raises(LeaseTableNotFoundError, match=f"{scene.stream!r}.* was deleted"):
-        worker._streams.all()[0].syncer.step([], leads=True)
+        worker._streams.all()[0].syncer.step([], audits=True)
     assert rows_of(dynamodb, scene.stream) == {}
 
 
 def test_another_table_is_created(scene: Scene, dynamodb: Any) -> None:
-    note_vanished(scene.application(table_name=f"{scene.stream}-old").table())
+    remember_vanished(scene.application(table_name=f"{scene.stream}-old").table())
     scene.application().worker()
     assert scene.stream in dynamodb.list_tables()["TableNames"]
 

@@ -237,9 +237,9 @@ def test_an_error_that_nobody_foresaw_does_not_end_the_care_for_leases(
     worker = scene.application({"audit_interval": 0.2, "cleanup_interval": 0.2}).worker()
     step, failed = worker._streams.all()[0].syncer.step, threading.Event()
 
-    def fails_once(*look: Any, leads: bool) -> float:
+    def fails_once(*look: Any, audits: bool) -> float:
         if failed.is_set():
-            return step(*look, leads=leads)
+            return step(*look, audits=audits)
         failed.set()
         raise KeyError("something")
 

@@ -14,7 +14,7 @@ from sparkinesis.application import Application
 from sparkinesis.errors import LeaseLostError, OptionError, UnfinishedResetError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.moving.application_reset import StreamToReset, apply_resets, plan_resets
-from sparkinesis.lease.rules.reset import LeaseReset
+from sparkinesis.lease.rules.reset_plan import LeaseReset
 from sparkinesis.monitor.reset_arguments import parse_target
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.worker.lifecycle.worker import Worker

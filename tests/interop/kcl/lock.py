@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sparkinesis.lease.leading.coordination import Coordination
-from sparkinesis.lease.leading.leader_lock import (
+from sparkinesis.lease.assignment.coordination import Coordination
+from sparkinesis.lease.assignment.leader_lock import (
     HeldLock,
     SeenLock,
     can_acquire,

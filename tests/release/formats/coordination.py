@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from sparkinesis.lease.leading import client_version, leader_lock
-from sparkinesis.lease.leading.client_version import (
+from sparkinesis.lease.assignment import client_version, leader_lock
+from sparkinesis.lease.assignment.client_version import (
     VersionRow,
     decode_version,
     encode_version,
     missing_row,
 )
-from sparkinesis.lease.leading.coordination import seen_in
-from sparkinesis.lease.leading.leader_lock import LeaderLock, decode_lock, encode_lock
-from sparkinesis.lease.leading.worker_stats import (
+from sparkinesis.lease.assignment.coordination import seen_in
+from sparkinesis.lease.assignment.leader_lock import LeaderLock, decode_lock, encode_lock
+from sparkinesis.lease.assignment.worker_stats import (
     CPU,
     SINGLE_TABLE,
     WorkerStats,

@@ -6,7 +6,7 @@ import pytest
 
 from sparkinesis.errors import OptionError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
-from sparkinesis.lease.rules.reset import ShardCheckpoint
+from sparkinesis.lease.rules.reset_plan import ShardCheckpoint
 from sparkinesis.monitor.reset_arguments import parse_target
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, InitialPosition
 

@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 
 from sparkinesis import Application
 from sparkinesis.errors import OptionError
-from sparkinesis.lease.table.address import TableAddress
+from sparkinesis.lease.table.client import TableAddress
 from sparkinesis.stream.address import (
     CredentialSource,
     StreamAddress,

@@ -19,8 +19,8 @@ from botocore.exceptions import (
 )
 
 from sparkinesis.errors import AccessDeniedError, ServiceError, SparkinesisError
-from sparkinesis.lease.table.address import TableAddress
-from sparkinesis.lease.table.explain import explain as explain_table
+from sparkinesis.lease.table.client import TableAddress
+from sparkinesis.lease.table.table_errors import explain as explain_table
 from sparkinesis.stream.address import CredentialSource, StreamAddress, is_loopback
 from sparkinesis.stream.calls.credential_errors import spark_is_at_work
 from sparkinesis.stream.calls.explain import explain

@@ -13,7 +13,7 @@ import pytest
 from sparkinesis import CredentialSource, DeadLetter, FormerStreams, StreamConfig
 from sparkinesis.application import Application
 from sparkinesis.errors import OptionError, ProcessorError
-from sparkinesis.lease.shard_syncer import ShardSyncSettings
+from sparkinesis.lease.shards.shard_syncer import ShardSyncSettings
 from sparkinesis.sinks import DeadLetterStream
 from sparkinesis.stream.address import stream_address
 from sparkinesis.stream.position import AtTimestamp

@@ -89,7 +89,7 @@ def convert_leases(
     table. Checkpoints and all else stay as they are. All workers have to be stopped. A run that was
     cut short is completed by another one with the same options.
     """
-    from sparkinesis.lease.moving.table_conversion import (  # noqa: PLC0415 - slow to import
+    from sparkinesis.lease.moving.conversion import (  # noqa: PLC0415 - slow to import
         convert,
         require_no_conflict,
         require_stopped,

@@ -29,7 +29,7 @@ from sparkinesis.terminal.names import counted
 from sparkinesis.terminal.table import print_table, say
 
 if TYPE_CHECKING:
-    from sparkinesis.lease.rules.reset import LeaseReset
+    from sparkinesis.lease.rules.reset_plan import LeaseReset
 
 
 @errors_in_one_line("reset")

@@ -54,10 +54,10 @@ def restart(
 
     Running workers take them within seconds. A record that fails again stops its shard again.
     """
-    from sparkinesis.lease.moving.application_restart import (  # noqa: PLC0415 - slow to import
+    from sparkinesis.lease.moving.stopped_shards import (  # noqa: PLC0415 - slow to import
         apply_restarts,
+        to_restart,
     )
-    from sparkinesis.lease.moving.stopped_shards import to_restart  # noqa: PLC0415
 
     chosen = ChosenStreams.of(stream, region, endpoint, CredentialSource(profile))
     table = chosen.table(app, dynamodb_endpoint)

@@ -22,7 +22,7 @@ from sparkinesis.errors import (
 )
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.moving.checkpoint_search import checkpoint_at
-from sparkinesis.lease.rules.reset import (
+from sparkinesis.lease.rules.reset_plan import (
     LeaseReset,
     ShardCheckpoint,
     at_checkpoint,
@@ -59,7 +59,7 @@ class StreamToReset:
     """The stream that its leases name; None: the application reads only this one."""
 
     def explained(self, error: _E) -> _E:
-        """Return an error of the plan, which says of which of several streams it is."""
+        """Return an error of the plan; with several streams, it names the stream."""
         if self.stream is None:
             return error
         return type(error)(f"In the {self.client.address}: {error}")

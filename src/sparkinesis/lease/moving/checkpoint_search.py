@@ -41,7 +41,7 @@ def checkpoint_at(
     that does not exist. As for an iterator AT_TIMESTAMP, the order is that of the shard: a record
     after the first one may be older than the instant.
 
-    ``wait``: sleeps for so many seconds, between two calls. Raises service errors,
+    ``wait``: sleeps between two calls, for the seconds that it is given. Raises service errors,
     `AccessDeniedError` among them: `GetShardIterator` and `GetRecords` are called.
     """
     try:

@@ -1,4 +1,4 @@
-"""The shards that ``on_error`` has stopped on workers, as the lease table tells. Pure.
+"""The shards that ``on_error`` has stopped on workers: finds them in the table, and restarts them.
 
 A worker that stops a shard adds its id to the lease's ``stoppedBy`` as it releases the lease. An
 operator restarts the shard by removing the attribute, or by deleting the lease, which the worker
@@ -10,8 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from sparkinesis.errors import OptionError
+from sparkinesis.errors import OptionError, SparkinesisError
 from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.table import requests
+from sparkinesis.lease.table.table import LeaseTable
+from sparkinesis.lease.table.write_conflict import LeaseChangedError
+
+_WRITES = 20
+"""Tries of a write to a lease that workers stop again and again."""
 
 
 def still_stopped(
@@ -57,3 +63,26 @@ def to_restart(leases: Sequence[Lease], shards: Sequence[str], table: str) -> li
             )
         found |= {lease.key: lease for lease in named}
     return list(found.values())
+
+
+def apply_restarts(table: LeaseTable, stopped: Sequence[Lease]) -> None:
+    """Let all workers take these leases again. Raises the errors of the lease table.
+
+    The owner of a lease, if there is one, is not disturbed: the write leaves owner and counter.
+    """
+    for lease in stopped:
+        row: Lease | None = lease
+        for _ in range(_WRITES):
+            if row is None or not row.stopped_by:
+                break
+            try:
+                table.write(requests.restart(row))
+            except LeaseChangedError as changed:
+                row = changed.row
+            else:
+                break
+        else:
+            raise SparkinesisError(
+                f"{lease.shard_name} was stopped {_WRITES} times between a read and a write of its "
+                f"lease in the {table}. Find out why its records fail before you restart it."
+            )

@@ -1,4 +1,4 @@
-"""The streams whose leases may go: they have left the application, and nobody reads them. Pure."""
+"""The streams whose leases may be deleted: they have left, and nobody reads them. Pure."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def unread_former_streams(
 def observe_former(
     since: Mapping[StreamIdentifier, float], former: Collection[StreamIdentifier], now: float
 ) -> dict[StreamIdentifier, float]:
-    """Return the time since which each stream is former and unread, after one more look."""
+    """Return the time since which each stream is former and unread, after one more scan."""
     return {stream: since.get(stream, now) for stream in former}
 
 

@@ -1,15 +1,11 @@
-"""The leases of a table as one worker observes them, scan after scan, and when it scans again.
+"""The leases of a table as one worker observes them, scan after scan. Pure.
 
-Pure. Each worker measures by its own monotonic clock (seconds).
-
-A crash is noticed by a counter that stands still, from the first scan that shows its last value. So
-the longest failover is one failover time after the longest pause between two scans, provided that a
-scan follows as soon as the failover time is over.
+Each worker measures by its own monotonic clock (seconds). A crash is noticed by a counter that
+stands still, from the first scan that shows its last value.
 """
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
@@ -21,18 +17,6 @@ from sparkinesis.lease.lease import Lease
 _MISSED = 2 / 3
 """The part of the failover time after which an owner that has not renewed counts as silent: KCLs
 renew three times within it."""
-
-CALM = 2
-"""Scan intervals between two scans while all other workers renew their leases: a renew interval."""
-ALONE = 4
-"""Scan intervals between two scans while this worker holds all leases: nobody else can crash. A
-lease that is requested, taken or reset is noticed by the next renewal."""
-_STILL = 3
-"""Scan intervals for which a counter stands still only if its owner has missed a renewal."""
-_EARLY = 0.25
-"""Scan intervals by which a scan may come before the middle between two rounds of renewals."""
-_JUST_AFTER = 0.01
-"""Seconds from the end of a failover time to the scan that finds the lease expired."""
 
 
 class Observation(msgspec.Struct, frozen=True):
@@ -62,8 +46,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     """The time since which no live worker reads a shard, by lease key; see `unread_since`."""
     may_have_java_readers: bool = False
     """True if a Java KCL may share these leases."""
-    leads: bool | None = None
-    """Whether this worker leads the fleet; None if the leases tell who audits them."""
+    audits: bool | None = None
+    """Whether this worker audits all leases; None: the leases show who audits them."""
 
     def unread_for(self, oldest: float, held: Collection[str]) -> dict[str, float] | None:
         """Return for how many seconds shards are unread, by lease key; None if the scan is too old.
@@ -81,7 +65,7 @@ class Snapshot(msgspec.Struct, frozen=True):
         gone = found.keys() | set(read)
         leases = (*(row for row in self.leases if row.key not in gone), *found.values())
         java = self.may_have_java_readers
-        return Snapshot(leases, may_have_java_readers=java, leads=False)
+        return Snapshot(leases, may_have_java_readers=java, audits=False)
 
     @property
     def unfinished(self) -> frozenset[str]:
@@ -232,52 +216,3 @@ def moved_leases(before: Iterable[Lease], after: Iterable[Lease], worker_id: str
         for row in after
         if row.actual_owner == worker_id and counters.get(row.key, row.counter) != row.counter
     )
-
-
-def scan_pause(
-    leases: Iterable[Lease],
-    observations: Mapping[str, Observation],
-    worker_id: str,
-    now: float,
-    *,
-    failover_time: float,
-    interval: float,
-    held: Collection[str],
-    may_be_alone: bool,
-) -> float:
-    """Return the seconds from a scan at ``now`` until the next one, by what the scan has shown.
-
-    interval: the shortest pause, half a renew interval; it applies while leases are to move, or if
-    an owner seems to be silent. held: the keys of the leases that this worker holds. may_be_alone:
-    False if leases of other streams may appear. Each lease needs an observation.
-    """
-    is_alone, is_calm = may_be_alone and bool(held), True
-    expiry = math.inf
-    for row in leases:
-        if row.is_finished:
-            continue
-        if row.owner is None or row.checkpoint_owner is not None:
-            is_calm = False  # the lease is to be taken, or handed over
-        elif row.owner == worker_id:
-            is_calm = is_calm and row.key in held
-        else:
-            is_alone = False
-            age = now - observations[row.key].since
-            if age > _STILL * interval:
-                is_calm = False
-            if age <= failover_time:
-                expiry = min(expiry, failover_time - age + _JUST_AFTER)
-    if not is_calm:
-        return min(interval, expiry)
-    return min(ALONE * interval if is_alone else CALM * interval, expiry)
-
-
-def between_renewals(pause: float, now: float, renewed_at: float, interval: float) -> float:
-    """Return the pause, shortened so that the scan comes midway between two rounds of renewals.
-
-    So a worker looks at its own rows twice in a renew interval. renewed_at: the time at which the
-    last round began. interval: the scan interval, half a renew interval.
-    """
-    late = (now + pause - renewed_at - interval) % (2 * interval)
-    is_early = late > (2 - _EARLY) * interval
-    return pause if pause <= interval or is_early else pause - min(late, interval)

@@ -2,10 +2,22 @@
 
 A table has the rows of an application of one stream or of several, and these are kept apart.
 
-The shards of all streams have the same ids, and so have the rows of applications that read one
-stream. A row of this library names its stream (`Lease.mark`). A row of a KCL, or of an older
-version, is judged by what it holds; if nothing contradicts it, it is believed.
+A row of this library names its stream (`Lease.mark`). A row of a KCL, or of an older version, is
+judged by what it holds; if nothing contradicts it, it is believed.
 """
+
+# A row that names no stream cannot be proven to be of one; it can only be refuted. Two errors are
+# possible. To believe a row of another stream skips or repeats that stream's records. To refuse a
+# row of this one stops an application that was right, after an upgrade for instance. So:
+#
+# - What never changes refutes: hash keys that differ from the shard's, a checkpoint outside of the
+#   shard's sequence numbers. A finished row of an open shard is refuted, or the shard would never
+#   be read.
+# - Age refutes only where no record vouches for the row. A checkpoint within its shard outweighs
+#   it: older versions went on with the rows of a stream that was made anew, and such applications
+#   were refused at first. The service's creation time may be a millisecond off.
+# - A refuted row is one of a former stream only if another row names that stream. Otherwise it may
+#   be one of an application that lives, and nothing is written.
 
 from __future__ import annotations
 
@@ -81,7 +93,7 @@ def _contradiction(row: Lease, shard: Shard | None, created_ms: int) -> str | No
     known = last_known_position(row)
     if shard is None:
         if row.is_finished:
-            return None  # a cleanup deletes it, whosever it is
+            return None  # a cleanup deletes it, whatever stream it is of
     elif None not in {row.hash_range, shard.hash_range} and row.hash_range != shard.hash_range:
         return f"it has the hash keys {row.hash_range}, and the shard has {shard.hash_range}"
     elif row.is_finished and shard.is_open:
@@ -114,8 +126,8 @@ def require_no_others(found: RowStreams, stream: StreamMark, table: str) -> None
         assert other is not None
         keys = listed(row.key for row in found.others)
         raise LeaseTableError(
-            f"The {table} has the leases of stream {_told(other)} ({keys}), and this application "
-            f"reads stream {_told(stream)}: each would overwrite the other's checkpoints. "
+            f"The {table} has the leases of stream {_named(other)} ({keys}), and this application "
+            f"reads stream {_named(stream)}: each would overwrite the other's checkpoints. "
             f"{_NOTHING} {_OTHER_TABLE} If the application is to read {stream.name!r} in place of "
             f"{other.name!r} from now on, stop all workers and delete the table: all shards are "
             "then read from the initial position."
@@ -125,7 +137,7 @@ def require_no_others(found: RowStreams, stream: StreamMark, table: str) -> None
         keys = listed(row.key for row, _ in found.contradicted)
         raise LeaseTableError(
             f"The {table} has leases that name no stream, as those of a Java KCL ({keys}), and "
-            f"that are not of stream {_told(stream)}, which this application reads. Of {row.key}: "
+            f"that are not of stream {_named(stream)}, which this application reads. Of {row.key}: "
             f"{why}. {_NOTHING} If another application reads another stream by this table: "
             f"{_OTHER_TABLE[0].lower()}{_OTHER_TABLE[1:]} If the stream was deleted and made anew: "
             "stop all workers and delete the table; all shards are then read from the initial "
@@ -133,13 +145,13 @@ def require_no_others(found: RowStreams, stream: StreamMark, table: str) -> None
         )
 
 
-def _told(stream: StreamMark) -> str:
+def _named(stream: StreamMark) -> str:
     """Return a stream's name, place and age, for an error."""
-    told = f"{stream.name!r} of account {stream.account} in {stream.region}"
+    name = f"{stream.name!r} of account {stream.account} in {stream.region}"
     if not stream.created_ms:
-        return told
+        return name
     created = datetime.fromtimestamp(stream.created_ms / 1000, timezone.utc)
-    return f"{told} (created at {created.isoformat()})"
+    return f"{name} (created at {created.isoformat()})"
 
 
 # --- Tables of one stream, and of several

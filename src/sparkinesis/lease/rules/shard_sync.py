@@ -1,7 +1,20 @@
 """The leases to create: for a new application, and for shards without one.
 
-The rules are the KCL's (``HierarchicalShardSyncer``).
+The rules are the KCL's (``HierarchicalShardSyncer``), but for an application at LATEST.
 """
+
+# A lease is made for a shard only if no other lease will lead to it. The children of a shard that
+# is still to be read get none here: their parents' ends create them (`children`), and a child that
+# began at once would be read before its parents' records.
+#
+# At LATEST, a missing lease does not begin now, but where the application began. All shards between
+# the leases and the open ones may have expired in an outage: leases that began at the moment of the
+# restart, or of the audit, skipped what had not been read. So each row keeps the application's
+# first instant, and if no row has it, the shard begins with its oldest record (`lease_start`).
+#
+# A reshard makes listings contradict themselves for a moment: holes, overlaps, an open shard with
+# children. These are errors here (`require_tiling`), tried again a second later and never guessed
+# at (`through_reshard`): leases by a wrong listing would stay.
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """The leases that a worker adopts, takes or steals. Each worker decides alone, by the same rules.
 
 The rules are those of the KCL 2.x (``DynamoDBLeaseTaker``), with two improvements: the first worker
-does not take all new leases, and balance is reached in a few scans of the table. In a fleet with a
-leader (`sparkinesis.lease.leading`), a worker only adopts, and takes if the leader is dead.
+does not take all new leases, and balance is reached in a few scans of the table. Where a leader
+assigns the leases (`sparkinesis.lease.assignment`), a worker only adopts, and takes if the leader
+is dead.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import enum
 import random
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TypeAlias
 
 import msgspec
 
@@ -31,8 +33,12 @@ leader, which has left that lease alone: its own application lacks the stream. A
 leases every two failover times."""
 
 
+Origin: TypeAlias = tuple[LeaseOrigin, str | None, float | None]
+"""Where a lease comes from, its previous owner, and the seconds for which that one was silent."""
+
+
 class Reach(enum.Enum):
-    """How far a worker goes by itself for more leases."""
+    """How far a worker goes for more leases without being given them."""
 
     ADOPT = enum.auto()
     """It adopts leases that the table gives it: a leader assigns all others of its streams."""
@@ -92,7 +98,7 @@ def plan_takes(
     ``held``: keys of the leases that this worker holds. ``asked``: keys of the leases that it has
     requested (``TakePlan.steal``) but does not hold yet. ``busy``: keys of leases that this worker
     must not take now; such a lease without an owner does not keep the worker from stealing others.
-    ``legacy``: workers that do not support handoffs (`sparkinesis.lease.rules.legacy_workers`).
+    ``legacy``: workers that do not support handoffs (`sparkinesis.lease.rules.other_workers`).
     ``can_read``: returns False for a lease that this worker must leave alone, because it cannot
     read the stream. Such a lease counts only in the load of a live worker that reads it.
     ``reach``: how far the worker may go, if a leader assigns the leases.
@@ -319,8 +325,8 @@ def origin_of(
     asked: Mapping[str, str | None],
     expired: Collection[str],
     legacy: Collection[str],
-) -> tuple[LeaseOrigin, str | None, float | None]:
-    """Return where a lease comes from: its previous owner, and for how long that one waited.
+) -> Origin:
+    """Return where a lease comes from.
 
     ``asked`` as in `still_asked`, ``legacy`` as in `plan_takes`; ``expired``: keys of leases.
     """

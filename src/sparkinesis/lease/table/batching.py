@@ -18,7 +18,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from sparkinesis.errors import AccessDeniedError, LeaseTableUnavailableError, SparkinesisError
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.table import requests
-from sparkinesis.lease.table.batch import BATCH, Failed
+from sparkinesis.lease.table.statements import BATCH, Failed
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.table.update import Update
 from sparkinesis.lease.table.write_conflict import LeaseChangedError

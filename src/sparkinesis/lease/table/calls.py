@@ -8,10 +8,8 @@ from typing import Any, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from sparkinesis.lease.table.address import TableAddress
-from sparkinesis.lease.table.client import dynamodb_client
-from sparkinesis.lease.table.explain import explain
-from sparkinesis.lease.table.measured_client import measured_client
+from sparkinesis.lease.table.client import TableAddress, dynamodb_client, measured_client
+from sparkinesis.lease.table.table_errors import explain
 from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.stream.calls.answers.guards import pages, understood
 from sparkinesis.stream.calls.retry import Backoff, error_code
@@ -84,7 +82,7 @@ class TableCalls(TableAddress):
 class RefusedError(Exception):
     """A condition failed; never leaves the lease layer.
 
-    item: the row that failed it. Not all servers tell the row, and a row may be missing.
+    item: the row that failed it. Not all servers return the row, and a row may be missing.
     """
 
     def __init__(self, item: Mapping[str, Any] | None) -> None:
@@ -93,7 +91,7 @@ class RefusedError(Exception):
 
 
 def item_of(error: ClientError | BotoCoreError) -> Mapping[str, Any] | None:
-    """Return the row that an error of DynamoDB tells; None: it tells none."""
+    """Return the row in an error of DynamoDB; None: it has none."""
     if not isinstance(error, ClientError):
         return None
     item: Mapping[str, Any] | None = error.response.get("Item")

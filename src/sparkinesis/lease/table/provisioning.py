@@ -15,7 +15,7 @@ import msgspec
 from botocore.exceptions import ClientError
 
 from sparkinesis.errors import LeaseTableError, LeaseTableNotFoundError
-from sparkinesis.lease.table.address import TableAddress
+from sparkinesis.lease.table.client import TableAddress
 from sparkinesis.stream.calls.answers.guards import text, understood
 from sparkinesis.stream.calls.retry import Backoff, error_code
 
@@ -182,8 +182,8 @@ def _recoverable(client: Any, table: TableAddress, retry: Backoff, patience: Pat
         patience.sleep(patience.interval)
 
 
-def note_vanished(table: TableAddress) -> LeaseTableNotFoundError:
-    """Note for the rest of this process that the table was deleted; return the error to raise."""
+def remember_vanished(table: TableAddress) -> LeaseTableNotFoundError:
+    """Remember for the rest of this process that the table was deleted; return the error."""
     _vanished.add(_place(table))
     return LeaseTableNotFoundError(
         f"The {table} was deleted while this process used it. This process does not create it "
@@ -197,7 +197,7 @@ def note_vanished(table: TableAddress) -> LeaseTableNotFoundError:
 def require_not_vanished(table: TableAddress) -> None:
     """Raise `LeaseTableNotFoundError` if the table was deleted while this process used it."""
     if _place(table) in _vanished:
-        raise note_vanished(table)
+        raise remember_vanished(table)
 
 
 def _place(table: TableAddress) -> tuple[str, str | None, str | None]:

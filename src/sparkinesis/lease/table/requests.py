@@ -21,8 +21,8 @@ from sparkinesis.lease.lease import (
     Lease,
     PendingCheckpoint,
     encode_field,
-    next_token,
 )
+from sparkinesis.lease.table.fencing import next_token
 from sparkinesis.lease.table.rows import CONVERTED_TO
 from sparkinesis.lease.table.update import Update
 from sparkinesis.stream.address import StreamMark
@@ -51,7 +51,7 @@ def with_throughput(update: Update, kbps: float) -> Update:
     """Return the same write, which also stores the owner's rate.
 
     Every write of an owner stores the rate: an owner that leaves it unchanged looks like a KCL
-    before 3.0 (`sparkinesis.lease.rules.legacy_workers`).
+    before 3.0 (`sparkinesis.lease.rules.other_workers`).
     """
     rounded = Decimal(str(kbps)).quantize(Decimal("0.000001"), ROUND_HALF_UP)
     return replace(
@@ -65,7 +65,7 @@ def take(lease: Lease, worker_id: str, at_least: int = 1, mark: StreamMark | Non
     """Take a lease whose owner has died, or that this worker was given, or steal a lease.
 
     Every acquisition is such a write, so it raises the fencing token: to ``at_least``, or to the
-    next after the row's (`sparkinesis.lease.rules.fencing`). A row that was deleted and made again
+    next after the row's (`sparkinesis.lease.table.fencing`). A row that was deleted and made again
     may have the same counter, but then has another token. Nor does the counter show that a handoff
     was withdrawn, after which the lease is its owner's again; the owners do.
 
@@ -73,7 +73,7 @@ def take(lease: Lease, worker_id: str, at_least: int = 1, mark: StreamMark | Non
     """
     token = lease.fencing_token
     known = {} if token is None else encode_field("fencing_token", token)
-    # An owner that is missing is not expected: hands may have left an attribute of another type.
+    # An owner that is missing is not expected: someone may have edited the row by hand.
     owners = {name: value for name, value in _owners(lease).items() if value is not None}
     expected = {**_counted(lease), **owners, **known}
     update = _pass_on(lease, worker_id, expected, add=("owner_switches",))

@@ -75,7 +75,7 @@ class TableScan(msgspec.Struct, frozen=True):
     """True if a conversion to rows of the other kind has begun, and has not ended."""
     coordination: tuple[Mapping[str, Any], ...] = ()
     """The rows of another ``entityType`` than LEASE, by which workers coordinate themselves, as
-    DynamoDB's API returns them; `sparkinesis.lease.leading.coordination` reads them."""
+    DynamoDB's API returns them; `sparkinesis.lease.assignment.coordination` reads them."""
     second: int | None = None
     """The epoch second at which the server had read the rows, by its clock; None: unknown."""
 

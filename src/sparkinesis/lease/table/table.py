@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,11 +12,11 @@ from botocore.exceptions import BotoCoreError, ClientError
 from sparkinesis.errors import LeaseTableError, SparkinesisError, listed
 from sparkinesis.lease.lease import Lease, encode_lease
 from sparkinesis.lease.table import requests
-from sparkinesis.lease.table.batch import Failed, write_batch
 from sparkinesis.lease.table.calls import REFUSED, RefusedError, TableCalls, item_of
-from sparkinesis.lease.table.explain import explain
 from sparkinesis.lease.table.provisioning import Patience, ProvisionOptions, provision
 from sparkinesis.lease.table.rows import BrokenLease, TableScan, read_row, read_rows
+from sparkinesis.lease.table.statements import Failed, write_batch
+from sparkinesis.lease.table.table_errors import explain
 from sparkinesis.lease.table.update import Update, has_landed
 from sparkinesis.lease.table.write_conflict import LeaseChangedError
 from sparkinesis.stream.calls.answers.guards import understood
@@ -146,38 +146,6 @@ class LeaseTable(TableCalls):
         except RefusedError:
             return False
         return True
-
-    def withdraw(
-        self, keys: Iterable[str], worker_id: str, held: Callable[[], Container[str]]
-    ) -> None:
-        """Withdraw a worker's requests for leases; release a lease that the worker was given.
-
-        Leaves alone what another worker owns, and what ``held`` contains by then. A row that cannot
-        be read does not keep the others waiting; its error is raised at the end.
-        """
-        trouble: LeaseTableError | None = None
-        for key in keys:
-            try:
-                row = self.get(key)
-                while row is not None and row.owner == worker_id and key not in held():
-                    row = self._withdraw(row, worker_id)
-            except LeaseTableError as error:
-                trouble = error
-        if trouble is not None:
-            raise trouble
-
-    def _withdraw(self, row: Lease, worker_id: str) -> Lease | None:
-        """Withdraw a request, or release the lease; return the row if that is still to be done."""
-        is_asked = row.checkpoint_owner is not None
-        update = requests.withdraw_handoff(row) if is_asked else requests.release(row, worker_id)
-        try:
-            self.write(update)
-        except LeaseChangedError as changed:
-            now = changed.row
-            # A counter that moved while the owner stayed: another process, started anew with this
-            # worker's id, has taken the lease.
-            return now if is_asked or (now is not None and now.counter == row.counter) else None
-        return None
 
     def delete(self, lease: Lease) -> bool:
         """Delete a lease that is still finished, or unchanged; return False if it is neither."""

@@ -9,7 +9,8 @@ import msgspec
 
 from sparkinesis.errors import SparkinesisError
 from sparkinesis.events import LeaseEnd
-from sparkinesis.lease.lease import Lease, may_be_by
+from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.table.fencing import may_be_by
 from sparkinesis.lease.table.update import Update, has_landed
 
 
@@ -120,8 +121,8 @@ class OwnWrites:
         self._lock = threading.Lock()
         self._highest: dict[str, int] = {}
 
-    def note(self, updates: Iterable[Update]) -> None:
-        """Note writes that raise the counter. Call this before the writes are sent."""
+    def add(self, updates: Iterable[Update]) -> None:
+        """Remember writes that raise the counter. Call this before they are sent."""
         with self._lock:
             for update in updates:
                 known = self._highest.get(update.key, update.after.counter)

@@ -20,7 +20,7 @@ from sparkinesis.errors import (
 from sparkinesis.events import ShardSyncFailed, ShardSyncRecovered, TakingFailed, TakingRecovered
 from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.lease import Lease, leases_by_stream
-from sparkinesis.lease.rules.leader import leads
+from sparkinesis.lease.rules.auditor import audits
 from sparkinesis.metrics.health.signs import expect, waiting
 from sparkinesis.metrics.repeats import Repeats
 from sparkinesis.status import ShardState
@@ -221,8 +221,8 @@ class ShardSyncLoop(WorkerLoop):
                 break
             expect()
             own = leases.get(stream.id, [])
-            is_leader = leads(self.settings.worker_id, own, seen)
-            pause = self._step(stream, own, tips.get(stream.id, {}), leads=is_leader)
+            is_auditor = audits(self.settings.worker_id, own, seen)
+            pause = self._step(stream, own, tips.get(stream.id, {}), audits=is_auditor)
             self._due[stream.id] = self.settings.clock() + pause
         self._due = {key: at for key, at in self._due.items() if key in streams}
         self._problems = {key: text for key, text in self._problems.items() if key in streams}
@@ -237,12 +237,12 @@ class ShardSyncLoop(WorkerLoop):
         leases: Sequence[Lease],
         tips: Mapping[str, float],
         *,
-        leads: bool,
+        audits: bool,
     ) -> float:
         """Sync one stream's shards; return the seconds until the next time."""
         pause = self.settings.options.cleanup_interval
         try:
-            pause = stream.syncer.step(leases, leads=leads)
+            pause = stream.syncer.step(leases, audits=audits)
             pause = min(pause, stream.closed_shards.look(tips))
             if self._problems.pop(stream.id, None):
                 address = stream.settings.client.address

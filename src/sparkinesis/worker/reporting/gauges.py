@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import msgspec
 
 from sparkinesis.lease.lease import leases_by_stream
-from sparkinesis.lease.rules.leader import leads
+from sparkinesis.lease.rules.auditor import audits
 from sparkinesis.lease.rules.observations import Snapshot
 from sparkinesis.metrics.catalogue import (
     APPLICATION_LAG,
@@ -111,7 +111,7 @@ def lease_counts(seen: Snapshot, worker_id: str) -> LeaseCounts | None:
         expired=sum(lease.key in seen.expired for lease in unfinished),
         workers=len(owners),
         is_leader=worker_id in owners
-        and any(leads(worker_id, own, seen) for own in leases_by_stream(unfinished).values()),
+        and any(audits(worker_id, own, seen) for own in leases_by_stream(unfinished).values()),
     )
 
 

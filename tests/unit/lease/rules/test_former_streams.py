@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from sparkinesis.lease.rules.auditor import audits
 from sparkinesis.lease.rules.former_streams import (
     deletable_streams,
     left_streams,
     observe_former,
     unread_former_streams,
 )
-from sparkinesis.lease.rules.leader import leads
 from sparkinesis.lease.rules.observations import Snapshot
 from sparkinesis.stream.address import StreamIdentifier
 from tests.unit.lease.rules.several import lease_of
@@ -60,10 +60,10 @@ def test_only_those_that_the_user_names() -> None:
 def test_each_stream_is_led_by_one_of_its_own_readers() -> None:
     a, b = lease_of(A, "x"), lease_of(B, "y")
     seen = Snapshot((a, b))
-    assert leads("x", [a], seen)
-    assert not leads("y", [a], seen)
-    assert sum(leads(worker, [a, b], seen) for worker in "xy") == 1
+    assert audits("x", [a], seen)
+    assert not audits("y", [a], seen)
+    assert sum(audits(worker, [a, b], seen) for worker in "xy") == 1
     dead = Snapshot((a, b), expired=frozenset({a.key}))
-    assert leads("y", [a], dead), "the owner is dead: any worker may lead"
-    assert leads("y", [a], Snapshot((a, b), leads=True)), "who leads the whole fleet"
-    assert not leads("x", [a], Snapshot((a, b), leads=False))
+    assert audits("y", [a], dead), "the owner is dead: any worker may lead"
+    assert audits("y", [a], Snapshot((a, b), audits=True)), "who audits the whole table"
+    assert not audits("x", [a], Snapshot((a, b), audits=False))

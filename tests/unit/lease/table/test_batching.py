@@ -15,8 +15,8 @@ from botocore.exceptions import (
 from sparkinesis.errors import AccessDeniedError, LeaseTableUnavailableError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.table.batch import Failed
 from sparkinesis.lease.table.batching import Result, Suspicion, suspect
+from sparkinesis.lease.table.statements import Failed
 from sparkinesis.lease.table.write_conflict import LeaseChangedError
 
 DONE = Lease("s", "s", ExtendedSequenceNumber("100"))

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from sparkinesis.errors import LeaseTableError, listed
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.table.address import TableAddress
+from sparkinesis.lease.table.client import TableAddress
 from sparkinesis.stream.address import StreamAddress, StreamIdentifier
 from sparkinesis.stream.position import (
     LATEST,

@@ -12,8 +12,8 @@ import msgspec
 from sparkinesis.errors import AccessDeniedError, ServiceError, StreamNotFoundError
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.rules.row_streams import require_single_stream
-from sparkinesis.lease.shard_ends import ShardEnds
-from sparkinesis.lease.shard_syncer import ShardSyncer
+from sparkinesis.lease.shards.shard_ends import ShardEnds
+from sparkinesis.lease.shards.shard_syncer import ShardSyncer
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.status import StreamStatus
 from sparkinesis.stream.address import StreamIdentifier, StreamMark

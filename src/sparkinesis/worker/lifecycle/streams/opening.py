@@ -12,9 +12,9 @@ import msgspec
 
 from sparkinesis.errors import OptionError
 from sparkinesis.lease.lease import leases_by_stream
-from sparkinesis.lease.shard_ends import ShardEnds
-from sparkinesis.lease.shard_syncer import ShardSyncer
-from sparkinesis.lease.stream_leases import JAVA_NOTE, StreamLeases
+from sparkinesis.lease.shards.shard_ends import ShardEnds
+from sparkinesis.lease.shards.shard_syncer import ShardSyncer
+from sparkinesis.lease.shards.stream_leases import JAVA_NOTE, StreamLeases
 from sparkinesis.lease.table.rows import TableScan
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.stream.address import StreamAddress, StreamIdentifier, StreamMark
@@ -143,7 +143,7 @@ class StreamOpener:
             confirm=confirm,
             mark=mark,
             brief=timing.of(_BRIEF, shared.rng),
-            tell=shared.tell,
+            publish=shared.tell,
         )
         settings = ConsumerSettings(
             **msgspec.structs.asdict(msgspec.structs.replace(shared, options=options)),

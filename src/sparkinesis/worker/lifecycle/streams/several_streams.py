@@ -18,10 +18,10 @@ from sparkinesis.errors import (
 )
 from sparkinesis.events import StreamFailing, StreamReadable, StreamRemoved
 from sparkinesis.lease.lease import leases_by_stream
-from sparkinesis.lease.rules.leader import leads
+from sparkinesis.lease.rules.auditor import audits
 from sparkinesis.lease.rules.observations import Snapshot
 from sparkinesis.lease.rules.row_streams import require_several_streams
-from sparkinesis.lease.stream_leases import made_anew
+from sparkinesis.lease.shards.stream_leases import made_anew
 from sparkinesis.lease.table.rows import TableScan
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.stream.address import StreamAddress, StreamIdentifier
@@ -180,7 +180,7 @@ class SeveralStreams(SharedStreams):
         leases = leases_by_stream(seen.leases)
         me = self._settings.worker_id
         self._led = frozenset(
-            stream for stream in self._wanted if leads(me, leases.get(stream, ()), seen)
+            stream for stream in self._wanted if audits(me, leases.get(stream, ()), seen)
         )
         self._former.observe(seen, self.wants)
 
@@ -354,5 +354,5 @@ class SeveralStreams(SharedStreams):
             self._left = {key: one for key, one in self._left.items() if key != stream}
             self._farewells.start(stream, partial(finish, lambda: True))
         self._farewells.collect()
-        if left and leads(self._settings.worker_id, seen.leases, seen):
+        if left and audits(self._settings.worker_id, seen.leases, seen):
             self._former.delete(seen, self.wants, lambda: wait(0))

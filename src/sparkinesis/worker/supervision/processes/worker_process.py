@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
 from sparkinesis.errors import DuplicateWorkerIdError, ProcessorError
-from sparkinesis.lease.rules.worker_ids import default_worker_id
+from sparkinesis.lease.rules.other_workers import default_worker_id
 from sparkinesis.worker.application_settings import ApplicationSettings
 from sparkinesis.worker.lifecycle.signals import handling
 from sparkinesis.worker.reporting.failures import describe
