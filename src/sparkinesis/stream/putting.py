@@ -160,9 +160,10 @@ class Putter:
         for entry, result in zip(entries, results, strict=True):
             if result.error is not None:
                 refused.append(entry)
-            elif self._routing.is_done(entry, result.shard_id):
-                self._queue.accepted(entry)
-                self._on_stored(entry.members)
+                continue
+            self._routing.check(entry, result.shard_id)
+            self._queue.accepted(entry)
+            self._on_stored(entry.members)
         if len(refused) < len(entries):
             self._refusals.end()
         if refused:
@@ -208,17 +209,12 @@ class _Routing:
             self._shards = self._client.shard_map()
         return aggregated_entries(records, self._shards, size, ordered=self._ordered)
 
-    def is_done(self, entry: PutEntry, landed: str | None) -> bool:
-        """Return True if an accepted entry is stored for its readers; else `renew` decides.
-
-        landed: the shard that stores it.
-        """
-        if not self._routes_by_hash_key or entry.shard is None or landed == entry.shard:
-            return True
-        assert landed is not None
-        self.is_stale = True
-        self._misplaced.append((entry, landed))
-        return len(entry.members) == 1
+    def check(self, entry: PutEntry, landed: str | None) -> None:
+        """Compare the shard that stores an accepted entry with the expected one."""
+        if self._routes_by_hash_key and entry.shard is not None and landed != entry.shard:
+            assert landed is not None
+            self.is_stale = True
+            self._misplaced.append((entry, landed))
 
     def renew(self) -> list[OutgoingRecord]:
         """Learn the present shards; return the user records that have to be put again.
