@@ -15,8 +15,8 @@ from typing import Any
 from benchmarks.filled_server import filled_server
 from benchmarks.report import Result, print_table
 from sparkinesis.local import ManualClock
+from sparkinesis.source.options.checked_options import stream_read_options
 from sparkinesis.source.options.option_table import Options
-from sparkinesis.source.options.read_options import stream_read_options
 from sparkinesis.source.planning.source_planner import SourcePlanner
 from sparkinesis.stream.calls.client import StreamClient
 

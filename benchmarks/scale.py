@@ -35,8 +35,8 @@ from sparkinesis.lease.rules.taker import TakeSettings, plan_takes
 from sparkinesis.lease.table.rows import read_rows
 from sparkinesis.local import ManualClock
 from sparkinesis.source.datasource import KinesisStreamReader
+from sparkinesis.source.options.checked_options import stream_read_options
 from sparkinesis.source.options.option_table import Options
-from sparkinesis.source.options.read_options import stream_read_options
 
 SHARDS = (1, 1_000, 10_000)
 ACTIVE = 10

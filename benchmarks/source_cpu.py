@@ -35,7 +35,7 @@ from benchmarks.source import (
     read,
     spark_session,
 )
-from sparkinesis.source.columns import SCHEMA
+from sparkinesis.source.row_columns import SCHEMA
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.answers.decoding import decode_page
 from sparkinesis.stream.calls.client import StreamClient

@@ -26,7 +26,7 @@ from benchmarks.local_server import Client
 from benchmarks.report import Result, print_table
 from benchmarks.source import REGION, spark_session
 from benchmarks.spark_latency import clock_source
-from sparkinesis.source.columns import SCHEMA
+from sparkinesis.source.row_columns import SCHEMA
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

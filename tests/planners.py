@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from sparkinesis.source.offsets import Positions, start_of
+from sparkinesis.source.options.checked_options import StreamReadOptions, stream_read_options
 from sparkinesis.source.options.option_table import Options
-from sparkinesis.source.options.read_options import StreamReadOptions, stream_read_options
 from sparkinesis.source.planning.aligned_batch import plan_batch
 from sparkinesis.source.planning.batch_end import AssembledEnd, Finding, Finished, assemble, walk
 from sparkinesis.source.planning.source_planner import SourcePlanner
 from sparkinesis.source.planning.stream_planner import StreamPlanner
+from sparkinesis.source.planning.stream_tools import StreamTools
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import Position
 from sparkinesis.stream.shard import Lineage
@@ -59,12 +60,8 @@ def stream_planner(
     timing: Timing = MACHINE,
     **options: str,
 ) -> StreamPlanner:
-    return StreamPlanner(
-        client,
-        planner_options(client.address.name, **options),
-        is_batch_read=is_batch_read,
-        timing=timing,
-    )
+    given = planner_options(client.address.name, **options)
+    return StreamPlanner(StreamTools(client, given, is_batch_read=is_batch_read, timing=timing))
 
 
 def to_probe(

@@ -189,7 +189,7 @@ writing:
     properties/test_sink_delivery.py
     spark/test_sink.py
 tables:
-    unit/source/options/test_catalog_table.py
+    unit/source/test_row_columns.py
     spark/test_sql.py
     spark/test_wrong_statements.py
 fleet-end:

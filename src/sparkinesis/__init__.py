@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from sparkinesis.fleet.options import FleetOptions
     from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
     from sparkinesis.lease.lease import PendingCheckpoint
-    from sparkinesis.source.watching.progress import lag
+    from sparkinesis.source.watching.query_progress import lag
     from sparkinesis.source.watching.watch import QueryWatch, watch
     from sparkinesis.stream.address import CredentialSource
     from sparkinesis.stream.kpl.pack import AggregatedBlob, aggregate
@@ -155,7 +155,7 @@ _HOMES = {
     "aggregate": "stream.kpl.pack",
     "deaggregate": "stream.kpl.unpack",
     "hash_key": "stream.shard",
-    "lag": "source.watching.progress",
+    "lag": "source.watching.query_progress",
     "processor": "worker.processors.functions",
     "watch": "source.watching.watch",
 }
@@ -198,7 +198,7 @@ def register(spark: SparkSession, name: str = "kinesis") -> None:
 
     check_pyspark()
     from sparkinesis.source.datasource import source_named  # noqa: PLC0415
-    from sparkinesis.source.worker_python import check_worker_python  # noqa: PLC0415
+    from sparkinesis.source.spark_python import check_worker_python  # noqa: PLC0415
 
     source = source_named(name)
     check_worker_python(spark)

@@ -30,11 +30,11 @@ from sparkinesis.monitor.lease_report import top_view
 from sparkinesis.monitor.seen import SeenApplication
 from sparkinesis.monitor.watched import WatchedTable
 from sparkinesis.source.offsets import to_json
+from sparkinesis.source.options.checked_options import stream_read_options
 from sparkinesis.source.options.option_table import Options
-from sparkinesis.source.options.read_options import stream_read_options
+from sparkinesis.source.planning.application_position import resume
 from sparkinesis.source.planning.batch_end import Finding, Finished, NoRows
 from sparkinesis.source.planning.source_planner import SourcePlanner
-from sparkinesis.source.planning.start.application_position import resume
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AfterRecord, AtTimestamp

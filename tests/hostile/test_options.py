@@ -21,9 +21,12 @@ from sparkinesis.fleet.options import FleetOptions
 from sparkinesis.local import LocalServer
 from sparkinesis.monitor.reset_arguments import parse_target
 from sparkinesis.source.datasource import KinesisDataSource
+from sparkinesis.source.options.checked_options import (
+    batch_read_options,
+    stream_read_options,
+    write_options,
+)
 from sparkinesis.source.options.option_table import OPTIONS, Options
-from sparkinesis.source.options.read_options import batch_read_options, stream_read_options
-from sparkinesis.source.options.write_options import write_options
 from sparkinesis.stream.address import stream_address
 from sparkinesis.stream.calls.caller import call_client
 from sparkinesis.stream.position import AtTimestamp

@@ -55,7 +55,7 @@ HARMFUL = (
     "source/planning/batch_end.py",
     "source/planning/batch_instant.py",
     "source/planning/probing/end_in_shard.py",
-    "source/planning/start/batch_start.py",
+    "source/planning/batch_start.py",
     "stream/calls/answers/decoding.py",
     "stream/calls/direct/connection.py",
     "stream/calls/direct/http_answer.py",

@@ -12,8 +12,8 @@ import pytest
 
 from sparkinesis.errors import AccessDeniedError, DataLossError, LeaseTableError
 from sparkinesis.local import Fault, LocalServer, ManualClock
-from sparkinesis.source.planning.shard_listing import ListedShards
-from sparkinesis.source.planning.start.batch_start import application_start
+from sparkinesis.source.planning.batch_start import application_start
+from sparkinesis.source.planning.kept import ListedShards
 from sparkinesis.source.planning.stream_tools import StreamTools
 from sparkinesis.source.stream_report import read_reports
 from sparkinesis.stream.address import StreamAddress

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from sparkinesis.errors import DataLossError
 from sparkinesis.local import ManualClock
-from sparkinesis.source.batch.batch_reader import KinesisBatchReader
+from sparkinesis.source.batch_reader import KinesisBatchReader
 from sparkinesis.source.datasource import KinesisDataSource
 from sparkinesis.stream.reading.arrow import USER_RECORD_SCHEMA
 from tests.engine import Row

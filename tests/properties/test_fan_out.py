@@ -16,8 +16,7 @@ import pytest
 
 from sparkinesis.errors import AccessDeniedError, ConsumerLimitError
 from sparkinesis.local import Call, Fault, LocalServer, ManualClock
-from sparkinesis.source.datasource import ShardPartition
-from sparkinesis.source.planning.read_tasks import ToRead
+from sparkinesis.source.reading.read_task import ShardPartition, ToRead
 from sparkinesis.stream.position import AfterRecord
 from tests.engine import MODES, Query, query_of
 from tests.properties.conftest import World

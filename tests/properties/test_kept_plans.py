@@ -12,10 +12,11 @@ from msgspec.structs import replace
 
 from sparkinesis.local import Call, Fault, LocalServer, ManualClock
 from sparkinesis.source.offsets import ANY_SHARD, KnownOffsets, Positions, to_json
-from sparkinesis.source.options.read_options import NO_LIMIT, Allowance
+from sparkinesis.source.options.checked_options import NO_LIMIT, Allowance
 from sparkinesis.source.planning.aligned_batch import plan_batch
 from sparkinesis.source.planning.stream_plan import StreamPlan
 from sparkinesis.source.planning.stream_planner import StreamPlanner
+from sparkinesis.source.planning.stream_tools import StreamTools
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord
@@ -89,7 +90,7 @@ def planner(server: LocalServer, clock: ManualClock) -> MakePlanner:
         StreamAddress("s", region="us-east-1", endpoint=server.endpoint_url), wall_clock_ms=clock
     )
     timing = Timing(clock=lambda: clock() / 1000, sleep=sleep)
-    return lambda kind: kind(client, planner_options("s"), timing=timing)
+    return lambda kind: kind(StreamTools(client, planner_options("s"), timing=timing))
 
 
 def happen(kinesis: Any, clock: ManualClock, rng: random.Random, *, reshards: bool) -> None:

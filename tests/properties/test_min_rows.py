@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sparkinesis.errors import OptionError
+from sparkinesis.source.options.checked_options import stream_read_options
 from sparkinesis.source.options.option_table import Options
-from sparkinesis.source.options.read_options import stream_read_options
 from sparkinesis.stream.kpl.pack import aggregate
 from tests.engine import Query
 from tests.planners import Time, timed

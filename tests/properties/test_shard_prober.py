@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from sparkinesis.local import LocalServer, ManualClock
-from sparkinesis.source.options.read_options import Allowance
+from sparkinesis.source.options.checked_options import Allowance
 from sparkinesis.source.planning.batch_end import Records
 from sparkinesis.source.planning.probing.records_in_hand import Scale
 from sparkinesis.source.planning.probing.shard_prober import ShardProber
@@ -50,7 +50,7 @@ class Probed:
         client = self.client(address)
         budget = ShardBudget(pace, itertools.count(0, 60).__next__, lambda seconds: None)
         made = ShardProber(client, SHARD, budget)
-        made.look(TRIM_HORIZON, RetentionCheck(client), Scale(LIMIT), limit)
+        made.probe(TRIM_HORIZON, RetentionCheck(client), Scale(LIMIT), limit)
         return made
 
     def numbers(self) -> list[str]:
@@ -126,12 +126,12 @@ def test_a_closed_shards_end_is_met_after_a_pause_in_which_its_iterator_expires(
     shard.clock.advance(1000)
     shard.server.kinesis.empty_pages = 1
     found = shard.prober(100)
-    found.look(end, found.front._check, Scale(LIMIT))
+    found.probe(end, found.front._check, Scale(LIMIT))
     assert found.front.at_tip
     shard.clock.advance(3_600_000)
     found.meet_end()
     assert found.front.is_finished
-    assert len(found.front.children) == 2
+    assert len(found.front.children or ()) == 2
 
 
 def test_a_search_that_meets_the_tip_without_a_record_is_in_the_survey(shard: Probed) -> None:

@@ -16,8 +16,8 @@ from aws_kinesis_agg.deaggregator import iter_deaggregate_records
 
 from sparkinesis.errors import AccessDeniedError, RecordRefusedError, ServiceError
 from sparkinesis.local import Call, Fault, FaultPlan, LocalServer, ManualClock
+from sparkinesis.source.options.checked_options import write_options
 from sparkinesis.source.options.option_table import Options
-from sparkinesis.source.options.write_options import write_options
 from sparkinesis.source.writing import write_batches
 from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.stream.shard import hash_key

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sparkinesis.local import LocalServer, ManualClock
-from sparkinesis.source.columns import SCHEMA
+from sparkinesis.source.row_columns import SCHEMA
 from tests.streams import put, shard_ids, split
 
 if TYPE_CHECKING:

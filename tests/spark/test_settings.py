@@ -10,7 +10,7 @@ import pytest
 
 from sparkinesis.functions import gunzip
 from sparkinesis.local import LocalServer, ManualClock
-from sparkinesis.source.columns import SCHEMA
+from sparkinesis.source.row_columns import SCHEMA
 from tests.spark.reading import python_environment
 
 if TYPE_CHECKING:

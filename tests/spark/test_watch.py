@@ -30,7 +30,7 @@ from sparkinesis.metrics.catalogue import (
 )
 from sparkinesis.metrics.metric import Metric
 from sparkinesis.metrics.tally import Distribution
-from sparkinesis.source.watching.progress import kinesis_sources, lags_of
+from sparkinesis.source.watching.query_progress import kinesis_sources, lags_of
 from sparkinesis.status import StreamLag
 from tests.pace import eventually
 from tests.spark import watch_driver

@@ -39,8 +39,8 @@ from sparkinesis.cli.app import app
 from sparkinesis.compat.kclpy.kcl import KCLProcess
 from sparkinesis.errors import OptionError
 from sparkinesis.metrics import CloudWatchMetrics
-from sparkinesis.source.columns import NAMES as COLUMNS
 from sparkinesis.source.options.option_table import OPTIONS
+from sparkinesis.source.row_columns import NAMES as COLUMNS
 from tests.documents import ROOT, blocks, links, tables, without_blocks
 
 FOLDER = ROOT / "docs" / "coming-from"

@@ -1,9 +1,9 @@
 """The Spark data source ``kinesis``: streaming and batch reads, and writes.
 
-`datasource` is what Spark calls, `offsets` is what Spark's checkpoint holds, `columns` the schema.
-`options` are checked first; then `planning` finds the end of a batch on the driver, `reading` reads
-a range in a task; `batch` and `writing` are the other two ways, `watching` the metrics of queries.
-`stream_report` and `plan_calls` say what a plan did; `spark_process` and `worker_python` are about
+`datasource` is what Spark calls, `offsets` is what Spark's checkpoint holds, `row_columns` the
+schema. `options` are checked first; then `planning` finds the end of a batch on the driver,
+`reading` reads it in tasks. `batch_reader` with `batch_planner`, and `writing`, are the other two
+ways; `stream_report` is a plan's report, of which `watching` makes metrics. `spark_python` is about
 Spark's Python processes.
 """
 

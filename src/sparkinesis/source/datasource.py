@@ -10,12 +10,7 @@ import json
 import logging
 import math
 import re
-import signal
-import sys
-import threading
-import time
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
@@ -35,55 +30,56 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from sparkinesis.errors import OptionError, SparkinesisError, check_all
-from sparkinesis.source.columns import SCHEMA, described
 from sparkinesis.source.offsets import KnownOffsets, Offset, ranges, to_json
-from sparkinesis.source.options.catalog_table import (
+from sparkinesis.source.options.checked_options import (
+    NO_LIMIT,
+    StreamReadOptions,
+    WriteOptions,
+    batch_read_options,
+    check_options,
+    check_options_of_some_use,
+    stream_read_options,
+    write_options,
+)
+from sparkinesis.source.options.option_table import Options, Use, options_for
+from sparkinesis.source.reading.read_task import (
+    ShardPartition,
+    ToRead,
+    micro_batch_rows,
+    share_out,
+)
+from sparkinesis.source.row_columns import (
+    SCHEMA,
     check_new_table,
+    described,
     is_new_table,
     new_table_options,
     refuse_without_stream,
     table_options,
     table_schema,
 )
-from sparkinesis.source.options.option_checks import check_options, check_options_of_some_use
-from sparkinesis.source.options.option_table import Options, Use, options_for
-from sparkinesis.source.options.read_options import (
-    NO_LIMIT,
-    StreamReadOptions,
-    batch_read_options,
-    stream_read_options,
+from sparkinesis.source.spark_python import (
+    begin_task,
+    exit_on_sigterm,
+    is_process_of_spark,
+    without_frames,
 )
-from sparkinesis.source.options.stream_names import removed_stream
-from sparkinesis.source.options.write_options import WriteOptions, write_options
-from sparkinesis.source.planning.read_tasks import ToRead, share_out
-from sparkinesis.source.spark_process import begin_task, is_process_of_spark, told_by_its_message
-from sparkinesis.stream.address import StreamAddress, shown
+from sparkinesis.stream.address import shown
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from sparkinesis.source.batch.batch_reader import KinesisBatchReader
+    from sparkinesis.source.batch_reader import KinesisBatchReader
     from sparkinesis.source.planning.source_planner import SourcePlanner
 
 _log = logging.getLogger(__name__)
 
 
-@dataclass
-class ShardPartition(InputPartition):
-    """One task of a micro-batch: a range of one shard, or of each of several light ones."""
-
-    stream: str
-    to_read: Sequence[ToRead]
-    """The ranges; what the planner knows of them does not change the rows."""
-    consumer_arn: str | None
-    """The consumer to subscribe as; None reads by GetRecords. It does not change the rows."""
-
-
 class KinesisDataSource(DataSource):
     """Reads Amazon Kinesis data streams, and writes to them."""
 
-    @told_by_its_message()
+    @without_frames()
     def __init__(self, options: MutableMapping[str, str]) -> None:
         self._given = dict(options)
         self._is_new_table = is_new_table(options, self.name())
@@ -98,7 +94,7 @@ class KinesisDataSource(DataSource):
     def name(cls) -> str:
         return "kinesis"
 
-    @told_by_its_message()
+    @without_frames()
     def schema(self) -> StructType:
         # Spark asks for it in load() of a read and for a new table, and never for a write.
         if self._is_new_table:
@@ -107,9 +103,9 @@ class KinesisDataSource(DataSource):
         check_options(Options(self._given), Use.READ, Use.READ_STREAM)
         return SCHEMA
 
-    @told_by_its_message()
+    @without_frames()
     def reader(self, schema: StructType) -> KinesisBatchReader:
-        from sparkinesis.source.batch.batch_reader import batch_reader  # noqa: PLC0415 - see above
+        from sparkinesis.source.batch_reader import batch_reader  # noqa: PLC0415 - see above
 
         options = self._read_options(schema, Use.READ)
         return batch_reader(batch_read_options(options))
@@ -123,13 +119,13 @@ class KinesisDataSource(DataSource):
                 return RefusedStreamReader(error)
             raise
 
-    @told_by_its_message()
+    @without_frames()
     def writer(self, schema: StructType, overwrite: bool) -> KinesisWriter:
         # The columns of the table that is written, unless the program itself names the stream.
         of_table = {} if Options(self._given).names_a_stream else table_options(schema)
         return KinesisWriter(self._write_options(schema, overwrite, of_table))
 
-    @told_by_its_message()
+    @without_frames()
     def streamWriter(self, schema: StructType, overwrite: bool) -> KinesisStreamWriter:  # noqa: N802
         # Columns of a table are those of the one that is read: Spark does not say which is written.
         return KinesisStreamWriter(self._write_options(schema, overwrite, {}))
@@ -196,14 +192,14 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._streams = options.reading.streams
         self._planner: SourcePlanner | None = None
-        self._has_told_removed = False
+        self._has_logged_removed = False
         self._offsets = KnownOffsets(self._streams, drops_removed=options.drops_removed_streams)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Return the initial offset: a function of the options alone, without any call."""
         return to_json(dict.fromkeys(self._streams, self._options.initial_positions))
 
-    @told_by_its_message()
+    @without_frames()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Plan as if nothing arrived after this instant; the query ends when it has read all."""
         self._the_planner().stop_at_present()
@@ -217,7 +213,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxBytes(int(allowance.bytes))
         return ReadAllAvailable()
 
-    @told_by_its_message()
+    @without_frames()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return the end of the batch that begins at ``start``; ``start`` if no record follows.
 
@@ -230,7 +226,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start if end is offset else self._offsets.write(end)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """Return what the last plan tells of each stream, for the progress: lag, data loss.
+        """Return the last plan's report of each stream, for the progress: lag, data loss.
 
         ``{"flights": {"millisBehindLatest": {"max": 1200, "mean": 300, "shards": {...}}, ...}}``:
         a lag stands in for an offset, because no Kinesis call returns the latest sequence number.
@@ -239,7 +235,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         reports = self._planner.reports if self._planner else {}
         return {stream: report.as_json() for stream, report in reports.items()} or None
 
-    @told_by_its_message()
+    @without_frames()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[ShardPartition]:
         """Return the tasks that read the records of all shards in (start, end].
 
@@ -269,26 +265,9 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Yield the rows of one task, in the order of each shard. Runs on an executor."""
         assert isinstance(partition, ShardPartition)
         options = self._options.reading
-        with told_by_its_message():
+        with without_frames():
             begin_task(options.version)
-            for each in partition.to_read:
-                if each.carried is not None:
-                    from sparkinesis.source.reading.record_rows import record_rows  # noqa: PLC0415
-
-                    yield record_rows(
-                        each.carried, partition.stream, each.shard_range, options.deaggregate
-                    )
-                else:
-                    # With the client of AWS, which records in hand do not need.
-                    from sparkinesis.source.reading.read_task import read_records  # noqa: PLC0415
-
-                    yield from read_records(
-                        options,
-                        self._address(partition.stream),
-                        each.shard_range,
-                        each.expected,
-                        partition.consumer_arn,
-                    )
+            yield from micro_batch_rows(options, partition)
 
     def stop(self) -> None:
         """End the query: deregister its consumers if the options say so."""
@@ -300,8 +279,8 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         removed = {stream: offset[stream] for stream in offset if stream not in self._streams}
         if not removed:
             return offset
-        if not self._has_told_removed:
-            self._has_told_removed = True
+        if not self._has_logged_removed:
+            self._has_logged_removed = True
             _log.warning(
                 "The query no longer reads stream %s, and the next batch removes it from the "
                 "checkpoint. Its records after these positions are not delivered: %s",
@@ -310,23 +289,14 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         return {stream: offset[stream] for stream in offset if stream in self._streams}
 
-    def _address(self, stream: str) -> StreamAddress:
-        """Return the address of a stream, also of a removed one that is in a planned batch."""
-        found = self._streams.get(stream)
-        return found or removed_stream(stream, self._options.reading.addresses)
-
     def _the_planner(self) -> SourcePlanner:
         from sparkinesis.source.planning.source_planner import SourcePlanner  # noqa: PLC0415 - see above
 
         if self._planner is None:
             self._planner = SourcePlanner(self._options)
             if self._options.fan_out is not None and self._options.fan_out.deregister:
-                _exit_on_sigterm()
+                exit_on_sigterm()
         return self._planner
-
-
-_TWICE_WITHIN = 5.0
-"""Seconds within which a second SIGTERM belongs to the first."""
 
 
 class RefusedStreamReader(KinesisStreamReader):
@@ -338,47 +308,28 @@ class RefusedStreamReader(KinesisStreamReader):
     def __init__(self, error: SparkinesisError) -> None:
         self._error = error
 
-    @told_by_its_message()
+    @without_frames()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         raise self._error
 
-    @told_by_its_message()
+    @without_frames()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         raise self._error
 
-    @told_by_its_message()
+    @without_frames()
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         raise self._error
 
-    @told_by_its_message()
+    @without_frames()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002, N802
         raise self._error
 
-    @told_by_its_message()
+    @without_frames()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[ShardPartition]:  # noqa: ARG002
         raise self._error
 
     def stop(self) -> None:
         """Does nothing: there is no planner."""
-
-
-def _exit_on_sigterm() -> None:
-    """Exit normally on SIGTERM, by which Spark 4.3 ends the planning process, so `stop` runs.
-
-    Spark sends the signal twice, and the second must not interrupt `stop`. A later one counts
-    again: Python drops the exception of a handler that interrupts a destructor.
-    """
-    left_at = -math.inf
-
-    def leave(*_: object) -> None:
-        nonlocal left_at
-        if time.monotonic() - left_at >= _TWICE_WITHIN:
-            left_at = time.monotonic()
-            sys.exit(128 + signal.SIGTERM)
-
-    is_main = threading.current_thread() is threading.main_thread()
-    if is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, leave)
 
 
 class _Writes:
@@ -387,7 +338,7 @@ class _Writes:
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
 
-    @told_by_its_message()
+    @without_frames()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Put the rows of one task. Runs on an executor."""
         from sparkinesis.source.writing import write_batches  # noqa: PLC0415 - see above

@@ -4,8 +4,7 @@ An offset is JSON: ``{"flights": {"shardId-000000000000": "4966...@1763700000000
 position (`sparkinesis.stream.position`) for each shard of each stream. A stream that is not listed
 was added to the query later; the next offset lists it, which makes its start durable. The shard
 ``*`` stands for every shard that is not listed. It makes the initial offset a function of the
-options alone. That matters because Spark does not store the initial offset: after a crash in the
-first batch Spark asks for it again.
+options alone.
 """
 
 from __future__ import annotations
@@ -29,6 +28,30 @@ from sparkinesis.stream.position import (
     between_batches,
     parse_position,
 )
+
+# What an offset has to say by itself
+#
+# A batch is a pure function of its two offsets: Spark repeats it after a crash, perhaps days later,
+# with another planner, and then its rows must be the same or the loss must be reported. Kinesis has
+# no call that returns the latest sequence number, so the planner finds a record that exists before
+# the batch starts, and the offset names it. The parts of a position:
+#
+# - `@`, the instant before which nothing followed. Without it a quiet shard whose last record was
+#   trimmed is taken for lost data (111aa900);
+# - `~`, when the record itself arrived. A record that is gone although the present retention period
+#   would keep it shows that the period was shorter meanwhile (3d29448e);
+# - `^`, the first record that the plan saw, where the start names none. A shard that the start does
+#   not list was read from TRIM_HORIZON, and what expired between the plan and its repetition was
+#   gone without a word (3d29448e);
+# - `:-1`, before a record. Where the plan knows only the first record that arrived too late, the
+#   batch ends before that one (dc1442ea).
+#
+# An offset stays small: a shard at SHARD_END stays until its children are listed, and gives way to
+# them. It must not go earlier, as a plan reaches the children from their parent. And a batch with
+# the last records of a shard does not end at SHARD_END, which has no time: it ends behind the last
+# record, and the next plan finds the shard finished (90f04bdf; see `batch_end`).
+#
+# `KnownOffsets` is for speed alone, but others rely on the identity of its objects: see `kept`.
 
 ANY_SHARD = "*"
 

@@ -1,4 +1,4 @@
-"""What a plan tells of a stream in the query's progress: lag, data loss, calls, sizes.
+"""A plan's report of a stream in the query's progress: lag, data loss, calls, sizes.
 
 Spark gives Python sources no metrics of their own. The progress of each batch holds, as
 ``sources[].latestOffset``, what ``reportLatestOffset`` returns: these reports, by stream. Nothing
@@ -27,7 +27,7 @@ class LagReport(msgspec.Struct, frozen=True):
 
 
 class SampleReport(msgspec.Struct, frozen=True):
-    """Records that a plan has looked at, of shards from which the batch reads."""
+    """The records that a plan has in hand, of shards from which the batch reads."""
 
     rows: int
     bytes: int
@@ -35,10 +35,10 @@ class SampleReport(msgspec.Struct, frozen=True):
 
 
 class StreamReport(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
-    """What the last plan tells of one stream."""
+    """The last plan's report of one stream."""
 
     millis_behind_latest: LagReport | None = None
-    """None before the first look at a shard."""
+    """None before the first probe of a shard."""
     data_losses: int = 0
     """Times since the query's start that its plans found records gone that it had not read."""
     plan_millis: int | None = None

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from sparkinesis.errors import OptionError, RecordRefusedError
-from sparkinesis.source.columns import NAMES
-from sparkinesis.source.options.write_options import WriteOptions
+from sparkinesis.source.options.checked_options import WriteOptions
+from sparkinesis.source.row_columns import NAMES
 from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.stream.kpl.pack import OutgoingRecord
 from sparkinesis.stream.put_entry import MAX_KEY_LENGTH, random_key
@@ -161,7 +161,7 @@ class _Names:
 
     stream: str
     given_keys: pa.Array
-    """The partition keys of the rows; null where one is drawn, which would tell nobody anything."""
+    """The partition keys of the rows; null where one is drawn: a random key identifies no row."""
     data: pa.Array
 
     def of(self, row: int) -> str:

@@ -21,7 +21,11 @@ from sparkinesis.errors import (
 from sparkinesis.local.encoding.event_stream import message
 from sparkinesis.metrics.catalogue import CALL_RETRIES, RECORDS_FETCHED, SUBSCRIPTIONS_ENDED
 from sparkinesis.metrics.tally import Tally
-from sparkinesis.source.reading.subscribed_cursor import SubscribedCursor, SubscribeLimiter
+from sparkinesis.source.reading.subscribed_cursor import (
+    RangeSubscription,
+    SubscribedCursor,
+    SubscribeLimiter,
+)
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Backoff
@@ -891,10 +895,7 @@ def subscribes(client: StreamClient, wanted: ShardRange) -> Callable[[Position],
     assert isinstance(wanted.end, AfterRecord) or wanted.end is SHARD_END
     budget = ShardBudget(Pace(0, 0))
     return lambda position: SubscribedCursor(
-        client,
-        SubscribeLimiter(None),
-        CONSUMER_ARN,
-        SHARD,
+        RangeSubscription(client, SubscribeLimiter(None), CONSUMER_ARN, SHARD),
         position,
         end=wanted.end,
         poll=lambda at, inclusive: ShardCursor(client, budget, SHARD, at, inclusive=inclusive),

@@ -7,8 +7,8 @@ from typing import Any
 
 from sparkinesis.source.datasource import KinesisStreamReader
 from sparkinesis.source.offsets import ANY_SHARD, Offset, from_json, ranges, to_json
+from sparkinesis.source.options.checked_options import stream_read_options
 from sparkinesis.source.options.option_table import Options
-from sparkinesis.source.options.read_options import stream_read_options
 from sparkinesis.stream.position import (
     LATEST,
     NONE_OF_IT,

@@ -6,7 +6,7 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
-from sparkinesis.source.options.catalog_table import (
+from sparkinesis.source.row_columns import (
     check_new_table,
     new_table_options,
     table_options,

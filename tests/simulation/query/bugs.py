@@ -48,7 +48,7 @@ the newest look decides how far all shards go | batches_advance_together | 28
     - now_ms, asked_ms)
     + now_ms, asked_ms + 5000)
 a silence is stored as longer than it is known to be | everything_arrives | 2
-    source.planning.probing.shard_front:CLOCK_MARGIN_MS
+    source.planning.probing.shard_calls:CLOCK_MARGIN_MS
     + -30_000
 a merge waits for one parent only | parents_come_first | 0
     stream.shard:Lineage.listed_parents
@@ -60,14 +60,12 @@ a replay is planned anew | batches_are_the_same_each_time | 1
     + end = self.latestOffset(start, ReadAllAvailable())
     + since, until =
 a stale ListShards is trusted | loss_is_reported | 0
-    source.planning.shard_listing:ListedShards.renew_until_complete
+    source.planning.kept:ListedShards.renew_until_complete
     + pass
 an empty page is the tip | everything_arrives | 0
-    source.planning.probing.shard_front:ShardFront._fetch
-    - records: Sequence[Record] = fetched.page.records
-    + records = fetched.page.records
-    + if not records:
-    +     fetched.page.millis_behind_latest = 0
+    source.planning.probing.shard_calls:ShardFront._fetch
+    - self.at_tip = is_last(cursor, fetched)
+    + self.at_tip = is_last(cursor, fetched) or not fetched.page.records
 a gap in retention is skipped silently | everything_arrives | 16
     stream.reading.retention:may_have_lost
     + return False
@@ -102,8 +100,8 @@ the rest of a batch is not planned again | everything_arrives | 0
     + return RecordsInHand() if count else was(self, count)
 old records are skipped while the query runs | everything_arrives | 1
     source.planning.stream_planner:StreamPlanner.begin
-    + age, end = self._skip_older_than, was(self, start, allowance)
-    + self._skip_older_than = age
+    + age, end = self._start.skip_older_than, was(self, start, allowance)
+    + self._start.skip_older_than = age
     + return end
 available now has no end | available_now_ends_where_it_should | 24
     source.planning.stream_planner:StreamPlanner.stop_at

@@ -18,8 +18,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark.sql.types import StructType
 
 from sparkinesis.source.datasource import KinesisDataSource, KinesisStreamReader
+from sparkinesis.source.options.checked_options import StreamReadOptions, stream_read_options
 from sparkinesis.source.options.option_table import Options
-from sparkinesis.source.options.read_options import StreamReadOptions, stream_read_options
 from sparkinesis.source.planning.source_planner import SourcePlanner
 from sparkinesis.stream.timing import Timing
 from tests.simulation.query.cluster import Cluster

@@ -16,7 +16,7 @@ from unittest import mock
 from sparkinesis.errors import DataLossError, OffsetError, SparkinesisError
 from sparkinesis.local import LocalKinesis
 from sparkinesis.metrics.metrics import OFF, Metrics
-from sparkinesis.source.plan_calls import PlanCalls
+from sparkinesis.source.planning.stream_tools import PlanCalls
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Backoff
@@ -322,10 +322,10 @@ class World:
             "sparkinesis.source.planning.probing.records_in_hand.KEPT_BYTES": kept_bytes,
             "sparkinesis.stream.calls.caller.call_client": call_client,
             "sparkinesis.source.planning.source_planner.StreamClient": self._new_client,
-            "sparkinesis.source.reading.read_task.StreamClient": self._new_client,
-            "sparkinesis.source.reading.read_task._budget": self._budget,
+            "sparkinesis.source.reading.shard_reader.StreamClient": self._new_client,
+            "sparkinesis.source.reading.shard_reader._budget": self._budget,
             "sparkinesis.source.planning.stream_planner.STARTUP_RETRY": self._retry(10.0),
-            "sparkinesis.source.planning.shard_listing.BRIEF_RETRY": self._retry(5.0),
+            "sparkinesis.source.planning.kept.BRIEF_RETRY": self._retry(5.0),
         }
         with ExitStack() as stack:
             for name, replacement in replacements.items():

@@ -16,19 +16,20 @@ GetRecords resumes AT the last record of a subscription | ranges_are_read_exactl
     + self._early_filter.apply = lambda fetched: fetched
 GetRecords begins where the subscription began | ranges_are_read_exactly | 1
     source.reading.subscribed_cursor:SubscribedCursor._next_event
-    - self.position = AfterRecord(event.records[-1].sequence_number)
+    - self.position = AfterRecord(page.records[-1].sequence_number)
     + self._early_filter.apply = lambda fetched: fetched
     - self._inclusive = False
     + pass
 GetRecords begins at the oldest record without a subscription | ranges_are_read_exactly | 0
-    source.reading.subscribed_cursor:SubscribedCursor._subscribe
-    + was(self)
-    + if self._subscription is None:
+    source.reading.subscribed_cursor:SubscribedCursor.fetch
+    - self._subscription.begin(self.position)
+    + self._subscription.begin(self.position)
+    + if not self._subscription.is_open:
     +     self.position = Sentinel.TRIM_HORIZON
     +     self._early_filter.apply = lambda fetched: fetched
 the subscription of a range is left open | subscriptions_end_with_their_tasks | 0
-    source.reading.subscribed_cursor:SubscribedCursor._end_subscription
-    + self._subscription = None
+    source.reading.subscribed_cursor:RangeSubscription.end
+    + self._open = None
 each range asks for a subscription | machines_take_turns | 0
     source.reading.subscribed_cursor:SubscribeLimiter.try_acquire
     + return True

@@ -15,7 +15,11 @@ from unittest import mock
 from sparkinesis.errors import SparkinesisError
 from sparkinesis.local import LocalKinesis
 from sparkinesis.local.model import limits
-from sparkinesis.source.reading.subscribed_cursor import SubscribedCursor, SubscribeLimiter
+from sparkinesis.source.reading.subscribed_cursor import (
+    RangeSubscription,
+    SubscribedCursor,
+    SubscribeLimiter,
+)
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Backoff
@@ -202,16 +206,10 @@ class Ranges:
                 client, self._budgets[place], shard_id, position, inclusive=inclusive
             )
 
-        cursor = SubscribedCursor(
-            client,
-            self._limiters[place],
-            self._consumer_arn,
-            shard_id,
-            start,
-            end=end,
-            poll=poll,
-            clock=lambda: scheduler.now,
+        subscription = RangeSubscription(
+            client, self._limiters[place], self._consumer_arn, shard_id, lambda: scheduler.now
         )
+        cursor = SubscribedCursor(subscription, start, end=end, poll=poll)
         try:
             is_over = False
             while not is_over:

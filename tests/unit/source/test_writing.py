@@ -9,10 +9,10 @@ import pytest
 from pyspark.sql.types import StructType
 
 from sparkinesis.errors import OptionError, RecordRefusedError
-from sparkinesis.source.columns import SCHEMA
 from sparkinesis.source.datasource import KinesisDataSource
+from sparkinesis.source.options.checked_options import WriteOptions, write_options
 from sparkinesis.source.options.option_table import Options
-from sparkinesis.source.options.write_options import WriteOptions, write_options
+from sparkinesis.source.row_columns import SCHEMA
 from sparkinesis.source.writing import FILLED, check_schema, user_records
 from tests.sink import SPARK_SCHEMA, Row, arrow
 

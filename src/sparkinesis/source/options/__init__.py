@@ -1,6 +1,5 @@
 """The options of the data source: the table of all options, their parsers, and checked values.
 
-`option_table` lists all; `values`, `at_timestamp`, `stream_names` and `batch_boundary` parse;
-`option_checks` reports all that fail in one error. Results: `read_options` and
-`write_options`. `catalog_table` keeps those of SQL's tables.
+`option_table` lists all; `values`, `positions` and `stream_names` parse. `checked_options` reports
+all that is wrong in one error, and has the values for each use.
 """

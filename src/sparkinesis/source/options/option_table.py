@@ -18,7 +18,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from sparkinesis.errors import Check, OptionError
-from sparkinesis.source.options.batch_boundary import boundary
+from sparkinesis.source.options.positions import boundary, initial_position
 from sparkinesis.source.options.stream_names import stream_addresses
 from sparkinesis.source.options.values import (
     Parser,
@@ -30,7 +30,6 @@ from sparkinesis.source.options.values import (
     duration,
     endpoint,
     external_id,
-    initial_position,
     integer,
     one_of,
     rate,

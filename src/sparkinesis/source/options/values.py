@@ -13,14 +13,7 @@ from collections.abc import Callable
 from typing import TypeAlias, TypeVar
 
 from sparkinesis.errors import OptionError
-from sparkinesis.source.options.at_timestamp import has_at_timestamp, read_at_timestamp
-from sparkinesis.stream.address import CONSUMER_NAME, REGION, TABLE_NAME, check_endpoint, shown
-from sparkinesis.stream.position import (
-    FromApplication,
-    InitialPosition,
-    Position,
-    parse_initial_position,
-)
+from sparkinesis.stream.address import CONSUMER_NAME, REGION, check_endpoint, shown
 from sparkinesis.stream.reading.budget import FASTEST, SLOWEST
 
 _T = TypeVar("_T")
@@ -126,37 +119,6 @@ def endpoint(name: str, value: str) -> str:
     found = text(name, value)
     check_endpoint(f"The option {name}", found)
     return found
-
-
-_APPLICATION = re.compile(r"application:(?P<name>.*)", re.IGNORECASE)
-
-
-def initial_position(name: str, value: str) -> Position:
-    """Read a position as `position` does, or ``application:NAME`` of a KCL application."""
-    found = _APPLICATION.fullmatch(value.strip())
-    if found is None:
-        return position(name, value, ", or application:NAME of a KCL application")
-    if not TABLE_NAME.fullmatch(found["name"]):
-        raise OptionError(
-            f"The option {name} is {value!r}; after application: it takes the name of a KCL "
-            "application, which is the name of its DynamoDB table: 3 to 255 letters, digits, "
-            "'_', '.' and '-'."
-        )
-    return FromApplication(found["name"])
-
-
-def position(name: str, value: str, others: str = "") -> InitialPosition:
-    """Read ``latest``, ``trim_horizon`` or an instant. Raises `OptionError`.
-
-    An instant may also be the JSON of Databricks' Kinesis source (`read_at_timestamp`). ``others``:
-    the values that the option accepts besides, for the error's text.
-    """
-    if has_at_timestamp(value):
-        return read_at_timestamp(name, value)
-    try:
-        return parse_initial_position(text(name, value), others)
-    except ValueError as error:
-        raise OptionError(f"The option {name} is {value!r}, {error}.") from None
 
 
 def consumer_mode(name: str, value: str) -> str:

@@ -1,10 +1,6 @@
 """Walks to the shards that a batch may read, and assembles the offset at which the batch ends.
 
-Pure: `sparkinesis.source.planning.stream_plan` probes the shards. A shard's children enter a batch
-only when every parent is finished and has no row in that same batch, so a parent's rows are always
-in an earlier batch than its children's. Until then an offset holds the position of the parent's
-last record, which has a time, so that a loss can be detected. SHARD_END has no time, and neither
-has the TRIM_HORIZON of a child.
+Pure: `sparkinesis.source.planning.stream_plan` probes the shards.
 """
 
 from __future__ import annotations
@@ -27,6 +23,26 @@ from sparkinesis.stream.position import (
     between_batches,
 )
 from sparkinesis.stream.shard import Lineage
+
+# What must hold at the end of a batch
+#
+# - A parent's rows are in an earlier batch than those of its children, so a child enters only when
+#   every parent is finished and has no row in the same batch.
+# - A stored position has a time, so that a loss can be detected. SHARD_END has none, and neither
+#   has the TRIM_HORIZON of a child. Until its children enter, a shard therefore keeps the position
+#   of its last record. When the batch with a shard's last records ended at SHARD_END, a query that
+#   stood still for longer than records are kept began the children at their oldest record, and did
+#   not say that they had held more (90f04bdf).
+# - The findings of the first probe are stored, though they have no rows. An initial position may
+#   lie before the oldest record, which is no loss, so records that came later and were trimmed
+#   while the query stood still were passed over without a word (d8a8c09d). Without any listed shard
+#   nothing is stored: the initial position would be gone with it (37e21ce3).
+# - Silence is stored after six hours (`FRESH_FOR_MS`), by the age of the positions and not by a
+#   clock of the planner, so that restarts do not put it off (0a8adacb).
+#
+# The walk is linear in the shards, however many generations ended empty: shards that are past are
+# kept with their ancestors, each added once. When each child asked whether one of its descendants
+# was reached, a plan through a chain of 6,000 empty shards took four seconds (b92e95a0).
 
 FRESH_FOR_MS = 6 * 3_600_000
 """A quarter of the shortest retention period that a stream can have."""

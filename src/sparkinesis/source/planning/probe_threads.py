@@ -1,4 +1,4 @@
-"""The threads that look at shards, or at streams: as many as these need, within a bound."""
+"""The threads that probe shards, or plan streams: as many as these need, within a bound."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import TypeVar
 _T = TypeVar("_T")
 
 FEWEST_THREADS = 16
-"""The threads for up to 256 shards, if there are so many shards."""
+"""The threads for up to 256 shards, or one for each shard if these are fewer."""
 
 MOST_THREADS = 64
-"""Calls of 10 to 30 ms need no more: so many threads make 2,000 to 6,000 calls a second, which is
-what one core sends and reads."""
+"""Calls of 10 to 30 ms need no more: 64 threads make 2,000 to 6,000 calls a second, which is what
+one core sends and reads."""
 
 _SHARDS_OF_A_THREAD = 16
 
 
 def threads_for(shards: int, fewest: int = FEWEST_THREADS) -> int:
-    """Return the number of threads for so many shards; ``fewest``: if there are so many shards.
+    """Return the number of threads for ``shards`` shards: ``fewest``, or more for many shards.
 
-    A look at all shards should not take longer than the time between two looks: 1,000 calls of
+    A probe of all shards should not take longer than the time between two: 1,000 calls of
     10 ms take 16 threads 0.6 seconds.
     """
     wanted = max(fewest, shards // _SHARDS_OF_A_THREAD)
@@ -30,9 +30,9 @@ def threads_for(shards: int, fewest: int = FEWEST_THREADS) -> int:
 
 
 class ProbeThreads:
-    """The threads for looks at the shards of a stream, kept from look to look. For any thread.
+    """The threads for probes of the shards of a stream, kept from plan to plan. For any thread.
 
-    An idle query looks every second: to start the threads anew cost half of a look at 16 shards.
+    An idle query probes every second: to start the threads anew cost half of a probe of 16 shards.
     """
 
     def __init__(self, fewest: int = FEWEST_THREADS) -> None:

@@ -1,4 +1,8 @@
-"""Plans the batches of a query: one planner for each stream, and one offset for all of them."""
+"""Plans the batches of a query: one planner for each stream, and one offset for all of them.
+
+In a backlog the next batch is planned while Spark runs the present one (`_BackgroundPlan`).
+`QueryConsumers` are the query's registered consumers, `LagTrend` finds that it does not catch up.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +14,18 @@ from dataclasses import dataclass, field
 
 from sparkinesis.errors import SparkinesisError
 from sparkinesis.source.offsets import Offset
-from sparkinesis.source.options.read_options import NO_LIMIT, Allowance, StreamReadOptions
-from sparkinesis.source.plan_calls import PlanCalls
+from sparkinesis.source.options.checked_options import (
+    NO_LIMIT,
+    Allowance,
+    FanOutRead,
+    StreamReadOptions,
+)
 from sparkinesis.source.planning.aligned_batch import plan_batch
-from sparkinesis.source.planning.lag_trend import INTERVAL, LagTrend
 from sparkinesis.source.planning.probe_threads import MOST_THREADS, ProbeThreads
 from sparkinesis.source.planning.stream_planner import StreamPlanner
+from sparkinesis.source.planning.stream_tools import PlanCalls, StreamTools
 from sparkinesis.source.stream_report import StreamReport, lag_report
+from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.fan_out.registered_consumers import (
     deregister_consumer,
@@ -32,12 +41,18 @@ COUNTED = Allowance(rows=1e12)
 """A limit that no batch meets."""
 
 BACKLOG_FROM = 0.8
-"""The share of the allowance from which on a batch is taken as the sign of a backlog."""
+"""The share of the allowance from which a batch is taken as the sign of a backlog."""
+
+INTERVAL = 600.0
+"""Seconds in which the lag of a query that catches up becomes smaller."""
+
+MIN_LAG_MS = 60_000
+"""A lag up to this is that of a query that keeps up."""
 
 
 @dataclass(frozen=True, slots=True)
 class _PlannedBatch:
-    """A planned batch: its edges, its share of the allowance, what the progress tells of it."""
+    """A planned batch: its two offsets, its share of the allowance, and what is known of it."""
 
     start: Offset
     end: Offset
@@ -76,62 +91,73 @@ class _BackgroundPlan:
         return self._batch
 
 
-class SourcePlanner:
-    """The planner of a query, which keeps its state between batches. Owned by one thread."""
+class LagTrend:
+    """The smallest lag of each interval: that of a query that catches up falls. For one thread."""
 
-    def __init__(self, options: StreamReadOptions, timing: Timing = MACHINE) -> None:
-        self._initial = options.initial_positions
-        self._ahead: _BackgroundPlan | None = None
-        self._planned: _PlannedBatch | None = None
-        self._drift = options.max_shard_drift
-        self._min_rows = options.min_rows
-        self._max_trigger_delay = options.max_trigger_delay
-        self._timing = timing
-        self._batch_at = float("-inf")
-        """The time of the last batch; it is not stored, so the first one never waits for rows."""
-        self._stops = False
-        self._trend = LagTrend()
-        self._fan_out = options.fan_out
+    def __init__(self) -> None:
+        self._began: float | None = None
+        self._least_ms = 0
+        self._before_ms: int | None = None
+        self._has_returned_true = False
+
+    def stays_behind(self, now: float, lag_ms: int) -> bool:
+        """Add the lag at the end of a batch; return True once if it does not become smaller.
+
+        ``now``: monotonic, in seconds.
+        """
+        if self._began is None:
+            self._began, self._least_ms = now, lag_ms
+            return False
+        self._least_ms = min(self._least_ms, lag_ms)
+        if now - self._began < INTERVAL:
+            return False
+        before, least = self._before_ms, self._least_ms
+        self._began, self._least_ms, self._before_ms = now, lag_ms, least
+        is_behind = before is not None and before <= least and least > MIN_LAG_MS
+        if not is_behind or self._has_returned_true:
+            return False
+        self._has_returned_true = True
+        return True
+
+
+class QueryConsumers:
+    """The registered consumers of a query, one for each stream. Owned by one thread."""
+
+    def __init__(
+        self, fan_out: FanOutRead, clients: Mapping[str, StreamClient], threads: ProbeThreads
+    ) -> None:
+        self._fan_out = fan_out
+        self._clients = clients
+        self._threads = threads
+        self._arns: dict[str, str] = {}
         self._has_registered = False
-        self._consumers: dict[str, str] = {}
-        streams = options.reading.streams
-        self._calls = {name: PlanCalls() for name in streams}
-        self._clients = {
-            name: StreamClient(address, metrics=self._calls[name])
-            for name, address in streams.items()
-        }
-        self._threads = ProbeThreads(fewest=MOST_THREADS)
-        """For the streams; a planner has its own for its shards."""
-        self._planners = {
-            name: StreamPlanner(client, options, timing=timing, calls=self._calls[name])
-            for name, client in self._clients.items()
-        }
 
-    def consumers(self) -> Mapping[str, str]:
-        """Return the ARN of the consumer of each stream; empty when the query polls.
+    def arns(self) -> Mapping[str, str]:
+        """Return the ARN of the consumer of each stream.
 
         The first call registers the consumers, and waits until they are ACTIVE. Raises
         `ConsumerLimitError`.
         """
-        if self._fan_out is not None and len(self._consumers) < len(self._clients):
-            name = self._fan_out.consumer_name
+        if len(self._arns) < len(self._clients):
 
             def register(stream: str) -> None:
-                self._consumers[stream] = register_consumer(self._clients[stream], name)
+                self._arns[stream] = register_consumer(
+                    self._clients[stream], self._fan_out.consumer_name
+                )
 
             self._has_registered = True
             self._threads.for_all(self._clients, register)
-        return self._consumers
+        return self._arns
 
     def stop(self) -> None:
-        """Stop, and deregister the query's consumers if the options say so."""
-        if self._fan_out is None or not self._fan_out.deregister or not self._has_registered:
+        """Deregister the consumers if the options say so."""
+        if not self._fan_out.deregister or not self._has_registered:
             return
         name = self._fan_out.consumer_name
         for stream, client in self._clients.items():
             try:
-                if stream in self._consumers:
-                    deregister_consumer(client, self._consumers[stream])
+                if stream in self._arns:
+                    deregister_consumer(client, self._arns[stream])
                 # The ARN is not known yet if the query stops while the consumer is created.
                 elif consumer := describe_consumer(client, name, client.stream_arn()):
                     deregister_consumer(client, consumer.arn)
@@ -142,6 +168,42 @@ class SourcePlanner:
                     client.address,
                     error,
                 )
+
+
+class SourcePlanner:
+    """The planner of a query, which keeps its state between batches. Owned by one thread."""
+
+    def __init__(self, options: StreamReadOptions, timing: Timing = MACHINE) -> None:
+        self._options = options
+        self._timing = timing
+        self._threads = ProbeThreads(fewest=MOST_THREADS)
+        """For the streams; a planner has its own for its shards."""
+        self._planners = {
+            name: StreamPlanner(_tools(address, options, timing))
+            for name, address in options.reading.streams.items()
+        }
+        self._consumers: QueryConsumers | None = None
+        if options.fan_out is not None:
+            clients = {name: each.stream.client for name, each in self._planners.items()}
+            self._consumers = QueryConsumers(options.fan_out, clients, self._threads)
+        self._ahead: _BackgroundPlan | None = None
+        self._planned: _PlannedBatch | None = None
+        self._batch_at = float("-inf")
+        """The time of the last batch; it is not stored, so the first one never waits for rows."""
+        self._stops = False
+        self._trend = LagTrend()
+
+    def consumers(self) -> Mapping[str, str]:
+        """Return the ARN of the consumer of each stream; empty when the query polls.
+
+        The first call registers the consumers. Raises `ConsumerLimitError`.
+        """
+        return self._consumers.arns() if self._consumers is not None else {}
+
+    def stop(self) -> None:
+        """Stop, and deregister the query's consumers if the options say so."""
+        if self._consumers is not None:
+            self._consumers.stop()
 
     def stop_at_present(self) -> None:
         """Plan from now on as if nothing arrived after this instant, and without pauses."""
@@ -154,7 +216,7 @@ class SourcePlanner:
         In a backlog the next batch is planned while Spark runs this one.
         """
         self.consumers()  # raises their errors before anything is planned
-        if self._min_rows and not allowance.is_limited:
+        if self._options.min_rows and not allowance.is_limited:
             allowance = COUNTED  # rows are counted only for a limit
         batch = self._planned_ahead(start, allowance) or self._plan(
             start, allowance, self._least_rows()
@@ -162,7 +224,7 @@ class SourcePlanner:
         if batch.end is not start:
             if batch.expected:
                 self._batch_at = self._timing.clock()
-            self._tell_if_behind(batch)
+            self._warn_if_behind(batch)
         if allowance.is_limited and batch.taken >= BACKLOG_FROM:
             self._ahead = _BackgroundPlan(batch.end, allowance, self._plan)
         self._planned = batch
@@ -184,7 +246,7 @@ class SourcePlanner:
 
     @property
     def reports(self) -> Mapping[str, StreamReport]:
-        """What the query's progress tells of each stream as of the last plan."""
+        """The last plan's report of each stream, for the query's progress."""
         return self._planned.reports if self._planned else {}
 
     def _planned_ahead(self, start: Offset, allowance: Allowance) -> _PlannedBatch | None:
@@ -196,11 +258,11 @@ class SourcePlanner:
         # A batch that was not full would leave out the records that have arrived since.
         return batch if batch is not None and fits and batch.taken >= BACKLOG_FROM else None
 
-    def _tell_if_behind(self, batch: _PlannedBatch) -> None:
-        """Log once that a full batch after the other does not bring the query closer to the tip."""
+    def _warn_if_behind(self, batch: _PlannedBatch) -> None:
+        """Log once if one full batch after another does not bring the query closer to the tip."""
         lags = (report.millis_behind_latest for report in batch.reports.values())
         lag_ms = max((lag.max for lag in lags if lag is not None), default=0)
-        is_held_back = self._drift < math.inf and batch.taken >= BACKLOG_FROM
+        is_held_back = self._options.max_shard_drift < math.inf and batch.taken >= BACKLOG_FROM
         if not is_held_back or not self._trend.stays_behind(self._batch_at, lag_ms):
             return
         counts = {shard: count or 0 for shard, count in batch.expected.items()}
@@ -223,15 +285,22 @@ class SourcePlanner:
     def _least_rows(self) -> int:
         """Return the fewest rows of the next batch: none if the last one is long enough ago."""
         waited = self._timing.clock() - self._batch_at
-        return 0 if self._stops or waited >= self._max_trigger_delay else self._min_rows
+        is_due = self._stops or waited >= self._options.max_trigger_delay
+        return 0 if is_due else self._options.min_rows
 
     def _plan(self, start: Offset, allowance: Allowance, least_rows: int = 0) -> _PlannedBatch:
-        added = {name: self._initial for name in self._planners if name not in start}
+        initial = self._options.initial_positions
+        added = {name: initial for name in self._planners if name not in start}
         if added:
             # The checkpoint stores their start first: a replay must not depend on the options.
             return _PlannedBatch(start, {**start, **added}, 0.0, {})
         batch = plan_batch(
-            self._planners, start, allowance, self._drift, least_rows, threads=self._threads
+            self._planners,
+            start,
+            allowance,
+            self._options.max_shard_drift,
+            least_rows,
+            threads=self._threads,
         )
         is_same = all(batch.end[name] is start[name] for name in batch.end)
         expected = {
@@ -255,14 +324,20 @@ class SourcePlanner:
         return {
             name: StreamReport(
                 millis_behind_latest=lag_report(planner.outcome.lags_ms),
-                data_losses=planner.losses,
+                data_losses=planner.stream.losses.count,
                 plan_millis=took_ms,
-                probes=self._calls[name].probes,
-                throttled=self._calls[name].throttled,
+                probes=planner.stream.calls.probes,
+                throttled=planner.stream.calls.throttled,
                 ranges=len(planner.outcome.expected),
                 filled=None if filled is None else round(filled, 3),
                 sample=planner.outcome.sample,
             )
             for name, planner in self._planners.items()
-            if planner.outcome.lags_ms or planner.losses
+            if planner.outcome.lags_ms or planner.stream.losses.count
         }
+
+
+def _tools(address: StreamAddress, options: StreamReadOptions, timing: Timing) -> StreamTools:
+    calls = PlanCalls()
+    client = StreamClient(address, metrics=calls)
+    return StreamTools(client, options, timing=timing, calls=calls)

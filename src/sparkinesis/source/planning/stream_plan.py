@@ -1,4 +1,4 @@
-"""The plan of one batch in one stream: which shards are looked at, and what is known of them."""
+"""The plan of one batch in one stream: which shards are probed, and what is known of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from sparkinesis.source.offsets import ANY_SHARD, Positions, start_of
-from sparkinesis.source.options.read_options import Allowance
+from sparkinesis.source.options.checked_options import Allowance
 from sparkinesis.source.planning.batch_end import AssembledEnd, Finding, NoRows, Walk, assemble
 from sparkinesis.source.planning.batch_instant import Choice, ReadOn, SampleAt, Wanted
 from sparkinesis.source.planning.kept import Kept
@@ -17,8 +17,8 @@ from sparkinesis.source.planning.probing.survey import Survey
 from sparkinesis.source.planning.stream_tools import StreamTools
 from sparkinesis.stream.position import END_OF_TIME_MS, TRIM_HORIZON, Position
 
-SMALLEST_LOOK = 50
-"""The fewest records of a first look, however small the share of a shard."""
+SMALLEST_PROBE = 50
+"""The fewest records of a first probe, however small the share of a shard."""
 
 SHORT_OF_TIP_MS = 250
 """The distance of a batch's end to the tip, if records must be found by time: a busy shard has a
@@ -32,7 +32,7 @@ class StreamPlan:
     """The plan of one batch in one stream. Lives until the batch's end is found.
 
     Only quiet shards, which are open and have no record, are asked nothing more after the first
-    look: of thousands of shards, a plan considers those that have records.
+    probe: of thousands of shards, a plan considers those that have records.
     """
 
     def __init__(
@@ -56,8 +56,6 @@ class StreamPlan:
         """The probers of children that the next batch may read."""
         self._stream = stream
         self._kept = kept
-        self._listing = kept.listing
-        self._allowance = allowance
         self._scale = Scale(allowance, stream.options.reading.deaggregate)
         self._until_ms = until_ms
         self._quiet_bound_ms = END_OF_TIME_MS
@@ -70,7 +68,7 @@ class StreamPlan:
 
     @property
     def surveys(self) -> Mapping[str, Survey]:
-        """What is known of the records of each shard that the batch may read, but quiet ones."""
+        """The surveys of the shards that the batch may read, without quiet ones."""
         return {
             shard_id: prober.survey
             for shard_id, prober in self.active.items()
@@ -127,7 +125,7 @@ class StreamPlan:
         ]
         while todo:
             shard_id, last = todo.pop()
-            children = self._listing.lineage.children_of_ended(shard_id)
+            children = self._kept.listing.lineage.children_of_ended(shard_id)
             if children is None:
                 yield last, last + 1
             for child in children or ():
@@ -155,36 +153,36 @@ class StreamPlan:
         but may have looked open a moment before.
         """
         for child in self.children:
-            for parent in self._listing.lineage.listed_parents(child):
+            for parent in self._kept.listing.lineage.listed_parents(child):
                 prober = self.active.get(parent) or self.quiet.get(parent)
                 if prober is not None and not prober.front.is_ended:
                     yield child, parent, prober
 
     # --- the steps
 
-    def look(self) -> None:
-        """Look at all shards of the batch, and at the children of those that end in it."""
+    def probe(self) -> None:
+        """Probe all shards of the batch, and the children of those that end in it."""
         while True:
             walked = self._walk()
             to_probe = {
                 shard_id: start_of(self.start, shard_id)
                 for shard_id in walked.reached
-                if not self._has_looked(shard_id) and shard_id not in walked.finished
+                if not self._is_probed(shard_id) and shard_id not in walked.finished
             }
             if to_probe:
-                self._sort_out(self._look_at(to_probe))
+                self._sort_out(self._probe_first(to_probe))
             elif walked.childless and self._may_list():
                 self._listings += 1
-                self._listing.renew()
+                self._kept.listing.renew()
             else:
                 ending = [s for s, prober in self.active.items() if prober.front.is_ended]
                 ending += [s for s, prober in self.children.items() if prober.front.is_finished]
-                lineage = self._listing.lineage
+                lineage = self._kept.listing.lineage
                 children = {c for s in ending for c in lineage.children_of_ended(s) or ()}
-                new = {c for c in children - set(self.children) if not self._has_looked(c)}
+                new = {c for c in children - set(self.children) if not self._is_probed(c)}
                 if new:
                     at_first = dict.fromkeys(sorted(new), TRIM_HORIZON)
-                    self.children.update(self._look_at(at_first, limit=1))
+                    self.children.update(self._probe_first(at_first, limit=1))
                 elif not self._meet_ends():
                     return
 
@@ -193,7 +191,7 @@ class StreamPlan:
         found = {parent: prober for _, parent, prober in self._parents_without_end()}
         to_ask = {s: prober for s, prober in found.items() if s not in self._asked_for_ends}
         if not to_ask:
-            return False  # the usual case: quiet shards, of which there may be thousands, stay so
+            return False  # the usual case: thousands of quiet shards stay quiet
         self._asked_for_ends |= to_ask.keys()
         self._for_each(to_ask, lambda shard_id: to_ask[shard_id].meet_end())
         for shard_id in to_ask.keys() & self.quiet.keys():
@@ -202,7 +200,7 @@ class StreamPlan:
         return True
 
     def extend(self, wanted: Mapping[str, Wanted]) -> None:
-        """Take more looks at shards."""
+        """Make the probes that a choice wants."""
 
         def take(shard_id: str) -> None:
             match wanted[shard_id]:
@@ -212,20 +210,20 @@ class StreamPlan:
                     self.active[shard_id].sample(instant, weight)
 
         self._for_each({shard_id: self.active[shard_id] for shard_id in wanted}, take)
-        self.look()
+        self.probe()
 
     def confirm_instant(self, choice: Choice[str]) -> bool:
         """Find where the batch ends in each shard; return True if its instant stays.
 
         A closed shard may turn out to end before the instant, which lowers `bound_ms`.
         """
-        lineage = self._listing.lineage
+        lineage = self._kept.listing.lineage
 
         def find(shards: Iterable[str]) -> None:
             probers = {shard_id: self.active[shard_id] for shard_id in shards}
             if probers:
                 self._for_each(probers, lambda shard_id: self._find_end(shard_id, choice))
-                self.look()
+                self.probe()
 
         # Closed shards first: their children may lower the instant.
         far = [s for s, survey in self.surveys.items() if survey.in_hand_until < choice.ends[s]]
@@ -235,7 +233,7 @@ class StreamPlan:
             find(s for s in far if s not in set(closed))
         if self.bound_ms < choice.instant:
             return False
-        self.ends(choice)  # also in shards that these looks have reached
+        self.ends(choice)  # also in shards that these probes have reached
         return self.bound_ms >= choice.instant
 
     def ends(self, choice: Choice[str]) -> dict[str, Resumption]:
@@ -252,11 +250,11 @@ class StreamPlan:
             shard_id: NoRows(prober.front.silent_until) for shard_id, prober in self.quiet.items()
         }
         findings.update({shard_id: end.finding for shard_id, end in ends.items()})
-        return assemble(self.start, self._listing.lineage, self._walk(), findings)
+        return assemble(self.start, self._kept.listing.lineage, self._walk(), findings)
 
-    # --- looks at shards
+    # --- probes
 
-    def _has_looked(self, shard_id: str) -> bool:
+    def _is_probed(self, shard_id: str) -> bool:
         return shard_id in self.active or shard_id in self.quiet
 
     def _walk(self) -> Walk:
@@ -271,30 +269,30 @@ class StreamPlan:
         about to end must find all of its shards.
         """
         if self._until_ms is None:
-            return not self._listings and self._listing.is_due
+            return not self._listings and self._kept.listing.is_due
         return self._listings < MAX_LISTINGS
 
-    def _look_at(
+    def _probe_first(
         self, shards: Mapping[str, Position], limit: int | None = None
     ) -> Mapping[str, ShardProber]:
-        """Look at the first records of shards."""
-        lineage = self._listing.lineage
-        if limit is None and self._allowance.is_limited:
-            share = self._allowance.rows / len(shards)
-            limit = FIRST_LIMIT if share > FIRST_LIMIT else max(SMALLEST_LOOK, math.ceil(share))
+        """Fetch the first records of shards."""
+        lineage = self._kept.listing.lineage
+        if limit is None and self._scale.allowance.is_limited:
+            share = self._scale.allowance.rows / len(shards)
+            limit = FIRST_LIMIT if share > FIRST_LIMIT else max(SMALLEST_PROBE, math.ceil(share))
         until_ms = math.inf if self._until_ms is None else self._until_ms
         probers = {shard_id: self._prober(shard_id) for shard_id in shards}
 
-        def look(shard_id: str) -> None:
+        def probe(shard_id: str) -> None:
             # An initial start may be older than the oldest record; that is no loss.
             is_stored = shard_id in self.start or ANY_SHARD not in self.start
             check = self._stream.stored_check if is_stored else self._stream.initial_check
             prober = probers[shard_id]
-            prober.look(shards[shard_id], check, self._scale, limit, until_ms)
+            prober.probe(shards[shard_id], check, self._scale, limit, until_ms)
             if shard_id in lineage.shards and not lineage.shards[shard_id].is_open:
                 prober.meet_end()
 
-        self._for_each(probers, look)
+        self._for_each(probers, probe)
         return probers
 
     def _prober(self, shard_id: str) -> ShardProber:
@@ -305,8 +303,8 @@ class StreamPlan:
         return probers[shard_id]
 
     def _sort_out(self, probers: Mapping[str, ShardProber]) -> None:
-        """Note which of these shards are quiet."""
-        listed = self._listing.lineage.shards
+        """Tell quiet shards from the others."""
+        listed = self._kept.listing.lineage.shards
         for shard_id, prober in probers.items():
             shard = listed.get(shard_id)
             is_quiet = prober.front.is_quiet and shard is not None and shard.is_open
@@ -320,4 +318,4 @@ class StreamPlan:
         self._stream.threads.for_all(probers, do)
         for prober in list(probers.values()):
             if prober.front.children:
-                self._listing.announce(prober.front.children)
+                self._kept.listing.announce(prober.front.children)

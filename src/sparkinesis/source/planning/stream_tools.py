@@ -1,4 +1,4 @@
-"""The tools for planning a stream's batches: client, options, checks and budgets of calls."""
+"""The tools for planning a stream's batches: client, options, checks, budgets and counters."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import threading
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from sparkinesis.source.options.read_options import StreamReadOptions
+from sparkinesis.metrics.catalogue import CALL_DURATION
+from sparkinesis.metrics.metric import Metric
+from sparkinesis.metrics.metrics import Labels, NoMetrics
+from sparkinesis.source.options.checked_options import StreamReadOptions
 from sparkinesis.source.planning.probe_threads import ProbeThreads
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.reading.budget import Pace, ShardBudget
@@ -26,6 +29,26 @@ class Losses:
             self.count += 1
 
 
+class PlanCalls(NoMetrics):
+    """The numbers of calls of a stream's plans since the query's start. For any thread."""
+
+    def __init__(self) -> None:
+        self.probes = 0
+        """Attempts of GetRecords."""
+        self.throttled = 0
+        """Attempts of any call that Kinesis throttled."""
+        self._lock = threading.Lock()
+
+    def observe(self, histogram: Metric, labels: Labels, value: float) -> None:
+        del value
+        if histogram is not CALL_DURATION:
+            return
+        _, _, operation, result = labels
+        with self._lock:
+            self.probes += operation == "GetRecords"
+            self.throttled += result == "throttled"
+
+
 @dataclass(frozen=True)
 class StreamTools:
     """The tools of every plan of one stream, and the losses that plans found in it."""
@@ -38,6 +61,8 @@ class StreamTools:
     timing: Timing = MACHINE
     threads: ProbeThreads = field(default_factory=ProbeThreads)
     losses: Losses = field(default_factory=Losses)
+    calls: PlanCalls = field(default_factory=PlanCalls)
+    """The calls of ``client``, if it was made with these as its metrics."""
 
     @cached_property
     def stored_check(self) -> RetentionCheck:

@@ -1,5 +1,6 @@
-"""Reading of one shard range by a Spark task, with GetRecords or a subscription.
+"""Reading in Spark's tasks, with GetRecords or a subscription.
 
-`read_task` reads by `stream/reading/range`, over a cursor or a `subscribed_cursor`, and yields
-`record_rows`. It keeps a page's memory for the next page.
+`read_task` shares a batch out to tasks and makes their rows; `shard_reader` reads one range, by
+`stream/reading/range` over a cursor or a `subscribed_cursor`, and keeps a page's memory for the
+next page.
 """

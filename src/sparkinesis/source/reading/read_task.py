@@ -1,95 +1,149 @@
-"""A read task on an executor: reads one range of a shard and yields it as Arrow batches."""
+"""The tasks of a read: how a batch is shared out to them, and how each makes its rows.
+
+A task costs Spark some 20 to 50 ms, however few records the task reads, so a task reads several
+light shards. Only neighbours share a task, and a task reads its ranges one after the other, so the
+order of a batch's rows does not depend on how the ranges are shared out. Records that the planner
+has in hand travel with the task, which then makes no call.
+"""
 
 from __future__ import annotations
 
-import ctypes
-import functools
-import os
-from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.compute as pc
+from pyspark.sql.datasource import InputPartition
 
-from sparkinesis.source.options.read_options import ReadOptions
-from sparkinesis.source.reading.record_rows import record_rows
-from sparkinesis.source.reading.subscribed_cursor import SubscribedCursor, SubscribeLimiter
-from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.calls.subscription import OPERATION
-from sparkinesis.stream.position import Position, ShardRange
-from sparkinesis.stream.reading.budget import Pace, ShardBudget
-from sparkinesis.stream.reading.machine_budget import machine_budget_state
-from sparkinesis.stream.reading.range import read_range
-from sparkinesis.stream.reading.retention import RetentionCheck
-from sparkinesis.stream.reading.shard_cursor import ShardCursor
+from sparkinesis.source.options.checked_options import ReadOptions
+from sparkinesis.source.options.stream_names import removed_stream
+from sparkinesis.stream.position import ShardRange, user_records_done
 
+if TYPE_CHECKING:
+    import pyarrow as pa
 
-@functools.lru_cache(maxsize=4096)
-def _budget(address: StreamAddress, shard_id: str, pace: Pace) -> ShardBudget:
-    """Return a shard's budget, which all of Spark's Python workers on this machine share."""
-    return ShardBudget(
-        pace, new_state=lambda operation: machine_budget_state(address, shard_id, (operation, pace))
-    )
+    from sparkinesis.stream.page import Record
+
+MAX_SHARDS = 8
+"""The most shards of a task. Each takes two or three calls, one after the other."""
+
+MIN_TASKS = 4
+"""The fewest tasks of a batch of four shards or more: small batches are read in parallel, too."""
+
+MAX_RECORDS = 4_000
+"""The most records of a task that reads several shards."""
+
+MAX_CARRIED = 500_000
+"""The most bytes of records that a task is handed: Spark warns of a task of a mebibyte."""
 
 
-@functools.lru_cache(maxsize=4096)
-def _limiter(address: StreamAddress, shard_id: str, consumer_arn: str) -> SubscribeLimiter:
-    """Return the machine's limiter of a consumer's subscriptions to a shard."""
-    return SubscribeLimiter(machine_budget_state(address, shard_id, (OPERATION, consumer_arn)))
+@dataclass(frozen=True, slots=True)
+class ToRead:
+    """A range of a batch, and what the planner knows of it."""
+
+    shard_range: ShardRange
+    expected: int | None = None
+    """The approximate number of its records; None if it is not known."""
+    carried: Sequence[Record] | None = None
+    """The records, if the planner has them: the task needs no call."""
 
 
-def read_records(
-    options: ReadOptions,
-    address: StreamAddress,
-    shard_range: ShardRange,
-    expected: int | None = None,
-    consumer_arn: str | None = None,
-) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of ``shard_range``, one Arrow batch for each page.
+@dataclass
+class ShardPartition(InputPartition):
+    """One task of a micro-batch: a range of one shard, or of each of several light ones."""
 
-    ``expected``: the approximate number of records, if known. ``consumer_arn``: the consumer to
-    subscribe as, where a subscription is possible; None reads by GetRecords. Neither changes the
-    rows. Raises `DataLossError` and service errors.
+    stream: str
+    to_read: Sequence[ToRead]
+    """The ranges; what the planner knows of them does not change the rows."""
+    consumer_arn: str | None
+    """The consumer to subscribe as; None reads by GetRecords. It does not change the rows."""
+
+
+@dataclass
+class BatchPartition(InputPartition):
+    """One task of a batch read: a range of one shard."""
+
+    stream: str
+    shard_range: ShardRange
+    before_ms: int | None = None
+    """The read stops at the first record that arrived at this epoch millisecond or later."""
+
+
+def share_out(ranges: Sequence[ToRead]) -> Iterator[list[ToRead]]:
+    """Yield the ranges of each task, in order.
+
+    A range whose number of records is not known is a task of its own. Ranges whose records the
+    planner has share a task as long as they are few, however many there are.
     """
-    keep_freed_memory()
-    client = StreamClient(address)
-    check = RetentionCheck(client, options.fail_on_data_loss)
-    budget = _budget(address, shard_range.shard_id, options.pace)
-
-    def poll(position: Position, inclusive: bool = True) -> ShardCursor:
-        return ShardCursor(client, budget, shard_range.shard_id, position, inclusive=inclusive)
-
-    with ExitStack() as ending:
-
-        def subscribe(position: Position) -> SubscribedCursor:
-            assert consumer_arn is not None
-            limiter = SubscribeLimiter(None)
-            if options.pace.calls_per_second > 0:
-                limiter = _limiter(address, shard_range.shard_id, consumer_arn)
-            cursor = SubscribedCursor(
-                client,
-                limiter,
-                consumer_arn,
-                shard_range.shard_id,
-                position,
-                end=shard_range.end,
-                poll=poll,
+    together: list[ToRead] = []
+    records: int | None = 0
+    size = 0
+    most = max(1, min(MAX_SHARDS, len(ranges) // MIN_TASKS))
+    for one in ranges:
+        is_carried = one.carried is not None
+        own = sum(len(record.data) for record in one.carried or ())
+        if together:
+            fits = (
+                records is not None
+                and one.expected is not None
+                and records + one.expected <= MAX_RECORDS
+                and is_carried == (together[0].carried is not None)
+                and (size + own <= MAX_CARRIED if is_carried else len(together) < most)
             )
-            ending.callback(
-                cursor.stop
-            )  # runs before the pages close, as a thread may wait for one
-            return cursor
-
-        open_cursor = poll if consumer_arn is None else subscribe
-        most = options.max_records_per_fetch
-        pages = read_range(open_cursor, shard_range, check, most, expected)
-        for records in ending.enter_context(closing(pages)):
-            yield record_rows(records, address.name, shard_range, options.deaggregate)
+            if not fits:
+                yield together
+                together, records, size = [], 0, 0
+        together.append(one)
+        records = None if records is None or one.expected is None else records + one.expected
+        size += own
+    if together:
+        yield together
 
 
-def rows_before(batches: Iterator[pa.RecordBatch], ms: int) -> Iterator[pa.RecordBatch]:
+def micro_batch_rows(options: ReadOptions, task: ShardPartition) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a task of a micro-batch, in the order of each shard."""
+    for each in task.to_read:
+        if each.carried is not None:
+            yield _rows(each.carried, task.stream, each.shard_range, options)
+            continue
+        # With the client of AWS, which records in hand do not need.
+        from sparkinesis.source.reading.shard_reader import read_records  # noqa: PLC0415
+
+        address = options.streams.get(task.stream)
+        if address is None:  # the query no longer reads the stream of a batch that was planned
+            address = removed_stream(task.stream, options.addresses)
+        for records in read_records(
+            options, address, each.shard_range, each.expected, task.consumer_arn
+        ):
+            yield _rows(records, task.stream, each.shard_range, options)
+
+
+def batch_rows(options: ReadOptions, task: BatchPartition) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a task of a batch read, in the shard's order."""
+    from sparkinesis.source.reading.shard_reader import read_records  # noqa: PLC0415 - see above
+
+    pages = read_records(options, options.streams[task.stream], task.shard_range)
+    rows = (_rows(records, task.stream, task.shard_range, options) for records in pages)
+    yield from rows if task.before_ms is None else _rows_before(rows, task.before_ms)
+
+
+def _rows(
+    records: Sequence[Record], stream: str, shard_range: ShardRange, options: ReadOptions
+) -> pa.RecordBatch:
+    """Return the rows of these records of ``shard_range``: all of them, or a part, in order."""
+    from sparkinesis.stream.reading.arrow import to_arrow  # noqa: PLC0415 - with pyarrow
+
+    deaggregate = options.deaggregate
+    rows = to_arrow(records, stream=stream, shard_id=shard_range.shard_id, deaggregate=deaggregate)
+    # Without deaggregation a row is a whole record, which cannot be delivered in part.
+    done = user_records_done(records[0].sequence_number, shard_range.start) if deaggregate else 0
+    return rows.slice(done)
+
+
+def _rows_before(batches: Iterator[pa.RecordBatch], ms: int) -> Iterator[pa.RecordBatch]:
     """Yield the rows before the first one that arrived at ``ms`` (epoch milliseconds) or later."""
+    import pyarrow as pa  # noqa: PLC0415 - the driver shares batches out without it
+    import pyarrow.compute as pc  # noqa: PLC0415
+
     instant = pa.scalar(ms, pa.timestamp("ms", tz="UTC"))
     for batch in batches:
         is_late = pc.greater_equal(batch.column("approximateArrivalTimestamp"), instant)
@@ -98,31 +152,3 @@ def rows_before(batches: Iterator[pa.RecordBatch], ms: int) -> Iterator[pa.Recor
             yield batch.slice(0, first)
             return
         yield batch
-
-
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
-"""M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of mallopt(3)."""
-
-KEPT = 64 << 20
-"""The bytes that may stay free at the end of a heap."""
-
-LARGEST = 32 << 20
-"""The largest block that a heap holds; glibc's own limit for a threshold that adapts itself."""
-
-_USERS_CHOICE = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
-"""Environment variables by which a user tunes glibc."""
-
-
-@functools.cache
-def keep_freed_memory() -> bool:
-    """Keep up to `KEPT` bytes of freed memory in this process; return True if that is possible.
-
-    Only glibc can. The user's own settings of glibc stay as they are.
-    """
-    if any(name in os.environ for name in _USERS_CHOICE):
-        return False
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (OSError, TypeError, AttributeError):  # another C library
-        return False
-    return bool(mallopt(_TRIM_THRESHOLD, KEPT)) and bool(mallopt(_MMAP_THRESHOLD, LARGEST))

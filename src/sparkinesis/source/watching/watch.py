@@ -21,7 +21,7 @@ from sparkinesis.metrics.metric import Measured
 from sparkinesis.metrics.metrics import MetricsExporter, metrics_of
 from sparkinesis.metrics.tally import Series, Tally
 from sparkinesis.public import public
-from sparkinesis.source.watching.progress import (
+from sparkinesis.source.watching.query_progress import (
     SourceReading,
     error_class,
     kinesis_sources,
@@ -68,7 +68,7 @@ class QueryWatch:
         """The label of each query that runs, by its id."""
         self._watched: dict[str, WatchedQuery] = {}
         """By label, in the order in which they were last started."""
-        self._has_told = False
+        self._has_logged = False
         self._is_stopped = False
         self._listener = _Listener(self)
 
@@ -109,7 +109,7 @@ class QueryWatch:
         for query in self._spark.streams.active:
             with self._lock:
                 self._names.setdefault(str(query.id), query.name or str(query.id))
-            self._look(str(query.id))
+            self._idle(str(query.id))
 
     def _started(self, event: QueryStartedEvent) -> None:
         with self._lock:
@@ -129,7 +129,7 @@ class QueryWatch:
             seconds = progress.batchDuration / 1000
             query.count(sources, seconds, late_rows(progress.stateOperators))
 
-    def _look(self, query_id: str) -> None:
+    def _idle(self, query_id: str) -> None:
         """Take over the lags of a query that has no new batch."""
         query = self._spark.streams.get(query_id)
         progress = query.lastProgress if query is not None else None
@@ -146,7 +146,7 @@ class QueryWatch:
             if self._is_stopped or query_id not in self._names:
                 return None  # it has ended
             query = self._query(self._names[query_id])
-        query.look(run, sources)
+        query.read(run, sources)
         return query
 
     def _ended(self, event: QueryTerminatedEvent) -> None:
@@ -179,12 +179,12 @@ class QueryWatch:
         return found
 
     def _safely(self, call: Callable[..., None], *arguments: Any) -> None:
-        """Call, and log an error: what it concerns is a measurement, never the query."""
+        """Call, and log an error: it concerns a measurement, never the query."""
         try:
             call(*arguments)
         except Exception:  # noqa: BLE001 - as above
-            if not self._has_told:
-                self._has_told = True
+            if not self._has_logged:
+                self._has_logged = True
                 _log.warning(
                     "The metrics of a streaming query could not be taken. The query goes on. "
                     "Further errors are not logged.",
@@ -203,7 +203,7 @@ class _Listener(StreamingQueryListener):
         self._watch._safely(self._watch._progressed, event.progress)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
-        self._watch._safely(self._watch._look, str(event.id))
+        self._watch._safely(self._watch._idle, str(event.id))
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
         self._watch._safely(self._watch._ended, event)
@@ -221,7 +221,7 @@ def watch(
     so they cost no call to AWS, and nothing that they do can hold up a query.
 
     exporters: the systems that get them, as `WorkerOptions.metrics`.
-    http: an address on which the driver serves them to Prometheus (``/metrics``) and tells the lags
+    http: an address on which the driver serves them to Prometheus (``/metrics``) and the lags
     (``/status``), such as ``"127.0.0.1:9402"``.
 
     Returns a handle, which is a context manager, too. Raises `OptionError` for anything else, and
@@ -251,7 +251,7 @@ class _QueryEndpoint:
     """
 
     def __init__(self, address: Address, status: Callable[[], Mapping[str, object]]) -> None:
-        """``status``: what ``/status`` says of each query. Raises `OptionError` for no port."""
+        """``status``: the answer of ``/status``. Raises `OptionError` if the port is taken."""
         self._lock = threading.Lock()
         self._kept: dict[Measured, Tally] = {}
         self._server = HealthServer(address)

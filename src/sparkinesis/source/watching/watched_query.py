@@ -1,4 +1,4 @@
-"""The metrics of one query, made of what Spark tells of its batches."""
+"""The metrics of one query, made of the progress that Spark reports of its batches."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sparkinesis.metrics.catalogue import (
 )
 from sparkinesis.metrics.metric import Metric
 from sparkinesis.metrics.metrics import Metrics, Sample
-from sparkinesis.source.watching.progress import SourceReading, lags_of
+from sparkinesis.source.watching.query_progress import SourceReading, lags_of
 from sparkinesis.status import StreamLag
 
 
@@ -41,9 +41,9 @@ class WatchedQuery:
         self._clock = clock
         self._lock = threading.Lock()
         self._run: str | None = None
-        """The run whose reports are counted; None while the query does not run."""
+        """The run whose progress is counted; None while the query does not run."""
         self._started: str | None = None
-        """The run that was started last; None once it has ended. It has no report at first."""
+        """The run that was started last; None once it has ended. It has no progress at first."""
         self._counted: dict[tuple[Metric, int, str], int] = {}
         """What is counted already of this run, by the source's place and stream."""
         self._filled: Mapping[str, float] = {}
@@ -58,12 +58,12 @@ class WatchedQuery:
         return self._run is not None or self._started is not None
 
     def start(self, run: str) -> None:
-        """Note that a run has started; its first report may be seconds away."""
+        """Begin a run; its first progress may be seconds away."""
         with self._lock:
             self._started, self._seen_at = run, self._clock()
 
-    def look(self, run: str, sources: Sequence[SourceReading]) -> None:
-        """Take over what plans tell: of a batch that has ended, or of an idle query."""
+    def read(self, run: str, sources: Sequence[SourceReading]) -> None:
+        """Read plans' reports in the progress of a batch that has ended, or of an idle query."""
         with self._lock:
             self._seen_at = self._clock()
             if run != self._run:
@@ -98,9 +98,9 @@ class WatchedQuery:
                 self._metrics.add(QUERY_BYTES, (source.name,), source.rows * size)
 
     def end(self, run: str, error: str | None) -> None:
-        """Note that a run has ended; ``error``: the class of what ended it, None for a stop.
+        """End a run; ``error``: the class of the error that ended it, None for a stop.
 
-        Spark tells of an end late: another run may have started.
+        Spark reports an end late: another run may have started.
         """
         with self._lock:
             if self._run in {None, run}:
@@ -111,7 +111,7 @@ class WatchedQuery:
             self._metrics.add(QUERY_FAILURES, (error,))
 
     def status(self) -> dict[str, object]:
-        """Return what is known of the query now: whether it runs, and its lag by stream."""
+        """Return the query's state: whether it runs, and its lag by stream."""
         with self._lock:
             age = max(0.0, self._clock() - self._seen_at)
             return {"running": self.is_running, "progress_age": age, "lag": dict(self._lags)}
@@ -125,7 +125,7 @@ class WatchedQuery:
         self._run, self._counted, self._lags, self._filled = run, {}, {}, {}
 
     def _new_counts(self, sources: Sequence[SourceReading]) -> Iterator[tuple[Metric, str, int]]:
-        """Yield what has been counted since the last look, whatever progress was missed."""
+        """Yield what has been counted since the last progress, however many were missed."""
         for place, source in enumerate(sources):
             for stream, report in source.reports.items():
                 for metric, count in (
@@ -146,11 +146,10 @@ class WatchedQuery:
         if runs:
             found.append(Sample(QUERY_PROGRESS_AGE, (), max(0.0, self._clock() - seen_at)))
         found += [Sample(QUERY_LIMIT_FILLED, (name,), share) for name, share in filled.items()]
-        for stream, told in lags.items():
-            found.append(Sample(QUERY_LAG_MAX, (stream,), told.max_ms / 1000))
-            found.append(Sample(QUERY_LAG_MEAN, (stream,), told.mean_ms / 1000))
+        for stream, lag in lags.items():
+            found.append(Sample(QUERY_LAG_MAX, (stream,), lag.max_ms / 1000))
+            found.append(Sample(QUERY_LAG_MEAN, (stream,), lag.mean_ms / 1000))
             found += [
-                Sample(QUERY_LAG, (stream, shard), ms / 1000)
-                for shard, ms in told.shards_ms.items()
+                Sample(QUERY_LAG, (stream, shard), ms / 1000) for shard, ms in lag.shards_ms.items()
             ]
         return found

@@ -26,6 +26,28 @@ from sparkinesis.stream.reading.budget import MAX_RECORDS_PER_CALL
 from sparkinesis.stream.reading.retention import ReadProgress, RetentionCheck
 from sparkinesis.stream.reading.shard_end import MissingEndWatch
 
+# How a task is sure that it reads exactly its range
+#
+# A range is read AT the sequence number of its start, and the first record must be the start's own.
+# That is the only proof that nothing behind it has expired: for an expired number the service may
+# begin with the oldest record it keeps, without a word. Four more places where records were lost in
+# silence, or could be:
+#
+# - In the middle. A task that slept for longer than records are kept went on behind its last record
+#   with a new iterator, and missed what had expired. Now it reads AT its last record again if a
+#   later one may be gone (`ReadProgress`, 155219ee). This is between pages and not in the cursor,
+#   so it holds for polling and for enhanced fan-out.
+# - At a start without a record of its own (an instant, a shard that the start does not list): the
+#   end of the batch names the first record that the plan saw, and it must still be there
+#   (3d29448e).
+# - At the end. The end record existed when the range was planned. A page that begins behind it, or
+#   the last page without it, shows that it has expired, and all records before it.
+# - In a closed shard that never ends, as with a server that answers with empty pages: a read that
+#   ends with the shard would wait for ever, so it fails (0e815e01).
+#
+# One page is fetched ahead while the caller works on the present one. `page_limit` asks for no more
+# than the rest of the range: records behind its end would use up the shard's limit for nothing.
+
 
 def cut_at_end(
     records: Sequence[Record], end: AfterRecord | Literal[Sentinel.SHARD_END]

@@ -29,6 +29,27 @@ from sparkinesis.stream.position import (
     sequence_order,
 )
 
+# When is a record that is gone a loss?
+#
+# Retention removes records by arrival time, and nothing says what was removed: a position whose own
+# record is missing may be that of a silent shard, in which nothing else was lost. What decides:
+#
+# - A position carries the time before which nothing followed it. If all that arrived since is still
+#   kept, nothing is lost. Each such time lies a minute before the service's clock
+#   (`CLOCK_MARGIN_MS`), as arrival times may be out of order. A time that is too late hides a loss
+#   for good: when a trimmed position was taken for silence at the tip of an empty shard, the time
+#   stored then did that (780d9a4a).
+# - The present retention period proves nothing about the past. A record that is gone although that
+#   period would keep it shows that the period was shorter meanwhile; then only the last 24 hours,
+#   which no stream removes, are certain (3d29448e). A position that is an instant has no record to
+#   show that, so there is a warning instead (f6299676).
+# - A stream may be another one of the same name. Positions that hold a time show it; a shard that
+#   was stored as ended does not, so the whole offset gives way, and not shard by shard: such a
+#   shard of the new stream was never read (b08624c1).
+#
+# A reader asks only where its position's own record is missing: DescribeStreamSummary is limited to
+# 20 calls a second for all of an account.
+
 _log = logging.getLogger(__name__)
 
 HOUR_MS = 3_600_000

@@ -12,16 +12,16 @@ from pyspark.sql.types import (
 )
 
 from sparkinesis.errors import OffsetError, OptionError, check_all
-from sparkinesis.source.columns import SCHEMA
 from sparkinesis.source.datasource import KinesisDataSource
-from sparkinesis.source.options.option_table import CONNECTOR, OPTIONS, Options, Use
-from sparkinesis.source.options.read_options import (
+from sparkinesis.source.options.checked_options import (
     FanOutRead,
     StreamReadOptions,
     stream_read_options,
 )
+from sparkinesis.source.options.option_table import CONNECTOR, OPTIONS, Options, Use
 from sparkinesis.source.options.stream_names import removed_stream
 from sparkinesis.source.options.values import known_regions
+from sparkinesis.source.row_columns import SCHEMA
 from sparkinesis.stream.address import CredentialSource, StreamAddress
 from sparkinesis.stream.position import LATEST, FromApplication
 from tests.documents import ROOT

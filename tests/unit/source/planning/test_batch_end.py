@@ -207,7 +207,7 @@ def histories(draw: st.DrawFn) -> tuple[Lineage, dict[str, int]]:
     return Lineage(shards), {s: draw(st.integers(0, 3)) for s in shards}
 
 
-def look(shard: Shard, done: int, held: int, take: int) -> Finding:
+def probe_of(shard: Shard, done: int, held: int, take: int) -> Finding:
     """The finding in a shard that holds so many records, of which some are done."""
     left = held - done
     if left == 0:
@@ -227,7 +227,7 @@ def test_p2_p3_batches_deliver_every_record_once_and_parents_first(
 
         def probe(shard: str, _: Position) -> Finding:
             take = data.draw(st.integers(1, 3))
-            return look(lineage.shards[shard], done[shard], held[shard], take)
+            return probe_of(lineage.shards[shard], done[shard], held[shard], take)
 
         planned = plan(start, lineage, probed(start, lineage, probe))
         if not planned.has_rows:

@@ -14,10 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkinesis.source.planning.batch_instant import Bounds, Choice, ReadOn, SampleAt, choose
-from sparkinesis.source.planning.probing.arrival_density import Window, add_sample, add_window
 from sparkinesis.source.planning.probing.survey import (
     SAMPLE_LIMITS,
     Survey,
+    Window,
+    add_sample,
+    add_window,
     density_window,
     last_windows,
     sample_place,
@@ -241,19 +243,19 @@ HAND = Window(0, 10, 0.01, 0.001)
 
 
 @pytest.mark.parametrize(
-    ("cheap", "look"), [(0.0, SampleAt(42, 0.031 * 0.05)), (0.031, ReadOn(0.031))]
+    ("cheap", "probe"), [(0.0, SampleAt(42, 0.031 * 0.05)), (0.031, ReadOn(0.031))]
 )
-def test_behind_the_last_window_a_shard_is_looked_at_where_it_would_end(
-    cheap: float, look: ReadOn | SampleAt
+def test_behind_the_last_window_a_shard_is_probed_where_it_would_end(
+    cheap: float, probe: ReadOn | SampleAt
 ) -> None:
     surveys = {"a": estimated(HAND, cheap=cheap), "b": estimated(Window(0, 10, 0.01, 0.0))}
     assert chosen(surveys, 40).wanted == {}, "three hundredths are about nothing"
     wanted = chosen(surveys, 41).wanted
     assert wanted.keys() == {"a"}, "nothing is expected of the other one"
-    assert type(wanted["a"]) is type(look)
-    assert wanted["a"].weight == pytest.approx(look.weight)
-    if isinstance(look, SampleAt):
-        assert wanted["a"] == SampleAt(42, about(look.weight))
+    assert type(wanted["a"]) is type(probe)
+    assert wanted["a"].weight == pytest.approx(probe.weight)
+    if isinstance(probe, SampleAt):
+        assert wanted["a"] == SampleAt(42, about(probe.weight))
     halves = {"a": estimated(HAND), "b": estimated(HAND)}
     assert chosen(halves, 25).wanted == {}
     assert chosen(halves, 26).wanted.keys() == {"a", "b"}
@@ -273,7 +275,7 @@ def between(
     )
 
 
-def test_a_shard_is_looked_at_once_in_a_round() -> None:
+def test_a_shard_is_probed_once_in_a_round() -> None:
     # The first gap is a little worse than the second one.
     one = between(0.0004, (0.0925, 0.0004), (0.0925, 0.00038))
     assert chosen({"a": one}, 2030).wanted == {"a": SampleAt(10 + 382, about(0.02))}
@@ -283,19 +285,19 @@ def test_a_shard_is_looked_at_once_in_a_round() -> None:
     assert chosen({"a": one}, 1020).wanted == {}
 
 
-@pytest.mark.parametrize(("weight", "looks"), [(0.33, {"b"}), (0.29, set())])
+@pytest.mark.parametrize(("weight", "probes"), [(0.33, {"b"}), (0.29, set())])
 def test_errors_of_gaps_are_independent_and_matter_where_the_limit_is_near(
-    weight: float, looks: set[str]
+    weight: float, probes: set[str]
 ) -> None:
     """Each is a fortieth, and both are a twenty-eighth, where three hundredths are accepted."""
     density = 0.3125 / 1000
     surveys = {"a": between(density, (weight, density)), "b": between(density, (0.02, density))}
-    assert chosen(surveys, 1020).wanted.keys() == looks
+    assert chosen(surveys, 1020).wanted.keys() == probes
     density = 0.375 / 1000
     assert chosen({"a": between(density, (0.6, density))}, 1020).wanted == {}
 
 
-def test_the_worst_gap_is_looked_into_first() -> None:
+def test_the_worst_gap_is_probed_first() -> None:
     """Whether its error is one of its own, or is shared by all shards."""
     density = 0.373 / 1000
     surveys = {
@@ -313,18 +315,18 @@ def test_what_a_straight_line_misses_adds_up_over_shards() -> None:
     assert not chosen({str(n): one for n in range(8)}, 1020).wanted
 
 
-@pytest.mark.parametrize(("quiet", "looks"), [(0, 1), (18, 1), (19, 0), (99, 0)])
-def test_a_long_time_may_hold_a_shards_share_of_a_batch(quiet: int, looks: int) -> None:
+@pytest.mark.parametrize(("quiet", "probes"), [(0, 1), (18, 1), (19, 0), (99, 0)])
+def test_a_long_time_may_hold_a_shards_share_of_a_batch(quiet: int, probes: int) -> None:
     """However few records are at its ends."""
     one = between(0.0, (0.96, 0.0), apart=21_600_000, doubt=1.0)
     choice = choose({"a": one}, Bounds(21_600_020, {"a": 21_600_020}, quiet=quiet))
-    assert len(choice.wanted) == looks
+    assert len(choice.wanted) == probes
 
 
 def test_what_may_be_wrong_does_not_matter_while_all_of_it_is_within_the_limit() -> None:
-    for weight, looks in ((0.74, 0), (0.76, 1)):
+    for weight, probes in ((0.74, 0), (0.76, 1)):
         one = between(0.0, (weight, 0.0), apart=5_400_000, doubt=1.0)
-        assert len(chosen({"a": one}, 5_400_020).wanted) == looks
+        assert len(chosen({"a": one}, 5_400_020).wanted) == probes
 
 
 def test_no_burst_is_divided_where_weights_are_estimated() -> None:
@@ -355,7 +357,7 @@ def test_a_burst_is_divided_in_the_order_of_shards() -> None:
 
 
 class Backlog:
-    """A shard's records, of which a plan knows what it has looked at."""
+    """A shard's records, of which a plan knows what it has probed."""
 
     def __init__(self, arrivals: list[int], weight: float) -> None:
         self.arrivals = arrivals
@@ -364,13 +366,13 @@ class Backlog:
         self.windows: list[Window] = []
         self.is_bursty = False
         self.samples = 0
-        self.looked_at = FIRST
+        self.probed = FIRST
 
-    def look(self, wanted: ReadOn | SampleAt) -> None:
+    def probe(self, wanted: ReadOn | SampleAt) -> None:
         if isinstance(wanted, ReadOn):
             more = min(int(wanted.weight / self.weight) + 1, 10_000)
             self.in_hand += more
-            self.looked_at += more
+            self.probed += more
             return
         last = self.windows[-1] if self.windows else self.survey.windows[0]
         tip = self.arrivals[-1] + 1
@@ -380,7 +382,7 @@ class Backlog:
             size *= 2
             found, window = self.sample(instant, size)
         self.samples += 1
-        self.looked_at += len(found)
+        self.probed += len(found)
         if found and found[-1] is self.arrivals[-1]:
             for one in last_windows(instant, found, [self.weight] * len(found), tip):
                 self.add(one)
@@ -417,8 +419,8 @@ def plan(shards: Mapping[str, Backlog], bound: int) -> Choice[str]:
         if not choice.wanted:
             return choice
         for shard, wanted in choice.wanted.items():
-            shards[shard].look(wanted)
-    raise AssertionError("the looks do not end")
+            shards[shard].probe(wanted)
+    raise AssertionError("the probes do not end")
 
 
 def one_by_one(rng: random.Random, count: int) -> list[int]:
@@ -460,4 +462,4 @@ def test_p6_a_sampled_batch_holds_the_limit_and_fills_it(
     assert taken <= 1.1 * limit
     assert taken >= 0.8 * limit or choice.instant == bound
     assert len(set(choice.ends.values())) == 1
-    assert sum(backlog.looked_at for backlog in backlogs.values()) <= 0.5 * limit + FIRST * shards
+    assert sum(backlog.probed for backlog in backlogs.values()) <= 0.5 * limit + FIRST * shards

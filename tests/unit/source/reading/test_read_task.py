@@ -1,63 +1,79 @@
-"""Freed memory that stays with the process: fewer page faults, in a Python of its own."""
+"""Light neighbours share a task; heavy shards and those of unknown size have one of their own."""
 
 from __future__ import annotations
 
-import os
-import platform
-import subprocess
-import sys
+import itertools
 
-import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-ROUNDS = 20
-BLOCKS = 4
-SIZE = 12_000_000
-EACH_FAULTS = BLOCKS * SIZE // 4096 * (ROUNDS - 1)
-"""The page faults of all rounds but the first, if each fetches its memory anew."""
-
-PROGRAM = f"""
-import resource, sys
-from sparkinesis.source.reading.read_task import keep_freed_memory
-kept = sys.argv[1] == "keep" and keep_freed_memory()
-for number in range({ROUNDS}):
-    blocks = [b"x" * {SIZE} for _ in range({BLOCKS})]
-    del blocks
-    if number == 0:
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-print(kept, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
-"""
-
-pytestmark = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="glibc's malloc only")
-
-
-def faults(how: str, **environment: str) -> tuple[bool, int]:
-    """Whether memory is kept, and the page faults of all rounds but the first."""
-    own = {name: text for name, text in os.environ.items() if not name.startswith("MALLOC_")}
-    own.pop("GLIBC_TUNABLES", None)
-    command = [sys.executable, "-c", PROGRAM, how]
-    said = subprocess.run(
-        command, capture_output=True, text=True, check=True, env={**own, **environment}
-    ).stdout.split()
-    return said[0] == "True", int(said[1])
-
-
-def test_freed_pages_are_not_fetched_anew() -> None:
-    # Less than all of them where the system gives memory in larger pages, too.
-    assert faults("leave")[1] > EACH_FAULTS // 5
-    kept, count = faults("keep")
-    assert kept
-    assert count < EACH_FAULTS // 20
-
-
-@pytest.mark.parametrize(
-    "variable",
-    [
-        {"MALLOC_TRIM_THRESHOLD_": "131072"},
-        {"MALLOC_MMAP_THRESHOLD_": "131072"},
-        {"GLIBC_TUNABLES": "glibc.malloc.trim_threshold=131072"},
-    ],
+from sparkinesis.source.reading.read_task import (
+    MAX_CARRIED,
+    MAX_RECORDS,
+    MAX_SHARDS,
+    MIN_TASKS,
+    ToRead,
+    share_out,
 )
-def test_the_users_own_settings_stay(variable: dict[str, str]) -> None:
-    kept, count = faults("keep", **variable)
-    assert not kept
-    assert count > EACH_FAULTS // 2
+from sparkinesis.stream.page import Record
+from sparkinesis.stream.position import SHARD_END, TRIM_HORIZON, ShardRange
+
+
+def to_read(shard: int, expected: int | None, carried_bytes: int | None = None) -> ToRead:
+    shard_range = ShardRange(f"shardId-{shard:012d}", TRIM_HORIZON, SHARD_END)
+    carried = None
+    if carried_bytes is not None:
+        carried = [Record(data=bytes(carried_bytes), sequence_number="1")]
+    return ToRead(shard_range, expected, carried)
+
+
+RANGES = st.lists(
+    st.tuples(st.none() | st.integers(0, 2 * MAX_RECORDS), st.none())
+    | st.tuples(st.integers(1, MAX_RECORDS // 8), st.integers(0, MAX_CARRIED // 8)),
+    max_size=40,
+).map(lambda each: [to_read(shard, *known) for shard, known in enumerate(each)])
+
+
+def carried_bytes(task: list[ToRead]) -> int:
+    return sum(len(record.data) for one in task for record in one.carried or ())
+
+
+@given(RANGES)
+def test_tasks_keep_the_order_and_are_light_and_as_few_as_neighbours_allow(
+    ranges: list[ToRead],
+) -> None:
+    tasks = list(share_out(ranges))
+    assert [one for task in tasks for one in task] == ranges
+    most = max(1, min(MAX_SHARDS, len(ranges) // MIN_TASKS))
+    for task in tasks:
+        known = [one.expected for one in task]
+        assert len(task) == 1 or None not in known
+        assert len(task) == 1 or sum(filter(None, known)) <= MAX_RECORDS
+        assert len(task) <= most or task[0].carried is not None
+        assert len({one.carried is None for one in task}) == 1, "either calls or none"
+        assert carried_bytes(task) <= MAX_CARRIED
+    for task, following in itertools.pairwise(tasks):
+        both = [*task, following[0]]
+        known = [one.expected for one in both]
+        if None not in known and len({one.carried is None for one in both}) == 1:
+            is_full = len(task) == most if task[0].carried is None else False
+            is_full = is_full or sum(filter(None, known)) > MAX_RECORDS
+            assert is_full or carried_bytes(both) > MAX_CARRIED
+
+
+def test_a_batch_at_the_tip_of_a_quiet_stream_is_a_task_for_eight_shards() -> None:
+    tasks = list(share_out([to_read(shard, 3) for shard in range(64)]))
+    assert [len(task) for task in tasks] == [8] * 8
+
+
+def test_a_stream_of_few_shards_has_a_task_for_each() -> None:
+    assert len(list(share_out([to_read(shard, 3) for shard in range(7)]))) == 7
+
+
+def test_shards_whose_records_are_in_hand_are_one_task_however_many_they_are() -> None:
+    assert len(list(share_out([to_read(shard, 3, 300) for shard in range(64)]))) == 1
+
+
+def test_a_shard_that_is_fetched_parts_the_tasks_as_it_parts_the_rows() -> None:
+    carried = [to_read(shard, 3, None if shard == 2 else 300) for shard in range(5)]
+    assert [len(task) for task in share_out(carried)] == [2, 1, 2]

@@ -27,7 +27,7 @@ from sparkinesis.metrics.catalogue import (
 from sparkinesis.metrics.metric import Metric
 from sparkinesis.metrics.tally import Distribution, Tally
 from sparkinesis.source.stream_report import LagReport, SampleReport, StreamReport
-from sparkinesis.source.watching.progress import SourceReading
+from sparkinesis.source.watching.query_progress import SourceReading
 from sparkinesis.source.watching.watched_query import WatchedQuery
 
 
@@ -84,14 +84,14 @@ def test_a_batch_that_runs_again_has_rows_of_the_size_of_those_before(query: Wat
 
 def test_calls_of_plans_are_counted_once_whatever_progress_is_missed(query: Watched) -> None:
     for probes, throttled in ((3, 0), (3, 0), (10, 2)):
-        query.look("one", reading(probes=probes, throttled=throttled))
-    query.look("two", reading(probes=4, throttled=1))
+        query.read("one", reading(probes=probes, throttled=throttled))
+    query.read("two", reading(probes=4, throttled=1))
     assert query.values(QUERY_PROBES) == {("s",): 14}
     assert query.values(QUERY_THROTTLED) == {("s",): 3}
 
 
 def test_ranges_are_those_of_batches(query: Watched) -> None:
-    query.look("run", reading(ranges=2))
+    query.read("run", reading(ranges=2))
     assert query.values(QUERY_RANGES) == {}, "Spark has not read the batch yet"
     query.count(reading(10, ranges=2), 1.0, 0)
     query.count(reading(), 1.0, 0)
@@ -100,45 +100,45 @@ def test_ranges_are_those_of_batches(query: Watched) -> None:
 
 
 def test_the_share_of_the_limit_is_that_of_the_last_plan(query: Watched) -> None:
-    query.look("run", reading())
+    query.read("run", reading())
     assert query.values(QUERY_LIMIT_FILLED) == {}, "there is no limit"
-    query.look("run", reading(filled=0.97))
-    query.look("run", REPLAY)
+    query.read("run", reading(filled=0.97))
+    query.read("run", REPLAY)
     assert query.values(QUERY_LIMIT_FILLED) == {("s",): 0.97}
-    query.look("run", reading(filled=0.0))
+    query.read("run", reading(filled=0.0))
     assert query.values(QUERY_LIMIT_FILLED) == {("s",): 0.0}
     query.end("run", None)
     assert query.values(QUERY_LIMIT_FILLED) == {}
 
 
 def test_a_restart_counts_its_own_losses(query: Watched) -> None:
-    query.look("one", reading(losses=3))
+    query.read("one", reading(losses=3))
     query.end("one", "DataLossError")
-    query.look("two", reading(losses=1))
-    query.look("three", reading(losses=2))  # the end of "two" was missed
+    query.read("two", reading(losses=1))
+    query.read("three", reading(losses=2))  # the end of "two" was missed
     assert query.values(QUERY_DATA_LOSS) == {("s",): 6}
 
 
 def test_two_sources_of_one_stream_count_their_losses_each(query: Watched) -> None:
-    query.look("run", [*reading(losses=2), *reading(losses=1)])
+    query.read("run", [*reading(losses=2), *reading(losses=1)])
     for _ in range(2):
-        query.look("run", [*reading(losses=2), *reading(losses=2)])
+        query.read("run", [*reading(losses=2), *reading(losses=2)])
     assert query.values(QUERY_DATA_LOSS) == {("s",): 4}
 
 
-def test_the_lag_is_that_of_the_last_look(query: Watched) -> None:
+def test_the_lag_is_that_of_the_last_progress(query: Watched) -> None:
     assert not query.values(QUERY_LAG)
-    query.look("run", reading(lag_ms=90_000))
-    query.look("run", reading(lag_ms=3000))
+    query.read("run", reading(lag_ms=90_000))
+    query.read("run", reading(lag_ms=3000))
     assert query.values(QUERY_LAG) == {("s", "shardId-0"): 3.0}
     assert query.values(QUERY_LAG_MAX) == {("s",): 3.0}
     assert query.values(QUERY_LAG_MEAN) == {("s",): 1.5}
-    query.look("run", REPLAY)
+    query.read("run", REPLAY)
     assert query.values(QUERY_LAG_MAX) == {("s",): 3.0}, "a batch without a plan tells no lag"
 
 
 def test_an_ended_query_has_no_lag_and_keeps_its_counters(query: Watched) -> None:
-    query.look("run", reading(lag_ms=9))
+    query.read("run", reading(lag_ms=9))
     query.count(reading(10), 1.0, 0)
     assert query.values(QUERY_RUNNING) == {(): 1.0}
     query.end("run", None)
@@ -151,7 +151,7 @@ def test_an_ended_query_has_no_lag_and_keeps_its_counters(query: Watched) -> Non
 def test_a_query_runs_from_its_start_and_not_from_its_first_report(query: Watched) -> None:
     query.start("one")
     assert query.values(QUERY_RUNNING) == {(): 1.0}
-    query.look("one", reading())
+    query.read("one", reading())
     query.end("one", None)
     assert not query.is_running
     query.now += 60.0
@@ -166,13 +166,13 @@ def test_a_query_runs_from_its_start_and_not_from_its_first_report(query: Watche
 def test_an_end_that_is_told_late_does_not_end_the_next_run(
     query: Watched, *, is_seen: bool
 ) -> None:
-    query.look("one", reading(probes=5))
+    query.read("one", reading(probes=5))
     query.start("two")
     if is_seen:
-        query.look("two", reading(probes=3, lag_ms=2000))
+        query.read("two", reading(probes=3, lag_ms=2000))
     query.end("one", None)
     assert query.values(QUERY_RUNNING) == {(): 1.0}
-    query.look("two", reading(probes=4, lag_ms=2000))
+    query.read("two", reading(probes=4, lag_ms=2000))
     assert query.values(QUERY_PROBES) == {("s",): 9}, "nothing counts twice"
     assert query.values(QUERY_LAG_MAX) == {("s",): 2.0}
     query.end("two", None)
@@ -181,20 +181,20 @@ def test_an_end_that_is_told_late_does_not_end_the_next_run(
 
 def test_a_failure_is_counted_by_its_error(query: Watched) -> None:
     query.end("run", "DataLossError")
-    query.look("run", reading())
+    query.read("run", reading())
     query.end("run", "DataLossError")
     assert query.values(QUERY_FAILURES) == {("DataLossError",): 2}
 
 
 def test_a_query_that_stands_still_shows_its_age(query: Watched) -> None:
-    query.look("run", reading())
+    query.read("run", reading())
     query.now += 40
     assert query.values(QUERY_PROGRESS_AGE) == {(): 40.0}
-    query.look("run", reading())
+    query.read("run", reading())
     assert query.values(QUERY_PROGRESS_AGE) == {(): 0.0}
 
 
 def test_a_closed_query_has_no_gauges(query: Watched) -> None:
-    query.look("run", reading(10))
+    query.read("run", reading(10))
     query.close()
     assert query.values(QUERY_RUNNING) == {}

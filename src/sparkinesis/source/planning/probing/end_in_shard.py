@@ -1,9 +1,4 @@
-"""Finds where a batch ends in one shard: the last record that arrived by the batch's instant.
-
-Kinesis finds records by time, so one call gives the first record that arrived after the instant,
-and the batch ends before that record. Where no record arrived after the instant (a burst, then
-silence), the time since the last known record is halved, and the rest is read forward.
-"""
+"""Finds where a batch ends in one shard: the last record that arrived by the batch's instant."""
 
 from __future__ import annotations
 
@@ -12,17 +7,40 @@ from dataclasses import dataclass
 
 from sparkinesis.source.planning.batch_end import Finding, Finished, NoRows, Records
 from sparkinesis.source.planning.probing.records_in_hand import RecordsInHand
-from sparkinesis.source.planning.probing.samples import Probe, Samples, arrival_ms
-from sparkinesis.source.planning.probing.shard_front import (
+from sparkinesis.source.planning.probing.shard_calls import (
     SMALL_PAGE,
+    Samples,
     ShardFront,
+    Stretch,
     all_arrived_before,
+    arrival_ms,
     is_last,
 )
 from sparkinesis.source.planning.probing.survey import Survey
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.reading.budget import MAX_RECORDS_PER_CALL
 from sparkinesis.stream.reading.shard_cursor import ShardCursor
+
+# In which order the end is searched, and why each way is needed
+#
+# The end must be a record that exists, so that a repeated batch ends at the same place. `find` asks
+# what is known first, then makes one call, then several:
+#
+# 1. records in hand: exact, without a call;
+# 2. a sample that reaches over the instant: it has the first record that arrived too late. The
+#    batch ends before that one (`is_before`), as nothing names the record that precedes it;
+# 3. one call for the first record after the instant. A server that knows whole seconds only may
+#    answer with earlier ones, so that the sample is extended until it passes the instant;
+# 4. no record arrived after the instant: a burst, then silence, perhaps hours behind the records in
+#    hand. The time is halved until a page can bridge the rest, which is then read forward. Samples
+#    narrow that time: without them a silence was halved whose beginning one had shown (6def8bbf).
+#
+# `instant < tip_ms` guards 3: the service refuses instants in its future. In 4 a record may arrive
+# meanwhile, which is then the first one that is too late, so each jump asks `first_after` again. A
+# cursor that reads on from a sample takes that sample away, because its place moves.
+#
+# Arrival times within a shard may be out of order. "Arrived by the instant" therefore means before
+# the first record that arrived later: `RecordsInHand.arrivals` holds the latest time so far.
 
 CLOSE_MS = 1_000
 """The time without a record to which the halving of a silence narrows it down: all that a shard
@@ -40,7 +58,7 @@ class EndInShard:
     lag_ms: int = 0
     """The lag behind the shard's tip at this end."""
     records: int | None = None
-    """The number of records up to this end, about; None if it is not known."""
+    """The approximate number of records up to this end; None if it is not known."""
     kept: Sequence[Record] | None = None
     """The records up to this end, if all of them are in hand with their data."""
 
@@ -101,7 +119,7 @@ class EndSearch:
         kept = None if hand.records is None else hand.records[:count]
         return Resumption(EndInShard(found, lag, count, kept), front.cursor, rest, limit)
 
-    def _in_sample(self, sample: Probe, place: int, *, is_kept: bool) -> Resumption:
+    def _in_sample(self, sample: Stretch, place: int, *, is_kept: bool) -> Resumption:
         """Return the end before a record of a sample: the first one that arrived too late."""
         rest = RecordsInHand()
         rest.extend(sample.records[place:], self.front.scale)
@@ -112,7 +130,7 @@ class EndSearch:
         return Resumption(end, sample.cursor if is_kept else None, rest, 1)
 
     def _estimated(self, instant: float) -> int | None:
-        """Return the number of records up to ``instant``, about."""
+        """Estimate the number of records up to ``instant``."""
         survey = self.survey
         if not survey.windows:
             return None
@@ -125,7 +143,7 @@ class EndSearch:
         """
         low, high = self.front.hand.arrivals[-1], min(instant, self.front.tip_ms)
         close = CLOSE_MS if self.front.budget.records.pace.is_limited else CLOSE_WITHOUT_LIMITS_MS
-        near: Probe | None = None
+        near: Stretch | None = None
         for sample in sorted(self.samples.taken, key=lambda sample: sample.since):
             if sample.records:
                 near = sample
@@ -144,15 +162,15 @@ class EndSearch:
             low = max(middle, arrival_ms(landed.records[0]))
         return self._by_reading_on(instant) if near is None else self._after(near, instant)
 
-    def _after(self, near: Probe, instant: int) -> Resumption:
+    def _after(self, near: Stretch, instant: int) -> Resumption:
         """Return the end after the last record, read forward from a sample near it."""
         cursor, last = near.cursor, near.records[-1]
         self.samples.taken = [one for one in self.samples.taken if one.cursor is not cursor]
         while True:
             fetched = cursor.fetch(MAX_RECORDS_PER_CALL)
-            self.front.note_end(cursor, fetched)
+            self.front.keep_end(cursor, fetched)
             records, is_over = fetched.page.records, is_last(cursor, fetched)
-            found = Probe(instant + 1, records, cursor, is_over)
+            found = Stretch(instant + 1, records, cursor, is_over)
             if (place := found.first_after(instant)) is not None:
                 return self._in_sample(found, place, is_kept=True)
             last = records[-1] if records else last

@@ -7,9 +7,8 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sparkinesis.source.options.read_options import NO_LIMIT, Allowance
-from sparkinesis.source.planning.probing.arrival_density import Window
-from sparkinesis.source.planning.probing.survey import density_window
+from sparkinesis.source.options.checked_options import NO_LIMIT, Allowance
+from sparkinesis.source.planning.probing.survey import Window, density_window
 from sparkinesis.stream.kpl.magic import aggregates_of
 from sparkinesis.stream.page import Record
 
@@ -37,7 +36,7 @@ class Scale:
 
         if self.allowance.is_limited:
             return count_user_records(records)
-        # The rows only tell the mean size of a row.
+        # The rows are only for the mean size of a row.
         some = count_user_records(records[:COUNTED_RECORDS])
         return [round(sum(some) / len(some))] * len(records)
 
@@ -68,7 +67,7 @@ class RecordsInHand:
         self.weights: list[float] = []
         """The weight up to each record."""
         self.rows = 0
-        """The number of rows; about, if nothing limits the batch."""
+        """The number of rows, which is approximate if nothing limits the batch."""
         self.size = 0
         """The bytes of data."""
         self.records: list[Record] | None = []
@@ -124,7 +123,7 @@ class RecordsInHand:
         return rest
 
     def window(self) -> Window | None:
-        """Return these records as a window; None if they are too few to tell a density."""
+        """Return these records as a window; None if they are too few for a density."""
         if not self.numbers:
             return None
         weights = [new - old for old, new in itertools.pairwise([0.0, *self.weights])]

@@ -2,7 +2,7 @@
 
 A plan asks a prober three things, in this order:
 
-- `ShardProber.look`: the first records after the position. On a slow shard these are all records,
+- `ShardProber.probe`: the first records after the position. On a slow shard these are all records,
   and the plan needs no other call;
 - `ShardProber.sample` and `ShardProber.read_on`: more records, from which the plan estimates how
   many there are (`sparkinesis.source.planning.probing.survey`) and chooses the instant at which the
@@ -16,12 +16,10 @@ from __future__ import annotations
 import math
 
 from sparkinesis.source.planning.batch_end import Records
-from sparkinesis.source.planning.probing.arrival_density import Window, add_window
 from sparkinesis.source.planning.probing.end_in_shard import EndSearch, Resumption
 from sparkinesis.source.planning.probing.records_in_hand import UNLIMITED, Scale
-from sparkinesis.source.planning.probing.samples import Samples
-from sparkinesis.source.planning.probing.shard_front import ShardFront
-from sparkinesis.source.planning.probing.survey import SAMPLE_LIMITS, Survey
+from sparkinesis.source.planning.probing.shard_calls import Samples, ShardFront
+from sparkinesis.source.planning.probing.survey import SAMPLE_LIMITS, Survey, Window, add_window
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import Position
 from sparkinesis.stream.reading.budget import MAX_RECORDS_PER_CALL, ShardBudget
@@ -56,7 +54,7 @@ class ShardProber:
         self.survey = _NOTHING
         """What is known of the records after the position."""
 
-    def look(
+    def probe(
         self,
         position: Position,
         check: RetentionCheck,
@@ -70,7 +68,7 @@ class ShardProber:
         if records after the position were trimmed.
         """
         self._forget_samples()
-        self.front.look(position, check, scale, limit or self._limit, until_ms)
+        self.front.probe(position, check, scale, limit or self._limit, until_ms)
         self._update()
 
     def meet_end(self) -> None:
@@ -92,7 +90,7 @@ class ShardProber:
     def sample(self, instant: int, weight: float) -> None:
         """Fetch some records that arrived at ``instant`` (epoch ms) or later.
 
-        weight: the weight that they should have, about. The sample may begin earlier: see
+        weight: their approximate weight. The sample may begin earlier: see
         `survey.sample_place`, which keeps it out of the service's future, too.
         """
         self._samples.take(instant, weight, self.survey.windows)
@@ -132,10 +130,6 @@ class ShardProber:
         else:
             self.front.stand_at(start, end)
         self.front.drop_surplus()
-
-    def keep_quiet(self, start: Position, end: Position) -> None:
-        """Prepare a quiet shard for the next plan, which resumes at ``start`` or ``end``."""
-        self.front.stand_at(start, end)
 
     def _forget_samples(self) -> None:
         # A search that reads on from the only sample takes it away, and leaves its windows.

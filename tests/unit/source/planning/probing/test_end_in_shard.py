@@ -11,15 +11,13 @@ import msgspec
 import pytest
 
 from sparkinesis.local import LocalServer, ManualClock
-from sparkinesis.source.options.read_options import Allowance
+from sparkinesis.source.options.checked_options import Allowance
 from sparkinesis.source.planning.batch_end import Finding, Finished, NoRows, Records
-from sparkinesis.source.planning.probing.arrival_density import Window
 from sparkinesis.source.planning.probing.end_in_shard import EndInShard, EndSearch, Resumption
 from sparkinesis.source.planning.probing.records_in_hand import UNLIMITED, Scale
-from sparkinesis.source.planning.probing.samples import Probe, Samples
-from sparkinesis.source.planning.probing.shard_front import ShardFront
+from sparkinesis.source.planning.probing.shard_calls import Samples, ShardFront, Stretch
 from sparkinesis.source.planning.probing.shard_prober import ShardProber
-from sparkinesis.source.planning.probing.survey import Survey
+from sparkinesis.source.planning.probing.survey import Survey, Window
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.page import Fetched, Record
@@ -96,7 +94,7 @@ def test_an_end_among_the_records_in_hand(
 
 
 @pytest.mark.parametrize(("size", "limit"), [(262_143, 10_000), (262_144, 1)])
-def test_after_a_large_page_the_next_plan_looks_at_one_record(size: int, limit: int) -> None:
+def test_after_a_large_page_the_next_plan_probes_one_record(size: int, limit: int) -> None:
     shard = front([record(1, 10, size), record(2, 20)], 100)
     for count in (0, 2):
         found = search(shard).find(T, count)
@@ -116,19 +114,19 @@ def test_an_end_before_a_record_of_a_sample(since: int, tip: int, lag: int) -> N
     """The sample's cursor may be behind others of its records: the next plan opens its own."""
     shard = front(THREE, tip)
     known = Survey([T, T + 1, T + 2], [0.1, 0.2, 0.3], T + 1, [Window(T, T + 100, 10.0, 0.1)])
-    looking = search(shard, known)
+    searching = search(shard, known)
     cursor = shard.open(TRIM_HORIZON)
     early = [record(7, 50)] if since == 40 else []
-    looking.samples.taken = [
-        Probe(T + 30, [record(6, 45)], cursor, is_all=False),
-        Probe(T + since, [*early, record(8, 60), record(9, 70)], cursor, is_all=False),
+    searching.samples.taken = [
+        Stretch(T + 30, [record(6, 45)], cursor, is_all=False),
+        Stretch(T + since, [*early, record(8, 60), record(9, 70)], cursor, is_all=False),
     ]
-    found = looking.find(T + 50, None)
+    found = searching.find(T + 50, None)
     before = Records("8", T + 60 - MINUTE, T + 60, "1", is_before=True)
     assert found.end == EndInShard(before, lag, 59), "a tenth of the weight of each record in hand"
     assert found.rest.numbers == ["8", "9"]
     assert (found.cursor, found.limit) == (None, 1)
-    unknown = EndSearch(shard, looking.samples, Survey([T, T + 1], [0.1, 0.2], T + 1))
+    unknown = EndSearch(shard, searching.samples, Survey([T, T + 1], [0.1, 0.2], T + 1))
     assert unknown.find(T + 50, None).end.records is None
 
 
@@ -171,7 +169,7 @@ class Asking(StreamClient):
 
 @dataclass
 class Shard:
-    """A shard of a local Kinesis, and a prober that looks into it."""
+    """A shard of a local Kinesis, and its prober."""
 
     server: LocalServer
     clock: ManualClock
@@ -198,7 +196,7 @@ class Shard:
         budget = ShardBudget(pace, itertools.count(0, 60).__next__, lambda _: None)
         made = ShardProber(self.client, SHARD, budget)
         check = RetentionCheck(self.client)
-        made.look(TRIM_HORIZON, check, Scale(Allowance(rows=10_000)), limit)
+        made.probe(TRIM_HORIZON, check, Scale(Allowance(rows=10_000)), limit)
         self.client.limits.clear()
         return made
 
@@ -288,7 +286,7 @@ def test_a_silence_up_to_the_tip_is_halved_and_the_rest_is_read(shard: Shard) ->
     ("pace", "silence", "calls"),
     [(Pace(0, 0), 20, 0), (Pace(0, 0), 21, 1), (Pace(), 1_000, 0), (Pace(), 1_001, 1)],
 )
-def test_a_short_silence_is_read_without_a_look(
+def test_a_short_silence_is_read_without_a_probe(
     shard: Shard, pace: Pace, silence: int, calls: int
 ) -> None:
     """A second of records is a page, and calls are few; without limits calls are free."""
@@ -308,8 +306,20 @@ def test_a_burst_within_a_silence_is_found_and_read_to_its_last_record(shard: Sh
     expected = Records(numbers[-1], T + 64_000 - MINUTE, T + 40_004, numbers[0])
     assert found.end == EndInShard(expected)
     assert told(found) == ([], 10_000, True)
-    looks = [32_001, 52_000, 46_000, 43_000, 41_500, 40_750, 40_375, 40_187, 40_093, 40_046, 40_023]
-    assert shard.asked() == ([*looks, 40_011], [1] * 12 + [10_000])
+    probes = [
+        32_001,
+        52_000,
+        46_000,
+        43_000,
+        41_500,
+        40_750,
+        40_375,
+        40_187,
+        40_093,
+        40_046,
+        40_023,
+    ]
+    assert shard.asked() == ([*probes, 40_011], [1] * 12 + [10_000])
     # The cursor of the sample that was read on from is behind what it has read.
     again = prober.find_end(T + 63_999)
     assert again.end == found.end
@@ -346,13 +356,13 @@ def test_a_second_search_asks_nothing_of_a_silence_that_is_known(shard: Shard) -
     assert found.cursor is not prober.front.cursor, "it is read on from the nearest sample"
 
 
-@pytest.mark.parametrize("look", [1, 2])
-def test_a_record_that_arrives_meanwhile_ends_the_batch(shard: Shard, look: int) -> None:
+@pytest.mark.parametrize("probe", [1, 2])
+def test_a_record_that_arrives_meanwhile_ends_the_batch(shard: Shard, probe: int) -> None:
     """While a silence is halved, and while the rest behind it is read."""
     shard.put(*range(10), 40_000)
     shard.wait(64_000)
     prober = shard.prober()
-    if look == 1:
+    if probe == 1:
         shard.client.before[2] = lambda: shard.put(64_001, 64_002)
     else:
         shard.client.before[-13] = lambda: shard.put(64_001, 64_002)
@@ -361,10 +371,10 @@ def test_a_record_that_arrives_meanwhile_ends_the_batch(shard: Shard, look: int)
     first, *others = numbers[-2:]
     before = Records(first, T + 64_001 - MINUTE, T + 64_001, numbers[0], is_before=True)
     assert found.end.finding == before
-    assert told(found) == ([first] if look == 1 else [first, *others], 1, True)
+    assert told(found) == ([first] if probe == 1 else [first, *others], 1, True)
     assert found.cursor is not None
     rest = [one.sequence_number for one in found.cursor.fetch().page.records]
-    assert rest == (others if look == 1 else [])
+    assert rest == (others if probe == 1 else [])
 
 
 def test_the_end_of_a_closed_shard_is_met_behind_a_burst(shard: Shard) -> None:
@@ -376,7 +386,7 @@ def test_the_end_of_a_closed_shard_is_met_behind_a_burst(shard: Shard) -> None:
     assert isinstance(found.end.finding, Records)
     assert found.end.finding.end == shard.numbers[-1]
     assert prober.front.is_ended
-    assert len(prober.front.children) == 2
+    assert len(prober.front.children or ()) == 2
 
 
 def test_where_records_have_no_times_a_shard_is_read_on(shard: Shard) -> None:
