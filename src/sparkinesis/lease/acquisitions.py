@@ -45,7 +45,7 @@ class TakeTerms(msgspec.Struct, frozen=True):
     origin: Callable[[Lease, Mapping[str, str | None]], Origin]
     """Returns where a lease comes from, given the leases that were asked for before."""
     mark: StreamMark | None
-    """The only stream of the application, which is noted in rows that name none; None: there are
+    """The only stream of the application, which rows get that name none; None: there are
     several."""
 
 

@@ -261,7 +261,7 @@ class LeaseCoordinator:
         held: Collection[str],
         asked: Collection[str],
     ) -> TakePlan:
-        """Return what to take after a scan; note the leases that a process of the same id has.
+        """Return what to take after a scan; keep which leases a process of the same id renews.
 
         The arguments are those of `plan_takes`.
         """

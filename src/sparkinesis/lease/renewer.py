@@ -42,7 +42,7 @@ class HeldLeases:
             return before
 
     def remove(self, held: HeldLease) -> None:
-        """Remove a lease that has ended; it stays noted if it was lost to a duplicate worker."""
+        """Remove a lease that has ended; its key is kept if a duplicate worker has it."""
         with self._lock:
             if held.is_lost_to_duplicate:
                 self._duplicates.add(held.key)

@@ -45,7 +45,7 @@ class ScanSchedule:
         """The keys of the leases that were held after the last scan."""
 
     def next_at(self) -> float:
-        """Return the time of the next scan: sooner than noted if other leases are held now."""
+        """Return the time of the next scan: sooner than planned if other leases are held now."""
         if self._renewer.held().keys() != self._held:
             return min(self._next_at, self._began + self._interval)
         return self._next_at

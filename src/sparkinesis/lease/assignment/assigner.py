@@ -13,9 +13,9 @@
 #   without leases (`unproven_workers`).
 # - A worker that has just released its leases is about to end. It has the fewest leases, so they
 #   would be given back to it (`releasing_workers`).
-# - A lease that has moved rests for `REST` failover times. The time of a move is noted when it is
-#   decided, too, and forgotten by its age alone: a scan from before the move once dropped the note,
-#   and the lease moved again.
+# - A lease that has moved rests for `REST` failover times. The time of a move is kept from the
+#   decision on, and forgotten by its age alone: a scan from before the move once dropped it, and
+#   the lease moved again.
 #
 # Each assignment expects the counter and the owners of the scan by which it was decided
 # (`requests.assign_vacant`). So two leaders, or a leader that has lost the lock without knowing so,
@@ -143,7 +143,7 @@ class Assigner:
             self._rng,
         )
         moves = to_able_workers(self._plan(run), present, self._rng)
-        # Noted at once: a scan that is behind the table may show another owner than it had.
+        # Kept at once: a scan that is behind the table may show another owner than it had.
         moved = {move.lease.key: now for move in moves if move.lease.owner not in {None, move.to}}
         self._moved_at = {**self._moved_at, **moved}
         return moves

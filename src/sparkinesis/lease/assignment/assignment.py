@@ -325,7 +325,7 @@ class Leadership:
         if held is not None:
             began = self._clock()
             if began - held.since >= _HEARTBEAT_EVERY * self._failover_time:
-                # Noted first: a heartbeat without an answer may have been written.
+                # Kept first: a heartbeat without an answer may have been written.
                 self._held = held = held.with_heartbeat(self._new_version())
                 self._held = held = rows.heartbeat(held, began)
         elif may_acquire and can_acquire(self.seen, now):

@@ -285,7 +285,7 @@ class CurrentRows:
         return self._version is not None and self._version.now.name not in {INIT, VERSION_2X}
 
     def find(self, seen: SeenRows, now: float) -> Coordination:
-        """Return where the rows are, and note the version; creates it if it is wanted and missing.
+        """Return where the rows are, and read the version; create it if it is wanted and missing.
 
         ``seen``: by the scan at ``now``. Raises what `LeaseTable` does.
         """

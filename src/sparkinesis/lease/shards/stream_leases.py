@@ -8,11 +8,8 @@
 # be of the stream (`StreamLeases.own_rows`). With several streams, each key names its stream.
 #
 # The service is asked which stream has the name now, at the start, when a scan or a reader's error
-# raises doubts, and once in ten minutes. Rows of a former stream of the name are made anew, by
-# conditional writes: several workers may do so at once. They begin with the first record where the
-# application began at LATEST, since it was reading the name before. Rows of a stream of another
-# name, or rows that name no stream and contradict this one, refuse the worker: another application
-# may be alive.
+# raises doubts, and once in ten minutes. Rows of a stream of another name, or rows that name no
+# stream and contradict this one, refuse the worker: another application may be alive.
 #
 # Which reads are made. A table may have the rows of a thousand streams, and each stream of a worker
 # asks for its own at each audit and cleanup. A Scan for each of them read the table a thousand
@@ -64,7 +61,7 @@ _log = logging.getLogger(__name__)
 _ROWS_FOR_A_CALL = 50
 """The rows that a Scan returns in the time of one GetItem, roughly."""
 _TRIES = 5
-"""Looks at rows that others change at the same time."""
+"""Scans of rows that others change at the same time."""
 
 JAVA_NOTE = (
     "The leases of the %s start at an instant (AT_TIMESTAMP). A Java KCL that shares the table "
@@ -87,7 +84,6 @@ class StreamLeases:
     until it is logged; shared by the streams of an application. confirm: see the method;
     None: it is the only stream of the application. mark: that only stream, as far as it is known;
     see `own_rows`. brief: retries of a question that others wait for.
-
     """
 
     def __init__(

@@ -208,7 +208,7 @@ def prepare(lease: Lease, pending: PendingCheckpoint | None) -> Update:
 
 
 def with_stop(lease: Lease, release: Update, worker_id: str) -> Update:
-    """Return the release of a lease which also notes that this worker has stopped the shard."""
+    """Return the release of a lease which also shows that this worker has stopped the shard."""
     stopped_by = tuple(sorted({*release.after.stopped_by, worker_id}))
     return replace(
         release,
@@ -303,7 +303,7 @@ def make_anew(lease: Lease, new: Lease) -> Update:
 
 
 def mark_converted(lease: Lease, new_key: str) -> Update:
-    """Note that another row takes the place of this one. It ends the ownership of any worker.
+    """Mark that another row takes the place of this one. It ends the ownership of any worker.
 
     The counter rises by two, as in `reset`.
     """
@@ -314,7 +314,7 @@ def mark_converted(lease: Lease, new_key: str) -> Update:
 
 
 def keep_converted(lease: Lease) -> Update:
-    """Remove the note of `mark_converted`: this row is to stay."""
+    """Remove the mark of `mark_converted`: this row is to stay."""
     return Update(lease, _counted(lease), {}, remove=(CONVERTED_TO,))
 
 
