@@ -1,7 +1,19 @@
 """The leases of the children of ended shards, and of those whose parents are still read. Pure.
 
-The rules are the KCL's (``ShutdownTask``).
+The rules are the KCL's (``ShutdownTask``), but for merges.
 """
+
+# The leases of children are created before the SHARD_END checkpoint of their parent: no worker
+# visits a finished shard again. A child that gets its lease twice is no harm, since a lease that
+# exists is not created; one that gets none is never read.
+#
+# A merged child has two parents, which end at different times, on different workers. If the other
+# parent has no lease, it will get one, or never will:
+#
+# - It will, if an ancestor has a lease (`is_to_come`). The child waits. The KCL draws lots here.
+# - It never will, as after its row was deleted by hand. The child was begun at once then, and the
+#   other parent never read. Now the leases of that parent and its ancestors are made with the
+#   child's, and the child waits for them as for any parent.
 
 from __future__ import annotations
 
