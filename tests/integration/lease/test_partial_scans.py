@@ -226,6 +226,8 @@ def test_a_row_that_cannot_be_read_and_a_table_that_cannot_be_reached_are_told(
     fleet.server.kinesis.faults = lambda _: Fault.error("ServiceUnavailable", status=503)
     with pytest.raises(LeaseTableUnavailableError):
         last.take()
+    fleet.server.kinesis.faults = None
+    assert fleet.reads(FOLLOWERS[-1]) == {"Scan": 1}, "after an outage, nothing else"
 
 
 def test_a_lease_that_is_lost_during_a_partial_scan_keeps_no_other_from_being_adopted(
