@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import cast
 
 import pytest
 from msgspec.structs import replace
 
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.rules.observations import is_expired, observe
-from sparkinesis.lease.scan_schedule import between_renewals, scan_pause
+from sparkinesis.lease.rules.taker import TakeSettings
+from sparkinesis.lease.scan_schedule import ScanSchedule, between_renewals, scan_pause
 
 FAILOVER = 9.0
 _INTERVAL = FAILOVER / 6
@@ -113,3 +116,35 @@ def test_a_scan_that_would_come_late_comes_midway_before_or_an_interval_earlier(
 ) -> None:
     """Renewals come at even seconds, so midway is at odd ones; a quarter early is no matter."""
     assert between_renewals(pause, now, 0.0, 1.0) == shortened
+
+
+class Renewer:
+    """A renewer that holds these leases, and has begun its last round at 97 s."""
+
+    renewed_at = 97.0
+
+    def __init__(self) -> None:
+        self.keys = {"mine"}
+
+    def held(self) -> dict[str, None]:
+        return dict.fromkeys(self.keys)
+
+
+def test_the_next_scan_is_planned_by_what_the_last_one_has_shown() -> None:
+    renewer = Renewer()
+    settings = TakeSettings(FAILOVER, 10, 10, handoff_timeout=30.0, scan_interval=_INTERVAL)
+    schedule = ScanSchedule(settings, cast(LeaseRenewer, renewer), "me", may_be_alone=True)
+    assert schedule.next_at() < 0, "at once"
+    mine = lease("mine", "me")
+    seen = observe({}, [mine], 100.0, "me")
+    schedule.after_unsettled_scan(100.0, renewer.held())
+    assert schedule.next_at() == 100.0 + _INTERVAL / 3
+    for is_led, intervals in ((False, 4), (True, 2)):
+        schedule.after_scan([mine], seen, 98.5, 100.0, renewer.keys, is_led=is_led)
+        assert schedule.next_at() == 98.5 + intervals * _INTERVAL
+    schedule.after_partial_scan(98.5, renewer.held(), is_coming=False)
+    assert schedule.next_at() == 98.5 + 2 * _INTERVAL
+    renewer.keys.clear()
+    assert schedule.next_at() == 98.5 + _INTERVAL, "the lease was lost, or its shard has ended"
+    schedule.after_partial_scan(98.5, renewer.held(), is_coming=True)
+    assert schedule.next_at() == 98.5 + _INTERVAL
