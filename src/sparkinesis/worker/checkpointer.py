@@ -1,10 +1,15 @@
-"""The checkpoints of a record processor: each is checked, by `Permitted`, and written.
+"""The checkpoints of a record processor: each is checked, by `Permitted`, and written."""
 
-Follows the KCL's ``ShardRecordProcessorCheckpointer``, with four differences: a checkpoint of a
-user record keeps the sub-sequence number; the end of the shard is recognised before positions are
-compared; records that a failed ``process_records`` was given cannot be checkpointed; a checkpoint
-that an earlier owner of the lease prepared can be committed before its records are delivered again.
-"""
+# Follows the KCL's ``ShardRecordProcessorCheckpointer``, but for what `checkpoint_rules` explains.
+#
+# Each method that writes checks, stores the rows in sinks, writes, and notes, in this order. The
+# rows go first, also before a checkpoint that is only prepared: whoever finds it may commit it, and
+# skip the records whose rows would be missing. And only while the lease is held, or the next owner
+# stores them again. A prepared checkpoint is checked anew when it is committed: others may have
+# been written since. All of this is one section of the lock, for any thread may checkpoint.
+#
+# After a move (`reset`, `rewind`) nothing is permitted until the shard's consumer has followed it:
+# a record from before, whose call still runs, would be checkpointed after the move.
 
 from __future__ import annotations
 
@@ -21,17 +26,19 @@ from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.lease import PendingCheckpoint
 from sparkinesis.public import public
-from sparkinesis.stream import position as pos
-from sparkinesis.stream.position import (
-    AfterRecord,
-    AtTimestamp,
-    Position,
-    Sentinel,
-    parse_initial_position,
-)
+from sparkinesis.stream.position import LATEST, AfterRecord, AtTimestamp, Position, Sentinel
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.batches.user_record import UserRecord
-from sparkinesis.worker.checkpoint_rules import Permitted, check_state, known_after
+from sparkinesis.worker.checkpoint_rules import (
+    Delivered,
+    Permitted,
+    arrival_of,
+    check_reset,
+    check_state,
+    known_after,
+    parts_of,
+    reset_target,
+)
 from sparkinesis.worker.reporting.shard_reporter import ShardMeasures, unmeasured
 from sparkinesis.worker.sink.sink import ShardSinks
 
@@ -87,9 +94,7 @@ class Checkpointer:
         on_reset: called after a reset, by any thread.
         """
         self._on_reset = on_reset
-        self._clock = clock
         self._measures = measures or unmeasured(clock)
-        self._uncovered_since: float | None = None
         start = held.lease.checkpoint
         self.sinks: ShardSinks = sinks or ShardSinks()
         self._held = held
@@ -105,10 +110,7 @@ class Checkpointer:
         )
         self.is_prepared: bool = False
         """True while the processor has a checkpoint prepared, which any other would remove."""
-        self._batch: RecordBatch | None = None
-        """The batch that is being delivered."""
-        self._last_arrival: tuple[str | None, int | None] = (None, None)
-        """Sequence number and arrival time (epoch ms) of the last record that was delivered."""
+        self._delivered = Delivered(clock)
 
     @property
     def fencing_token(self) -> int:
@@ -130,8 +132,8 @@ class Checkpointer:
         first user record, as in the KCL.
         """
         with self._lock:
-            wanted = self._permitted.resolve(*_parts(at, sub_sequence_number))
-            self.commit(wanted, _arrival_of(at))
+            wanted = self._permitted.resolve(*parts_of(at, sub_sequence_number))
+            self.commit(wanted, arrival_of(at))
 
     async def checkpoint_async(
         self, at: UserRecord | str | None = None, sub_sequence_number: int | None = None
@@ -164,16 +166,16 @@ class Checkpointer:
         """
         check_state(state)
         with self._lock:
-            wanted = self._permitted.resolve(*_parts(at, sub_sequence_number))
+            wanted = self._permitted.resolve(*parts_of(at, sub_sequence_number))
             self._flush("prepare a checkpoint")
             if wanted != self._permitted.last:
                 self._held.prepare(PendingCheckpoint(wanted, state))
                 self.is_prepared = True
                 if wanted != self._permitted.pending:
                     self._permitted = replace(self._permitted, pending=None)
-            arrived_ms = _arrival_of(at)
+            arrived_ms = arrival_of(at)
             if arrived_ms is None:
-                arrived_ms = self._arrived_ms(wanted.sequence_number)
+                arrived_ms = self._delivered.arrived_ms(wanted, self._held.lease)
             return PreparedCheckpoint(self, wanted, arrived_ms)
 
     def commit_pending(self) -> None:
@@ -215,22 +217,13 @@ class Checkpointer:
         If a Java KCL may share the lease table, the last record before the instant is stored
         instead. Finding it reads the stream, and may raise service errors.
         """
-        try:
-            target = parse_initial_position(to)
-        except ValueError as error:
-            given = to.isoformat() if isinstance(to, datetime) else repr(to)
-            raise CheckpointError(f"The position to reset to is {given}, {error}.") from None
+        target = reset_target(to)
         with self._lock:
             if self._permitted.end is not None:
                 raise CheckpointError("The shard has ended; it cannot be reset from shard_ended().")
             now_ms = self._service_time_ms()
-            if isinstance(target, AtTimestamp) and target.ms > now_ms + pos.CLOCKS_DIFFER_MS:
-                raise CheckpointError(
-                    f"The position to reset to is {target.instant.isoformat()}, which is in the "
-                    f"future: the stream's clock shows {AtTimestamp(now_ms).instant.isoformat()}. "
-                    "Give an instant in the past, or LATEST."
-                )
-            position = AtTimestamp(now_ms) if target is pos.LATEST else target
+            check_reset(target, now_ms)
+            position = AtTimestamp(now_ms) if target is LATEST else target
             place = ExtendedSequenceNumber.of(target)
             self._flush("reset the checkpoint")
             instant_ms = position.ms if isinstance(position, AtTimestamp) else None
@@ -241,11 +234,15 @@ class Checkpointer:
                 place = found
                 write = partial(self._held.move, place, moved_ms=now_ms)
             self._measures.checkpoint(place.sequence_number, write)
-            self._permitted = Permitted(place, place)
-            self._uncovered_since = None
-            self.is_prepared = False
-            self._reset_to = position
+            self._moved(place, position)
         self._on_reset()
+
+    def _moved(self, place: ExtendedSequenceNumber, to: Position) -> None:
+        """Note that the shard was moved, and that its consumer is to read from ``to`` on."""
+        self._permitted = Permitted(place, place)
+        self._delivered.cover(is_whole=True)
+        self.is_prepared = False
+        self._reset_to = to
 
     # --- for the shard consumer
 
@@ -261,8 +258,7 @@ class Checkpointer:
         0 while the last checkpoint covers all that was delivered. Records that fail count as
         delivered: a shard that a record blocks has an old checkpoint.
         """
-        since = self._uncovered_since
-        return 0.0 if since is None else self._clock() - since
+        return self._delivered.age
 
     def begin_at(self, place: ExtendedSequenceNumber) -> None:
         """Move the shard before its first record, to the start that ``initialize`` has returned."""
@@ -282,9 +278,9 @@ class Checkpointer:
             return position
 
     def rewind(self, to: AfterRecord | AtTimestamp | Sentinel) -> None:
-        """Have the shard read again from a position on, behind which records were left out.
+        """Have the shard read again from a position on, after which records were left out.
 
-        A checkpoint behind them is moved back: they would be lost with it.
+        A checkpoint after these records is moved back, or they would be lost.
         """
         with self._lock:
             self._flush("read records again")
@@ -297,10 +293,7 @@ class Checkpointer:
                 if place.is_sentinel:
                     write = partial(self._held.checkpoint, place, instant_ms, moved_ms=now_ms)
                 self._measures.checkpoint(place.sequence_number, write)
-            self._permitted = Permitted(place, place)
-            self._uncovered_since = None
-            self.is_prepared = False
-            self._reset_to = to
+            self._moved(place, to)
         self._on_reset()
 
     @property
@@ -332,23 +325,14 @@ class Checkpointer:
             if at == permitted.last:
                 return
             if arrived_ms is None:
-                arrived_ms = self._arrived_ms(at.sequence_number)
+                arrived_ms = self._delivered.arrived_ms(at, self._held.lease)
             known = known_after(at, arrived_ms)
             self._measures.checkpoint(
                 at.sequence_number, partial(self._held.checkpoint, at, known=known)
             )
             self._permitted = permitted.committed(at)
-            self._uncovered_since = None if at == self._permitted.largest else self._clock()
+            self._delivered.cover(is_whole=at == self._permitted.largest)
             self.is_prepared = False
-
-    def _arrived_ms(self, sequence_number: str) -> int | None:
-        """Return the arrival time of a record (epoch ms); None if it is no longer known."""
-        if self._last_arrival[0] == sequence_number:
-            return self._last_arrival[1]
-        known = self._held.lease.known
-        if isinstance(known, AfterRecord) and known.sequence_number == sequence_number:
-            return known.arrived_ms
-        return None if self._batch is None else self._batch.arrived_ms(sequence_number)
 
     def _flush(self, doing: str) -> None:
         """Store the rows in the sinks: no checkpoint may be ahead of them."""
@@ -364,19 +348,17 @@ class Checkpointer:
         batch: the batch of these records, for their arrival times.
         """
         with self._lock:
-            self._batch = batch
-            number = until.sequence_number
-            self._last_arrival = number, None if batch is None else batch.arrived_ms(number)
+            self._delivered.begin(until, batch)
             if self._reset_to is None:
                 largest = max(self._permitted.largest, until)
                 self._permitted = replace(self._permitted, largest=largest)
-                if self._uncovered_since is None and largest != self._permitted.last:
-                    self._uncovered_since = self._clock()
+                if largest != self._permitted.last:
+                    self._delivered.uncover()
 
     def end_call(self) -> None:
         """Drop the batch, whose delivery has ended or failed."""
         with self._lock:
-            self._batch = None
+            self._delivered.batch = None
 
     def take_back(self, until: ExtendedSequenceNumber) -> None:
         """Permit checkpoints up to ``until`` only, because processing the rest failed."""
@@ -388,21 +370,3 @@ class Checkpointer:
         """Note the end of the shard: a checkpoint at its last user record becomes SHARD_END."""
         with self._lock:
             self._permitted = self._permitted.ended()
-
-
-def _arrival_of(at: UserRecord | str | None) -> int | None:
-    if not isinstance(at, UserRecord) or at.approximate_arrival_timestamp is None:
-        return None
-    return AtTimestamp.of(at.approximate_arrival_timestamp).ms
-
-
-def _parts(
-    at: UserRecord | str | None, sub_sequence_number: int | None
-) -> tuple[str | None, int | None]:
-    if isinstance(at, UserRecord):
-        return at.sequence_number, at.sub_sequence_number
-    if at is not None and not isinstance(at, str):
-        raise CheckpointError(
-            f"checkpoint() takes a user record or a sequence number, not {type(at).__name__}."
-        )
-    return at, sub_sequence_number
