@@ -29,7 +29,8 @@ from sparkinesis.lease.table.client import dynamodb_client
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.metrics.catalogue import TABLE_CALL_DURATION
 from sparkinesis.metrics.tally import Tally
-from sparkinesis.worker.options import LeaseTableOptions, WorkerOptions
+from sparkinesis.worker.aws_options import LeaseTableOptions
+from sparkinesis.worker.options import WorkerOptions
 from tests.tallies import counted
 
 LEASES = 5000

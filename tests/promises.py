@@ -57,10 +57,10 @@ W2:
     unit/worker/lifecycle/shard/test_automatic_checkpoints.py
 W9:
     integration/worker/test_exactly_once.py
-    integration/worker/test_own_start.py
+    integration/worker/test_returned_start.py
     integration/lease/test_fencing.py
     unit/lease/table/test_fencing.py
-    unit/worker/lifecycle/shard/test_own_start.py
+    unit/worker/lifecycle/shard/test_starting.py
 W3:
     integration/worker/test_w3_errors.py
     integration/worker/test_dead_letters_command.py
@@ -137,7 +137,8 @@ U1:
 U3:
     unit/stream/test_credentials.py
     unit/metrics/test_repeats.py
-    unit/worker/lifecycle/shard/test_standing.py
+    unit/worker/lifecycle/shard/test_lag.py
+    unit/worker/lifecycle/shard/test_shard_view.py
     integration/worker/test_u3_lag.py
     integration/worker/test_u3_lost.py
     unit/monitor/doctor/test_application.py

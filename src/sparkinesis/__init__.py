@@ -66,13 +66,14 @@ if TYPE_CHECKING:
     from sparkinesis.stream.kpl.unpack import UserRecordColumns, deaggregate
     from sparkinesis.stream.page import Record
     from sparkinesis.stream.shard import hash_key
+    from sparkinesis.worker.aws_options import FanOutOptions, LeaseTableOptions
     from sparkinesis.worker.batches.batch import RecordBatch
     from sparkinesis.worker.batches.user_record import UserRecord
     from sparkinesis.worker.checkpointer import Checkpointer, PreparedCheckpoint
     from sparkinesis.worker.lifecycle.streams.stream_config import FormerStreams, StreamConfig
     from sparkinesis.worker.lifecycle.worker import Worker
     from sparkinesis.worker.on_error import DeadLetter, OnError, Retry, Skip, Stop
-    from sparkinesis.worker.options import FanOutOptions, LeaseTableOptions, WorkerOptions
+    from sparkinesis.worker.options import WorkerOptions
     from sparkinesis.worker.processors.functions import processor
     from sparkinesis.worker.processors.processor import ProcessorShard, RecordProcessor
     from sparkinesis.worker.reporting.log_context import LogContext
@@ -130,11 +131,11 @@ _HOMES = {
     "CredentialSource": "stream.address",
     "DeadLetter": "worker.on_error",
     "ExtendedSequenceNumber": "lease.extended_sequence_number",
-    "FanOutOptions": "worker.options",
+    "FanOutOptions": "worker.aws_options",
     "Fleet": "fleet.fleet",
     "FleetOptions": "fleet.options",
     "FormerStreams": "worker.lifecycle.streams.stream_config",
-    "LeaseTableOptions": "worker.options",
+    "LeaseTableOptions": "worker.aws_options",
     "LogContext": "worker.reporting.log_context",
     "OnError": "worker.on_error",
     "PendingCheckpoint": "lease.lease",

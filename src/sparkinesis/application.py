@@ -14,10 +14,10 @@ from sparkinesis.public import public
 from sparkinesis.status import Replayed
 from sparkinesis.stream.timing import MACHINE, Timing
 from sparkinesis.worker.application_settings import ApplicationSettings
+from sparkinesis.worker.lifecycle.new_worker import new_worker
 from sparkinesis.worker.lifecycle.signals import graceful_on_signals
 from sparkinesis.worker.lifecycle.streams.stream_config import StreamConfig
 from sparkinesis.worker.lifecycle.worker import Worker
-from sparkinesis.worker.new_worker import new_worker
 from sparkinesis.worker.retrieval.memory import MemoryBudget
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from sparkinesis.lease.table.provisioning import creation
 from sparkinesis.stream.calls.explain import words
 from sparkinesis.stream.calls.retry import Backoff, error_code
-from sparkinesis.worker.options import LeaseTableOptions
+from sparkinesis.worker.aws_options import LeaseTableOptions
 from tests.aws.spending import Allowance, Use
 from tests.aws.target import Target
 

@@ -24,7 +24,7 @@ from sparkinesis.stream.calls.stream_identity import list_streams
 from sparkinesis.stream.fan_out.registered_consumers import list_consumers
 from sparkinesis.stream.position import TRIM_HORIZON
 from sparkinesis.stream.put_entry import plain_entries
-from sparkinesis.worker.options import LeaseTableOptions
+from sparkinesis.worker.aws_options import LeaseTableOptions
 from tests.integration.stream.direct.raw_server import Behaviour, close, http, serving
 
 Call = Callable[[StreamClient, LeaseTable], object]

@@ -30,7 +30,8 @@ from sparkinesis.source.options.option_table import OPTIONS, Options
 from sparkinesis.stream.address import stream_address
 from sparkinesis.stream.calls.caller import call_client
 from sparkinesis.stream.position import AtTimestamp
-from sparkinesis.worker.options import FanOutOptions, LeaseTableOptions, WorkerOptions
+from sparkinesis.worker.aws_options import FanOutOptions, LeaseTableOptions
+from sparkinesis.worker.options import WorkerOptions
 from tests.examples import examples
 from tests.journal import Journal, Journaling
 

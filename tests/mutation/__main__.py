@@ -70,9 +70,10 @@ HARMFUL = (
     "worker/checkpoint_rules.py",
     "worker/checkpointer.py",
     "worker/lifecycle/batch_loop.py",
+    "worker/lifecycle/shard/batcher.py",
+    "worker/lifecycle/shard/concurrent_delivery.py",
     "worker/lifecycle/shard/delivery.py",
-    "worker/lifecycle/shard/intake.py",
-    "worker/lifecycle/shard/open_records.py",
+    "worker/lifecycle/shard/processing.py",
     "worker/lifecycle/shard/reaction.py",
     "worker/lifecycle/shard/starting.py",
 )

@@ -39,9 +39,14 @@ EQUIVALENTS: dict[tuple[str, str, str, str], str] = {
     ("lease/rules/observations.py", "observe", "continue", "pass"): (
         "The observation is made anew, with equal values; the first one spares a copy of each."
     ),
-    ("worker/lifecycle/shard/open_records.py", "OpenRecords._open", "room <= 0", "room < 0"): _COST,
     (
-        "worker/lifecycle/shard/open_records.py",
+        "worker/lifecycle/shard/concurrent_delivery.py",
+        "OpenRecords._open",
+        "room <= 0",
+        "room < 0",
+    ): _COST,
+    (
+        "worker/lifecycle/shard/concurrent_delivery.py",
         "OpenRecords._open",
         "batch is None or room <= 0",
         "batch is None",

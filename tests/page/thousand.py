@@ -15,7 +15,7 @@ from sparkinesis.monitor.chosen_streams import ChosenStreams
 from sparkinesis.stream.address import CredentialSource
 from sparkinesis.ui.reported import NOTHING_REPORTED
 from sparkinesis.ui.serving import serve_table
-from sparkinesis.worker.options import LeaseTableOptions
+from sparkinesis.worker.aws_options import LeaseTableOptions
 from tests.page.browser import Browser
 
 SHARDS, WORKERS = 1000, 20

@@ -104,7 +104,7 @@ only the last page of shards is read | leases_are_deleted_in_time | 8
     - shards += answer["Shards"]
     + shards = answer["Shards"]
 a batch is checkpointed before it is processed | checkpoints_are_requested | 0
-    worker.lifecycle.shard.delivery:Deliverer.deliver_next
+    worker.lifecycle.shard.delivery:Deliverer.deliver
     - self.checkpointer.permit(batch.last, batch)
     + self.checkpointer.permit(batch.last, batch)
     + self.checkpointer.checkpoint()
@@ -154,11 +154,11 @@ latest is a new time at each start | readers_resume_where_they_should | 12
     - position = lease.position()
     + position = LATEST if lease.checkpoint.sequence_number == "LATEST" else lease.position()
 failed fetching is not restarted | everything_is_processed | 5
-    worker.retrieval.ahead:FetchAhead.take
+    worker.retrieval.waiting_pages:WaitingPages.take
     - raise error
-    + return None
+    + return None, False
 the last record of a shard is lost | readers_resume_where_they_should | 2
-    worker.lifecycle.shard.intake:Intake.take
+    worker.lifecycle.shard.batcher:Batcher.take
     - return batch
     + return batch.slice(0, len(batch) - 1) if self.at_end and batch else batch
 expired records are not reported | readers_resume_where_they_should | 16
@@ -197,7 +197,8 @@ records without a key are dropped | everything_is_processed | 1
     +     raise msgspec.ValidationError("Object missing required field `PartitionKey`")
 the memory of a lost lease is not released | memory_is_given_back | 9
     worker.retrieval.ahead:FetchAhead.stop
-    - pages = list(self._pages)
+    - pages = self.waiting.stop()
+    + self.waiting.stop()
     + pages = []
 an empty shard waits for memory | empty_shards_get_memory_at_once | 27
     worker.retrieval.memory:MemoryBudget._grant
@@ -248,7 +249,7 @@ shutdown_requested is not called | shutdown_is_requested_before_release | 1
     + pass
 final calls are not made | readers_get_a_final_call | 0
     worker.lifecycle.shard.consumer:ShardConsumer._shut_down
-    - self._last_calls.lease_lost()
+    - self._processor.lease_lost()
     + pass
 """)
 
@@ -284,7 +285,7 @@ a silent subscription is never closed | everything_is_processed | 7
     + left = was(self, wake)
     + return float("inf") if left > 0 and self._current.subscription is not None else left
 a deregistered consumer is not registered again | everything_is_processed | 4
-    worker.retrieval.fan_out:FanOut._forget
+    worker.retrieval.fan_out:ConsumerRegistration.forget
     + pass
 a refused subscription is retried at once | subscribe_calls_stay_within_limits | 0
     stream.fan_out.interruption:pause_after
@@ -330,10 +331,10 @@ a failed call is tried again during a pause | paused_shards_get_no_records | 53
     - return _S.PAUSED if is_paused and state is _S.PROCESSING else state
     + return state
 a pause stops nothing | paused_shards_are_not_fetched | 1
-    worker.lifecycle.shard.intake:Intake.pause
+    worker.lifecycle.shard.fetching:ShardFetching.pause
     + pass
 a pause has no end | every_shard_is_read | 3
-    worker.lifecycle.shard.intake:Intake.resume
+    worker.lifecycle.shard.fetching:ShardFetching.resume
     + pass
 a paused worker forgets the memory of its pages | memory_is_given_back | 9
     worker.retrieval.ahead:FetchAhead.stop
@@ -349,7 +350,7 @@ batches are not cut at the next automatic checkpoint | no_more_than_the_interval
     worker.lifecycle.shard.automatic_checkpoints:AutomaticCheckpoints.room
     + return None
 processing goes on without a checkpoint that is due | no_more_than_the_interval_is_repeated | 4
-    worker.lifecycle.shard.delivery:Deliverer._checkpoint_if_due
+    worker.lifecycle.shard.automatic_checkpoints:AutomaticCheckpoints.write_if_due
     + was(self)
 automatic checkpoints are not due by time | automatic_checkpoints_come_in_time | 6
     worker.lifecycle.shard.automatic_checkpoints:AutomaticCheckpoints.due_in
@@ -359,7 +360,7 @@ the time counts from the last call | automatic_checkpoints_come_in_time | 6
     + was(self, batch, since)
     + self._since = None if self._since is None else since
 nothing is checkpointed automatically at a shutdown | shutdowns_checkpoint_what_was_processed | 26
-    worker.lifecycle.shard.last_calls:LastCalls.checkpoint
+    worker.lifecycle.shard.processor_lifecycle:ProcessorLifecycle.checkpoint
     + pass
 the end of a shard is not checkpointed automatically | every_shard_is_read | 2
     worker.lifecycle.shard.automatic_checkpoints:AutomaticCheckpoints.write
@@ -367,7 +368,7 @@ the end of a shard is not checkpointed automatically | every_shard_is_read | 2
     + if self.are_on and self._checkpointer._permitted.end is None:
 children wait for their parents although they need not | children_begin_at_once | 7
     worker.lifecycle.shard.consumer:ShardConsumer._block_on_parent
-    - not self._options.parents_first or self._worker
+    - not options.parents_first or self._worker
     + self._worker
 children get leases only when their parents end | children_get_leases_in_time | 7
     lease.shards.shard_syncer:ShardSyncer._create_early_children
@@ -376,11 +377,11 @@ children get leases only when their parents end | children_get_leases_in_time | 
 
 WAYS_BUGS = planted("""
 a checkpoint passes an unfinished record | automatic_checkpoints_cover_processed_records | 0
-    worker.lifecycle.shard.open_records:OpenRecords.finish
+    worker.lifecycle.shard.concurrent_delivery:OpenRecords.finish
     - self._in_order and self._in_order[0].is_finished
     + self._in_order
 all that wait for a record of their key begin at once | calls_never_overlap | 0
-    worker.lifecycle.shard.open_records:OpenRecords.finish
+    worker.lifecycle.shard.concurrent_delivery:OpenRecords.finish
     - behind = self._behind[key]
     + behind = self._behind.setdefault(key, deque())
     - self._startable.append(behind.popleft())
@@ -388,7 +389,7 @@ all that wait for a record of their key begin at once | calls_never_overlap | 0
     + behind.clear()
 records that wait for one of their key are forgotten at the end of a shard
     | readers_resume_where_they_should | 1
-    worker.lifecycle.shard.open_records:OpenRecords.__bool__
+    worker.lifecycle.shard.concurrent_delivery:OpenRecords.__bool__
     + return self._rest is not None or bool(self._startable)
 a child begins before the tasks of its parent have ended | calls_never_overlap | 0
     worker.processors.user_calls:UserCalls.begin
@@ -440,7 +441,7 @@ the tokens of a new row begin anew | newer_tokens_are_larger | 1
     lease.table.fencing:token_at
     + return 1
 the start that initialize returns is not used | readers_resume_where_they_should | 0
-    worker.lifecycle.shard.own_start:move_to
+    worker.lifecycle.shard.starting:move_to
     + pass
 a start inside an aggregate is a user record too early | readers_resume_where_they_should | 1
     worker.checkpointer:Checkpointer.begin_at

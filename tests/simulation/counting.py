@@ -57,7 +57,7 @@ class Counts:
     @contextmanager
     def installed(self) -> Iterator[None]:
         """Measure all workers that are made in the block."""
-        with mock.patch("sparkinesis.worker.new_worker.metrics_of", self.open):
+        with mock.patch("sparkinesis.worker.lifecycle.new_worker.metrics_of", self.open):
             yield
 
     def sum(self, process: str, metric: str) -> float:

@@ -108,7 +108,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
             ("worker/checkpointer.py", "asyncio in a block"),
             ("worker/lifecycle/batch_loop.py", "asyncio in a block"),
             ("worker/lifecycle/run_async.py", "asyncio"),
-            ("worker/new_worker.py", "asyncio in a block"),
+            ("worker/lifecycle/new_worker.py", "asyncio in a block"),
             ("worker/processors/user_calls.py", "asyncio in a block"),
         ),
         _LOOP,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 from sparkinesis.local.operations.context import ACCOUNT
-from sparkinesis.worker.options import FanOutOptions
+from sparkinesis.worker.aws_options import FanOutOptions
 from tests.simulation import history as h
 from tests.simulation.histories import Draw, histories
 from tests.simulation.journal import EPOCH_MS

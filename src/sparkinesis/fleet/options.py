@@ -10,7 +10,7 @@ from typing import Any
 
 from sparkinesis.errors import Check, OptionError, check_all
 from sparkinesis.public import public
-from sparkinesis.worker.options import LONGEST
+from sparkinesis.worker.aws_options import LONGEST
 
 
 @public

@@ -21,8 +21,8 @@ from sparkinesis.testing.progress import Progress, Put, WatchedCalls
 from sparkinesis.testing.quick import quick
 from sparkinesis.testing.records import Given
 from sparkinesis.worker.batches.user_record import UserRecord
+from sparkinesis.worker.lifecycle.new_worker import new_worker
 from sparkinesis.worker.lifecycle.worker import Worker
-from sparkinesis.worker.new_worker import new_worker
 
 if TYPE_CHECKING:
     from typing_extensions import Self

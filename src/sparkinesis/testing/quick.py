@@ -10,9 +10,10 @@ from typing import TypeVar
 from sparkinesis.application import Application
 from sparkinesis.events import Event
 from sparkinesis.stream.address import FOUND_BY_BOTO
+from sparkinesis.worker.aws_options import LONGEST
 from sparkinesis.worker.lifecycle.streams.stream_config import Stream, StreamConfig, StreamTracker
 from sparkinesis.worker.on_error import OnError, Retry
-from sparkinesis.worker.options import LONGEST, UNLIMITED, WorkerOptions
+from sparkinesis.worker.options import UNLIMITED, WorkerOptions
 
 REGION = "us-east-1"
 _SHORT = 0.01

@@ -25,6 +25,7 @@ from sparkinesis.stream.address import (
     stream_address,
 )
 from sparkinesis.stream.position import InitialPosition
+from sparkinesis.worker.aws_options import check_consumer_name
 from sparkinesis.worker.dead_letters.targets import DeadLetterStream
 from sparkinesis.worker.lifecycle.streams.stream_config import (
     KEEP_FORMER,
@@ -41,7 +42,7 @@ from sparkinesis.worker.lifecycle.streams.stream_config import (
     name_streams,
 )
 from sparkinesis.worker.on_error import RETRY, DeadLetter, OnError, check_policy, last_resort
-from sparkinesis.worker.options import DEFAULT_OPTIONS, WorkerOptions, check_consumer_name
+from sparkinesis.worker.options import DEFAULT_OPTIONS, WorkerOptions
 from sparkinesis.worker.processors.functions import Processor, check_processor, function_of
 
 if TYPE_CHECKING:

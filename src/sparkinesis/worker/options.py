@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
@@ -16,17 +15,19 @@ from sparkinesis.lease.shards.shard_syncer import ShardSyncSettings
 from sparkinesis.metrics.health.address import parse_address
 from sparkinesis.metrics.metrics import MetricsExporter
 from sparkinesis.public import public
-from sparkinesis.stream.address import CONSUMER_NAME, shown
 from sparkinesis.stream.reading.budget import FASTEST, MAX_RECORDS_PER_CALL, SLOWEST, Pace
+from sparkinesis.worker.aws_options import (
+    DEFAULT_FAN_OUT,
+    FanOutOptions,
+    LeaseTableOptions,
+    at_least,
+    shown_value,
+    type_checks,
+)
 from sparkinesis.worker.processors.user_methods import asynchronous
 
-_CONSUMER_ARN = re.compile(
-    r"arn:aws[a-z-]*:kinesis:[a-z0-9-]+:[0-9]{12}"
-    r":stream/(?P<stream>[a-zA-Z0-9_.-]{1,128})/consumer/[a-zA-Z0-9_.-]{1,128}:[0-9]+"
-)
-
-LONGEST = 3_652 * 86_400.0
-"""Seconds (ten years): longer than any wait, and small enough to add to any clock."""
+LONGEST_WAIT = 3_600.0
+"""Seconds: the longest of the waits that the KCL's options give in milliseconds."""
 
 Bytes: TypeAlias = int
 
@@ -39,9 +40,6 @@ DEFAULT_IDLE_TIME = 1.0
 DEFAULT_SHARD_CALLS = 4.0
 """Kinesis allows five GetRecords calls a second for each shard; one is left for other readers."""
 
-LONGEST_WAIT = 3_600.0
-"""Seconds: the longest of the waits that the KCL's options give in milliseconds."""
-
 _WAITS = (
     "failover_time",
     "handoff_timeout",
@@ -53,31 +51,6 @@ _WAITS = (
     "shutdown_timeout",
 )
 
-_MOST = {"int": 2**31 - 1, "Bytes": 2**63 - 1, "float": LONGEST}
-_KINDS: dict[str, tuple[tuple[type, ...], str]] = {
-    "bool": ((bool,), "True or False"),
-    "int": ((int,), f"a whole number below {2**31:,}"),
-    "Bytes": ((int,), "a whole number of bytes"),
-    "float": ((int, float), f"a number of seconds, {LONGEST:.0f} at most"),
-}
-
-
-def type_checks(options: Any) -> Iterator[Check]:
-    """Yield a check of each option: that its value is of its type, and no number too large."""
-    for each in fields(options):
-        kind, _, none = str(each.type).partition(" | ")
-        value = getattr(options, each.name)
-        if kind in _KINDS and not (value is None and none == "None"):
-            yield (each.name,), partial(_check_type, each.name, kind, value)
-
-
-def _check_type(name: str, kind: str, value: Any) -> None:
-    types, wanted = _KINDS[kind]
-    is_of_type = isinstance(value, types) and isinstance(value, bool) == (kind == "bool")
-    is_sane = kind == "bool" or (is_of_type and abs(value) <= _MOST[kind])
-    if not is_of_type or not is_sane:
-        raise OptionError(f"{name} is {_shown(value)}; it must be {wanted}.")
-
 
 def _check_wait(name: str, seconds: float) -> None:
     """Raise `OptionError` for a wait of over an hour: most likely it is meant in milliseconds."""
@@ -88,122 +61,6 @@ def _check_wait(name: str, seconds: float) -> None:
             f"these are in seconds: did you mean {seconds / 1000:g}?"
         )
 
-
-def _shown(value: object) -> str:
-    try:
-        return shown(value) if isinstance(value, str) else repr(value)[:200]
-    except ValueError:  # a number of thousands of digits
-        return f"a {type(value).__name__} too large to show"
-
-
-BillingMode: TypeAlias = Literal["PAY_PER_REQUEST", "PROVISIONED"]
-
-
-@public
-@dataclass(frozen=True, slots=True)
-class LeaseTableOptions:
-    """The properties of a lease table that is created. An existing table is left as it is."""
-
-    billing_mode: BillingMode = "PAY_PER_REQUEST"
-    read_capacity: int = 10
-    """Default: 10. Capacity units a second; for PROVISIONED only (KCL
-    ``initialLeaseTableReadCapacity``)."""
-    write_capacity: int = 10
-    """Default: 10. Capacity units a second; for PROVISIONED only (KCL
-    ``initialLeaseTableWriteCapacity``)."""
-    point_in_time_recovery: bool = False
-    """Default: False. True switches point-in-time recovery on at each start, for an existing table
-    too, as the KCL does (``leaseTablePitrEnabled``). False never switches it off."""
-    deletion_protection: bool = False
-    """Default: False. True protects a new table from deletion (KCL
-    ``leaseTableDeletionProtectionEnabled``)."""
-    tags: tuple[tuple[str, str], ...] = ()
-    """Default: none. Pairs of key and value for a new table (KCL ``tags``)."""
-
-    def __post_init__(self) -> None:
-        check_all(
-            (
-                (("billing_mode",), self._check_billing_mode),
-                *type_checks(self),
-                *_at_least(self, 1, "read_capacity", "write_capacity"),
-                (("tags",), self._check_tags),
-            )
-        )
-
-    def _check_billing_mode(self) -> None:
-        if self.billing_mode not in ("PAY_PER_REQUEST", "PROVISIONED"):
-            raise OptionError(
-                f"billing_mode is {self.billing_mode!r}; it must be PAY_PER_REQUEST or PROVISIONED."
-            )
-
-    def _check_tags(self) -> None:
-        is_pairs = isinstance(self.tags, tuple) and all(
-            isinstance(tag, tuple) and len(tag) == 2 and all(isinstance(text, str) for text in tag)
-            for tag in self.tags
-        )
-        if not is_pairs:
-            raise OptionError("tags must be a tuple of (key, value) pairs of strings.")
-
-
-@public
-@dataclass(frozen=True, slots=True)
-class FanOutOptions:
-    """Options of enhanced fan-out: the registered consumer that an application's workers share."""
-
-    consumer_name: str | None = None
-    """Default: the application's name. The consumer's name (KCL ``fanoutConfig.consumerName``). The
-    consumer is registered if the stream has none of that name."""
-    consumer_arn: str | None = None
-    """Default: none. The ARN of an existing consumer (KCL ``fanoutConfig.consumerArn``). With an
-    ARN, no consumer is registered or described."""
-    fall_back_to_polling: bool = False
-    """Default: False, which raises an error. True polls with GetRecords when registering the
-    consumer is refused: the stream has its maximum of consumers, or the credentials lack the
-    permission. A warning gives the reason. The KCL has no such option."""
-    deregister: bool = False
-    """Default: False, as in the KCL. True deregisters the consumer when the last worker shuts down
-    gracefully. A registered consumer is billed by the hour, used or not."""
-
-    def __post_init__(self) -> None:
-        checks = [*type_checks(self)]
-        if self.consumer_name is not None:
-            name = self.consumer_name
-            checks.append((("consumer_name",), lambda: check_consumer_name("consumer_name", name)))
-        if self.consumer_arn is not None:
-            checks.append((("consumer_arn",), self._check_arn))
-        check_all(checks)
-
-    def _check_arn(self) -> None:
-        arn = self.consumer_arn
-        if not isinstance(arn, str) or not _CONSUMER_ARN.fullmatch(arn):
-            raise OptionError(
-                f"consumer_arn is {arn!r}; it must be the ARN of a consumer, such as "
-                "arn:aws:kinesis:eu-west-1:123456789012:stream/flights/consumer/app:1700000000."
-            )
-        for name in ("consumer_name", "fall_back_to_polling", "deregister"):
-            if getattr(self, name):
-                raise OptionError(
-                    f"{name} is for a consumer that the worker registers; consumer_arn names an "
-                    "existing one. Give one of the two options."
-                )
-
-    @property
-    def stream_of_arn(self) -> str | None:
-        """The name of the stream in ``consumer_arn``; None without an ARN."""
-        found = _CONSUMER_ARN.fullmatch(self.consumer_arn or "")
-        return found["stream"] if found else None
-
-
-def check_consumer_name(option: str, name: str) -> None:
-    """Raise `OptionError` unless ``name`` may be a consumer's (API reference, ConsumerName)."""
-    if not isinstance(name, str) or not CONSUMER_NAME.fullmatch(name):
-        raise OptionError(
-            f"{option} is {name!r}; the name of a consumer has 1 to 128 letters, digits, '_', '.' "
-            "and '-'."
-        )
-
-
-DEFAULT_FAN_OUT = FanOutOptions()
 
 DEFAULT_HELD_BYTES = 512 * 1_048_576
 """512 MiB: a worker of 200 shards with slow processors fits into a container of 2 GiB."""
@@ -318,11 +175,11 @@ class WorkerOptions:
     processing began, between two calls of ``process_records``, and when the worker shuts down, the
     shard moves or ends. 0: after each batch. The KCL has no such option."""
     checkpoint_records: int | None = None
-    """Default: None, off. The same for each so many user records; no batch is longer. May be
+    """Default: None, off. The same after this number of user records; no batch is longer. May be
     combined with ``checkpoint_seconds``. The KCL has no such option."""
     concurrency: int | None = None
     """Default: None, off: ``process_records`` gets batches. A number gives ``process_record`` one
-    record a call, and runs so many calls of each shard at the same time, in threads or, if it is
+    record a call, and runs this many calls of each shard at the same time, in threads or, if it is
     ``async def``, as tasks; records of one partition key one after the other, in order. Checkpoints
     are automatic (once a second, unless ``checkpoint_seconds`` or ``checkpoint_records`` is given),
     and cover the unbroken run of finished records. The KCL has no such option."""
@@ -361,7 +218,7 @@ class WorkerOptions:
     ``(PrometheusMetrics(), CloudWatchMetrics())``. A system that fails, hangs or refuses never
     slows processing. The KCL's default is CloudWatch, which bills each metric."""
     http: str | None = None
-    """Default: None, off. The address at which the worker tells ``/livez``, ``/readyz``,
+    """Default: None, off. The address at which the worker serves ``/livez``, ``/readyz``,
     ``/status`` and ``/metrics`` by HTTP, such as "127.0.0.1:9400"; ":9400" is the same, and
     "0.0.0.0:9400" opens it to all networks of the machine. A fleet has it on the driver, for all
     workers. The KCL has no such option."""
@@ -380,16 +237,16 @@ class WorkerOptions:
         yield from type_checks(self)
         for name in _WAITS:
             yield (name,), partial(_check_wait, name, getattr(self, name))
-        yield from _at_least(
+        yield from at_least(
             self, 0.1, "failover_time", "audit_interval", "cleanup_interval", "standstill_warning"
         )
-        yield from _at_least(
+        yield from at_least(
             self, 0, "handoff_timeout", "idle_time", "task_backoff", "parent_poll_interval"
         )
-        yield from _at_least(
+        yield from at_least(
             self, 1, "max_leases", "max_leases_to_steal", "max_records", "audit_confidence"
         )
-        yield from _at_least(self, 1, "max_pages_ahead", "max_bytes_ahead", "max_records_ahead")
+        yield from at_least(self, 1, "max_pages_ahead", "max_bytes_ahead", "max_records_ahead")
         yield ("max_held_bytes",), self._check_held
         yield ("max_records",), self._check_max_records
         for name, wanted in (("fan_out", FanOutOptions), ("table", LeaseTableOptions)):
@@ -401,16 +258,16 @@ class WorkerOptions:
             yield (name,), partial(_check_rate, name, getattr(self, name))
         pace = "idle_time", "shard_calls_per_second", "shard_bytes_per_second"
         yield (*pace, "retrieval", "fan_out"), self._check_pace
-        yield from _at_least(
+        yield from at_least(
             self, 0, "skip_older_than", "processing_time_limit", "checkpoint_seconds"
         )
-        yield from _at_least(self, 1, "checkpoint_records", "concurrency")
+        yield from at_least(self, 1, "checkpoint_records", "concurrency")
         for name in ("give_up_after_limit", "unhealthy_after_limit"):
             yield (name,), partial(self._check_limited, name)
         yield ("http",), self._check_http
         yield ("metrics",), self._check_metrics
         yield ("on_event",), self._check_on_event
-        yield from _at_least(self, 0, "shutdown_timeout")
+        yield from at_least(self, 0, "shutdown_timeout")
 
     def with_checkpoints(self) -> WorkerOptions:
         """Return these options with automatic checkpoints, if none were asked for."""
@@ -421,8 +278,8 @@ class WorkerOptions:
     def _check_choice(self, name: str, *choices: str) -> None:
         if (given := getattr(self, name)) not in choices:
             *others, last = map(repr, choices)
-            told = f"{', '.join(others)} or {last}"
-            raise OptionError(f"{name} is {given!r}; it must be {told}.")
+            permitted = f"{', '.join(others)} or {last}"
+            raise OptionError(f"{name} is {given!r}; it must be {permitted}.")
 
     def _check_fan_out(self) -> None:
         if self.retrieval != "efo" and self.fan_out != DEFAULT_FAN_OUT:
@@ -442,17 +299,15 @@ class WorkerOptions:
         )
         if not is_exporters:
             raise OptionError(
-                f"metrics is {_shown(self.metrics)}; it must be a tuple of exporters, such as "
+                f"metrics is {shown_value(self.metrics)}; it must be a tuple of exporters, such as "
                 "(PrometheusMetrics(),)."
             )
 
     def _check_on_event(self) -> None:
         how = asynchronous(self.on_event)
         if self.on_event is not None and (how is not None or not callable(self.on_event)):
-            raise OptionError(
-                f"on_event {how or f'is {_shown(self.on_event)}'}; it must be a plain function "
-                "that takes an event."
-            )
+            given = how or f"is {shown_value(self.on_event)}"
+            raise OptionError(f"on_event {given}; it must be a plain function that takes an event.")
 
     def _check_held(self) -> None:
         if self.max_held_bytes < _MIB:
@@ -524,16 +379,6 @@ class WorkerOptions:
         return self.renew_interval / 2
 
 
-def _at_least(options: object, least: float, *names: str) -> Iterator[Check]:
-    """Yield a check of each option whose number must not be too small."""
-
-    def check(name: str, value: Any) -> None:
-        if value is not None and value < least:
-            raise OptionError(f"{name} is {value!r}; it must be a number of at least {least}.")
-
-    return (((name,), partial(check, name, getattr(options, name))) for name in names)
-
-
 def _check_class(name: str, value: object, wanted: type) -> None:
     if not isinstance(value, wanted):
         raise OptionError(f"{name} must be {wanted.__name__}(...).")
@@ -543,7 +388,7 @@ def _check_rate(name: str, value: Any) -> None:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not (is_number and SLOWEST <= value <= FASTEST) and value != UNLIMITED:
         raise OptionError(
-            f"{name} is {_shown(value)}; it must be a number from {SLOWEST} to "
+            f"{name} is {shown_value(value)}; it must be a number from {SLOWEST} to "
             f"{FASTEST:,}, or {UNLIMITED!r} for a local Kinesis without limits."
         )
 

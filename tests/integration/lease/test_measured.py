@@ -29,7 +29,7 @@ from sparkinesis.metrics.catalogue import (
 from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.metrics.tally import Tally
 from sparkinesis.stream.calls.retry import Backoff
-from sparkinesis.worker.options import LeaseTableOptions
+from sparkinesis.worker.aws_options import LeaseTableOptions
 from tests.integration.lease.conftest import (
     SYNC,
     ManualTime,

@@ -29,7 +29,7 @@ from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.local.lease_tables import LeaseTables
 from sparkinesis.stream.address import StreamIdentifier
-from sparkinesis.worker.options import LeaseTableOptions
+from sparkinesis.worker.aws_options import LeaseTableOptions
 from tests.integration.lease.conftest import (
     ManualTime,
     break_row,

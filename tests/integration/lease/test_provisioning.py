@@ -11,7 +11,7 @@ import pytest
 from sparkinesis.errors import AccessDeniedError, LeaseTableError
 from sparkinesis.lease.table.provisioning import Patience
 from sparkinesis.local import Fault, LocalServer
-from sparkinesis.worker.options import LeaseTableOptions
+from sparkinesis.worker.aws_options import LeaseTableOptions
 from tests.integration.lease.conftest import table_of
 
 _names = (f"provisioned-{i}" for i in itertools.count())

@@ -20,7 +20,7 @@ from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import Call, LocalServer
 from sparkinesis.stream.address import StreamIdentifier, StreamMark
 from sparkinesis.stream.calls.retry import Backoff
-from sparkinesis.worker.options import LeaseTableOptions
+from sparkinesis.worker.aws_options import LeaseTableOptions
 from tests.integration.lease.conftest import (
     ManualTime,
     break_row,

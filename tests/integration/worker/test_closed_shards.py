@@ -103,24 +103,24 @@ def test_of_shards_at_their_tips_the_closed_ones_are_told_once(
     shards = ClosedShards(Counting(client.address), time)
     open_shard = next(shard.id for shard in client.list_shards()[0][1:])
     tips = {SHARD: 0.0, open_shard: 40.0}
-    assert shards.look(tips) == 60
+    assert shards.check(tips) == 60
     time.now = 60.0
-    assert shards.look(tips) == 300, "the other one was looked at as well"
+    assert shards.check(tips) == 300, "the other one was looked at as well"
     assert warnings(caplog) == []
     moto.split_shard(StreamName="s", ShardToSplit=SHARD, NewStartingHashKey="7")
     for time.now in range(61, 1000, 15):
-        shards.look(tips)
+        shards.check(tips)
     (warning,) = warnings(caplog)
     assert SHARD in warning
     assert [round(at) for at in listed] == [60, 361, 661, 961]
-    assert shards.look({}) == float("inf"), "nobody waits"
+    assert shards.check({}) == float("inf"), "nobody waits"
     assert len(listed) == 4
 
 
 def test_where_kinesis_itself_answers_nothing_is_listed(client: StreamClient) -> None:
     """It ends closed shards: a shard without records is one without records."""
     on_aws = StreamClient(StreamAddress("s", None, "us-east-1"))
-    assert ClosedShards(on_aws, lambda: 1e6).look({SHARD: 0.0}) == float("inf")
+    assert ClosedShards(on_aws, lambda: 1e6).check({SHARD: 0.0}) == float("inf")
 
 
 def test_a_worker_tells_of_a_shard_that_does_not_end(

@@ -9,8 +9,8 @@ import pytest
 
 from sparkinesis.errors import LeaseTableError, LeaseTableNotFoundError
 from sparkinesis.lease.table.provisioning import creation, remember_vanished
+from sparkinesis.worker.aws_options import LeaseTableOptions
 from sparkinesis.worker.lifecycle.worker import Worker
-from sparkinesis.worker.options import LeaseTableOptions
 from tests.integration.worker.scene import Scene, checkpoint, wait_for_look
 from tests.journal import Journaling
 from tests.kcl import put_rows, rows_of

@@ -24,8 +24,8 @@ from sparkinesis.events import (
     TroubleEnded,
 )
 from sparkinesis.local import Call, Fault
+from sparkinesis.worker.aws_options import FanOutOptions
 from sparkinesis.worker.lifecycle.worker import Worker
-from sparkinesis.worker.options import FanOutOptions
 from tests.heard import Heard
 from tests.integration.worker.conftest import refuse
 from tests.integration.worker.scene import FIRST, SECOND, Scene, checkpoint

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from sparkinesis.lease.table.provisioning import creation
 from sparkinesis.local import LocalServer
-from sparkinesis.worker.options import LeaseTableOptions
+from sparkinesis.worker.aws_options import LeaseTableOptions
 from tests.command import COMMAND, place_of
 from tests.integration.worker.scene import FIRST, SECOND, Scene, checkpoint
 from tests.kcl import put_rows, rows_of

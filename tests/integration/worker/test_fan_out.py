@@ -15,7 +15,7 @@ import pytest
 from sparkinesis.application import Application
 from sparkinesis.errors import AccessDeniedError, ConsumerLimitError
 from sparkinesis.local import Fault, LocalServer
-from sparkinesis.worker.options import FanOutOptions
+from sparkinesis.worker.aws_options import FanOutOptions
 from tests.integration.worker.conftest import refuse
 from tests.integration.worker.scene import FIRST, SECOND, UPPER, Gate, Scene, wait_for_look
 from tests.journal import PATIENCE, Journaling

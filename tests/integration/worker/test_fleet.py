@@ -23,7 +23,7 @@ from sparkinesis.lease.assignment.coordination import Coordination
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer
 from sparkinesis.stream.kpl.pack import aggregate
-from sparkinesis.worker.options import LeaseTableOptions
+from sparkinesis.worker.aws_options import LeaseTableOptions
 from tests import pace
 from tests.integration.worker.fleet import (
     Fleet,

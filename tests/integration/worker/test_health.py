@@ -229,9 +229,9 @@ def shut_down_without_its_loop(worker: Worker) -> None:
 
 def test_a_pool_that_nobody_dispatches_is_told(scene: Scene, kill: Callable[..., None]) -> None:
     worker = healthy(scene)
-    dispatcher = worker._settings.fetchers._dispatching
-    assert dispatcher is not None
-    kill(dispatcher)
+    watch = worker._settings.fetchers._watch.thread
+    assert watch is not None
+    kill(watch)
     assert "the pool that fetches has died" in live(worker)
 
 

@@ -20,8 +20,8 @@ from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.processors.processor import ProcessorShard, RecordProcessor
-from sparkinesis.worker.retrieval.ahead import FetchedPage
 from sparkinesis.worker.retrieval.memory import MemoryBudget, floor_of
+from sparkinesis.worker.retrieval.waiting_pages import FetchedPage
 from tests import pace
 from tests.journal import PATIENCE
 

@@ -96,7 +96,7 @@ def test_nothing_is_read_or_delivered_until_the_shard_is_resumed(
     assert reads(scene) == before
     assert scene.journal.data(FIRST) == [b"before"]
     assert worker._state.consumers[FIRST].held is held
-    assert worker._state.consumers[FIRST].intake.bytes_held == 0
+    assert worker._state.consumers[FIRST].batcher.bytes_held == 0
     assert worker.why_not_live() == ()
     assert worker.resume(FIRST)
     scene.journal.wait(lambda: len(scene.journal.data(FIRST)) == 201)
@@ -119,7 +119,7 @@ def test_an_open_subscription_ends_even_during_a_call(scene: Scene) -> None:
     gate.wait_for_work()
     scene.put(b"2")
     worker.pause(FIRST)
-    retrieval = worker._state.consumers[FIRST].intake._retrieval
+    retrieval = worker._state.consumers[FIRST].fetching._fetcher
     assert retrieval is not None
     eventually(lambda: retrieval._source is None)
     before = reads(scene)
@@ -129,7 +129,7 @@ def test_an_open_subscription_ends_even_during_a_call(scene: Scene) -> None:
     rounds(scene)
     assert scene.journal.data(FIRST) == [b"1"]
     assert reads(scene) == before
-    assert worker._state.consumers[FIRST].intake.bytes_held == 0, "the batch's memory is free"
+    assert worker._state.consumers[FIRST].batcher.bytes_held == 0, "the batch's memory is free"
     worker.resume(FIRST)
     scene.journal.wait_for_data(b"2")
     assert scene.journal.data(FIRST) == [b"1", b"2"]
@@ -311,9 +311,9 @@ def test_a_paused_shard_has_an_age_and_no_lag(scene: Scene, tallied: Any) -> Non
     scene.journal.wait_for_data(b"1", b"2")
     worker.pause(FIRST)
     wait_until_paused(worker)
-    since = worker._state.consumers[FIRST].intake.paused_since
+    since = worker._state.consumers[FIRST].fetching.paused_since
     worker.pause(FIRST)
-    assert worker._state.consumers[FIRST].intake.paused_since == since, "counted from the first"
+    assert worker._state.consumers[FIRST].fetching.paused_since == since, "counted from the first"
     found = {(one.metric, *one.labels): one.value for one in tallied.tally.series()}
     assert status_of(worker).millis_behind_latest is None
     assert (LAG.name, scene.stream, FIRST) not in found

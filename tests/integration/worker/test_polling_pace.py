@@ -58,15 +58,15 @@ class Reader:
         self._server.__exit__(None, None, None)
 
     def shard(self) -> PolledShard:
-        memory = MemoryBudget(2**30).account()
+        memory, pool = MemoryBudget(2**30).account(), StepPool("test")
         return self._polling.source(
             FetchRequest(
                 SHARD,
                 TRIM_HORIZON,
                 inclusive=True,
                 memory=memory,
-                on_page=lambda _: None,
-                pool=StepPool("test"),
+                taker=pool.new_work(lambda: None),
+                pool=pool,
             )
         )
 

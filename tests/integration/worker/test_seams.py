@@ -62,7 +62,7 @@ def test_a_page_that_could_not_be_unpacked_is_fetched_again(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     no_memory = first_times(2, MemoryError(), make_batch)
-    monkeypatch.setattr("sparkinesis.worker.lifecycle.shard.intake.make_batch", no_memory)
+    monkeypatch.setattr("sparkinesis.worker.lifecycle.shard.batcher.make_batch", no_memory)
     scene.put(b"1")
     scene.start()
     scene.journal.wait(lambda: bool(scene.journal.calls("initialize")))

@@ -18,7 +18,7 @@ from sparkinesis.monitor.doctor import application, judge
 from sparkinesis.monitor.doctor.judge import State
 from sparkinesis.status import ShardStatus
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.worker.lifecycle.shard import consumer
+from sparkinesis.worker.lifecycle.shard import shard_view
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.reporting.gauges import samples_of
 from tests import pace
@@ -164,7 +164,7 @@ def test_the_doctor_names_the_shard_that_a_worker_cannot_get_on_with(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(application, "STANDING_AFTER", WARNED)
-    monkeypatch.setattr(consumer, "TOLD_AFTER", WARNED)
+    monkeypatch.setattr(shard_view, "NAMED_AFTER", WARNED)
     stuck = Stuck()
     worker = scene.start({"http": "127.0.0.1:0"}, on_records=stuck)
     pace.eventually(lambda: len(worker.status()) == 2)

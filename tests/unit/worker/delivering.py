@@ -19,6 +19,7 @@ from sparkinesis.stream.page import Record
 from sparkinesis.worker.batches.batch import RecordBatch, make_batch
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.lifecycle.shard.delivery import Deliverer
+from sparkinesis.worker.lifecycle.shard.processing import Next, Processing
 from sparkinesis.worker.on_error import OnError
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.processors.processor import RecordProcessor
@@ -165,7 +166,7 @@ class Shard:
         held: Held | None = None,
         sinks: ShardSinks | None = None,
         processor: RecordProcessor | None = None,
-        intake: object = None,
+        batcher: object = None,
         **options: Any,
     ) -> None:
         self.held = held or Held()
@@ -174,19 +175,27 @@ class Shard:
         self.checkpointer = Checkpointer(cast(HeldLease, self.held), lambda: 0, sinks)
         self.deliverer = Deliverer(
             cast(HeldLease, self.held),
-            cast(Any, intake),
             processor or self.processor,
             self.checkpointer,
             cast(Any, self.setting),
             is_ending=lambda: not self.held.is_held(),
         )
+        self.processing = Processing(
+            cast(HeldLease, self.held),
+            cast(Any, batcher),
+            self.deliverer,
+            cast(Any, self.setting),
+        )
 
     def add(self, *numbers: int) -> None:
         self.deliverer.add(batch_of(*numbers))
 
+    def process(self) -> Next:
+        return self.processing.step()
+
     def step_all(self) -> None:
         while self.deliverer:
-            assert self.deliverer.deliver_next() == 0.0
+            assert self.deliverer.deliver() == 0.0
 
     @property
     def given(self) -> list[list[str]]:

@@ -18,9 +18,10 @@ from sparkinesis.sinks import DeadLetterStream
 from sparkinesis.stream.address import stream_address
 from sparkinesis.stream.position import AtTimestamp
 from sparkinesis.stream.reading.budget import Pace
+from sparkinesis.worker.aws_options import FanOutOptions, LeaseTableOptions
 from sparkinesis.worker.lifecycle.streams.stream_config import StreamSettings
 from sparkinesis.worker.on_error import Retry, Skip
-from sparkinesis.worker.options import AheadLimits, FanOutOptions, LeaseTableOptions, WorkerOptions
+from sparkinesis.worker.options import AheadLimits, WorkerOptions
 from sparkinesis.worker.processors.processor import RecordProcessor
 
 

@@ -19,13 +19,9 @@ from sparkinesis.compat.kclpy import worker_keys
 from sparkinesis.compat.kclpy.properties import Entry, decode, parse, require_one_stream
 from sparkinesis.errors import Check, OptionError, check_all
 from sparkinesis.stream.address import FOUND_BY_BOTO, CredentialSource
+from sparkinesis.worker.aws_options import LeaseTableOptions
 from sparkinesis.worker.on_error import OnError
-from sparkinesis.worker.options import (
-    DEFAULT_OPTIONS,
-    DEFAULT_SHARD_CALLS,
-    LeaseTableOptions,
-    WorkerOptions,
-)
+from sparkinesis.worker.options import DEFAULT_OPTIONS, DEFAULT_SHARD_CALLS, WorkerOptions
 from sparkinesis.worker.processors.processor import ProcessorFactory
 
 PROPERTIES_VARIABLE = "SPARKINESIS_KCLPY_PROPERTIES"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from sparkinesis.compat.kclpy import property_values as values
-from sparkinesis.worker.options import FanOutOptions
+from sparkinesis.worker.aws_options import FanOutOptions
 
 if TYPE_CHECKING:
     from sparkinesis.worker.reporting.cloudwatch import CloudWatchMetrics

@@ -27,7 +27,7 @@ operation on a set is atomic, so it needs no lock."""
 
 
 class ProvisionOptions(Protocol):
-    """The options of a table to create; see `sparkinesis.worker.options.LeaseTableOptions`."""
+    """The options of a table to create; see `sparkinesis.worker.aws_options.LeaseTableOptions`."""
 
     @property
     def billing_mode(self) -> str: ...

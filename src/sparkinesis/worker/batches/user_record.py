@@ -92,7 +92,7 @@ class UserRecord(msgspec.Struct, frozen=True, gc=False):
 
 
 make_user_record = cast("Make[UserRecord]", UserRecord)
-"""The class as a function, of which the arrival time may be epoch seconds."""
+"""The class as a function whose arrival time may be epoch seconds."""
 
 
 def arrived_ms(record: UserRecord) -> int | None:

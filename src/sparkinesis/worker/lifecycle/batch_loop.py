@@ -1,8 +1,18 @@
-"""The loop over an application's batches, in place of a record processor.
+"""The loop over an application's batches, in place of a record processor."""
 
-The record processors of a worker hand their batches over, one at a time, and wait. A batch counts
-as processed once the loop asks for the next one.
-"""
+# The record processors of a worker hand their batches over (`_Handover`), and each waits in its
+# ``process_records``. One batch after the other goes to the loop, which says that a batch is
+# processed only by asking for the next one: so ``process_records`` returns then, and not before,
+# and all that follows from its return (automatic checkpoints, `on_error`, shutdowns) holds for
+# loops as well. What must hold beyond that:
+#
+# - A batch at which the loop is left, in whatever way, is not processed: `_end` settles it so.
+# - A batch that waits behind those of other shards may lose its lease meanwhile, and the next owner
+#   has its records: it was given to the loop all the same once. `_serve` drops it.
+# - A worker never outlives its block. A coroutine that was cancelled while the block began left one
+#   behind that read for nobody: the thread that starts the worker cannot be cancelled.
+# - A loop that gives up waiting (``timeout``) may have got a batch in the same moment. Either the
+#   question is cancelled, or its answer is taken; `_asked` keeps it until then.
 
 from __future__ import annotations
 
@@ -100,7 +110,7 @@ class _Handover:
         return offer.is_processed.result()
 
     def ask(self) -> Future[_Offer | None]:
-        """Return what will be the next offer, or None after `close`. For one thread at a time."""
+        """Ask for the next offer, which is None after `close`. For one thread at a time."""
         with self._lock:
             asked = self._waiting = Future()
             self._serve()
@@ -205,7 +215,7 @@ class ApplicationLoop(Generic[Item]):
         try:
             await _in_a_thread(self._begin)
         except asyncio.CancelledError:
-            # The thread goes on, and nobody else would end its worker.
+            # The thread goes on with its worker.
             if self._worker is not None:
                 self._worker.request_shutdown()
             await _in_a_thread(self._end)
@@ -277,7 +287,7 @@ class ApplicationLoop(Generic[Item]):
             threading.Thread(target=self._watch, name=f"{self._name}-loop", daemon=True).start()
 
     def _watch(self) -> None:
-        """Tell the loop when the worker has ended."""
+        """End the loop when the worker has ended."""
         with contextlib.suppress(BaseException):  # `_take` raises it
             self.worker.wait()
         self._handover.close()

@@ -21,7 +21,7 @@ from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.worker.lifecycle.loops import WorkerLoop
 from sparkinesis.worker.lifecycle.shard.consumer import ShardConsumer, WorkerHooks
-from sparkinesis.worker.lifecycle.shard.standing import Warnings
+from sparkinesis.worker.lifecycle.shard.lag import Warnings
 from sparkinesis.worker.lifecycle.shard.states import ShutdownReason
 from sparkinesis.worker.lifecycle.streams.open_stream import OpenStream
 from sparkinesis.worker.reporting.failures import describe
@@ -58,7 +58,7 @@ class ConsumerLoop(WorkerLoop):
 
     @property
     def until(self) -> threading.Event:
-        return self.state.ended
+        return self.state.shutdown.ended
 
     def run(self) -> None:
         limit = self.settings.options.processing_time_limit
@@ -66,7 +66,7 @@ class ConsumerLoop(WorkerLoop):
         while not self._update():
             expect()
             self._progress.step(self._status)
-            left = self.state.shutdown_seconds_left
+            left = self.state.shutdown.seconds_left
             seconds = min(pause, left) if left else pause
             expect(seconds)
             self.state.wait_for_change(seconds)
@@ -75,7 +75,8 @@ class ConsumerLoop(WorkerLoop):
 
     def _status(self) -> list[ShardStatus]:
         now = self.settings.clock()
-        return [each.status(key, now) for key, each in self.state.consumers.items()]
+        consumers = self.state.consumers.items()
+        return [each.view.status(key, each.state, now) for key, each in consumers]
 
     def _update(self) -> bool:
         """Bring the consumers in line with the leases held; returns True when none is left."""
@@ -93,22 +94,22 @@ class ConsumerLoop(WorkerLoop):
             self.settings.tell(ShutdownOverdue(tuple(sorted(state.consumers))))
         for consumer in list(state.consumers.values()):
             lease = consumer.held
-            if state.shutdown_forced:
+            if state.shutdown.is_forced:
                 self._release(lease, LeaseEnd.SHUTDOWN)
             if not lease.is_held():
                 consumer.request(ShutdownReason.LEASE_LOST)
             elif (
-                state.shutdown_requested
+                state.shutdown.is_requested
                 or lease.handoff_to is not None
                 or self.streams.get(lease.stream) is None
             ):
                 consumer.request(ShutdownReason.REQUESTED)
         self._look_at_event_loop()
-        if state.shutdown_requested:
+        if state.shutdown.is_requested:
             for key, lease in held.items():
                 if key not in state.consumers:
                     self._release(lease, LeaseEnd.SHUTDOWN)
-            return state.shutdown_forced or not state.consumers
+            return state.shutdown.is_forced or not state.consumers
         for key, lease in held.items():
             if key in state.consumers or not lease.is_held():
                 continue
@@ -129,15 +130,15 @@ class ConsumerLoop(WorkerLoop):
                 continue
             if not consumer.is_complete:
                 consumer.report.died()
-                consumer.intake.close()
+                consumer.batcher.close()
                 self._release(consumer.held, LeaseEnd.CONSUMER_DIED)
             with state.changed:
                 del state.consumers[key]
-                state.records_of_ended += consumer.records
-                if consumer.stopped_by is not None:
+                state.records_of_ended += consumer.view.records
+                if (error := consumer.view.stopped_by) is not None:
                     if self.settings.reads is not None:
-                        state.fail(consumer.stopped_by)  # nobody else would replay the shard
-                    state.note_stop(key, consumer.stopped_by, consumer.held.released)
+                        state.fail(error)  # nobody else would replay the shard
+                    state.note_stop(key, error, consumer.held.released)
                 if consumer.has_read_range and self.settings.reads is not None:
                     self.settings.reads.done.add(key)
             self._reported.pop(key, None)
@@ -167,7 +168,7 @@ class ConsumerLoop(WorkerLoop):
             place_at=partial(self._place_at, stream.settings.client),
             doubt_stream=self.streams.doubt,
             request_shutdown=state.request_shutdown,
-            is_shutting_down=lambda: state.shutdown_requested,
+            is_shutting_down=lambda: state.shutdown.is_requested,
             fail=state.fail,
             note_end=state.notify,
         )
@@ -179,7 +180,7 @@ class ConsumerLoop(WorkerLoop):
             return
         now = self.settings.clock()
         for key, consumer in self.state.consumers.items():
-            since = consumer.processing_since
+            since = consumer.view.processing_since
             if since is None or now - since <= limit or self._reported.get(key) == since:
                 continue
             self._reported[key] = since
@@ -190,16 +191,16 @@ class ConsumerLoop(WorkerLoop):
                 consumer.request(ShutdownReason.LEASE_LOST)
 
     def _check_standstills(self) -> None:
-        """Warn of shards that stand still, ever more rarely, and say when they go on."""
+        """Warn of shards that stand still, less and less often, and say when they go on."""
         warnings = self._warnings
         if warnings is None:
             return
         now = self.settings.clock()
         for key, consumer in self.state.consumers.items():
-            if consumer.intake.is_paused or not consumer.held.is_held():
+            if consumer.fetching.is_paused or not consumer.held.is_held():
                 warnings.forget(key)
                 continue
-            standstill = consumer.standstill
+            standstill = consumer.view.standstill
             if (seconds := warnings.over(key, standstill, now)) is not None:
                 consumer.report.went_on(seconds)
             if standstill is not None and warnings.due(key, standstill, now):
@@ -212,7 +213,7 @@ class ConsumerLoop(WorkerLoop):
         loop = self.settings.calls.loop
         if loop is None:
             return
-        if self.state.shutdown_forced:
+        if self.state.shutdown.is_forced:
             loop.cancel()
         if (blocked := loop.look()) is not None:
             worker_id = self.settings.worker_id
@@ -233,7 +234,7 @@ class ConsumerLoop(WorkerLoop):
 
     def _end_worker(self) -> None:
         state = self.state
-        state.stop_renewing.set()
+        state.shutdown.stop_renewing.set()
         for loop in state.loops:
             if loop is not threading.current_thread():
                 expect(self.settings.options.failover_time)
@@ -246,11 +247,11 @@ class ConsumerLoop(WorkerLoop):
             self.coordinator.withdraw_requests()
         except SparkinesisError as error:
             _log.warning("Declining assigned leases failed; they will expire: %s", error)
-        if state.failure is None and not state.shutdown_forced:
+        if state.failure is None and not state.shutdown.is_forced:
             for stream in self.streams.finished():
                 stream.retrieval.finish(partial(self._is_last_reader, stream.id))
         self._progress.tell_end(
-            was_forced=state.shutdown_forced,
+            was_forced=state.shutdown.is_forced,
             error=None if state.failure is None else describe(state.failure),
         )
         state.end()
@@ -258,13 +259,13 @@ class ConsumerLoop(WorkerLoop):
         self.settings.consumers.close()
 
     def _wait_while_shutting_down(self, seconds: float) -> bool:
-        """Wait; return False, as soon as the shutdown's time is up, if that comes first."""
+        """Wait; return False if the shutdown's time is up before, as soon as it is."""
         state, until = self.state, self.settings.clock() + seconds
-        while not state.shutdown_forced and (left := until - self.settings.clock()) > 0:
+        while not state.shutdown.is_forced and (left := until - self.settings.clock()) > 0:
             expect(left)
-            state.wait_for_change(min(left, state.shutdown_seconds_left))
+            state.wait_for_change(min(left, state.shutdown.seconds_left))
             state.force_overdue_shutdown()
-        return not state.shutdown_forced
+        return not state.shutdown.is_forced
 
     def _is_last_reader(self, stream: StreamIdentifier | None) -> bool:
         """Wait for other workers to take a stream's released leases; return True if none did.

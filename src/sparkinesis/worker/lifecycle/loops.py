@@ -1,4 +1,4 @@
-"""The loops of a worker that look after its leases, each run by a thread of its own.
+"""The loops of a worker that take care of its leases, each run by a thread of its own.
 
 The loop that runs the shard consumers is in `sparkinesis.worker.lifecycle.consumer_loop`.
 """
@@ -34,16 +34,16 @@ _log = logging.getLogger(__name__)
 _TOGETHER = 1.0
 """Seconds between two rounds of shard syncs of several streams."""
 _SHORTEST = 0.001
-"""Seconds of a wait at least: a wait of a rounding error would be followed by the same again."""
+"""The shortest wait in seconds. A wait of a rounding error would be repeated for ever."""
 _LOOK_AGAIN = 1.0
-"""Seconds until the next look while there is no stream to sync, or after an error."""
+"""Seconds until the next step while there is no stream to sync, or after an error."""
 
 
 @dataclass(eq=False)
 class WorkerLoop:
-    """A loop of a worker: steps, one after the other, until the worker is so far that it may end.
+    """A loop of a worker: steps, one after the other, until the worker may end.
 
-    A step handles its errors, or nothing would be done any more. `ConsumerLoop` has no steps: it
+    A step handles its errors, or the loop would end. `ConsumerLoop` has no steps: it
     waits for what its consumers do.
     """
 
@@ -59,7 +59,7 @@ class WorkerLoop:
     @property
     def until(self) -> threading.Event:
         """The event of the worker after which the loop may end: here, a shutdown is requested."""
-        return self.state.stop_taking
+        return self.state.shutdown.stop_taking
 
     def run(self) -> None:
         until = self.until
@@ -82,7 +82,7 @@ class RenewalLoop(WorkerLoop):
 
     @property
     def until(self) -> threading.Event:
-        return self.state.stop_renewing
+        return self.state.shutdown.stop_renewing
 
     def step(self) -> float:
         began = self.settings.clock()
@@ -100,7 +100,7 @@ class RenewalLoop(WorkerLoop):
         In KiB a second, as an exponential average by halves, as the KCL's ``LeaseStatsRecorder``.
         """
         for consumer in self.state.running_consumers().values():
-            fetched, held = consumer.intake.take_byte_count(), consumer.held
+            fetched, held = consumer.batcher.take_byte_count(), consumer.held
             rate = fetched / 1024 / self.settings.options.renew_interval
             before = held.throughput_kbps
             held.throughput_kbps = rate if before is None else (rate + before) / 2
@@ -132,28 +132,28 @@ class AssignmentLoop(WorkerLoop):
             self.streams.settle(self.coordinator.snapshot.leases)
             self.coordinator.take(
                 self.state.busy_leases(),
-                self.state.stop_taking.is_set,
+                self.state.shutdown.stop_taking.is_set,
                 self.streams.may_take,
                 self.streams.wants,
                 self.streams.mark,
             )
             pause = self.coordinator.due_in()
-            self.state.looks.note()
+            self.state.table.looks.note()
             self._note_success()
             self.state.note_restarts(self.coordinator.snapshot.leases)
             if self.coordinator.snapshot.leases:
-                self.state.note_table()
+                self.state.table.note_found()
         except LeaseTableNotFoundError as error:
-            self.state.looks.note_failure(error)
-            self.state.note_missing_table(error)
+            self.state.table.looks.note_failure(error)
+            self.state.table.note_missing(error)
         except SparkinesisError as error:
-            self.state.looks.note_failure(error)
+            self.state.table.looks.note_failure(error)
             if self._failing_since is None:
                 self._failing_since = began
             if times := self._repeats.note(str(error)):
                 self.settings.tell(TakingFailed(str(error), times))
         except Exception as error:  # noqa: BLE001 - or no crashed worker's leases would be taken
-            self.state.looks.note_failure(error)
+            self.state.table.looks.note_failure(error)
             _log.exception("Taking leases failed and will be retried.")
         self._wake_children()
         self.state.notify()
@@ -217,7 +217,7 @@ class ShardSyncLoop(WorkerLoop):
         leases = leases_by_stream(seen.leases) if due else {}
         tips = self._times_at_tip() if due else {}
         for stream in due:
-            if self.state.stop_taking.is_set():
+            if self.state.shutdown.stop_taking.is_set():
                 break
             expect()
             own = leases.get(stream.id, [])
@@ -227,7 +227,7 @@ class ShardSyncLoop(WorkerLoop):
         self._due = {key: at for key, at in self._due.items() if key in streams}
         self._problems = {key: text for key, text in self._problems.items() if key in streams}
         soonest = min(self._due.values(), default=now + _LOOK_AGAIN)
-        # Streams whose steps are due at about the same time share a look at the leases.
+        # Streams whose steps are due at about the same time share one grouping of the leases.
         pause = soonest - self.settings.clock()
         return max(pause, _TOGETHER if len(streams) > 1 else _SHORTEST)
 
@@ -243,7 +243,7 @@ class ShardSyncLoop(WorkerLoop):
         pause = self.settings.options.cleanup_interval
         try:
             pause = stream.syncer.step(leases, audits=audits)
-            pause = min(pause, stream.closed_shards.look(tips))
+            pause = min(pause, stream.closed_shards.check(tips))
             if self._problems.pop(stream.id, None):
                 address = stream.settings.client.address
                 self.settings.tell(ShardSyncRecovered(address.name, str(address)))
@@ -262,9 +262,9 @@ class ShardSyncLoop(WorkerLoop):
         """Return the shards whose readers are at the tip, and since when, by stream."""
         tips: dict[StreamIdentifier | None, dict[str, float]] = defaultdict(dict)
         for consumer in self.state.running_consumers().values():
-            since = consumer.intake.time_at_tip.since
+            since = consumer.batcher.last_page.time_at_tip.since
             if since is not None:
-                tips[consumer.held.stream][consumer.shard_id] = since
+                tips[consumer.held.stream][consumer.held.shard_id] = since
         return tips
 
 
@@ -277,7 +277,7 @@ class StreamLoop(WorkerLoop):
     def step(self) -> float:
         pause = _LOOK_AGAIN
         try:
-            pause = self.streams.look(waiting(self.state.stop_taking.wait))
+            pause = self.streams.update(waiting(self.state.shutdown.stop_taking.wait))
         except Exception:  # noqa: BLE001 - or no stream would be opened any more
             _log.exception("Looking at the streams failed and will be retried.")
         self.state.notify()

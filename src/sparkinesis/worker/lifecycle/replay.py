@@ -1,7 +1,7 @@
 """A replay: one worker reads a range of a stream again, by a lease table of its own.
 
 The table is deleted in the end, also after an error or a signal. `kill -9` leaves the table behind,
-whose name tells what it was: ``<table>-replay-<time>-<random>``.
+whose name says what it was: ``<table>-replay-<time>-<random>``.
 """
 
 from __future__ import annotations

@@ -31,9 +31,9 @@ async def run_worker(make: Callable[[asyncio.AbstractEventLoop], Worker]) -> Non
 
 
 def _in_own_thread(worker: Worker) -> asyncio.Future[None]:
-    """Start a worker, and return its end, in a thread that nobody else waits for.
+    """Start a worker in a thread of its own, and return its end, as a future.
 
-    Not a task: Ctrl-C may cancel all of them, and nobody would wait for the worker.
+    Not as a task: Ctrl-C may cancel all tasks, and the program would not wait for the worker.
     """
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()

@@ -54,7 +54,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     metrics: Metrics = OFF
     """Takes the measurements of the worker, and of its streams and leases."""
     watched_every: float | None = None
-    """The seconds between two looks at the worker's loops; None if nobody asks for their health."""
+    """The seconds between two checks of the worker's loops; None if their health is not served."""
     reads: ReadRange | None = None
     """The range to which the worker is limited, as in a replay; None: everything."""
     memory: MemoryBudget = msgspec.field(default_factory=lambda: MemoryBudget(DEFAULT_HELD_BYTES))
@@ -100,7 +100,7 @@ class ConsumerSettings(WorkerSettings, frozen=True, kw_only=True):
     """Returns the stream's summary, one call for all shards; None: each asks the client."""
 
     same_streams: SameStreams | None = None
-    """Tells whether one of several streams is still the one that was opened."""
+    """Knows whether one of several streams is still the one that was opened."""
 
     def summary(self) -> StreamSummary:
         """Return the stream's summary, at most a second old. Raises `StreamClient`'s errors."""

@@ -29,10 +29,9 @@ from sparkinesis.worker.lifecycle.loops import (
     StreamLoop,
     WorkerLoop,
 )
-from sparkinesis.worker.lifecycle.named_shards import lease_named
 from sparkinesis.worker.lifecycle.settings import WorkerSettings
 from sparkinesis.worker.lifecycle.streams.open_stream import Streams
-from sparkinesis.worker.lifecycle.worker_state import SharedState
+from sparkinesis.worker.lifecycle.worker_state import SharedState, lease_named
 from sparkinesis.worker.reporting.failures import describe
 from sparkinesis.worker.reporting.gauges import LeaseCounts, WorkerGauges, WorkerSnapshot
 from sparkinesis.worker.reporting.health import WorkerParts, slow_calls
@@ -90,19 +89,19 @@ class Worker:
         if state.loops:
             raise RuntimeError("A worker can be started only once. Make another worker.")
         try:
-            self._coordinator.require_unique_worker_id(state.stop_taking.wait)
-            self._streams.begin(state.stop_taking.wait)
+            self._coordinator.require_unique_worker_id(state.shutdown.stop_taking.wait)
+            self._streams.begin(state.shutdown.stop_taking.wait)
         except BaseException:
             state.end_reports()
             raise
-        if state.shutdown_requested:
+        if state.shutdown.is_requested:
             state.end()
             return self
         kinds: list[type[WorkerLoop]] = [*_LOOPS]
         if self._streams.may_change:
             kinds.append(StreamLoop)
         loops = [kind(state, settings, self._coordinator, self._streams) for kind in kinds]
-        self._tell_start()
+        self._publish_start()
         state.watch(
             WorkerGauges(settings.worker_id, lambda: self._coordinator.snapshot, self._look)
         )
@@ -124,17 +123,17 @@ class Worker:
         consumers = self._state.running_consumers().values()
         return WorkerSnapshot(
             shards=self.status(),
-            bytes_held=sum(each.intake.bytes_held for each in consumers),
+            bytes_held=sum(each.batcher.bytes_held for each in consumers),
             leases_held=len(self._coordinator.held()),
             leases=leases,
             unread=None if unread is None else len(unread),
-            unseen_for=self._state.looks.unseen_for,
+            unseen_for=self._state.table.looks.unseen_for,
             streams=self._streams.counts(),
             event_loop_lag=None if (loop := self._settings.calls.loop) is None else loop.lag,
         )
 
     def serve(self, served: ServedTally) -> None:
-        """Tell health and metrics by HTTP until the worker ends."""
+        """Serve health and metrics by HTTP until the worker ends."""
         from sparkinesis.metrics.health.pages import pages  # noqa: PLC0415 - imports http.server
 
         settings = self._settings
@@ -151,12 +150,12 @@ class Worker:
         )
 
     def look_at_health(self) -> None:
-        """Note which loops are late; for who calls `why_not_live` without an HTTP server."""
+        """Note which loops are late, for `why_not_live` without an HTTP server."""
         self._live.look()
 
-    def _tell_start(self) -> None:
+    def _publish_start(self) -> None:
         settings = self._settings
-        self._settings.tell(
+        settings.tell(
             WorkerStarted(
                 settings.worker_id,
                 settings.application,
@@ -191,15 +190,15 @@ class Worker:
         if not state.loops:
             state.end()  # never started, or starting failed
         # The thread that runs the consumers ends the shutdown, however it was requested.
-        has_ended = state.ended.wait(state.shutdown_seconds_left + options.failover_time)
-        return has_ended and not state.shutdown_forced
+        has_ended = state.shutdown.ended.wait(state.shutdown.seconds_left + options.failover_time)
+        return has_ended and not state.shutdown.is_forced
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the worker has ended, at most ``timeout`` seconds; returns True if it has.
 
         Raises the error that ended the worker, if one did.
         """
-        ended = self._state.ended.wait(timeout)
+        ended = self._state.shutdown.ended.wait(timeout)
         if ended and self._state.failure is not None:
             raise self._state.failure
         return ended
@@ -212,7 +211,7 @@ class Worker:
         checkpointed as ever. A record that failed is tried again after the pause. A pause ends
         with the lease: a worker that takes the shard, this one too, reads the shard.
 
-        shard: a shard's id, or the key of its lease, which tells apart shards of several streams.
+        shard: a shard's id, or the key of its lease, which distinguishes shards of several streams.
         None: all shards, also those that this worker takes later.
 
         Returns False, and does nothing, if this worker does not read the shard now. Raises
@@ -262,7 +261,7 @@ class Worker:
     @property
     def is_shutting_down(self) -> bool:
         """True once a shutdown was requested, or the worker has failed."""
-        return self._state.shutdown_requested
+        return self._state.shutdown.is_requested
 
     @property
     def failure(self) -> BaseException | None:
@@ -275,17 +274,17 @@ class Worker:
 
         There is one: the lease table was deleted. `failures` has the whole error.
         """
-        if self._state.missing_table is None:
+        if self._state.table.missing is None:
             return None
         return "the lease table was deleted"
 
     @property
     def http_url(self) -> str | None:
-        """The URL under which the worker tells health and metrics, with the option ``http``.
+        """The URL under which the worker serves health and metrics, with the option ``http``.
 
         None without the option, and once the worker has ended.
         """
-        return None if self._http is None or self._state.ended.is_set() else self._http.url
+        return None if self._http is None or self._state.shutdown.ended.is_set() else self._http.url
 
     @property
     def is_at_work(self) -> bool:
@@ -293,7 +292,7 @@ class Worker:
         return self._settings.consumers.is_at_work
 
     def look_at_time(self) -> None:
-        """Have the worker look at the clock of its ``timing``, which somebody has moved."""
+        """Have the worker look at the clock of its ``timing``, after a test has moved it."""
         self._settings.fetchers.look_at_time()
         self._settings.consumers.look_at_time()
         self._state.notify()
@@ -311,9 +310,9 @@ class Worker:
     def why_not_ready(self) -> tuple[str, ...]:
         """Return why the worker is not ready; () if it sees the lease table, leases or not."""
         state = self._state
-        if state.shutdown_requested:
+        if state.shutdown.is_requested:
             return ("the worker is shutting down",)
-        return tuple(why for why in (self.problem, state.looks.problem()) if why is not None)
+        return tuple(why for why in (self.problem, state.table.looks.problem()) if why is not None)
 
     def _whole_status(self) -> dict[str, object]:
         return {
@@ -336,13 +335,13 @@ class Worker:
     @property
     def was_graceful(self) -> bool:
         """True unless a shutdown was forced."""
-        return not self._state.shutdown_forced
+        return not self._state.shutdown.is_forced
 
     def status(self) -> list[ShardStatus]:
         """Return the state of each shard that the worker consumes, in order of lease keys."""
         now = self._settings.clock()
         return [
-            consumer.status(key, now)
+            consumer.view.status(key, consumer.state, now)
             for key, consumer in sorted(self._state.running_consumers().items())
         ]
 
@@ -353,8 +352,8 @@ class Worker:
         """
         now, problems = self._settings.clock(), {}
         for key, consumer in sorted(self._state.running_consumers().items(), reverse=True):
-            if consumer.problem is not None:
-                problems[key.rpartition(":")[0]] = consumer.problem
+            if (problem := consumer.view.tasks.problem) is not None:
+                problems[key.rpartition(":")[0]] = problem
         return tuple(
             replace(one, problem=describe(found[0]), failing_for=now - found[1])
             if one.problem is None and (found := problems.get(one.identifier or "")) is not None

@@ -1,5 +1,9 @@
 """The event loop of a process' workers, which runs coroutines and notices calls that block it."""
 
+# One loop runs for all workers of a process, as long as the process does. When each worker had its
+# own, a semaphore of the user's module was bound to the loop of the first worker: in the next one,
+# each record that waited for it failed, and became a dead letter after its retries.
+
 from __future__ import annotations
 
 import asyncio
@@ -34,8 +38,7 @@ class _Outcome(NamedTuple):
 class LoopThread:
     """An event loop in a thread of its own, which begins when it is first needed. For any thread.
 
-    It runs as long as the process, and does not keep the process from exiting. Objects of asyncio
-    that one worker has used, such as a semaphore of the user's module, work in the next one, too.
+    It does not keep the process from exiting.
     """
 
     def __init__(self) -> None:
@@ -123,7 +126,7 @@ class EventLoop:
         self._submit(coroutine).add_done_callback(end)
 
     def cancel(self) -> None:
-        """Cancel the coroutines that run now: nobody waits for them any more."""
+        """Cancel the coroutines that run now: no shard waits for them any more."""
         with self._lock:
             running = list(self._open)
         for future in running:

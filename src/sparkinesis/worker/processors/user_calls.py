@@ -69,7 +69,7 @@ class UserCalls:
         return returned
 
     def begin(self, method: Callable[..., object], given: object, done: Done) -> None:
-        """Begin a call, beside others: as a task if it is ``async def``, else in a thread.
+        """Begin a call, while others run: as a task if it is ``async def``, else in a thread.
 
         done: called when the call has ended, with its error as of `call`. Raises RuntimeError if
         the operating system permits no thread.

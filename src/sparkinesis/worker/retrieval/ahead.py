@@ -1,57 +1,35 @@
 """Fetching a shard's pages ahead of the record processor."""
 
+# A fetcher works in steps, and waits in none. What wakes it:
+#
+#   a page was taken   if as many wait as the limits permit
+#   memory is free     if the budget had none left
+#   data has arrived   if its source is a subscription
+#   it was stopped
+#
+# The limits of pages, bytes and records bound what waits of one shard, and the memory budget what
+# waits of all: with the limits alone, 200 shards with slow record processors took some gigabytes.
+# Memory is asked for before the page is, or the page would be there without room.
+#
+# Each error of a step is kept for the consumer, an unexpected one as well: an error that ended a
+# fetching thread in silence left its shard waiting for ever.
+
 from __future__ import annotations
 
 import math
 import threading
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
 import msgspec
 
-from sparkinesis.stream.page import Fetched, Record, is_empty_at_tip
-from sparkinesis.stream.position import AfterRecord, Position
+from sparkinesis.stream.page import Fetched
+from sparkinesis.stream.position import Position
 from sparkinesis.worker.options import AheadLimits
 from sparkinesis.worker.retrieval.memory import Account, Hold
 from sparkinesis.worker.retrieval.memory_estimates import page_memory, records_within
 from sparkinesis.worker.retrieval.step_pool import StepPool, Work
-
-
-class FetchedPage(msgspec.Struct, frozen=True):
-    """A page on its way to the record processor."""
-
-    fetched: Fetched
-    at_shard_end: bool
-    """True for the last page of a shard that has ended."""
-    fetched_at: float
-    """The time of the fetch, by the worker's clock (seconds)."""
-    hold: Hold | None = None
-    """The memory that the page takes, until `release`; None: the memory is not counted."""
-
-    @property
-    def records(self) -> Sequence[Record]:
-        """The records as the stream stores them: aggregates are not unpacked."""
-        return self.fetched.page.records
-
-    @property
-    def service_time_ms(self) -> int:
-        """The time at which the page was fetched, by the service's clock (epoch ms)."""
-        return self.fetched.service_time_ms
-
-    def arrival(self, record: Record) -> float:
-        """Return the time, by the worker's clock, at which a record arrived in the stream.
-
-        The distance from the tip stands in for an arrival that is not known.
-        """
-        arrived_ms = record.arrived_ms
-        waited_ms = 0 if arrived_ms is None else self.service_time_ms - arrived_ms
-        return self.fetched_at - max(waited_ms, self.fetched.page.millis_behind_latest or 0) / 1000
-
-    def release(self) -> None:
-        """Give the page's memory back."""
-        if self.hold is not None:
-            self.hold.release()
+from sparkinesis.worker.retrieval.waiting_pages import FetchedPage, WaitingPages
 
 
 class FetchRequest(msgspec.Struct, frozen=True):
@@ -63,13 +41,13 @@ class FetchRequest(msgspec.Struct, frozen=True):
     """True to begin AT the record of ``start``; False to begin after it."""
     memory: Account
     """The memory account for the pages."""
-    on_page: Callable[[Work], None]
-    """Called from a step of the given work when a page, an error or the end can be taken."""
+    taker: Work
+    """The work that is woken when a page, an error or the end can be taken."""
     pool: StepPool
     """The threads that fetch."""
     announce_silence: bool = False
-    """True to call ``on_page`` for each empty page at the tip. Otherwise for the first one only,
-    and the latest of the others waits until somebody calls `FetchAhead.take`."""
+    """True to wake the taker for each empty page at the tip. Otherwise for the first one only, and
+    the latest of the others waits until a step takes it."""
 
 
 class RetrievalMode(Protocol):
@@ -137,10 +115,9 @@ class FetchAhead:
 
     A page is fetched while fewer pages, bytes and records than the limits wait to be taken, and
     when ``memory`` has room for the page. No thread is held while one of these is awaited, or the
-    time at which the page is due. `take` is for one thread; ``on_page`` is called from the pool.
+    time at which the page is due.
 
-    An error stops the fetching: `take` raises the error after the pages that came before. Make a
-    new `FetchAhead` to resume.
+    An error stops the fetching. Make a new `FetchAhead` to resume.
     """
 
     def __init__(
@@ -158,25 +135,18 @@ class FetchAhead:
         self.next_from = clock() + next_after
         """The time from which another retrieval may replace this one without a wait, by ``clock``
         (seconds)."""
+        self.waiting = WaitingPages(
+            limits, request.start, announce_silence=request.announce_silence
+        )
         self._next_after = next_after
         self._open_source = open_source
         self._request = request
-        self._limits = limits
         self._clock = clock
-        self.heard_at: float | None = None
-        """The time of the last page, taken or not. For any thread."""
         self._lock = threading.Lock()
-        self._pages: deque[FetchedPage] = deque()
-        self._error: BaseException | None = None
-        self._stopped = False
+        """Guards the source and the memory that was asked for, which `stop` ends."""
         self._source: PageSource | None = None
-        self._waits_for_room = False
-        """True while too much waits to be taken."""
         self._asked: Hold | None = None
         """The memory that was asked for the next page."""
-        self._is_first = True
-        self._is_silent = False
-        """True if the last page was empty, at the tip."""
         # The log lines of the steps name the same worker and shard as those of their creator.
         self._work = request.pool.new_work(self._run)
 
@@ -187,44 +157,17 @@ class FetchAhead:
     def take(self) -> FetchedPage | None:
         """Return the next page; None if it is not fetched yet. Never waits.
 
-        Raises the errors of fetching.
+        Raises the errors of fetching, after the pages that came before. For one thread.
         """
-        with self._lock:
-            page = self._pages.popleft() if self._pages else None
-            error = self._error if page is None else None
-            waited, self._waits_for_room = self._waits_for_room, False
-        if error is not None:
-            raise error
-        if waited:
+        page, was_awaited = self.waiting.take()
+        if was_awaited:
             self._work.wake()
         return page
 
-    @property
-    def oldest_at(self) -> float | None:
-        """The arrival, by the worker's clock, of the first record that waits. For any thread.
-
-        The record of the start is done.
-        """
-        start = self._request.start
-        done = start.sequence_number if isinstance(start, AfterRecord) else None
-        with self._lock:
-            for page in self._pages:
-                for record in page.records[:2]:
-                    if record.sequence_number != done:
-                        return page.arrival(record)
-        return None
-
-    @property
-    def is_stopped(self) -> bool:
-        """True after `stop`. For any thread."""
-        return self._stopped
-
     def stop(self) -> None:
         """Stop fetching; returns at once. For any thread."""
+        pages = self.waiting.stop()
         with self._lock:
-            self._stopped = True
-            pages = list(self._pages)
-            self._pages.clear()
             source, asked = self._source, self._asked
         if asked is not None:
             asked.cancel()
@@ -239,14 +182,13 @@ class FetchAhead:
         try:
             pause = self._fetch_if_due()
         except BaseException as error:  # noqa: BLE001 - else the shard would wait for ever
-            with self._lock:
-                self._error = error
+            self.waiting.fail(error)
             pause = None
         if pause is None:
             if self._asked is not None:
                 self._asked.release()
             self._drop_source()
-            self._request.on_page(self._work)
+            self._request.taker.wake(by=self._work)
         return pause
 
     def _drop_source(self) -> None:
@@ -263,12 +205,10 @@ class FetchAhead:
             with self._lock:
                 self._source = source
         source = self._source
-        with self._lock:
-            if self._stopped:
-                return None
-            self._waits_for_room = not self._has_room()
-            if self._waits_for_room:
-                return math.inf  # `take` wakes it
+        if self.waiting.is_stopped:
+            return None
+        if not self.waiting.await_room():
+            return math.inf  # `take` wakes it
         pause = source.due_in(self._work.wake)
         if pause > 0:
             return pause
@@ -277,29 +217,18 @@ class FetchAhead:
             return math.inf  # the budget wakes it
         self._asked = None
         page = self._fetch(source, hold)
-        if page is not None and self._put(page):
-            self._request.on_page(self._work)
-            if page.at_shard_end:
-                return None
+        if page is not None:
+            if self.waiting.heard_at is None:
+                # The first request may have been refused for a while, because the subscription
+                # before it was young: one that jumped as soon as its first page came was refused
+                # again, and nothing was delivered.
+                self.next_from = page.fetched_at + self._next_after
+            if self.waiting.put(page):
+                self._request.taker.wake(by=self._work)
+                if page.at_shard_end:
+                    return None
         # The next step finds out whether it was stopped, which wakes it.
         return max(0.0, source.due_in(self._work.wake))
-
-    def _has_room(self) -> bool:
-        """Return True if fewer pages than the limits wait to be taken.
-
-        A silence does not count: the records after it would wait until somebody takes it.
-        """
-        waiting = [
-            page.fetched
-            for page in self._pages
-            if self._request.announce_silence or not is_empty_at_tip(page.fetched.page)
-        ]
-        limits = self._limits
-        return (
-            len(waiting) < limits.pages
-            and sum(fetched.size for fetched in waiting) < limits.bytes
-            and sum(len(fetched.page.records) for fetched in waiting) < limits.records
-        )
 
     def _hold(self, source: PageSource) -> Hold:
         """Ask for the memory of the next page, once."""
@@ -311,8 +240,8 @@ class FetchAhead:
         )
         with self._lock:
             self._asked = hold
-            if self._stopped:
-                hold.cancel()
+        if self.waiting.is_stopped:
+            hold.cancel()
         return hold
 
     def _fetch(self, source: PageSource, hold: Hold) -> FetchedPage | None:
@@ -327,31 +256,6 @@ class FetchAhead:
             raise
         hold.release()
         return None
-
-    def _put(self, page: FetchedPage) -> bool:
-        """Let `take` have the page; return True if that is to be announced.
-
-        Once stopped, the page is dropped.
-        """
-        was_silent = self._is_silent
-        self._is_silent = is_empty_at_tip(page.fetched.page) and not page.at_shard_end
-        is_news = self._request.announce_silence or not (was_silent and self._is_silent)
-        with self._lock:
-            if self._stopped:
-                page.release()
-                return False
-            self.heard_at = page.fetched_at
-            if self._is_first:
-                # The first request may have been refused for a while, because the subscription
-                # before it was young.
-                self.next_from = page.fetched_at + self._next_after
-                self._is_first = False
-            # Of a silence, the latest page says everything.
-            replaced = self._pages.pop() if self._pages and not is_news else None
-            self._pages.append(page)
-        if replaced is not None:
-            replaced.release()
-        return is_news
 
 
 OpenRetrieval: TypeAlias = Callable[[FetchRequest], FetchAhead]

@@ -1,4 +1,4 @@
-"""Detects closed shards that do not end: their consumers would wait at the tip for ever."""
+"""Closed shards that do not end: their consumers would wait at the tip for ever."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sparkinesis.stream.reading.shard_end import WARN_AFTER, warn_missing_end
 
 _log = logging.getLogger(__name__)
 
-LOOK_AGAIN = 300.0
+CHECK_AGAIN = 300.0
 """Seconds between two calls of ListShards while shards are at their tips."""
 
 _NEVER = float("inf")
@@ -32,23 +32,25 @@ class ClosedShards:
 
         So the calls for many streams do not come at the same time.
         """
-        self._first = WARN_AFTER + phase * LOOK_AGAIN
+        self._first = WARN_AFTER + phase * CHECK_AGAIN
         self._client = client
         self._clock = clock
         self._listing = ShardListing(client, clock)
-        self._looked_at: dict[str, float] = {}
-        self._told: set[str] = set()
+        self._checked_at: dict[str, float] = {}
+        self._warned: set[str] = set()
 
-    def look(self, tips: Mapping[str, float]) -> float:
+    def check(self, tips: Mapping[str, float]) -> float:
         """Check the shards that are due; return the seconds until the next check.
 
         tips: shards whose readers are at the tip, with the time since then (by the clock).
         """
-        self._looked_at = {shard: at for shard, at in self._looked_at.items() if shard in tips}
-        self._told &= tips.keys()
+        self._checked_at = {shard: at for shard, at in self._checked_at.items() if shard in tips}
+        self._warned &= tips.keys()
         if self._client.address.endpoint is None:
             return _NEVER
-        due = {shard: self._due(shard, at) for shard, at in tips.items() if shard not in self._told}
+        due = {
+            shard: self._due(shard, at) for shard, at in tips.items() if shard not in self._warned
+        }
         now = self._clock()
         if min(due.values(), default=_NEVER) > now:
             return min(due.values(), default=_NEVER) - now
@@ -62,16 +64,16 @@ class ClosedShards:
         closed = {shard.id for shard in shards if not shard.is_open}
         for shard_id, at in due.items():
             if shard_id not in closed:
-                self._looked_at[shard_id] = now
+                self._checked_at[shard_id] = now
             elif at <= now:
-                self._told.add(shard_id)
+                self._warned.add(shard_id)
                 warn_missing_end(
                     self._client.address,
                     shard_id,
                     "Its child shards are not read until the server reports its end.",
                 )
-        return min((self._due(s, tips[s]) for s in due.keys() - self._told), default=_NEVER) - now
+        return min((self._due(s, tips[s]) for s in due.keys() - self._warned), default=_NEVER) - now
 
     def _due(self, shard_id: str, since: float) -> float:
-        looked_at = self._looked_at.get(shard_id)
-        return since + self._first if looked_at is None else looked_at + LOOK_AGAIN
+        checked_at = self._checked_at.get(shard_id)
+        return since + self._first if checked_at is None else checked_at + CHECK_AGAIN

@@ -1,17 +1,21 @@
-"""The memory budget for records that a process holds for its record processors.
+"""The memory budget for records that a process holds for its record processors."""
 
-Each shard has two accounts: one for pages that are fetched ahead, and one for the batch that its
-record processor is processing. Memory is reserved before it is used (that of a page, before the
-page is requested) and released when it is free again.
-
-- An account may hold half of what the others leave. So busy shards come to hold equal amounts, a
-  busy shard among quiet ones may hold much, and something is always left for the next shard.
-- An account that holds nothing gets its floor at once, whatever the others hold. So no shard waits
-  for another shard's record processor.
-
-Only floors can exceed the budget, and data that cannot be divided: one record, or one event of
-enhanced fan-out, for each shard. The floors of all accounts together are at most the limit.
-"""
+# Limits for each shard alone let a worker of 200 shards with slow record processors take some
+# gigabytes. So all shards of a process share one budget. Each has two accounts: one for pages that
+# are fetched ahead, and one for the batches that its record processor is given. Memory is reserved
+# before it is used (that of a page, before the page is requested) and released when it is free.
+#
+# - An account may hold half of what the others leave. So busy shards come to hold equal amounts, a
+#   busy shard among quiet ones may hold much, and something is always left for the next shard.
+# - An account that holds nothing gets its floor at once, whatever the others hold. So no shard
+#   waits for another shard's record processor, which may hang; and the memory of a batch is granted
+#   at once, unless other batches of the same shard are in use.
+#
+# Only floors can exceed the budget, and data that cannot be divided: one record, or one event of
+# enhanced fan-out, for each shard. The floors of all accounts together are at most the limit.
+#
+# Who waits is woken within the lock (`on_decided`), which therefore must return at once and not use
+# the budget: it wakes the fetcher's work, and no more.
 
 from __future__ import annotations
 
@@ -25,7 +29,7 @@ _FEW_ACCOUNTS = 64
 
 
 def floor_of(limit: int, accounts: int) -> int:
-    """Return the bytes that each of so many accounts may hold in any case.
+    """Return the bytes that each of the accounts may hold in any case.
 
     1 MiB; less if the limit is small or the accounts are many.
     """

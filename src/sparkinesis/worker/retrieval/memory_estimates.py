@@ -48,7 +48,7 @@ WITHOUT_UNPACKING = 2.5
 
 
 def response_memory(size: int, records: int) -> int:
-    """Return the memory of an answer or event of so many records while it is received."""
+    """Return the memory of an answer or event of this size while it is received."""
     return _RESPONSE_FACTOR * size + RECORD_OVERHEAD * records
 
 
@@ -71,8 +71,8 @@ def batch_memory(records: Sequence[Record], unpacked: UnpackedSize | None) -> in
 
     unpacked: the estimate of their user records; None if aggregates are not unpacked.
 
-    A processor that uses one of the two has only that, and packed records beside it until there is
-    the other, but this is not known before. Packed records and columns are each of the records'
+    A processor that uses one of the two has only that, and the packed records until the other is
+    made, but this is not known before. Packed records and columns are each of the records'
     size, and so are the objects of unpacked ones.
     """
     size = _size_of_all(records)

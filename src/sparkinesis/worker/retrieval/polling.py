@@ -98,16 +98,24 @@ class Polling(RetrievalMode):
 
 
 def _written_in(seconds: float) -> int:
-    """Return the memory of all that producers can put into a shard within so many seconds."""
+    """Return the memory of all that producers can put into a shard within that time."""
     return response_memory(int(_BYTES_A_SECOND * seconds), int(_RECORDS_A_SECOND * seconds))
+
+
+# Idle shards that are due at about the same time are polled one after the other, in slots. A call
+# each 30 ms finds the process asleep and its caches cold: with slots of 50 ms, a worker of 32 idle
+# shards took 16 ms of CPU a second, and 19 to 26 without.
+#
+# The more shards there are, the narrower are the slots, so that a thousand shards still take turns.
+# The shards are those of all streams: when each stream counted its own, a worker of a thousand
+# streams polled all of them at the same instant. And a slot divides the idle time: one that did not
+# was rounded down, and a worker of 60 to 130 shards polled each up to 1.8 times as often as asked.
 
 
 def due_after(now: float, idle_time: float, shards: int) -> float:
     """Return the time of an idle shard's next call, by the worker's clock (seconds).
 
-    Shards that are due at about the same time are polled one after the other, while the process is
-    awake and its caches are warm: a call of an idle worker then takes a quarter less CPU. The more
-    ``shards`` there are, the narrower are the slots, so that a thousand shards still take turns.
+    shards: the number of shards that the worker reads.
     """
     least, most = _SLOTS
     slot = min(most, max(least, _SHARDS_OF_A_SLOT * idle_time / max(1, shards)))
@@ -115,7 +123,6 @@ def due_after(now: float, idle_time: float, shards: int) -> float:
     due = now + idle_time
     if slot < least:
         return due
-    # Slots that do not divide the idle time would be rounded down: more calls than asked for.
     slot = idle_time / math.ceil(idle_time / slot - _ROUNDING)
     sooner = math.floor(due / slot) * slot
     return sooner if sooner - now >= idle_time * _SOONEST else sooner + slot

@@ -1,33 +1,47 @@
-"""An elastic pool of threads that runs steps: work that says by itself when it is to go on.
+"""An elastic pool of threads that runs steps. Each step says when the next one is due."""
 
-A worker has hundreds of shards, of which few have something to do at a time. So a shard holds a
-thread only while one of its steps runs: a call of a record processor, or a call of the service.
-"""
+# A worker has hundreds of shards, of which few have something to do at a time. With two threads for
+# each shard, 1,000 idle shards took 2,000 threads; the pools take fewer than 64. A shard holds a
+# thread only while one of its steps runs: a call of the service, or a call of a record processor.
+# Either may block for as long as it likes. What must hold, and by what:
+#
+# - The steps of one work never overlap, and no wake is lost: a wake during a step is kept in
+#   `_is_woken`, and has another step follow. All states change within the one lock.
+# - No step waits for another that blocks: a step that has waited for a tick although this process
+#   had CPU time shows that calls hold all threads, and one is added.
+# - A burst takes few threads. A thousand shards that were due together took forty: beyond 20
+#   threads a step now waits for 0.3 s before it gets one. And a process that lacked CPU time got
+#   hundreds while the service stood still for a moment: if the thread that watches the time is late
+#   itself, one thread in 0.1 s is added at most.
+# - Steps that are due by their time are patient: one thread takes them one after the other, which
+#   another joins every few ticks. A thread is rung for each of the other steps.
+#
+# A page wakes the consumer of its shard from within a step of the pool that fetches (`Work.wake`
+# with ``by``), and the consumer's step is taken by that same thread, after its own: no other thread
+# has to wake up for it. But the step may call a record processor, and take long. So a pool lends
+# one thread at a time; if it lent each, slow record processors would hold the threads that fetch.
 
 from __future__ import annotations
 
-import contextlib
 import heapq
 import logging
 import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextvars import Context, copy_context
 from enum import Enum, auto
 
 from sparkinesis.metrics.health.liveness import Part
 from sparkinesis.metrics.health.signs import PATIENCE, QueueSign, detach
-from sparkinesis.worker.retrieval.pool_growth import (
-    FIRST_THREADS,
-    JOIN,
-    REFUSED,
-    TICK,
-    threads_to_add,
-)
+from sparkinesis.worker.retrieval.pool_threads import TICK, Bell, PoolThreads, TimeWatch
 
 _log = logging.getLogger(__name__)
+
+JOIN = 0.012
+"""Seconds that a step which is due by its time waits for the thread that takes others of its kind,
+before another thread joins. An idle shard's poll may be that late."""
 
 _KEEP = 10.0
 """Seconds after which a thread without work ends."""
@@ -79,61 +93,29 @@ class Work:
         """Take the next step now, or right after the present one. Does nothing before `start`.
 
         by: the work, of another pool, whose step makes this call. Its thread then takes the step
-        that is woken, after its own: no other thread has to wake up for that. One thread of a pool
-        at a time is lent so, as the step may take long.
+        that is woken, after its own, unless another thread of its pool is lent already.
         """
         self._pool._wake(self, by)
 
 
 class StepPool:
-    """Runs steps in as many threads as they hold at a time. For any thread.
-
-    A thread is added when a step has waited a moment although this process had CPU time: the
-    threads are held by calls that block. So a short step needs no thread of its own, and no step
-    waits for another that blocks for long. Threads end after some seconds without work; the last
-    ones when the pool is closed and all its work has ended.
-
-    Steps that are due by their time are taken one after the other by one thread, which another
-    joins every few ticks. Steps that were woken, or go on at once, get a thread each.
-
-    Of the threads without work, the one that had work last is used: its memory is warm, and the
-    others may end.
-    """
+    """Runs steps in as many threads as they hold at a time, until it is closed. For any thread."""
 
     def __init__(self, name: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._name = name
         self._clock = clock
         self._lock = threading.Lock()
-        self._ready: deque[Work] = deque()
-        self._impatient = 0
-        """The number of those that do not wait for a thread."""
-        self._timers: list[tuple[float, int, Work]] = []
-        """A heap. An entry counts only while the work's ``_due`` is this instant."""
-        self._pushed = 0
-        self._idle: list[_Bell] = []
-        """Threads without work; the last one had work last."""
-        self._summoned = 0
-        """Threads that were rung for, and have not looked for work yet."""
-        self._idents: set[int] = set()
-        self._made = 0
-        self.threads = 0
-        """The number of threads now, without the one that watches the time."""
+        """Guards all that follows, and the states of work."""
+        self._ready = _ReadySteps()
+        self._timers = _Timers()
+        self._threads = PoolThreads(name, clock, self._run_thread)
+        self._watch = TimeWatch()
         self.unfinished = 0
         """The amount of work that was started and has not ended."""
-        self._dispatcher = _Bell()
-        self._added_at = -math.inf
-        """The time at which the last thread was added."""
-        self._refused_until = -math.inf
-        """The time until which no thread is added, after the operating system has refused one."""
-        self._wakes_at = math.inf
-        """The time at which the dispatcher looks again, if nobody rings before."""
-        self._dispatching: threading.Thread | None = None
         self._is_lending = False
         """True while a thread takes the step of another pool's work, or is about to."""
         self._away = 0
         """Steps that threads of other pools take, or are about to."""
-        self._taken = 0
-        """Steps that have begun."""
         self._progress = QueueSign(clock)
         self._is_closed = False
 
@@ -152,34 +134,35 @@ class StepPool:
 
     def runs_here(self) -> bool:
         """Return True in a thread of this pool."""
-        return threading.get_ident() in self._idents
+        return self._threads.is_here()
+
+    @property
+    def threads(self) -> int:
+        """The number of threads now, without the one that watches the time."""
+        return self._threads.count
 
     def part(self, name: str) -> Part:
         """Return the pool as a part of a process that must go on. For one thread at a time.
 
-        It stands still if no step begins although some are due, or if nobody watches the time.
-        Steps that block, and an operating system that permits no more threads, are no matter of it.
-        Takes no lock: the thread that has it may be what stands still.
+        It stands still if no step begins although some are due, or if its watch has died; not
+        if steps block, nor if the operating system permits no more threads. Takes no lock: the
+        thread that holds it may be what stands still.
         """
-        is_blocked = self._clock() < self._refused_until
-        taken = None if is_blocked or not self._ready else self._taken
-        due = min(self._progress.due(taken), self._wakes_at + PATIENCE)
-        watch = self._dispatching
-        is_dead = watch is not None and not watch.is_alive() and self.unfinished > 0
-        return Part(name, due, is_dead)
+        taken = None if self._threads.is_refused or not self._ready else self._ready.taken
+        due = min(self._progress.due(taken), self._watch.wakes_at + PATIENCE)
+        return Part(name, due, self._watch.is_dead and self.unfinished > 0)
 
     @property
     def is_at_work(self) -> bool:
         """True while a step is being taken, or could be taken now."""
         with self._lock:
-            is_busy = len(self._idle) + self._summoned < self.threads
-            return bool(self._ready or self._away) or is_busy
+            return bool(self._ready or self._away) or self._threads.is_busy
 
     def look_at_time(self) -> None:
-        """Begin the steps that are due by the clock, which somebody has moved."""
+        """Begin the steps that are due by the clock, after a test has moved it."""
         with self._lock:
             self._begin_due(self._clock())
-        self._dispatcher.ring()
+        self._watch.bell.ring()
 
     def close(self) -> None:
         """Have the threads end as soon as all work has ended."""
@@ -187,14 +170,14 @@ class StepPool:
             self._is_closed = True
             self._end_if_over()
 
-    # --- the states of work
+    # --- the states of work, within the lock
 
     def _start(self, work: Work) -> None:
         with self._lock:
             if work._is_started:
                 return
-            if self._dispatching is None:
-                self._dispatching = self._spawn(self._dispatch, "watch")
+            if self._watch.thread is None:
+                self._watch.thread = self._threads.start(self._watch_time, "watch")
             work._is_started = True
             self.unfinished += 1
             self._make_ready(work)
@@ -227,35 +210,25 @@ class StepPool:
         work._is_patient = is_patient
         work._due = math.inf
         work._ready_at = self._clock()
-        self._impatient += not is_patient
-        self._ready.append(work)
+        self._ready.add(work)
 
     def _take_ready(self) -> Work:
-        """Take the step that is ready for longest; have another thread take those in a hurry."""
-        work = self._ready.popleft()
+        """Take the step that is ready for longest; summon a thread for the impatient ones."""
+        work = self._ready.take()
         work._state = _State.RUNNING
-        self._taken += 1
-        self._impatient -= not work._is_patient
-        if self._impatient:
+        if self._ready.impatient:
             self._summon()
         elif self._ready:
-            self._look_at(self._clock() + JOIN)
+            self._wake_by(self._clock() + JOIN)
         return work
 
     def _summon(self) -> None:
-        """Have a thread look for work, if there is work that nobody looks for already."""
-        if not self._ready or self._summoned:
-            return
-        if self._idle:
-            self._summoned += 1
-            self._idle.pop().ring()
-        elif self.threads < FIRST_THREADS and self._clock() >= self._refused_until:
-            self._add_thread()
-        else:
-            self._look_at(self._clock() + TICK)
+        """Have a thread look for work, if a step is ready."""
+        if self._ready:
+            self._wake_by(self._threads.summon())
 
     def _finished(self, work: Work, pause: float | None) -> None:
-        """Note that a step was taken; within the lock."""
+        """Note that a step was taken."""
         if pause is None:
             work._state = _State.ENDED
             self.unfinished -= 1
@@ -267,44 +240,20 @@ class StepPool:
             work._state = _State.WAITING
             if pause < math.inf:
                 work._due = self._clock() + pause
-                self._pushed += 1
-                heapq.heappush(self._timers, (work._due, self._pushed, work))
-                self._look_at(work._due)
+                self._timers.add(work)
+                self._wake_by(work._due)
 
     def _end_if_over(self) -> None:
         if self._is_closed and not self.unfinished:
-            self._dispatcher.ring()
-            while self._idle:
-                self._summoned += 1
-                self._idle.pop().ring()
+            self._watch.bell.ring()
+            self._threads.dismiss()
 
     # --- the threads that take steps
 
-    def _add_thread(self) -> None:
-        try:
-            self._spawn(self._run_thread, str(self._made + 1))
-        except RuntimeError as error:
-            # The limit of the machine or the container. The dispatcher tries again.
-            _log.warning(
-                "%s has %d threads, and no other can start: %s", self._name, self.threads, error
-            )
-            self._refused_until = self._clock() + REFUSED
-            self._look_at(self._refused_until)
-            return
-        self._added_at = self._clock()
-        self._made += 1
-        self.threads += 1
-        self._summoned += 1
-
-    def _spawn(self, run: Callable[[], None], name: str) -> threading.Thread:
-        thread = threading.Thread(target=run, name=f"{self._name}-{name}", daemon=True)
-        thread.start()
-        return thread
-
     def _run_thread(self) -> None:
-        bell = _Bell()
-        me = threading.get_ident()
-        self._idents.add(me)
+        bell = Bell()
+        threads = self._threads
+        threads.enter()
         is_summoned = True
         work: Work | None = None
         pause: float | None = None
@@ -312,7 +261,7 @@ class StepPool:
             guest: Work | None = None
             with self._lock:
                 if is_summoned:
-                    self._summoned -= 1
+                    threads.summoned -= 1
                     is_summoned = False
                 if work is not None:
                     self._finished(work, pause)
@@ -325,9 +274,9 @@ class StepPool:
                 elif self._is_closed and not self.unfinished:
                     break
                 else:
-                    self._idle.append(bell)
+                    threads.rest(bell)
             if guest is not None:
-                guest._pool._take_away(guest, me)
+                guest._pool._take_as_guest(guest)
                 with self._lock:
                     self._is_lending = False
             elif work is not None:
@@ -336,23 +285,21 @@ class StepPool:
                 is_summoned = True
                 if not bell.wait(_KEEP):
                     with self._lock:
-                        if bell in self._idle:
-                            self._idle.remove(bell)
+                        if threads.may_end(bell):
                             break
-                    bell.wait()  # somebody rings right now
+                    bell.wait()  # it is rung for right now
         with self._lock:
-            self.threads -= 1
-            self._idents.discard(me)
+            threads.retire()
 
-    def _take_away(self, work: Work, me: int) -> None:
-        """Take a step in the thread ``me`` of another pool."""
+    def _take_as_guest(self, work: Work) -> None:
+        """Take a step in the present thread, which is another pool's."""
         with self._lock:
-            self._idents.add(me)
+            self._threads.enter()
             work._state = _State.RUNNING
-            self._taken += 1
+            self._ready.taken += 1
         pause = self._take(work)
         with self._lock:
-            self._idents.discard(me)
+            self._threads.leave()
             self._away -= 1
             self._finished(work, pause)
             self._summon()
@@ -370,70 +317,82 @@ class StepPool:
 
     # --- the thread that watches the time
 
-    def _look_at(self, instant: float) -> None:
-        """Have the dispatcher look at an instant at the latest."""
-        if instant < self._wakes_at - TICK:
-            self._wakes_at = instant
-            self._dispatcher.ring()
+    def _wake_by(self, instant: float) -> None:
+        """Have the watch wake by ``instant``."""
+        watch = self._watch
+        if instant < watch.wakes_at - TICK:
+            watch.wakes_at = instant
+            watch.bell.ring()
 
-    def _dispatch(self) -> None:
+    def _watch_time(self) -> None:
         """Make steps ready when they are due, and add threads."""
+        watch = self._watch
         while True:
             with self._lock:
                 if self._is_closed and not self.unfinished:
                     return
                 now = self._clock()
-                late = now - self._wakes_at
+                late = now - watch.wakes_at
                 self._begin_due(now)
-                self._add_threads(now, is_on_time=late < TICK / 2)
-                self._wakes_at = max(self._next_look(now), now + TICK)
-                pause = self._wakes_at - now
-            self._dispatcher.wait(None if pause == math.inf else pause)
+                if self._ready:
+                    waits = (now - work._ready_at for work in self._ready)
+                    self._threads.grow(waits, is_on_time=late < TICK / 2)
+                watch.wakes_at = max(self._next_due(now), now + TICK)
+                pause = watch.wakes_at - now
+            watch.bell.wait(None if pause == math.inf else pause)
 
     def _begin_due(self, now: float) -> None:
-        timers = self._timers
-        while timers and timers[0][0] <= now:
-            due, _, work = heapq.heappop(timers)
-            if work._due == due:
-                self._make_ready(work, is_patient=True)
-        if self._ready:
-            self._summon()
+        for work in self._timers.pop_due(now):
+            self._make_ready(work, is_patient=True)
+        self._summon()
 
-    def _next_look(self, now: float) -> float:
-        timers = self._timers
-        while timers and timers[0][2]._due != timers[0][0]:
-            heapq.heappop(timers)  # the step was woken before
-        due = timers[0][0] if timers else math.inf
-        if len(self._ready) <= self._summoned:
+    def _next_due(self, now: float) -> float:
+        due = self._timers.next()
+        if len(self._ready) <= self._threads.summoned:
             return due  # each of those that are ready has a thread that looks for it
-        return min(due, now + (TICK if self._impatient else JOIN))
-
-    def _add_threads(self, now: float, *, is_on_time: bool) -> None:
-        """Add threads for steps that wait, if the present threads are held by calls that block."""
-        if not self._ready or self._idle or self._summoned or now < self._refused_until:
-            return
-        count = threads_to_add(
-            self.threads,
-            (now - work._ready_at for work in self._ready),
-            added_ago=now - self._added_at,
-            is_on_time=is_on_time,
-        )
-        for _ in range(count):
-            if now >= self._refused_until:
-                self._add_thread()
+        return min(due, now + (TICK if self._ready.impatient else JOIN))
 
 
-class _Bell:
-    """Wakes one waiting thread. A ring before the wait counts; two of them count once."""
+class _ReadySteps(deque[Work]):
+    """The work whose next step waits for a thread; the one that has waited longest comes first."""
+
+    impatient = 0
+    """The number of those that need a thread of their own."""
+    taken = 0
+    """Steps that have begun."""
+
+    def add(self, work: Work) -> None:
+        self.impatient += not work._is_patient
+        self.append(work)
+
+    def take(self) -> Work:
+        work = self.popleft()
+        self.impatient -= not work._is_patient
+        self.taken += 1
+        return work
+
+
+class _Timers:
+    """The work whose next step has a time."""
 
     def __init__(self) -> None:
-        self._silent = threading.Lock()
-        self._silent.acquire()
+        self._heap: list[tuple[float, int, Work]] = []
+        """An entry counts only while the work's ``_due`` is this instant."""
+        self._added = 0
 
-    def ring(self) -> None:
-        with contextlib.suppress(RuntimeError):  # it has rung already
-            self._silent.release()
+    def add(self, work: Work) -> None:
+        self._added += 1
+        heapq.heappush(self._heap, (work._due, self._added, work))
 
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait for a ring; return False if none came within so many seconds."""
-        return self._silent.acquire(timeout=-1 if timeout is None else timeout)
+    def pop_due(self, now: float) -> Iterator[Work]:
+        while self._heap and self._heap[0][0] <= now:
+            due, _, work = heapq.heappop(self._heap)
+            if work._due == due:
+                yield work
+
+    def next(self) -> float:
+        """Return the time of the first step; infinite if there is none."""
+        heap = self._heap
+        while heap and heap[0][2]._due != heap[0][0]:
+            heapq.heappop(heap)  # the step was woken before
+        return heap[0][0] if heap else math.inf

@@ -18,8 +18,8 @@ from typing import Protocol
 from sparkinesis.errors import ServiceError, SparkinesisError
 from sparkinesis.metrics.tally import Tally
 from sparkinesis.worker.application_settings import ApplicationSettings
+from sparkinesis.worker.lifecycle.new_worker import new_worker
 from sparkinesis.worker.lifecycle.worker import Worker
-from sparkinesis.worker.new_worker import new_worker
 from sparkinesis.worker.reporting.failures import describe
 from sparkinesis.worker.reporting.log_context import LogPlace
 from sparkinesis.worker.supervision.messages import Ended, Leaving, Report, ShutDown, Start, Wait

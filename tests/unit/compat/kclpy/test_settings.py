@@ -17,8 +17,9 @@ from sparkinesis.compat.kclpy.settings import (
 )
 from sparkinesis.errors import OptionError
 from sparkinesis.stream.address import FOUND_BY_BOTO, CredentialSource
+from sparkinesis.worker.aws_options import FanOutOptions, LeaseTableOptions
 from sparkinesis.worker.on_error import Retry
-from sparkinesis.worker.options import FanOutOptions, LeaseTableOptions, WorkerOptions
+from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.processors.processor import RecordProcessor
 
 ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/flights"

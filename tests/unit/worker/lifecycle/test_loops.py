@@ -49,7 +49,7 @@ class Reading(Streams):
     def all(self) -> Sequence[Any]:
         return self._streams
 
-    def look(self, _: object) -> float:
+    def update(self, _: object) -> float:
         return 600.0
 
 
@@ -70,7 +70,7 @@ def test_a_shutdown_reaches_the_taking_of_leases_that_has_begun() -> None:
         due_in=lambda: 0.0,
         duplicate_worker_leases=(),
         snapshot=snapshot,
-        leave=lambda: seen.append(state.stop_taking.is_set()),
+        leave=lambda: seen.append(state.shutdown.stop_taking.is_set()),
     )
     streams = Reading()
     AssignmentLoop(state, settings, coordinator, streams).run()
@@ -111,7 +111,7 @@ def test_a_loop_announces_how_long_it_waits(kind: type[WorkerLoop]) -> None:
     )
     syncer: Any = SimpleNamespace(step=lambda *_, **__: 600.0)
     stream: Any = SimpleNamespace(
-        id=None, syncer=syncer, closed_shards=SimpleNamespace(look=lambda _: 600.0)
+        id=None, syncer=syncer, closed_shards=SimpleNamespace(check=lambda _: 600.0)
     )
     streams = Reading([stream])
     loop = kind(state, settings, coordinator, streams)
@@ -119,7 +119,7 @@ def test_a_loop_announces_how_long_it_waits(kind: type[WorkerLoop]) -> None:
     thread = threading.Thread(target=sign.during, args=(loop.run,), daemon=True)
     thread.start()
     eventually(lambda: sign.due > time.monotonic() + 500)
-    state.stop_taking.set()
-    state.stop_renewing.set()
+    state.shutdown.stop_taking.set()
+    state.shutdown.stop_renewing.set()
     thread.join(60)
     assert not thread.is_alive()

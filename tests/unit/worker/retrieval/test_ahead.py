@@ -24,7 +24,7 @@ from sparkinesis.worker.retrieval.memory_estimates import (
     response_memory,
 )
 from sparkinesis.worker.retrieval.polling import PolledShard
-from sparkinesis.worker.retrieval.step_pool import StepPool
+from sparkinesis.worker.retrieval.step_pool import StepPool, Work
 
 PATIENCE = 30.0
 MIB = 1_048_576
@@ -57,6 +57,17 @@ class Script:
         return answer
 
 
+class Taker:
+    """Stands for the work of a consumer; notes that it is woken."""
+
+    def __init__(self, on_page: Callable[[], object]) -> None:
+        self._on_page = on_page
+
+    def wake(self, by: Work) -> None:
+        del by
+        self._on_page()
+
+
 class Reader:
     """A fetching ahead, and a count of what it announced.
 
@@ -87,7 +98,7 @@ class Reader:
             start,
             inclusive=False,
             memory=memory or MemoryBudget(2**30).account(),
-            on_page=lambda _: (on_page or self._announced.release)(),
+            taker=cast(Any, Taker(on_page or self._announced.release)),
             pool=StepPool("test"),
             announce_silence=announce_silence,
         )
@@ -514,12 +525,13 @@ def test_the_arrival_of_the_first_record_that_waits_and_of_the_last_page(read: R
     """A record of an unknown arrival is as old as the page is behind, at least."""
     one = read(Script(page(behind=5_000), page(0, 0)), clock=lambda: 100.0)
     one.wait(2)
-    assert [one.fetching.oldest_at, one.fetching.heard_at] == [95.0, 100.0]
+    waiting = one.fetching.waiting
+    assert (waiting.oldest_at, waiting.heard_at) == (95.0, 100.0)
     assert one.fetching.take() is not None
-    assert [one.fetching.oldest_at, one.fetching.heard_at] == [None, 100.0], "a silence"
+    assert (waiting.oldest_at, waiting.heard_at) == (None, 100.0), "a silence"
 
 
 def test_the_record_of_the_start_does_not_wait(read: Read) -> None:
     one = read(Script(page(2)), clock=lambda: 100.0, start=AfterRecord("1"))
     one.wait(1)
-    assert one.fetching.oldest_at is None
+    assert one.fetching.waiting.oldest_at is None

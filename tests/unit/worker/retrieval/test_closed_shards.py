@@ -7,7 +7,7 @@ from typing import Any
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.reading.shard_end import WARN_AFTER
 from sparkinesis.stream.shard import Shard
-from sparkinesis.worker.retrieval.closed_shards import LOOK_AGAIN, ClosedShards
+from sparkinesis.worker.retrieval.closed_shards import CHECK_AGAIN, ClosedShards
 
 SHARD = "shardId-000000000000"
 
@@ -30,10 +30,10 @@ def test_streams_that_reached_their_tips_together_are_looked_at_one_after_the_ot
     now = 0.0
     streams = [ClosedShards(listing, lambda: now, number / 100) for number in range(100)]
     by_second = []
-    for second in range(int(WARN_AFTER + 2 * LOOK_AGAIN)):
+    for second in range(int(WARN_AFTER + 2 * CHECK_AGAIN)):
         now, before = float(second), listing.count
         for stream in streams:
-            stream.look({SHARD: 0.0})
+            stream.check({SHARD: 0.0})
         by_second.append(listing.count - before)
     assert sum(by_second[: int(WARN_AFTER)]) == 0
     assert 190 <= listing.count <= 210

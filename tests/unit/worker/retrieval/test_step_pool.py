@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import logging
 import math
 import threading
@@ -16,8 +15,8 @@ import pytest
 
 from sparkinesis.metrics.health.signs import SignOfLife, expect
 from sparkinesis.worker.retrieval import step_pool
-from sparkinesis.worker.retrieval.pool_growth import JOIN, TICK, threads_to_add
-from sparkinesis.worker.retrieval.step_pool import StepPool, Work
+from sparkinesis.worker.retrieval.pool_threads import TICK, threads_to_add
+from sparkinesis.worker.retrieval.step_pool import JOIN, StepPool, Work
 from tests.pace import eventually
 
 PATIENCE = 30.0
@@ -244,12 +243,12 @@ def test_one_thread_is_rung_for_steps_that_are_due_together_and_one_for_each_tha
 ):
     now = [100.0]
     pool = StepPool("test", lambda: now[0])
-    pool._idle = threads = cast(Any, [Rung() for _ in range(9)])
-    pool.threads = 9
+    threads = cast(Any, [Rung() for _ in range(9)])
+    pool._threads._idle, pool._threads.count = threads, 9
     steps = [pool.new_work(lambda: None) for _ in range(6)]
     for step in steps[:4]:
         step._due = 101.0
-        heapq.heappush(pool._timers, (101.0, id(step), step))
+        pool._timers.add(step)
     now[0] = 101.0
 
     def rung() -> int:
@@ -257,17 +256,17 @@ def test_one_thread_is_rung_for_steps_that_are_due_together_and_one_for_each_tha
 
     pool._begin_due(now[0])
     assert rung() == 1
-    pool._summoned -= 1  # it looks
+    pool._threads.summoned -= 1  # it looks
     assert pool._take_ready() in steps
     assert rung() == 1
-    assert pool._next_look(now[0]) == now[0] + JOIN
+    assert pool._next_due(now[0]) == now[0] + JOIN
     for step in steps[4:]:
         pool._make_ready(step)
     pool._summon()
     assert rung() == 2
     taken = []
     while pool._ready:
-        pool._summoned -= 1
+        pool._threads.summoned -= 1
         taken.append(pool._take_ready())
     assert taken[-2:] == steps[4:]
     assert rung() == 2 + 4, "one after the other, until those that were woken are taken"
@@ -323,7 +322,7 @@ def test_beyond_twenty_threads_or_without_cpu_time_a_step_waits_longer_for_one_o
     alive: int, waits: list[float], added_ago: float, *, is_on_time: bool, added: int
 ) -> None:
     """A thousand shards that are due at once take no thread each; those that block get theirs."""
-    found = threads_to_add(alive, iter(waits), added_ago=added_ago, is_on_time=is_on_time)
+    found = threads_to_add(alive, iter(waits), added_ago, is_on_time=is_on_time)
     assert found == added
 
 
@@ -348,16 +347,16 @@ def test_a_pool_stands_still_if_steps_are_due_and_none_begins() -> None:
     steps = [pool.new_work(lambda: blocked.wait() and None) for _ in range(2)]
     for step in steps:
         step.start()
-    eventually(lambda: pool._taken == 2)
+    eventually(lambda: pool._ready.taken == 2)
     now += 1000.0
     assert pool.part("it").due > now, "steps that block are no matter of the pool"
-    pool._summoned = 1  # as if a thread that was rung for had died
+    pool._threads.summoned = 1  # as if a thread that was rung for had died
     pool.new_work(lambda: None).start()
-    pool._wakes_at = now + 2000.0
+    pool._watch.wakes_at = now + 2000.0
     assert pool.part("it").due > now
     now += 11.0
     assert pool.part("it").due < now
-    pool._refused_until = now + 1.0
+    pool._threads._refused_until = now + 1.0
     assert pool.part("it").due > now, "the operating system permits no thread"
     blocked.set()
     pool.close()
@@ -366,7 +365,7 @@ def test_a_pool_stands_still_if_steps_are_due_and_none_begins() -> None:
 def test_a_pool_stands_still_if_nobody_watches_the_time() -> None:
     now = 100.0
     pool = StepPool("test", lambda: now)
-    pool._wakes_at = 150.0
+    pool._watch.wakes_at = 150.0
     now = 155.0
     assert pool.part("it").due > now
     now = 161.0

@@ -481,7 +481,7 @@ class Case(Shard):
     def deliver(self, *records: int) -> None:
         self.add(*records)
         while self.deliverer:
-            self.setting.now += self.deliverer.deliver_next()
+            self.setting.now += self.deliverer.deliver()
 
 
 @pytest.fixture

@@ -1,8 +1,9 @@
 """The consumer of one shard: its states, and the way of its pages to a record processor.
 
-`consumer` runs the tasks that `states` allow. `starting` finds where to begin (`own_start`: where
-the processor says). `intake` makes batches of pages, by `selection`; `delivery` hands them over,
-`concurrent_delivery` several at a time by `open_records`; `reaction` decides after a failure,
-`automatic_checkpoints` when to checkpoint. `last_calls` ends the processor. `standing` says how far
-the shard is behind.
+`consumer` runs the tasks that `states` allow. A page's way, in order: `fetching` keeps a fetcher
+running, `batcher` makes batches of its pages (`starting` is where the shard begins, `selection`
+what is delivered), `processing` hands them on step by step, and `delivery` to the processor, or
+`concurrent_delivery` several records at a time. `reaction` decides after a failure,
+`automatic_checkpoints` when to checkpoint. `processor_lifecycle` makes the processor's first and
+last calls. `shard_view` is what others see of all this, `lag` how far the shard is behind.
 """

@@ -7,11 +7,12 @@ between two calls of ``process_records``, so it covers what was processed withou
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
+from sparkinesis.errors import LeaseLostError, SparkinesisError
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
-from sparkinesis.worker.options import WorkerOptions
+from sparkinesis.worker.lifecycle.settings import ConsumerSettings
+from sparkinesis.worker.lifecycle.shard.reaction import backoff
+from sparkinesis.worker.reporting.shard_reporter import ShardReporter
 
 _AT_ONCE = 0.001
 """Seconds that are not worth a wait: a clock may not show the end of a shorter one."""
@@ -25,18 +26,30 @@ class AutomaticCheckpoints:
     """
 
     def __init__(
-        self, checkpointer: Checkpointer, options: WorkerOptions, clock: Callable[[], float]
+        self,
+        checkpointer: Checkpointer,
+        settings: ConsumerSettings,
+        report: ShardReporter,
+        name: str,
     ) -> None:
+        """``name``: the shard's, for people."""
+        self.refused_since: float | None = None
+        """The time since which `write_if_due` fails; None: the last one did not. For any thread."""
+        self.now = settings.checkpoint_clock
+        """Returns the time in seconds."""
         self._checkpointer = checkpointer
-        self._seconds = options.checkpoint_seconds
-        self._most = options.checkpoint_records
-        self.now = clock
-        """The time in seconds."""
+        self._settings = settings
+        self._report = report
+        self._name = name
+        self._seconds = settings.options.checkpoint_seconds
+        self._most = settings.options.checkpoint_records
+        self._failures = 0
+        """The failures of `write_if_due` since its last success."""
         self._records = 0
         """The number of user records processed since the last checkpoint."""
         self._since: float | None = None
-        """The earliest start of the calls that processed them. (Calls beside each other may end in
-        another order than they began in.)"""
+        """The earliest start of the calls that processed them. (Calls that run at the same time may
+        end in another order than they began in.)"""
 
     @property
     def are_on(self) -> bool:
@@ -79,10 +92,29 @@ class AutomaticCheckpoints:
         """Begin to count: all that was processed is checkpointed, or the shard was reset."""
         self._records, self._since = 0, None
 
-    def write_if_due(self) -> None:
-        """Write a checkpoint if one is due. Raises what `Checkpointer.checkpoint` raises."""
-        if self.due_in == 0.0:
-            self.write()
+    def write_if_due(self) -> float | None:
+        """Write a checkpoint if one is due; return the seconds to wait if that failed.
+
+        Until it succeeds, no more records may be processed: more than the options allow would have
+        to be processed again. Raises `LeaseLostError`.
+        """
+        try:
+            if self.due_in == 0.0:
+                self.write()
+        except LeaseLostError:
+            raise
+        except SparkinesisError as error:
+            self._report.task_failed(
+                f"An automatic checkpoint failed on {self._name}; no more records are processed "
+                "until it succeeds",
+                error,
+            )
+            if not self._failures:
+                self.refused_since = self._settings.clock()
+            self._failures += 1
+            return backoff(self._settings.options.task_backoff, self._failures)
+        self._failures, self.refused_since = 0, None
+        return None
 
     def write(self) -> None:
         """Checkpoint what was processed, if `are_on`; at the end of the shard, the end."""

@@ -1,9 +1,22 @@
-"""A shard consumer: one shard, one acquisition of its lease, one record processor.
+"""A shard consumer: one shard, one acquisition of its lease, one record processor."""
 
-Its life is the table in `states.py`. A consumer runs step by step: a step
-runs the task of the present state once, and says how long to wait for the next. It holds a thread
-only while a step runs.
-"""
+# Its life is the table in `states.py`, and it takes it step by step: a step runs the task of the
+# present state once, and says how long to wait for the next. It holds a thread only while a step
+# runs; what wakes it before its time is a page (by its fetcher), a call that has ended, a reset, or
+# a request of the worker.
+#
+# - A request to end (`request`) may come from any thread at any time; it only replaces the reason
+#   and wakes the consumer, which looks at the reason between two tasks. A higher reason replaces a
+#   lower one, never the other way: a shard that has ended must still call `lease_lost` and not
+#   `shard_ended` if its lease is lost meanwhile.
+# - With a lost lease, fetching ends at once, even during a call: only one subscription of a
+#   consumer and a shard may live, and the next owner's would be disturbed.
+# - A task that fails is run again, with growing pauses, whatever it raised: a `SystemExit` of the
+#   user's code ended the thread once, and left the fetching behind. Only a mistake in the
+#   processor's class ends the worker.
+# - A shard that is left at its end, because a child's lease cannot be made yet while the worker
+#   shuts down, lets its processor checkpoint before. It got only `lease_lost` once, and its
+#   records came again on the next worker.
 
 from __future__ import annotations
 
@@ -19,26 +32,20 @@ from sparkinesis.events import LeaseEnd
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.rules.children import ShardEnd
-from sparkinesis.metrics.catalogue import INITIALIZE_DURATION
-from sparkinesis.status import ShardState, ShardStatus
+from sparkinesis.status import ShardState
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.position import LATEST
 from sparkinesis.stream.shard import Shard
-from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings
-from sparkinesis.worker.lifecycle.shard.concurrent_delivery import ConcurrentDeliverer
-from sparkinesis.worker.lifecycle.shard.delivery import IDLE, Deliverer
-from sparkinesis.worker.lifecycle.shard.intake import Intake
-from sparkinesis.worker.lifecycle.shard.last_calls import LastCalls
-from sparkinesis.worker.lifecycle.shard.own_start import move_to, returned_start
-from sparkinesis.worker.lifecycle.shard.reaction import backoff
-from sparkinesis.worker.lifecycle.shard.standing import (
-    TOLD_AFTER,
-    Reading,
-    Standstill,
-    longest,
-    millis_behind,
+from sparkinesis.worker.lifecycle.shard.batcher import Batcher
+from sparkinesis.worker.lifecycle.shard.fetching import ShardFetching
+from sparkinesis.worker.lifecycle.shard.processing import IDLE, Processing
+from sparkinesis.worker.lifecycle.shard.processor_lifecycle import (
+    ProcessorHost,
+    ProcessorLifecycle,
 )
+from sparkinesis.worker.lifecycle.shard.reaction import backoff
+from sparkinesis.worker.lifecycle.shard.shard_view import ShardView
 from sparkinesis.worker.lifecycle.shard.starting import start_of
 from sparkinesis.worker.lifecycle.shard.states import (
     TABLE,
@@ -48,11 +55,8 @@ from sparkinesis.worker.lifecycle.shard.states import (
     after_task,
     before_task,
 )
-from sparkinesis.worker.processors.processor import ProcessorShard, RecordProcessor, make_processor
 from sparkinesis.worker.reporting.log_context import LogPlace
 from sparkinesis.worker.retrieval.ahead import OpenRetrieval
-from sparkinesis.worker.retrieval.step_pool import Work
-from sparkinesis.worker.sink.sink import ShardSinks
 
 
 class WorkerHooks(msgspec.Struct, frozen=True):
@@ -92,80 +96,64 @@ class ShardConsumer:
         log_place: LogPlace,
     ) -> None:
         self.held = held
-        self.shard_id = held.shard_id
-        self.stream = settings.client.address.name
         self.state = ShardState.WAITING_ON_PARENT_SHARDS
-        self.intake = Intake(
-            held.shard_id,
-            held.lease.hash_range if held.lease.parent_ids else None,
-            settings,
-            worker.open_retrieval,
-            self.wake,
-            mark=held.lease.mark,
-        )
+        self.report = settings.reporter(held.shard_id)
         self._settings = settings
-        self._options = settings.options
         self._worker = worker
-        self._measures = settings.measures(held.shard_id)
         self._work = settings.consumers.new_work(self._run, log_place.enter)
         self._lock = threading.Lock()
         self._ending = Ending()
         """Replaced within the lock."""
-        self._processor: RecordProcessor | None = None
-        self._deliverer: Deliverer | None = None
-        self._last_calls: LastCalls | None = None
-        """Both are None until the processor is initialized."""
-        self._own_start: ExtendedSequenceNumber | None = None
-        """The start that the processor's ``initialize`` returned, if any."""
-        self._step: tuple[Task, float] | None = None
-        """The task that runs now, and since when; None between two steps."""
-        self._failing: tuple[Task, float] | None = None
-        """The task that failed last, and since when tasks fail; None: the last one did not."""
-        self.problem: tuple[SparkinesisError, float] | None = None
-        """The error for which the last task failed, and since when tasks fail; None: none did."""
-        self.has_read_range = False
-        """True once the shard is read to the end of a replay's range."""
-        self._failures = 0
-        self.report = settings.reporter(held.shard_id)
-        self._tasks: dict[Task, Callable[[], float | None]] = {
-            Task.BLOCK_ON_PARENT: self._block_on_parent,
-            Task.INITIALIZE: self._initialize,
-            Task.PROCESS: self._process,
-            Task.HOLD: self._hold,
-            Task.SHUTDOWN_NOTIFICATION: self._notify_of_shutdown,
-            Task.SHUTDOWN: self._shut_down,
-        }
-        """Each task returns None when it is done, or the seconds until it is to run again."""
-
-    def __str__(self) -> str:
-        return self._settings.describe_shard(self.shard_id)
+        # The way of a page: fetched, made a batch, delivered.
+        self.fetching = ShardFetching(
+            held.shard_id, settings, worker.open_retrieval, self._work, mark=held.lease.mark
+        )
+        self.batcher = Batcher(
+            self.fetching, settings, held.lease.hash_range if held.lease.parent_ids else None
+        )
+        self.view = ShardView(held, settings, self.fetching, self.batcher)
+        self._processing: Processing | None = None
+        """None until the processor is initialized."""
+        self._processor = ProcessorLifecycle(
+            held,
+            settings,
+            self.report,
+            ProcessorHost(
+                request_shutdown=self._ask_for_shutdown,
+                pause=self.pause,
+                resume=self.resume,
+                wake=self.wake,
+                is_ending=self._is_ending,
+                fail=worker.fail,
+                place_at=partial(worker.place_at, held.shard_id),
+            ),
+        )
 
     def request(self, reason: ShutdownReason) -> None:
         """End this consumer. Only a higher reason replaces an earlier one."""
         with self._lock:
             self._ending = self._ending.asked(reason)
         if reason is ShutdownReason.LEASE_LOST:
-            # Stop at once, even during a call: an open subscription would disturb the next owner's.
-            self.intake.end_reading()
+            self.fetching.end()
         self.wake()
 
     def pause(self) -> None:
         """Fetch and deliver nothing, from the end of the present call on, until `resume`."""
-        self.intake.pause()
+        self.fetching.pause()
         self.wake()
 
     def resume(self) -> None:
         """Go on after `pause`."""
-        self.intake.resume()
+        self.fetching.resume()
         self.wake()
 
     def start(self) -> None:
         """Begin to take steps, in a thread of the pool."""
         self._work.start()
 
-    def wake(self, by: Work | None = None) -> None:
-        """Run the next step now, without waiting for its time; ``by``: as in `Work.wake`."""
-        self._work.wake(by)
+    def wake(self) -> None:
+        """Run the next step now, without waiting for its time."""
+        self._work.wake()
 
     @property
     def has_ended(self) -> bool:
@@ -177,90 +165,11 @@ class ShardConsumer:
         return self.state is ShardState.SHUTDOWN_COMPLETE
 
     @property
-    def processing_since(self) -> float | None:
-        """The start of the current call of ``process_records`` by the worker's clock; or None."""
-        return self._deliverer.processing_since if self._deliverer is not None else None
+    def has_read_range(self) -> bool:
+        """True once the shard is read to the end of a replay's range."""
+        return self.view.read_to is ShutdownReason.REQUESTED
 
-    def millis_behind(self, now: float) -> int | None:
-        """Return the lag, which is at least the age of what is held; None if it is not known.
-
-        It is not known of a paused shard, which grows old unseen and by intent, nor at the end of
-        the shard: the next records are in other shards, which may have no leases yet.
-        """
-        intake, deliverer = self.intake, self._deliverer
-        if self._ending.reason is ShutdownReason.SHARD_END or intake.is_paused:
-            return None
-        oldest_at = None if deliverer is None else deliverer.oldest_at
-        if oldest_at is None:
-            oldest_at = intake.waiting_since
-        heard_at = None if intake.at_end else intake.heard_at
-        return millis_behind(
-            Reading(
-                intake.millis_behind_latest,
-                None if heard_at is None else now - heard_at,
-                None if oldest_at is None else now - oldest_at,
-            ),
-            self._options.idle_time,
-        )
-
-    @property
-    def standstill(self) -> Standstill | None:
-        """Since when the shard makes no progress although something of it waits, and why.
-
-        None: nothing waits. Each call of a processor, and each task that runs, is one for a moment.
-        """
-        step, failing, deliverer = self._step, self._failing, self._deliverer
-        front = None if deliverer is None else deliverer.front
-        refused_since = None if deliverer is None else deliverer.refused_since
-        found = longest(
-            None if front is None else Standstill(front.since, front),
-            None
-            if refused_since is None
-            else Standstill(refused_since, "automatic checkpoints fail again and again"),
-            None
-            if failing is None
-            else Standstill(failing[1], f"the task {failing[0].value!r} fails again and again"),
-        )
-        if found is None and step is not None:
-            return Standstill(step[1], f"the task {step[0].value!r} has not ended")
-        return found
-
-    def status(self, key: str, now: float) -> ShardStatus:
-        """Return the shard's state at a time by the worker's clock; ``key``: of its lease."""
-        lag, standstill = self.millis_behind(now), self.standstill
-        standing_for = None if standstill is None else max(0.0, now - standstill.since)
-        is_long = standing_for is not None and standing_for >= TOLD_AFTER
-        return ShardStatus(
-            self.shard_id,
-            self.state,
-            lag,
-            None if (since := self.processing_since) is None else now - since,
-            self.records,
-            self.intake.dropped,
-            self.stream,
-            key,
-            str(self.held.lease.checkpoint),
-            self.checkpoint_age,
-            None if (since := self.intake.paused_since) is None else now - since,
-            None if lag is None else self.intake.millis_behind_latest,
-            standing_for,
-            str(standstill.why) if standstill is not None and is_long else "",
-        )
-
-    @property
-    def records(self) -> int:
-        """The number of user records processed, without those of failed calls."""
-        return self._deliverer.records if self._deliverer is not None else 0
-
-    @property
-    def checkpoint_age(self) -> float | None:
-        """The age of the oldest delivery without a checkpoint; None before the first delivery."""
-        return self._deliverer.checkpointer.age if self._deliverer is not None else None
-
-    @property
-    def stopped_by(self) -> BaseException | None:
-        """The error for which ``on_error`` stopped the shard; None if it did not."""
-        return self._deliverer.stopped_by if self._deliverer is not None else None
+    # --- its steps
 
     def _run(self) -> float | None:
         """Take a step; return the seconds until the next one, or None after the last."""
@@ -270,20 +179,20 @@ class ShardConsumer:
             has_ended = self.is_complete
         finally:
             if has_ended:
-                self.intake.close()
+                self.batcher.close()
                 self._worker.note_end()
         return None if has_ended else pause
 
     def run_task(self) -> float:
         """Run the task of the current state once; return the seconds until the next step."""
-        self.state = before_task(self.state, self._ending.reason, is_paused=self.intake.is_paused)
+        self.state = before_task(self.state, self._ending.reason, is_paused=self.fetching.is_paused)
         task = TABLE[self.state].task
         if task is None:
             self._leave()
             return 0.0
-        self._step = task, self._settings.clock()
+        self.view.tasks.begin(task)
         try:
-            pause = self._tasks[task]()
+            pause = self._run_once(task)
         except LeaseLostError as error:
             self.held.lose_if_expired()
             self.held.lose(str(error))
@@ -292,13 +201,30 @@ class ShardConsumer:
         except BaseException as error:  # noqa: BLE001 - nor may a user's sys.exit() end its thread
             return self._task_failed(task, error)
         finally:
-            self._step = None
+            self.view.tasks.end()
         if pause is not None:
             return pause
-        self._failures, self.problem, self._failing = 0, None, None
+        self.view.tasks.succeeded()
         self.report.forget_failure()
         self.state = after_task(self.state, self._ending.reason)
         return 0.0
+
+    def _run_once(self, task: Task) -> float | None:
+        """Run a task; return None if it is done, or the seconds until it is to run again."""
+        match task:
+            case Task.PROCESS:
+                return self._process()
+            case Task.BLOCK_ON_PARENT:
+                return self._block_on_parent()
+            case Task.INITIALIZE:
+                self._initialize()
+                return None
+            case Task.HOLD:
+                return self._hold()
+            case Task.SHUTDOWN_NOTIFICATION:
+                return self._notify_of_shutdown()
+            case Task.SHUTDOWN:
+                return self._shut_down()
 
     def _is_ending(self) -> bool:
         return self._ending.reason is not None or not self.held.is_held()
@@ -310,22 +236,21 @@ class ShardConsumer:
 
     def _task_failed(self, task: Task, error: BaseException) -> float:
         stream = self._settings.stream
-        since = self._settings.clock() if self._failing is None else self._failing[1]
-        self._failing = task, since
+        problem: SparkinesisError | None = None
         if is_doubted := isinstance(error, StreamNotFoundError):
             self._worker.doubt_stream(stream)
         if isinstance(error, ProcessorError):
             self._worker.fail(error)  # logs and counts it
-        elif not is_doubted or stream is None:  # one of several is told of once, for all shards
-            if isinstance(error, SparkinesisError):
-                self.problem = error, since if self.problem is None else self.problem[1]
-            what = f"The task {task.value!r} failed on {self} and will be retried"
+        elif not is_doubted or stream is None:  # of several, one report says it for all shards
+            problem = error if isinstance(error, SparkinesisError) else None
+            name = self._settings.describe_shard(self.held.shard_id)
+            what = f"The task {task.value!r} failed on {name} and will be retried"
             self.report.task_failed(what, error)
+        self.view.tasks.failed(task, problem)
         if task is Task.SHUTDOWN and self._ending.is_leaving:
             self._leave_its_end()
             return 0.0
-        self._failures += 1
-        return backoff(self._options.task_backoff, self._failures)
+        return backoff(self._settings.options.task_backoff, self.view.tasks.failures)
 
     def _leave(self, why: LeaseEnd | None = None) -> None:
         """Release the lease, so that another worker takes the shard, then shut down."""
@@ -335,7 +260,7 @@ class ShardConsumer:
     def _leave_its_end(self) -> None:
         """Leave the end of the shard to its next owner; let the processor checkpoint before."""
         is_at_end = self._ending.reason is ShutdownReason.SHARD_END and self.held.is_held()
-        if is_at_end and not (self._last_calls and self._last_calls.shard_ended_was_called):
+        if is_at_end and not self._processor.shard_ended_was_called:
             self._notify_of_shutdown()
         self._leave()
 
@@ -354,156 +279,90 @@ class ShardConsumer:
 
     def _block_on_parent(self) -> float | None:
         parents = self.held.lease.parent_keys
-        if not self._options.parents_first or self._worker.are_finished(parents):
+        options = self._settings.options
+        if not options.parents_first or self._worker.are_finished(parents):
             return None
-        return self._options.parent_poll_interval
+        return options.parent_poll_interval
 
     def _initialize(self) -> None:
-        settings, options = self._settings, self._options
-        lease = self.held.lease
-        self.intake.wait_for_page()
-        if lease.position() is LATEST:
+        settings, options = self._settings, self._settings.options
+        self.batcher.expect_page()
+        if self.held.lease.position() is LATEST:
             # A KCL wrote this LATEST. From now on it means this instant, also after a restart.
             self.held.fix_instant(settings.service_time_ms())
         bound_ms: int | None = None
         if (skip := options.skip_older_than) is not None:
             bound_ms = settings.skip_before(settings.service_time_ms() if skip else 0)
-        deliverer = self._deliverer
-        if deliverer is None:
-            deliverer = self._begin_processor()
-        if self._own_start is not None:
-            move_to(self._own_start, self.held.lease, deliverer.checkpointer, settings)
+        self.view.deliverer = deliverer = self._processor.initialize()
+        self._processing = Processing(self.held, self.batcher, deliverer, settings)
         lease = self.held.lease  # the processor may have moved it, or committed what was pending
         start, unread = start_of(
             lease, settings.initial, settings.started_ms, bound_ms, deaggregate=options.deaggregate
         )
-        self.intake.begin(start, unread)
+        self.batcher.begin(start, unread)
         self.report.started(start, lease.checkpoint)
 
-    def _begin_processor(self) -> Deliverer:
-        """Make the record processor and call its ``initialize``, which is repeated if it raises."""
-        settings, lease, stream = self._settings, self.held.lease, self._settings.stream
-        if self._processor is None:
-            self._processor = make_processor(
-                settings.factory, by_record=self._options.concurrency is not None
-            )
-        sinks = ShardSinks(settings.clock, metrics=settings.metrics, stream=self.stream)
-        checkpointer = Checkpointer(
-            self.held,
-            settings.service_time_ms,
-            sinks,
-            partial(self._worker.place_at, self.shard_id),
-            clock=settings.clock,
-            measures=self._measures,
-            on_reset=self.wake,
-        )
-        shard = ProcessorShard(
-            id=self.shard_id,
-            application=settings.application,
-            stream=self.stream,
-            stream_id=None if stream is None else str(stream),
-            worker_id=settings.worker_id,
-            checkpoint=lease.checkpoint,
-            pending_checkpoint=lease.pending,
-            request_shutdown=self._ask_for_shutdown,
-            pause=self.pause,
-            resume=self.resume,
-            commit_pending=checkpointer.commit_pending,
-            drop_pending=checkpointer.drop_pending,
-            sinks=sinks,
-            fencing_token=self.held.fencing_token,
-        )
-        returned = self._measures.call(
-            INITIALIZE_DURATION,
-            partial(settings.calls.call, self._processor.initialize, shard),
-        )
-        self._own_start = returned_start(returned, str(self))
-        deliverer = self._new_deliverer(self._processor, checkpointer)
-        self._last_calls = LastCalls(deliverer, self.report, self._worker.fail, settings.calls)
-        self._deliverer = deliverer
-        return deliverer
-
-    def _new_deliverer(self, processor: RecordProcessor, checkpointer: Checkpointer) -> Deliverer:
-        deliver: type[Deliverer] | partial[ConcurrentDeliverer] = Deliverer
-        if self._options.concurrency is not None:
-            if checkpointer.sinks.are_in_use:
-                raise ProcessorError(
-                    f"The processor of {self} has made a sink, which does not work with the option "
-                    "concurrency: the rows of records that are not checkpointed would be stored."
-                )
-            deliver = partial(ConcurrentDeliverer, wake=self.wake)
-        return deliver(
-            self.held,
-            self.intake,
-            processor,
-            checkpointer,
-            self._settings,
-            is_ending=self._is_ending,
-        )
-
     def _process(self) -> float | None:
-        assert self._deliverer is not None
-        following = self._deliverer.process()
+        assert self._processing is not None
+        following = self._processing.step()
         if self._stop_if_asked():
             return None
-        self.has_read_range = following.end is ShutdownReason.REQUESTED
+        self.view.read_to = following.end
         if following.end is not None:
             self.request(following.end)
         return following.pause
 
     def _hold(self) -> float | None:
-        assert self._deliverer is not None
-        if not self.intake.is_paused:
+        assert self._processing is not None
+        if not self.fetching.is_paused:
             return None
-        pause = self._deliverer.hold()
+        pause = self._processing.hold()
         return None if self._stop_if_asked() else pause
 
     def _stop_if_asked(self) -> bool:
         """Leave the shard if ``on_error`` stops it; return True if it does."""
-        assert self._deliverer is not None
-        assert self._last_calls is not None
-        if self._deliverer.stopped_by is None:
+        error = self.view.stopped_by
+        if error is None:
             return False
-        self.report.stopped(self._deliverer.stopped_by)
-        self._last_calls.checkpoint()
+        self.report.stopped(error)
+        self._processor.checkpoint()
         self._leave(LeaseEnd.STOPPED)
         return True
 
     def _notify_of_shutdown(self) -> float | None:
-        self.intake.stop()
-        if self._deliverer is not None and self._has_open_calls():
-            return self._deliverer.checkpoint_meanwhile()
-        if self._last_calls is not None:
-            self._last_calls.shutdown_requested()
+        self.batcher.stop()
+        if self._processing is not None and self._has_open_calls():
+            return self._processing.checkpoint_meanwhile()
+        self._processor.shutdown_requested()
         return None
 
     def _has_open_calls(self) -> bool:
         """Return True while calls for records run; each that ends wakes this consumer."""
-        return self._deliverer is not None and not self._deliverer.settle()
+        deliverer = self._processor.deliverer
+        return deliverer is not None and not deliverer.settle()
 
     def _shut_down(self) -> float | None:
-        self.intake.stop()
+        self.batcher.stop()
         if self._has_open_calls():
             return IDLE
         if self._ending.reason is ShutdownReason.SHARD_END and self.held.is_held():
             return self._end_shard()
-        if self._last_calls is not None:
-            self._last_calls.lease_lost()
+        self._processor.lease_lost()
         self._release()
         return None
 
     def _end_shard(self) -> float | None:
         """Create the children's leases, call ``shard_ended``, then release the lease."""
-        assert self._last_calls is not None
-        intake = self.intake
-        if not self._worker.create_child_leases(self.held, intake.children, intake.shard_end):
+        end = self.batcher.end
+        assert end is not None
+        if not self._worker.create_child_leases(self.held, end.children, self.batcher.shard_end):
             if self._ending.is_leaving:
                 self._leave_its_end()
                 return 0.0
-            return self._options.task_backoff
-        self._last_calls.shard_ended()
+            return self._settings.options.task_backoff
+        self._processor.shard_ended()
         self.report.ended(
-            [child.id for child in intake.children], self.records, rest_is_lost=intake.rest_is_lost
+            [child.id for child in end.children], self.view.records, rest_is_lost=end.rest_is_lost
         )
         self._release(LeaseEnd.SHARD_FINISHED)
         return None

@@ -1,4 +1,23 @@
-"""The delivery of batches to a record processor, one after the other."""
+"""The delivery of batches to a record processor, one after the other, and what failures lead to."""
+
+# What may be checkpointed follows the calls: a call permits checkpoints of its records before it
+# begins, because the processor may checkpoint within it, and a failure takes the permission back,
+# with the rows that the call wrote to sinks. So no checkpoint covers a record whose last call has
+# failed, and no row is stored of one.
+#
+# A failure is judged by what is at fault, before `on_error` is asked (`react`):
+#
+# - A lost lease, a lease table that does not answer or refuses, and a sink's storage that is away
+#   are no fault of the records. When they counted as failures, `Stop` had every worker in turn
+#   leave the shard alone for good, and `DeadLetter` was given good records.
+# - A mistake in the processor's class (`ProcessorError`) would fail with each batch: it ends the
+#   worker, and gives up no record.
+# - Else a batch is halved until a record fails alone, and only that is given up. What is left of a
+#   batch after a checkpoint within it is tried alone first, even if it is one record: it has only
+#   failed together with others. Good records went to the dead letters with bad ones before.
+#
+# The waits for a dead-letter target follow its own refusals. When those of the processor counted,
+# one for each halving, a target that had refused once was waited for half a minute.
 
 from __future__ import annotations
 
@@ -6,237 +25,113 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import CancelledError
 from functools import partial
-from typing import NamedTuple
+from typing import ClassVar
 
 from msgspec.structs import replace
 
-from sparkinesis.errors import LeaseLostError, ProcessorError, SparkinesisError
+from sparkinesis.errors import LeaseLostError, ProcessorError
 from sparkinesis.events import BatchAction, Span
 from sparkinesis.lease.held import HeldLease
-from sparkinesis.lease.rules.lease_start import WantedRecords
 from sparkinesis.metrics.tracing import Extent
-from sparkinesis.stream.position import AfterRecord, AtTimestamp, Sentinel
-from sparkinesis.stream.reading.early_records import OutOfOrderError
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.dead_letters.targets import FailedRecords, hand_over
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings
 from sparkinesis.worker.lifecycle.shard.automatic_checkpoints import AutomaticCheckpoints
-from sparkinesis.worker.lifecycle.shard.intake import Intake
+from sparkinesis.worker.lifecycle.shard.lag import CallWatch, Front
 from sparkinesis.worker.lifecycle.shard.reaction import Attempt, backoff, react
-from sparkinesis.worker.lifecycle.shard.standing import Front
-from sparkinesis.worker.lifecycle.shard.states import ShutdownReason
 from sparkinesis.worker.on_error import DeadLetter, last_resort
 from sparkinesis.worker.processors.processor import RecordProcessor
 
-IDLE = 15.0
-"""Seconds until the next step, if no page is announced: there may be pages of a silence, which tell
-until when no record has come."""
-_WITH_SINKS = 3.0
-"""The same of a shard with sinks, whose rows may be due."""
-
-
-class Next(NamedTuple):
-    """The time at which `Deliverer.process` is to be called again, or the end."""
-
-    pause: float | None = None
-    """The seconds until the next step; None: at once."""
-    end: ShutdownReason | None = None
-    """The reason why the shard's consumer is to end; None: there is none."""
-
 
 class Deliverer:
-    """Delivers one shard's batches in order. For the thread of the shard's consumer.
+    """Delivers one shard's batches in order. For the thread of the shard's consumer."""
 
-    Delivery permits checkpoints of the batch's records; a failure takes the permission back.
-    """
+    takes_ahead: ClassVar[bool] = False
+    """True if several batches may be added in one step."""
 
     def __init__(
         self,
         held: HeldLease,
-        intake: Intake,
         processor: RecordProcessor,
         checkpointer: Checkpointer,
         settings: ConsumerSettings,
         *,
         is_ending: Callable[[], bool],
     ) -> None:
-        self.processing_since: float | None = None
-        """The start of the current call of ``process_records``, or None. For any thread."""
-        self.records = 0
-        """The number of user records in successful calls. For any thread."""
-        self.oldest_at: float | None = None
-        """The arrival of the oldest record that is not done, by the worker's clock; None: there is
-        none. For any thread."""
-        self._front: Front | None = None
-        self.refused_since: float | None = None
-        """Since when automatic checkpoints fail; None: the last one did not. For any thread."""
+        self.calls = CallWatch()
         self.stopped_by: BaseException | None = None
         """The error for which ``on_error`` stops the shard; None otherwise."""
-        self.automatic = AutomaticCheckpoints(
-            checkpointer, settings.options, settings.checkpoint_clock
-        )
-        self.name = settings.describe_shard(held.shard_id)
-        self.measures = settings.measures(held.shard_id)
         self.processor = processor
         self.checkpointer = checkpointer
+        self.measures = settings.measures(held.shard_id)
         self._settings = settings
         self._is_ending = is_ending
-        self._intake = intake
         self._held = held
+        self._report = settings.reporter(held.shard_id)
+        self.automatic = AutomaticCheckpoints(checkpointer, settings, self._report, self.name)
         self._queue: deque[Attempt] = deque()
         self._done = checkpointer.last
-        self._refused_checkpoints = 0
-        """Automatic checkpoints that have failed since the last success."""
-        self._rewind_to: AfterRecord | AtTimestamp | Sentinel | None = None
-        """The position to read again from, as records behind it were left out; None: none were."""
-        self._report = settings.reporter(held.shard_id)
 
     def __bool__(self) -> bool:
         """True while a batch is left to deliver."""
         return bool(self._queue)
 
     @property
+    def name(self) -> str:
+        """The shard, for people."""
+        return self._settings.describe_shard(self._held.shard_id)
+
+    @property
     def front(self) -> Front | None:
         """The first records that were given to the processor and are not done. For any thread."""
-        return self._front
+        return self.calls.front
 
-    def add(self, batch: RecordBatch, arrived: float | None = None) -> None:
-        """Add a batch; ``arrived``: when its first record did, by the worker's clock."""
-        self._queue.append(Attempt(batch))
-        self.oldest_at = arrived
+    # --- what a step of the shard does, in this order
+
+    def settle(self) -> bool:
+        """Take the calls that have ended; return True once none runs: here, at each step."""
+        return True
+
+    @property
+    def is_stopping(self) -> bool:
+        """True once ``on_error`` stops the shard, and no other call begins: here never."""
+        return False
 
     def clear(self) -> None:
         """Drop all batches: the processor has reset its shard."""
         self._queue.clear()
-        self._leave_front()
+        self.calls.leave(are_others_left=False)
         self._done = self.checkpointer.last
         self.automatic.clear()
 
-    def settle(self) -> bool:
-        """Return True once no call runs: here, whenever a step is taken."""
-        return True
-
-    def process(self) -> Next:
-        """Take the next batch if none is left, and deliver it.
-
-        Raises the errors of `Intake.take` and `deliver_next`, and `LeaseLostError`.
-        """
-        checkpointer, intake, options = self.checkpointer, self._intake, self._settings.options
-        self._begin_anew_after_reset()
-        pause = self._checkpoint_if_due()
-        if pause is not None:
-            return Next(pause)
-        if not self._queue:
-            batch = self._take()
-            if batch is None and not intake.at_end:
-                return Next(self._soonest(IDLE))
-            if batch is not None and (
-                batch or options.call_even_for_empty_batches or checkpointer.sinks.is_due
-            ):
-                self.add(batch, intake.oldest_at)
-        if not self._held.is_held():
-            return Next(end=ShutdownReason.LEASE_LOST)
-        if not self._queue:
-            self._note_silence()
-        try:
-            pause = self.deliver_next()
-        except ValueError as error:
-            if not isinstance(error, SparkinesisError):
-                # A sequence number in the middle of the batch is none, which no check has seen.
-                self._queue.clear()
-                intake.take_again()
-            raise
-        is_over = intake.at_end and not self._queue and not checkpointer.is_reset
-        return Next(
-            self._soonest(pause) if pause > 0 else None,
-            intake.why_at_end if is_over else None,
-        )
-
-    def _take(self) -> RecordBatch | None:
-        """Return the intake's next batch; None also if earlier records are to be read first."""
-        if self._rewind_to is None:
-            try:
-                return self._intake.take(self._batches_in_use)
-            except OutOfOrderError as found:
-                self._report.task_failed(f"Fetching failed on {self.name}; it begins anew", found)
-                self._rewind_to = found.resume_at
-        # If this fails, it is tried again before anything else is taken: the intake would go on
-        # behind the records that were left out.
-        self.checkpointer.rewind(self._rewind_to)
-        self._rewind_to = None
-        return None
-
-    def hold(self) -> float:
-        """Deliver nothing, but follow a reset, and write checkpoints that are due.
-
-        Returns the seconds until the next step. Raises `LeaseLostError`.
-        """
-        self._begin_anew_after_reset()
-        self._intake.rest(self._batches_in_use)
-        return self.checkpoint_meanwhile()
+    @property
+    def has_room(self) -> bool:
+        """True if another batch may be added."""
+        return not self._queue
 
     @property
-    def _batches_in_use(self) -> int:
-        """The number of batches of the intake that are still to be delivered."""
+    def wants_empty(self) -> bool:
+        """True if a batch without records may be added, so that the processor can act on time."""
+        options = self._settings.options
+        return options.call_even_for_empty_batches or self.checkpointer.sinks.is_due
+
+    @property
+    def batches_in_use(self) -> int:
+        """The number of batches that were added and are not delivered yet."""
         return int(bool(self._queue))
 
-    def checkpoint_meanwhile(self) -> float:
-        """Checkpoint while the last calls run; return the seconds until the next step."""
-        pause = self._checkpoint_if_due()
-        return self._soonest(IDLE) if pause is None else pause
+    def add(self, batch: RecordBatch, arrived: float | None = None) -> None:
+        """Add a batch; ``arrived``: when its first record did, by the worker's clock."""
+        self._queue.append(Attempt(batch))
+        self.calls.oldest_at = arrived
 
-    def _begin_anew_after_reset(self) -> None:
-        """If the processor has reset its shard, read from the new position on."""
-        reset_to = self.checkpointer.take_reset()
-        if reset_to is not None:
-            self.clear()
-            unread = WantedRecords(reset_to) if isinstance(reset_to, AtTimestamp) else None
-            self._intake.begin(reset_to, unread=unread)
+    def drop(self) -> bool:
+        """Drop the batch, which is to be fetched again; return False if its calls have begun."""
+        self._queue.clear()
+        return True
 
-    def _soonest(self, pause: float) -> float:
-        """Return the seconds to wait, until a checkpoint is due at most."""
-        if self.checkpointer.sinks.are_in_use:
-            pause = min(pause, _WITH_SINKS)
-        due_in = self.automatic.due_in
-        return pause if due_in is None else min(pause, due_in)
-
-    def _checkpoint_if_due(self) -> float | None:
-        """Write an automatic checkpoint if one is due; return the seconds to wait if that failed.
-
-        More records than the options allow would otherwise have to be processed again.
-        """
-        try:
-            self.automatic.write_if_due()
-        except LeaseLostError:
-            raise
-        except SparkinesisError as error:
-            self._report.task_failed(
-                f"An automatic checkpoint failed on {self.name}; no more records are processed "
-                "until it succeeds",
-                error,
-            )
-            if not self._refused_checkpoints:
-                self.refused_since = self._settings.clock()
-            self._refused_checkpoints += 1
-            return backoff(self._settings.options.task_backoff, self._refused_checkpoints)
-        self._refused_checkpoints, self.refused_since = 0, None
-        return None
-
-    def _note_silence(self) -> None:
-        """Note in the lease up to when no record followed the checkpoint, if that is known.
-
-        A later reader of a quiet shard then does not mistake the silence for lost records.
-        """
-        at, reached = self.checkpointer.settled, self._intake.reached
-        if at is None or self._intake.at_end:
-            return
-        if isinstance(reached, AfterRecord) and reached.sequence_number == at.sequence_number:
-            self._held.known = at, replace(reached, sub_sequence_number=None)
-        elif isinstance(reached, AtTimestamp) and at.is_sentinel:
-            self._held.known = at, reached
-
-    def deliver_next(self) -> float:
+    def deliver(self) -> float:
         """Deliver the next batch, if one is due; return the seconds until the next try; 0: at once.
 
         Raises `ProcessorError` for a mistake in the processor's class; the batch is kept.
@@ -254,7 +149,7 @@ class Deliverer:
             attempt = self._queue[0] = replace(attempt, batch=batch)
             if not batch:
                 self._queue.popleft()
-                self._leave_front()
+                self.calls.leave(are_others_left=bool(self._queue))
                 return 0.0
         room = self.automatic.room
         if room is not None and len(batch) > room:
@@ -264,8 +159,8 @@ class Deliverer:
         if batch:
             self.checkpointer.permit(batch.last, batch)
         self.checkpointer.sinks.begin_call()
-        began = self.processing_since = self._settings.clock()
-        self._note_front(attempt, began)
+        began = self._settings.clock()
+        self.calls.begin(attempt.batch, began, has_failed=attempt.failures + attempt.denials > 0)
         since = self.automatic.now()
         try:
             with self.measures.processing(partial(_extent, batch)):
@@ -282,10 +177,10 @@ class Deliverer:
                 return 0.0
             return self._failed(attempt, error)
         finally:
-            self.processing_since = None
+            self.calls.end()
             self.checkpointer.end_call()
         self._report.forget_failure()
-        self.records += len(batch)
+        self.calls.records += len(batch)
         self.measures.processed(len(batch), batch.data_bytes, began)
         self._pass(batch, since)
         return 0.0
@@ -303,22 +198,10 @@ class Deliverer:
     def _pass(self, batch: RecordBatch, since: float | None = None) -> None:
         """Remove the first batch, which is done; ``since``: the start of its call, or None."""
         self._queue.popleft()
-        self._leave_front()
+        self.calls.leave(are_others_left=bool(self._queue))
         if batch:
             self._done = batch.last
             self.automatic.processed(batch, self.automatic.now() if since is None else since)
-
-    def _note_front(self, attempt: Attempt, now: float) -> None:
-        """Note the records that are given to the processor now, for the first time or again."""
-        before = self._front
-        since = now if before is None else before.since
-        self._front = Front(since, attempt.batch, attempt.failures + attempt.denials > 0)
-
-    def _leave_front(self) -> None:
-        """Note that the first records are done, or dropped."""
-        self._front = None
-        if not self._queue:
-            self.oldest_at = None
 
     def _take_back(self) -> None:
         """Forbid checkpoints of the current batch, and drop the rows that it wrote to sinks."""

@@ -31,7 +31,7 @@ _OUTAGES = (*_DENIALS, LeaseTableUnavailableError, SinkUnavailableError)
 
 
 def backoff(base: float, failures: int) -> float:
-    """Return the seconds to wait after so many consecutive failures: doubled, up to a limit."""
+    """Return the seconds to wait after a number of failures in a row: doubled, up to a limit."""
     return exponential_backoff(base, LONGEST_BACKOFF, failures)
 
 
@@ -73,8 +73,8 @@ def react(
     last: the last checkpoint. is_ending: the shard is being left, or its lease is lost. is_reset:
     the processor has moved the shard elsewhere.
 
-    Raises `ProcessorError` where records would be given up of which none is at fault: the program
-    uses an object of asyncio outside of its event loop.
+    Raises `ProcessorError` where records would be given up that are not at fault: the program uses
+    an object of asyncio outside of its event loop.
     """
     if is_ending:
         # The next owner of the shard will find out whether the records are at fault.

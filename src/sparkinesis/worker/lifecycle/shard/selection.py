@@ -1,20 +1,22 @@
-"""The selection of the records of a page that are delivered, and how far that brings a shard. Pure.
+"""The selection of the records of a page that are delivered, and how far that brings a shard.
 
 Records are left out if they were delivered before a jump to an instant, or are older than
-``skip_older_than`` permits. If a page ends before that bound, the reader jumps there.
+``skip_older_than`` permits. If a page ends before that bound, the reader jumps there. All of this
+is pure; `HashRangeFilter`, which leaves out user records of aggregates, may ask the service.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 
 from sparkinesis.stream.page import Fetched, Record
 from sparkinesis.stream.position import AfterRecord, AtTimestamp, Position, sequence_order
 from sparkinesis.stream.reading.retention import ReadProgress
-from sparkinesis.worker.lifecycle.settings import ReadRange
+from sparkinesis.worker.batches.batch import RecordBatch
+from sparkinesis.worker.lifecycle.settings import ConsumerSettings, ReadRange
 from sparkinesis.worker.lifecycle.shard.starting import StartCheck
 
 _DISORDER_MS = 10_000
@@ -22,6 +24,10 @@ _DISORDER_MS = 10_000
 _NEXT_JUMP_MS = 1_000
 """The least by which a jump goes beyond the one before. Servers that know instants to the second
 begin at the same record for all instants of a second: a reader would jump there for ever."""
+
+_KEPT_FOR = 60.0
+"""Seconds for which nothing is dropped, nor the service asked again, if the stream was found to
+distribute records itself."""
 
 
 class ShardProgress(msgspec.Struct, frozen=True):
@@ -151,3 +157,42 @@ def _drop_up_to(last: AfterRecord, records: Sequence[Record]) -> Sequence[Record
         return order < last_order or (order == last_order and is_whole)
 
     return [record for record in records if not is_done(record)]
+
+
+class _MakeBatch(Protocol):
+    def __call__(self, *, hash_range: tuple[int, int] | None = None) -> tuple[RecordBatch, int]: ...
+
+
+class HashRangeFilter:
+    """Has batches made without user records that a KPL puts again after a reshard.
+
+    A stream may begin to distribute records itself at any moment, and a record does not say how it
+    was put; its user records are then where they belong, whatever their keys. When the service was
+    asked once, at the start, most user records of a stream whose strategy was switched were lost.
+    So it is asked after the fetch of a page from which records would be dropped. An answer holds
+    for each page that was fetched before the question.
+    """
+
+    def __init__(self, settings: ConsumerSettings, hash_range: tuple[int, int] | None) -> None:
+        """``hash_range``: None to drop nothing."""
+        self.dropped = 0
+        self._settings = settings
+        self._hash_range = hash_range
+        self._drops_from = 0.0
+        """The time until which nothing is dropped, by the worker's clock."""
+        self._asked_at = 0.0
+        """The time of the last question, before which a page was fetched if it needs no other."""
+
+    def apply(self, make: _MakeBatch, fetched_at: float) -> tuple[RecordBatch, int]:
+        """Return a page's batch, and the number of user records that were dropped of it."""
+        now = self._settings.clock()
+        batch, dropped = make(hash_range=self._hash_range if now >= self._drops_from else None)
+        if dropped and fetched_at >= self._asked_at:
+            if self._settings.client.describe().distributes_records:
+                # A KPL may give up before each user record has come to the shard of its key.
+                self._drops_from = now + _KEPT_FOR
+                batch, dropped = make()
+            else:
+                self._asked_at = now
+        self.dropped += dropped
+        return batch, dropped

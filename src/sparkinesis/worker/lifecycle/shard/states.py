@@ -1,8 +1,7 @@
 """The life cycle of a shard consumer, as one table of states, tasks and transitions.
 
-The states, tasks and transitions are those of the KCL's ``ConsumerStates``, with PAUSED beside
-them. A task that fails
-leaves the state as it is and is run again. Shutdown reasons are checked between tasks.
+The states, tasks and transitions are those of the KCL's ``ConsumerStates``, and PAUSED. A task that
+fails leaves the state as it is and is run again. Shutdown reasons are checked between tasks.
 """
 
 from __future__ import annotations

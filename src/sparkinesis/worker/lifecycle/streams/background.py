@@ -1,4 +1,4 @@
-"""Calls that may take long or block for ever, in threads of their own."""
+"""Calls that may take long or block for ever, in threads of their own; and problems that last."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
+from sparkinesis.errors import SparkinesisError
+from sparkinesis.events import TroubleBegan, TroubleEnded
+from sparkinesis.worker.lifecycle.settings import WorkerSettings
+from sparkinesis.worker.reporting.failures import describe
 from sparkinesis.worker.reporting.log_context import LogPlace
 
 _T = TypeVar("_T")
@@ -78,3 +82,34 @@ class Background(Generic[_T]):
             with self._changed:
                 self._done.append((key, result))
                 self._changed.notify_all()
+
+
+class LastingProblem:
+    """A problem of calls that are repeated: it is reported once, and again when it changes.
+
+    For one thread. what: what fails. until: what happens meanwhile; both are reported.
+    """
+
+    def __init__(self, settings: WorkerSettings, what: str, until: str) -> None:
+        self._failures = settings.failures
+        self._tell = settings.tell
+        self._what = what
+        self._until = until
+        self._reported: str | None = None
+
+    def note(self, error: BaseException) -> None:
+        """Report and count an error, unless it is the last one again."""
+        text = describe(error)
+        if text == self._reported:
+            return
+        self._reported = text
+        self._failures.note(None, self._what, error)
+        # The traceback of an error of our own would say nothing more.
+        trace = None if isinstance(error, SparkinesisError) else error
+        self._tell(TroubleBegan(self._what, self._until, text), trace)
+
+    def end(self) -> None:
+        """Note a success, and report that the problem is over."""
+        if self._reported is not None:
+            self._reported = None
+            self._tell(TroubleEnded(self._what))

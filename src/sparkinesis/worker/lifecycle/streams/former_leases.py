@@ -18,7 +18,7 @@ from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.metrics.catalogue import LEASES_DELETED
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.worker.lifecycle.settings import WorkerSettings
-from sparkinesis.worker.lifecycle.streams.said_once import SaidOnce
+from sparkinesis.worker.lifecycle.streams.background import LastingProblem
 from sparkinesis.worker.lifecycle.streams.stream_config import FormerStreams
 
 
@@ -33,7 +33,7 @@ class FormerLeases:
         self._grace = 2 * settings.options.failover_time
         """Seconds; see `left_streams`."""
         self._clock = settings.clock
-        self._problem = SaidOnce(
+        self._problem = LastingProblem(
             settings, "Deleting the leases of former streams fails", "will be retried"
         )
         self._since: dict[StreamIdentifier, float] = {}

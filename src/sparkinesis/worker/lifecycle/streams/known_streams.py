@@ -79,6 +79,6 @@ class SharedStreams(Streams):
             self._doubted &= self._open.keys()
 
     def _trust(self, stream: StreamIdentifier) -> None:
-        """Doubt an open stream no more: the service has told that it exists."""
+        """Doubt an open stream no more: the service says that it exists."""
         with self._lock:
             self._doubted.discard(stream)

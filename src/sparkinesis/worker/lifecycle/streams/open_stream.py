@@ -42,7 +42,7 @@ class OpenStream(msgspec.Struct, frozen=True):
 
 
 class Streams(Protocol):
-    """The streams of a worker. `begin` and `look` are for one thread; the others are for any."""
+    """The streams of a worker. `begin` and `update` are for one thread; the others are for any."""
 
     def begin(self, wait: Callable[[float], bool]) -> None:
         """Open the streams, before the worker takes leases. ``wait``: True ends the wait at once.
@@ -57,7 +57,7 @@ class Streams(Protocol):
         return None
 
     def settle(self, leases: Collection[Lease]) -> None:
-        """Look after leases of the last scan that are of another stream than the one that is read.
+        """Check leases of the last scan that are of another stream than the one that is read.
 
         Raises `LeaseTableError` for those of other applications.
         """
@@ -68,12 +68,12 @@ class Streams(Protocol):
         return self.get(lease.stream) is not None
 
     may_change: bool = False
-    """True if `look` is to be called."""
+    """True if `update` is to be called."""
 
-    def look(self, wait: Callable[[float], bool]) -> float:
+    def update(self, wait: Callable[[float], bool]) -> float:
         """Open streams that are new, and leave those that are gone.
 
-        Returns the seconds until the next look.
+        Returns the seconds until the next update.
         """
         del wait
         return math.inf
@@ -85,7 +85,7 @@ class Streams(Protocol):
         """Return True if a lease is of a stream of the application, which may not be open now."""
 
     def doubt(self, stream: StreamIdentifier | None) -> None:
-        """Note that a reader has met an error that says that the stream no longer exists."""
+        """Note an error of a reader which says that the stream no longer exists."""
         del stream
 
     def all(self) -> Sequence[OpenStream]:
@@ -115,7 +115,7 @@ class OnlyStream(Streams):
         self._table = table
         self._is_doubted = False
         self._ask_at = -math.inf
-        """The time from which on the service may be asked (again) which stream has the name."""
+        """The earliest time to ask the service (again) which stream has the name."""
 
     @property
     def mark(self) -> StreamMark | None:

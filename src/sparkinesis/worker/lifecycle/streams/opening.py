@@ -41,7 +41,7 @@ from sparkinesis.worker.lifecycle.streams.tracked import Tracked
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.retrieval.ahead import RetrievalMode
 from sparkinesis.worker.retrieval.closed_shards import ClosedShards
-from sparkinesis.worker.retrieval.fan_out import FanOut
+from sparkinesis.worker.retrieval.fan_out import ConsumerRegistration, FanOut
 from sparkinesis.worker.retrieval.polling import Polling
 
 _log = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ class StreamOpener:
         return StreamClient(address, retry, timing.wall_clock_ms, settings.metrics)
 
     def brief_client(self, address: StreamAddress) -> StreamClient:
-        """Return a client that gives up soon: other streams wait behind its question."""
+        """Return a client that gives up soon: other streams wait for its answer."""
         return self.client(address, _BRIEF)
 
     def open(
@@ -93,7 +93,7 @@ class StreamOpener:
         """Make what reads a stream.
 
         known: the summary of the application's only stream, or the identity of one of several.
-        same: tells whether one of several is still the same. first: see `StreamLeases`. Raises
+        same: knows whether one of several is still the same. first: see `StreamLeases`. Raises
         `OptionError` for an initial position in the future: leases would hold it for ever.
         """
         self._opened += 1
@@ -103,17 +103,23 @@ class StreamOpener:
         polling = Polling(client, options, timing)
         retrieval: RetrievalMode = polling
         if options.retrieval == "efo":
-            retrieval = FanOut(
+            consumer = ConsumerRegistration(
                 shared.application,
                 client,
                 options.fan_out,
+                timing=timing,
+                rng=shared.rng,
+                pace=self._pace(plan.address) if isinstance(known, StreamIdentity) else at_once,
+                tell=shared.tell,
+            )
+            retrieval = FanOut(
+                consumer,
+                client,
                 polling,
                 limits=options.ahead,
                 timing=timing,
                 rng=shared.rng,
                 subscription_clock=self._subscription_clock,
-                pace=self._pace(plan.address) if isinstance(known, StreamIdentity) else at_once,
-                tell=shared.tell,
             )
         describe = shared_summary(client, timing.clock)
         stream: StreamIdentifier | None = None

@@ -3,12 +3,26 @@
 `tracked` decides what to do about a stream; this module does it.
 """
 
+# A stream may be deleted and made anew under its name, with shards of the same ids. It is then
+# another stream, whose leases are others: each stream is identified by its creation time, too, and
+# opened by what the service has just said of it.
+#
+# - An answer is as old as the slowest one of its round. A stream that had waited half a minute for
+#   another's answer was opened by its former identity: so an old answer is asked for again before
+#   the first leases are created (`StreamOpener`, ``confirm``).
+# - Whatever kept a stream from being opened, it is identified anew before the next try, for it may
+#   be made anew until then, and would be opened by its former identity with the new shards.
+# - No stream waits for another: each call that may take long runs in the background, and its result
+#   is collected by the one thread that changes what is known.
+
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import cast
+
+import msgspec
 
 from sparkinesis.errors import (
     LeaseTableNotFoundError,
@@ -35,12 +49,11 @@ from sparkinesis.stream.calls.stream_identity import (
     place_of,
 )
 from sparkinesis.worker.lifecycle.settings import WorkerSettings
-from sparkinesis.worker.lifecycle.streams.background import Background
+from sparkinesis.worker.lifecycle.streams.background import Background, LastingProblem
 from sparkinesis.worker.lifecycle.streams.former_leases import FormerLeases
 from sparkinesis.worker.lifecycle.streams.known_streams import SharedStreams
 from sparkinesis.worker.lifecycle.streams.open_stream import OpenStream
 from sparkinesis.worker.lifecycle.streams.opening import ShutDownError, StreamOpener, rows_by_stream
-from sparkinesis.worker.lifecycle.streams.said_once import SaidOnce
 from sparkinesis.worker.lifecycle.streams.stream_config import FormerStreams, StreamSettings
 from sparkinesis.worker.lifecycle.streams.stream_question import StreamQuestion
 from sparkinesis.worker.lifecycle.streams.tracked import (
@@ -57,23 +70,33 @@ from sparkinesis.worker.reporting.gauges import StreamCounts
 from sparkinesis.worker.reporting.log_context import LogPlace
 
 ASK_EVERY = 60.0
-"""Seconds between two questions for the streams to read, and between two looks at a stream's
+"""Seconds between two questions for the streams to read, and between two checks of a stream's
 creation time (KCL: ``NEW_STREAM_CHECK_INTERVAL_MILLIS``)."""
 _EACH_ALONE = 0.5
-"""Seconds for each stream that a look at creation times has to describe by a call of its own: of
+"""Seconds for each stream whose creation time has to be asked for by a call of its own: of
 the 20 calls a second that an account may make, a worker makes two."""
 _RETRY = (5.0, 300.0)
 """Seconds until a stream that cannot be read is tried again: at first, and at most."""
 _AT_ONCE = 8
 """Streams that are opened at the same time, and places that are asked at the same time."""
 _SOON = 1.0
-"""Seconds between two looks."""
+"""Seconds between two updates."""
 _UNDER_WAY = 0.2
-"""Seconds between two looks while a call is under way."""
+"""Seconds between two updates while a call is under way."""
 _LONG = 30.0
 """Seconds after which the user's function is said to block."""
 _ENOUGH = 10.0
 """Seconds that a start waits for the other streams once some can be read."""
+
+
+class _Scanned(msgspec.Struct, frozen=True):
+    """What the last scan of the lease table says of the streams."""
+
+    at: float | None = None
+    newest: Mapping[str, int] = msgspec.field(default_factory=dict)
+    """The newest creation time of the streams of each name."""
+    led: frozenset[StreamIdentifier | None] = frozenset()
+    """The streams of which this worker is the auditor."""
 
 
 class SeveralStreams(SharedStreams):
@@ -81,8 +104,6 @@ class SeveralStreams(SharedStreams):
 
     ask: returns the streams to read; it is the user's code, and may raise or block. may_change:
     False if its answer is always the same. snapshot: returns the last scan of the lease table.
-
-    Calls that may take long run in the background, so that one stream does not wait for another.
     """
 
     def __init__(
@@ -107,15 +128,12 @@ class SeveralStreams(SharedStreams):
         self._identities = Background[Found]("identify-streams", _AT_ONCE, place)
         self._openings = Background[OpenStream]("open-stream", _AT_ONCE, place)
         self._farewells = Background[None]("leave-stream", 1, place)
-        self._table_problem = SaidOnce(
+        self._table_problem = LastingProblem(
             settings, "The lease table keeps streams from being opened", "will be retried"
         )
         self._same = SameStreams(opener.brief_client, settings.clock, settings.timing.sleep)
         self._former = FormerLeases(table, former, settings)
-        self._looked_at: float | None = None
-        self._newest: dict[str, int] = {}
-        self._led: frozenset[StreamIdentifier] = frozenset()
-        """By the last scan: each name's newest epoch, and the streams that this worker leads."""
+        self._scanned = _Scanned()
 
     # --- for the thread that starts the worker
 
@@ -156,7 +174,7 @@ class SeveralStreams(SharedStreams):
 
     # --- for the thread of the `StreamLoop`
 
-    def look(self, wait: Callable[[float], bool]) -> float:
+    def update(self, wait: Callable[[float], bool]) -> float:
         seen = self._snapshot()
         self._study(seen)
         self._question.ask_if_due()
@@ -172,15 +190,15 @@ class SeveralStreams(SharedStreams):
         return _UNDER_WAY if is_under_way else _SOON
 
     def _study(self, seen: Snapshot) -> None:
-        """Note what a new scan of the table tells of the streams."""
-        if seen.at == self._looked_at:
+        """Note what a new scan of the table says of the streams."""
+        if seen.at == self._scanned.at:
             return
-        self._looked_at = seen.at
-        self._newest = newest_epochs(seen.leases)
         leases = leases_by_stream(seen.leases)
         me = self._settings.worker_id
-        self._led = frozenset(
-            stream for stream in self._wanted if audits(me, leases.get(stream, ()), seen)
+        self._scanned = _Scanned(
+            seen.at,
+            newest_epochs(seen.leases),
+            frozenset(one for one in self._wanted if audits(me, leases.get(one, ()), seen)),
         )
         self._former.observe(seen, self.wants)
 
@@ -216,9 +234,9 @@ class SeveralStreams(SharedStreams):
             if not self._identities.is_busy(place_of(address))
             and one.is_to_be_asked(
                 now,
-                leads=one.identifier in self._led,
+                leads=one.identifier in self._scanned.led,
                 is_doubted=one.identifier in self._doubted,
-                newest_epoch=self._newest.get(address.name, 0),
+                newest_epoch=self._scanned.newest.get(address.name, 0),
                 interval=interval,
             )
         ]
@@ -237,7 +255,8 @@ class SeveralStreams(SharedStreams):
                 raise found  # a fault of ours: the calls' own errors are in the answer
             for address, result in found.items():
                 if address in tracked:
-                    one = tracked[address].asked(self._clock(), self._newest.get(address.name, 0))
+                    newest = self._scanned.newest.get(address.name, 0)
+                    one = tracked[address].asked(self._clock(), newest)
                     tracked[address] = one = self._identified(one, result, known)
                     if one.identifier is not None:
                         known[one.identifier] = one
@@ -258,7 +277,7 @@ class SeveralStreams(SharedStreams):
             if one.identifier not in {None, result.identifier}:
                 self._settings.tell(made_anew(address, one.identifier, result.identifier))
             elif one.stream is not None and one.problem is not None:
-                self._tell_readable(one)
+                self._publish_readable(one)
             self._trust(result.identifier)
             return one.identified(result)
         is_gone = isinstance(result, StreamNotFoundError)
@@ -297,11 +316,7 @@ class SeveralStreams(SharedStreams):
             self._openings.start(one.plan.address, opening)
 
     def _collect_openings(self, timeout: float = 0.0) -> None:
-        """Take over what became of openings.
-
-        A stream that was not opened is asked for anew: it may be deleted and made anew until the
-        next try, and would be opened by its former name, with the shards of the new stream.
-        """
+        """Take over the results of openings. A stream that was not opened is identified anew."""
         results = self._openings.collect(timeout)
         if not results:
             return
@@ -315,7 +330,7 @@ class SeveralStreams(SharedStreams):
                     self._left[result.id] = result  # it has left meanwhile
                     continue
                 if one.problem is not None:
-                    self._tell_readable(one)
+                    self._publish_readable(one)
                 tracked[address] = one.opened(result)
             elif isinstance(result, LeaseTableNotFoundError | LeaseTableUnavailableError):
                 self._table_problem.note(result)
@@ -337,7 +352,7 @@ class SeveralStreams(SharedStreams):
         tries = 1 if before is None else before.tries + 1
         return one.failed(error, self._clock(), self._pause(tries, min(longest, _RETRY[1])))
 
-    def _tell_readable(self, one: Tracked) -> None:
+    def _publish_readable(self, one: Tracked) -> None:
         self._settings.tell(StreamReadable(one.plan.address.name, str(one.plan.address)))
 
     def _pause(self, tries: int, longest: float) -> float:

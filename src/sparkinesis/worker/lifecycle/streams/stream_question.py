@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 
 from sparkinesis.errors import OptionError
 from sparkinesis.worker.lifecycle.settings import WorkerSettings
-from sparkinesis.worker.lifecycle.streams.background import Background
-from sparkinesis.worker.lifecycle.streams.said_once import SaidOnce
+from sparkinesis.worker.lifecycle.streams.background import Background, LastingProblem
 from sparkinesis.worker.lifecycle.streams.stream_config import StreamSettings
 from sparkinesis.worker.reporting.log_context import LogPlace
 
@@ -40,7 +39,7 @@ class StreamQuestion:
         self._due = -math.inf
         self._asked_at: float | None = None
         """The time of the question that is not answered yet."""
-        self._problem = SaidOnce(
+        self._problem = LastingProblem(
             settings,
             "Asking for the streams to read fails",
             "they stay as they are, and it will be retried",
@@ -60,7 +59,7 @@ class StreamQuestion:
     ) -> Sequence[StreamSettings] | None:
         """Return the answer; None: there is none yet, or none that can be used.
 
-        has_streams: the application has streams, of which an answer must leave one. is_first:
+        has_streams: the application has streams; an answer must leave it one at least. is_first:
         raises the errors of the user's function.
         """
         results = self._questions.collect(timeout)

@@ -1,4 +1,4 @@
-"""What a worker knows of one of several streams, and what it does about the stream next. Pure."""
+"""What a worker knows of one of several streams, and what it does with the stream next. Pure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Tracked(msgspec.Struct, frozen=True):
     """A stream of the application, and how far this worker got with it."""
 
     plan: StreamSettings
-    told_at: float
+    named_at: float
     """The time at which the application named the stream to this worker."""
     identity: StreamIdentity | None = None
     stream: OpenStream | None = None
@@ -71,7 +71,7 @@ class Tracked(msgspec.Struct, frozen=True):
         return replace(self, asked_at=now, newest_epoch=max(newest_epoch, self.newest_epoch))
 
     def identified(self, identity: StreamIdentity) -> Tracked:
-        """The service told which stream it is. A stream that was made anew is to be opened."""
+        """Return it with the service's answer. A stream that was made anew is to be opened."""
         if identity.identifier == self.identifier:
             return replace(self, problem=None if self.stream is not None else self.problem)
         return replace(
@@ -87,7 +87,7 @@ class Tracked(msgspec.Struct, frozen=True):
         return replace(self, stream=stream, problem=None)
 
     def failed(self, error: BaseException, now: float, pause: float) -> Tracked:
-        """It cannot be opened, or does not exist; it is tried again after ``pause`` seconds."""
+        """Return it as one that cannot be read; it is tried again after ``pause`` seconds."""
         before = self.problem
         return replace(
             self,
@@ -102,7 +102,7 @@ class Tracked(msgspec.Struct, frozen=True):
         )
 
     def closed(self) -> Tracked:
-        """The stream is not read any more, and may be another one when it is found again."""
+        """Return it as one that is not read, and may be another stream when it is found again."""
         return replace(self, identity=None, stream=None)
 
     # --- what to do next
@@ -136,12 +136,12 @@ class Tracked(msgspec.Struct, frozen=True):
         initial = self.plan.initial
         if initial is not LATEST or not (self.is_late or has_earlier):
             return initial
-        waited_ms = round((self.identity.at - self.told_at) * 1000)
-        told_ms = self.identity.service_time_ms - waited_ms
+        waited_ms = round((self.identity.at - self.named_at) * 1000)
+        named_ms = self.identity.service_time_ms - waited_ms
         made_ms = self.identity.identifier.creation_epoch * 1000
-        if has_earlier or told_ms < made_ms + _A_SECOND:
+        if has_earlier or named_ms < made_ms + _A_SECOND:
             return TRIM_HORIZON
-        return AtTimestamp(told_ms)
+        return AtTimestamp(named_ms)
 
     def status(self, now: float) -> StreamStatus:
         problem = self.problem
@@ -163,8 +163,7 @@ def track(
 def recheck_interval(tracked: Iterable[Tracked], least: float, each: float) -> float:
     """Return the seconds between two questions for a stream's creation time.
 
-    ``each``: the seconds that a question of its own takes, for streams that ListStreams does not
-    tell.
+    ``each``: the seconds for a question of its own, of a stream that ListStreams does not list.
     """
     alone = sum(one.identity is not None and not one.identity.was_listed for one in tracked)
     return max(least, alone * each)

@@ -11,8 +11,8 @@ from dataclasses import replace
 from functools import partial
 
 from sparkinesis.worker.application_settings import ApplicationSettings
+from sparkinesis.worker.lifecycle.new_worker import new_worker
 from sparkinesis.worker.lifecycle.signals import graceful_on_signals
-from sparkinesis.worker.new_worker import new_worker
 from sparkinesis.worker.supervision.pickling import Destination, check_picklable
 from sparkinesis.worker.supervision.processes.count import process_count
 from sparkinesis.worker.supervision.processes.main_module import check_main_module, exit_if_imported

@@ -32,7 +32,7 @@ class Automatic(Shard):
     def step(self) -> float:
         """As the consumer of a shard does: a checkpoint that is due comes first."""
         self.deliverer.automatic.write_if_due()
-        return self.deliverer.deliver_next()
+        return self.deliverer.deliver()
 
     def step_all(self) -> None:
         while self.deliverer:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import gc
+import random
+import weakref
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from concurrent.futures import CancelledError
+from itertools import accumulate
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import patch
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sparkinesis.errors import LeaseLostError, LeaseTableUnavailableError, ProcessorError
 from sparkinesis.events import BatchAction, BatchFailed, DeadLettersStored, RecordsSkipped
@@ -17,8 +24,13 @@ from sparkinesis.stream.page import Record
 from sparkinesis.worker.batches.batch import RecordBatch, make_batch
 from sparkinesis.worker.batches.user_record import UserRecord
 from sparkinesis.worker.checkpointer import Checkpointer
-from sparkinesis.worker.lifecycle.shard.concurrent_delivery import ConcurrentDeliverer
-from sparkinesis.worker.lifecycle.shard.delivery import IDLE, Next
+from sparkinesis.worker.lifecycle.shard.batcher import ReadEnd
+from sparkinesis.worker.lifecycle.shard.concurrent_delivery import (
+    ConcurrentDeliverer,
+    OpenRecord,
+    OpenRecords,
+)
+from sparkinesis.worker.lifecycle.shard.processing import IDLE, Next, Processing
 from sparkinesis.worker.lifecycle.shard.states import ShutdownReason
 from sparkinesis.worker.on_error import DeadLetter, OnError, Retry, Skip, Stop
 from sparkinesis.worker.options import WorkerOptions
@@ -67,10 +79,10 @@ class Beside:
         self.oldest: list[float] = []
         self.in_use: list[int] = []
         self.restarts: list[object] = []
-        self.intake = SimpleNamespace(
+        self.batcher = SimpleNamespace(
             take=self.take,
             at_end=False,
-            why_at_end=ShutdownReason.SHARD_END,
+            end=None,
             oldest_at=None,
             reached=None,
             begin=lambda start, unread: self.restarts.append(start),
@@ -78,12 +90,17 @@ class Beside:
         )
         self.deliverer = ConcurrentDeliverer(
             cast(HeldLease, self.held),
-            cast(Any, self.intake),
             cast(Any, SimpleNamespace(process_record=None)),
             self.checkpointer,
             cast(Any, self.setting),
             is_ending=lambda: not self.held.held,
             wake=self.wake,
+        )
+        self.processing = Processing(
+            cast(HeldLease, self.held),
+            cast(Any, self.batcher),
+            self.deliverer,
+            cast(Any, self.setting),
         )
 
     def wake(self) -> None:
@@ -93,7 +110,7 @@ class Beside:
         self.in_use.append(in_use)
         if not self.pages:
             return None
-        self.intake.oldest_at = self.oldest.pop(0) if self.oldest else None
+        self.batcher.oldest_at = self.oldest.pop(0) if self.oldest else None
         return self.pages.pop(0)
 
     def begin(self, _: object, record: UserRecord, done: Done) -> None:
@@ -104,7 +121,7 @@ class Beside:
 
     def process(self, *batches: RecordBatch) -> Next:
         self.pages += batches
-        return self.deliverer.process()
+        return self.processing.step()
 
     def end(self, *numbers: str, error: BaseException | None = None) -> None:
         for number in numbers:
@@ -130,7 +147,7 @@ def test_as_many_calls_run_as_the_option_says_and_one_of_a_key() -> None:
     assert shard.deliverer
     assert shard.deliverer.settle()
     assert not shard.deliverer
-    assert shard.deliverer.records == 4
+    assert shard.deliverer.calls.records == 4
 
 
 def test_a_checkpoint_covers_the_unbroken_run_of_what_is_done() -> None:
@@ -143,7 +160,7 @@ def test_a_checkpoint_covers_the_unbroken_run_of_what_is_done() -> None:
     shard.end("1")
     assert shard.process() == Next(5.0), "since the start of the call that ended last"
     assert shard.may_checkpoint() == "3:0"
-    assert shard.checkpointer._batch is None, "the memory of what is done is free"
+    assert shard.checkpointer._delivered.batch is None, "the memory of what is done is free"
     shard.setting.now += 5.0
     assert shard.process() == Next(IDLE)
     assert shard.held.places == ["3"]
@@ -239,7 +256,7 @@ def test_a_record_that_is_skipped_counts_as_finished() -> None:
     assert shard.may_checkpoint() == "1:0"
     assert shard.begun == ["1", "1", "2"]
     assert [one.first for one in shard.told.of(RecordsSkipped)] == ["1:0"]
-    assert shard.deliverer.records == 0
+    assert shard.deliverer.calls.records == 0
 
 
 def test_a_target_that_fails_is_asked_again_and_the_processor_is_not() -> None:
@@ -271,7 +288,7 @@ def test_a_shard_that_is_stopped_waits_for_its_calls_and_begins_no_other() -> No
     shard.end("1", error=error)
     assert shard.process() == Next(IDLE)
     stopped_by = [shard.deliverer.stopped_by]
-    assert shard.deliverer.hold() == IDLE
+    assert shard.processing.hold() == IDLE
     shard.end("2")
     assert shard.process() == Next()
     assert [*stopped_by, shard.deliverer.stopped_by] == [None, error]
@@ -315,8 +332,8 @@ def test_a_reset_waits_for_the_calls_and_drops_all_that_was_fetched() -> None:
     shard.end("1", error=ValueError("bad"))
     shard.process()
     shard.checkpointer.reset("TRIM_HORIZON")
-    assert shard.process() == Next(1.0), "2 runs"
-    assert shard.deliverer.hold() == IDLE
+    assert shard.process() == Next(IDLE), "2 runs"
+    assert shard.processing.hold() == IDLE
     assert shard.restarts == []
     shard.end("2")
     shard.setting.now += 1.0
@@ -332,14 +349,14 @@ def test_a_reset_waits_for_the_calls_and_drops_all_that_was_fetched() -> None:
 def test_a_shard_ends_with_its_last_call() -> None:
     shard = Beside(Retry())
     shard.process(batch_of(_1="a"))
-    shard.intake.at_end = True
+    shard.batcher.at_end, shard.batcher.end = True, ReadEnd()
     shard.in_use.clear()
     assert shard.process() == Next(IDLE)
     shard.end("1")
     assert shard.process() == Next(IDLE, ShutdownReason.SHARD_END)
     assert shard.in_use == [], "nothing is taken behind the end"
     shard.checkpointer.reset("TRIM_HORIZON")
-    shard.intake.at_end = False
+    shard.batcher.at_end, shard.batcher.end = False, None
     assert shard.process() == Next(IDLE)
     assert len(shard.restarts) == 1
 
@@ -352,20 +369,20 @@ def test_batches_in_use_keep_their_memory_and_their_age_until_all_before_is_done
     shard.end("2")
     shard.setting.now += 3.0
     shard.process()
-    known = shard.deliverer
+    known = shard.deliverer.calls
     assert (known.oldest_at, known.processing_since, shard.in_use[-1]) == (900.0, 1000.0, 2)
     shard.end("1")
     shard.setting.now += 3.0
     shard.process()
     assert (known.oldest_at, known.processing_since, shard.in_use[-1]) == (950.0, 1003.0, 1)
-    front = known.front
+    front = shard.deliverer.front
     assert front is not None
     assert (front.since, front.has_failed) == (1006.0, False)
     shard.end("3")
     shard.process()
-    assert known.front is None
+    assert shard.deliverer.front is None
     assert [known.oldest_at, known.processing_since, shard.in_use[-1]] == [None, None, 0]
-    shard.deliverer.hold()
+    shard.processing.hold()
     assert shard.in_use[-1] == 0
 
 
@@ -390,3 +407,97 @@ def test_an_event_loop_that_the_program_has_closed_is_a_failure_of_the_record() 
     shard.refusal = None
     assert shard.process() == Next(4.0)
     assert len(shard.told.of(BatchFailed)) == 1
+
+
+# --- the order of records by key, and the run to checkpoint
+
+
+def keyed(keys: list[str | None], first: int) -> RecordBatch:
+    records = [
+        Record(data=b"x", partition_key=key, sequence_number=str(1000 + first + n))
+        for n, key in enumerate(keys)
+    ]
+    return make_batch(records, stream="s", shard_id="0", millis_behind_latest=0)[0]
+
+
+@given(
+    batches=st.lists(
+        st.lists(st.sampled_from([None, "a", "b", "c"]), min_size=1, max_size=12), max_size=6
+    ),
+    most=st.integers(1, 9),
+    at_once=st.integers(1, 5),
+    seed=st.integers(0, 2**16),
+)
+def test_each_key_is_in_order_and_the_run_has_no_hole(
+    batches: list[list[str | None]], most: int, at_once: int, seed: int
+) -> None:
+    rng = random.Random(seed)
+    open_records = OpenRecords(most)
+    left, first, running = list(batches), 0, list[OpenRecord]()
+    started: dict[str | None, list[str]] = defaultdict(list)
+    finished: set[str] = set()
+    run: list[str] = []
+
+    def batches_in_use(run: list[str]) -> int:
+        added = batches[: len(batches) - len(left)]
+        ends = accumulate(map(len, added))
+        return sum(len(run) < end for end in ends)
+
+    while left or open_records or running:
+        if left and open_records.has_room:
+            open_records.add(keyed(left[0], first))
+            first += len(left.pop(0))
+        while len(running) < at_once and (one := open_records.start()) is not None:
+            started[one.record.partition_key].append(one.record.sequence_number)
+            running.append(one)
+        busy = Counter(one.record.partition_key for one in running if one.record.partition_key)
+        assert not busy or max(busy.values()) == 1
+        assert len(running) <= most
+        one = running.pop(rng.randrange(len(running)))
+        finished.add(one.record.sequence_number)
+        for part in open_records.finish(one):
+            run += [record.sequence_number for record in part.records]
+        assert finished.issuperset(run)
+        assert open_records.batches == batches_in_use(run)
+    total = sum(map(len, batches))
+    assert run == [str(1000 + n) for n in range(total)]
+    assert all(numbers == sorted(numbers) for key, numbers in started.items() if key is not None)
+
+
+def test_a_slow_record_holds_up_its_key_and_at_most_as_many_others() -> None:
+    open_records = OpenRecords(4)
+    open_records.add(keyed(["slow", "a", "slow", "b", "c", "d"], 0))
+    begun = []
+    slow = open_records.start()
+    assert slow is not None
+    while (one := open_records.start()) is not None:
+        begun.append(one.record.partition_key)
+        assert open_records.finish(one) == []
+    assert begun == ["a", "b"]
+    assert not open_records.has_room
+    (run,) = open_records.finish(slow)
+    assert [record.partition_key for record in run.records] == ["slow", "a"]
+
+
+def test_a_batch_may_be_added_while_fewer_records_are_open_than_may_be() -> None:
+    records = OpenRecords(2)
+    rooms = [records.has_room]
+    assert records.first is None
+    for n, key in enumerate("ab"):
+        records.add(keyed([key], n))
+        rooms.append(records.has_room)
+    assert rooms == [True, True, False]
+    assert records.first is records.start()
+
+
+def test_a_batch_whose_records_are_finished_takes_no_memory() -> None:
+    records = OpenRecords(2)
+    batch = keyed(["a", "b"], 0)
+    is_there = weakref.ref(batch._rows)
+    records.add(batch)
+    del batch
+    while (one := records.start()) is not None:
+        records.finish(one)
+    del one
+    gc.collect()
+    assert is_there() is None

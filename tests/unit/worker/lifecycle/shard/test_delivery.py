@@ -40,7 +40,9 @@ from sparkinesis.stream.reading.early_records import OutOfOrderError
 from sparkinesis.worker.batches.batch import RecordBatch, make_batch
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.dead_letters.targets import FailedRecords
-from sparkinesis.worker.lifecycle.shard.delivery import IDLE, Next, _extent, span_of
+from sparkinesis.worker.lifecycle.shard.batcher import ReadEnd
+from sparkinesis.worker.lifecycle.shard.delivery import _extent, span_of
+from sparkinesis.worker.lifecycle.shard.processing import IDLE, Next
 from sparkinesis.worker.lifecycle.shard.states import ShutdownReason
 from sparkinesis.worker.on_error import DeadLetter, OnError, Retry, Skip, Stop
 from sparkinesis.worker.processors.processor import ProcessorShard
@@ -53,15 +55,15 @@ from tests.unit.worker.delivering import SHARD, Held, Shard, at, batch_of
 def test_a_retry_waits_its_time_and_no_less() -> None:
     shard = Shard(Retry(base=1.0), "2")
     shard.add(1, 2)
-    assert shard.deliverer.deliver_next() == 1.0
+    assert shard.deliverer.deliver() == 1.0
     shard.setting.now += 0.75
-    assert shard.deliverer.deliver_next() == 0.25
+    assert shard.deliverer.deliver() == 0.25
     assert len(shard.given) == 1, "too early"
     shard.setting.now += 0.25
-    assert shard.deliverer.deliver_next() == 2.0
+    assert shard.deliverer.deliver() == 2.0
     shard.processor.bad.clear()
     shard.setting.now += 2.0
-    assert shard.deliverer.deliver_next() == 0.0
+    assert shard.deliverer.deliver() == 0.0
     assert shard.given == [["1", "2"]] * 3
     assert not shard.deliverer
     assert shard.may_checkpoint() == "2:0"
@@ -71,11 +73,11 @@ def test_the_count_of_failures_begins_anew_with_each_batch() -> None:
     shard = Shard(Retry(base=1.0), "1", "2")
     for n in (1, 2):
         shard.add(n)
-    assert shard.deliverer.deliver_next() == 1.0
+    assert shard.deliverer.deliver() == 1.0
     shard.processor.bad.remove("1")
     shard.setting.now += 1.0
-    assert shard.deliverer.deliver_next() == 0.0
-    assert shard.deliverer.deliver_next() == 1.0
+    assert shard.deliverer.deliver() == 0.0
+    assert shard.deliverer.deliver() == 1.0
 
 
 @pytest.mark.parametrize("last_is_bad", [False, True])
@@ -104,7 +106,7 @@ def test_halves_are_not_tried_as_often_as_the_whole() -> None:
     shard.add(1, 2)
     waits = []
     while shard.deliverer:
-        waits.append(shard.deliverer.deliver_next())
+        waits.append(shard.deliverer.deliver())
         shard.setting.now += waits[-1]
     assert shard.given == [["1", "2"]] * 3 + [["1"], ["2"]]
 
@@ -130,7 +132,7 @@ def test_a_refusing_target_is_asked_again_ever_more_slowly_and_the_processor_is_
     shard.add(1)
     waits = []
     while shard.deliverer:
-        waits.append(shard.deliverer.deliver_next())
+        waits.append(shard.deliverer.deliver())
         if shard.deliverer:
             assert shard.may_checkpoint() == "TRIM_HORIZON", "not before the letter is delivered"
         shard.setting.now += waits[-1]
@@ -152,7 +154,7 @@ def test_a_refusing_target_is_not_waited_for_on_account_of_the_processor() -> No
     shard.add(*range(100))
     waits = []
     while shard.deliverer:
-        waits.append(shard.deliverer.deliver_next())
+        waits.append(shard.deliverer.deliver())
         shard.setting.now += waits[-1]
     assert [wait for wait in waits if wait] == [1.0, 1.0]
     assert asked == ["50", "50", "51", "51"]
@@ -178,9 +180,9 @@ def test_a_checkpoint_that_is_refused_is_no_fault_of_the_records(
     shard.add(1, 2)
     # What is denied is so at once, and maybe for hours; an outage has taken its time.
     for pause in (2.0, 2.0 if kind is LeaseTableUnavailableError else 4.0):
-        assert shard.deliverer.deliver_next() == pause
+        assert shard.deliverer.deliver() == pause
         shard.setting.now += pause
-    assert shard.deliverer.deliver_next() == 0.0
+    assert shard.deliverer.deliver() == 0.0
     assert shard.given == [["1", "2"]] * 3
     assert actions == [BatchAction.WAIT] * 2
     assert shard.deliverer.stopped_by is None
@@ -192,7 +194,7 @@ def test_a_reset_drops_what_is_left_even_if_the_call_fails() -> None:
     shard.add(1)
     shard.add(2)
     shard.processor.then = lambda _, checkpointer: checkpointer.reset("TRIM_HORIZON")
-    assert shard.deliverer.deliver_next() == 0.0
+    assert shard.deliverer.deliver() == 0.0
     assert shard.deliverer.stopped_by is None
     assert shard.checkpointer.take_reset() is not None
     shard.deliverer.clear()
@@ -203,7 +205,7 @@ def test_what_fails_while_the_shard_goes_is_counted_but_a_lost_lease_is_no_failu
     shard = Shard(Stop(), "1")
     shard.held.held = False
     shard.add(1)
-    assert shard.deliverer.deliver_next() == 0.0
+    assert shard.deliverer.deliver() == 0.0
     assert shard.deliverer.stopped_by is None
     assert shard.may_checkpoint() == "TRIM_HORIZON"
     (failure,) = shard.setting.failures.snapshot()
@@ -215,7 +217,7 @@ def test_what_fails_while_the_shard_goes_is_counted_but_a_lost_lease_is_no_failu
         raise LeaseLostError("another worker has it")
 
     shard.processor.then = lose
-    shard.deliverer.deliver_next()
+    shard.deliverer.deliver()
     assert shard.setting.failures.snapshot() == (failure,)
 
 
@@ -230,10 +232,10 @@ def test_automatic_checkpoints_that_fail_are_tried_ever_more_slowly_until_one_su
     for tries in (3, 1):
         shard.held.checkpoint = refuse  # type: ignore[method-assign]
         shard.add(10 - tries)
-        shard.deliverer.deliver_next()
-        pauses += [shard.deliverer.checkpoint_meanwhile() for _ in range(tries)]
+        shard.deliverer.deliver()
+        pauses += [shard.processing.checkpoint_meanwhile() for _ in range(tries)]
         shard.held.checkpoint = write  # type: ignore[method-assign]
-        assert shard.deliverer.checkpoint_meanwhile() == IDLE
+        assert shard.processing.checkpoint_meanwhile() == IDLE
     assert pauses == [2.0, 4.0, 8.0, 2.0]
     assert shard.held.places == ["7", "9"]
     assert shard.setting.failures.snapshot() != ()
@@ -249,21 +251,29 @@ def test_an_empty_batch_is_delivered_although_a_prepared_checkpoint_was_committe
 
 
 class Taken:
-    """As much of an intake as delivering asks for: pages that a test gives, and where they end."""
+    """As much of a batcher as delivering asks for: pages that a test gives, and where they end."""
 
     def __init__(self) -> None:
         self.again = 0
         self.rested: list[int] = []
         self.batches: list[RecordBatch] = []
-        self.at_end = False
-        self.why_at_end = ShutdownReason.SHARD_END
+        self.end: ReadEnd | None = None
+        self.last_ends = False
+        """True if the shard ends with the last of the batches."""
         self.reached: Position = TRIM_HORIZON
         self.oldest_at: float | None = None
         self.begun: list[tuple[Position, WantedRecords | None]] = []
 
+    @property
+    def at_end(self) -> bool:
+        return self.end is not None
+
     def take(self, batches_in_use: int) -> RecordBatch | None:
         assert batches_in_use == 0
-        return self.batches.pop(0) if self.batches else None
+        batch = self.batches.pop(0) if self.batches else None
+        if self.last_ends and not self.batches:
+            self.end = ReadEnd()
+        return batch
 
     def take_again(self) -> None:
         self.again += 1
@@ -275,84 +285,84 @@ class Taken:
         self.begun.append((start, unread))
 
 
-def with_intake(
+def with_pages(
     on_error: OnError = Retry(),  # noqa: B008 - a value
     *bad: str,
     **options: Any,
 ) -> tuple[Shard, Taken]:
     taken = Taken()
-    return Shard(on_error, *bad, intake=taken, **options), taken
+    return Shard(on_error, *bad, batcher=taken, **options), taken
 
 
 def test_records_that_were_left_out_are_read_again_also_if_moving_back_fails_at_first() -> None:
-    shard, intake = with_intake()
+    shard, taken = with_pages()
     shard.checkpointer.permit(at("30"))
     shard.checkpointer.checkpoint("30")
-    intake.batches.append(batch_of(31))
+    taken.batches.append(batch_of(31))
     found = OutOfOrderError("two events have changed places", AfterRecord("10"))
     with (
-        patch.object(intake, "take", side_effect=found),
+        patch.object(taken, "take", side_effect=found),
         patch.object(shard.held, "move", side_effect=LeaseTableUnavailableError("throttled")),
         pytest.raises(LeaseTableUnavailableError),
     ):
-        shard.deliverer.process()
-    assert shard.deliverer.process() == Next(IDLE)
+        shard.process()
+    assert shard.process() == Next(IDLE)
     (failure,) = shard.setting.failures.snapshot()
     assert failure.what == f"Fetching failed on shard {SHARD}; it begins anew"
     assert shard.held.places == ["30", "10"]
     assert shard.given == [], "what lies behind waits"
-    shard.deliverer.process()
-    assert [start for start, _ in intake.begun] == [AfterRecord("10")]
+    shard.process()
+    assert [start for start, _ in taken.begun] == [AfterRecord("10")]
     assert shard.given == [["31"]]
 
 
 def test_the_next_step_is_due_when_a_page_or_a_checkpoint_is() -> None:
-    shard, taken = with_intake(checkpoint_seconds=9.0)
-    assert shard.deliverer.process() == Next(15.0), "there may be pages of a silence"
+    shard, taken = with_pages(checkpoint_seconds=9.0)
+    assert shard.process() == Next(15.0), "there may be pages of a silence"
     taken.batches = [batch_of(7), batch_of()]
-    assert shard.deliverer.process() == Next()
-    assert shard.deliverer.process() == Next(), "an empty page is no batch"
+    assert shard.process() == Next()
+    assert shard.process() == Next(), "an empty page is no batch"
     assert shard.given == [["7"]]
-    assert shard.deliverer.process() == Next(9.0)
+    assert shard.process() == Next(9.0)
     shard.setting.now += 9.0
-    assert shard.deliverer.process() == Next(IDLE)
+    assert shard.process() == Next(IDLE)
     assert shard.held.places == ["7"]
-    taken.at_end = True
-    assert shard.deliverer.process() == Next(end=ShutdownReason.SHARD_END)
+    taken.end = ReadEnd()
+    assert shard.process() == Next(end=ShutdownReason.SHARD_END)
     shard.held.held = False
-    assert shard.deliverer.process() == Next(end=ShutdownReason.LEASE_LOST)
+    assert shard.process() == Next(end=ShutdownReason.LEASE_LOST)
 
 
 def test_silence_is_noted_behind_a_checkpoint_of_all_that_was_delivered() -> None:
-    shard, taken = with_intake()
+    shard, taken = with_pages()
 
     def known_at(reached: Position) -> Any:
         shard.held.known = None
         taken.reached, taken.batches = reached, [batch_of()]
-        shard.deliverer.process()
+        shard.process()
         return shard.held.known
 
     instant = AtTimestamp(5_000)
     assert known_at(TRIM_HORIZON) is known_at(AfterRecord("8", 9_000)) is None
     assert known_at(instant) == (at("TRIM_HORIZON"), instant)
     taken.batches = [batch_of(7)]
-    shard.deliverer.process()
+    shard.process()
     silent = AfterRecord("7", 9_000, sub_sequence_number=3)
     assert known_at(silent) is None, "7 is not checkpointed"
     shard.checkpointer.checkpoint()
     assert known_at(silent) == (at("7"), AfterRecord("7", 9_000))
     assert known_at(AfterRecord("8", 9_000)) is None
     assert known_at(instant) is None
-    taken.at_end = True
+    taken.end = ReadEnd()
     assert known_at(silent) is None
 
 
 @pytest.mark.parametrize("to", [AtTimestamp(5_000), TRIM_HORIZON])
 def test_after_a_reset_reading_begins_anew_and_what_was_fetched_is_dropped(to: Position) -> None:
-    shard, taken = with_intake()
+    shard, taken = with_pages()
     shard.add(7)
     shard.checkpointer.reset(to.instant if isinstance(to, AtTimestamp) else "TRIM_HORIZON")
-    assert shard.deliverer.process() == Next(IDLE)
+    assert shard.process() == Next(IDLE)
     unread = WantedRecords(to) if isinstance(to, AtTimestamp) else None
     assert (taken.begun, shard.given) == ([(to, unread)], [])
 
@@ -382,9 +392,9 @@ def test_a_call_that_returns_a_coroutine_is_asked_of_no_policy(policy: OnError) 
     with patch.object(shard.processor, "process_records", forget):
         for _ in range(3):
             with pytest.raises(ProcessorError, match=r"forget returned a coroutine"):
-                shard.deliverer.deliver_next()
+                shard.deliverer.deliver()
             assert shard.may_checkpoint() == "TRIM_HORIZON"
-    assert (shard.deliverer.processing_since, shard.deliverer.records) == (None, 0)
+    assert (shard.deliverer.calls.processing_since, shard.deliverer.calls.records) == (None, 0)
     assert measured(tally) == {("process.records.duration", "failed"): 3}
     shard.step_all()
     assert shard.given == [["3", "4"]] * 4
@@ -415,7 +425,7 @@ def test_records_and_bytes_count_once_they_are_processed_and_only_then() -> None
     shard.add()
     shard.step_all()
     assert shard.given == [["10", "11", "12", "13"], ["12"], ["13"], []]
-    assert shard.deliverer.records == 1
+    assert shard.deliverer.calls.records == 1
     assert measured(tally) == {
         ("records.processed",): 1,
         ("bytes.processed",): 2,
@@ -446,14 +456,14 @@ def test_an_object_of_another_event_loop_gives_up_no_record(
     shard.add(1, 2)
     before = shard.may_checkpoint()
     with patch.object(shard.processor, "process_records", side_effect=_wrapped(text)):
-        assert shard.deliverer.deliver_next() > 0, "it may heal"
+        assert shard.deliverer.deliver() > 0, "it may heal"
         shard.setting.now += 2.0
         for _ in range(2):
             with pytest.raises(ProcessorError, match="in `initialize`") as raised:
-                shard.deliverer.deliver_next()
+                shard.deliverer.deliver()
     assert text in str(raised.value)
     assert shard.may_checkpoint() == before
-    shard.deliverer.deliver_next()
+    shard.deliverer.deliver()
     assert shard.given[-1] == ["1", "2"]
 
 
@@ -469,7 +479,7 @@ def test_other_errors_are_subject_to_the_policy(error: Exception) -> None:
     shard = Shard(Skip(), "1")
     shard.add(1)
     with patch.object(shard.processor, "process_records", side_effect=error):
-        shard.deliverer.deliver_next()
+        shard.deliverer.deliver()
     assert not shard.deliverer
 
 
@@ -478,11 +488,11 @@ def test_other_errors_are_subject_to_the_policy(error: Exception) -> None:
 
 @pytest.mark.parametrize("wants_empty", [False, True])
 def test_an_empty_page_is_a_batch_if_the_processor_wants_it(*, wants_empty: bool) -> None:
-    shard, taken = with_intake(call_even_for_empty_batches=wants_empty)
+    shard, taken = with_pages(call_even_for_empty_batches=wants_empty)
     taken.batches = [batch_of()]
-    assert shard.deliverer.process() == Next()
-    taken.at_end = True
-    assert shard.deliverer.process() == Next(end=ShutdownReason.SHARD_END)
+    assert shard.process() == Next()
+    taken.end = ReadEnd()
+    assert shard.process() == Next(end=ShutdownReason.SHARD_END)
     assert shard.given == ([[]] if wants_empty else []), "the end is none"
 
 
@@ -491,110 +501,113 @@ def test_rows_that_are_due_have_the_processor_called_and_looked_at_every_three_s
 ) -> None:
     """So that it can checkpoint in a silence; rows of a failed call are dropped."""
     sinks = ShardSinks(lambda: shard.setting.now)
-    shard, taken = with_intake(Retry(base=9.0), sinks=sinks)
-    assert shard.deliverer.process() == Next(15.0)
+    shard, taken = with_pages(Retry(base=9.0), sinks=sinks)
+    assert shard.process() == Next(15.0)
     place = ProcessorShard(SHARD, "app", "s", "w", at("TRIM_HORIZON"), sinks=sinks)
     sink = place.sink(tmp_path, pa.schema([("n", pa.int64())]), max_age=20.0)
-    assert shard.deliverer.process() == Next(3.0)
+    assert shard.process() == Next(3.0)
     shard.processor.then = lambda batch, _: sink.write([{"n": len(batch)}])
     shard.processor.bad = {"8"}
     taken.batches = [batch_of(7), batch_of()]
-    assert shard.deliverer.process() == Next()
-    assert shard.deliverer.process() == Next(), "they are not due yet"
+    assert shard.process() == Next()
+    assert shard.process() == Next(), "they are not due yet"
     taken.batches = [batch_of(8)]
-    assert shard.deliverer.process() == Next(3.0), "the next attempt is due later"
+    assert shard.process() == Next(3.0), "the next attempt is due later"
     assert sink.buffered_rows == 1, "those of 8 come again"
     shard.deliverer.clear()
     shard.processor.then = lambda *_: None
     shard.setting.now += 20.0
     taken.batches = [batch_of()]
-    assert shard.deliverer.process() == Next()
+    assert shard.process() == Next()
     assert shard.given == [["7"], ["8"], []]
 
 
 def test_while_an_automatic_checkpoint_fails_nothing_more_is_delivered() -> None:
-    shard, taken = with_intake(checkpoint_records=1, task_backoff=2.0)
+    shard, taken = with_pages(checkpoint_records=1, task_backoff=2.0)
     taken.batches = [batch_of(7), batch_of(8), batch_of(9)]
-    assert shard.deliverer.process() == Next()
+    assert shard.process() == Next()
     with patch.object(shard.held, "checkpoint", side_effect=LeaseTableUnavailableError("away")):
         for pause in (2.0, 4.0):
-            assert shard.deliverer.process() == Next(pause)
-            assert shard.deliverer.refused_since == 1000.0, "since the first refusal"
+            assert shard.process() == Next(pause)
+            assert shard.deliverer.automatic.refused_since == 1000.0, "since the first refusal"
             shard.setting.now += pause
     assert shard.given == [["7"]]
-    assert shard.deliverer.process() == Next()
-    assert shard.deliverer.refused_since is None
+    assert shard.process() == Next()
+    assert shard.deliverer.automatic.refused_since is None
     assert shard.given == [["7"], ["8"]]
     with (
         patch.object(shard.held, "checkpoint", side_effect=LeaseLostError("another has it")),
         pytest.raises(LeaseLostError),
     ):
-        shard.deliverer.process()
+        shard.process()
 
 
 def test_a_step_takes_a_page_only_when_the_one_before_is_done() -> None:
-    shard, taken = with_intake(Retry(base=0.5), "7")
-    taken.batches = [batch_of(7), batch_of(8)]
-    taken.at_end = True
-    assert shard.deliverer.process() == Next(0.5), "the end comes once all is done"
+    shard, taken = with_pages(Retry(base=0.5), "7")
+    taken.batches, taken.last_ends = [batch_of(7), batch_of(8)], True
+    assert shard.process() == Next(0.5)
     shard.setting.now += 0.5
-    assert shard.deliverer.process() == Next(1.0)
+    assert shard.process() == Next(1.0)
     assert len(taken.batches) == 1
-    shard.processor.bad.clear()
+    shard.processor.bad = {"8"}
     shard.setting.now += 1.0
-    assert shard.deliverer.process() == Next(end=ShutdownReason.SHARD_END)
+    assert shard.process() == Next()
+    assert shard.process() == Next(0.5), "the end comes once all is done"
+    shard.processor.bad.clear()
+    shard.setting.now += 0.5
+    assert shard.process() == Next(end=ShutdownReason.SHARD_END)
 
 
 def test_a_shard_that_is_moved_in_its_last_call_does_not_end() -> None:
-    shard, taken = with_intake()
-    taken.batches, taken.at_end = [batch_of(7)], True
+    shard, taken = with_pages()
+    taken.batches, taken.last_ends = [batch_of(7)], True
     shard.processor.then = lambda _, checkpointer: checkpointer.reset("TRIM_HORIZON")
-    assert shard.deliverer.process() == Next()
+    assert shard.process() == Next()
 
 
 def test_the_end_of_a_range_is_no_end_of_the_shard() -> None:
-    shard, taken = with_intake()
-    taken.at_end, taken.why_at_end = True, ShutdownReason.REQUESTED
-    assert shard.deliverer.process() == Next(end=ShutdownReason.REQUESTED)
+    shard, taken = with_pages()
+    taken.end = ReadEnd(ShutdownReason.REQUESTED)
+    assert shard.process() == Next(end=ShutdownReason.REQUESTED)
 
 
 def test_a_batch_with_what_is_no_sequence_number_is_fetched_again() -> None:
-    shard, taken = with_intake()
+    shard, taken = with_pages()
     good = batch_of(7)
     bad = [Record(data=b"x", partition_key="k", sequence_number=one) for one in ("x", "x")]
     taken.batches = [make_batch(bad, stream="s", shard_id=SHARD, millis_behind_latest=0)[0], good]
     with pytest.raises(ValueError, match="is not a sequence number"):
-        shard.deliverer.process()
+        shard.process()
     assert taken.again == 1
-    assert shard.deliverer.process() == Next()
+    assert shard.process() == Next()
     assert shard.given == [["7"]]
 
 
 def test_an_error_of_the_program_fetches_nothing_again() -> None:
-    shard, taken = with_intake(processor=None)
+    shard, taken = with_pages(processor=None)
     taken.batches = [batch_of(7)]
     with (
-        patch.object(shard.deliverer, "deliver_next", side_effect=CheckpointError("no")),
+        patch.object(shard.deliverer, "deliver", side_effect=CheckpointError("no")),
         pytest.raises(CheckpointError),
     ):
-        shard.deliverer.process()
+        shard.process()
     assert taken.again == 0
-    assert shard.deliverer.process() == Next()
+    assert shard.process() == Next()
     assert shard.given == [["7"]]
 
 
 def test_a_shard_on_hold_delivers_nothing_but_is_moved_and_checkpointed() -> None:
-    shard, taken = with_intake(checkpoint_seconds=9.0)
+    shard, taken = with_pages(checkpoint_seconds=9.0)
     taken.batches = [batch_of(7)]
-    shard.deliverer.process()
+    shard.process()
     shard.add(8)
-    assert shard.deliverer.hold() == 9.0
+    assert shard.processing.hold() == 9.0
     assert taken.rested == [1], "the batch that waits keeps its memory"
     shard.setting.now += 9.0
-    assert shard.deliverer.hold() == IDLE
+    assert shard.processing.hold() == IDLE
     assert shard.held.places == ["7"]
     shard.checkpointer.reset("TRIM_HORIZON")
-    assert shard.deliverer.hold() == IDLE
+    assert shard.processing.hold() == IDLE
     assert taken.begun == [(TRIM_HORIZON, None)]
     assert taken.rested == [1, 1, 0]
     assert shard.given == [["7"]]
@@ -605,13 +618,13 @@ def test_a_shard_on_hold_delivers_nothing_but_is_moved_and_checkpointed() -> Non
 
 
 def test_after_a_reset_a_failure_permits_no_checkpoint_of_what_is_to_come_again() -> None:
-    shard, _ = with_intake(Retry(base=1.0), "3")
+    shard, _ = with_pages(Retry(base=1.0), "3")
     shard.add(7)
-    shard.deliverer.deliver_next()
+    shard.deliverer.deliver()
     shard.checkpointer.reset("TRIM_HORIZON")
-    shard.deliverer.process()
+    shard.process()
     shard.add(3)
-    shard.deliverer.deliver_next()
+    shard.deliverer.deliver()
     assert shard.may_checkpoint() == "TRIM_HORIZON"
 
 
@@ -619,21 +632,21 @@ def test_what_came_before_a_failure_may_still_be_checkpointed() -> None:
     shard = Shard(Retry(base=1.0), "3")
     shard.add(1, 2)
     shard.add(3)
-    shard.deliverer.deliver_next()
-    shard.deliverer.deliver_next()
+    shard.deliverer.deliver()
+    shard.deliverer.deliver()
     assert shard.may_checkpoint() == "2:0"
 
 
 def test_records_before_a_reset_do_not_count_towards_a_checkpoint() -> None:
-    shard, _ = with_intake(checkpoint_records=3)
+    shard, _ = with_pages(checkpoint_records=3)
     shard.add(7, 8)
-    shard.deliverer.deliver_next()
+    shard.deliverer.deliver()
     shard.checkpointer.reset("TRIM_HORIZON")
-    shard.deliverer.process()
+    shard.process()
     shard.add(1, 2)
     shard.step_all()
     assert shard.given == [["7", "8"], ["1", "2"]]
-    shard.deliverer.checkpoint_meanwhile()
+    shard.processing.checkpoint_meanwhile()
     assert shard.held.places == ["TRIM_HORIZON"]
 
 
@@ -642,8 +655,8 @@ def test_a_batch_is_cut_where_a_checkpoint_is_due_and_its_rest_comes_next() -> N
     shard.add(1, 2, 3, 4, 5)
     shard.add(6)
     while shard.deliverer:
-        shard.deliverer.deliver_next()
-        shard.deliverer.checkpoint_meanwhile()
+        shard.deliverer.deliver()
+        shard.processing.checkpoint_meanwhile()
     assert shard.given == [["1", "2"], ["3", "4"], ["5"], ["6"]]
     assert shard.held.places == ["2", "4", "6"]
 
@@ -655,11 +668,11 @@ def test_what_is_cut_off_does_not_come_twice_if_the_first_part_fails() -> None:
     )
     shard = Shard(Retry(1, then=target), "1", checkpoint_records=1)
     shard.add(1, 2, 3)
-    assert shard.deliverer.deliver_next() == 0.0
+    assert shard.deliverer.deliver() == 0.0
     assert letters == ["1"]
     while shard.deliverer:
-        shard.deliverer.checkpoint_meanwhile()
-        shard.deliverer.deliver_next()
+        shard.processing.checkpoint_meanwhile()
+        shard.deliverer.deliver()
     assert shard.given == [["1"], ["2"], ["3"]]
 
 
@@ -670,9 +683,9 @@ def test_what_a_prepared_checkpoint_has_covered_is_in_no_failure() -> None:
     shard.add(19, 20)
     shard.add(20, 21)
     shard.checkpointer.commit_pending()
-    assert shard.deliverer.deliver_next() == 0.0
+    assert shard.deliverer.deliver() == 0.0
     assert shard.given == []
-    shard.deliverer.deliver_next()
+    shard.deliverer.deliver()
     assert shard.given == [["21"]]
     (failed,) = events.of(BatchFailed)
     assert (failed.records, failed.first, failed.last) == (1, "21:0", "21:0")
@@ -699,13 +712,13 @@ def test_the_time_of_an_automatic_checkpoint_counts_from_the_start_of_the_call()
 
     shard.processor.then = take_time
     shard.add(7)
-    shard.deliverer.deliver_next()
-    assert shard.deliverer.checkpoint_meanwhile() == 7.0
+    shard.deliverer.deliver()
+    assert shard.processing.checkpoint_meanwhile() == 7.0
     shard.setting.now += 7.0
-    assert shard.deliverer.checkpoint_meanwhile() == IDLE
+    assert shard.processing.checkpoint_meanwhile() == IDLE
     shard.add(8)
-    shard.deliverer.deliver_next()
-    assert shard.deliverer.checkpoint_meanwhile() == 9.0, "from the moment when it is given up"
+    shard.deliverer.deliver()
+    assert shard.processing.checkpoint_meanwhile() == 9.0, "from the moment when it is given up"
 
 
 @pytest.mark.parametrize(("bad", "failures"), [([], 0), (["7"], 0), (["7"], 1)])
@@ -723,7 +736,7 @@ def test_a_batch_that_is_done_takes_no_memory(bad: list[str], failures: int) -> 
     shard.deliverer.add(batch)
     shard.processor.then = lambda *_: None
     while shard.deliverer:
-        shard.setting.now += shard.deliverer.deliver_next()
+        shard.setting.now += shard.deliverer.deliver()
     del batch
     gc.collect()
     assert is_there() is None
@@ -751,7 +764,7 @@ def test_the_front_is_what_the_processor_has_since_the_first_call_for_it() -> No
 
     def look(*_: object) -> None:
         seen.append(shard.deliverer.front)
-        assert shard.deliverer.processing_since == shard.setting.now
+        assert shard.deliverer.calls.processing_since == shard.setting.now
 
     shard.processor.then = look
     assert shard.deliverer.front is None
@@ -761,8 +774,8 @@ def test_the_front_is_what_the_processor_has_since_the_first_call_for_it() -> No
         shard.setting.now = now
         if now == 1003.0:
             shard.processor.bad.remove("1")
-        shard.deliverer.deliver_next()
-        assert shard.deliverer.oldest_at == 995.0
+        shard.deliverer.deliver()
+        assert shard.deliverer.calls.oldest_at == 995.0
     assert [(one.since, len(one.batch), one.has_failed) for one in seen] == [
         (1000.0, 2, False),
         (1000.0, 2, True),
@@ -770,14 +783,14 @@ def test_the_front_is_what_the_processor_has_since_the_first_call_for_it() -> No
     ]
     assert shard.deliverer.front is None
     shard.setting.now = 1005.0
-    shard.deliverer.deliver_next()
+    shard.deliverer.deliver()
     assert (seen[-1].since, seen[-1].has_failed) == (1005.0, False)
     assert shard.deliverer.front == seen[-1]
     shard.processor.bad.clear()
     shard.setting.now = 1006.0
-    shard.deliverer.deliver_next()
+    shard.deliverer.deliver()
     assert shard.deliverer.front is None
-    assert shard.deliverer.oldest_at is None
+    assert shard.deliverer.calls.oldest_at is None
 
 
 def test_a_front_that_the_lease_table_has_refused_has_failed() -> None:
@@ -788,31 +801,31 @@ def test_a_front_that_the_lease_table_has_refused_has_failed() -> None:
 
     shard.processor.then = refuse
     shard.add(7)
-    shard.setting.now += shard.deliverer.deliver_next()
-    shard.deliverer.deliver_next()
+    shard.setting.now += shard.deliverer.deliver()
+    shard.deliverer.deliver()
     assert shard.deliverer.front is not None
     assert shard.deliverer.front.has_failed
 
 
 def test_what_is_dropped_is_in_no_front() -> None:
-    shard, taken = with_intake(Retry(base=1.0), "7")
+    shard, taken = with_pages(Retry(base=1.0), "7")
     taken.batches, taken.oldest_at = [batch_of(7)], 990.0
-    shard.deliverer.process()
-    oldest = [shard.deliverer.oldest_at]
+    shard.process()
+    oldest = [shard.deliverer.calls.oldest_at]
     shard.checkpointer.reset("TRIM_HORIZON")
-    shard.deliverer.process()
+    shard.process()
     assert shard.deliverer.front is None
-    assert [*oldest, shard.deliverer.oldest_at] == [990.0, None]
+    assert [*oldest, shard.deliverer.calls.oldest_at] == [990.0, None]
 
 
 def test_what_a_prepared_checkpoint_has_covered_is_in_no_front() -> None:
     shard = Shard(Retry(base=1.0), "20", held=Held("1", "20:0"))
     shard.deliverer.add(batch_of(20), 990.0)
-    shard.setting.now += shard.deliverer.deliver_next()
+    shard.setting.now += shard.deliverer.deliver()
     shard.checkpointer.commit_pending()
-    assert shard.deliverer.deliver_next() == 0.0
+    assert shard.deliverer.deliver() == 0.0
     assert shard.deliverer.front is None
-    assert shard.deliverer.oldest_at is None
+    assert shard.deliverer.calls.oldest_at is None
 
 
 def test_a_failure_is_a_repetition_until_a_call_succeeds() -> None:
@@ -821,10 +834,10 @@ def test_a_failure_is_a_repetition_until_a_call_succeeds() -> None:
     for number in (1, 2, 3):
         shard.add(number)
     for _ in range(2):
-        shard.setting.now += shard.deliverer.deliver_next()
+        shard.setting.now += shard.deliverer.deliver()
     shard.processor.bad.remove("1")
     for _ in range(3):
-        shard.deliverer.deliver_next()
+        shard.deliverer.deliver()
     failed = events.of(BatchFailed)
     assert [(one.first, one.is_again) for one in failed] == [
         ("1:0", False),
@@ -847,7 +860,7 @@ def test_a_call_that_is_cancelled_is_no_failure_only_while_the_shard_is_left(
 
     shard.processor.then = cancel
     shard.add(7)
-    assert shard.deliverer.deliver_next() == (0.0 if is_ending else 1.0)
+    assert shard.deliverer.deliver() == (0.0 if is_ending else 1.0)
     assert shard.may_checkpoint() == "TRIM_HORIZON"
     assert len(events.of(BatchFailed)) == int(not is_ending)
 
@@ -861,13 +874,13 @@ def test_a_store_that_refuses_the_token_ends_the_lease() -> None:
 
     shard.processor.then = refuse
     shard.add(7)
-    assert shard.deliverer.deliver_next() == 0.0
+    assert shard.deliverer.deliver() == 0.0
     assert not shard.held.held
     (failed,) = events.of(BatchFailed)
     assert failed.action is BatchAction.RELEASE
     other = Shard(Skip(), "8")
     other.add(8)
-    other.deliverer.deliver_next()
+    other.deliverer.deliver()
     assert other.held.held, "any other error does not"
 
 
@@ -885,7 +898,7 @@ def test_a_letter_names_its_records_and_where_they_come_from() -> None:
     shard.setting.stream = StreamIdentifier("123456789012", "flights", 1763700000)
     shard.add(7, 8)
     while shard.deliverer:
-        shard.setting.now += shard.deliverer.deliver_next()
+        shard.setting.now += shard.deliverer.deliver()
     assert len(letters) == 2
     for letter in letters:
         assert [record.sequence_number for record in letter.batch.records] == ["8"]
@@ -898,7 +911,7 @@ def test_a_letter_names_its_records_and_where_they_come_from() -> None:
     assert (told[1].records, told[1].first, told[1].last) == (1, "8:0", "8:0")
     shard.setting.stream = None
     shard.add(8)
-    shard.deliverer.deliver_next()
+    shard.deliverer.deliver()
     assert letters[-1].stream_id is None
 
 

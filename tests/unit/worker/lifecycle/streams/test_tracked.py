@@ -126,7 +126,7 @@ def test_a_stream_that_came_later_than_it_was_named_begins_with_its_first_record
 def test_streams_keep_their_state_when_the_answer_changes() -> None:
     one = opened()
     kept = track({one.plan.address: one}, [plan(), plan("new")], 7.0)
-    assert [each.told_at for each in kept.values()] == [0.0, 7.0]
+    assert [each.named_at for each in kept.values()] == [0.0, 7.0]
     assert kept[one.plan.address].stream is OPEN
     assert track(kept, [plan("new")], 8.0).keys() == {plan("new").address}
 

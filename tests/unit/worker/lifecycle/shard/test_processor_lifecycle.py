@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 from unittest.mock import patch
 
 import pytest
@@ -17,7 +17,7 @@ from sparkinesis.errors import (
 from sparkinesis.events import CheckpointRefused, TaskFailed
 from sparkinesis.metrics.tally import Tally
 from sparkinesis.worker.checkpointer import Checkpointer
-from sparkinesis.worker.lifecycle.shard.last_calls import LastCalls
+from sparkinesis.worker.lifecycle.shard.processor_lifecycle import ProcessorHost, ProcessorLifecycle
 from sparkinesis.worker.on_error import Retry
 from sparkinesis.worker.processors.processor import RecordProcessor
 from sparkinesis.worker.reporting.teller import EventPublisher
@@ -67,8 +67,19 @@ class End:
         )
         self.shard.checkpointer.permit(at("7"))
         reporter = self.shard.setting.reporter(SHARD)
-        calls = self.shard.setting.calls
-        self.calls = LastCalls(self.shard.deliverer, reporter, self.failed.append, calls)
+        host = ProcessorHost(
+            request_shutdown=lambda: None,
+            pause=lambda: None,
+            resume=lambda: None,
+            wake=lambda: None,
+            is_ending=lambda: False,
+            fail=self.failed.append,
+            place_at=lambda _: None,
+        )
+        self.calls = ProcessorLifecycle(
+            cast(Any, self.shard.held), cast(Any, self.shard.setting), reporter, host
+        )
+        self.calls.deliverer = self.shard.deliverer
 
     @property
     def written(self) -> list[str]:

@@ -53,7 +53,7 @@ def new_worker(
 ) -> Worker:
     """Make a worker; `Application.worker` says what it takes and raises.
 
-    calls: makes the calls of record processors, for who watches them.
+    calls: makes the calls of record processors, where a test watches them.
     """
     name, options = application.name, application.options
     rng = timing.new_rng()

@@ -7,16 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sparkinesis.errors import ServiceError
 from sparkinesis.worker.batches.batch import RecordBatch
-from sparkinesis.worker.lifecycle.shard.standing import (
+from sparkinesis.worker.lifecycle.shard.lag import (
     UNHEARD_AFTER,
     Front,
     Reading,
     Standstill,
+    TaskWatch,
     Warnings,
-    longest,
     millis_behind,
 )
+from sparkinesis.worker.lifecycle.shard.states import Task
 from tests.unit.worker.delivering import batch_of
 
 SECONDS = st.floats(0, 1e6)
@@ -82,9 +84,26 @@ def test_what_holds_a_shard_up_in_words(batch: RecordBatch, *, has_failed: bool,
 
 
 def test_the_standstill_that_began_first_counts() -> None:
-    late, early = Standstill(2.0, "late"), Standstill(1.0, "early")
-    assert longest(None, late, early) is early
-    assert longest(None, None) is None
+    now = [3.0]
+    tasks = TaskWatch(lambda: now[0])
+    assert tasks.standstill(None, None) is None
+    tasks.begin(Task.PROCESS)
+    assert tasks.standstill(None, None) == (3.0, "the task 'process' has not ended")
+    front = Front(1.0, batch_of(7), has_failed=False)
+    assert tasks.standstill(front, None) == (1.0, front)
+    why = "automatic checkpoints fail again and again"
+    assert tasks.standstill(front, 0.5) == (0.5, why)
+    tasks.end()
+    for problem in (ServiceError("no"), None):
+        tasks.failed(Task.PROCESS, problem)
+        now[0] += 1.0
+    assert tasks.standstill(None, 3.5) == (3.0, "the task 'process' fails again and again")
+    assert tasks.failures == 2
+    assert tasks.problem is not None
+    assert tasks.problem[1] == 3.0
+    tasks.succeeded()
+    assert tasks.failures == 0
+    assert tasks.standstill(None, None) is None
 
 
 class Watched:

@@ -34,16 +34,19 @@ from sparkinesis.stream.shard import Shard
 from sparkinesis.stream.timing import Timing
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings, ReadRange
+from sparkinesis.worker.lifecycle.shard.batcher import Batcher, ReadEnd
 from sparkinesis.worker.lifecycle.shard.concurrent_delivery import ConcurrentDeliverer
-from sparkinesis.worker.lifecycle.shard.intake import Intake
+from sparkinesis.worker.lifecycle.shard.fetching import ShardFetching
+from sparkinesis.worker.lifecycle.shard.processing import Processing
 from sparkinesis.worker.lifecycle.shard.states import ShutdownReason
 from sparkinesis.worker.on_error import Retry
 from sparkinesis.worker.options import DEFAULT_HELD_BYTES, WorkerOptions
 from sparkinesis.worker.reporting.failures import Failures
 from sparkinesis.worker.reporting.log_context import LogPlace
 from sparkinesis.worker.reporting.teller import WorkerEvents
-from sparkinesis.worker.retrieval.ahead import FetchedPage, FetchRequest
+from sparkinesis.worker.retrieval.ahead import FetchRequest
 from sparkinesis.worker.retrieval.memory import MemoryBudget
+from sparkinesis.worker.retrieval.waiting_pages import FetchedPage
 from tests.unit.worker.delivering import Held, Setting
 
 SHARD = "shardId-000000000000"
@@ -86,6 +89,10 @@ class Service:
 
     def stop(self) -> None:
         self.stopped += 1
+
+    @property
+    def waiting(self) -> Service:
+        return self
 
     # of the client
 
@@ -142,7 +149,7 @@ def service() -> Service:
     return Service()
 
 
-def intake(
+def batcher(
     service: Service,
     started_ms: int = NOW_MS,
     memory: MemoryBudget | None = None,
@@ -155,8 +162,8 @@ def intake(
     stream: StreamIdentifier | None = None,
     metrics: Metrics = OFF,
     **options: Any,
-) -> Intake:
-    """A shard's intake, which begins to read at ``start``."""
+) -> Batcher:
+    """A shard's batcher, which begins to read at ``start``."""
     settings = ConsumerSettings(
         application="app",
         worker_id="w",
@@ -177,14 +184,14 @@ def intake(
         stream=stream,
         same_streams=cast(Any, service),
     )
-    made = Intake(
-        SHARD, reshard_range, settings, cast(Any, service.open), lambda _: None, mark=mark
-    )
+    taker = cast(Any, None)
+    fetching = ShardFetching(SHARD, settings, cast(Any, service.open), taker, mark=mark)
+    made = Batcher(fetching, settings, reshard_range)
     made.begin(start, unread)
     return made
 
 
-def take(reading: Intake) -> list[bytes] | None:
+def take(reading: Batcher) -> list[bytes] | None:
     batch = reading.take()
     return None if batch is None else [each.data for each in batch.records]
 
@@ -192,7 +199,7 @@ def take(reading: Intake) -> list[bytes] | None:
 def test_a_checkpoints_own_record_is_read_to_see_that_it_is_kept_and_dropped(
     service: Service,
 ) -> None:
-    reading = intake(service, start=AfterRecord("1", sub_sequence_number=0))
+    reading = batcher(service, start=AfterRecord("1", sub_sequence_number=0))
     service.pages = [page(), page(record(1), record(2)), page(record(3))]
     assert [take(reading) for _ in range(4)] == [[], [b"2"], [b"3"], None]
     assert service.opened == [(AfterRecord("1", sub_sequence_number=0), True)]
@@ -200,7 +207,7 @@ def test_a_checkpoints_own_record_is_read_to_see_that_it_is_kept_and_dropped(
 
 @pytest.mark.parametrize("error", [ServiceError("throttled"), RuntimeError("a bug")], ids=str)
 def test_a_failure_goes_on_behind_what_was_taken(service: Service, error: Exception) -> None:
-    reading = intake(service)
+    reading = batcher(service)
     service.pages = [page(record(1), record(2)), error, page(record(3))]
     assert take(reading) == [b"1", b"2"]
     with pytest.raises(type(error)):
@@ -215,7 +222,7 @@ def test_a_failure_goes_on_behind_what_was_taken(service: Service, error: Except
 def test_a_position_that_is_gone_goes_on_with_what_is_kept(
     service: Service, caplog: pytest.LogCaptureFixture
 ) -> None:
-    reading = intake(service, start=AfterRecord("1", sub_sequence_number=3))
+    reading = batcher(service, start=AfterRecord("1", sub_sequence_number=3))
     service.pages = [PositionNotFoundError("1 is gone."), page(record(5))]
     assert take(reading) is None
     assert take(reading) == [b"5"]
@@ -225,25 +232,22 @@ def test_a_position_that_is_gone_goes_on_with_what_is_kept(
 
 
 def test_a_shard_that_is_gone_has_ended(service: Service, caplog: pytest.LogCaptureFixture) -> None:
-    reading = intake(service)
+    reading = batcher(service)
     service.listed = [Shard("shardId-000000000007", ())]
     service.pages = [ShardNotFoundError("It is gone.")]
-    assert not reading.rest_is_lost
     assert take(reading) is None
-    assert (reading.at_end, reading.rest_is_lost, service.stopped) == (True, True, 1)
-    assert reading.why_at_end is ShutdownReason.SHARD_END
-    assert reading.children == ()
+    assert (reading.end, service.stopped) == (ReadEnd(rest_is_lost=True), 1)
     assert f"The rest of shard {SHARD}" in caplog.text
     assert take(reading) is None
     assert len(service.opened) == 1
 
 
 def test_the_end_comes_with_the_last_records_and_tells_the_children(service: Service) -> None:
-    reading = intake(service)
+    reading = batcher(service)
     service.pages = [page(record(1), end=True)]
     assert take(reading) == [b"1"]
-    assert reading.at_end
-    assert [child.id for child in reading.children] == ["shardId-000000000001"]
+    assert reading.end is not None
+    assert [child.id for child in reading.end.children] == ["shardId-000000000001"]
     assert service.stopped == 1
     # A processor that resets its shard reads it again.
     reading.begin(TRIM_HORIZON)
@@ -252,7 +256,7 @@ def test_the_end_comes_with_the_last_records_and_tells_the_children(service: Ser
 
 def test_what_follows_a_shard_is_no_older_than_its_last_record(service: Service) -> None:
     """That the end is seen late, and that silence came before it, say nothing of the children."""
-    reading = intake(service)
+    reading = batcher(service)
     assert reading.shard_end == ShardEnd(None, None)
     service.pages = [page(record(1, age_s=9000), record(2, age_s=7200)), page(), page(end=True)]
     assert [take(reading) for _ in range(3)] == [[b"1", b"2"], [], []]
@@ -263,14 +267,14 @@ def test_what_follows_a_shard_is_no_older_than_the_checkpoint_behind_which_nothi
     service: Service,
 ) -> None:
     start = AfterRecord("1", sub_sequence_number=0, arrived_ms=NOW_MS - 5000)
-    reading = intake(service, start=start)
+    reading = batcher(service, start=start)
     service.pages = [page(record(1, age_s=5), end=True)]
     assert take(reading) == []
     assert reading.shard_end == ShardEnd(NOW_MS, NOW_MS - 5000 - CLOCK_MARGIN_MS)
 
 
 def test_a_page_that_is_too_old_is_left_for_the_bound(service: Service) -> None:
-    reading = intake(service, skip_older_than=60.0)
+    reading = batcher(service, skip_older_than=60.0)
     service.pages = [page(record(1, age_s=100), record(2, age_s=60.001))]
     assert take(reading) is None
     service.pages = [page(record(3, age_s=61), record(4, age_s=60), record(5))]
@@ -282,7 +286,7 @@ def test_a_jump_does_not_go_back(service: Service) -> None:
     """Arrival times are approximate: an instant may begin before what was taken already."""
     half_done = aggregated(1, 3)
     start = AfterRecord("1", sub_sequence_number=1)
-    reading = intake(service, start=start, skip_older_than=60)
+    reading = batcher(service, start=start, skip_older_than=60)
     service.pages = [page(half_done, record(2, 70)), page(half_done, record(2, 70), record(3))]
     assert [take(reading) for _ in range(2)] == [None, [b"2", b"3"]]
     service.pages += [page(record(9), record(10, 70), waited=1), page(half_done, record(3))]
@@ -297,7 +301,7 @@ def test_a_jump_is_made_once_though_the_server_begins_before_the_instant(
 ) -> None:
     """Some know instants to the second, and little memory makes a page of one record."""
     caplog.set_level("INFO")
-    reading = intake(service, skip_older_than=60.0)
+    reading = batcher(service, skip_older_than=60.0)
     before = page(record(1, age_s=60.5)), page(record(2, age_s=60.2))
     service.pages = [before[0], *before, page(record(3, age_s=60))]
     assert [take(reading) for _ in range(4)] == [None, [], [], [b"3"]]
@@ -307,7 +311,7 @@ def test_a_jump_is_made_once_though_the_server_begins_before_the_instant(
 
 def test_while_a_jump_would_have_to_wait_what_is_too_old_is_dropped(service: Service) -> None:
     """A subscription that would be refused brings the bound no nearer."""
-    reading = intake(service, skip_older_than=60.0)
+    reading = batcher(service, skip_older_than=60.0)
     service.next_from = WORKER_CLOCK + 0.1
     service.pages = [page(record(1, age_s=100)), page(record(2, age_s=99))]
     assert take(reading) == []
@@ -321,7 +325,7 @@ def test_while_a_jump_would_have_to_wait_what_is_too_old_is_dropped(service: Ser
 def test_after_a_pause_in_which_records_may_have_expired_the_last_one_is_looked_at(
     service: Service,
 ) -> None:
-    reading = intake(service)
+    reading = batcher(service)
     service.pages = [page(record(5))]
     assert take(reading) == [b"5"]
     later = Fetched(Page([record(5), record(6)], "next", 10), 100, NOW_MS + 2 * 86_400_000)
@@ -338,10 +342,10 @@ def test_after_a_pause_in_which_records_may_have_expired_the_last_one_is_looked_
 
 
 def test_once_ended_nothing_is_taken_and_nothing_opened(service: Service) -> None:
-    reading = intake(service)
+    reading = batcher(service)
     service.pages = [page(record(1))]
     assert take(reading) == [b"1"]
-    reading.end_reading()
+    reading._fetching.end()
     assert service.stopped == 1
     service.pages = [page(record(2))]
     reading.begin(TRIM_HORIZON)
@@ -350,7 +354,7 @@ def test_once_ended_nothing_is_taken_and_nothing_opened(service: Service) -> Non
 
 
 def test_a_page_grows_old_while_it_waits(service: Service) -> None:
-    reading = intake(service, skip_older_than=60.0)
+    reading = batcher(service, skip_older_than=60.0)
     service.pages = [page(record(1, age_s=50), record(2, age_s=40), waited=15.0)]
     assert take(reading) == [b"2"]
     service.pages = [page(record(3, age_s=50), waited=15.0)]
@@ -372,14 +376,14 @@ def test_a_page_grows_old_while_it_waits(service: Service) -> None:
 def test_what_skipping_leaves_of_a_page(
     service: Service, skip: float, fetched: FetchedPage, taken: list[bytes]
 ) -> None:
-    reading = intake(service, started_ms=NOW_MS - 5000, skip_older_than=skip)
+    reading = batcher(service, started_ms=NOW_MS - 5000, skip_older_than=skip)
     service.pages = [fetched]
     assert take(reading) == taken
     assert reading.at_end == fetched.at_shard_end
 
 
 def test_bytes_are_counted_once(service: Service) -> None:
-    reading = intake(service)
+    reading = batcher(service)
     service.pages = [page(record(1)), page(record(2))]
     take(reading)
     take(reading)
@@ -401,7 +405,7 @@ def test_a_page_that_is_too_large_for_a_batch_comes_in_parts(service: Service) -
     """Each record once, in order, and the shard's end with the last part."""
     budget = crowded()
     others = budget.held
-    reading = intake(service, memory=budget)
+    reading = batcher(service, memory=budget)
     service.pages = [held_page(budget, *map(record, range(1, 14)), end=True)]
     parts: list[list[bytes]] = []
     while not reading.at_end:
@@ -412,7 +416,8 @@ def test_a_page_that_is_too_large_for_a_batch_comes_in_parts(service: Service) -
         assert budget.held - others < 1_000 + 2_500 + 600
     assert list(chain.from_iterable(parts)) == [b"%d" % number for number in range(1, 14)]
     assert len(parts) > 2
-    assert [child.id for child in reading.children] == ["shardId-000000000001"]
+    assert reading.end is not None
+    assert [child.id for child in reading.end.children] == ["shardId-000000000001"]
     assert reading.take() is None
     assert budget.held == others, "of page and batches"
 
@@ -420,7 +425,7 @@ def test_a_page_that_is_too_large_for_a_batch_comes_in_parts(service: Service) -
 def test_batches_in_use_keep_their_memory_and_the_next_one_waits_for_it(service: Service) -> None:
     budget = crowded()
     others = budget.held
-    reading = intake(service, memory=budget)
+    reading = batcher(service, memory=budget)
     service.pages = [page(*map(record, range(1, 14)))]
     first = reading.take()
     assert first
@@ -431,7 +436,7 @@ def test_batches_in_use_keep_their_memory_and_the_next_one_waits_for_it(service:
 
 def test_a_page_is_counted_until_the_last_of_it_is_in_a_batch(service: Service) -> None:
     for budget, records in ((MemoryBudget(DEFAULT_HELD_BYTES), 1), (crowded(), 13)):
-        reading = intake(service, memory=budget)
+        reading = batcher(service, memory=budget)
         fetched = held_page(budget, *map(record, range(records)))
         assert fetched.hold is not None
         service.pages = [fetched]
@@ -443,7 +448,7 @@ def test_a_page_is_counted_until_the_last_of_it_is_in_a_batch(service: Service) 
 
 
 def test_a_shard_on_hold_keeps_the_memory_of_the_batches_in_use(service: Service) -> None:
-    reading = intake(service)
+    reading = batcher(service)
     service.pages = [page(record(1))]
     assert reading.take()
     held = reading.bytes_held
@@ -464,24 +469,25 @@ def test_with_concurrency_the_memory_of_a_batch_is_kept_until_its_records_are_do
     held = cast(HeldLease, Held())
     deliverer = ConcurrentDeliverer(
         held,
-        intake(service, memory=budget),
         cast(Any, SimpleNamespace(process_record=None)),
         Checkpointer(held, lambda: 0),
         cast(Any, setting),
         is_ending=lambda: False,
         wake=lambda: None,
     )
+    reading = batcher(service, memory=budget)
+    processing = Processing(held, reading, deliverer, cast(Any, setting))
     records = [msgspec.structs.replace(record(n), partition_key=str(n)) for n in range(13)]
     service.pages = [page(*records)]
-    deliverer.process()
+    processing.step()
     first = len(begun)
     assert 0 < first < len(records)
     for done in begun[1:]:
         done(None)
-    deliverer.process()
+    processing.step()
     assert len(begun) == first, "the first record is not done"
     begun[0](None)
-    deliverer.process()
+    processing.step()
     assert first < len(begun) < len(records)
 
 
@@ -490,7 +496,7 @@ def test_batches_in_use_are_released_in_the_order_of_the_shard(
     service: Service, *, end: bool
 ) -> None:
     budget = MemoryBudget(DEFAULT_HELD_BYTES)
-    reading = intake(service, memory=budget, skip_older_than=60)
+    reading = batcher(service, memory=budget, skip_older_than=60)
     service.next_from = WORKER_CLOCK + 1
     data = [b"x" * size for size in (1_000, 10_000, 100_000)]
     kept = [msgspec.structs.replace(record(n), data=one) for n, one in enumerate(data)]
@@ -518,13 +524,13 @@ def test_a_failure_in_the_midst_of_a_page_goes_on_behind_the_parts_that_were_tak
 ) -> None:
     budget = crowded()
     others = budget.held
-    reading = intake(service, memory=budget)
+    reading = batcher(service, memory=budget)
     service.pages = [held_page(budget, *map(record, range(1, 11)))]
     first = take(reading)
     assert first
     with monkeypatch.context() as patch:
         patch.setattr(
-            "sparkinesis.worker.lifecycle.shard.intake.make_batch", lambda *_, **__: 1 / 0
+            "sparkinesis.worker.lifecycle.shard.batcher.make_batch", lambda *_, **__: 1 / 0
         )
         with pytest.raises(ZeroDivisionError):
             reading.take()
@@ -539,7 +545,7 @@ def test_a_failure_in_the_midst_of_a_page_goes_on_behind_the_parts_that_were_tak
 def test_however_reading_ends_its_memory_comes_back(service: Service, way: str) -> None:
     budget = crowded()
     others = budget.held
-    reading = intake(service, memory=budget, skip_older_than=60.0)
+    reading = batcher(service, memory=budget, skip_older_than=60.0)
     age = 3600.0 if way == "jump" else 0.0
     service.pages = [
         held_page(budget, *[record(number, age_s=age) for number in range(1, 11)]),
@@ -569,7 +575,7 @@ def test_aggregates_are_taken_a_few_at_a_time_until_their_expansion_is_known(
     budget = MemoryBudget(64 * 20_000)
     budget.account().ask(1).force(64 * 20_000)
     others = budget.held
-    reading = intake(service, memory=budget)
+    reading = batcher(service, memory=budget)
     blobs = [
         blob.data for blob in aggregate([("k", None, bytes(40)) for _ in range(400)], max_size=500)
     ]
@@ -593,21 +599,21 @@ def test_aggregates_are_taken_a_few_at_a_time_until_their_expansion_is_known(
 
 def test_a_pause_ends_the_time_at_the_tip_and_gives_back_all_memory(service: Service) -> None:
     """Nobody looks: a shard that is closed meanwhile is not taken for one without an end."""
-    reader = intake(service)
+    reader = batcher(service)
     tip = FetchedPage(Fetched(Page([], "next", 0), 0, NOW_MS), False, WORKER_CLOCK)
     service.pages = [page(record(1)), tip]
     assert reader.take()
     assert reader.bytes_held > 0
     assert reader.take() is not None
-    since = [reader.time_at_tip.since]
-    reader.pause()
+    since = [reader.last_page.time_at_tip.since]
+    reader._fetching.pause()
     reader.rest(0)
-    since.append(reader.time_at_tip.since)
+    since.append(reader.last_page.time_at_tip.since)
     assert since == [WORKER_CLOCK, None]
     assert reader.bytes_held == 0
     service.pages = [page(record(2))]
     assert reader.take() is None
-    reader.resume()
+    reader._fetching.resume()
     batch = reader.take()
     assert batch is not None
     assert [one.data for one in batch.records] == [b"2"]
@@ -615,7 +621,7 @@ def test_a_pause_ends_the_time_at_the_tip_and_gives_back_all_memory(service: Ser
 
 def test_the_age_of_a_batch_is_that_of_its_first_record_that_is_not_done(service: Service) -> None:
     """The checkpoint's own record, which is read to see that it is kept, is older."""
-    reading = intake(service, start=AfterRecord("1", sub_sequence_number=0))
+    reading = batcher(service, start=AfterRecord("1", sub_sequence_number=0))
     service.pages = [page(record(1, 3600.0), record(2, 5.0), record(3, 1.0), waited=2.0), page()]
     assert take(reading) == [b"2", b"3"]
     assert reading.oldest_at == WORKER_CLOCK - 2.0 - 5.0
@@ -624,31 +630,36 @@ def test_the_age_of_a_batch_is_that_of_its_first_record_that_is_not_done(service
 
 
 def test_the_last_page_that_was_heard_of_may_be_one_that_waits(service: Service) -> None:
-    reading = intake(service)
-    assert reading.heard_at == WORKER_CLOCK, "since then a page is waited for"
+    reading = batcher(service)
+    assert reading._fetching.heard_at == WORKER_CLOCK, "since then a page is waited for"
     service.pages = [page()]
     assert take(reading) == []
     service.heard_at, service.oldest_at = WORKER_CLOCK + 9.0, WORKER_CLOCK - 1.0
-    assert (reading.heard_at, reading.waiting_since) == (WORKER_CLOCK + 9.0, WORKER_CLOCK - 1.0)
+    assert (reading._fetching.heard_at, reading.waiting_since) == (
+        WORKER_CLOCK + 9.0,
+        WORKER_CLOCK - 1.0,
+    )
     service.now += 11.0
     reading.begin(TRIM_HORIZON)
-    assert reading.heard_at == WORKER_CLOCK + 9.0
+    assert reading._fetching.heard_at == WORKER_CLOCK + 9.0
     assert reading.waiting_since is None
 
 
 def test_before_it_is_read_a_shard_is_not_waited_for(service: Service) -> None:
-    reading = Intake(SHARD, None, intake(service)._settings, cast(Any, None), lambda _: None)
+    settings = batcher(service)._settings
+    none = cast(Any, None)
+    reading = Batcher(ShardFetching(SHARD, settings, none, none), settings, None)
     assert not reading.at_end
-    heard = [reading.heard_at]
-    for begin in (reading.wait_for_page, lambda: reading.begin(TRIM_HORIZON)):
+    heard = [reading._fetching.heard_at]
+    for begin in (reading.expect_page, lambda: reading.begin(TRIM_HORIZON)):
         service.now += 3.0
         begin()
-        heard.append(reading.heard_at)
+        heard.append(reading._fetching.heard_at)
     assert heard == [None, WORKER_CLOCK + 3.0, WORKER_CLOCK + 3.0], "it has been waited for since"
 
 
 def test_the_part_of_a_page_that_waits_is_as_old_as_its_first_record(service: Service) -> None:
-    reading = intake(service, memory=crowded())
+    reading = batcher(service, memory=crowded())
     service.pages = [page(*(record(n, age_s=100 - n) for n in range(13)))]
     batch = reading.take()
     assert batch
@@ -660,7 +671,7 @@ def test_records_that_expired_before_the_first_one_are_told(
 ) -> None:
     old = WantedRecords(AtTimestamp(NOW_MS - 2 * 86_400_000))
     service.listed = [Shard(SHARD, ())]
-    reading = intake(service, unread=old)
+    reading = batcher(service, unread=old)
     service.pages = [page(record(5))]
     assert take(reading) == [b"5"]
     assert "has expired" in caplog.text
@@ -669,7 +680,7 @@ def test_records_that_expired_before_the_first_one_are_told(
 
 @pytest.mark.parametrize("end", [False, True])
 def test_what_was_taken_is_fetched_again_if_asked_for(service: Service, *, end: bool) -> None:
-    reading = intake(service)
+    reading = batcher(service)
     service.pages = [page(record(1)), page(record(2), end=end), page(record(2), end=end)]
     assert [take(reading) for _ in range(2)] == [[b"1"], [b"2"]]
     reading.take_again()
@@ -682,17 +693,17 @@ def test_what_was_taken_is_fetched_again_if_asked_for(service: Service, *, end: 
 
 
 def test_a_pause_however_short_ends_the_retrieval(service: Service) -> None:
-    reading = intake(service)
+    reading = batcher(service)
     service.pages = [page(record(1))]
     assert take(reading) == [b"1"]
-    reading.pause()
+    reading._fetching.pause()
     assert service.stopped == 1
     service.is_stopped = True
     service.now += 5.0
-    reading.pause()
-    assert (reading.is_paused, reading.paused_since) == (True, WORKER_CLOCK)
-    reading.resume()
-    assert not reading.is_paused
+    reading._fetching.pause()
+    assert reading._fetching.paused_since == WORKER_CLOCK
+    reading._fetching.resume()
+    assert not reading._fetching.is_paused
     service.pages = [page(record(2))]
     assert take(reading) == [b"2"]
     assert len(service.opened) == 2
@@ -700,12 +711,12 @@ def test_a_pause_however_short_ends_the_retrieval(service: Service) -> None:
 
 def test_a_shard_that_is_only_said_to_be_gone_has_not_ended(service: Service) -> None:
     """Of all shards that are listed, it is one."""
-    reading = intake(service)
+    reading = batcher(service)
     service.listed = [Shard("shardId-000000000007", ()), Shard(SHARD, ())]
     service.pages = [ShardNotFoundError("It is gone."), page(record(1))]
     with pytest.raises(ShardNotFoundError):
         reading.take()
-    assert (reading.at_end, reading.rest_is_lost) == (False, False)
+    assert reading.end is None
     assert take(reading) == [b"1"]
 
 
@@ -715,7 +726,7 @@ def test_what_is_gone_with_its_stream_is_no_loss_of_the_new_stream(
 ) -> None:
     former = StreamMark("us-east-1", "123456789012", "s", 5_000_000)
     service.created_ms = 9_000_000
-    reading = intake(service, mark=former)
+    reading = batcher(service, mark=former)
     service.pages = [error]
     with pytest.raises(StreamNotFoundError, match="was deleted, and made anew"):
         reading.take()
@@ -728,7 +739,7 @@ def test_the_first_records_of_a_retrieval_are_those_of_the_stream_that_was_opene
     service: Service,
 ) -> None:
     """An iterator that was made by the stream's name may lead into a later stream."""
-    reading = intake(service, stream=StreamIdentifier("123456789012", "s", 1763700000))
+    reading = batcher(service, stream=StreamIdentifier("123456789012", "s", 1763700000))
     service.pages = [page(waited=3.0), page(record(1), waited=2.0), page(record(2), waited=1.0)]
     service.describing = StreamNotFoundError("It is a later one.")
     assert take(reading) == []
@@ -745,7 +756,7 @@ def test_the_first_records_of_a_retrieval_are_those_of_the_stream_that_was_opene
 
 
 def test_of_an_only_stream_nobody_is_asked(service: Service) -> None:
-    reading = intake(service)
+    reading = batcher(service)
     service.pages = [page(record(1))]
     assert take(reading) == [b"1"]
     assert service.required == []
@@ -755,7 +766,7 @@ def test_of_an_only_stream_nobody_is_asked(service: Service) -> None:
 def test_silence_is_announced_to_who_wants_empty_batches(
     service: Service, *, wants_empty: bool
 ) -> None:
-    reading = intake(service, call_even_for_empty_batches=wants_empty)
+    reading = batcher(service, call_even_for_empty_batches=wants_empty)
     reading.take()
     assert service.announced == [wants_empty]
 
@@ -763,35 +774,34 @@ def test_silence_is_announced_to_who_wants_empty_batches(
 def test_a_replay_reads_its_range_and_ends_behind_it(service: Service) -> None:
     """Arrival times are in no order."""
     reads = ReadRange(NOW_MS - 60_000, NOW_MS - 30_000)
-    reading = intake(service, reads=reads)
+    reading = batcher(service, reads=reads)
     first = page(record(1, age_s=60.001), record(2, age_s=60), record(3, age_s=30))
     service.pages = [first, page(record(4, age_s=31), record(5, age_s=20))]
     assert take(reading) == [b"2"]
     assert not reading.at_end
     assert take(reading) == [b"4"]
-    assert (reading.at_end, reading.why_at_end) == (True, ShutdownReason.REQUESTED)
+    assert reading.end == ReadEnd(ShutdownReason.REQUESTED)
     assert service.stopped == 1
-    assert reading.children == ()
 
 
 def test_a_shard_that_ends_within_a_replays_range_has_ended(service: Service) -> None:
-    reading = intake(service, reads=ReadRange(NOW_MS - 60_000, NOW_MS + 60_000))
+    reading = batcher(service, reads=ReadRange(NOW_MS - 60_000, NOW_MS + 60_000))
     service.pages = [page(record(1), end=True)]
     assert take(reading) == [b"1"]
-    assert (reading.at_end, reading.why_at_end) == (True, ShutdownReason.SHARD_END)
-    assert len(reading.children) == 1
+    assert reading.end is not None
+    assert (reading.end.reason, len(reading.end.children)) == (ShutdownReason.SHARD_END, 1)
 
 
 def test_an_end_that_names_no_children_has_none(service: Service) -> None:
-    reading = intake(service)
+    reading = batcher(service)
     nameless = Fetched(Page([record(1)], None, 0), 100, NOW_MS)
     service.pages = [FetchedPage(nameless, True, WORKER_CLOCK)]
     assert take(reading) == [b"1"]
-    assert (reading.at_end, reading.children) == (True, ())
+    assert reading.end == ReadEnd()
 
 
 def test_a_batch_knows_its_fetch(service: Service) -> None:
-    reading = intake(service)
+    reading = batcher(service)
     service.pages = [page(record(1))]
     batch = reading.take()
     assert batch is not None
@@ -802,7 +812,7 @@ def test_a_batch_knows_its_fetch(service: Service) -> None:
 
 def test_the_form_that_the_processor_asks_for_is_kept_from_batch_to_batch(service: Service) -> None:
     """Columns, and pyarrow with them, are not made for one that asks for objects."""
-    reading = intake(service)
+    reading = batcher(service)
     service.pages = [page(aggregated(1, 2)), page(aggregated(2, 2))]
     assert take(reading) == [b"0", b"1"]
     second = reading.take()
@@ -816,7 +826,7 @@ def test_a_record_that_is_not_unpacked_is_delivered_again_as_a_whole(service: Se
     half_done = aggregated(1, 3)
     for unpacks, expected in ((True, [b"2", b"9"]), (False, [half_done.data, b"9"])):
         start = AfterRecord("1", sub_sequence_number=1)
-        reading = intake(service, start=start, deaggregate=unpacks)
+        reading = batcher(service, start=start, deaggregate=unpacks)
         service.pages = [page(half_done, record(9))]
         assert take(reading) == expected
 
@@ -828,23 +838,23 @@ def test_more_records_fit_into_a_batch_that_is_not_unpacked(service: Service) ->
         budget.account().ask(1).force(64 * 20_000)
         blobs = [b.data for b in aggregate([("k", None, bytes(40))] * 400, max_size=500)]
         records = [msgspec.structs.replace(record(n), data=data) for n, data in enumerate(blobs)]
-        reading = intake(service, memory=budget, deaggregate=unpacks)
+        reading = batcher(service, memory=budget, deaggregate=unpacks)
         size = sum(map(len, blobs))
         whole = Fetched(Page(records, "next", 10), size, NOW_MS)
         service.pages = [FetchedPage(whole, False, WORKER_CLOCK)]
         reading.take()
-        rest = reading._rest
+        rest = reading._memory.rest
         counts.append(len(records) - (0 if rest is None else len(rest.records)))
     assert 0 < counts[0] < counts[1]
 
 
 def test_before_the_first_page_behind_a_start_no_figure_is_known(service: Service) -> None:
-    reading = intake(service)
+    reading = batcher(service)
     service.pages = [page(record(1))]
     assert take(reading) == [b"1"]
-    assert reading.millis_behind_latest == 10
+    assert reading.last_page.millis_behind_latest == 10
     reading.begin(TRIM_HORIZON)
-    assert reading.millis_behind_latest is None
+    assert reading.last_page.millis_behind_latest is None
 
 
 def of_kpl(number: int, *places: int) -> Record:
@@ -859,7 +869,7 @@ def test_what_is_dropped_is_asked_for_once_behind_the_fetch_of_its_page(
     """The stream's strategy may have changed a moment before a page was fetched, not after it."""
     caplog.set_level("INFO")
     tally = Tally()
-    reading = intake(service, reshard_range=(0, 9), hash_range_filter=True, metrics=tally)
+    reading = batcher(service, reshard_range=(0, 9), hash_range_filter=True, metrics=tally)
     service.pages = [
         page(record(1), of_kpl(2, 10, 3), waited=2.0),
         page(of_kpl(3, 0, 10), waited=2.0),
@@ -878,7 +888,7 @@ def test_what_is_dropped_is_asked_for_once_behind_the_fetch_of_its_page(
 
 def test_the_filter_works_however_young_the_workers_clock_is(service: Service) -> None:
     service.now = 0.0
-    reading = intake(service, reshard_range=(0, 9), hash_range_filter=True)
+    reading = batcher(service, reshard_range=(0, 9), hash_range_filter=True)
     service.pages = [page(of_kpl(1, 0, 10), waited=WORKER_CLOCK)]
     assert take(reading) == [b"0"]
     assert service.described == 1
@@ -887,7 +897,7 @@ def test_the_filter_works_however_young_the_workers_clock_is(service: Service) -
 def test_an_answer_holds_for_what_was_fetched_before_the_question_was_asked(
     service: Service,
 ) -> None:
-    reading = intake(service, reshard_range=(0, 9), hash_range_filter=True)
+    reading = batcher(service, reshard_range=(0, 9), hash_range_filter=True)
     service.takes = 9.0
     service.pages = [page(of_kpl(1, 0, 10), waited=1.0), page(of_kpl(2, 0, 10), waited=-1.0)]
     assert [take(reading) for _ in range(2)] == [[b"0"], [b"0"]]
@@ -895,7 +905,7 @@ def test_an_answer_holds_for_what_was_fetched_before_the_question_was_asked(
 
 
 def test_a_question_that_fails_is_asked_again(service: Service) -> None:
-    reading = intake(service, reshard_range=(0, 9), hash_range_filter=True)
+    reading = batcher(service, reshard_range=(0, 9), hash_range_filter=True)
     service.pages = [page(of_kpl(1, 0, 10), end=True, waited=1.0)] * 2
     service.describing = ServiceError("throttled")
     with pytest.raises(ServiceError):
@@ -909,7 +919,7 @@ def test_a_question_that_fails_is_asked_again(service: Service) -> None:
 def test_nothing_is_dropped_for_a_minute_once_the_stream_distributes_records(
     service: Service,
 ) -> None:
-    reading = intake(service, reshard_range=(0, 9), hash_range_filter=True)
+    reading = batcher(service, reshard_range=(0, 9), hash_range_filter=True)
     service.distributes = True
     for now, asked in ((0.0, 1), (59.0, 1), (60.0, 2)):
         service.now = WORKER_CLOCK + now
@@ -927,7 +937,7 @@ def test_nothing_is_dropped_for_a_minute_once_the_stream_distributes_records(
 def test_only_the_filter_drops_and_only_in_a_shard_of_a_reshard(
     service: Service, reshard_range: tuple[int, int] | None, *, on: bool
 ) -> None:
-    reading = intake(service, reshard_range=reshard_range, hash_range_filter=on)
+    reading = batcher(service, reshard_range=reshard_range, hash_range_filter=on)
     service.pages = [page(of_kpl(1, 0, 10))]
     assert take(reading) == [b"0", b"10"]
     assert (service.described, reading.dropped) == (0, 0)
