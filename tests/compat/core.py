@@ -53,7 +53,7 @@ unit/ui
 """
 
 CONNECT = """
-spark/test_fleet_connect.py
+spark/test_connect.py::test_workers_of_a_killed_client_release_their_leases_to_the_next
 """
 """Where grpc is installed."""
 

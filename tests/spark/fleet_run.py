@@ -15,7 +15,7 @@ from typing import Any
 from sparkinesis.lease.table.table import LeaseTable
 from tests import pace
 from tests.spark.cluster import CORES, Cluster
-from tests.spark.query_process import FREE_PORT, group_process, kill, wait_until
+from tests.spark.query_process import group_process, kill, wait_until
 
 DRIVER = Path(__file__).with_name("fleet_driver.py")
 LOST_AFTER = pace.seconds(3.0)
@@ -102,14 +102,13 @@ def start_connect_fleet(
     *,
     workers: int,
     failover_time: float,
-    remote: str = "local[4]",
+    remote: str,
 ) -> Iterator[FleetRun]:
-    """Run a driver with a Spark Connect server: one of its own, or another one's URL."""
+    """Run a driver that is a client of a Spark Connect server. remote: the server's URL."""
     log = _prepare(folder)
     arguments = _arguments(endpoint, stream, folder, workers, failover_time, "each")
     environment = {
         **os.environ,
-        **(FREE_PORT if remote.startswith("local") else {}),
         "SPARK_REMOTE": remote,
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,

@@ -1,4 +1,7 @@
-"""Clients of a Spark Connect server, which alone has sparkinesis; either side is killed."""
+"""Clients of a Spark Connect server, which alone has sparkinesis: queries, fleets and a watch.
+
+Either side is killed.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,12 @@ import json
 import os
 import re
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 import pyarrow.parquet as pq
@@ -20,13 +24,28 @@ import pytest
 import sparkinesis
 from sparkinesis import Application, FleetError, FleetOptions
 from sparkinesis.local import LocalServer
+from sparkinesis.metrics.catalogue import (
+    QUERY_BATCH_DURATION,
+    QUERY_BYTES,
+    QUERY_LAG,
+    QUERY_ROWS,
+    QUERY_RUNNING,
+)
 from tests import pace
 from tests.documents import ROOT, blocks
 from tests.spark.cluster import python_with_dependencies
 from tests.spark.connect_server import ConnectServer, connect_server
 from tests.spark.fleet_run import processed, start_connect_fleet
+from tests.spark.glue import glue_registry
 from tests.spark.query_process import group_process, kill, wait_until
+from tests.spark.test_payloads import GLUE, GLUE_SHOWN, put_glue_records
+from tests.spark.test_readme import exports
 from tests.streams import merge_neighbours, put, records_of, shard_ids, split
+from tests.tallies import Tallied, counted
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 REGION = "eu-west-1"
 READ, SQL = (b.text for b in blocks(ROOT / "docs" / "connect.md") if b.language == "python")
@@ -104,6 +123,25 @@ def run_printed(program: str, python: Path, server: ConnectServer, folder: Path)
     return done.stdout
 
 
+def start_query(session: SparkSession, stream: str, folder: Path, rows: str) -> StreamingQuery:
+    """Start a query that writes the events of a stream into a folder of this name."""
+    return (
+        session.readStream.format("kinesis")
+        .options(streamName=stream, region=REGION, initialPosition="trim_horizon")
+        .load()
+        .selectExpr("CAST(data AS STRING) AS event")
+        .writeStream.format("parquet")
+        .option("path", str(folder / rows))
+        .option("checkpointLocation", str(folder / f"checkpoint-of-{rows}"))
+        .start()
+    )
+
+
+@pytest.fixture
+def tallied() -> Tallied:
+    return Tallied()
+
+
 def test_the_client_has_no_sparkinesis(client_python: Path, tmp_path: Path) -> None:
     asked = "import importlib.util as u; print(u.find_spec('sparkinesis'), u.find_spec('boto3'))"
     command = [str(client_python), "-c", asked]
@@ -153,17 +191,7 @@ def test_sessions_of_one_server_do_not_disturb_each_other(
     queries = []
     with server.session() as first, server.session() as second:
         for number, session in enumerate((first, second)):
-            query = (
-                session.readStream.format("kinesis")
-                .options(streamName="shared", region=REGION, initialPosition="trim_horizon")
-                .load()
-                .selectExpr("CAST(data AS STRING) AS event")
-                .writeStream.format("parquet")
-                .option("path", str(tmp_path / f"rows-{number}"))
-                .option("checkpointLocation", str(tmp_path / f"checkpoint-{number}"))
-                .start()
-            )
-            queries.append(query)
+            queries.append(start_query(session, "shared", tmp_path, f"rows-{number}"))
         put(kinesis, "shared", encoded(events(20)))
         pace.eventually(lambda: all(len(written(tmp_path / f"rows-{n}")) == 20 for n in (0, 1)))
         run = queries[0].runId
@@ -179,6 +207,51 @@ def test_sessions_of_one_server_do_not_disturb_each_other(
         assert are_active == [True, False]
     assert written(tmp_path / "rows-0") == sorted(events(20))
     assert written(tmp_path / "rows-1") == sorted(events(40))
+
+
+def test_a_query_of_a_session_is_watched(
+    server: ConnectServer, kinesis: Any, tmp_path: Path, tallied: Tallied
+) -> None:
+    kinesis.create_stream(StreamName="watched", ShardCount=2)
+    put(kinesis, "watched", encoded(events(50)))
+    size = sum(map(len, events(50)))
+    with server.session() as session, sparkinesis.watch(session, exporters=(tallied,)):
+        query = start_query(session, "watched", tmp_path, "rows")
+        rows = functools.partial(counted, tallied.tally, QUERY_ROWS)
+        pace.eventually(lambda: rows() == {("watched",): 50})
+        assert counted(tallied.tally, QUERY_BYTES) == {("watched",): size}
+        assert counted(tallied.tally, QUERY_RUNNING) == {(): 1}
+        assert sum(counted(tallied.tally, QUERY_BATCH_DURATION).values()) >= 1
+        assert len(counted(tallied.tally, QUERY_LAG)) == 2
+        query.stop()
+        pace.eventually(lambda: counted(tallied.tally, QUERY_RUNNING) == {(): 0})
+    kinesis.delete_stream(StreamName="watched")
+
+
+def test_a_session_has_the_parts_of_records_of_the_glue_schema_registry(
+    server: ConnectServer, kinesis_server: LocalServer, kinesis: Any
+) -> None:
+    """The program of docs/payloads.md."""
+    kinesis.create_stream(StreamName="flights", ShardCount=1)
+    is_remote = "\nassert type(spark).__module__.startswith('pyspark.sql.connect')"
+    with glue_registry() as (client, endpoint):
+        put_glue_records(kinesis, client)
+        ran = subprocess.run(
+            [sys.executable, "-c", GLUE.text + is_remote],
+            env={
+                **os.environ,
+                **exports(kinesis_server.endpoint_url),
+                "SPARK_REMOTE": server.remote,
+                "AWS_ENDPOINT_URL_GLUE": endpoint,
+            },
+            capture_output=True,
+            text=True,
+            timeout=pace.seconds(180),
+            check=False,
+        )
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    assert ran.stdout.strip() == GLUE_SHOWN.strip()
+    kinesis.delete_stream(StreamName="flights")
 
 
 def test_executors_that_cannot_reach_the_client(server: ConnectServer) -> None:
@@ -226,8 +299,11 @@ def test_workers_of_a_killed_client_release_their_leases_to_the_next(
     put(kinesis, stream_name, [json.dumps({"id": id_}).encode() for id_ in more])
     with start_client() as run:
         run.wait(lambda: len(processed(tmp_path)) >= 100)
+        run.ask("scale 1")
+        run.wait(lambda: len(run.running()) == 1 and run.all_owned_by(run.running()))
         end = run.ask("shutdown")
-    assert end["graceful"]
+        assert set(run.owners().values()) == {None}
+    assert (end["graceful"], end["ended"], end["records"]) == (True, True, 50)
     assert sorted(processed(tmp_path)) == sorted(events(100))
 
 

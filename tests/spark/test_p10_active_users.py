@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 START_MS = 1_790_000_000_000
 SECOND = 1000
 SILENCE = 120 * SECOND
-BEFORE, OUTAGE = 300, 1500
+BEFORE, OUTAGE = 300, 900
 """Seconds in which the query runs, and in which the query is stopped."""
-STRETCHES = range(300, 1500, 600)
+STRETCHES = range(300, 900, 600)
 """The seconds at which a third of the users fall silent, for ten minutes: several batches."""
-BUSY, LIGHT = 50, 1
+BUSY, LIGHT = 20, 1
 """Heartbeats a second of the two shards."""
-BUSY_USERS, LIGHT_USERS = 400, 20
+BUSY_USERS, LIGHT_USERS = 160, 20
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Watch:
             self._spark,
             self._server.endpoint_url,
             "users",
-            maxRecordsPerTrigger="6000",
+            maxRecordsPerTrigger="2400",
             shardCallsPerSecond="unlimited",
         )
         query = (

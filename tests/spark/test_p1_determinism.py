@@ -1,4 +1,7 @@
-"""P1, seen through Spark: a batch that is read twice gives the same rows in the same order."""
+"""P1, seen through Spark: a batch that is read twice gives the same rows in the same order.
+
+And P7: both reads are within the limits of the shards.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-@pytest.mark.parametrize("mode", [pytest.param("polling", marks=pytest.mark.long), "efo"])
+@pytest.mark.parametrize("mode", ["polling", "efo"])
 def test_p1_a_batch_read_twice_gives_the_same_rows_in_the_same_order(
     spark: SparkSession, server: LocalServer, stream_name: str, checkpoint: str, mode: str
 ) -> None:
@@ -48,5 +51,11 @@ def test_p1_a_batch_read_twice_gives_the_same_rows_in_the_same_order(
         assert first == second
     delivered = sorted(bytes(row[1]) for first, _ in reads for row in first)  # type: ignore[call-overload]
     assert delivered == sorted([*numbers, b"after the split"])
-    by_events = sum(c.records for c in server.kinesis.calls.select("SubscribeToShardEvent"))
+    assert server.kinesis.limits is not None
+    calls = server.kinesis.calls
+    for operation in ("GetRecords", "GetShardIterator"):
+        assert not [call for call in calls.select(operation) if call.error is not None]
+        for shard in calls.per_shard(operation):
+            assert calls.peak(operation, window_ms=1000, shard=shard) <= 5
+    by_events = sum(c.records for c in calls.select("SubscribeToShardEvent"))
     assert (by_events > 0) == (mode == "efo")

@@ -1,4 +1,4 @@
-"""Programs of ``docs/payloads.md``, each in a process of its own: of Avro, and by Spark Connect.
+"""Programs of ``docs/payloads.md``, each in a process of its own: those of Avro.
 
 Spark 4.3.0 runs the Avro package of 4.2.0 here, as the page says.
 """
@@ -20,15 +20,7 @@ from sparkinesis.local.java import use_java
 from tests import pace
 from tests.documents import Block
 from tests.spark.glue import FIXTURE, add_schema, add_version, glue_registry, header
-from tests.spark.query_process import FREE_PORT
-from tests.spark.test_payloads import (
-    AVRO,
-    AVRO_SHOWN,
-    GLUE,
-    GLUE_AVRO,
-    GLUE_SHOWN,
-    put_glue_records,
-)
+from tests.spark.test_payloads import AVRO, AVRO_SHOWN, GLUE_AVRO
 from tests.spark.test_readme import exports
 from tests.streams import put
 
@@ -57,13 +49,13 @@ def kinesis(server: LocalServer) -> Any:
 
 
 def run(
-    program: Block, server: LocalServer, folder: Path, end: str = "", **environment: str
+    program: Block, server: LocalServer, folder: Path, **environment: str
 ) -> subprocess.CompletedProcess[str]:
     use_java()
     text = program.text.replace("/tmp/", f"{folder}/")
     text = text.replace("query.awaitTermination()", "query.processAllAvailable()\nquery.stop()")
     return subprocess.run(
-        [sys.executable, "-c", text + end],
+        [sys.executable, "-c", text],
         env={
             **os.environ,
             **exports(server.endpoint_url),
@@ -133,15 +125,3 @@ def test_avro_of_the_glue_schema_registry(
     ran = run(GLUE_AVRO, server, tmp_path, **settings)
     assert ran.returncode != 0
     assert "EntityNotFoundException" in ran.stderr
-
-
-def test_a_session_of_spark_connect_has_the_parts(
-    server: LocalServer, kinesis: Any, registry: tuple[Any, str], tmp_path: Path
-) -> None:
-    client, endpoint = registry
-    put_glue_records(kinesis, client)
-    is_remote = "\nassert type(spark).__module__.startswith('pyspark.sql.connect')"
-    settings = {"SPARK_REMOTE": "local[2]", "AWS_ENDPOINT_URL_GLUE": endpoint}
-    ran = run(GLUE, server, tmp_path, is_remote, **settings, **FREE_PORT)
-    assert ran.returncode == 0, ran.stderr[-3000:]
-    assert ran.stdout.strip() == GLUE_SHOWN.strip()

@@ -43,7 +43,7 @@ def run(folder: Path, *arguments: str, **given: Any) -> subprocess.Popen[str]:
     return subprocess.Popen(command, cwd=folder, text=True, stderr=subprocess.PIPE, **given)
 
 
-@pytest.mark.parametrize("last", [b"20", b"stuck"])
+@pytest.mark.parametrize("last", [b"20", pytest.param(b"stuck", marks=pytest.mark.long)])
 def test_a_fleet_of_a_package_runs_until_sigterm(
     tmp_path: Path, stream_name: str, last: bytes
 ) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pyspark.sql import DataFrame, Row, SparkSession, functions
 
 from sparkinesis.testing import Sandbox
+from tests.documents import ROOT, blocks
 
 
 def heartbeats(frame: DataFrame) -> DataFrame:
@@ -27,3 +30,13 @@ def test_a_windowed_count(kinesis: Sandbox, spark: SparkSession) -> None:
         query.restart()
         kinesis.advance(2)
         assert counts(query.feed([("eve", b"")])) == [("ann", 2), ("bob", 1)]
+
+
+def test_the_documented_test_of_a_query_passes(kinesis: Sandbox, spark: SparkSession) -> None:
+    """In the session of these tests: the program's own would be another start of Spark."""
+    page = blocks(ROOT / "docs" / "testing.md")
+    (program,) = [block.text for block in page if block.text.startswith("# test_query.py\n")]
+    names: dict[str, Any] = {}
+    exec(compile(program, "test_query.py", "exec"), names)
+    (test,) = [made for name, made in names.items() if name.startswith("test_")]
+    test(kinesis, spark)

@@ -28,12 +28,11 @@ from sparkinesis.metrics.catalogue import (
     QUERY_ROWS,
     QUERY_RUNNING,
 )
-from sparkinesis.metrics.metric import Metric
-from sparkinesis.metrics.tally import Distribution
+from sparkinesis.metrics.metric import Measured, Metric
+from sparkinesis.metrics.tally import Distribution, Tally
 from sparkinesis.source.watching.query_progress import kinesis_sources, lags_of
 from sparkinesis.status import StreamLag
 from tests.pace import eventually
-from tests.spark import watch_driver
 from tests.spark.reading import read_stream, rows_dropped
 from tests.streams import active_shards, put, split
 
@@ -45,8 +44,15 @@ HOUR = 3_600_000
 Values = dict[tuple[str, ...], Any]
 
 
-class Memory(watch_driver.Memory):
+class Memory:
     """Keeps the metrics of each query that is watched."""
+
+    def __init__(self) -> None:
+        self.tallies: dict[str, Tally] = {}
+
+    def open(self, measured: Measured) -> Tally:
+        tally = self.tallies[measured.labels["query"]] = Tally()
+        return tally
 
     def values(self, query: str, metric: Metric) -> Values:
         tally = self.tallies.get(query)

@@ -1,7 +1,6 @@
-"""Fifty wrong statements, and the message that each gets.
+"""Wrong statements, and the message that each gets.
 
-Spark asks the source for the columns of a new table, so most of those that create one are made
-without Spark, of what Spark would pass.
+`tests/unit/source/options` has every mistake in the options of a new table.
 """
 
 from __future__ import annotations
@@ -14,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sparkinesis.errors import OptionError
-from sparkinesis.source.datasource import KinesisDataSource
 from tests.spark.reading import python_environment
 
 if TYPE_CHECKING:
@@ -23,43 +20,12 @@ if TYPE_CHECKING:
 
 CREATE = {
     "": "Give either the option streamName or the option streamARN",
-    "OPTIONS (stream 'flights')": "has no option 'stream'. Did you mean stream",
-    "OPTIONS (streamNames 'flights')": "Did you mean streamName?",
-    "OPTIONS (streamName 'flights', streamARN 'arn')": "streamARN, not both",
-    "OPTIONS (streamName 'my flights')": "takes the name of a stream",
-    "OPTIONS (streamName 'a,,b')": "an empty entry between its commas",
-    "OPTIONS (streamName 'a,a')": "named more than once",
-    "OPTIONS (streamARN 'flights')": "takes the ARN of a stream, such as arn:aws",
     "OPTIONS (streamName 'flights', region 'eu-vest-1')": "Did you mean eu-west-1",
-    "OPTIONS (streamName 'flights', region 'Ireland')": "is not an AWS region",
-    "OPTIONS (streamName 'flights', endpoint 'localhost:4566')": "http",
-    "OPTIONS (streamName 'flights', endpoint 'http://me:secret@localhost')": "credentials",
-    "OPTIONS (streamName 'flights', initialPosition 'oldest')": "latest, trim_horizon or an inst",
-    "OPTIONS (streamName 'flights', initialPosition '2026-11-21')": "time zone",
-    "OPTIONS (streamName 'flights', startingPosition 'yesterday')": "trim_horizon",
-    "OPTIONS (streamName 'flights', maxRecordsPerTrigger 'many')": "a whole number from 1",
     "OPTIONS (streamName 'flights', maxBytesPerTrigger '5 apples')": "a unit, such as",
-    "OPTIONS (streamName 'flights', skipOlderThan '2')": "a number and a unit",
-    "OPTIONS (streamName 'flights', deaggregate 'maybe')": "true or false",
-    "OPTIONS (streamName 'flights', consumerMode 'push')": "polling, or efo",
-    "OPTIONS (streamName 'flights', consumerMode 'efo')": "needs the option consumerName",
-    "OPTIONS (streamName 'flights', consumerName 'me')": "set the option consumerMode to efo",
-    "OPTIONS (streamName 'flights', roleArn 'admin')": "arn:aws:iam",
-    "OPTIONS (streamName 'flights', roleSessionName 'me')": "set the option roleArn too",
     "OPTIONS (streamName 'flights', aggregationMaxSize '100k')": "needs the option aggregation",
-    "OPTIONS (streamName 'flights', awsAccessKeyId 'AKIA')": "refused: credentials in options",
-    "OPTIONS (streamName 'flights', aws_secret_access_key 'x')": "Give the driver and the",
-    "OPTIONS (streamName 'flights', sessionToken 'x')": "refused",
-    "OPTIONS (streamName 'flights') TBLPROPERTIES ('password' = 'x')": "it is a secret",
-    "OPTIONS (streamName 'flights') TBLPROPERTIES ('api.token' = 'x')": "it is a secret",
-    "OPTIONS (streamName 'flights') TBLPROPERTIES ('initialPositio' = 'latest')": (
-        "Did you mean initialPosition"
-    ),
-    "OPTIONS (streamName 'flights') LOCATION '/tmp/flights'": "has no LOCATION",
     "TBLPROPERTIES ('team' = 'blue')": "Give either the option streamName",
 }
 """What follows CREATE TABLE t USING kinesis."""
-BY_SPARK = [*CREATE][::8]
 
 STATEMENTS = {
     "SELECT * FROM flights WITH (startingPositon = 'latest')": "Did you mean startingPosition?",
@@ -114,22 +80,6 @@ def message(sql: Callable[[str], Any], statement: str) -> str:
 
 
 @pytest.mark.parametrize("rest", CREATE)
-def test_the_columns_of_a_table_that_cannot_be_created(rest: str) -> None:
-    passed = {"provider": "kinesis", "owner": "me"}
-    options, _, properties = rest.partition("TBLPROPERTIES")
-    for name, value in re.findall(r"(\w+) '([^']*)'", options):
-        key = "path" if name == "LOCATION" else name.lower()
-        passed |= {key: value} if key == "path" else {key: value, f"option.{key}": value}
-    passed |= {
-        name.lower(): value for name, value in re.findall(r"'([^']*)' = '([^']*)'", properties)
-    }
-    with pytest.raises(OptionError) as raised:
-        KinesisDataSource(passed).schema()
-    assert CREATE[rest] in str(raised.value)
-    assert "\n" not in str(raised.value)
-
-
-@pytest.mark.parametrize("rest", BY_SPARK)
 def test_a_table_that_cannot_be_created(
     spark: SparkSession, sql: Callable[[str], Any], rest: str
 ) -> None:

@@ -1,4 +1,7 @@
-"""The tests of docs/testing.md run as they are printed, as do those of a user of the package."""
+"""The tests of docs/testing.md run as they are printed, as do those of a user of the package.
+
+That of a query is in `tests/spark/test_testing_kit.py`, which has a session.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.documents import ROOT, blocks
-from tests.hangs import SPARK_LIMIT
 
 PROGRAMS = {
     block.text.splitlines()[0].removeprefix("# ").removesuffix(".py"): block.text
@@ -30,11 +30,6 @@ def run_pytest(folder: Path, **files: str) -> str:
 def test_the_documented_tests_of_applications_pass(tmp_path: Path) -> None:
     programs = {name: text for name, text in PROGRAMS.items() if name != "test_query"}
     assert f"{len(programs)} passed" in (said := run_pytest(tmp_path, **programs)), said
-
-
-@pytest.mark.limit(SPARK_LIMIT)
-def test_the_documented_test_of_a_query_passes(tmp_path: Path) -> None:
-    assert "1 passed" in (said := run_pytest(tmp_path, test_query=PROGRAMS["test_query"])), said
 
 
 def test_a_session_without_the_kit_does_not_load_it(tmp_path: Path) -> None:
