@@ -15,10 +15,15 @@ SECONDS ?= 60
 MINUTES ?= 20
 SEED ?=
 FILE ?=
+# The parts of the tests that CI runs beside one another: PART=unit, integration or spark; else all.
+PART ?=
+integration := tests/integration tests/hostile tests/page
+spark := tests/spark tests/snippets
+unit := $(filter-out $(integration) $(spark) tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/)))
 # Processes share the tests as tests/conftest.py says; the 15 slowest are listed at the end.
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadscope --no-loadscope-reorder --durations=15
 
-.PHONY: help docs demo active-users mutate test test-more test-long test-page test-lakes test-prometheus compat release-check check simulate spec soak interop interop-emulators check-aws lint bench bench-peers format lock clean
+.PHONY: help docs demo active-users mutate test test-all test-more test-long test-page test-lakes test-prometheus compat release-check check simulate spec soak interop interop-emulators check-aws lint bench bench-peers format lock clean
 
 help: ## List the targets (default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,15 +35,18 @@ active-users: $(SETUP) $(BYTECODE) ## Run the example of who is active now (ARGS
 	@$(BIN)/python -m examples.active_users $(ARGS)
 
 # They start many Pythons, so the bytecode is kept, even if the shell forbids it.
-demo active-users test test-more test-long test-lakes: export PYTHONDONTWRITEBYTECODE =
+demo active-users test test-all test-more test-long test-lakes: export PYTHONDONTWRITEBYTECODE =
 
 test: $(SETUP) $(KCLPY) $(CLASSES) $(BYTECODE) ## Run the tests that hold each property once, in minutes
-	$(PYTEST) $(ARGS)
+	$(PYTEST) $($(PART)) $(ARGS)
+
+test-all: $(SETUP) $(KCLPY) $(CLASSES) $(BYTECODE) ## Run `make test` and `make test-more` in one go, as CI does (PART=unit)
+	EXAMPLES=all $(PYTEST) -m 'not long' $($(PART)) $(ARGS)
 
 test-more: $(SETUP) $(KCLPY) $(CLASSES) $(BYTECODE) ## Run what `make test` leaves out, and all drawn examples
 	EXAMPLES=all $(PYTEST) -m '(more or drawn) and not long' $(ARGS)
 
-test-long: $(SETUP) $(KCLPY) $(CLASSES) $(BYTECODE) ## Run the long forms: twenty kills, a million records, ...
+test-long: $(SETUP) $(KCLPY) $(CLASSES) $(BYTECODE) ## Run the long forms: twenty kills, hours of virtual time, ...
 	$(PYTEST) -m long $(ARGS)
 
 # `make test` skips these, and says so, where the packages or Chromium are missing.

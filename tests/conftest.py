@@ -6,7 +6,8 @@ import functools
 import gc
 import os
 import signal
-from collections.abc import Container
+from collections import Counter
+from collections.abc import Container, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,10 +30,12 @@ _SHARED = {
 _ORDER = (
     "tests/spark/test_p2_no_gap_no_overlap.py",
     "tests/spark/test_fleet.py",
-    "tests/spark/test_active_users.py",
     "tests/spark/test_batch_read.py",  # the first file of those that share a session
     "tests/spark/",
     "tests/integration/worker/test_fleet.py",
+    "tests/integration/worker/test_kills.py",
+    "tests/integration/worker/test_exactly_once.py",
+    "tests/integration/worker/test_expired.py",
     "tests/integration/worker/test_memory.py",
     "tests/integration/",
     "tests/properties/",
@@ -41,10 +44,14 @@ _ORDER = (
     "",
 )
 """The longest come first; tests that wait run beside Spark's, and those that compute follow."""
+_ALONE = (
+    "tests/integration/worker/test_kills.py",
+    "tests/simulation/test_bugs.py",
+    "tests/simulation/test_histories.py",
+)
+"""Files whose tests are long and have nothing in common: each may run in another process."""
 _MORE = (
     "tests/aws/test_run.py",
-    "tests/benchmarks/test_idle_shards.py",
-    "tests/benchmarks/test_peers_costs.py",
     "tests/hostile/test_sizes.py::test_the_largest_records",
     "tests/integration/cli/test_completion.py::test_nothing_is_completed",
     "tests/integration/cli/test_examples.py",
@@ -54,11 +61,10 @@ _MORE = (
     "tests/integration/cli/test_tail_and_put.py::test_lines_move_from_stream_to_stream_each_key_in_order[100000]",
     "tests/integration/cli/test_tail_and_put.py::test_refused_records_are_put_again",
     "tests/integration/compat/test_kclpy_sample.py",
+    "tests/integration/examples/test_active_users.py::test_old_heartbeats",
     "tests/integration/stream/test_following.py::test_an_idle_shard_is_asked_once_a_second",
     "tests/integration/stream/test_following.py::test_what_comes_later_is_not_there_now",
-    "tests/integration/testing/test_documented.py::test_the_documented_test_of_a_query",
     "tests/integration/ui/test_command.py",
-    "tests/integration/worker/test_active_users.py",
     "tests/integration/worker/test_archive_example.py",
     "tests/integration/worker/test_deleted_table.py",
     "tests/integration/worker/test_exactly_once.py::test_kills",
@@ -72,11 +78,10 @@ _MORE = (
     "tests/integration/worker/test_leases_command.py::test_a_running",
     "tests/integration/worker/test_many_subscriptions.py",
     "tests/integration/worker/test_parquet_sink.py::test_a_killed",
-    "tests/integration/worker/test_processes_killed.py",
     "tests/integration/worker/test_permissions.py::test_commands_",
     "tests/integration/worker/test_s1_trouble.py::test_a_function_that_fails",
     "tests/integration/worker/test_s1_trouble.py::test_a_lease_table_that_is_not_available",
-    "tests/integration/worker/test_ways_killed.py",
+    "tests/integration/worker/test_kills.py",
     "tests/page/",
     "tests/properties/test_p7_call_budget.py::test_p7_planner_and_readers_together",
     "tests/simulation/test_determinism.py::test_the_same_seed_plays",
@@ -85,7 +90,6 @@ _MORE = (
     "tests/simulation/test_turns.py",
     "tests/snippets/test_pages.py",
     "tests/spark/lakes/",
-    "tests/spark/test_active_users",
     "tests/spark/test_cluster.py",
     "tests/spark/test_coming_from.py",
     "tests/spark/test_connect.py",
@@ -93,9 +97,7 @@ _MORE = (
     "tests/spark/test_demo.py::test_a_quick_run",
     "tests/spark/test_errors.py::test_workers_of_another_python",
     "tests/spark/test_fleet.py",
-    "tests/spark/test_fleet_connect.py",
     "tests/spark/test_fleet_opentelemetry.py",
-    "tests/spark/test_foreach_batch.py",
     "tests/spark/test_java.py::test_spark_runs",
     "tests/spark/test_notebook.py::test_a_kernel",
     "tests/spark/test_p10_active_users.py",
@@ -103,16 +105,14 @@ _MORE = (
     "tests/spark/test_p1_determinism.py",
     "tests/spark/test_payload_processes.py",
     "tests/spark/test_pipeline.py",
-    "tests/spark/test_removed_streams.py",
     "tests/spark/test_run_command.py",
-    "tests/spark/test_speculation.py",
     "tests/spark/test_watch.py::test_the_lag_follows",
-    "tests/spark/test_watch_connect.py",
     "tests/spark/test_wrong_statements.py::test_a_",
     "tests/unit/test_hangs.py::test_each_of_many",
 )
 """What `make test` leaves to `make test-more`: the slowest tests, whose properties others hold in
 less time or at a smaller scale. The second way of reading is left, too: see `_is_second_way`."""
+_LEFT_OUT = pytest.StashKey[Counter[str]]()
 _MOST_SPARKS = 4
 """For memory: each process that runs the tests of Spark has a JVM or several."""
 _WAITING_PROCESSES = 5
@@ -181,6 +181,35 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("drawn")
 
 
+def pytest_deselected(items: Sequence[pytest.Item]) -> None:
+    """Count what is left out, by the target of make that runs it."""
+    found = Counter[str]()
+    for item in items:
+        for marker in ("long", "more"):
+            if item.get_closest_marker(marker):
+                found[f"make test-{marker}"] += 1
+                break
+    if found:
+        config = items[0].config
+        config.stash[_LEFT_OUT] = found
+        # Under xdist, the process that collects is not the one that sums up.
+        getattr(config, "workeroutput", {})["left out"] = dict(found)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    found = getattr(node, "workeroutput", {}).get("left out")
+    if found:
+        node.config.stash[_LEFT_OUT] = Counter(found)
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    for target, count in sorted(config.stash.get(_LEFT_OUT, {}).items()):
+        terminalreporter.write_line(f"LEFT OUT, for `{target}` to run: {count}")
+
+
 def _is_second_way(test: str, known: Container[str]) -> bool:
     """Return True for a test by enhanced fan-out that is the same test as one by polling."""
     path, _, case = test.partition("[")
@@ -212,7 +241,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
 
     class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            return _scope(nodeid.partition("::")[0])
+            return nodeid if nodeid.startswith(_ALONE) else _scope(nodeid.partition("::")[0])
 
         def _assign_work_unit(self, node: Any) -> None:
             runs_spark = node in self.nodes[: _sparks()]

@@ -1,4 +1,4 @@
-"""How many examples a drawn test plays: a quarter in `make test`, all in `make test-more`."""
+"""How many examples a drawn test plays: a quarter in `make test`, all in `make test-all`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ import os
 _SHARE = 1.0 if os.environ.get("EXAMPLES") == "all" else 0.25
 
 
-def examples(most: int) -> int:
+def examples(most: int, least: int = 10) -> int:
     """Return the share of ``most`` that is played in this run."""
-    return max(10, round(most * _SHARE))
+    return max(least, round(most * _SHARE))

@@ -78,6 +78,7 @@ def server() -> Iterator[Server]:
         yield running
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("retrieval", ["polling", "efo"])
 def test_a_worker_is_measured(
     server: Server, retrieval: str, monkeypatch: pytest.MonkeyPatch
@@ -95,6 +96,7 @@ def test_a_worker_is_measured(
     assert ("GetRecords a second and shard, least" in found) == (retrieval == "polling")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("retrieval", ["polling", "efo"])
 def test_a_worker_is_measured_while_each_shard_has_a_record_a_second(
     retrieval: str, monkeypatch: pytest.MonkeyPatch

@@ -17,6 +17,7 @@ PYTHON = Path(sys.executable)
 QUIET = print
 
 
+@pytest.mark.long
 def test_memory_by_fan_out_is_that_before_and_with_a_backlog(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -34,6 +35,7 @@ def test_memory_by_fan_out_is_that_before_and_with_a_backlog(
     assert 20 < idle.value < at_work.value < 1000
 
 
+@pytest.mark.long
 def test_plans_are_those_of_the_revisions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(costs, "PLANNED_SHARDS", 3)
     monkeypatch.setattr(costs, "PLANS", 2)

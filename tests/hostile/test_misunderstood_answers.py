@@ -30,7 +30,6 @@ from tests.integration.stream.direct.raw_server import Behaviour, close, http, s
 Call = Callable[[StreamClient, LeaseTable], object]
 SHARD = "shardId-000000000000"
 HELD = Lease("k", "k", ExtendedSequenceNumber("5"), owner="w", counter=7)
-ENTRIES = plain_entries([("k", None, b"d")], ordered=False)
 CALLS: dict[str, Call] = {
     "DescribeStreamSummary": lambda stream, _: stream.describe(),
     "ListShards": lambda stream, _: stream.list_shards(),

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.release.checks import workflows
+from tests.release.checks import machine, workflows
 from tests.release.checks.machine import ROOT
 
 PATHS = workflows.paths()
@@ -89,11 +89,26 @@ def test_the_targets_exist(workflow: dict[str, Any]) -> None:
 
 
 def test_what_ci_runs_is_run() -> None:
-    wanted = set(re.findall(r"^make (\S+)", (ROOT / ".ci" / "run").read_text(), re.MULTILINE))
-    matrix = the("tests")["jobs"]["test"]["strategy"]["matrix"]
-    run = {*matrix["target"], *(each["target"] for each in matrix["include"])}
-    run |= {target for path in PATHS for target in workflows.targets(workflows.load(path))}
-    assert wanted <= run
+    wanted = re.findall(r"^make (.+)", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
+    assert wanted == ["lint", "test-all", "docs ARGS=--once"]
+    jobs = the("tests")["jobs"]
+    lint = [step["run"] for step in jobs["lint"]["steps"] if "run" in step]
+    assert lint == ["make lint", "make docs ARGS=--once"]
+    matrix = jobs["test"]["strategy"]["matrix"]
+    assert matrix["include"] == [{"target": "test"}, {"target": "test-all", "python": "3.12"}]
+    assert [step["run"] for step in jobs["test"]["steps"] if "run" in step] == [
+        'make "$TARGET" "PART=$PART"'
+    ]
+
+
+def test_the_parts_are_all_folders_of_tests_each_once() -> None:
+    parts = the("tests")["jobs"]["test"]["strategy"]["matrix"]["part"]
+    told = [f"--eval=told: ; @echo $({part})" for part in parts]
+    run = [machine.run("make", "--no-print-directory", each, "told").split() for each in told]
+    found = [folder for each in run for folder in each]
+    folders = {path for path in (ROOT / "tests").iterdir() if path.is_dir()}
+    wanted = {path.relative_to(ROOT).as_posix() for path in folders} - {"tests/__pycache__"}
+    assert sorted(found) == sorted(wanted)
 
 
 def test_the_tests_run_on_each_supported_python() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.examples import examples
 from tests.simulation.rounds import Round, play_round
 from tests.simulation.subjects import SUBJECTS
 
@@ -14,10 +15,14 @@ _SHORT, _LONG = (
 """The number of histories of each subject, in the short form and in the long one."""
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize(
     ("name", "histories"),
     [
-        *((subject.name, count) for subject, count in zip(SUBJECTS, _SHORT, strict=True)),
+        *(
+            (subject.name, examples(count, least=2))
+            for subject, count in zip(SUBJECTS, _SHORT, strict=True)
+        ),
         *(
             pytest.param(subject.name, count, marks=pytest.mark.long)
             for subject, count in zip(SUBJECTS, _LONG, strict=True)

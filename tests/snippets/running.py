@@ -242,14 +242,6 @@ def needs_spark(text: str) -> bool:
     return re.search(r"^(from|import) pyspark\b", text, re.MULTILINE) is not None
 
 
-def needs_session(page: list[Snippet]) -> bool:
-    """Return True if a block of a page runs in the Spark session."""
-    return any(
-        each.how is How.RUN and (each.block.language == "sql" or needs_spark(each.block.text))
-        for each in page
-    )
-
-
 def is_enough(printed: str, wanted: str | None) -> bool:
     """Return True if a program that goes on has printed what the page says, or else a line."""
     if wanted is None:
