@@ -39,7 +39,8 @@ from sparkinesis.stream.reading.shard_cursor import ShardCursor
 # one. What has to hold for that:
 #
 # - `SubscribedCursor.position` moves with each event, before the event is returned. If it stayed at
-#   the start, GetRecords would read the range twice after an interruption.
+#   the start, GetRecords would read the range twice after an interruption. It is the place of the
+#   last record, and not the event's continuation number: only subscriptions resume by that.
 # - Whichever way begins reads AT the start, so that the caller sees whether the start's record is
 #   still kept. After an event it is no longer inclusive.
 # - An event at the tip without the end of the range is no answer: the end was seen by the plan, so

@@ -18,6 +18,7 @@ from sparkinesis.source.planning.batch_start import (
     without_lost_shards,
 )
 from sparkinesis.source.planning.kept import ListedShards
+from sparkinesis.source.planning.stream_planner import StreamPlanner
 from sparkinesis.source.planning.stream_tools import StreamTools
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
@@ -134,6 +135,15 @@ def test_latest_is_the_present_time_in_each_open_shard(stream: Stream) -> None:
     known = listing(stream.tools())
     now = AtTimestamp(T + 5_123)
     assert latest_start(known) == (dict.fromkeys(IDS[1:4], now), T + 5_123)
+
+
+def test_no_plan_asks_for_the_present_within_its_second(stream: Stream) -> None:
+    time = Time()
+    planner = StreamPlanner(StreamTools(stream.client, planner_options("s"), timing=time.timing))
+    present: Positions = dict.fromkeys(IDS[:2], AtTimestamp(T))
+    assert planner.begin({ANY_SHARD: LATEST}) == present
+    planner.begin(present)
+    assert time.now == 1.0
 
 
 def test_a_shard_that_is_gone_is_a_loss_and_the_others_go_on(
