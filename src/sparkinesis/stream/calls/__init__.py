@@ -1,10 +1,11 @@
 """The Kinesis API over boto3: clients, retries, credentials, decoders, and errors with advice.
 
-`client` has the calls. Each is made by a `caller`, with this process's client of the service, which
-measures each attempt, backs off by `retry`, and raises what `explain` says. `subscription` is
-SubscribeToShard's connection. `shared_calls` makes one call for many threads, and has the service's
-clock for them; `stream_identity` distinguishes streams of one name.
+A call goes down this list, and its answer comes back: `client` has the request, and makes values of
+the answer; `caller` measures each attempt, backs off by `retry`, and raises what `explain` says,
+with `credential_errors`; the folder `direct` signs and sends most calls, and leaves the others to
+botocore; the folder `answers` guards and decodes.
 
-Below: `session` (botocore's, with `data_files`, `default_region`, `credential_errors`) and the
-folder `direct`, which sends most calls without botocore; `answers` guards and decodes.
+Beside them: `subscription` is SubscribeToShard's connection. `shared_calls` makes one call for many
+threads, and has the service's clock for them; `stream_identity` distinguishes streams of one name.
+`session` is botocore's, with `data_files` and `default_region`.
 """

@@ -187,7 +187,7 @@ def _wrap(client: Any, wrapped: Callable[[Any], Any]) -> None:
 
 
 class _BoundedSession:
-    """An HTTP session of botocore's."""
+    """An HTTP session of botocore's, whose answers have bounds in time and size."""
 
     def __init__(self, session: Any, bounds: Mapping[str, Bound]) -> None:
         self._session = session
@@ -223,7 +223,7 @@ class _BoundedSession:
 
 
 class _DirectSession:
-    """Sends over connections of our own."""
+    """An HTTP session over connections of our own; behind a proxy, over botocore's."""
 
     def __init__(
         self,

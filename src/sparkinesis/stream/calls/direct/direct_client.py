@@ -27,6 +27,21 @@ Decoder = Callable[[HttpAnswer], dict[str, Any]]
 """Makes an operation's answer, without ``ResponseMetadata``, of a successful HTTP answer."""
 
 
+# botocore's client took 86 % of the CPU of the calls that grow with shards and time, and importing
+# it takes longer than all the rest of a start. But a user's settings mean what they mean to boto3,
+# and botocore alone knows all of them. So nothing that botocore decides is decided here:
+#
+# - Its first request of a kind is taken before it is sent, and repeated with other bodies: the same
+#   endpoint, the same headers, the same scope of the signature. One that cannot be repeated so is
+#   left to botocore, and so are all others of its kind (None in ``_learned``).
+# - A kind is more than an operation. The account of the credentials and the ARNs of a request may
+#   lead to another endpoint, so they are parts of the key. A key that lacked one would send calls
+#   on one stream to the endpoint of another.
+# - Where nothing unusual is set, the first request is known without botocore (`UsualSettings`). A
+#   setting that is not known there, such as a new variable of botocore's, turns that off.
+# - botocore finds and renews the credentials, but for keys in the environment; its parser makes the
+#   errors.
+# - Tests play the same settings and faults through both clients, and compare requests and results.
 class DirectClient:
     """Calls of one service. For any thread.
 

@@ -33,6 +33,8 @@ Head: TypeAlias = tuple[int, dict[str, str], bool]
 
 
 class HttpAnswer(msgspec.Struct, frozen=True):
+    """The answer to one request."""
+
     status: int
     headers: Mapping[str, str]
     """By names in lower case."""
