@@ -46,7 +46,7 @@ def test_the_sample_has_the_size_of_rows(world: World) -> None:
     assert (told.sample.rows, told.sample.bytes) == (50, 500)
     assert told.plan_millis is not None
     assert running.next_batch() is None
-    assert report(running).sample is None, "nothing is left to look at"
+    assert report(running).sample is None, "nothing is left to probe"
 
 
 @pytest.mark.parametrize("limit", [{}, {"maxRecordsPerTrigger": "100"}], ids=["all", "limited"])
@@ -66,7 +66,7 @@ def test_rows_of_aggregates_are_user_records(world: World, limit: dict[str, str]
 
 
 def test_the_calls_of_plans_are_told_and_not_those_of_readers(world: World) -> None:
-    def looks() -> int:
+    def calls() -> int:
         return sum(call.operation == "GetRecords" for call in world.server.kinesis.calls)
 
     put(world.kinesis, "s", [b"%d" % n for n in range(50)])
@@ -77,14 +77,14 @@ def test_the_calls_of_plans_are_told_and_not_those_of_readers(world: World) -> N
         faults.pop() if faults and call.operation == "GetRecords" else None
     )
     start, end = running.plan()
-    first = looks()
+    first = calls()
     assert (report(running).probes, report(running).throttled) == (first, 2)
     running.read(start, end)
     running.checkpoint = end
-    read = looks()
+    read = calls()
     put(world.kinesis, "s", [b"more"])
     running.plan()
-    assert report(running).probes == first + looks() - read
+    assert report(running).probes == first + calls() - read
     assert report(running).throttled == 2
 
 

@@ -27,8 +27,8 @@ children are planned with their parents' last range | parents_come_first | 1
     + if end is start:
     +     return end
     + added = {}
-    + for shard, looked in plan.active.items():
-    +     if looked.front.is_ended and isinstance(end.get(shard), AfterRecord):
+    + for shard, prober in plan.active.items():
+    +     if prober.front.is_ended and isinstance(end.get(shard), AfterRecord):
     +         for child in self._kept.listing.lineage.children_of_ended(shard) or ():
     +             found = plan.children[child].find_end(END_OF_TIME_MS).end.finding
     +             if isinstance(found, Records):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Look:
+class Plan:
     """One call of ``latestOffset``."""
 
     run: Run
@@ -54,7 +54,7 @@ class Run:
     """When ``prepareForTriggerAvailableNow`` was called, and when it was done."""
     ended: float | None = None
     """When it ended by itself, all of it done."""
-    looks: list[Look] = field(default_factory=list)
+    plans: list[Plan] = field(default_factory=list)
 
     @functools.cached_property
     def asked(self) -> StreamReadOptions:
@@ -105,17 +105,17 @@ class Engine:
     def _plan(self, batch: int, committed: str | None, limit: ReadLimit) -> str | None:
         """The end of the next batch, which is in the offset log; None when there is nothing new."""
         start = json.dumps(self._reader.initialOffset()) if committed is None else committed
-        look = Look(self._run, self._scheduler.now, start)
-        self._run.looks.append(look)
-        self._world.looks.append(look)
+        plan = Plan(self._run, self._scheduler.now, start)
+        self._run.plans.append(plan)
+        self._world.plans.append(plan)
         end = json.dumps(self._reader.latestOffset(json.loads(start), limit))
-        look.end, look.ended = end, self._scheduler.now
+        plan.end, plan.ended = end, self._scheduler.now
         if end == committed:
             return None
         self._step()
         checkpoint = self._world.checkpoint
         checkpoint.offsets[batch] = end
-        look.batch = batch
+        plan.batch = batch
         self._world.note(f"batch {batch} ends at {end}")
         self._world.planned()
         self._step()

@@ -18,7 +18,7 @@ from tests.simulation.query.history import STREAMS, Lag, Put
 from tests.simulation.query.lives import HOUR_MS, Life
 
 if TYPE_CHECKING:
-    from tests.simulation.query.engine import Look
+    from tests.simulation.query.engine import Plan
     from tests.simulation.query.world import World
 
 _SECOND = 1000
@@ -64,7 +64,7 @@ class Beginning:
 
     maybe_ms: float
     surely_ms: float
-    look: Look
+    plan: Plan
     closed: frozenset[str] = frozenset()
     """Shards that LATEST leaves out: what was put there was put before, whatever its arrival time
     says. Without skew it is from before ``surely_ms``, too."""
@@ -104,19 +104,19 @@ def beginning(world: World, stream: str) -> Beginning | None:
     """The beginning of a stream's reading; None until an offset shows it."""
     for batch in sorted(world.checkpoint.offsets):
         positions = json.loads(world.checkpoint.offsets[batch]).get(stream)
-        look = next((look for look in world.looks if look.batch == batch), None)
-        if positions is None or look is None or look.ended is None:
+        plan = next((plan for plan in world.plans if plan.batch == batch), None)
+        if positions is None or plan is None or plan.ended is None:
             continue
-        initial = json.loads(look.start).get(stream, {}).get("*")
+        initial = json.loads(plan.start).get(stream, {}).get("*")
         if initial is None or positions.get("*") == initial == "LATEST":
             continue  # only just added to the query
-        began, ended = (world.epoch_ms(at) for at in (look.began, look.ended))
+        began, ended = (world.epoch_ms(at) for at in (plan.began, plan.ended))
         if initial == "LATEST":
             times = world.streams.closed_ms.items()
             closed = frozenset(shard for (of, shard), at in times if of == stream and at <= ended)
-            return Beginning(began - _SECOND, ended, look, closed)
+            return Beginning(began - _SECOND, ended, plan, closed)
         instant = float(initial.partition(":")[2] or "-inf")
-        return Beginning(instant, instant, look)
+        return Beginning(instant, instant, plan)
     return None
 
 
@@ -130,17 +130,17 @@ def excused(world: World, began: Beginning, row: Row) -> bool:
     if any(was_replaced_at_once(world, life) for life in world.streams.lives[row.id.stream]):
         return True
     # What the first plan saw is owed, or its loss is told.
-    assert began.look.ended is not None
-    return gone_ms <= world.epoch_ms(began.look.ended)
+    assert began.plan.ended is not None
+    return gone_ms <= world.epoch_ms(began.plan.ended)
 
 
 def was_replaced_at_once(world: World, life: Life) -> bool:
-    """True if a stream was deleted so soon after a look that nobody can tell its successor from it.
+    """True if a stream was deleted so soon after a plan that nobody can tell its successor from it.
 
     The stored instants are as old as clocks may differ from each other.
     """
-    looks = (world.epoch_ms(look.ended) for look in world.looks if look.ended is not None)
-    seen = max((ended for ended in looks if ended <= life.deleted_ms), default=-math.inf)
+    plans = (world.epoch_ms(plan.ended) for plan in world.plans if plan.ended is not None)
+    seen = max((ended for ended in plans if ended <= life.deleted_ms), default=-math.inf)
     return life.deleted_ms <= seen + _UNRECOGNISED_MS
 
 
@@ -148,7 +148,7 @@ def is_announced(world: World, loss: Loss, row: Row) -> bool:
     """True if a reported loss covers a row: expired by then, and in the named shards or below.
 
     It also covers the rows of a deleted stream that it names as a whole, or that came and went
-    between two looks, so that the query stood in none of its shards; and those of its successor.
+    between two plans, so that the query stood in none of its shards; and those of its successor.
     """
     life = world.streams.life_of(row.id)
     at_ms = world.epoch_ms(loss.at)
@@ -156,24 +156,24 @@ def is_announced(world: World, loss: Loss, row: Row) -> bool:
         return False
     names_all = "a deleted stream of the same name" in loss.text
     if life.deleted_ms <= at_ms:
-        looks = (world.epoch_ms(look.ended) for look in world.looks if look.ended is not None)
-        was_seen = any(life.created_ms <= ended <= life.deleted_ms for ended in looks)
+        plans = (world.epoch_ms(plan.ended) for plan in world.plans if plan.ended is not None)
+        was_seen = any(life.created_ms <= ended <= life.deleted_ms for ended in plans)
         if not was_seen or names_all:
             return True
     is_gone = life.gone_ms(row) <= at_ms + _SECOND
     return is_gone and (names_all or row.id.shard in life.with_descendants(loss.shards))
 
 
-def skips(world: World, stream: str) -> Iterator[tuple[Look, float]]:
-    """The looks that may have skipped what is older than a bound."""
+def skips(world: World, stream: str) -> Iterator[tuple[Plan, float]]:
+    """The plans that may have skipped what is older than a bound."""
     for run in world.runs:
         age = run.asked.skip_older_than
         if age is None:
             continue
-        # Of a stream that was only just added, it is the second one that looks at it.
-        for look in [look for look in run.looks if look.ended is not None][:2]:
-            assert look.ended is not None
-            yield look, world.epoch_ms(look.ended) - age * 1000
+        # Of a stream that was only just added, it is the second one that plans it.
+        for plan in [plan for plan in run.plans if plan.ended is not None][:2]:
+            assert plan.ended is not None
+            yield plan, world.epoch_ms(plan.ended) - age * 1000
 
 
 def has_skew(world: World) -> bool:
@@ -191,9 +191,9 @@ def unwanted(world: World) -> Iterator[str]:
         return
     for stream in STREAMS:
         began = beginning(world, stream)
-        first = {run: bound_before(world, look) for run, look in _first_looks(world)}
+        first = {run: bound_before(world, plan) for run, plan in _first_plans(world)}
         for batch, tasks in world.sink.batches.items():
-            planned = next((look for look in world.looks if look.batch == batch), None)
+            planned = next((plan for plan in world.plans if plan.batch == batch), None)
             bound = first.get(planned.run, float("-inf")) if planned else float("-inf")
             for row in (row for task in tasks for row in task if row.id.stream == stream):
                 if began is not None and row.arrival_ms < began.maybe_ms:
@@ -202,14 +202,14 @@ def unwanted(world: World) -> Iterator[str]:
                     yield f"{row.data!r} in batch {batch} was to be skipped: older than {bound}"
 
 
-def _first_looks(world: World) -> Iterator[tuple[object, Look]]:
+def _first_plans(world: World) -> Iterator[tuple[object, Plan]]:
     for run in world.runs:
-        if run.looks and run.asked.skip_older_than is not None:
-            yield run, run.looks[0]
+        if run.plans and run.asked.skip_older_than is not None:
+            yield run, run.plans[0]
 
 
-def bound_before(world: World, look: Look) -> float:
-    """No bound that a look finds is earlier."""
-    age = look.run.asked.skip_older_than
+def bound_before(world: World, plan: Plan) -> float:
+    """No bound that a plan finds is earlier."""
+    age = plan.run.asked.skip_older_than
     assert age is not None
-    return world.epoch_ms(look.began) - age * 1000 - _SECOND
+    return world.epoch_ms(plan.began) - age * 1000 - _SECOND

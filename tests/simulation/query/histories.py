@@ -134,8 +134,8 @@ def histories(draw: Draw) -> h.History:
     events += some(lives, times, 0, 5)
     events += some(_troubles, times, 0, 4)
     if gap:
-        # Nothing looks at the stream for hours: either nobody is there, or nobody is awake.
-        # Or it looks seldom, all the time.
+        # Nothing plans for hours: either nobody is there, or nobody is awake.
+        # Or it plans seldom, all the time.
         rest = draw(st.sampled_from((h.Stop(gap), h.Stop(gap), h.Pause(gap), None)))
         if rest is None:
             trigger = h.Trigger(trigger.kind, 3600.0)

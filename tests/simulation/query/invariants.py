@@ -34,7 +34,7 @@ Invariant = Callable[[World], Iterator[str]]
 
 _RETENTION = RETENTION_HOURS * 3600.0
 _FRESH = _RETENTION - 6 * 3600 - 600
-"""Seconds without a look after which a position may look expired: offsets are stored again after
+"""Seconds without a plan after which a position may seem expired: offsets are stored again after
 six hours of silence, and leave a minute for clocks that are apart."""
 
 
@@ -95,10 +95,10 @@ def batches_are_the_same_each_time(world: World) -> Iterator[str]:
 
     But for what retention has removed in between.
     """
-    for batch, plans in world.partitions.items():
-        for plan in plans[1:]:
-            if plan != plans[0]:
-                yield f"batch {batch} was planned as {plans[0]}, and as {plan}"
+    for batch, (first, *others) in world.partitions.items():
+        for other in others:
+            if other != first:
+                yield f"batch {batch} was planned as {first}, and as {other}"
     tries: defaultdict[tuple[int, str, str], list[Try]] = defaultdict(list)
     for each in world.tries:
         tries[each.batch, each.stream, each.shard_range.shard_id].append(each)
@@ -216,21 +216,21 @@ def idle_streams_make_no_batches(world: World) -> Iterator[str]:
 
 
 def _planned_at(world: World, batch: int) -> float:
-    return next((look.began for look in world.looks if look.batch == batch), 0.0)
+    return next((plan.began for plan in world.plans if plan.batch == batch), 0.0)
 
 
 def limits_hold(world: World) -> Iterator[str]:
     """A batch has no more rows than is allowed, but for a first record of more rows (P6)."""
-    for look in world.looks:
-        if look.batch is None or world.history.trigger.kind == "once":
+    for plan in world.plans:
+        if plan.batch is None or world.history.trigger.kind == "once":
             continue
-        tasks = world.sink.batches.get(look.batch)
-        limit = look.run.asked.allowance.rows
+        tasks = world.sink.batches.get(plan.batch)
+        limit = plan.run.asked.allowance.rows
         if tasks is None or limit == float("inf"):
             continue
         rows = sum(map(len, tasks))
         if rows > max(1.1 * limit, LARGEST_AGGREGATE):
-            yield f"batch {look.batch} has {rows} rows in {len(tasks)} tasks, allowed are {limit}"
+            yield f"batch {plan.batch} has {rows} rows in {len(tasks)} tasks, allowed are {limit}"
 
 
 def loss_is_reported(world: World) -> Iterator[str]:
@@ -248,16 +248,16 @@ def loss_is_reported(world: World) -> Iterator[str]:
             for row in put_rows(world)
         ):
             continue
-        looks = [0.0, *(look.ended for look in world.looks if look.ended is not None), at]
-        looks = sorted(each for each in looks if each <= at)
+        plans = [0.0, *(plan.ended for plan in world.plans if plan.ended is not None), at]
+        plans = sorted(each for each in plans if each <= at)
         # Of a stream that is deleted nobody can tell what it had.
         is_first = world.epoch_ms(at) <= world.streams.lives[loss.stream][0].deleted_ms
-        if is_first and max(b - a for a, b in itertools.pairwise(looks)) < _FRESH:
+        if is_first and max(b - a for a, b in itertools.pairwise(plans)) < _FRESH:
             yield f"at {at:.3f} a loss was reported, but nothing was gone: {loss.text}"
 
 
 def calls_stay_within_budgets(world: World) -> Iterator[str]:
-    """Calls on a shard in any ten seconds, listings of a stream, and calls of one look (P7)."""
+    """Calls on a shard in any ten seconds, listings of a stream, and calls of one plan (P7)."""
     times: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
     for call in world.kinesis.calls:
         if call.operation in {"GetRecords", "GetShardIterator"}:
@@ -274,7 +274,7 @@ def calls_stay_within_budgets(world: World) -> Iterator[str]:
                 yield f"{operation} of {shard} was called {count} times in the ten s from {instant}"
                 break
     for run in world.runs:
-        ended = max((look.ended or look.began for look in run.looks), default=run.began)
+        ended = max((plan.ended or plan.began for plan in run.plans), default=run.began)
         listed = world.calls.get((run.process.name, "ListShards"), 0)
         trouble = sum(note.text.startswith("ListShards meets") for note in world.notes)
         most = len(STREAMS) * (4 + (ended - run.began) / 5.0) + trouble
@@ -302,7 +302,7 @@ def available_now_ends_where_it_should(world: World) -> Iterator[str]:
             if was_there and row.id in wanted - in_time:
                 yield f"{row.data!r} was there at {began}, and the run left it to another"
                 break
-        planned = {look.batch for look in run.looks}
+        planned = {plan.batch for plan in run.plans}
         for batch in planned & set(world.sink.batches):
             for row in itertools.chain.from_iterable(world.sink.batches[batch or 0]):
                 if row.arrival_ms > until + 1:

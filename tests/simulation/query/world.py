@@ -29,7 +29,7 @@ from tests.simulation.primitives import installed
 from tests.simulation.query import history as events
 from tests.simulation.query.checkpoint import Checkpoint, Sink
 from tests.simulation.query.cluster import Cluster, JobFailedError, Try
-from tests.simulation.query.engine import Engine, Look, Run
+from tests.simulation.query.engine import Engine, Plan, Run
 from tests.simulation.query.expected import Loss, missing
 from tests.simulation.query.history import STREAMS, CrashDriver, Event, History, Tasks
 from tests.simulation.query.streams import Streams
@@ -63,7 +63,7 @@ class World:
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     sink: Sink = field(default_factory=Sink)
     runs: list[Run] = field(default_factory=list)
-    looks: list[Look] = field(default_factory=list)
+    plans: list[Plan] = field(default_factory=list)
     partitions: dict[int, list[list[tuple[str, ShardRange]]]] = field(default_factory=dict)
     """The plans of each batch's tasks, one for each try, by batch."""
     tries: list[Try] = field(default_factory=list)
@@ -186,8 +186,8 @@ class World:
     @property
     def first_initial_position(self) -> str | None:
         """The option by which the first batch was planned, once it was."""
-        looks = (look for look in self.looks if look.batch == 0)
-        return next((look.run.options["initialPosition"] for look in looks), None)
+        plans = (plan for plan in self.plans if plan.batch == 0)
+        return next((plan.run.options["initialPosition"] for plan in plans), None)
 
     def _happen_to(self, event: events.CrashExecutor | events.Pause) -> None:
         if self._run is None or self.cluster is None:
@@ -379,8 +379,8 @@ class World:
             if self.scheduler.rng.random() < trouble.rate:
                 self.note(f"{operation} meets {trouble.kind}")
                 return trouble.kind
-        if self._run is not None and process is self._run.process and self._run.looks:
-            self._run.looks[-1].calls += 1
+        if self._run is not None and process is self._run.process and self._run.plans:
+            self._run.plans[-1].calls += 1
         return None
 
     def _note_warning(self, record: logging.LogRecord) -> None:
