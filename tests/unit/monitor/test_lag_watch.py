@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 
 from sparkinesis.errors import AccessDeniedError
@@ -9,7 +12,7 @@ from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.monitor.lag_watch import LagWatch
 from sparkinesis.monitor.lags import Lag, LagStreams
-from sparkinesis.stream.address import address_of
+from sparkinesis.stream.address import StreamAddress, address_of
 from sparkinesis.stream.calls.client import StreamClient
 
 
@@ -30,3 +33,18 @@ def test_an_error_that_is_raised_at_each_look_does_not_grow() -> None:
             watch.known()
         depths.append(len(caught.traceback))
     assert len(set(depths)) == 1
+
+
+def test_a_lease_that_is_no_longer_wanted_is_not_read() -> None:
+    client = StreamClient(StreamAddress("s", None, "us-east-1"))
+    streams = cast(LagStreams, SimpleNamespace(of=lambda _: client))
+    leases = [Lease(f"s-{n}", f"s-{n}", ExtendedSequenceNumber("5")) for n in range(3)]
+    watch = LagWatch(streams, clock=lambda: 100.0)
+    watch.ask_for(leases)
+    assert watch._next() == (leases[0], client)
+    watch.ask_for(leases[:1] + leases[2:])
+    assert watch._next() == (leases[2], client), "the first one is being read"
+    watch._learn("s-0", Lag(7), 100.0)
+    watch.ask_for([])
+    assert watch._turns.pause(100.0) is None
+    assert watch.known() == {}
