@@ -107,7 +107,7 @@ class RenewalLoop(WorkerLoop):
 
 
 @dataclass(eq=False)
-class AssignmentLoop(WorkerLoop):
+class CoordinatorLoop(WorkerLoop):
     """Reads the lease table, and takes leases for this worker, until a shutdown is requested."""
 
     name = "take"

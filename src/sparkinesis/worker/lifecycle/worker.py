@@ -1,6 +1,6 @@
 """A worker: takes leases, and runs a shard consumer for each lease that it holds.
 
-Four threads, one for each loop: `RenewalLoop`, `AssignmentLoop` and `ShardSyncLoop` of
+Four threads, one for each loop: `RenewalLoop`, `CoordinatorLoop` and `ShardSyncLoop` of
 `sparkinesis.worker.lifecycle.loops`, and `ConsumerLoop`; with several streams `StreamLoop`, too.
 Two pools have more, as many as are busy at a time: one fetches pages ahead for all shards, and one
 runs the shard consumers, which call the record processors.
@@ -23,7 +23,7 @@ from sparkinesis.stream.fan_out.socket_watch import socket_watch
 from sparkinesis.stream.position import InitialPosition
 from sparkinesis.worker.lifecycle.consumer_loop import ConsumerLoop
 from sparkinesis.worker.lifecycle.loops import (
-    AssignmentLoop,
+    CoordinatorLoop,
     RenewalLoop,
     ShardSyncLoop,
     StreamLoop,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from sparkinesis.metrics.health.pages import ServedTally
     from sparkinesis.metrics.health.server import HealthServer
 
-_LOOPS = (RenewalLoop, AssignmentLoop, ShardSyncLoop, ConsumerLoop)
+_LOOPS = (RenewalLoop, CoordinatorLoop, ShardSyncLoop, ConsumerLoop)
 
 
 @public

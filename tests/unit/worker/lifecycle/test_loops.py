@@ -12,7 +12,7 @@ import pytest
 
 from sparkinesis.metrics.health.signs import SignOfLife
 from sparkinesis.worker.lifecycle.loops import (
-    AssignmentLoop,
+    CoordinatorLoop,
     RenewalLoop,
     ShardSyncLoop,
     StreamLoop,
@@ -73,7 +73,7 @@ def test_a_shutdown_reaches_the_taking_of_leases_that_has_begun() -> None:
         leave=lambda: seen.append(state.shutdown.stop_taking.is_set()),
     )
     streams = Reading()
-    AssignmentLoop(state, settings, coordinator, streams).run()
+    CoordinatorLoop(state, settings, coordinator, streams).run()
     assert seen == [False, True, True], "the worker leaves the fleet after its last look"
 
 
@@ -92,11 +92,11 @@ def test_a_clock_that_jumps_during_a_scan_makes_no_scan_late() -> None:
         take=take, due_in=lambda: 0.0, duplicate_worker_leases=(), snapshot=snapshot
     )
     streams = Reading()
-    loop = AssignmentLoop(SharedState(settings), settings, coordinator, streams)
+    loop = CoordinatorLoop(SharedState(settings), settings, coordinator, streams)
     assert loop.step() == 20.0
 
 
-@pytest.mark.parametrize("kind", [RenewalLoop, AssignmentLoop, ShardSyncLoop, StreamLoop])
+@pytest.mark.parametrize("kind", [RenewalLoop, CoordinatorLoop, ShardSyncLoop, StreamLoop])
 def test_a_loop_announces_how_long_it_waits(kind: type[WorkerLoop]) -> None:
     """Or a worker with long intervals would seem to stand still."""
     settings = settings_of(renew_interval=600.0, taker_interval=600.0, cleanup_interval=600.0)
