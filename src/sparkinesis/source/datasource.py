@@ -300,7 +300,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class RefusedStreamReader(KinesisStreamReader):
-    """Says at Spark's first question why a stream cannot be read.
+    """Raises the error for which a stream cannot be read, at Spark's first call.
 
     PySpark 4.3 hides what `KinesisDataSource.streamReader` raises behind an ``UnboundLocalError``.
     """
@@ -309,24 +309,11 @@ class RefusedStreamReader(KinesisStreamReader):
         self._error = error
 
     @without_frames()
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+    def _refuse(self, *_: Any, **__: Any) -> Any:
         raise self._error
 
-    @without_frames()
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        raise self._error
-
-    @without_frames()
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        raise self._error
-
-    @without_frames()
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002, N802
-        raise self._error
-
-    @without_frames()
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[ShardPartition]:  # noqa: ARG002
-        raise self._error
+    initialOffset = prepareForTriggerAvailableNow = getDefaultReadLimit = _refuse  # noqa: N815
+    latestOffset = partitions = _refuse  # noqa: N815
 
     def stop(self) -> None:
         """Does nothing: there is no planner."""
