@@ -222,7 +222,7 @@ class _BoundedSession:
         return _response(request, answer.status_code, answer.headers, body)
 
 
-class _DirectSession:
+class _DirectSession(_BoundedSession):
     """An HTTP session over connections of our own; behind a proxy, over botocore's."""
 
     def __init__(
@@ -232,13 +232,9 @@ class _DirectSession:
         bounds: Mapping[str, Bound],
         proxies: Mapping[str, str],
     ) -> None:
-        self._session = session
+        super().__init__(session, bounds)
         self._exchange = exchange
-        self._bounds = bounds
         self._proxies = proxies
-
-    def close(self) -> None:
-        self._session.close()
 
     def send(self, request: Any) -> AWSResponse:
         if request.stream_output or self._proxies.get(urlsplit(request.url).scheme):
