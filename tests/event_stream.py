@@ -7,17 +7,17 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sparkinesis.local.encoding import event_stream
+from sparkinesis.local.wire import push
 
 _JSON = "application/json"
 
 
 def event(payload: Mapping[str, Any], name: str = "SubscribeToShardEvent") -> bytes:
-    return event_stream.event(name, _JSON, json.dumps(payload).encode())
+    return push.event(name, _JSON, json.dumps(payload).encode())
 
 
 def exception(code: str, text: str = "Said so.") -> bytes:
-    return event_stream.exception(code, _JSON, json.dumps({"message": text}).encode())
+    return push.exception(code, _JSON, json.dumps({"message": text}).encode())
 
 
 INITIAL_RESPONSE = event({}, "initial-response")

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sparkinesis.errors import CorruptEventStreamError, ServiceError
-from sparkinesis.local.encoding.event_stream import framed
+from sparkinesis.local.wire.push import framed
 from sparkinesis.stream.calls.answers.decoding import decode_event, decode_page
 from sparkinesis.stream.calls.answers.event_stream import EventStreamDecoder
 from sparkinesis.stream.page import Event, Page, shard_of

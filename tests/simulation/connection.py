@@ -14,9 +14,16 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from sparkinesis.local import LocalKinesis
-from sparkinesis.local.encoding import event_stream
-from sparkinesis.local.encoding.codec import JsonCodec
-from sparkinesis.local.model.consumer import EVENT, End, Event, ExceptionEvent, Subscription, Wait
+from sparkinesis.local.encoding.codecs import JsonCodec
+from sparkinesis.local.model.registered_consumer import (
+    EVENT,
+    End,
+    Event,
+    ExceptionEvent,
+    Subscription,
+    Wait,
+)
+from sparkinesis.local.wire import push
 from tests.simulation.kinesis import READ_TIMEOUT
 from tests.simulation.network import URL, Faults
 from tests.simulation.scheduler import Process, Scheduler, Task
@@ -85,8 +92,8 @@ class Connection:
         self._on_the_way = 0
         self._bits: deque[_Bit] = deque()
         self._reader: Task | None = None
-        subscription.wake = self._push_soon
-        first = event_stream.event("initial-response", self._codec.content_type, b"{}")
+        subscription.alarm.wake = self._push_soon
+        first = push.event("initial-response", self._codec.content_type, b"{}")
         self._send(first)
         self._push_soon()
 
@@ -123,7 +130,7 @@ class Connection:
             self._end()
 
     def _send_event(self, payload: bytes) -> None:
-        message = event_stream.event(EVENT, self._codec.content_type, payload)
+        message = push.event(EVENT, self._codec.content_type, payload)
         fault = None if self._is_silent else self._faults("kinesis", PUSHED, self.process)
         if fault is not None and fault != "slow":
             self.met = fault
@@ -153,7 +160,7 @@ class Connection:
 
     def _fail(self, code: str, message: str) -> None:
         payload = self._codec.encode({"message": message})
-        self._send(event_stream.exception(code, self._codec.content_type, payload))
+        self._send(push.exception(code, self._codec.content_type, payload))
         self._arrive(None)
         self._end()
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from sparkinesis.local import LocalKinesis
-from sparkinesis.local.errors import KinesisError
 from sparkinesis.local.model.limits import MAX_CONSUMERS
 from sparkinesis.local.model.stream import Stream
+from sparkinesis.local.service_errors import KinesisError
 
 
 class Operator:

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 
 from sparkinesis.lease.lease import Lease
-from sparkinesis.local.model.shard import Shard
+from sparkinesis.local.model.shard_log import Shard
 from tests.simulation.history import Foreign
 from tests.simulation.owed_records import beginning_ms
 from tests.simulation.replay import ms, slack_ms

@@ -9,8 +9,9 @@ from typing import Any, TypeAlias
 
 from sparkinesis.local import LocalKinesis
 from sparkinesis.local.faults import Call, Fault
-from sparkinesis.local.model.shard import Shard
-from sparkinesis.local.model.stream import BY_PARTITION_KEY, HASH_SPACE, Stream
+from sparkinesis.local.model.key_space import HASH_SPACE
+from sparkinesis.local.model.shard_log import Shard
+from sparkinesis.local.model.stream import BY_PARTITION_KEY, Stream
 from sparkinesis.stream.kpl.pack import aggregate
 from tests.simulation.history import Merge, Put, Retention, Split, Storm
 from tests.simulation.journal import Place
@@ -90,7 +91,7 @@ class Producer:
         kinesis.call("CreateStream", StreamName=name, ShardCount=shards)
         (region,) = kinesis._regions.values()
         self.stream: Stream = region.streams[name]
-        self._retentions = [(0, self.stream.retention_hours)]
+        self._retentions = [(0, self.stream.retention.hours)]
         """The retention periods: start (epoch ms) and hours."""
         self._note_shards()
 
@@ -136,7 +137,7 @@ class Producer:
         request: dict[str, Any] = {"StreamName": self._name, "Data": blob}
         if has_key:
             request["PartitionKey"] = key
-        self.stream.distribution = BY_PARTITION_KEY if has_key else "AUTO"
+        self.stream.settings.distribution = BY_PARTITION_KEY if has_key else "AUTO"
         if explicit_hash_key is not None:
             request["ExplicitHashKey"] = explicit_hash_key
         answer = self._kinesis.call("PutRecord", **request)
@@ -188,13 +189,13 @@ class Producer:
         shard = shards[index]
         middle = (shard.hash_start + shard.hash_end + 1) // 2
         if middle > shard.hash_start:
-            self.stream.split(shard, middle, self._kinesis.clock())
+            self.stream.key_space.split(shard, middle, self._kinesis.clock())
         self._note_shards()
 
     def merge(self, place: float) -> None:
         index, shards = self._shard_at(place)
         if index + 1 < len(shards):
-            self.stream.merge(shards[index], shards[index + 1], self._kinesis.clock())
+            self.stream.key_space.merge(shards[index], shards[index + 1], self._kinesis.clock())
         self._note_shards()
 
     def storm(self, event: Storm) -> None:

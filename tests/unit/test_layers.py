@@ -149,7 +149,7 @@ MOST_ENTRIES = 14
 MOST_LAYERS = 20
 """The same for ``sparkinesis`` itself: the layers, the modules below them all, and public pages."""
 
-IMPORT_PYSPARK = ("source/", "fleet/", "functions.py", "testing/query_run.py")
+IMPORT_PYSPARK = ("source/", "fleet/", "functions.py", "testing/sandbox.py")
 NAME_PYSPARK = ("application.py", "__init__.py", "testing/sandbox.py")
 """Modules that import pyspark's types for type checkers only."""
 

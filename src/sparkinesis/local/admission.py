@@ -1,4 +1,4 @@
-"""The requests that the server takes: none that a web page may have sent, and only so many bytes.
+"""The requests that the server takes: none that a web page may have sent, and in bounded memory.
 
 A browser sends the requests of every page that it shows, also to servers on this machine. The
 server checks no credentials, so it refuses what comes from a page of another site:
@@ -132,7 +132,7 @@ class BodyRefusedError(Exception):
 
 
 class Room:
-    """Bytes that bodies share; who waits for bytes is served in turn. Of one event loop."""
+    """Bytes that bodies share. Bodies that wait for bytes get them in turn. For one event loop."""
 
     def __init__(self, size: int) -> None:
         self._free = size
@@ -168,7 +168,7 @@ class Room:
     def _serve_line(self) -> None:
         while self._line:
             size, turn = self._line[0]
-            # One that is done leaves the line by itself, and serves the next ones then.
+            # A task that is done removes itself, and then serves the next ones.
             if turn.done() or size > self._free:
                 return
             self._line.popleft()

@@ -16,8 +16,8 @@ from rich.console import Console
 from rich.text import Text
 
 from sparkinesis.errors import SparkinesisError
-from sparkinesis.local.errors import KinesisError
 from sparkinesis.local.kinesis import DEFAULT_REGION
+from sparkinesis.local.service_errors import KinesisError
 from sparkinesis.local.wire.server import LocalServer
 
 
@@ -49,7 +49,7 @@ def environments_region() -> str:
     )
     try:
         return session.get_config_variable("region") or DEFAULT_REGION
-    except BotoCoreError:  # no such profile, which clients tell
+    except BotoCoreError:  # no such profile, which clients report
         return DEFAULT_REGION
 
 
@@ -177,7 +177,7 @@ def _set_by_signals() -> Iterator[threading.Event]:
 
 
 def _names(address: str, host_names: Sequence[str]) -> str:
-    """Say who can call a server that others than this machine's programs can reach; else ""."""
+    """Return a warning about a server that other machines can reach; else ""."""
     if ipaddress.ip_address(address).is_loopback:
         return ""
     names = ", ".join(["localhost", *host_names])

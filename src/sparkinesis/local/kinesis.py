@@ -14,17 +14,17 @@ from typing import Any
 
 import msgspec
 
-from sparkinesis.local import errors
+from sparkinesis.local import service_errors
 from sparkinesis.local.clock import Clock, ManualClock, system_clock
 from sparkinesis.local.encoding import requests
-from sparkinesis.local.encoding.codec import Codec, JsonCodec
-from sparkinesis.local.errors import ConnectionDroppedError, KinesisError
+from sparkinesis.local.encoding.codecs import Codec, JsonCodec
 from sparkinesis.local.faults import Call, CallLog, CallRecord, Fault, FaultPlan
-from sparkinesis.local.model.consumer import EVENT, Event, Step, Subscription
 from sparkinesis.local.model.limits import Limits
+from sparkinesis.local.model.registered_consumer import EVENT, Event, Step, Subscription
 from sparkinesis.local.model.tokens import ListShardsToken, ShardIterator, unseal
 from sparkinesis.local.operations import OPERATIONS, Result
-from sparkinesis.local.operations.context import NO_FAULT, Context, Json, Region
+from sparkinesis.local.operations.context import NO_FAULT, Context, Delays, Json, Region
+from sparkinesis.local.service_errors import ConnectionDroppedError, KinesisError
 
 DEFAULT_REGION = "us-east-1"
 
@@ -228,7 +228,7 @@ class LocalKinesis:
                 for stream in region.streams.values():
                     for consumer in stream.consumers.values():
                         for subscription in consumer.subscriptions.values():
-                            subscription.tick(now)
+                            subscription.alarm.tick(now)
 
     # Dispatch
 
@@ -236,22 +236,16 @@ class LocalKinesis:
         found = self._regions.get(region)
         if found is None:
             found = self._regions[region] = Region(region)
-        reshard_delay_ms = self.reshard_delay_ms
-        return Context(
-            operation,
-            found,
-            self.clock(),
-            self._limits,
-            self.empty_pages,
-            self.stream_delay_ms,
-            self.stream_delay_ms if reshard_delay_ms is None else reshard_delay_ms,
-            self.consumer_delay_ms,
-        )
+        reshard_ms = self.reshard_delay_ms
+        if reshard_ms is None:
+            reshard_ms = self.stream_delay_ms
+        delays = Delays(self.stream_delay_ms, reshard_ms, self.consumer_delay_ms)
+        return Context(operation, found, self.clock(), self._limits, self.empty_pages, delays)
 
     def _execute(self, context: Context, body: bytes, codec: Codec) -> Result:
         operation = OPERATIONS.get(context.operation)
         if operation is None:
-            raise errors.unknown_operation(context.operation)
+            raise service_errors.unknown_operation(context.operation)
         request = codec.decode(context.operation, body, operation.request, operation.trusting)
         context.stream, context.shard = _target(request)
         fault = context.fault = self.fault_for(

@@ -41,7 +41,7 @@ class LeaseTable:
     """One table whose primary key is ``leaseKey``. For one thread at a time."""
 
     tells_rows = True
-    """Whether a refusal has the row that refuses it, if the request asks for the row."""
+    """True if a refusal shows the row that refuses it, when a request asks for the row."""
 
     def __init__(self, name: str, crashed: Collection[str] = ()) -> None:
         """``crashed``: the workers whose writes are refused."""

@@ -12,10 +12,9 @@ installed:
 Without pytest, `Sandbox` is a context manager. Needs the extra: pip install 'sparkinesis[local]'.
 """
 
-# In this folder: `sandbox` is the fixture, over the `world` of a test; `application_run` and
-# `query_run` run programs on `records`, `progress` knows what is processed, `quick` leaves the
-# waits out, `plugin` has pytest's fixtures. `local/lease_tables` is
-# the lease table.
+# In this folder: `sandbox` is the fixture, over the `world` of a test and its records;
+# `application_run` runs programs, `processed` knows what is done, `quick` leaves
+# the waits out, `plugin` has pytest's fixtures. `local/lease_tables` is the lease table.
 
 from __future__ import annotations
 
@@ -23,9 +22,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sparkinesis.testing.application_run import ApplicationRun, Result
-    from sparkinesis.testing.query_run import QueryRun
-    from sparkinesis.testing.records import Given
-    from sparkinesis.testing.sandbox import Sandbox
+    from sparkinesis.testing.sandbox import QueryRun, Sandbox
+    from sparkinesis.testing.world import Given
 
 __all__ = ["ApplicationRun", "Given", "QueryRun", "Result", "Sandbox"]
 
@@ -34,11 +32,9 @@ def __getattr__(name: str) -> object:
     # pytest imports the plugin of this package at each start, also for tests of other things.
     if name in {"ApplicationRun", "Result"}:
         from sparkinesis.testing import application_run as module  # noqa: PLC0415
-    elif name == "QueryRun":
-        from sparkinesis.testing import query_run as module  # type: ignore[no-redef]  # noqa: PLC0415
     elif name == "Given":
-        from sparkinesis.testing import records as module  # type: ignore[no-redef]  # noqa: PLC0415
-    elif name == "Sandbox":
+        from sparkinesis.testing import world as module  # type: ignore[no-redef]  # noqa: PLC0415
+    elif name in {"QueryRun", "Sandbox"}:
         from sparkinesis.testing import sandbox as module  # type: ignore[no-redef]  # noqa: PLC0415
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

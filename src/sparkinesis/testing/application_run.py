@@ -17,9 +17,9 @@ from sparkinesis.lease.table.rows import read_rows
 from sparkinesis.public import public_testing
 from sparkinesis.status import Failure
 from sparkinesis.stream.timing import Timing
-from sparkinesis.testing.progress import Progress, Put, WatchedCalls
+from sparkinesis.testing.processed import Progress, Put, WatchedCalls
 from sparkinesis.testing.quick import quick
-from sparkinesis.testing.records import Given
+from sparkinesis.testing.world import Given
 from sparkinesis.worker.batches.user_record import UserRecord
 from sparkinesis.worker.lifecycle.new_worker import new_worker
 from sparkinesis.worker.lifecycle.worker import Worker
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sparkinesis.testing.world import World
 
 _LOOK_EVERY = 0.01
-"""Seconds between two looks at a condition of the test's own."""
+"""Seconds between two checks of a condition of the test's own."""
 
 
 @public_testing
@@ -108,7 +108,7 @@ class ApplicationRun:
         after = self._calls.crash_after
         before = len(given) if after is None else max(0, after - self._calls.began)
         if given[:before] and given[before:]:
-            # The rest comes after the crash, or a batch could reach beyond it.
+            # The other records come after the crash, or a batch could reach beyond it.
             self._world.put(given[:before], stream or self.streams[0])
             self.wait()
             given = given[before:]
@@ -149,7 +149,7 @@ class ApplicationRun:
         self.wait()
 
     def crash_after(self, records: int) -> None:
-        """Crash once this worker has processed so many user records from now on.
+        """Crash once this worker has processed ``records`` more user records.
 
         The call that reaches the number is the last one, and nothing of it can be checkpointed.
         """
@@ -174,7 +174,7 @@ class ApplicationRun:
         )
 
     def look_at_time(self) -> None:
-        """Have the worker look at its clock, which was moved.
+        """Have the worker read its clock, which was moved.
 
         Waits for the automatic checkpoints that are due, and for a later call of each shard if
         empty batches are delivered too.
@@ -235,7 +235,7 @@ class ApplicationRun:
             self._progress.owe_again(self._checkpoints(leases))
             self._read = self._started(0) - {one.key for one in leases if one.is_finished}
             self._since = len(self._progress.events)
-        # A call of the user's may hang: nobody waits for it.
+        # A call of the user's may hang: it is not awaited.
         threading.Thread(target=self._worker.shutdown, args=(0,), daemon=True).start()
         self._start()
 
@@ -268,7 +268,7 @@ class ApplicationRun:
         return self._progress.is_done() and not self._worker.is_at_work
 
     def _where(self) -> str:
-        """Say for people what the run waits for."""
+        """Return what the run waits for, as text."""
         said = [f"{self._progress.open_records()} records are not processed"]
         said += [f"{one.what}: {one.error}" for one in self._worker.failures()]
         said += [f"{one.shard_id} is {one.state.value}" for one in self._worker.status()]

@@ -10,8 +10,8 @@ import pytest
 if TYPE_CHECKING:
     from sparkinesis.application import Application
     from sparkinesis.testing.application_run import Result
-    from sparkinesis.testing.records import Given
     from sparkinesis.testing.sandbox import Sandbox
+    from sparkinesis.testing.world import Given
 
 
 @pytest.fixture

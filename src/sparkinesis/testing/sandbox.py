@@ -1,19 +1,22 @@
-"""A local Kinesis in this process, whose time the test moves."""
+"""A local Kinesis in this process, whose time the test moves, and the queries that run on it."""
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from sparkinesis.application import Application
 from sparkinesis.public import public_testing
 from sparkinesis.testing.application_run import ApplicationRun
-from sparkinesis.testing.quick import quick
-from sparkinesis.testing.world import STREAM, World
+from sparkinesis.testing.quick import REGION, quick
+from sparkinesis.testing.world import STREAM, Given, World
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from sparkinesis.testing.query_run import QueryRun
+    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from typing_extensions import Self
 
 _TIMEOUT = 10.0
 
@@ -57,15 +60,89 @@ class Sandbox(World):
 
         options: of the source, besides the stream and its place. Default: from the first record.
         """
-        from sparkinesis.testing.query_run import dataframe  # noqa: PLC0415 - needs PySpark
-
         self.create_stream(stream)
-        return dataframe(spark, self.endpoint, stream, options)
+        return _dataframe(spark, self.endpoint, stream, options)
 
     def query(
         self, frame: DataFrame, *, output_mode: str = "append", stream: str = STREAM
     ) -> QueryRun:
         """Return a streaming query over a DataFrame, to feed batch by batch in a ``with`` block."""
-        from sparkinesis.testing.query_run import QueryRun  # noqa: PLC0415 - needs PySpark
-
         return QueryRun(self, frame, output_mode, stream)
+
+
+_QUICK = {
+    "initialPosition": "trim_horizon",
+    "minFetchPeriod": "0 seconds",
+    "shardCallsPerSecond": "unlimited",
+    "shardBytesPerSecond": "unlimited",
+}
+"""A query on a local Kinesis without limits waits for nothing."""
+
+
+def _dataframe(
+    spark: SparkSession, endpoint: str, stream: str, options: Mapping[str, str]
+) -> DataFrame:
+    """Return a streaming DataFrame over a stream of a local Kinesis."""
+    from sparkinesis.source.datasource import KinesisDataSource  # noqa: PLC0415 - needs PySpark
+
+    spark.dataSource.register(KinesisDataSource)
+    place = {"streamName": stream, "region": REGION, "endpoint": endpoint}
+    return spark.readStream.format("kinesis").options(**{**place, **_QUICK, **options}).load()
+
+
+@public_testing
+class QueryRun:
+    """A streaming query over a DataFrame of a `Sandbox`; `Sandbox.query` makes it.
+
+    The block begins the query, with a checkpoint folder of its own, and stops it.
+    """
+
+    def __init__(self, world: World, frame: DataFrame, output_mode: str, stream: str) -> None:
+        self._world = world
+        self._frame = frame
+        self._output_mode = output_mode
+        self._stream = stream
+        self._folder = ""
+        self._rows: list[Row] = []
+        self._query: StreamingQuery | None = None
+
+    def __enter__(self) -> Self:
+        self._folder = tempfile.mkdtemp(prefix="sparkinesis-query-")
+        self._start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self.query.stop()
+        finally:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    @property
+    def query(self) -> StreamingQuery:
+        """Spark's query. Raises RuntimeError outside of the block."""
+        if self._query is None:
+            raise RuntimeError("the query runs in a block: with kinesis.query(frame) as query:")
+        return self._query
+
+    def feed(self, records: Iterable[Given] = ()) -> list[Row]:
+        """Put records, let the query process all that it can, and return the rows that it wrote.
+
+        The query plans by the time of the sandbox: move it first, to close a window. Raises the
+        error that ended the query.
+        """
+        self._world.put(records, self._stream)
+        self.query.processAllAvailable()
+        rows, self._rows = self._rows, []
+        return rows
+
+    def restart(self) -> None:
+        """Stop the query, and resume it from its checkpoint."""
+        self.query.stop()
+        self._start()
+
+    def _start(self) -> None:
+        def keep(batch: DataFrame, _: int) -> None:
+            self._rows += batch.collect()
+
+        writer = self._frame.writeStream.outputMode(self._output_mode).foreachBatch(keep)
+        self._query = writer.option("checkpointLocation", self._folder).start()

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from sparkinesis.local.clock import ManualClock
 from sparkinesis.local.lease_tables import LeaseTables
 from sparkinesis.local.wire.server import LocalServer
-from sparkinesis.testing.progress import Place, Put
+from sparkinesis.stream.kpl.pack import AggregatedBlob
+from sparkinesis.testing.processed import Place, Put
 from sparkinesis.testing.quick import REGION
-from sparkinesis.testing.records import Given, entries
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+Given: TypeAlias = bytes | str | tuple[str, bytes | str] | AggregatedBlob | Mapping[str, Any]
+"""The data of a record; a pair of partition key and data; an aggregate that
+`sparkinesis.aggregate` made; or an entry of PutRecords. Texts are encoded in UTF-8."""
+
+_KEY = "key"
+"""The partition key of records that are given without one."""
+
 
 _KEYS = {"AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "local"}
 _HIDDEN = ("AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_SESSION_TOKEN")
@@ -93,11 +101,11 @@ class World:
         return datetime.fromtimestamp(self.time(), timezone.utc)
 
     def monotonic(self) -> float:
-        """Return the time of workers, which goes on by itself and is moved by `advance`, too."""
+        """Return the time of workers: the machine's, and what `advance` has added."""
         return time.monotonic() + self._moved
 
     def advance(self, seconds: float | timedelta) -> None:
-        """Move the time forward; timers of workers that are due by then are served at once."""
+        """Move the time forward; timers of workers that are then due are served at once."""
         moved = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
         self.clock.advance(round(moved * 1000))
         self._moved += moved
@@ -124,7 +132,7 @@ class World:
     def put(self, records: Iterable[Given], stream: str = STREAM) -> list[Place]:
         """Put records, in order; return their places."""
         places: list[Place] = []
-        given, client = entries(records), self.client()
+        given, client = _entries(records), self.client()
         followers = [one for one in self.followers if stream in one.streams]
         for start in range(0, len(given), 500):
             some = given[start : start + 500]
@@ -164,3 +172,32 @@ class World:
             (one for one in shards if "EndingSequenceNumber" not in one["SequenceNumberRange"]),
             key=lambda one: int(one["HashKeyRange"]["StartingHashKey"]),
         )
+
+
+def _entries(records: Iterable[Given]) -> list[dict[str, Any]]:
+    """Return the entries of PutRecords. Raises TypeError for a record in another form."""
+    return [_entry(one) for one in records]
+
+
+def _entry(given: Given) -> dict[str, Any]:
+    if isinstance(given, bytes | str):
+        return {"Data": _bytes(given), "PartitionKey": _KEY}
+    if isinstance(given, AggregatedBlob):
+        hash_key = {"ExplicitHashKey": given.explicit_hash_key} if given.explicit_hash_key else {}
+        return {"Data": given.data, "PartitionKey": given.partition_key, **hash_key}
+    if isinstance(given, Mapping):
+        return dict(given)
+    if isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], str):
+        return {"Data": _bytes(given[1]), "PartitionKey": given[0]}
+    raise TypeError(
+        f"{given!r} is no record. Give its data, a pair of partition key and data, an aggregate, "
+        "or an entry of PutRecords."
+    )
+
+
+def _bytes(data: object) -> bytes:
+    if isinstance(data, bytes):
+        return data
+    if isinstance(data, str):
+        return data.encode()
+    raise TypeError(f"the data of a record is {data!r}; it must be bytes or a text.")

@@ -15,7 +15,7 @@ import pytest
 from botocore.exceptions import EventStreamError
 
 from sparkinesis.local import Fault, LocalServer, ManualClock
-from sparkinesis.local.model.consumer import Subscription
+from sparkinesis.local.model.registered_consumer import Subscription
 
 SHARD_0 = "shardId-000000000000"
 MIB = 1 << 20

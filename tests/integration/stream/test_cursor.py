@@ -16,7 +16,7 @@ from sparkinesis.errors import (
     ServiceError,
 )
 from sparkinesis.local import Fault, LocalServer, ManualClock
-from sparkinesis.local.encoding.codec import JsonCodec
+from sparkinesis.local.encoding.codecs import JsonCodec
 from sparkinesis.local.faults import Call
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient

@@ -18,7 +18,7 @@ from sparkinesis.errors import (
     SparkinesisError,
     StreamNotFoundError,
 )
-from sparkinesis.local.encoding.event_stream import message
+from sparkinesis.local.wire.push import message
 from sparkinesis.metrics.catalogue import CALL_RETRIES, RECORDS_FETCHED, SUBSCRIPTIONS_ENDED
 from sparkinesis.metrics.tally import Tally
 from sparkinesis.source.reading.subscribed_cursor import (

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
-from sparkinesis.local.encoding.codec import JsonCodec
+from sparkinesis.local.encoding.codecs import JsonCodec
 from sparkinesis.local.model import consumer, limits
 from tests.integration.worker.scene import FIRST, Scene, checkpoint, told
 from tests.pace import eventually

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from sparkinesis.local import LocalKinesis
 from sparkinesis.local.faults import Call, Fault
-from sparkinesis.local.model.shard import Shard
+from sparkinesis.local.model.shard_log import Shard
 from sparkinesis.local.model.stream import Stream
 from sparkinesis.stream.kpl.pack import aggregate
 from tests.simulation.kinesis import REGION
@@ -110,14 +110,14 @@ class Streams:
         shard = shards[index]
         middle = (shard.hash_start + shard.hash_end + 1) // 2
         if middle > shard.hash_start:
-            stream.split(shard, middle, self.kinesis.clock())
+            stream.key_space.split(shard, middle, self.kinesis.clock())
             self._note_closed(stream, shard)
 
     def merge(self, event: Merge) -> None:
         stream = self.of(event.stream)
         index, shards = _shard_at(stream, event.place)
         if index + 1 < len(shards):
-            stream.merge(shards[index], shards[index + 1], self.kinesis.clock())
+            stream.key_space.merge(shards[index], shards[index + 1], self.kinesis.clock())
             self._note_closed(stream, shards[index], shards[index + 1])
 
     def set_retention(self, event: Retention) -> None:
@@ -127,7 +127,7 @@ class Streams:
 
     def recreate(self, event: Recreate) -> None:
         stream = self.of(event.stream)
-        hours, shards = stream.retention_hours, len(stream.open_shards)
+        hours, shards = stream.retention.hours, len(stream.open_shards)
         self.kinesis.call("DeleteStream", StreamName=stream.name)
         self.lives[stream.name][-1].deleted_ms = self.kinesis.clock()
         self._create(stream.name, shards)

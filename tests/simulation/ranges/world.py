@@ -147,7 +147,7 @@ class Ranges:
     def _split(self) -> None:
         shard = self._rng.choice(self._stream.open_shards)
         middle = (shard.hash_start + shard.hash_end + 1) // 2
-        self._stream.split(shard, middle, self.kinesis.clock())
+        self._stream.key_space.split(shard, middle, self.kinesis.clock())
 
     # --- tasks
 
@@ -164,7 +164,7 @@ class Ranges:
         last = rng.randrange(first, len(numbers)) if is_some else len(numbers) - 1
         start: Position = AfterRecord(numbers[first - 1]) if first else TRIM_HORIZON
         end: AfterRecord | Literal[Sentinel.SHARD_END] = AfterRecord(numbers[last])
-        shard = self._stream.shard(shard_id)
+        shard = self._stream.key_space.get(shard_id)
         assert shard is not None
         if not shard.is_open and rng.random() < 0.5:
             end, last = SHARD_END, len(numbers) - 1

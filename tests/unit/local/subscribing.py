@@ -7,8 +7,15 @@ from typing import Any
 import msgspec
 
 from sparkinesis.local import LocalKinesis
-from sparkinesis.local.encoding.codec import JsonCodec
-from sparkinesis.local.model.consumer import End, Event, ExceptionEvent, Step, Subscription, Wait
+from sparkinesis.local.encoding.codecs import JsonCodec
+from sparkinesis.local.model.registered_consumer import (
+    End,
+    Event,
+    ExceptionEvent,
+    Step,
+    Subscription,
+    Wait,
+)
 from tests.unit.local.calls import ARN, SHARD_0, Stream, data
 
 
@@ -36,7 +43,7 @@ class Listener:
             ConsumerARN=consumer, ShardId=shard, StartingPosition={"Type": kind, **start}
         )
         self.woken = 0
-        self.subscription.wake = self._wake
+        self.subscription.alarm.wake = self._wake
 
     def step(self) -> Step:
         return self.kinesis.next_step(self.subscription)

@@ -1,6 +1,5 @@
-"""Requests and responses as bytes: JSON, CBOR and event streams; request types and validation.
+"""Requests and responses as bytes.
 
-`requests` are the types, `codec` reads and writes them, in `cbor` too; `validation` checks them by
-botocore's model, and tags by the service's rules. `event_stream` frames SubscribeToShard, `rpc_v2`
-translates CloudWatch's protocol.
+`requests` are the types; `codecs` read and write them in JSON and CBOR; `validation` checks them by
+botocore's model, and tags by the service's rules.
 """

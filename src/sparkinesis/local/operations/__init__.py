@@ -1,7 +1,7 @@
 """The operations of Kinesis by name; each is a function of a context and a typed request.
 
-`streams`, `shards`, `settings`, `consumers`, `resources` (tags and policies) and `account` manage;
-`put` writes, and `reading` reads. Each has a `context`.
+`streams`, `shard_operations`, `stream_settings`, `registration` (of consumers), `resources` (tags
+and policies) and `account` manage; `put_records` writes, and `reading` reads. Each has a `context`.
 """
 
 from __future__ import annotations
@@ -12,21 +12,32 @@ from collections.abc import Callable, Mapping
 from typing import Any, get_type_hints
 
 from sparkinesis.local.encoding import requests
-from sparkinesis.local.model.consumer import Subscription
 from sparkinesis.local.model.records import RecordPage
+from sparkinesis.local.model.registered_consumer import Subscription
 from sparkinesis.local.operations import (
     account,
-    consumers,
-    put,
+    put_records,
     reading,
+    registration,
     resources,
-    settings,
-    shards,
+    shard_operations,
+    stream_settings,
     streams,
 )
 from sparkinesis.local.operations.context import Context, Json
 
 Result = RecordPage | Json | Subscription | None
+
+_MODULES = (
+    account,
+    put_records,
+    reading,
+    registration,
+    resources,
+    shard_operations,
+    stream_settings,
+    streams,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,13 +56,12 @@ def _operations() -> dict[str, Operation]:
     UnknownOperationException: docs/local-server.md lists them.
     """
     found = {}
-    modules = (account, consumers, put, reading, resources, settings, shards, streams)
-    for module in modules:
+    for module in _MODULES:
         for name, handle in inspect.getmembers(module, inspect.isfunction):
             if not name.startswith("_") and "request" in handle.__annotations__:
                 request = get_type_hints(handle)["request"]
                 operation = "".join(part.capitalize() for part in name.split("_"))
-                found[operation] = Operation(request, handle, trusting=module is put)
+                found[operation] = Operation(request, handle, trusting=module is put_records)
     return found
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from sparkinesis.local import errors
+from sparkinesis.local import service_errors
 from sparkinesis.local.encoding import requests
-from sparkinesis.local.errors import KinesisError
 from sparkinesis.local.model import limits
 from sparkinesis.local.model.stream import ON_DEMAND
 from sparkinesis.local.operations.context import ACCOUNT, Commitment, Context, Json
+from sparkinesis.local.service_errors import KinesisError
 
 # The largest numbers that the service model allows; shown by a server without limits.
 _NO_LIMIT = 1_000_000
@@ -58,7 +58,7 @@ def check_new_stream(context: Context, mode: str, shards: int) -> None:
     most = context.limits.creating_streams
     states = [stream.status for stream in context.region.all_streams(context.now)]
     if states.count("CREATING") >= most:
-        raise errors.limit_exceeded(
+        raise service_errors.limit_exceeded(
             f"Account {ACCOUNT} has {most} streams in state CREATING, which is the limit."
         )
     check_mode(context, mode, shards)
@@ -73,20 +73,20 @@ def check_mode(context: Context, mode: str, shards: int) -> None:
         return
     most = context.limits.account_on_demand_streams
     if _on_demand_streams(context) >= most:
-        raise errors.limit_exceeded(
+        raise service_errors.limit_exceeded(
             f"Account {ACCOUNT} has {most} streams in ON_DEMAND mode in {context.region.name}, "
             "which is the limit."
         )
 
 
 def check_shards(context: Context, additional: int) -> None:
-    """Raise KinesisError if so many more shards would exceed the account's shard limit."""
+    """Raise KinesisError if the additional shards would exceed the account's shard limit."""
     if context.limits is None or additional <= 0:
         return
     region = context.region.name
     current, limit = _open_shards(context), context.limits.shards_in(region)
     if current + additional > limit:
-        raise errors.limit_exceeded(
+        raise service_errors.limit_exceeded(
             f"This request would exceed the shard limit for the account {ACCOUNT} in {region}. "
             f"Current shard count for the account: {current}. Limit: {limit}. Number of additional "
             f"shards that would have resulted from this request: {additional}. Refer to the AWS "
@@ -104,12 +104,12 @@ def check_warm_throughput(context: Context, stream: str, mode: str, mibps: int) 
             f"Request is invalid. Stream {stream} under account {ACCOUNT} is in Provisioned mode.",
         )
     if not context.region.commitment.holds(context.now):
-        raise errors.invalid_argument(
+        raise service_errors.invalid_argument(
             f"Warm throughput requires MinimumThroughputBillingCommitment, which account {ACCOUNT} "
             f"has not enabled in {context.region.name}."
         )
     if context.limits is not None and mibps > limits.MAX_WARM_MIBPS:
-        raise errors.limit_exceeded(
+        raise service_errors.limit_exceeded(
             f"Warm throughput of {mibps} MiB per second for stream {stream} under account "
             f"{ACCOUNT} is greater than {limits.MAX_WARM_MIBPS}, which is the limit."
         )
@@ -120,9 +120,9 @@ def _open_shards(context: Context) -> int:
     return sum(
         len(stream.open_shards)
         for stream in context.region.all_streams(context.now)
-        if not stream.is_on_demand
+        if not stream.settings.is_on_demand
     )
 
 
 def _on_demand_streams(context: Context) -> int:
-    return sum(stream.is_on_demand for stream in context.region.all_streams(context.now))
+    return sum(stream.settings.is_on_demand for stream in context.region.all_streams(context.now))

@@ -6,17 +6,17 @@ Also the conversions that several operations make between the model and requests
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 
-from sparkinesis.local import errors
-from sparkinesis.local.errors import KinesisError
+from sparkinesis.local import service_errors
 from sparkinesis.local.faults import Fault
 from sparkinesis.local.model.limits import TOKEN_LIFE_MS, Bucket, Limits
-from sparkinesis.local.model.shard import Shard
+from sparkinesis.local.model.shard_log import Shard
 from sparkinesis.local.model.stream import Stream
 from sparkinesis.local.model.tokens import unseal
+from sparkinesis.local.service_errors import KinesisError
 
 # moto's account id, so that STS returns the account of the streams.
 ACCOUNT = "123456789012"
@@ -39,28 +39,39 @@ class Region:
         self.born_before: dict[str, int] = {}
 
     def stream(self, name: str, now: int) -> Stream | None:
-        """Return a stream with what is due applied; None if it does not exist, or not any more."""
+        """Return a stream after applying the changes that are due; None if it does not exist."""
         stream = self.streams.get(name)
         if stream is None:
             return None
         stream.settle(now)
-        if stream.gone_ms is not None and now >= stream.gone_ms:
-            self.born_before[name] = stream.last_born_s
+        if stream.is_gone(now):
+            self.born_before[name] = stream.key_space.last_born_s
             del self.streams[name]
             return None
         return stream
 
     def all_streams(self, now: int) -> list[Stream]:
-        """Return all streams, by name, with what is due applied; forget those that are gone."""
+        """Return all streams, by name, as `stream` does; forget those that are gone."""
         found = [self.stream(name, now) for name in sorted(self.streams)]
         return [stream for stream in found if stream is not None]
+
+
+class Delays(NamedTuple):
+    """The durations of changes: of a stream, of its shards, and of a consumer."""
+
+    stream_ms: int = 0
+    reshard_ms: int = 0
+    consumer_ms: int = 0
+
+
+NO_DELAYS = Delays()
 
 
 @dataclasses.dataclass
 class Context:
     """A call in progress. `stream`, `shard`, `records` and `bytes` are for the call log.
 
-    limits, empty_pages, stream_delay_ms, reshard_delay_ms, consumer_delay_ms: see `LocalKinesis`.
+    limits, empty_pages: see `LocalKinesis`.
     now: when the call began, in ms.
     """
 
@@ -69,9 +80,7 @@ class Context:
     now: int
     limits: Limits | None = None
     empty_pages: int = 0
-    stream_delay_ms: int = 0
-    reshard_delay_ms: int = 0
-    consumer_delay_ms: int = 0
+    delays: Delays = NO_DELAYS
     fault: Fault = NO_FAULT
     stream: str | None = None
     shard: str | None = None
@@ -87,24 +96,26 @@ class Context:
         if arn is not None:
             arn_name = arn.rpartition("/")[2]
             if name is not None and name != arn_name:
-                raise errors.invalid_argument(
+                raise service_errors.invalid_argument(
                     f"StreamName {name} and StreamARN {arn} name different streams."
                 )
             name = arn_name
         if name is None:
-            raise errors.invalid_argument("Either StreamName or StreamARN must be provided.")
+            raise service_errors.invalid_argument(
+                "Either StreamName or StreamARN must be provided."
+            )
         stream = self.region.stream(name, self.now)
         if stream is None or (arn is not None and arn != stream.arn):
-            raise errors.stream_not_found(name, ACCOUNT)
+            raise service_errors.stream_not_found(name, ACCOUNT)
         if active and stream.status != "ACTIVE":
-            raise errors.not_active(name, ACCOUNT, stream.status)
+            raise service_errors.not_active(name, ACCOUNT, stream.status)
         return stream
 
     def find_serving(self, name: str | None, arn: str | None) -> Stream:
         """Return a stream as `find` does, for records: not while CREATING or DELETING."""
         stream = self.find(name, arn)
         if not stream.is_serving:
-            raise errors.stream_not_found(stream.name, ACCOUNT)
+            raise service_errors.stream_not_found(stream.name, ACCOUNT)
         return stream
 
     def end_dry_run(self, dry_run: bool | None, stream: Stream) -> None:
@@ -112,9 +123,9 @@ class Context:
         if not dry_run:
             return
         quota = self.limits
-        if quota and not stream.dry_run_use.take(self.now, 1, quota.stream_dry_runs):
-            raise errors.dry_run_throttled(stream.name, ACCOUNT)
-        raise errors.dry_run()
+        if quota and not stream.use.dry_runs.take(self.now, 1, quota.stream_dry_runs):
+            raise service_errors.dry_run_throttled(stream.name, ACCOUNT)
+        raise service_errors.dry_run()
 
     def meter_account(self) -> None:
         """Count the call against the quota of its operation. Raises: KinesisError."""
@@ -123,14 +134,14 @@ class Context:
             return
         use = self.region.account_use.setdefault(self.operation, Bucket())
         if not use.take(self.now, 1, rate):
-            raise errors.limit_exceeded(f"Rate exceeded for account {ACCOUNT}.")
+            raise service_errors.limit_exceeded(f"Rate exceeded for account {ACCOUNT}.")
 
 
 def resume(text: str, kind: type[T], now: int) -> T:
     """Unseal the NextToken of a listing and check its age. Raises: KinesisError."""
     token = unseal(text, kind)
     if token is None:
-        raise errors.invalid_argument("Invalid NextToken.")
+        raise service_errors.invalid_argument("Invalid NextToken.")
     if now - cast(Any, token).issued_ms > TOKEN_LIFE_MS:
         raise KinesisError(
             "ExpiredNextTokenException",
@@ -172,8 +183,8 @@ _MINIMUM_MS = 24 * 3_600_000
 class Commitment:
     """The minimum throughput billing commitment, which unlocks warm throughput.
 
-    A commitment lasts for at least 24 hours: disabled sooner, it ends by itself after them, unless
-    it is enabled again before.
+    A commitment lasts for at least 24 hours: disabled sooner, it ends after them, unless it is
+    enabled again before.
 
     started_ms: None before the first commitment. ended_ms: the end, which may lie in the future;
     None for an enabled commitment.

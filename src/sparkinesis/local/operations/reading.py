@@ -6,18 +6,18 @@ from datetime import datetime, timezone
 
 import msgspec
 
-from sparkinesis.local import errors
+from sparkinesis.local import service_errors
 from sparkinesis.local.encoding import requests
 from sparkinesis.local.encoding.requests import StartingPosition
-from sparkinesis.local.errors import KinesisError
 from sparkinesis.local.model import limits, sequence
-from sparkinesis.local.model.consumer import Subscription
 from sparkinesis.local.model.records import RecordPage, Records
-from sparkinesis.local.model.shard import Shard
+from sparkinesis.local.model.registered_consumer import Subscription
+from sparkinesis.local.model.shard_log import Shard
 from sparkinesis.local.model.stream import Stream
 from sparkinesis.local.model.tokens import ShardIterator, seal, unseal
-from sparkinesis.local.operations.consumers import find_consumer
 from sparkinesis.local.operations.context import ACCOUNT, Context, Json, millis
+from sparkinesis.local.operations.registration import find_consumer
+from sparkinesis.local.service_errors import KinesisError
 
 
 def get_shard_iterator(context: Context, request: requests.GetShardIterator) -> Json:
@@ -26,15 +26,15 @@ def get_shard_iterator(context: Context, request: requests.GetShardIterator) -> 
     )
     _check_start(context, start)
     stream = context.find(request.stream_name, request.stream_arn)
-    shard = stream.shard(request.shard_id)
+    shard = stream.key_space.get(request.shard_id)
     if shard is None or not stream.is_serving:
-        raise errors.shard_does_not_exist(request.shard_id, stream.name, ACCOUNT)
+        raise service_errors.shard_does_not_exist(request.shard_id, stream.name, ACCOUNT)
     stream.trim(shard, context.now)
     position = _start_position(context, start, stream, shard)
     if context.limits is not None and not shard.use.get_iterators.take(
         context.now, 1, context.limits.shard_get_iterators
     ):
-        raise errors.shard_throttled(shard.id, stream.name, ACCOUNT)
+        raise service_errors.shard_throttled(shard.id, stream.name, ACCOUNT)
     context.end_dry_run(request.dry_run, stream)
     token = ShardIterator(
         context.now,
@@ -51,7 +51,7 @@ def get_shard_iterator(context: Context, request: requests.GetShardIterator) -> 
 def get_records(context: Context, request: requests.GetRecords) -> RecordPage:
     token = unseal(request.shard_iterator, ShardIterator)
     if token is None or token.region != context.region.name:
-        raise errors.invalid_argument("Invalid ShardIterator.")
+        raise service_errors.invalid_argument("Invalid ShardIterator.")
     if context.now - token.issued_ms > limits.ITERATOR_LIFE_MS:
         raise KinesisError(
             "ExpiredIteratorException",
@@ -59,15 +59,15 @@ def get_records(context: Context, request: requests.GetRecords) -> RecordPage:
             f"while right now it is {_date(context.now)} which is further in the future than "
             f"the tolerated delay of {limits.ITERATOR_LIFE_MS} milliseconds.",
         )
-    gone = errors.shard_does_not_exist(token.shard, token.stream, ACCOUNT)
+    gone = service_errors.shard_does_not_exist(token.shard, token.stream, ACCOUNT)
     stream = context.region.stream(token.stream, context.now)
     if stream is None or stream.created_ms != token.stream_created or not stream.is_serving:
         raise gone
     if request.stream_arn is not None and request.stream_arn != stream.arn:
-        raise errors.invalid_argument(
+        raise service_errors.invalid_argument(
             f"StreamARN {request.stream_arn} differs from the stream of the ShardIterator."
         )
-    shard = stream.shard(token.shard)
+    shard = stream.key_space.get(token.shard)
     if shard is None:
         raise gone
     stream.trim(shard, context.now)
@@ -82,21 +82,21 @@ def _meter_read(context: Context, stream: Stream, shard: Shard) -> None:
         shard.use.read_bytes.has_quota(context.now, quota.shard_read_bytes)
         and shard.use.get_records.take(context.now, 1, quota.shard_get_records)
     ):
-        raise errors.shard_throttled(shard.id, stream.name, ACCOUNT)
+        raise service_errors.shard_throttled(shard.id, stream.name, ACCOUNT)
 
 
 def _page(context: Context, token: ShardIterator, shard: Shard, limit: int) -> RecordPage:
-    waiting = shard.end_position > max(token.position, shard.first_position)
+    waiting = shard.log.end_position > max(token.position, shard.log.first_position)
     if token.empty_pages and waiting:
         records, empty_pages = Records(token.position), token.empty_pages - 1
     else:
-        records, empty_pages = shard.read(token.position, limit, limits.MAX_GET_BYTES), 0
+        records, empty_pages = shard.log.read(token.position, limit, limits.MAX_GET_BYTES), 0
         shard.use.read_bytes.use(records.bytes)
         context.records, context.bytes = records.count, records.bytes
     position = records.next_position
     rest: Json = {"MillisBehindLatest": shard.millis_behind(position, context.now)}
     ends_later = bool(records.count and context.empty_pages)
-    if shard.is_open or position < shard.end_position or ends_later:
+    if shard.is_open or position < shard.log.end_position or ends_later:
         following = msgspec.structs.replace(
             token, issued_ms=context.now, position=position, empty_pages=empty_pages
         )
@@ -124,9 +124,9 @@ def subscribe_to_shard(context: Context, request: requests.SubscribeToShard) -> 
             f"Consumer {consumer.name}, stream {stream.name} under account {ACCOUNT} not ACTIVE, "
             f"instead in state {status}",
         )
-    shard = stream.shard(request.shard_id)
+    shard = stream.key_space.get(request.shard_id)
     if shard is None:
-        raise errors.shard_does_not_exist(request.shard_id, stream.name, ACCOUNT)
+        raise service_errors.shard_does_not_exist(request.shard_id, stream.name, ACCOUNT)
     stream.trim(shard, context.now)
     position = _start_position(context, start, stream, shard)
     if not consumer.may_subscribe(shard.id, context.now, context.limits):
@@ -155,7 +155,7 @@ def _check_start(context: Context, start: StartingPosition) -> None:
     by_number = kind in {"AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER"}
     if by_number != (number is not None):
         given = "also a" if number is not None else "no"
-        raise errors.invalid_argument(
+        raise service_errors.invalid_argument(
             "Must either specify (1) AT_SEQUENCE_NUMBER or AFTER_SEQUENCE_NUMBER and "
             "StartingSequenceNumber or (2) TRIM_HORIZON or LATEST and no "
             f"StartingSequenceNumber. Request specified {kind} and {given} "
@@ -164,13 +164,13 @@ def _check_start(context: Context, start: StartingPosition) -> None:
     if kind != "AT_TIMESTAMP":
         return
     if start.timestamp is None:
-        raise errors.invalid_argument(
+        raise service_errors.invalid_argument(
             "Must specify timestampInMillis parameter for iterator of type AT_TIMESTAMP. "
             "Current request has no timestamp parameter."
         )
     time_ms = millis(start.timestamp)
     if time_ms > context.now:
-        raise errors.invalid_argument(
+        raise service_errors.invalid_argument(
             "The timestampInMillis parameter cannot be greater than the "
             f"currentTimestampInMillis. timestampInMillis: {time_ms}, "
             f"currentTimestampInMillis: {context.now}"
@@ -180,7 +180,7 @@ def _check_start(context: Context, start: StartingPosition) -> None:
 def _start_position(context: Context, start: StartingPosition, stream: Stream, shard: Shard) -> int:
     """Return the position in the shard where a read starts. Raises: KinesisError."""
     position = _requested_position(context, start, stream, shard)
-    return max(position - context.fault.begins_early, min(position, shard.first_position))
+    return max(position - context.fault.begins_early, min(position, shard.log.first_position))
 
 
 def _requested_position(
@@ -189,13 +189,13 @@ def _requested_position(
     kind, number = start.type, start.sequence_number
     if number is not None:
         after = kind == "AFTER_SEQUENCE_NUMBER"
-        return shard.position_of(_own_number(context, number, stream, shard), after=after)
+        return shard.log.position_of(_own_number(context, number, stream, shard), after=after)
     if kind == "TRIM_HORIZON":
-        return shard.first_position
+        return shard.log.first_position
     if kind == "LATEST":
-        return shard.end_position
+        return shard.log.end_position
     assert start.timestamp is not None, "check_start raises for a missing timestamp"
-    return shard.position_at(millis(start.timestamp))
+    return shard.log.position_at(millis(start.timestamp))
 
 
 def _own_number(
@@ -206,14 +206,16 @@ def _own_number(
         f"StartingSequenceNumber {text} used in {context.operation} on shard {shard.id} in stream"
     )
     if number is None:
-        raise errors.invalid_argument(f"{used} {stream.name} under account {ACCOUNT} is invalid.")
+        raise service_errors.invalid_argument(
+            f"{used} {stream.name} under account {ACCOUNT} is invalid."
+        )
     if number.shard_index != shard.index:
-        raise errors.invalid_argument(
+        raise service_errors.invalid_argument(
             f"Invalid StartingSequenceNumber. It encodes shardId-{number.shard_index:012d}, "
             f"while it was used in a call to a shard with {shard.id}"
         )
     if number.shard_created != shard.born_s:
-        raise errors.invalid_argument(
+        raise service_errors.invalid_argument(
             f"{used} {stream.name} under account {ACCOUNT} is invalid because it did not come "
             "from this stream."
         )

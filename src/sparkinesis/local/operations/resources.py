@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from sparkinesis.local import errors
+from sparkinesis.local import service_errors
 from sparkinesis.local.encoding import requests, validation
-from sparkinesis.local.errors import KinesisError
 from sparkinesis.local.model.limits import MAX_TAGS
 from sparkinesis.local.model.stream import Stream
-from sparkinesis.local.operations.consumers import Resource, check_active, find_resource
 from sparkinesis.local.operations.context import ACCOUNT, Context, Json
+from sparkinesis.local.operations.registration import Resource, check_active, find_resource
+from sparkinesis.local.service_errors import KinesisError
 
 
 def add_tags_to_stream(context: Context, request: requests.AddTagsToStream) -> None:
@@ -95,6 +95,6 @@ def _check_policy(text: str) -> None:
     try:
         policy = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise errors.invalid_argument(f"The policy is not valid JSON: {error}") from None
+        raise service_errors.invalid_argument(f"The policy is not valid JSON: {error}") from None
     if not isinstance(policy, dict):
-        raise errors.invalid_argument("The policy is not a JSON object.")
+        raise service_errors.invalid_argument("The policy is not a JSON object.")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from sparkinesis.local import errors
+from sparkinesis.local import service_errors
 from sparkinesis.local.encoding import requests, validation
-from sparkinesis.local.errors import KinesisError
 from sparkinesis.local.model import limits
-from sparkinesis.local.model.consumer import ExceptionEvent
+from sparkinesis.local.model.registered_consumer import ExceptionEvent
 from sparkinesis.local.model.stream import (
     BY_PARTITION_KEY,
     ON_DEMAND,
@@ -15,8 +14,9 @@ from sparkinesis.local.model.stream import (
     warm_shards,
 )
 from sparkinesis.local.model.tokens import ListStreamsToken, seal
-from sparkinesis.local.operations import account, settings
+from sparkinesis.local.operations import account, stream_settings
 from sparkinesis.local.operations.context import ACCOUNT, Context, Json, resume, shard_json
+from sparkinesis.local.service_errors import KinesisError
 
 # Of streams, and of shards in DescribeStream: "at most 100 results are returned", whatever Limit.
 _MOST_LISTED = 100
@@ -28,16 +28,16 @@ def create_stream(context: Context, request: requests.CreateStream) -> None:
     count, warm = request.shard_count, request.warm_throughput_mibps
     if mode == ON_DEMAND:
         if count is not None:
-            raise errors.invalid_argument(
+            raise service_errors.invalid_argument(
                 "ShardCount must not be set for a stream in ON_DEMAND mode."
             )
         count = ON_DEMAND_SHARDS if warm is None else warm_shards(warm)
     if count is None:
-        raise errors.validation(
+        raise service_errors.validation(
             validation.violation("null", "shardCount", "Member must not be null")
         )
     strategy = request.record_distribution_strategy or BY_PARTITION_KEY
-    settings.check_distribution(mode, strategy)
+    stream_settings.check_distribution(mode, strategy)
     name, region = request.stream_name, context.region
     validation.check_tags(f"stream {name} under account {ACCOUNT}", request.tags or {}, {})
     if warm is not None:
@@ -58,25 +58,25 @@ def create_stream(context: Context, request: requests.CreateStream) -> None:
         born_s=max(context.now // 1000, region.born_before.get(name, 0) + 1),
         max_record_bytes=kib * 1024 if kib else limits.MAX_RECORD_BYTES,
     )
-    stream.distribution = strategy
+    stream.settings.distribution = strategy
     stream.tags.update(request.tags or {})
-    stream.warm_mibps = stream.warm_target_mibps = warm
-    stream.create(context.now, context.stream_delay_ms)
+    stream.settings.warm_mibps = stream.settings.warm_target_mibps = warm
+    stream.create(context.now, context.delays.stream_ms)
     region.streams[name] = stream
 
 
 def delete_stream(context: Context, request: requests.DeleteStream) -> None:
     stream = context.find(request.stream_name, request.stream_arn)
     if stream.status not in {"ACTIVE", "CREATING"}:
-        raise errors.not_active(stream.name, ACCOUNT, stream.status)
+        raise service_errors.not_active(stream.name, ACCOUNT, stream.status)
     if stream.consumers and not request.enforce_consumer_deletion:
         raise KinesisError(
             "ResourceInUseException",
             f"Stream {stream.name} under account {ACCOUNT} has registered consumers; "
             "set EnforceConsumerDeletion to delete it.",
         )
-    stream.delete(context.now, context.stream_delay_ms)
-    gone = errors.stream_not_found(stream.name, ACCOUNT)
+    stream.delete(context.now, context.delays.stream_ms)
+    gone = service_errors.stream_not_found(stream.name, ACCOUNT)
     for consumer in stream.consumers.values():
         consumer.fail_subscriptions(ExceptionEvent(gone.code, gone.message))
     stream.consumers.clear()
@@ -109,7 +109,7 @@ def describe_stream_summary(context: Context, request: requests.DescribeStreamSu
             # Neither can be made here.
             "QueueCount": 0,
             "ChannelCount": 0,
-            "MaxRecordSizeInKiB": stream.max_record_bytes // 1024,
+            "MaxRecordSizeInKiB": stream.settings.max_record_bytes // 1024,
             **_on_demand_settings(stream),
         }
     }
@@ -134,21 +134,23 @@ def list_streams(context: Context, request: requests.ListStreams) -> Json:
 def _settings(stream: Stream) -> Json:
     """Return the settings that DescribeStream and DescribeStreamSummary show."""
     answer: Json = {
-        "RetentionPeriodHours": stream.retention_hours,
-        "EnhancedMonitoring": [{"ShardLevelMetrics": settings.listed(stream.metrics)}],
+        "RetentionPeriodHours": stream.retention.hours,
+        "EnhancedMonitoring": [
+            {"ShardLevelMetrics": stream_settings.listed(stream.settings.metrics)}
+        ],
         "EncryptionType": "NONE",
     }
-    if stream.encryption_key is not None:
-        answer.update(EncryptionType="KMS", KeyId=stream.encryption_key)
+    if stream.settings.encryption_key is not None:
+        answer.update(EncryptionType="KMS", KeyId=stream.settings.encryption_key)
     return answer
 
 
 def _on_demand_settings(stream: Stream) -> Json:
-    if not stream.is_on_demand:
+    if not stream.settings.is_on_demand:
         return {}
-    answer: Json = {"RecordDistributionStrategy": stream.distribution}
-    if stream.warm_target_mibps is not None:
-        answer["WarmThroughput"] = settings.warm_throughput_json(stream)
+    answer: Json = {"RecordDistributionStrategy": stream.settings.distribution}
+    if stream.settings.warm_target_mibps is not None:
+        answer["WarmThroughput"] = stream_settings.warm_throughput_json(stream)
     return answer
 
 
@@ -157,6 +159,6 @@ def _stream_summary(stream: Stream) -> Json:
         "StreamName": stream.name,
         "StreamARN": stream.arn,
         "StreamStatus": stream.status,
-        "StreamModeDetails": {"StreamMode": stream.mode},
+        "StreamModeDetails": {"StreamMode": stream.settings.mode},
         "StreamCreationTimestamp": stream.created_ms / 1000,
     }

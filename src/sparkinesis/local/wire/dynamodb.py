@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from sparkinesis.local.wire.answer import Answer
 
 _SKIPPED = {b"connection", b"transfer-encoding", b"content-length", b"date", b"server"}
-_PLAIN = {"S": str, "N": str, "BOOL": bool}
-"""The kinds of DynamoDB's values that moto holds as it has to send them."""
 _BRINGS_SECRET = "x-sparkinesis-secret"  # noqa: S105 - a header
 _NAMES_SERVICE = "x-sparkinesis-service"
 _SERVICES = frozenset({"dynamodb", "sts", "cloudwatch"})
@@ -82,7 +80,7 @@ class Moto:
         )
         assert child.stdin is not None
         assert child.stdout is not None
-        # An error here is one of a child that has ended, and that prints no port.
+        # An error here means that the child has ended, and prints no port.
         with contextlib.suppress(OSError):
             child.stdin.write(f"{self._secret}\n".encode())
             child.stdin.flush()
@@ -161,43 +159,10 @@ def _exit_with_parent() -> None:
     os._exit(0)
 
 
-def stop_recording_models() -> None:
-    """Stop moto, in this process, from keeping a list of all models that it ever made.
-
-    moto lists them for a web page: a copy of each row of each Scan, for as long as it runs.
-    """
-    from moto.core.common_models import BaseModel  # noqa: PLC0415
-
-    BaseModel.__new__ = staticmethod(lambda cls, *_, **__: object.__new__(cls))
-
-
-def pass_values_on() -> None:
-    """Have moto, in this process, answer with the texts, numbers and booleans of rows as they are.
-
-    moto looks for a value of each kind in each value, by several spellings: 0.4 ms a lease. A
-    version of moto without that serializer stays as it is.
-    """
-    try:
-        from moto.core.serialize import JSONSerializer  # noqa: PLC0415
-    except ImportError:
-        return
-    by_moto = JSONSerializer._serialize_type_structure
-
-    def serialize(self: Any, serialized: Any, value: Any, shape: Any, key: str) -> None:
-        if shape.name == "AttributeValue" and isinstance(value, dict) and len(value) == 1:
-            ((kind, plain),) = value.items()
-            if type(plain) is _PLAIN.get(kind):
-                self._default_serialize(serialized, value, shape, key)
-                return
-        by_moto(self, serialized, value, shape, key)
-
-    JSONSerializer._serialize_type_structure = serialize
-
-
 class _Services:
     """Services of moto as a WSGI application; no other service can be reached.
 
-    make: makes moto's application of one service. secret: what requests have to bring.
+    make: makes moto's application of one service. secret: every request has to bring it.
     """
 
     def __init__(self, make: Callable[[str], Any], secret: str) -> None:
@@ -217,7 +182,7 @@ class _Services:
 
         try:
             answer: Iterable[bytes] = self._make(service)(environ, start_response)
-        # Before moto has begun its response, which the parent tells in the caller's protocol.
+        # Before moto has begun its response: the parent reports it in the caller's protocol.
         except (NotImplementedError, OperationNotFoundError) as error:
             status, said = "501 Not Implemented", f"moto does not serve this: {error}"
         except RecursionError as error:
@@ -239,15 +204,13 @@ def main() -> None:
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     import logging  # noqa: PLC0415
 
-    # Else moto lets the pages of every site read its answers.
+    # Without this, moto lets the pages of every site read its answers.
     os.environ["MOTO_DISABLE_GLOBAL_CORS"] = "true"
     from moto.server import create_backend_app  # noqa: PLC0415
     from werkzeug.serving import make_server  # noqa: PLC0415
 
     from sparkinesis.local.wire import moto_gaps, partiql  # noqa: PLC0415
 
-    stop_recording_models()
-    pass_values_on()
     partiql.install()
     moto_gaps.install()
     logging.getLogger("werkzeug").setLevel(logging.ERROR)

@@ -25,16 +25,22 @@ from sparkinesis.local.admission import (
     ClientLeftError,
     Guard,
 )
-from sparkinesis.local.encoding import event_stream, rpc_v2
-from sparkinesis.local.encoding.cbor import CborCodec
-from sparkinesis.local.encoding.codec import Codec, JsonCodec
-from sparkinesis.local.errors import KinesisError, unknown_operation, unsupported
+from sparkinesis.local.encoding.codecs import CborCodec, Codec, JsonCodec
 from sparkinesis.local.kinesis import CallResult, LocalKinesis
 from sparkinesis.local.lease_tables import LeaseTables
-from sparkinesis.local.wire.answer import Answer, in_cbor, json_error, text, xml_error
+from sparkinesis.local.service_errors import KinesisError, unknown_operation, unsupported
+from sparkinesis.local.wire.answer import (
+    Answer,
+    as_cbor,
+    json_error,
+    speaks_cbor,
+    target_of,
+    text,
+    xml_error,
+)
 from sparkinesis.local.wire.dynamodb import Moto
 from sparkinesis.local.wire.other_services import OtherServices, SignedBy, signer
-from sparkinesis.local.wire.push import Push
+from sparkinesis.local.wire.push import EVENT_STREAM, Push
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -121,15 +127,15 @@ class App:
         self, scope: Scope, receive: Receive, send: Send, headers: Headers
     ) -> Answer | None:
         """Serve a call. Return its response; None if it has been sent, or is not to be sent."""
-        speaks_cbor = rpc_v2.is_spoken(scope)
+        in_cbor = speaks_cbor(scope)
         target = headers.get(b"x-amz-target", b"").decode("latin-1")
-        if speaks_cbor:
-            target = rpc_v2.target(scope)
+        if in_cbor:
+            target = target_of(scope)
         signed = signer(headers.get(b"authorization", b""))
         outcome: CallResult | None = None
         answer: Answer | None = None
         async with self._bodies.whole(receive, _length(scope, headers)) as body:
-            if _is_kinesis(target, signed) and not speaks_cbor:
+            if _is_kinesis(target, signed) and not in_cbor:
                 outcome = self._serve(target, headers, signed, body)
             else:
                 answer = await self._others.answer(scope, target, signed, body)
@@ -159,10 +165,10 @@ class App:
     def _error(self, scope: Scope, headers: Headers, status: int, message: str) -> Answer:
         """Return an error in the protocol of the request, so that an SDK shows the message."""
         code = _CODES[status]
-        if rpc_v2.is_spoken(scope):
-            target = rpc_v2.target(scope)
+        if speaks_cbor(scope):
+            target = target_of(scope)
             service = target.partition(".")[0]
-            return in_cbor(json_error(code, message, status, service), target)
+            return as_cbor(json_error(code, message, status, service), target)
         if b"x-amz-target" in headers:
             codec = self._codec(headers) or JsonCodec()
             body = codec.encode_error(code, message)
@@ -189,7 +195,7 @@ class App:
                 answered = self._headers(codec.content_type, outcome.error)
                 await _send(scope, send, Answer(outcome.status, answered, outcome.body))
                 return
-            answered = self._headers(event_stream.CONTENT_TYPE, None)
+            answered = self._headers(EVENT_STREAM, None)
             await send({"type": "http.response.start", "status": 200, "headers": answered})
             push = Push(self._kinesis, outcome.subscription, codec, receive, send)
             if not await push.run(outcome.cut_after):
@@ -216,7 +222,7 @@ def _date(second: int) -> bytes:
 
 
 def _is_kinesis(target: str, signed: SignedBy) -> bool:
-    """Return True for a target of Kinesis, and for one of nobody in a call signed for Kinesis.
+    """Return True for a target of Kinesis, and for an unknown one in a call signed for Kinesis.
 
     Such a call gets Kinesis' error, in the encoding of Kinesis' clients.
     """

@@ -23,9 +23,9 @@ from uvicorn.server import ServerState
 from sparkinesis.local.wire import protocol_detector
 from sparkinesis.local.wire.http import KEEP_HEAD, TRANSPORT
 
-# Of a head, or between two parts of a chunked body.
+# The most bytes of a head, or between two parts of a chunked body.
 _MAX_HEAD = 64 << 10
-# More than that is sent behind the head: to copy it would cost more than to write twice.
+# A longer body is sent behind the head: to copy it would cost more than to write twice.
 _MAX_JOINED = 64 << 10
 
 

@@ -1,9 +1,26 @@
 """HTTP/2 without TLS, for clients with prior knowledge of it (RFC 9113, section 3.3).
 
 h2 parses and builds the frames. This module maps each stream to a call of the same ASGI application
-that serves HTTP/1.1, and applies flow control: a response waits until its stream and its connection
-have room for it, and a request's body gives its room back when the application has read it.
+that serves HTTP/1.1, and applies flow control.
 """
+
+# Some clients speak HTTP/2 to a plain http:// endpoint without asking: the AWS SDK for JavaScript
+# always, Java's asynchronous client for SubscribeToShard. A consumer then has one connection, with
+# a stream for the subscription to each of its shards, and a shard that is not read must not stop
+# the others. hypercorn would have brought a server of its own around h2, with workers, signals and
+# timeouts; one protocol class in the loop of uvicorn suffices.
+#
+# - A response waits until its stream and its connection have room for it, and only then takes the
+#   next event from `push`: a client that does not read costs one event, not a queue of them.
+#   `_send_data` sends one frame at a time, so that streams take turns.
+# - The head of a response does not wait: only data is subject to flow control. A client whose
+#   connection had no room left, as one with subscriptions that it does not read, did not even get
+#   the status of its next call.
+# - A request's body gives its room back when the application has read it. A body that waits for
+#   memory (`admission`) must not stop those of other streams, so the connection's window never
+#   fills. Instead, a connection has a limit, and a stream above it is reset.
+# - h2 takes a client's GOAWAY for the end of everything. The SDK for JavaScript sends it while it
+#   still waits for an answer, so h2 does not get to see it (`GoawayFilter`).
 
 from __future__ import annotations
 
@@ -33,9 +50,7 @@ from sparkinesis.local.wire.protocol_detector import GoawayFilter
 
 # A consumer with enhanced fan-out has one stream for each of its shards.
 _MAX_STREAMS = 10_000
-# Bytes that a client may send before the application has read them. A body that waits for room
-# (see `admission`) must not stop those of other streams, so the connection's window never fills.
-# Instead, a connection has a limit, and a stream over it is reset.
+# Bytes that a client may send before the application has read them.
 _STREAM_WINDOW = 256 << 10
 _CONNECTION_WINDOW = 1 << 30
 _MAX_UNREAD = 8 << 20

@@ -1,4 +1,4 @@
-"""Where moto differs from DynamoDB in a way that a Java KCL notices, and from CloudWatch.
+"""Corrections of moto: differences from DynamoDB that a Java KCL notices, and from CloudWatch.
 
 ``AttributeUpdates``, which Java KCLs update leases with: moto stores bytes and booleans that such
 an update puts as texts, and a set of bytes as a list. A Java KCL would find no state beside a
@@ -7,9 +7,12 @@ checkpoint that it had prepared.
 An index that exists: moto answers 500, with a traceback on standard error, when two Java workers
 that start at the same time create the index of the lease table.
 
-Metric data: moto's GetMetricData does not look at the namespace if it is given dimensions, so that
-two applications would be one. ListMetrics names a metric of two dimensions once for each of its
-values. And moto keeps all values for as long as it runs.
+Memory and time: moto keeps a list of all rows that it ever returned, and serializes each value in
+each way that it knows.
+
+Metric data: moto's GetMetricData ignores the namespace if it is given dimensions, so that two
+applications would be one. ListMetrics names a metric of two dimensions once for each of its values.
+And moto keeps all values for as long as it runs.
 """
 
 from __future__ import annotations
@@ -18,10 +21,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 _MISTAKEN = {"B", "BOOL", "BS"}
+_PLAIN = {"S": str, "N": str, "BOOL": bool}
+"""The kinds of DynamoDB's values that moto holds as it has to send them."""
 
 
 def install() -> None:
-    """Make moto, in this process, do these as DynamoDB does them."""
+    """Correct moto's DynamoDB in this process."""
+    stop_recording_models()
+    _pass_values_on()
     _install_updates()
     _install_indexes()
 
@@ -30,9 +37,9 @@ MOST_VALUES = 100_000
 
 
 def install_metrics() -> None:
-    """Make moto's CloudWatch, in this process, keep namespaces apart, and forget the oldest.
+    """Make moto's CloudWatch, in this process, keep namespaces apart, and name each metric once.
 
-    And name each metric once.
+    And forget the oldest values.
     """
     from moto.cloudwatch.models import CloudWatchBackend  # noqa: PLC0415
 
@@ -103,3 +110,36 @@ def _install_indexes() -> None:
         by_moto(self, table, updates)
 
     DynamoDBBackend.update_table_global_indexes = update
+
+
+def stop_recording_models() -> None:
+    """Stop moto, in this process, from keeping a list of all models that it ever made.
+
+    moto lists them for a web page: a copy of each row of each Scan, for as long as it runs.
+    """
+    from moto.core.common_models import BaseModel  # noqa: PLC0415
+
+    BaseModel.__new__ = staticmethod(lambda cls, *_, **__: object.__new__(cls))
+
+
+def _pass_values_on() -> None:
+    """Have moto, in this process, answer with the texts, numbers and booleans of rows as they are.
+
+    moto looks for a value of each kind in each value, by several spellings: 0.4 ms a lease. A
+    version of moto without that serializer stays as it is.
+    """
+    try:
+        from moto.core.serialize import JSONSerializer  # noqa: PLC0415
+    except ImportError:
+        return
+    by_moto = JSONSerializer._serialize_type_structure
+
+    def serialize(self: Any, serialized: Any, value: Any, shape: Any, key: str) -> None:
+        if shape.name == "AttributeValue" and isinstance(value, dict) and len(value) == 1:
+            ((kind, plain),) = value.items()
+            if type(plain) is _PLAIN.get(kind):
+                self._default_serialize(serialized, value, shape, key)
+                return
+        by_moto(self, serialized, value, shape, key)
+
+    JSONSerializer._serialize_type_structure = serialize

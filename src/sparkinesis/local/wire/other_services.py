@@ -12,11 +12,19 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from sparkinesis.local.encoding import rpc_v2
 from sparkinesis.local.faults import Fault
 from sparkinesis.local.kinesis import DEFAULT_REGION, LocalKinesis
 from sparkinesis.local.lease_tables import LeaseTables
-from sparkinesis.local.wire.answer import CLOUDWATCH, Answer, in_cbor, json_error, xml_error
+from sparkinesis.local.wire.answer import (
+    CLOUDWATCH,
+    Answer,
+    UndecodableError,
+    as_cbor,
+    as_json,
+    json_error,
+    speaks_cbor,
+    xml_error,
+)
 from sparkinesis.local.wire.dynamodb import Moto
 
 DYNAMODB = "DynamoDB_20120810"
@@ -70,21 +78,21 @@ class OtherServices:
 
         target: of the request's header or path; empty for the query protocol, which STS uses.
         """
-        speaks_cbor = rpc_v2.is_spoken(scope)
+        in_cbor = speaks_cbor(scope)
         try:
-            if speaks_cbor and not target.startswith(f"{CLOUDWATCH}."):
+            if in_cbor and not target.startswith(f"{CLOUDWATCH}."):
                 message = f"{self._not_served(target)}, in Smithy's RPC v2 protocol"
                 raise _RefusedError(json_error("UnknownOperationException", message, 400))
             if target.startswith(CLOUDWATCH) or signer.service == _SIGNED_FOR_CLOUDWATCH:
                 scope, body = _unzipped(scope, target, body)
-            if speaks_cbor:
+            if in_cbor:
                 scope, body = _in_json(scope, target, body)
             call = self._json_call(target, body) if target else self._query_call(signer, body)
         except _RefusedError as refused:
             answer: Answer | None = refused.answer
         else:
             answer = await self._answer_call(scope, target, signer, call, body)
-        return in_cbor(answer, target) if speaks_cbor and answer is not None else answer
+        return as_cbor(answer, target) if in_cbor and answer is not None else answer
 
     async def _answer_call(
         self,
@@ -168,7 +176,7 @@ class OtherServices:
         return _Call("cloudwatch" if is_cloudwatch else "sts", action)
 
     def _not_served(self, what: str) -> str:
-        """Say that there is no such service, and how there would be, if it is CloudWatch."""
+        """Return the message that a service is not served, with the way to serve CloudWatch."""
         if what == _SIGNED_FOR_CLOUDWATCH or what.startswith(f"{CLOUDWATCH}."):
             return (
                 "the local server does not serve CloudWatch unless it is told: start it with "
@@ -182,8 +190,8 @@ def _in_json(
 ) -> tuple[MutableMapping[str, Any], bytes]:
     """Return a request in CBOR as one in JSON. Raises: _RefusedError."""
     try:
-        return rpc_v2.as_json(scope, target, body)
-    except rpc_v2.UndecodableError as error:
+        return as_json(scope, target, body)
+    except UndecodableError as error:
         raise _RefusedError(_error(target, "SerializationException", str(error))) from None
 
 
@@ -209,7 +217,7 @@ def _check_size(service: str, body: bytes, most: int, target: str) -> None:
 
 
 def _readable(target: str, answer: Answer) -> Answer:
-    """Return a page or a text of whoever serves for moto as an error in the caller's protocol."""
+    """Return a page or a text that comes instead of moto's answer as an error for the caller."""
     if answer.status < 400 or not dict(answer.headers)[b"content-type"].startswith(_BY_NO_PROTOCOL):
         return answer
     what = answer.body.decode(errors="replace").strip()

@@ -1,17 +1,68 @@
-"""The response of SubscribeToShard on ASGI: events as a chunked body."""
+"""The response of SubscribeToShard on ASGI: event stream messages as a chunked body.
+
+A message is a prelude (its own length and that of its headers, 4 bytes each, and their CRC32), the
+headers, the payload, and the CRC32 of everything before. Integers are big-endian. All headers here
+are strings. Source: https://smithy.io/2.0/aws/amazon-eventstream.html
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Awaitable, Callable, MutableMapping
+import struct
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
-from sparkinesis.local.encoding import event_stream
-from sparkinesis.local.encoding.codec import Codec
+from zlib_ng.zlib_ng import crc32
+
+from sparkinesis.local.encoding.codecs import Codec
 from sparkinesis.local.kinesis import LocalKinesis
-from sparkinesis.local.model.consumer import EVENT, End, Event, ExceptionEvent, Subscription, Wait
+from sparkinesis.local.model.registered_consumer import (
+    EVENT,
+    End,
+    Event,
+    ExceptionEvent,
+    Subscription,
+    Wait,
+)
+
+EVENT_STREAM = "application/vnd.amazon.eventstream"
+
+_STRING = 7
+_LENGTHS = struct.Struct(">II")
+_CRC = struct.Struct(">I")
+_AROUND = _LENGTHS.size + 2 * _CRC.size
+
+
+def event(kind: str, content_type: str, payload: bytes) -> bytes:
+    return message(
+        {":event-type": kind, ":content-type": content_type, ":message-type": "event"}, payload
+    )
+
+
+def exception(code: str, content_type: str, payload: bytes) -> bytes:
+    return message(
+        {":exception-type": code, ":content-type": content_type, ":message-type": "exception"},
+        payload,
+    )
+
+
+def message(headers: Mapping[str, str], payload: bytes) -> bytes:
+    return framed(b"".join(_header(name, value) for name, value in headers.items()), payload)
+
+
+def framed(head: bytes, payload: bytes) -> bytes:
+    """Return a message with these packed headers."""
+    lengths = _LENGTHS.pack(_AROUND + len(head) + len(payload), len(head))
+    front = lengths + _CRC.pack(crc32(lengths)) + head
+    return b"".join((front, payload, _CRC.pack(crc32(payload, crc32(front)))))
+
+
+def _header(name: str, value: str) -> bytes:
+    key, text = name.encode(), value.encode()
+    return struct.pack(f">B{len(key)}sBH", len(key), key, _STRING, len(text)) + text
+
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -46,10 +97,10 @@ class Push:
         def wake() -> None:
             loop.call_soon_threadsafe(woken.set)
 
-        self.subscription.wake = wake
+        self.subscription.alarm.wake = wake
         kind = self.codec.content_type
         try:
-            await self._add(event_stream.event("initial-response", kind, self.codec.encode({})))
+            await self._add(event("initial-response", kind, self.codec.encode({})))
             while not gone.done() and self._left != 0 and await self._step():
                 # Yield to other clients, even if this one keeps up with its events.
                 await asyncio.sleep(0)
@@ -72,9 +123,9 @@ class Push:
     def _message(self, step: Event | ExceptionEvent) -> bytes:
         codec = self.codec
         if isinstance(step, Event):
-            return event_stream.event(EVENT, codec.content_type, codec.encode(step.page))
+            return event(EVENT, codec.content_type, codec.encode(step.page))
         payload = codec.encode({"message": step.message})
-        return event_stream.exception(step.code, codec.content_type, payload)
+        return exception(step.code, codec.content_type, payload)
 
     async def _add(self, message: bytes) -> None:
         if self._left is not None:

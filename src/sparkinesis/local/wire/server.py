@@ -21,7 +21,7 @@ from sparkinesis.local.wire.dynamodb import Moto, MotoError
 from sparkinesis.local.wire.protocol_detector import ProtocolDetector
 
 _LOOPBACK = "127.0.0.1"
-# An address that stands for all interfaces is none to call.
+# An address that stands for all interfaces cannot be called.
 _ON_THIS_MACHINE = {"0.0.0.0": _LOOPBACK, "::": "::1"}  # noqa: S104 - not bound by default
 
 
@@ -35,7 +35,7 @@ class LocalServer:
     Clients may use JSON or CBOR, over HTTP/1.1 or HTTP/2 (without TLS, with prior knowledge).
 
     port: 0 picks a free port.
-    bind: the address to listen on. The server asks nobody for credentials: on another address than
+    bind: the address to listen on. The server checks no credentials: on another address than
     the loopback interface's, everyone who reaches this machine can read and delete its data.
     host_names: the names besides localhost under which clients call it, such as its service's name
     in a Compose file. A request for another name is refused, and so is one of another site's web
@@ -231,8 +231,8 @@ class _Host:
         server = await loop.create_server(protocol, sock=self._socket)
         self._ready.set()
         await self._stopping.wait()
-        # A connection that was accepted a moment ago is known only some turns of the loop later. Of
-        # a server that is closed by then, asyncio would leave its socket open.
+        # asyncio makes an accepted connection some turns of the loop later. If the server is closed
+        # by then, asyncio would leave the socket open.
         loop.remove_reader(self._socket)
         for _ in range(_TURNS):
             for connection in list(connections.connections):

@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkinesis.local import Fault, LocalKinesis, ManualClock
-from sparkinesis.local.encoding.cbor import CborCodec
-from sparkinesis.local.encoding.codec import Codec, JsonCodec
+from sparkinesis.local.encoding.codecs import CborCodec, Codec, JsonCodec
 from sparkinesis.local.model.records import buffers
 from tests.examples import examples
 from tests.unit.local.calls import ARN, DAY, Stream

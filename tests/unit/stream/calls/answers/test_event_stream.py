@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkinesis.errors import CorruptEventStreamError
-from sparkinesis.local.encoding.event_stream import framed
+from sparkinesis.local.wire.push import framed
 from sparkinesis.stream.calls.answers.event_stream import EventStreamDecoder, HeaderValue
 from tests.event_stream import INITIAL_RESPONSE, records_event
 

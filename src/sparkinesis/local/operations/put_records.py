@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 import re
 
-from sparkinesis.local import errors
+from sparkinesis.local import service_errors
 from sparkinesis.local.encoding import requests, validation
-from sparkinesis.local.errors import KinesisError
 from sparkinesis.local.model import limits
+from sparkinesis.local.model.key_space import HASH_SPACE
 from sparkinesis.local.model.records import NewRecord
-from sparkinesis.local.model.shard import Shard
-from sparkinesis.local.model.stream import HASH_SPACE, Stream
+from sparkinesis.local.model.shard_log import Shard
+from sparkinesis.local.model.stream import Stream
 from sparkinesis.local.operations.context import ACCOUNT, Context, Json
+from sparkinesis.local.service_errors import KinesisError
 
 _HASH_KEY = re.compile(r"0|[1-9]\d{0,38}")
 _MAX_KEY_CHARS = 256
@@ -26,15 +27,15 @@ def put_record(context: Context, request: requests.PutRecord) -> Json:
     size = _entry_size(entry)
     stream = context.find_serving(request.stream_name, request.stream_arn)
     _check_entry(entry, size, None, stream)
-    if stream.distributes_records and request.sequence_number_for_ordering is not None:
-        raise errors.invalid_argument(
+    if stream.settings.distributes_records and request.sequence_number_for_ordering is not None:
+        raise service_errors.invalid_argument(
             f"SequenceNumberForOrdering must not be set for stream {stream.name} under account "
-            f"{ACCOUNT}, whose RecordDistributionStrategy is {stream.distribution}."
+            f"{ACCOUNT}, whose RecordDistributionStrategy is {stream.settings.distribution}."
         )
     shard = _shard_for(entry, stream)
     context.shard = shard.id
     if context.limits is not None and not shard.use.admit_write(context.now, size, context.limits):
-        raise errors.shard_throttled(shard.id, stream.name, ACCOUNT)
+        raise service_errors.shard_throttled(shard.id, stream.name, ACCOUNT)
     context.end_dry_run(request.dry_run, stream)
     record = NewRecord(entry.data, entry.partition_key, size)
     (number,) = _append(context, stream, shard, [record])
@@ -48,7 +49,7 @@ def put_records(context: Context, request: requests.PutRecords) -> Json:
         bound = "greater than or equal to 1"
         if entries:
             bound = f"less than or equal to {limits.MAX_RECORDS_PER_PUT}"
-        raise errors.validation(
+        raise service_errors.validation(
             validation.violation(
                 f"'[{len(entries)} members]'", "records", f"Member must have length {bound}"
             )
@@ -56,7 +57,7 @@ def put_records(context: Context, request: requests.PutRecords) -> Json:
     # All entries are checked before one is stored: an invalid entry fails the whole call.
     sizes = [_entry_size(entry, i) for i, entry in enumerate(entries, 1)]
     if sum(sizes) > limits.MAX_PUT_BYTES:
-        raise errors.invalid_argument("Records size exceeds 10 MB limit")
+        raise service_errors.invalid_argument("Records size exceeds 10 MB limit")
     stream = context.find_serving(request.stream_name, request.stream_arn)
     for i, (entry, size) in enumerate(zip(entries, sizes, strict=True), 1):
         _check_entry(entry, size, i, stream)
@@ -88,7 +89,7 @@ def _admit(
         if quota is not None and not shard.use.admit_write(now, size, quota):
             answers[i] = {
                 "ErrorCode": "ProvisionedThroughputExceededException",
-                "ErrorMessage": errors.rate_message(shard.id, stream.name, ACCOUNT),
+                "ErrorMessage": service_errors.rate_message(shard.id, stream.name, ACCOUNT),
             }
         elif shard in taken:
             taken[shard].append(i)
@@ -105,22 +106,22 @@ def _append(context: Context, stream: Stream, shard: Shard, records: list[NewRec
         records,
         context.now + context.fault.arrival_skew_ms,
         context.now // 1000,
-        encrypted=stream.encryption_key is not None,
+        encrypted=stream.settings.encryption_key is not None,
     )
 
 
 def _encryption(stream: Stream) -> Json:
-    return {} if stream.encryption_key is None else {"EncryptionType": "KMS"}
+    return {} if stream.settings.encryption_key is None else {"EncryptionType": "KMS"}
 
 
 def _shard_for(entry: requests.PutRecordsEntry, stream: Stream) -> Shard:
-    if stream.distributes_records:
-        return stream.next_shard()
+    if stream.settings.distributes_records:
+        return stream.key_space.next_shard()
     if entry.explicit_hash_key is not None:
-        return stream.route(int(entry.explicit_hash_key))
+        return stream.key_space.route(int(entry.explicit_hash_key))
     key = entry.partition_key or ""
     digest = hashlib.md5(key.encode(), usedforsecurity=False).digest()
-    return stream.route(int.from_bytes(digest, "big"))
+    return stream.key_space.route(int.from_bytes(digest, "big"))
 
 
 def _check_names(context: Context, request: requests.StreamRequest, **others: str | None) -> None:
@@ -140,7 +141,7 @@ def _entry_size(entry: requests.PutRecordsEntry, number: int | None = None) -> i
     if entry.partition_key is not None and not 1 <= len(key) <= _MAX_KEY_CHARS:
         bound = "less than or equal to 256" if key else "greater than or equal to 1"
         rule = f"Member must have length {bound}"
-        raise errors.validation(
+        raise service_errors.validation(
             validation.violation(f"'{key}'", _where(number, "partitionKey"), rule)
         )
     if entry.explicit_hash_key is not None:
@@ -155,9 +156,9 @@ def _check_hash_key(explicit: str, number: int | None) -> None:
     if not _HASH_KEY.fullmatch(explicit):
         rule = r"Member must satisfy regular expression pattern: 0|([1-9]\d{0,38})"
         at = _where(number, "explicitHashKey")
-        raise errors.validation(validation.violation(f"'{explicit}'", at, rule))
+        raise service_errors.validation(validation.violation(f"'{explicit}'", at, rule))
     if int(explicit) >= HASH_SPACE:
-        raise errors.invalid_argument(
+        raise service_errors.invalid_argument(
             "Invalid ExplicitHashKey. ExplicitHashKey must be in the range: [0, 2^128-1]. "
             f"Specified value was {explicit}"
         )
@@ -167,17 +168,19 @@ def _check_entry(
     entry: requests.PutRecordsEntry, size: int, number: int | None, stream: Stream
 ) -> None:
     """Raise KinesisError if this stream does not take the record."""
-    if entry.partition_key is None and not stream.distributes_records:
+    if entry.partition_key is None and not stream.settings.distributes_records:
         rule = "Member must not be null"
-        raise errors.validation(validation.violation("null", _where(number, "partitionKey"), rule))
-    if size > stream.max_record_bytes:
-        raise _too_large(size, stream.max_record_bytes, number)
+        raise service_errors.validation(
+            validation.violation("null", _where(number, "partitionKey"), rule)
+        )
+    if size > stream.settings.max_record_bytes:
+        raise _too_large(size, stream.settings.max_record_bytes, number)
 
 
 def _too_large(size: int, most: int, number: int | None) -> KinesisError:
     rule = f"Member must have length less than or equal to {most}"
     value = f"'java.nio.HeapByteBuffer[pos=0 lim={size} cap={size}]'"
-    return errors.validation(validation.violation(value, _where(number, "data"), rule))
+    return service_errors.validation(validation.violation(value, _where(number, "data"), rule))
 
 
 def _where(number: int | None, member: str) -> str:

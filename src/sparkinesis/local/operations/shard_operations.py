@@ -6,15 +6,15 @@ import math
 
 import msgspec
 
-from sparkinesis.local import errors
+from sparkinesis.local import service_errors
 from sparkinesis.local.encoding import requests
-from sparkinesis.local.errors import KinesisError
 from sparkinesis.local.model.limits import MAX_STREAM_SHARDS
-from sparkinesis.local.model.shard import Shard
+from sparkinesis.local.model.shard_log import Shard
 from sparkinesis.local.model.stream import Stream
 from sparkinesis.local.model.tokens import ListShardsToken, seal
 from sparkinesis.local.operations import account
 from sparkinesis.local.operations.context import ACCOUNT, Context, Json, millis, resume, shard_json
+from sparkinesis.local.service_errors import KinesisError
 
 
 def list_shards(context: Context, request: requests.ListShards) -> Json:
@@ -35,11 +35,11 @@ def list_shards(context: Context, request: requests.ListShards) -> Json:
             millis(wanted.timestamp) if wanted and wanted.timestamp is not None else -1,
         )
     if not stream.is_serving:
-        raise errors.not_active(stream.name, ACCOUNT, stream.status)
-    if context.limits is not None and not stream.list_shards_use.take(
+        raise service_errors.not_active(stream.name, ACCOUNT, stream.status)
+    if context.limits is not None and not stream.use.list_shards.take(
         context.now, 1, context.limits.stream_list_shards
     ):
-        raise errors.limit_exceeded(
+        raise service_errors.limit_exceeded(
             f"Rate exceeded for stream {stream.name} under account {ACCOUNT}."
         )
     shards = [
@@ -66,13 +66,15 @@ def _continue_list_shards(
     }
     for name, value in others.items():
         if value is not None:
-            raise errors.invalid_argument(f"NextToken and {name} cannot be provided together.")
+            raise service_errors.invalid_argument(
+                f"NextToken and {name} cannot be provided together."
+            )
     token = resume(next_token, ListShardsToken, context.now)
     if token.region != context.region.name:
-        raise errors.invalid_argument("Invalid NextToken.")
+        raise service_errors.invalid_argument("Invalid NextToken.")
     stream = context.find(token.stream, None)
     if stream.created_ms != token.stream_created:
-        raise errors.stream_not_found(token.stream, ACCOUNT)
+        raise service_errors.stream_not_found(token.stream, ACCOUNT)
     return stream, token
 
 
@@ -80,12 +82,12 @@ def _check_filter(wanted: requests.ShardFilter | None) -> None:
     if wanted is None:
         return
     if (wanted.type == "AFTER_SHARD_ID") != (wanted.shard_id is not None):
-        raise errors.invalid_argument(
+        raise service_errors.invalid_argument(
             f"ShardFilter of type {wanted.type}: ShardId is required for AFTER_SHARD_ID, and "
             "refused else."
         )
     if (wanted.type in {"AT_TIMESTAMP", "FROM_TIMESTAMP"}) != (wanted.timestamp is not None):
-        raise errors.invalid_argument(
+        raise service_errors.invalid_argument(
             f"ShardFilter of type {wanted.type}: Timestamp is required for AT_TIMESTAMP and "
             "FROM_TIMESTAMP, and refused else."
         )
@@ -98,15 +100,15 @@ def _filtered(stream: Stream, token: ListShardsToken, now: int) -> list[Shard]:
     if kind == "AFTER_SHARD_ID":
         return [shard for shard in stream.shards if shard.id > token.filter_shard]
     if kind == "AT_TRIM_HORIZON":
-        return stream.existing(created_by=horizon, closed_from=horizon + 1)
+        return stream.key_space.existing(created_by=horizon, closed_from=horizon + 1)
     if kind == "AT_LATEST":
         return [shard for shard in stream.shards if shard.is_open]
     instant = max(token.filter_ms, horizon)
     if kind == "AT_TIMESTAMP":
         # As documented, inclusive: at a reshard both generations are returned.
-        return stream.existing(created_by=instant, closed_from=instant)
+        return stream.key_space.existing(created_by=instant, closed_from=instant)
     if kind == "FROM_TIMESTAMP":
-        return stream.existing(created_by=math.inf, closed_from=instant)
+        return stream.key_space.existing(created_by=math.inf, closed_from=instant)
     return stream.shards
 
 
@@ -115,7 +117,7 @@ def split_shard(context: Context, request: requests.SplitShard) -> None:
     shard = _reshardable(stream, request.shard_to_split)
     start = int(request.new_starting_hash_key)
     if not shard.hash_start + 1 < start < shard.hash_end:
-        raise errors.invalid_argument(
+        raise service_errors.invalid_argument(
             f"NewStartingHashKey {start} used in SplitShard() on shard {shard.id} in stream "
             f"{stream.name} under account {ACCOUNT} is not both greater than one plus the "
             f"shard's StartingHashKey {shard.hash_start} and less than the shard's "
@@ -123,7 +125,9 @@ def split_shard(context: Context, request: requests.SplitShard) -> None:
         )
     account.check_shards(context, 1)
     stream.change(
-        lambda now: stream.split(shard, start, now), context.now, context.reshard_delay_ms
+        lambda now: stream.key_space.split(shard, start, now),
+        context.now,
+        context.delays.reshard_ms,
     )
 
 
@@ -133,14 +137,14 @@ def merge_shards(context: Context, request: requests.MergeShards) -> None:
     second = _reshardable(stream, request.adjacent_shard_to_merge)
     left, right = sorted((first, second), key=lambda shard: shard.hash_start)
     if left.hash_end + 1 != right.hash_start:
-        raise errors.invalid_argument(
+        raise service_errors.invalid_argument(
             f"Shards {first.id} and {second.id} in stream {stream.name} under account "
             f"{ACCOUNT} are not an adjacent pair of shards eligible for merging"
         )
     stream.change(
-        lambda now: stream.merge(left, right, now, named_first=first),
+        lambda now: stream.key_space.merge(left, right, now, named_first=first),
         context.now,
-        context.reshard_delay_ms,
+        context.delays.reshard_ms,
     )
 
 
@@ -150,7 +154,9 @@ def update_shard_count(context: Context, request: requests.UpdateShardCount) -> 
     if context.limits is not None:
         _check_target(context.limits.shards_in(context.region.name), current, target)
         account.check_shards(context, target - current)
-    stream.change(lambda now: stream.rescale(target, now), context.now, context.reshard_delay_ms)
+    stream.change(
+        lambda now: stream.key_space.rescale(target, now), context.now, context.delays.reshard_ms
+    )
     return {
         "StreamName": stream.name,
         "StreamARN": stream.arn,
@@ -163,22 +169,22 @@ def _check_target(account_limit: int, current: int, target: int) -> None:
     counts = f"Current open shard count: {current}, Target shard count: {target}"
     most = min(account_limit, MAX_STREAM_SHARDS)
     if target > most:
-        raise errors.limit_exceeded(
+        raise service_errors.limit_exceeded(
             f"Target shard count or number of open shards cannot be greater than {most}. {counts}"
         )
     if target > 2 * current:
-        raise errors.limit_exceeded(
+        raise service_errors.limit_exceeded(
             f"UpdateShardCount cannot scale up over double your current open shard count. {counts}"
         )
     if target * 2 < current:
-        raise errors.limit_exceeded(
+        raise service_errors.limit_exceeded(
             f"UpdateShardCount cannot scale down below half your current open shard count. {counts}"
         )
 
 
 def _provisioned(context: Context, request: requests.StreamRequest) -> Stream:
     stream = context.find(request.stream_name, request.stream_arn, active=True)
-    if stream.is_on_demand:
+    if stream.settings.is_on_demand:
         raise KinesisError(
             "ValidationException",
             f"Request is invalid. Stream {stream.name} under account {ACCOUNT} is in "
@@ -188,11 +194,11 @@ def _provisioned(context: Context, request: requests.StreamRequest) -> Stream:
 
 
 def _reshardable(stream: Stream, shard_id: str) -> Shard:
-    shard = stream.shard(shard_id)
+    shard = stream.key_space.get(shard_id)
     if shard is None:
-        raise errors.shard_not_found(shard_id, stream.name, ACCOUNT)
+        raise service_errors.shard_not_found(shard_id, stream.name, ACCOUNT)
     if not shard.is_open:
-        raise errors.invalid_argument(
+        raise service_errors.invalid_argument(
             f"Shard {shard_id} in stream {stream.name} under account {ACCOUNT} has already "
             "been merged or split, and thus is not eligible for merging or splitting."
         )

@@ -1,4 +1,4 @@
-"""What becomes of the records that a test has put, and the calls that are swallowed by a crash."""
+"""The fate of the records that a test has put, and the calls that a crash swallows."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Progress:
                 self._give_up(event)
 
     def owe_again(self, checkpoints: Mapping[tuple[str, str], ExtendedSequenceNumber]) -> None:
-        """Note that what no checkpoint covers comes again. checkpoints: by stream and shard."""
+        """Note that records without a checkpoint come again. checkpoints: by stream and shard."""
         with self.changed:
             self._giving_up.clear()
             for place, put in self._put.items():
@@ -94,7 +94,7 @@ class Progress:
                     self._owed[place] = open_subs
 
     def forget_done(self, checkpoints: Mapping[tuple[str, str], ExtendedSequenceNumber]) -> None:
-        """Note what an earlier run has done, by the checkpoints that it left.
+        """Note the records that an earlier run has done, by the checkpoints that it left.
 
         Shards without a lease are done: they have ended, or begin after their parents.
         """
@@ -160,7 +160,7 @@ class Progress:
 
 
 def _begins_ms(event: ShardEvent) -> int:
-    """Return the time before which no record is delivered any more; 0 if that is not said."""
+    """Return the time before which records are no longer delivered; 0 if there is none."""
     if isinstance(event, OldRecordsSkipped):
         return event.until_ms
     if isinstance(event, ShardStarted):
@@ -193,7 +193,7 @@ def _record(place: Place, entry: Mapping[str, Any]) -> Record:
 
 
 class WatchedCalls(UserCalls):
-    """The calls of one worker's record processors, of which none begins after its crash."""
+    """The calls of one worker's record processors. None begins after its crash."""
 
     def __init__(self, progress: Progress, stop_writes: Callable[[], None], **given: Any) -> None:
         """``stop_writes``: has the lease tables refuse this worker's writes."""
@@ -245,13 +245,13 @@ class WatchedCalls(UserCalls):
             done(None)
 
     def crash(self) -> None:
-        """Let the worker do nothing any more, as by ``kill -9``."""
+        """Let the worker do nothing more, as by ``kill -9``."""
         with self._deciding:
             self._die()
         self.has_crashed = True
 
     def _decide(self, records: int) -> tuple[bool, bool]:
-        """Return whether a call of so many records may begin, and whether it is the last one.
+        """Return whether a call with these records may begin, and whether it is the last one.
 
         Writes are stopped before the last call, so nothing of it can be checkpointed.
         """

@@ -15,7 +15,7 @@ from sparkinesis.local.faults import Fault
 from sparkinesis.local.model import limits
 from sparkinesis.local.model.limits import Bucket, Limits
 from sparkinesis.local.model.records import RecordPage, Records
-from sparkinesis.local.model.shard import Shard
+from sparkinesis.local.model.shard_log import Shard
 
 
 @dataclasses.dataclass(eq=False)
@@ -119,6 +119,34 @@ class ShardOwner(Protocol):
     def trim(self, shard: Shard, now: int) -> None: ...
 
 
+class Alarm:
+    """Wakes the sender of a subscription: by an event, or once a `Wait` is over.
+
+    wake: called, from any thread. Set by the sender.
+    """
+
+    def __init__(self) -> None:
+        self.wake: Callable[[], None] = _ignore
+        self._at_ms: int | None = None
+
+    def set(self, until_ms: int) -> Wait:
+        """Return a `Wait`, after which `tick` wakes the sender."""
+        self._at_ms = until_ms
+        return Wait(until_ms)
+
+    def tick(self, now: int) -> None:
+        """Wake the sender if the clock has reached the time of its `Wait`."""
+        if self._at_ms is not None and now >= self._at_ms:
+            self.ring()
+
+    def stop(self) -> None:
+        """Do not wake the sender by `tick`."""
+        self._at_ms = None
+
+    def ring(self) -> None:
+        self.wake()
+
+
 class Subscription:
     """The events of one successful SubscribeToShard call.
 
@@ -126,7 +154,7 @@ class Subscription:
     position: the first record to send.
     on_close: called once the client has gone or has received the last event.
     fault: may end the event stream early.
-    wake: called, from any thread, when `next` has a new step to return.
+    alarm: wakes the sender when `next` has a new step to return.
     """
 
     def __init__(
@@ -143,58 +171,47 @@ class Subscription:
         self.region = region
         self.stream = stream
         self.shard = shard
-        self.wake: Callable[[], None] = _ignore
+        self.alarm = Alarm()
         self._on_close = on_close
-        self._position = max(position, shard.first_position)
+        self._position = max(position, shard.log.first_position)
         self._ends_ms = now + limits.SUBSCRIPTION_LIFE_MS
         self._heartbeat_ms = now
-        self._look_again_ms: int | None = None
         self._use = Bucket()
         self._fault = fault
         self._events = 0
-        self._failure: ExceptionEvent | None = None
-        self._ended = False
+        self._last: ExceptionEvent | End | None = None
+        """The step that ends the subscription, once that is known."""
 
     def next(self, now: int, quota: Limits | None) -> Step:
-        self._look_again_ms = None
+        self.alarm.stop()
         if self._fault.stream_code is not None and self._events >= self._fault.stream_after:
-            self._failure = ExceptionEvent(self._fault.stream_code, self._fault.message)
-        if self._ended or (self._failure is None and now >= self._ends_ms):
-            return End()
-        if self._failure is not None:
-            self._ended = True
-            return self._failure
+            self._last = self._last or ExceptionEvent(self._fault.stream_code, self._fault.message)
+        if self._last is not None or now >= self._ends_ms:
+            step, self._last = self._last or End(), End()
+            return step
         self.stream.settle(now)
         self.stream.trim(self.shard, now)
-        records = self.shard.read(
+        records = self.shard.log.read(
             self._position, limits.MAX_RECORDS_PER_GET, limits.MAX_EVENT_BYTES
         )
         if records.count:
             return self._paced(records, now, quota)
         if now >= self._heartbeat_ms or self._at_end(records):
             return self._event(records, now)
-        self.shard.watch(self._woken)
+        self.shard.watch(self.alarm.ring)
         due = (self._heartbeat_ms, self._ends_ms, self.stream.due_ms)
-        return self._wait(min(ms for ms in due if ms is not None))
+        return self.alarm.set(min(ms for ms in due if ms is not None))
 
     def fail(self, failure: ExceptionEvent) -> None:
-        self._failure = self._failure or failure
-        self._woken()
-
-    def tick(self, now: int) -> None:
-        """Wake the sender if the clock has reached the time of its `Wait`."""
-        if self._look_again_ms is not None and now >= self._look_again_ms:
-            self._woken()
+        self._last = self._last or failure
+        self.alarm.ring()
 
     def close(self) -> None:
         """End the subscription; no event follows."""
-        self._ended = True
-        self.wake = _ignore
-        self.shard.unwatch(self._woken)
+        self._last = End()
+        self.alarm.wake = _ignore
+        self.shard.unwatch(self.alarm.ring)
         self._on_close(self)
-
-    def _woken(self) -> None:
-        self.wake()
 
     def _paced(self, records: Records, now: int, quota: Limits | None) -> Step:
         if quota is not None:
@@ -202,13 +219,9 @@ class Subscription:
             amount = min(records.bytes, quota.subscription_bytes)
             if not self._use.fits(now, amount, quota.subscription_bytes):
                 wait_ms = self._use.wait_ms(amount, quota.subscription_bytes)
-                return self._wait(min(now + wait_ms, self._ends_ms))
+                return self.alarm.set(min(now + wait_ms, self._ends_ms))
             self._use.use(records.bytes)
         return self._event(records, now)
-
-    def _wait(self, until_ms: int) -> Wait:
-        self._look_again_ms = until_ms
-        return Wait(until_ms)
 
     def _event(self, records: Records, now: int) -> Event:
         self._position = records.next_position
@@ -217,7 +230,7 @@ class Subscription:
         rest: dict[str, Any] = {"MillisBehindLatest": self.shard.millis_behind(self._position, now)}
         if self._at_end(records):
             # The missing continuation number means to the KCL that the shard has ended.
-            self._ended = True
+            self._last = End()
             rest["ChildShards"] = self.shard.child_shards
         else:
             rest["ContinuationSequenceNumber"] = self.shard.number_before(
@@ -228,7 +241,7 @@ class Subscription:
         return Event(RecordPage(records, rest))
 
     def _at_end(self, records: Records) -> bool:
-        return not self.shard.is_open and records.next_position >= self.shard.end_position
+        return not self.shard.is_open and records.next_position >= self.shard.log.end_position
 
 
 def _ignore() -> None:

@@ -1,12 +1,14 @@
-"""The CBOR codec, as the AWS SDKs for Java use it with Kinesis.
+"""Codecs between typed requests and HTTP bodies: JSON for boto3 and the AWS CLI, CBOR for Java.
 
-Blobs are byte strings, and an instant is an integer of milliseconds under tag 1. RFC 8949 defines
-that tag as seconds, and cbor2 decodes it so: this module replaces cbor2's decoding of the tag. The
-service model defines which members are blobs and which are instants.
+In the CBOR of the AWS SDKs for Java, blobs are byte strings, and an instant is an integer of
+milliseconds under tag 1. RFC 8949 defines that tag as seconds, and cbor2 decodes it so: this module
+replaces cbor2's decoding of the tag. The service model defines which members are blobs and which
+are instants.
 """
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import math
 from typing import Any
@@ -14,11 +16,73 @@ from typing import Any
 import cbor2
 import msgspec
 
-from sparkinesis.local import errors
+from sparkinesis.local import service_errors
 from sparkinesis.local.encoding import validation
-from sparkinesis.local.encoding.codec import Codec
 from sparkinesis.local.encoding.requests import Request
 from sparkinesis.local.model.records import ARRAY, MAP, RecordPage, buffers, cbor_head
+
+
+class Codec(abc.ABC):
+    """The encoding of one content type."""
+
+    content_type: str
+
+    @abc.abstractmethod
+    def decode(self, operation: str, body: bytes, kind: type[Request], trusting: bool) -> Request:
+        """Decode and validate the request in `body`. Raises: KinesisError.
+
+        trusting: skip the constraint checks for a well-typed body, because the operation makes them
+        itself (PutRecords, whose bodies are large).
+        """
+
+    def encode(self, result: RecordPage | dict[str, Any] | None) -> bytes:
+        if result is None:
+            return b""
+        return self._page(result) if isinstance(result, RecordPage) else self._plain(result)
+
+    def encode_error(self, code: str, message: str) -> bytes:
+        return self._plain({"__type": code, "message": message})
+
+    @abc.abstractmethod
+    def _plain(self, result: dict[str, Any]) -> bytes: ...
+
+    @abc.abstractmethod
+    def _page(self, page: RecordPage) -> bytes:
+        """Encode a page with one copy of its records, which may be 10 MB: the join."""
+
+
+class JsonCodec(Codec):
+    """The codec for JSON 1.1, which boto3 and the AWS CLI use."""
+
+    content_type = "application/x-amz-json-1.1"
+
+    def decode(self, operation: str, body: bytes, kind: type[Request], trusting: bool) -> Request:
+        if trusting:
+            try:
+                return msgspec.json.decode(body, type=kind)
+            except (msgspec.DecodeError, RecursionError):
+                pass  # the checks below raise the service's own message
+        try:
+            request = msgspec.json.decode(body)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise service_errors.serialization(str(error)) from None
+        validation.check(operation, request)
+        present = {name: value for name, value in request.items() if value is not None}
+        try:
+            return msgspec.convert(present, kind)
+        except msgspec.ValidationError as error:
+            raise service_errors.serialization(str(error)) from None
+
+    def _plain(self, result: dict[str, Any]) -> bytes:
+        return msgspec.json.encode(result)
+
+    def _page(self, page: RecordPage) -> bytes:
+        rest = msgspec.json.encode(page.rest)[1:]
+        found = buffers(page.records.json)
+        if found:
+            found[-1] = found[-1][:-1]  # the comma behind the last record
+        return b"".join((b'{"Records":[', *found, b"]," if page.rest else b"]", rest))
+
 
 _EPOCH = 1
 _RECORDS = cbor2.dumps("Records")
@@ -38,13 +102,15 @@ _TYPES: validation.Types = {
 
 
 class CborCodec(Codec):
+    """The codec for CBOR 1.1."""
+
     content_type = "application/x-amz-cbor-1.1"
 
     def decode(self, operation: str, body: bytes, kind: type[Request], trusting: bool) -> Request:
         try:
             sent = cbor2.loads(body, semantic_decoders={_EPOCH: _instant})
         except (cbor2.CBORDecodeError, TypeError, ValueError) as error:
-            raise errors.serialization(str(error)) from None
+            raise service_errors.serialization(str(error)) from None
         if trusting:
             try:
                 # bytes as a builtin type: no text is taken for a blob in base64.
@@ -60,7 +126,7 @@ class CborCodec(Codec):
         except msgspec.ValidationError as error:
             # For a missing member, this raises the service's own message.
             validation.check_constraints(operation, request)
-            raise errors.serialization(str(error)) from None
+            raise service_errors.serialization(str(error)) from None
 
     def _plain(self, result: dict[str, Any]) -> bytes:
         return cbor2.dumps(_wire(result))

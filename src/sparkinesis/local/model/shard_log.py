@@ -56,17 +56,7 @@ class Shard:
         self.closed_ms: int | None = None
         self.born_s = born_s
         self.use = ShardUse()
-        self._base = sequence.base(born_s, index)
-        self._json = RecordLog()
-        self._cbor = RecordLog()
-        # The greatest arrival time up to and including each record: sorted even if arrivals are
-        # not, and its first entry >= T is the first record that arrived at T or later.
-        self._arrivals = array("q")
-        # Bytes stored up to and including each record, so that a page's end is a bisection.
-        self._bytes = array("q")
-        self._bytes_before = 0
-        self._dropped = 0  # records deleted from the front of the four logs above
-        self._trimmed = 0  # records at the front that are trimmed but not yet deleted
+        self.log = ShardLog(sequence.base(born_s, index))
         self._watchers: set[Callable[[], None]] = set()
 
     def __repr__(self) -> str:
@@ -75,16 +65,6 @@ class Shard:
     @property
     def is_open(self) -> bool:
         return self.closed_ms is None
-
-    @property
-    def first_position(self) -> int:
-        """The position of the oldest record that is not trimmed."""
-        return self._dropped + self._trimmed
-
-    @property
-    def end_position(self) -> int:
-        """The position of the next record to be put."""
-        return self._dropped + len(self._arrivals)
 
     @property
     def starting_sequence_number(self) -> str:
@@ -126,18 +106,7 @@ class Shard:
 
         second: of their sequence numbers. encrypted: give the records an EncryptionType.
         """
-        first = self._base + sequence.tail(self.end_position + 1, second)
-        step = sequence.counter_step
-        numbers = [str(first + i * step) for i in range(len(records))]
-        json, cbor = stored_records(records, numbers, arrival_ms, encrypted=encrypted)
-        self._json.extend(json)
-        self._cbor.extend(cbor)
-        greatest = max(self._arrivals[-1], arrival_ms) if self._arrivals else arrival_ms
-        self._arrivals.extend([greatest] * len(records))
-        total = self._bytes[-1] if self._bytes else self._bytes_before
-        for record in records:
-            total += record.size
-            self._bytes.append(total)
+        numbers = self.log.append(records, arrival_ms, second, encrypted=encrypted)
         if self._watchers:
             self.announce()
         return numbers
@@ -159,6 +128,69 @@ class Shard:
         for watcher in watchers:
             watcher()
 
+    def number_before(self, position: int, second: int) -> str:
+        """Return a number from the last record before `position` up to, excluding, the one at it.
+
+        Like the service's continuation numbers, it grows with time and need not be a record's.
+        """
+        number = SequenceNumber(self.born_s, self.index, position, second)
+        return str(max(int(number), self.log.number_at(position - 1) or 0))
+
+    def millis_behind(self, position: int, now: int) -> int:
+        """Return MillisBehindLatest for a reader at `position`."""
+        if position >= self.log.end_position:
+            return 0
+        # At least 1: consumers take 0 to mean that they are at the tip.
+        return max(1, now - self.log.arrival_at(position))
+
+
+class ShardLog:
+    """The records of a shard, in both encodings, without those that are trimmed.
+
+    base: the bits that all of their sequence numbers share.
+    """
+
+    def __init__(self, base: int) -> None:
+        self._base = base
+        self._json = RecordLog()
+        self._cbor = RecordLog()
+        # The greatest arrival time up to and including each record: sorted even if arrivals are
+        # not, and its first entry >= T is the first record that arrived at T or later.
+        self._arrivals = array("q")
+        # Bytes stored up to and including each record, so that a page's end is a bisection.
+        self._bytes = array("q")
+        self._bytes_before = 0
+        self._dropped = 0  # records deleted from the front of the four logs above
+        self._trimmed = 0  # records at the front that are trimmed but not yet deleted
+
+    @property
+    def first_position(self) -> int:
+        """The position of the oldest record that is not trimmed."""
+        return self._dropped + self._trimmed
+
+    @property
+    def end_position(self) -> int:
+        """The position of the next record to be put."""
+        return self._dropped + len(self._arrivals)
+
+    def append(
+        self, records: Sequence[NewRecord], arrival_ms: int, second: int, *, encrypted: bool
+    ) -> list[str]:
+        """Store records and return their sequence numbers; see `Shard.append`."""
+        first = self._base + sequence.tail(self.end_position + 1, second)
+        step = sequence.counter_step
+        numbers = [str(first + i * step) for i in range(len(records))]
+        json, cbor = stored_records(records, numbers, arrival_ms, encrypted=encrypted)
+        self._json.extend(json)
+        self._cbor.extend(cbor)
+        greatest = max(self._arrivals[-1], arrival_ms) if self._arrivals else arrival_ms
+        self._arrivals.extend([greatest] * len(records))
+        total = self._bytes[-1] if self._bytes else self._bytes_before
+        for record in records:
+            total += record.size
+            self._bytes.append(total)
+        return numbers
+
     def read(self, position: int, limit: int, max_bytes: int) -> Records:
         """Return records from `position` (or the oldest one) on, at most `limit` and `max_bytes`.
 
@@ -175,24 +207,13 @@ class Shard:
         return Records(self._dropped + end, end - start, json, cbor, size)
 
     def position_of(self, number: SequenceNumber, *, after: bool) -> int:
-        """Return the position of the first record at (or after) a sequence number of this shard."""
+        """Return the position of the first record at (or after) a sequence number of the shard."""
         position = number.counter - 1
-        index = position - self._dropped
-        if 0 <= index < len(self._arrivals):
-            wanted = int(number) + after
-            return position if self._number(index) >= wanted else position + 1
-        # A trimmed record, or the shard's own starting or ending number; reading clamps it.
+        stored = self.number_at(position)
+        if stored is not None:
+            return position if stored >= int(number) + after else position + 1
+        # A deleted record, or the shard's own starting or ending number; reading clamps it.
         return max(position, 0)
-
-    def number_before(self, position: int, second: int) -> str:
-        """Return a number from the last record before `position` up to, excluding, the one at it.
-
-        Like the service's continuation numbers, it grows with time and need not be a record's.
-        """
-        number = SequenceNumber(self.born_s, self.index, position, second)
-        index = position - 1 - self._dropped
-        stored = self._number(index) if 0 <= index < len(self._arrivals) else 0
-        return str(max(int(number), stored))
 
     def position_at(self, time_ms: int) -> int:
         """Return the position of the first record that arrived at `time_ms` or later."""
@@ -202,14 +223,11 @@ class Shard:
         """Return the arrival time of the record at `position`, or of the oldest one if trimmed."""
         return self._arrivals[max(position - self._dropped, self._trimmed)]
 
-    def millis_behind(self, position: int, now: int) -> int:
-        """Return MillisBehindLatest for a reader at `position`."""
-        if position >= self.end_position:
-            return 0
-        # At least 1: consumers take 0 to mean that they are at the tip.
-        return max(1, now - self.arrival_at(position))
-
-    def _number(self, index: int) -> int:
+    def number_at(self, position: int) -> int | None:
+        """Return the sequence number of the record at a position; None if it is not stored."""
+        index = position - self._dropped
+        if not 0 <= index < len(self._arrivals):
+            return None
         return int(self._json.within(index, len(JSON_HEAD), SEQUENCE_DIGITS))
 
     def trim(self, horizon_ms: int) -> None:

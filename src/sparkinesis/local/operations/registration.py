@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from sparkinesis.local import errors
+from sparkinesis.local import service_errors
 from sparkinesis.local.encoding import requests, validation
-from sparkinesis.local.errors import KinesisError
 from sparkinesis.local.model import limits
-from sparkinesis.local.model.consumer import Consumer, ExceptionEvent
+from sparkinesis.local.model.registered_consumer import Consumer, ExceptionEvent
 from sparkinesis.local.model.stream import Stream
 from sparkinesis.local.model.tokens import ListConsumersToken, seal
 from sparkinesis.local.operations.context import ACCOUNT, Context, Json, resume
+from sparkinesis.local.service_errors import KinesisError
 
 Resource = Stream | Consumer
-"""What a ResourceARN names."""
+"""The two kinds of things that a ResourceARN names."""
 
 
 def register_stream_consumer(context: Context, request: requests.RegisterStreamConsumer) -> Json:
@@ -21,29 +21,29 @@ def register_stream_consumer(context: Context, request: requests.RegisterStreamC
     tags = request.tags or {}
     validation.check_tags(f"consumer {name} under account {ACCOUNT}", tags, {})
     if not stream.is_serving:
-        raise errors.not_active(stream.name, ACCOUNT, stream.status)
+        raise service_errors.not_active(stream.name, ACCOUNT, stream.status)
     if name in stream.consumers:
         raise KinesisError(
             "ResourceInUseException",
             f"Consumer {name} under stream {stream.name} already exists for account {ACCOUNT}.",
         )
     most = limits.MAX_CONSUMERS
-    if stream.is_on_demand and context.region.commitment.holds(context.now):
+    if stream.settings.is_on_demand and context.region.commitment.holds(context.now):
         most = limits.MAX_COMMITTED_CONSUMERS
     if len(stream.consumers) >= most:
-        raise errors.limit_exceeded(
+        raise service_errors.limit_exceeded(
             f"Stream {stream.name} under account {ACCOUNT} has {most} registered consumers, "
             "which is the limit."
         )
     creating = [c.name for c in stream.consumers.values() if c.status(context.now) == "CREATING"]
     if len(creating) >= limits.MAX_CREATING_CONSUMERS:
-        raise errors.limit_exceeded(
+        raise service_errors.limit_exceeded(
             f"Stream {stream.name} under account {ACCOUNT} has {limits.MAX_CREATING_CONSUMERS} "
             "consumers in state CREATING, which is the limit."
         )
     arn = f"{stream.arn}/consumer/{name}:{context.now // 1000}"
     consumer = stream.consumers[name] = Consumer(
-        name, arn, context.now, context.now + context.consumer_delay_ms
+        name, arn, context.now, context.now + context.delays.consumer_ms
     )
     consumer.tags.update(tags)
     return {"Consumer": _consumer_json(consumer, context.now)}
@@ -52,7 +52,7 @@ def register_stream_consumer(context: Context, request: requests.RegisterStreamC
 def deregister_stream_consumer(context: Context, request: requests.StreamConsumer) -> None:
     stream, consumer = _named(context, request)
     if consumer.gone_ms is None:
-        consumer.gone_ms = context.now + context.consumer_delay_ms
+        consumer.gone_ms = context.now + context.delays.consumer_ms
         consumer.fail_subscriptions(
             ExceptionEvent("ResourceNotFoundException", _not_found(consumer.name, stream))
         )
@@ -72,7 +72,7 @@ def list_stream_consumers(context: Context, request: requests.ListStreamConsumer
     if request.next_token is not None:
         token = resume(request.next_token, ListConsumersToken, context.now)
         if token.stream_arn != stream.arn:
-            raise errors.invalid_argument("Invalid NextToken.")
+            raise service_errors.invalid_argument("Invalid NextToken.")
         after = token.after_consumer
     consumers = [stream.consumers[name] for name in sorted(stream.consumers) if name > after]
     page = consumers[: request.max_results or 100]
@@ -86,7 +86,7 @@ def _named(context: Context, request: requests.StreamConsumer) -> tuple[Stream, 
     if request.consumer_arn is None and (
         request.stream_arn is None or request.consumer_name is None
     ):
-        raise errors.invalid_argument(
+        raise service_errors.invalid_argument(
             "Either ConsumerARN or both StreamARN and ConsumerName must be provided."
         )
     return find_consumer(context, request.consumer_arn, request.stream_arn, request.consumer_name)
@@ -117,7 +117,7 @@ def check_active(context: Context, resource: Resource) -> None:
     """Raise KinesisError unless the stream or consumer is ACTIVE."""
     if isinstance(resource, Stream):
         if resource.status != "ACTIVE":
-            raise errors.not_active(resource.name, ACCOUNT, resource.status)
+            raise service_errors.not_active(resource.name, ACCOUNT, resource.status)
     elif resource.status(context.now) != "ACTIVE":
         stream = resource.arn.partition(":stream/")[2].partition("/")[0]
         created_s = resource.created_ms // 1000

@@ -8,7 +8,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable
 
-from sparkinesis.local import errors
+from sparkinesis.local import service_errors
 from sparkinesis.local.encoding import requests
 from sparkinesis.local.model.stream import (
     BY_PARTITION_KEY,
@@ -52,10 +52,10 @@ def _set_retention(
 ) -> None:
     hours = _retention_hours(request)
     stream = context.find(request.stream_name, request.stream_arn, active=True)
-    if is_wrong(hours, stream.retention_hours):
-        raise errors.invalid_argument(
+    if is_wrong(hours, stream.retention.hours):
+        raise service_errors.invalid_argument(
             f"Requested retention period ({hours} hours) for stream {stream.name} can not be "
-            f"{relation} than existing retention period ({stream.retention_hours} hours). "
+            f"{relation} than existing retention period ({stream.retention.hours} hours). "
             f"Use {other}RetentionPeriod API."
         )
     _change(context, stream, lambda now: stream.set_retention(hours, now))
@@ -64,12 +64,12 @@ def _set_retention(
 def _retention_hours(request: requests.RetentionPeriod) -> int:
     hours = request.retention_period_hours
     if hours < _MIN_RETENTION_HOURS:
-        raise errors.invalid_argument(
+        raise service_errors.invalid_argument(
             f"Minimum allowed retention period is {_MIN_RETENTION_HOURS} hours. "
             f"Requested retention period ({hours} hours) is too short."
         )
     if hours > MAX_RETENTION_HOURS:
-        raise errors.invalid_argument(
+        raise service_errors.invalid_argument(
             f"Maximum allowed retention period is {MAX_RETENTION_HOURS} hours. "
             f"Requested retention period ({hours} hours) is too long."
         )
@@ -89,11 +89,11 @@ def stop_stream_encryption(context: Context, request: requests.StreamEncryption)
 
 def _encrypt(context: Context, request: requests.StreamEncryption, key: str | None) -> None:
     if request.encryption_type != "KMS":
-        raise errors.invalid_argument(
+        raise service_errors.invalid_argument(
             f"EncryptionType {request.encryption_type} is invalid; the only valid value is KMS."
         )
     stream = context.find(request.stream_name, request.stream_arn, active=True)
-    _change(context, stream, lambda _: setattr(stream, "encryption_key", key))
+    _change(context, stream, lambda _: setattr(stream.settings, "encryption_key", key))
 
 
 # Monitoring
@@ -114,14 +114,14 @@ def _monitor(
 ) -> Json:
     stream = context.find(request.stream_name, request.stream_arn, active=True)
     named = request.shard_level_metrics
-    desired = change(stream.metrics, _METRICS if "ALL" in named else named)
+    desired = change(stream.settings.metrics, _METRICS if "ALL" in named else named)
     answer: Json = {
         "StreamName": stream.name,
         "StreamARN": stream.arn,
-        "CurrentShardLevelMetrics": listed(stream.metrics),
+        "CurrentShardLevelMetrics": listed(stream.settings.metrics),
         "DesiredShardLevelMetrics": listed(desired),
     }
-    _change(context, stream, lambda _: setattr(stream, "metrics", desired))
+    _change(context, stream, lambda _: setattr(stream.settings, "metrics", desired))
     return answer
 
 
@@ -138,13 +138,13 @@ def update_stream_mode(context: Context, request: requests.UpdateStreamMode) -> 
     mode, warm = request.stream_mode_details.stream_mode, request.warm_throughput_mibps
     if warm is not None:
         account.check_warm_throughput(context, stream.name, mode, warm)
-    if mode != stream.mode:
+    if mode != stream.settings.mode:
         account.check_mode(context, mode, len(stream.open_shards))
 
     def apply(now: int) -> None:
-        stream.set_mode(mode)
+        stream.settings.set_mode(mode)
         if warm is not None:
-            stream.warm_target_mibps = warm
+            stream.settings.warm_target_mibps = warm
             stream.scale_to(warm, now)
 
     _change(context, stream, apply)
@@ -153,7 +153,7 @@ def update_stream_mode(context: Context, request: requests.UpdateStreamMode) -> 
 def update_max_record_size(context: Context, request: requests.UpdateMaxRecordSize) -> None:
     stream = context.find(request.stream_name, request.stream_arn, active=True)
     size = request.max_record_size_in_kib * 1024
-    _change(context, stream, lambda _: setattr(stream, "max_record_bytes", size))
+    _change(context, stream, lambda _: setattr(stream.settings, "max_record_bytes", size))
 
 
 def update_stream_warm_throughput(
@@ -161,11 +161,11 @@ def update_stream_warm_throughput(
 ) -> Json:
     stream = context.find(request.stream_name, request.stream_arn, active=True)
     mibps = request.warm_throughput_mibps
-    account.check_warm_throughput(context, stream.name, stream.mode, mibps)
-    if stream.warm_mibps is None:
-        stream.warm_mibps = len(stream.open_shards)
-    stream.warm_target_mibps = mibps
-    stream.change(lambda now: stream.scale_to(mibps, now), context.now, context.reshard_delay_ms)
+    account.check_warm_throughput(context, stream.name, stream.settings.mode, mibps)
+    if stream.settings.warm_mibps is None:
+        stream.settings.warm_mibps = len(stream.open_shards)
+    stream.settings.warm_target_mibps = mibps
+    stream.change(lambda now: stream.scale_to(mibps, now), context.now, context.delays.reshard_ms)
     return {
         "StreamName": stream.name,
         "StreamARN": stream.arn,
@@ -174,7 +174,10 @@ def update_stream_warm_throughput(
 
 
 def warm_throughput_json(stream: Stream) -> Json:
-    return {"TargetMiBps": stream.warm_target_mibps, "CurrentMiBps": stream.warm_mibps}
+    return {
+        "TargetMiBps": stream.settings.warm_target_mibps,
+        "CurrentMiBps": stream.settings.warm_mibps,
+    }
 
 
 # Distribution of records
@@ -185,17 +188,17 @@ def update_stream_record_distribution_strategy(
 ) -> None:
     """Apply a strategy: at once, as the service does, without UPDATING."""
     stream = context.find(None, request.stream_arn, active=True)
-    check_distribution(stream.mode, request.record_distribution_strategy)
-    stream.distribution = request.record_distribution_strategy
+    check_distribution(stream.settings.mode, request.record_distribution_strategy)
+    stream.settings.distribution = request.record_distribution_strategy
 
 
 def check_distribution(mode: str, strategy: str) -> None:
     if mode != ON_DEMAND and strategy != BY_PARTITION_KEY:
-        raise errors.invalid_argument(
+        raise service_errors.invalid_argument(
             f"RecordDistributionStrategy {strategy} requires ON_DEMAND mode; the stream is in "
             f"{mode} mode."
         )
 
 
 def _change(context: Context, stream: Stream, apply: Callable[[int], None]) -> None:
-    stream.change(apply, context.now, context.stream_delay_ms)
+    stream.change(apply, context.now, context.delays.stream_ms)

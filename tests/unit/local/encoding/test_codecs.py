@@ -16,8 +16,7 @@ from botocore.validate import ParamValidator
 
 from sparkinesis.local import LocalKinesis, ManualClock
 from sparkinesis.local.encoding import validation
-from sparkinesis.local.encoding.cbor import CborCodec
-from sparkinesis.local.encoding.codec import Codec, JsonCodec
+from sparkinesis.local.encoding.codecs import CborCodec, Codec, JsonCodec
 from sparkinesis.local.kinesis import CallResult
 from sparkinesis.local.operations import OPERATIONS
 from tests.unit.local.calls import ARN, SCALING, SHARD_0, SHARD_1, SHARD_2, TOP, Stream
