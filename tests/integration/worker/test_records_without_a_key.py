@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sparkinesis.compat.kclpy.adapter import make_factory
+from sparkinesis.compat.kclpy.kcl import make_factory
 from sparkinesis.compat.kclpy.v2.processor import RecordProcessorBase as Version2
 from sparkinesis.compat.kclpy.v3.processor import RecordProcessorBase as Version3
 from sparkinesis.stream.kpl.pack import aggregate

@@ -29,7 +29,7 @@ def kclpy(
 ) -> None:
     """Run a program written for amazon_kclpy (with changed imports) in this process."""
     # Imported here, since boto3 is slow to import and the other commands do not need it.
-    from sparkinesis.compat.kclpy.settings import (  # noqa: PLC0415
+    from sparkinesis.compat.kclpy.translation import (  # noqa: PLC0415
         PROPERTIES_VARIABLE,
         read_executable,
     )

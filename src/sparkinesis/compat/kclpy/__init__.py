@@ -4,9 +4,9 @@
     from sparkinesis.compat.kclpy.v3 import processor
 
 The names are those of amazon_kclpy 2.x and 3.x; docs/kclpy.md lists the differences. `kcl` runs a
-processor, `adapter` calls it; `messages` are its arguments, `checkpoint_error` is what it catches.
-`v2` and `v3` are the two interfaces.
+processor and calls it; `messages` are its arguments, and the errors that it catches. `v2` and `v3`
+are the two interfaces.
 
-A properties file is read by `properties`, its values by `property_values`; `settings` makes an
-application of them, with `worker_keys` for the options that several keys make together.
+`properties` reads a properties file and its values; `translation` makes an application of them,
+with `worker_keys` for the options that several keys make together.
 """

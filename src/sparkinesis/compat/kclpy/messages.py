@@ -12,10 +12,61 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any, Protocol
 
-from sparkinesis.compat.kclpy.checkpoint_error import SHUTDOWN, CheckpointError
+from sparkinesis.errors import (
+    CheckpointError as RefusedCheckpointError,
+)
+from sparkinesis.errors import (
+    LeaseLostError,
+    LeaseTableError,
+    LeaseTableUnavailableError,
+    SparkinesisError,
+)
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.batches.user_record import UserRecord
 from sparkinesis.worker.processors.processor import ProcessorShard
+
+SHUTDOWN = "ShutdownException"
+"""The lease is lost: stop processing."""
+THROTTLING = "ThrottlingException"
+"""DynamoDB does not respond: retry later."""
+INVALID_STATE = "InvalidStateException"
+"""The lease table does not exist, or is another kind of table."""
+ILLEGAL_ARGUMENT = "IllegalArgumentException"
+"""The position may not be checkpointed."""
+DEPENDENCY = "KinesisClientLibDependencyException"
+"""Any other failure of a call to DynamoDB."""
+
+_NAMES: tuple[tuple[type[SparkinesisError], str], ...] = (
+    (LeaseLostError, SHUTDOWN),
+    (LeaseTableUnavailableError, THROTTLING),
+    (LeaseTableError, INVALID_STATE),
+    (RefusedCheckpointError, ILLEGAL_ARGUMENT),
+)
+
+
+class CheckpointError(Exception):
+    """A checkpoint failed. Its ``__cause__`` is the error of sparkinesis, with the details.
+
+    value: the simple class name of the Java KCL's exception.
+    """
+
+    def __init__(self, value: str) -> None:
+        super().__init__(value)
+        self.value = value
+
+    def __str__(self) -> str:
+        # amazon_kclpy shows the name in quotes; here the reason follows.
+        reason = f": {self.__cause__}" if self.__cause__ is not None else ""
+        return f"{self.value!r}{reason}"
+
+
+def checkpoint_error(error: SparkinesisError) -> CheckpointError:
+    """Return the exception that amazon_kclpy raises in place of ``error``."""
+    for kind, name in _NAMES:
+        if isinstance(error, kind):
+            return CheckpointError(name)
+    return CheckpointError(DEPENDENCY)
+
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 

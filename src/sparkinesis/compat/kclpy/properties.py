@@ -1,17 +1,22 @@
-"""The properties file: a parser by the rules of ``java.util.Properties.load``, of one stream only.
+"""The properties file: parsers of it, by the rules of ``java.util.Properties.load``, and of values.
 
 The configuration of the MultiLangDaemon (KCL 3.5, ``MultiLangDaemonConfiguration``) has
 ``streamName`` and ``streamArn``, and nothing of the Java KCL's ``StreamTracker``:
-https://github.com/awslabs/amazon-kinesis-client/issues/913.
+https://github.com/awslabs/amazon-kinesis-client/issues/913. It takes a comma-separated list of
+credential providers; bars separate the parts of one:
+``StsAssumeRoleCredentialsProvider|arn:aws:iam::123456789012:role/r|session|externalId=x``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Literal
 
 from sparkinesis.errors import OptionError
+from sparkinesis.stream.address import FOUND_BY_BOTO, REGION, STREAM_ARN, CredentialSource, is_url
 
 # Java's white space is only these three; \v and no-break spaces belong to keys and values.
 _BLANK = " \t\f"
@@ -112,7 +117,7 @@ _SEVERAL = re.compile(
     r"|former_?streams.*",
     re.IGNORECASE,
 )
-"""Keys as somebody would write them who knows the Java KCL's names."""
+"""Keys that a user who knows the Java KCL's names might write."""
 _SEPARATOR = re.compile(r"[,;\s|]")
 
 _INSTEAD = (
@@ -126,7 +131,7 @@ _INSTEAD = (
 def require_one_stream(entries: Iterable[Entry], file: str) -> None:
     """Raise `OptionError`, with file and line, if the properties seem to name several streams.
 
-    Of several lines with one key the last counts, as in Java: whoever copies a sample adds a line.
+    Of several lines with one key the last counts, as in Java: users copy a sample and add a line.
     """
     for entry in entries:
         key, value = entry.key.strip(), entry.value.strip()
@@ -135,3 +140,173 @@ def require_one_stream(entries: Iterable[Entry], file: str) -> None:
             raise OptionError(f"{where} is {value[:200]!r}, which is not one stream. {_INSTEAD}")
         if _SEVERAL.fullmatch(key):
             raise OptionError(f"{where} is not a key of the MultiLangDaemon. {_INSTEAD}")
+
+
+# Parsers of values: functions from text to a value, which raise ValueError
+
+_MAX_SECONDS = 10**11
+"""The year 5138: a larger number is assumed to be in milliseconds."""
+
+
+def name(what: str, shortest: int, longest: int) -> Callable[[str], str]:
+    """Return a parser of names of letters, digits, '_', '.' and '-', as AWS allows them."""
+
+    def read(value: str) -> str:
+        if not re.fullmatch(rf"[a-zA-Z0-9_.-]{{{shortest},{longest}}}", value):
+            raise ValueError(
+                f"{what} has {shortest} to {longest} letters, digits, '_', '.' and '-'"
+            )
+        return value
+
+    return read
+
+
+def boolean(value: str) -> bool:
+    if value.lower() not in {"true", "false"}:
+        raise ValueError("must be true or false")
+    return value.lower() == "true"
+
+
+def choice(*names: str) -> Callable[[str], str]:
+    """Return a parser of one of these names, in whatever case."""
+
+    def read(value: str) -> str:
+        if value.upper() not in names:
+            raise ValueError(f"must be {', '.join(names[:-1])} or {names[-1]}")
+        return value.upper()
+
+    return read
+
+
+def integer(low: int, high: int = 2**31 - 1) -> Callable[[str], int]:
+    def read(value: str) -> int:
+        if not re.fullmatch(r"-?[0-9]{1,18}", value) or not low <= int(value) <= high:
+            raise ValueError(f"must be a whole number from {low} to {high}")
+        return int(value)
+
+    return read
+
+
+LONGEST_WAIT = 3_600_000
+"""Milliseconds: the longest wait that `WorkerOptions` takes."""
+
+
+def millis(low: int = 0, high: int | None = LONGEST_WAIT) -> Callable[[str], float]:
+    """Return a parser of whole milliseconds, which returns seconds."""
+
+    def read(value: str) -> float:
+        if not re.fullmatch(r"[0-9]{1,15}", value) or int(value) < low:
+            raise ValueError(f"must be a whole number of milliseconds, at least {low}")
+        if high is not None and int(value) > high:
+            raise ValueError(f"must be at most {high:,} milliseconds, which is an hour")
+        return int(value) / 1000
+
+    return read
+
+
+def seconds(value: str) -> float:
+    if not re.fullmatch(r"[0-9]{1,9}", value) or not int(value):
+        raise ValueError("must be a whole number of seconds, at least 1")
+    return float(value)
+
+
+def position(value: str) -> Literal["latest", "trim_horizon"]:
+    """``latest`` or ``trim_horizon``."""
+    if value.upper() == "AT_TIMESTAMP":
+        raise ValueError(
+            "for an instant, remove this key and set initialPositionInStreamExtended to seconds "
+            "since 1970"
+        )
+    named = choice("LATEST", "TRIM_HORIZON")(value)
+    return "latest" if named == "LATEST" else "trim_horizon"
+
+
+def instant(value: str) -> datetime:
+    """Parse seconds since 1970 to an aware datetime."""
+    if not re.fullmatch(r"[0-9]{1,15}", value):
+        raise ValueError("must be a whole number of seconds since 1970, such as 1636609142")
+    if int(value) >= _MAX_SECONDS:
+        raise ValueError(
+            f"must be in seconds since 1970, but looks like milliseconds: {value[:-3]}?"
+        )
+    return datetime.fromtimestamp(int(value), tz=timezone.utc)
+
+
+def stream_arn(value: str) -> tuple[str, str, str]:
+    """Parse a stream ARN to the ARN, its region and its stream's name."""
+    found = STREAM_ARN.fullmatch(value)
+    if not found:
+        raise ValueError(
+            "must be the ARN of a stream, such as "
+            "arn:aws:kinesis:eu-west-1:123456789012:stream/flights"
+        )
+    return value, found["region"], found["name"]
+
+
+def region(value: str) -> str:
+    if not REGION.fullmatch(value):
+        raise ValueError("must be an AWS region, such as eu-west-1")
+    return value
+
+
+def endpoint(value: str) -> str:
+    if not is_url(value):
+        raise ValueError("must be a URL, such as http://127.0.0.1:4566")
+    return value
+
+
+_ROLE_ARN = re.compile(r"arn:aws[a-z-]*:iam::[0-9]{12}:role/[!-~]{1,574}")
+# The names in both versions of the SDK, and the KCL's own, which also take an endpoint.
+_ASSUMES_ROLE = re.compile(r"(Kcl)?S[tT][sS]AssumeRole(Session)?CredentialsProvider")
+
+
+def credential_provider(value: str) -> CredentialSource:
+    """Return the credential source for the first provider of the list. Raises ValueError.
+
+    A role and a profile are translated. Any other provider, such as DefaultCredentialsProvider,
+    becomes boto3's own chain: environment, files, container, instance. Errors never show the value,
+    because it may contain an external id.
+    """
+    kind, *arguments = [part.strip() for part in value.split(",", maxsplit=1)[0].split("|")]
+    kind = kind.rsplit(".", maxsplit=1)[-1]
+    if _ASSUMES_ROLE.fullmatch(kind):
+        return _role(arguments)
+    if kind == "ProfileCredentialsProvider" and arguments:
+        return CredentialSource(profile=arguments[0].removeprefix("profileName="))
+    return FOUND_BY_BOTO
+
+
+def _role(arguments: Sequence[str]) -> CredentialSource:
+    positional = [argument for argument in arguments if "=" not in argument.split("/")[0]]
+    named = dict(
+        argument.split("=", maxsplit=1) for argument in arguments if argument not in positional
+    )
+    if len(positional) != 2 or not _ROLE_ARN.fullmatch(positional[0]):
+        raise ValueError(
+            "a role provider takes a role ARN and a session name: "
+            "StsAssumeRoleCredentialsProvider|arn:aws:iam::123456789012:role/reader|name"
+        )
+    arn, session = positional
+    return CredentialSource(
+        role_arn=arn,
+        session_name=session,
+        external_id=named.get("externalId"),
+        sts_endpoint=_sts_endpoint(named),
+    )
+
+
+def _sts_endpoint(named: dict[str, str]) -> str | None:
+    if "endpoint" in named:  # URL^region, the region being what the SDK for Java signs for
+        url = named["endpoint"].split("^")[0]
+        if "://" not in url:
+            url = f"https://{url}"
+        if not is_url(url):
+            raise ValueError("endpoint= takes a URL and a region, as https://HOST^eu-west-1")
+        return url
+    if "endpointRegion" in named:
+        region = named["endpointRegion"]
+        if not REGION.fullmatch(region):
+            raise ValueError("endpointRegion= takes an AWS region, such as eu-west-1")
+        domain = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
+        return f"https://sts.{region}.{domain}"
+    return None

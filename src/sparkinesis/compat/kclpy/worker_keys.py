@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from sparkinesis.compat.kclpy import property_values as values
+from sparkinesis.compat.kclpy import properties
 from sparkinesis.worker.aws_options import FanOutOptions
 
 if TYPE_CHECKING:
     from sparkinesis.worker.reporting.cloudwatch import CloudWatchMetrics
 
 RETRIEVAL_KEYS: Mapping[str, Callable[[str], Any]] = {
-    "retrievalMode": values.choice("FANOUT", "POLLING", "DEFAULT"),
-    "fanoutConfig.consumerName": values.name("a consumer name", 1, 128),
+    "retrievalMode": properties.choice("FANOUT", "POLLING", "DEFAULT"),
+    "fanoutConfig.consumerName": properties.name("a consumer name", 1, 128),
     "fanoutConfig.consumerArn": str,
 }
 
@@ -59,12 +59,12 @@ def dimensions(value: str) -> frozenset[str]:
 
 
 METRICS_KEYS = {
-    "metricsLevel": values.choice("NONE", "SUMMARY", "DETAILED"),
+    "metricsLevel": properties.choice("NONE", "SUMMARY", "DETAILED"),
     "metricsEnabledDimensions": dimensions,
-    "metricsBufferTimeMillis": values.millis(1),
-    "metricsMaxQueueSize": values.integer(1),
-    "cloudWatchEndpoint": values.endpoint,
-    **dict.fromkeys(_CREDENTIALS, values.credential_provider),
+    "metricsBufferTimeMillis": properties.millis(1),
+    "metricsMaxQueueSize": properties.integer(1),
+    "cloudWatchEndpoint": properties.endpoint,
+    **dict.fromkeys(_CREDENTIALS, properties.credential_provider),
 }
 
 _SHORTEST_INTERVAL = 1.0

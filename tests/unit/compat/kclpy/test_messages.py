@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from sparkinesis.compat.kclpy.checkpoint_error import CheckpointError, checkpoint_error
 from sparkinesis.compat.kclpy.messages import (
+    CheckpointError,
     InitializeInput,
     LeaseLostInput,
     ProcessRecordsInput,
@@ -16,6 +16,7 @@ from sparkinesis.compat.kclpy.messages import (
     ShardEndedInput,
     ShutdownInput,
     ShutdownRequestedInput,
+    checkpoint_error,
 )
 from sparkinesis.errors import (
     AccessDeniedError,

@@ -9,7 +9,7 @@ import pytest
 from sparkinesis import CredentialSource, OptionError
 from sparkinesis.metrics import CloudWatchMetrics
 from sparkinesis.metrics.metrics import MetricsExporter
-from tests.unit.compat.kclpy.test_settings import settings
+from tests.unit.compat.kclpy.test_translation import settings
 
 
 def exporters(*lines: str) -> tuple[MetricsExporter, ...]:

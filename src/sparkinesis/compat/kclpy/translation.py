@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sparkinesis.application import Application
-from sparkinesis.compat.kclpy import property_values as values
-from sparkinesis.compat.kclpy import worker_keys
+from sparkinesis.compat.kclpy import properties, worker_keys
 from sparkinesis.compat.kclpy.properties import Entry, decode, parse, require_one_stream
 from sparkinesis.errors import Check, OptionError, check_all
 from sparkinesis.stream.address import FOUND_BY_BOTO, CredentialSource
@@ -33,52 +32,52 @@ _log = logging.getLogger(__name__)
 Parser = Callable[[str], Any]
 
 _WORKER_KEYS: Mapping[str, tuple[str, Parser]] = {
-    "failoverTimeMillis": ("failover_time", values.millis(100)),
-    "maxLeasesForWorker": ("max_leases", values.integer(1)),
-    "maxLeasesToStealAtOneTime": ("max_leases_to_steal", values.integer(1)),
-    "gracefulLeaseHandoffTimeoutMillis": ("handoff_timeout", values.millis()),
-    "maxRecords": ("max_records", values.integer(1, 10_000)),
-    "idleTimeBetweenReadsInMillis": ("idle_time", values.millis()),
-    "maxPendingProcessRecordsInput": ("max_pages_ahead", values.integer(1)),
-    "maxCacheByteSize": ("max_bytes_ahead", values.integer(1)),
-    "maxRecordsCount": ("max_records_ahead", values.integer(1)),
-    "callProcessRecordsEvenForEmptyRecordList": ("call_even_for_empty_batches", values.boolean),
-    "parentShardPollIntervalMillis": ("parent_poll_interval", values.millis()),
-    "taskBackoffTimeMillis": ("task_backoff", values.millis()),
-    "cleanupLeasesUponShardCompletion": ("cleanup_leases", values.boolean),
-    "logWarningForTaskAfterMillis": ("processing_time_limit", values.millis(1, None)),
-    "shutdownGraceMillis": ("shutdown_timeout", values.millis()),
+    "failoverTimeMillis": ("failover_time", properties.millis(100)),
+    "maxLeasesForWorker": ("max_leases", properties.integer(1)),
+    "maxLeasesToStealAtOneTime": ("max_leases_to_steal", properties.integer(1)),
+    "gracefulLeaseHandoffTimeoutMillis": ("handoff_timeout", properties.millis()),
+    "maxRecords": ("max_records", properties.integer(1, 10_000)),
+    "idleTimeBetweenReadsInMillis": ("idle_time", properties.millis()),
+    "maxPendingProcessRecordsInput": ("max_pages_ahead", properties.integer(1)),
+    "maxCacheByteSize": ("max_bytes_ahead", properties.integer(1)),
+    "maxRecordsCount": ("max_records_ahead", properties.integer(1)),
+    "callProcessRecordsEvenForEmptyRecordList": ("call_even_for_empty_batches", properties.boolean),
+    "parentShardPollIntervalMillis": ("parent_poll_interval", properties.millis()),
+    "taskBackoffTimeMillis": ("task_backoff", properties.millis()),
+    "cleanupLeasesUponShardCompletion": ("cleanup_leases", properties.boolean),
+    "logWarningForTaskAfterMillis": ("processing_time_limit", properties.millis(1, None)),
+    "shutdownGraceMillis": ("shutdown_timeout", properties.millis()),
 }
 """Keys that set an option of the worker."""
 
 _TABLE_KEYS: Mapping[str, tuple[str, Parser]] = {
-    "billingMode": ("billing_mode", values.choice("PAY_PER_REQUEST", "PROVISIONED")),
-    "initialLeaseTableReadCapacity": ("read_capacity", values.integer(1)),
-    "initialLeaseTableWriteCapacity": ("write_capacity", values.integer(1)),
-    "leaseTablePitrEnabled": ("point_in_time_recovery", values.boolean),
-    "leaseTableDeletionProtectionEnabled": ("deletion_protection", values.boolean),
+    "billingMode": ("billing_mode", properties.choice("PAY_PER_REQUEST", "PROVISIONED")),
+    "initialLeaseTableReadCapacity": ("read_capacity", properties.integer(1)),
+    "initialLeaseTableWriteCapacity": ("write_capacity", properties.integer(1)),
+    "leaseTablePitrEnabled": ("point_in_time_recovery", properties.boolean),
+    "leaseTableDeletionProtectionEnabled": ("deletion_protection", properties.boolean),
 }
 """Keys that set an option of the lease table."""
 
 _OTHER_KEYS: Mapping[str, Parser] = {
     **worker_keys.RETRIEVAL_KEYS,
     **worker_keys.METRICS_KEYS,
-    "applicationName": values.name("an application name", 1, 255),
-    "tableName": values.name("a table name", 3, 255),
-    "streamName": values.name("a stream name", 1, 128),
-    "streamArn": values.stream_arn,
-    "regionName": values.region,
-    "kinesisEndpoint": values.endpoint,
-    "dynamoDBEndpoint": values.endpoint,
+    "applicationName": properties.name("an application name", 1, 255),
+    "tableName": properties.name("a table name", 3, 255),
+    "streamName": properties.name("a stream name", 1, 128),
+    "streamArn": properties.stream_arn,
+    "regionName": properties.region,
+    "kinesisEndpoint": properties.endpoint,
+    "dynamoDBEndpoint": properties.endpoint,
     "workerId": str,
-    "initialPositionInStream": values.position,
-    "initialPositionInStreamExtended": values.instant,
-    "isGracefulLeaseHandoffEnabled": values.boolean,
-    "timeoutInSeconds": values.seconds,
-    "AwsCredentialsProvider": values.credential_provider,
-    "AWSCredentialsProvider": values.credential_provider,
-    "AwsCredentialsProviderDynamoDB": values.credential_provider,
-    "AWSCredentialsProviderDynamoDB": values.credential_provider,
+    "initialPositionInStream": properties.position,
+    "initialPositionInStreamExtended": properties.instant,
+    "isGracefulLeaseHandoffEnabled": properties.boolean,
+    "timeoutInSeconds": properties.seconds,
+    "AwsCredentialsProvider": properties.credential_provider,
+    "AWSCredentialsProvider": properties.credential_provider,
+    "AwsCredentialsProviderDynamoDB": properties.credential_provider,
+    "AWSCredentialsProviderDynamoDB": properties.credential_provider,
     "executableName": str,
 }
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sparkinesis.application import Application
-from sparkinesis.compat.kclpy.settings import (
+from sparkinesis.compat.kclpy.translation import (
     parse_application,
     read_application,
     read_executable,

@@ -12,8 +12,7 @@ import pytest
 
 from sparkinesis.cli.running.kclpy import find_program
 from sparkinesis.compat.kclpy import kcl, messages
-from sparkinesis.compat.kclpy.adapter import ExitRequestedError, make_factory
-from sparkinesis.compat.kclpy.kcl import find_properties
+from sparkinesis.compat.kclpy.kcl import ExitRequestedError, find_properties, make_factory
 from sparkinesis.compat.kclpy.v2 import processor as v2
 from sparkinesis.compat.kclpy.v3 import processor as v3
 from sparkinesis.errors import OptionError, ProcessorError
