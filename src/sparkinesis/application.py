@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Literal, overload
 
 from sparkinesis.errors import OptionError, ProcessorError
-from sparkinesis.metrics.health.liveness import LOOK_EVERY
+from sparkinesis.metrics.health.liveness import CHECK_EVERY
 from sparkinesis.metrics.metrics import Metrics
 from sparkinesis.public import public
 from sparkinesis.status import Replayed
@@ -71,7 +71,7 @@ class Application(ApplicationSettings):
         timing: Timing = MACHINE,
         memory: MemoryBudget | None = None,
         tally: Metrics | None = None,
-        look_every: float = LOOK_EVERY,
+        look_every: float = CHECK_EVERY,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> Worker:
         """Make a worker of this application, which is not started yet.

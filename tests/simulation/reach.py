@@ -101,7 +101,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ),
     ("metrics/otel/instruments.py", "threading.Lock at import"): _EXPORTERS,
     ("metrics/prometheus.py", "threading.Lock at import"): _EXPORTERS,
-    ("metrics/health/server.py", "socketserver"): "Simulated workers serve no HTTP.",
+    ("metrics/health/pages.py", "socketserver"): "Simulated workers serve no HTTP.",
     **dict.fromkeys(
         (
             ("application.py", "asyncio in a block"),

@@ -44,7 +44,7 @@ def exporter(
 ) -> None:
     """Serve an application's lag, owners and checkpoint ages to Prometheus, from outside."""
     # boto3 is slow to import, and not all commands need it.
-    from sparkinesis.metrics.health.address import parse_address  # noqa: PLC0415
+    from sparkinesis.metrics.health.http_address import parse_address  # noqa: PLC0415
     from sparkinesis.metrics.health.pages import ServedTally  # noqa: PLC0415
     from sparkinesis.metrics.prometheus import require_prometheus_client  # noqa: PLC0415
     from sparkinesis.monitor.exporter import Exporter  # noqa: PLC0415

@@ -48,8 +48,7 @@ from sparkinesis.lease.table.provisioning import remember_vanished
 from sparkinesis.lease.table.rows import TableScan
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.metrics.catalogue import TAKE_DURATION
-from sparkinesis.metrics.measured import timed
-from sparkinesis.metrics.metrics import OFF, Metrics
+from sparkinesis.metrics.metrics import OFF, Metrics, timed
 from sparkinesis.stream.address import StreamIdentifier, StreamMark
 
 if TYPE_CHECKING:

@@ -18,8 +18,7 @@ from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.table.write_conflict import LeaseChangedError, OwnWrites
 from sparkinesis.metrics.catalogue import RENEWAL_DURATION
 from sparkinesis.metrics.health.signs import helping
-from sparkinesis.metrics.measured import FAILED, OK, timed
-from sparkinesis.metrics.metrics import OFF, Metrics
+from sparkinesis.metrics.metrics import FAILED, OFF, OK, Metrics, timed
 from sparkinesis.metrics.repeats import Repeats
 
 _MAX_THREADS = 20

@@ -10,10 +10,9 @@ An exporter of your own implements `MetricsExporter`; `Measured` names the worke
 """
 
 # In this folder: `catalogue` lists each `metric`; `metrics` gives a measurement to all systems,
-# `gauge_readers` asks for gauges, `measured` takes time. Systems: `tally` in memory, `prometheus`,
-# `opentelemetry` with `otel`, `cloudwatch`. `tracing` opens spans, `repeats` thins out repeated
-# logs, `health` serves pages. `python -m tests.unit.metrics.catalogue_table` prints the table of
-# docs/metrics.md.
+# reads gauges and takes time. Systems: `tally` in memory, `prometheus`, `opentelemetry` with
+# `otel`, `cloudwatch`. `tracing` opens spans, `repeats` thins out repeated logs, `health` serves
+# pages. `python -m tests.unit.metrics.catalogue_table` prints the table of docs/metrics.md.
 
 from __future__ import annotations
 

@@ -16,9 +16,9 @@ class Kind(Enum):
     COUNTER = "counter"
     """Grows only. Each measurement is an amount to add."""
     GAUGE = "gauge"
-    """A value that is read when somebody looks; see `sparkinesis.metrics.metrics.Metrics.watch`."""
+    """A value that is read at each scrape; see `sparkinesis.metrics.metrics.Metrics.watch`."""
     HISTOGRAM = "histogram"
-    """Values of which the number, the sum and the distribution count."""
+    """Values whose number, sum and distribution count."""
 
 
 class Unit(Enum):
@@ -153,7 +153,7 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def series_labels(self) -> tuple[str, ...]:
-        """The labels that tell series apart where each series is kept."""
+        """The labels that distinguish series where each series is kept."""
         return tuple(self.labels[place] for place in series_places(self))
 
     def check(self, labels: tuple[str, ...]) -> None:
@@ -175,7 +175,7 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 @cache
 def series_places(metric: Metric) -> tuple[int, ...]:
-    """Return the places of the labels that tell series apart where each series is kept.
+    """Return the places of the labels that distinguish series where each series is kept.
 
     Counters and histograms have no ``shard``: shards come and go, and the series of a shard that
     has ended would stay for ever.

@@ -1,4 +1,4 @@
-"""The interface by which sparkinesis measures, and the way to switch it off.
+"""The interface by which sparkinesis measures: counters, durations, and gauges that are read.
 
 Measurements are taken for each page, batch, call and renewal, never for each record.
 """
@@ -6,6 +6,7 @@ Measurements are taken for each page, batch, call and renewal, never for each re
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -41,7 +42,7 @@ ReadGauges: TypeAlias = Callable[[], Iterable[Sample]]
 class Metrics(Protocol):
     """Takes the measurements of one worker, fleet or query. For any thread.
 
-    No method blocks: a thread that renews leases may call it. What a method raises is logged once,
+    No method blocks: a thread that renews leases may call it. The error of a method is logged once,
     and changes nothing for the caller.
     """
 
@@ -52,7 +53,7 @@ class Metrics(Protocol):
         """Add a value to a histogram."""
 
     def watch(self, read: ReadGauges) -> Callable[[], None]:
-        """Read gauges by ``read`` from now on, whenever somebody looks. Returns the way to stop."""
+        """Read gauges by ``read`` at each scrape or flush; return the function that stops that."""
 
     def close(self) -> None:
         """Publish what is not published yet, for a few seconds at most, and stop."""
@@ -104,7 +105,7 @@ class AllMetrics:
         self._targets = tuple(targets)
         self._clock = clock
         self._lock = threading.Lock()
-        self._told: set[tuple[str, str]] = set()
+        self._logged: set[tuple[str, str]] = set()
         all_tracing = (tracing_of(target) for target in self._targets)
         self.tracing: Tracing = next(
             (one for one in all_tracing if one is not NO_TRACING), NO_TRACING
@@ -137,7 +138,7 @@ class AllMetrics:
             thread = threading.Thread(target=self._safely, args=(target, target.close), daemon=True)
             try:
                 thread.start()
-            except RuntimeError:  # the interpreter is ending, and starts no thread any more
+            except RuntimeError:  # the interpreter is ending, and starts no more threads
                 self._safely(target, target.close)
             else:
                 closing.append((target, thread))
@@ -157,16 +158,16 @@ class AllMetrics:
         try:
             return call(*args, **kwargs)
         except Exception as error:  # noqa: BLE001 - processing goes on without metrics
-            self._tell(target, error)
+            self._log_once(target, error)
             return None
 
-    def _tell(self, target: Metrics, error: Exception) -> None:
+    def _log_once(self, target: Metrics, error: Exception) -> None:
         """Log an error, each kind of error once for a target."""
         key = (type(target).__qualname__, type(error).__qualname__)
         with self._lock:
-            if key in self._told:
+            if key in self._logged:
                 return
-            self._told.add(key)
+            self._logged.add(key)
         _log.warning(
             "%s could not take a measurement, which is lost: %s. Records are processed as before; "
             "further errors of this kind are not logged.",
@@ -197,3 +198,99 @@ def metrics_of(exporters: Sequence[MetricsExporter], measured: Measured, *own: M
             targets.append(metrics)
         opened.pop_all()
     return AllMetrics(targets) if targets else OFF
+
+
+class GaugeReaders:
+    """Reads gauges through the readers that were added. A `ReadGauges`. For any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._readers: list[ReadGauges] = []
+        self._has_logged = False
+
+    def add(self, read: ReadGauges) -> Callable[[], None]:
+        """Add a reader; returns the function that removes it."""
+        with self._lock:
+            self._readers.append(read)
+
+        def remove() -> None:
+            with self._lock:
+                self._readers = [one for one in self._readers if one is not read]
+
+        return remove
+
+    def __call__(self) -> list[Sample]:
+        """Return the present value of each gauge. The first reader that raises is logged."""
+        with self._lock:
+            readers = list(self._readers)
+        found: list[Sample] = []
+        for read in readers:
+            try:
+                samples = [Sample(*one) for one in read()]
+                for metric, labels, value in samples:
+                    # A sample that no system can take would make it lose all others.
+                    metric.check(labels)
+                    math.isfinite(value)
+                found += samples
+            except Exception:  # noqa: BLE001 - the other gauges are read nevertheless
+                if not self._has_logged:
+                    self._has_logged = True
+                    _log.warning(
+                        "Gauges could not be read, and are left out. Further errors of this kind "
+                        "are not logged.",
+                        exc_info=True,
+                    )
+        return found
+
+
+OK = "ok"
+FAILED = "failed"
+
+
+def measured(
+    run: Callable[_P, _T],
+    clock: Callable[[], float],
+    observe: Callable[[str, float], None],
+    result_of: Callable[[Exception], str] = lambda _: FAILED,
+    result: Callable[[_T], str] = lambda _: OK,
+) -> Callable[_P, _T]:
+    """Return ``run`` measured: after each call, ``observe`` gets the result and the seconds.
+
+    clock: monotonic, in seconds. result_of: names the result of a run that raised. result: names
+    that of one that returned. An error that is no `Exception` ends the program rather than the run,
+    and is not observed.
+    """
+
+    def measure(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        began = clock()
+        try:
+            value = run(*args, **kwargs)
+        except Exception as error:
+            observe(result_of(error), clock() - began)
+            raise
+        observe(result(value), clock() - began)
+        return value
+
+    return measure
+
+
+def timed(
+    run: Callable[[], _T],
+    metrics: Metrics,
+    metric: Metric,
+    labels: tuple[str, ...],
+    *,
+    clock: Callable[[], float],
+    result: Callable[[_T], str] = lambda _: OK,
+) -> _T:
+    """Run once, and observe the seconds of the run with these labels and the result as the last.
+
+    Without metrics, no clock is asked.
+    """
+    if metrics is OFF:
+        return run()
+
+    def observe(found: str, seconds: float) -> None:
+        metrics.observe(metric, (*labels, found), seconds)
+
+    return measured(run, clock, observe, result=result)()

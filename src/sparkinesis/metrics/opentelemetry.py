@@ -12,9 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sparkinesis.errors import OptionError
-from sparkinesis.metrics.gauge_readers import GaugeReaders
 from sparkinesis.metrics.metric import Measured
-from sparkinesis.metrics.metrics import Metrics
+from sparkinesis.metrics.metrics import GaugeReaders, Metrics
 from sparkinesis.metrics.tracing import Tracing
 from sparkinesis.public import public_metrics
 
@@ -62,8 +61,10 @@ class OpenTelemetryMetrics:
         require_opentelemetry()
         from opentelemetry import metrics, trace  # noqa: PLC0415 - an extra
 
-        from sparkinesis.metrics.otel.instruments import instruments_of  # noqa: PLC0415 - as above
-        from sparkinesis.metrics.otel.names import scope_attributes  # noqa: PLC0415
+        from sparkinesis.metrics.otel.instruments import (  # noqa: PLC0415 - as above
+            instruments_of,
+            scope_attributes,
+        )
         from sparkinesis.metrics.otel.spans import OtelTracing  # noqa: PLC0415
         from sparkinesis.public import __version__  # noqa: PLC0415
 

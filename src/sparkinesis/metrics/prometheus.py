@@ -1,7 +1,7 @@
 """Series as Prometheus reads them: an answer to a scrape, or a registry of prometheus_client.
 
-Needs the extra ``prometheus``. prometheus_client is imported where it is used: a worker that nobody
-scrapes does without it.
+Needs the extra ``prometheus``. prometheus_client is imported where it is used: a worker that is
+not scraped does without it.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from weakref import WeakKeyDictionary
 
 from sparkinesis.errors import OptionError
 from sparkinesis.metrics.catalogue import BY_NAME, SCRAPED
-from sparkinesis.metrics.gauge_readers import GaugeReaders
 from sparkinesis.metrics.metric import Kind, Measured, Metric
-from sparkinesis.metrics.metrics import Metrics
+from sparkinesis.metrics.metrics import GaugeReaders, Metrics
 from sparkinesis.metrics.tally import BUCKETS, Distribution, Series, Tally
 from sparkinesis.public import public_metrics
 
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric as Family
 
 MOST_ENDED = 100
-"""Ended workers, fleets and queries of which a registry keeps the counters: the latest ones."""
+"""The most ended workers, fleets and queries whose counters a registry keeps."""
 
 Groups: TypeAlias = Iterable[tuple[Mapping[str, str], Iterable[Series]]]
 """The series of several workers, fleets or queries, each with the labels of its scope, such as
@@ -140,7 +139,7 @@ class PrometheusMetrics:
 
     ``registry``: by default prometheus_client's own, of the process that runs the worker. The
     application serves it, as by ``prometheus_client.start_http_server(9400)``. Nothing is computed
-    until somebody scrapes.
+    before a scrape.
 
     The counters of a worker that has ended can be scraped until the process ends; its gauges are
     gone at once. Of many workers, one after another, a registry keeps the latest 100.
@@ -169,7 +168,7 @@ class PrometheusMetrics:
 
 
 class _Collector:
-    """Everything that is measured for one registry: a name may be told by one collector only."""
+    """Everything that is measured for one registry: only one collector may have a name."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -202,7 +201,7 @@ class _Collector:
         return families((measured.labels, tally.series()) for measured, tally in tallies)
 
     def describe(self) -> list[Family]:
-        """Return the names that may be told, which no other collector may use."""
+        """Return the names of this collector, which no other one may use."""
         return [family(metric, {}) for metric in SCRAPED]
 
 

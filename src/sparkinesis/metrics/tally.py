@@ -1,16 +1,16 @@
-"""Metrics in memory: what a scrape, a status page or the driver of a fleet reads."""
+"""Metrics in memory, for a scrape, a status page or a supervisor: of one process, or of several."""
 
 from __future__ import annotations
 
 import threading
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 
-from sparkinesis.metrics.gauge_readers import GaugeReaders
-from sparkinesis.metrics.metric import Metric, series_places
-from sparkinesis.metrics.metrics import Labels, ReadGauges
+from sparkinesis.metrics.catalogue import BY_NAME
+from sparkinesis.metrics.metric import Kind, Metric, series_places
+from sparkinesis.metrics.metrics import GaugeReaders, Labels, ReadGauges
 
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 """The upper bounds of a histogram's buckets in seconds: from a call of a local server to a batch
@@ -98,3 +98,50 @@ def _series_of(metric: Metric, labels: Labels) -> Labels:
     metric.check(labels)
     places = series_places(metric)
     return labels if len(places) == len(labels) else tuple(labels[place] for place in places)
+
+
+DEPARTED = 200
+"""The most departed workers whose counters are kept: some megabytes."""
+
+
+class GatheredSeries(msgspec.Struct, frozen=True):
+    """The series of several workers, as each has last reported them.
+
+    A worker that has ended keeps its counters, so that sums over the workers only grow. It does not
+    keep its gauges, which are about the present.
+    """
+
+    workers: Mapping[str, tuple[Series, ...]] = msgspec.field(default_factory=dict)
+    """By worker id; the worker that has reported last comes last."""
+
+    def add(self, worker_id: str, series: tuple[Series, ...] | None) -> GatheredSeries:
+        """Return a copy with another report of a worker; None: it reported no series."""
+        if series is None:
+            return self
+        others = {key: each for key, each in self.workers.items() if key != worker_id}
+        return GatheredSeries({**others, worker_id: series})
+
+    def retain(self, worker_ids: Collection[str]) -> GatheredSeries:
+        """Return a copy without the workers that departed longest ago, if those are many."""
+        departed = [key for key in self.workers if key not in worker_ids]
+        if len(departed) <= DEPARTED:
+            return self
+        gone = set(departed[:-DEPARTED])
+        return GatheredSeries({key: each for key, each in self.workers.items() if key not in gone})
+
+    def groups(
+        self, application: str, live: Collection[str]
+    ) -> list[tuple[Mapping[str, str], tuple[Series, ...]]]:
+        """Return the series with the labels of each worker; gauges of ``live`` workers only."""
+        return [
+            (
+                {"application": application, "worker": key},
+                series if key in live else tuple(one for one in series if not _is_gauge(one)),
+            )
+            for key, series in self.workers.items()
+        ]
+
+
+def _is_gauge(series: Series) -> bool:
+    metric = BY_NAME.get(series.metric)
+    return metric is None or metric.kind is Kind.GAUGE

@@ -12,7 +12,7 @@ import msgspec
 from sparkinesis.errors import Check, OptionError, check_all
 from sparkinesis.events import Event
 from sparkinesis.lease.shards.shard_syncer import ShardSyncSettings
-from sparkinesis.metrics.health.address import parse_address
+from sparkinesis.metrics.health.http_address import parse_address
 from sparkinesis.metrics.metrics import MetricsExporter
 from sparkinesis.public import public
 from sparkinesis.stream.reading.budget import FASTEST, MAX_RECORDS_PER_CALL, SLOWEST, Pace

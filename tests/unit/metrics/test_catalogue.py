@@ -10,7 +10,7 @@ import pytest
 
 from sparkinesis.metrics.catalogue import CATALOGUE
 from sparkinesis.metrics.metric import Kind, Metric, Unit
-from sparkinesis.metrics.otel.names import names_of
+from sparkinesis.metrics.otel.instruments import names_of
 
 
 @pytest.mark.parametrize(

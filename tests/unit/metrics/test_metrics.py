@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from sparkinesis import OptionError
 from sparkinesis.metrics.catalogue import PROCESS_DURATION, RECORDS_PROCESSED
 from sparkinesis.metrics.metric import Measured, Scope
-from sparkinesis.metrics.metrics import OFF, AllMetrics, Metrics, metrics_of
+from sparkinesis.metrics.metrics import OFF, AllMetrics, Metrics, measured, metrics_of
 from sparkinesis.metrics.tally import Tally
 from tests.tallies import Raising
 
@@ -64,8 +67,8 @@ def test_an_exporter_is_told_what_is_measured() -> None:
             opened.append(measured)
             return Tally()
 
-    for measured in (Measured.worker("app", "w"), Measured.fleet("app"), Measured.query("flights")):
-        metrics_of((Exporter(),), measured)
+    for each in (Measured.worker("app", "w"), Measured.fleet("app"), Measured.query("flights")):
+        metrics_of((Exporter(),), each)
     assert [one.labels for one in opened] == [
         {"application": "app", "worker": "w"},
         {"application": "app"},
@@ -148,3 +151,33 @@ def test_without_its_extra_a_system_names_it(library: str, extra: str) -> None:
         [sys.executable, "-c", WITHOUT, library], capture_output=True, text=True, check=True
     )
     assert f'pip install "sparkinesis[{extra}]"' in done.stdout
+
+
+class Seen(list[tuple[str, float]]):
+    """What was observed, by a clock that goes on by one second each time somebody asks."""
+
+    def run(self, function: Callable[..., Any], **given: Any) -> Callable[..., Any]:
+        observe = lambda result, seconds: self.append((result, seconds))  # noqa: E731
+        return measured(function, itertools.count().__next__, observe, **given)
+
+
+def test_each_run_is_measured() -> None:
+    seen = Seen()
+    run = seen.run(lambda number, *, factor: number * factor)
+    assert [run(2, factor=3), run(5, factor=7)] == [6, 35]
+    seen.run(lambda: 7, result=lambda value: f"{value} of 9")()
+    assert seen == [("ok", 1), ("ok", 1), ("7 of 9", 1)]
+
+
+def test_an_error_is_measured_and_raised_and_the_end_of_the_program_is_no_result() -> None:
+    seen = Seen()
+
+    def fail(error: BaseException) -> None:
+        raise error
+
+    for error in (ValueError("as it was"), KeyboardInterrupt()):
+        for given in ({}, {"result_of": lambda error: type(error).__name__}):
+            with pytest.raises(type(error)) as raised:
+                seen.run(fail, **given)(error)
+            assert raised.value is error
+    assert seen == [("failed", 1), ("ValueError", 1)]

@@ -17,8 +17,7 @@ from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.provisioning import require_not_vanished
 from sparkinesis.lease.table.rows import TableScan
 from sparkinesis.metrics.catalogue import SHARD_SYNC_DURATION
-from sparkinesis.metrics.measured import timed
-from sparkinesis.metrics.metrics import OFF, Metrics
+from sparkinesis.metrics.metrics import OFF, Metrics, timed
 from sparkinesis.stream.address import StreamMark
 from sparkinesis.stream.position import TRIM_HORIZON
 from sparkinesis.stream.shard import Lineage

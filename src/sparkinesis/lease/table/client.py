@@ -12,8 +12,7 @@ import msgspec
 
 from sparkinesis.lease.table.statements import errors_of
 from sparkinesis.metrics.catalogue import TABLE_CALL_DURATION
-from sparkinesis.metrics.measured import FAILED, OK, measured
-from sparkinesis.metrics.metrics import OFF, Metrics
+from sparkinesis.metrics.metrics import FAILED, OFF, OK, Metrics, measured
 from sparkinesis.stream.address import FOUND_BY_BOTO, CredentialSource, place_of
 from sparkinesis.stream.calls.answers.guards import MIB, Bound, decode_object
 from sparkinesis.stream.calls.direct.direct_client import DirectClient

@@ -1,4 +1,4 @@
-"""Metrics as lines of the CloudWatch embedded metric format (EMF), of which Logs makes metrics.
+"""Metrics as lines of the CloudWatch embedded metric format (EMF): Logs makes metrics of them.
 
 The format takes numbers, and lists of at most 100 numbers. So a counter is the sum of the interval,
 and a histogram or a gauge a list with the same smallest, largest and mean value; beyond 100 values,
@@ -17,10 +17,9 @@ from typing import Literal
 import msgspec
 
 from sparkinesis.errors import OptionError
-from sparkinesis.metrics.cloudwatch.options import PublishingOptions
-from sparkinesis.metrics.cloudwatch.pending import Point
-from sparkinesis.metrics.cloudwatch.publisher import Fate, Sent
-from sparkinesis.metrics.cloudwatch.statistic_set import StatisticSet
+from sparkinesis.metrics.cloudwatch.data import StatisticSet
+from sparkinesis.metrics.cloudwatch.publisher import Fate, Point, Sent
+from sparkinesis.metrics.cloudwatch.publishing_options import PublishingOptions
 from sparkinesis.metrics.metric import Measured
 from sparkinesis.metrics.metrics import Metrics
 from sparkinesis.public import public_metrics
@@ -28,7 +27,7 @@ from sparkinesis.public import public_metrics
 MOST_METRICS = 100
 """Metrics that one line may define (specification of the format)."""
 MOST_VALUES = 100
-"""Numbers that a list may have (ditto)."""
+"""Numbers that a list may have (as above)."""
 
 _CLOSE_WITHIN = 3.0
 

@@ -1,27 +1,133 @@
 """Publishes measurements every few seconds, in a thread of its own."""
 
+# What holds when CloudWatch throttles, fails or hangs: records are processed at the same pace,
+# nothing counts twice, memory is bounded, and a worker ends within seconds. So nobody waits for a
+# call:
+#
+# - A measurement goes into `SeriesBuffer`, which has one statistic set for each series, however
+#   many measurements there are. Its lock is held for an addition, never for a call.
+# - A flush moves these sets to `UnsentPoints`, under the minute of the flush. CloudWatch keeps a
+#   value for each minute, so sets of one minute merge: an hour without CloudWatch leaves 60 points
+#   of each series, whatever the interval. Beyond `most`, the oldest are dropped, and counted.
+# - Points that the target surely did not take go back, with their minute. Points that it may have
+#   taken do not: PutMetricData adds up what it gets, so to repeat a call whose answer was lost
+#   could count its records twice, and an alarm on a sum would be wrong. A gap is the lesser evil.
+# - A flush ends with its first failed call: the next one would fail too, and each may take seconds.
+# - `close` waits for `close_within`, and then gives the rest up. The thread is a daemon, so a call
+#   that never returns does not keep the process.
+#
+# Measured with a CloudWatch that throttled, answered 500 or never answered for three minutes:
+# neither the pace of a worker nor its lag changed (docs/benchmarks.md, "What metrics cost").
+
 from __future__ import annotations
 
 import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol
 
-from sparkinesis.metrics.cloudwatch.names import PublishedMetrics, data_of, is_published
-from sparkinesis.metrics.cloudwatch.pending import Pending, Point
-from sparkinesis.metrics.cloudwatch.statistic_set import StatisticSet
-from sparkinesis.metrics.gauge_readers import GaugeReaders
+from sparkinesis.metrics.cloudwatch.data import (
+    Datum,
+    PublishedMetrics,
+    StatisticSet,
+    data_of,
+    is_published,
+)
 from sparkinesis.metrics.metric import Metric
-from sparkinesis.metrics.metrics import Labels
+from sparkinesis.metrics.metrics import GaugeReaders, Labels
 
 _log = logging.getLogger(__name__)
 
+MOST_DATA = 1000
+"""Data that one PutMetricData may have (API reference)."""
+MOST_BYTES = 900_000
+"""A request may have 1 MB; the rest is for what surrounds the data."""
+
+
+class Point(NamedTuple):
+    """A datum and its values in one minute."""
+
+    minute: int
+    """Minutes since the epoch."""
+    datum: Datum
+    values: StatisticSet
+
+
+class UnsentPoints:
+    """The points that wait for a call. Values of the same datum and minute become one set.
+
+    most: the points that are held; beyond them, the oldest are dropped, and counted in ``dropped``.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._minutes: dict[int, dict[Datum, StatisticSet]] = {}
+        self._count = 0
+        self.dropped = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def put(self, minute: int, datum: Datum, values: StatisticSet) -> None:
+        """Add values of a datum in a minute."""
+        data = self._minutes.setdefault(minute, {})
+        found = data.get(datum)
+        if found is not None:
+            found.merge(values)
+            return
+        data[datum] = values
+        self._count += 1
+        if self._count > self._most:
+            self._drop_oldest()
+
+    def take(self, most: int = MOST_DATA, most_bytes: int = MOST_BYTES) -> list[Point]:
+        """Remove and return the oldest points, as many as one request may have."""
+        taken: list[Point] = []
+        size = 0
+        for minute in sorted(self._minutes):
+            data = self._minutes[minute]
+            while data and len(taken) < most:
+                datum = next(iter(data))
+                size += size_of(datum)
+                if taken and size > most_bytes:
+                    return taken
+                taken.append(Point(minute, datum, data.pop(datum)))
+                self._count -= 1
+            if data:
+                return taken
+            del self._minutes[minute]
+        return taken
+
+    def give_back(self, points: Iterable[Point]) -> None:
+        """Put back points that were surely not published."""
+        for point in points:
+            self.put(*point)
+
+    def _drop_oldest(self) -> None:
+        oldest = min(self._minutes)
+        data = self._minutes[oldest]
+        del data[next(iter(data))]
+        if not data:
+            del self._minutes[oldest]
+        self._count -= 1
+        self.dropped += 1
+
+
+def size_of(datum: Datum) -> int:
+    """Return the bytes of a datum in a request, at most.
+
+    That is for the longest form of a request, in which botocore before 1.40 makes it: each field
+    has its whole path, and characters are escaped.
+    """
+    texts = sum(len(name) + len(value) for name, value in datum.dimensions)
+    return 600 + 120 * len(datum.dimensions) + 3 * (texts + len(datum.name) + len(datum.unit))
+
 
 class Fate(Enum):
-    """What became of points that were sent."""
+    """The fate of points that were sent."""
 
     PUBLISHED = "published"
     KEPT = "kept"
@@ -69,7 +175,7 @@ class SeriesBuffer:
         """The measurements that found no room."""
 
     def take(self, metric: Metric, labels: Labels, value: float = 1.0) -> None:
-        """Take a value of a metric. For any thread; waits for nobody."""
+        """Take a value of a metric. For any thread; never waits for a call."""
         if not is_published(metric, self._selection):
             return
         metric.check(labels)
@@ -112,25 +218,22 @@ class Publisher:
         most: int,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        self._target = target
         self._selection = selection
         self._flush_every = flush_every
         self._close_within = close_within
         self._wall_clock = wall_clock
-        self._intake = SeriesBuffer(selection, most)
+        self._measured = SeriesBuffer(selection, most)
         self._gauges = GaugeReaders()
-        self.add = self.observe = self._intake.take
+        self.add = self.observe = self._measured.take
         self.watch = self._gauges.add
-        self._pending = Pending(most)
-        self._unpublished = 0
-        self._told: set[str] = set()
+        self._delivery = Delivery(target, most)
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self) -> Publisher:
         """Begin to publish in the background."""
         self._thread = threading.Thread(
-            target=self._run, name=f"sparkinesis-metrics-{self._target.name}", daemon=True
+            target=self._run, name=f"sparkinesis-metrics-{self._delivery.to}", daemon=True
         )
         self._thread.start()
         return self
@@ -138,12 +241,12 @@ class Publisher:
     @property
     def dropped(self) -> int:
         """The points and measurements that were dropped: statistics of a minute each, at most."""
-        return self._intake.dropped + self._pending.dropped + self._unpublished
+        return self._measured.dropped + self._delivery.unsent.dropped + self._delivery.lost
 
     @property
     def held(self) -> int:
         """The points that are not published yet."""
-        return len(self._pending)
+        return len(self._delivery.unsent)
 
     def close(self) -> None:
         """Publish what is left, for ``close_within`` seconds at most, and stop."""
@@ -155,33 +258,21 @@ class Publisher:
         if thread.is_alive():
             _log.warning(
                 "%s did not take the last metrics within %g s; they are given up.",
-                self._target.name,
+                self._delivery.to,
                 self._close_within,
             )
 
     def flush(self) -> None:
-        """Publish what was measured until now, and what is left of before."""
+        """Publish what was measured until now, and what an earlier flush has left."""
         minute = int(self._wall_clock() // 60)
         for sample in self._gauges():
-            self._intake.take(*sample)
-        for (metric, labels), values in self._intake.drain().items():
+            self._measured.take(*sample)
+        for (metric, labels), values in self._measured.drain().items():
             for datum, published in data_of(metric, labels, values, self._selection):
-                self._pending.put(minute, datum, published)
-        while points := self._pending.take():
-            try:
-                sent = self._target.send(points)
-            except Exception:
-                self._unpublished += len(points)
-                raise
-            if sent.fate is Fate.KEPT:
-                self._pending.give_back(points)
-            elif sent.fate is not Fate.PUBLISHED:
-                self._unpublished += len(points)
-            if sent.problem:
-                self._tell(sent)
-            if sent.fate in (Fate.KEPT, Fate.LOST):
-                break  # the next call would fail, too, and each may take seconds
-        self._tell_dropped()
+                self._delivery.unsent.put(minute, datum, published)
+        self._delivery.send()
+        if self._measured.dropped:
+            self._delivery.log_dropped()
 
     def _run(self) -> None:
         try:
@@ -189,50 +280,85 @@ class Publisher:
                 self._flush_safely()
             self._flush_safely()
         finally:
-            self._end()
+            self._delivery.end(self.dropped + self.held)
 
     def _flush_safely(self) -> None:
         try:
             self.flush()
         except Exception as error:  # noqa: BLE001 - the thread lives on; processing is not affected
             problem = f"{type(error).__name__}: {error}"
-            self._tell(Sent(Fate.LOST, problem, type(error).__name__), error)
+            self._delivery.log(Sent(Fate.LOST, problem, type(error).__name__), error)
 
-    def _end(self) -> None:
-        left = self.dropped + self.held
-        if left:
-            _log.warning(
-                "%s: %d statistics of metrics were not published in the end.",
-                self._target.name,
-                left,
-            )
-        try:
-            self._target.close()
-        except Exception:  # noqa: BLE001 - the process is ending
-            _log.debug("%s could not be closed.", self._target.name, exc_info=True)
 
-    def _tell(self, sent: Sent, error: Exception | None = None) -> None:
+class Delivery:
+    """Sends points to a target, keeps those that it did not take, and logs why. For one thread."""
+
+    def __init__(self, target: Target, most: int) -> None:
+        self._target = target
+        self.to = target.name
+        """The target's name."""
+        self.unsent = UnsentPoints(most)
+        self.lost = 0
+        """The points that were sent, and perhaps not published."""
+        self._logged: set[str] = set()
+        """The kinds of problems that were logged."""
+
+    def send(self) -> None:
+        """Send the unsent points, the oldest first, until the target no longer takes them."""
+        while points := self.unsent.take():
+            try:
+                sent = self._target.send(points)
+            except Exception:
+                self.lost += len(points)
+                raise
+            if sent.fate is Fate.KEPT:
+                self.unsent.give_back(points)
+            elif sent.fate is not Fate.PUBLISHED:
+                self.lost += len(points)
+            if sent.problem:
+                self.log(sent)
+            if sent.fate in (Fate.KEPT, Fate.LOST):
+                break
+        if self.unsent.dropped:
+            self.log_dropped()
+
+    def log(self, sent: Sent, error: Exception | None = None) -> None:
         """Log a problem, each kind of problem once."""
-        if sent.kind in self._told:
+        if sent.kind in self._logged:
             return
-        self._told.add(sent.kind)
+        self._logged.add(sent.kind)
         _log.warning(
             "%s does not take metrics: %s. %s Records are processed as before. Further errors of "
             "this kind are not logged.",
-            self._target.name,
+            self.to,
             sent.problem.rstrip("."),
             _CONSEQUENCES[sent.fate],
             exc_info=error,
         )
 
-    def _tell_dropped(self) -> None:
-        if self._intake.dropped + self._pending.dropped and "room" not in self._told:
-            self._told.add("room")
+    def log_dropped(self) -> None:
+        """Log, once, that points or measurements are dropped."""
+        if "room" in self._logged:
+            return
+        self._logged.add("room")
+        _log.warning(
+            "Metrics for %s are dropped, the oldest first: more than max_series wait to be "
+            "published. The number is logged at the end.",
+            self.to,
+        )
+
+    def end(self, unpublished: int) -> None:
+        """Log how many statistics were never published, and close the target."""
+        if unpublished:
             _log.warning(
-                "Metrics for %s are dropped, the oldest first: more than max_series wait to be "
-                "published. The number is logged at the end.",
-                self._target.name,
+                "%s: %d statistics of metrics were not published in the end.",
+                self.to,
+                unpublished,
             )
+        try:
+            self._target.close()
+        except Exception:  # noqa: BLE001 - the process is ending
+            _log.debug("%s could not be closed.", self.to, exc_info=True)
 
 
 _CONSEQUENCES = {

@@ -1,4 +1,4 @@
-"""The decision whether a process's own loops and pools go on.
+"""Decides whether the loops and pools of a process go on.
 
 What counts is the time in which the process runs: after a process was stopped, or its machine
 slept, each loop seems late for a moment.
@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 CONFIRMED = 2.0
-"""Seconds, by looks at a running process, in which a part must be late before it stands still."""
+"""Seconds of a running process, by its checks, that a part must be late before it stands still."""
 
-LOOK_EVERY = 0.5
-"""Seconds between two looks."""
+CHECK_EVERY = 0.5
+"""Seconds between two checks."""
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -30,12 +30,12 @@ class Part(msgspec.Struct, frozen=True):
     """True if its thread has ended, although it has work to do."""
 
 
-def after_look(
+def after_check(
     late: Mapping[str, float], parts: Iterable[Part], now: float, seconds: float
 ) -> dict[str, float]:
-    """Return for how long each part has been late by looks, by name; see `CONFIRMED`. Pure.
+    """Return for how long each part has been late by checks, by name; see `CONFIRMED`. Pure.
 
-    late: the same at the look before. seconds: the time since that look, in which the process ran.
+    late: the same at the check before. seconds: the time since then, in which the process ran.
     """
     return {
         part.name: late[part.name] + seconds if part.name in late else 0.0
@@ -56,31 +56,31 @@ def problems(parts: Iterable[Part], late: Mapping[str, float], now: float) -> tu
 
 
 class Liveness:
-    """Looks at the parts of a process from time to time. For any thread.
+    """Checks the parts of a process from time to time. For any thread.
 
-    every: seconds between two calls of `look`.
+    every: seconds between two calls of `check`.
     """
 
     def __init__(
         self,
         parts: Callable[[], Iterable[Part]],
         clock: Callable[[], float],
-        every: float = LOOK_EVERY,
+        every: float = CHECK_EVERY,
     ) -> None:
         self._parts = parts
         self._clock = clock
         self._longest = 2 * every
         self._lock = threading.Lock()
         self._late: dict[str, float] = {}
-        self._looked_at = clock()
+        self._checked_at = clock()
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Note which parts are late."""
         with self._lock:
             now = self._clock()
-            seconds = min(now - self._looked_at, self._longest)
-            self._looked_at = now
-            self._late = after_look(self._late, self._parts(), now, seconds)
+            seconds = min(now - self._checked_at, self._longest)
+            self._checked_at = now
+            self._late = after_check(self._late, self._parts(), now, seconds)
 
     def problems(self) -> tuple[str, ...]:
         """Return why the process is not alive; () if it is."""

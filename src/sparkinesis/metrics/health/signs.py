@@ -1,6 +1,6 @@
-"""Signs of life: how a loop tells that it goes on, also while it waits or makes a call.
+"""Signs of life: how a loop shows that it runs, also while it waits or makes a call.
 
-A loop tells for how long it may now be silent: for its pause, or for the timeouts of a call. One
+A loop says for how long it may now be silent: for its pause, or for the timeouts of a call. One
 that is silent for longer stands still. So a table that does not answer is no loop that stands
 still, but a call that outlasts its own timeouts is one.
 """
@@ -26,7 +26,7 @@ CREDENTIALS = 180.0
 
 
 class SignOfLife:
-    """The time by which a loop, or one of its helper threads, is due to tell that it goes on."""
+    """The time by which a loop, or one of its helper threads, has to show that it runs."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -39,7 +39,7 @@ class SignOfLife:
         return min((helper.due for helper in list(self._helpers)), default=self._due)
 
     def give(self, silent_for: float = 0.0) -> None:
-        """Tell that the loop goes on, and may be silent for so many seconds."""
+        """Show that the loop runs. ``seconds``: it may be silent for as long."""
         self._due = self._clock() + max(PATIENCE, silent_for + _MARGIN)
 
     def during(self, run: Callable[[], object]) -> None:
@@ -66,7 +66,7 @@ _mine: ContextVar[SignOfLife | None] = ContextVar("sparkinesis_sign_of_life", de
 
 
 def expect(silent_for: float = 0.0) -> None:
-    """Tell, in a loop's thread, that it goes on, and may be silent for so many seconds.
+    """Show, in a loop's thread, that the loop runs, and may be silent for some seconds.
 
     Does nothing in other threads.
     """

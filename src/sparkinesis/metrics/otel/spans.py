@@ -12,7 +12,7 @@ from typing import NamedTuple
 from opentelemetry import context, trace
 from opentelemetry.trace import Link, SpanContext, SpanKind, StatusCode, Tracer
 
-from sparkinesis.metrics.otel.names import CALL, SHARD, STREAM, Attributes
+from sparkinesis.metrics.otel.instruments import CALL, SHARD, STREAM, Attributes
 from sparkinesis.metrics.tracing import Extent, Numbered, Span
 
 _log = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ class Ranges:
 
 
 class OtelTracing:
-    """Opens spans by a tracer. Implements `Tracing`. What the tracer raises is logged once."""
+    """Opens spans by a tracer. Implements `Tracing`. Errors of the tracer are logged once."""
 
     def __init__(self, tracer: Tracer, attributes: Mapping[str, str]) -> None:
         """``attributes``: those of all spans of the worker."""

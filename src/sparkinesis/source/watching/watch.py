@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from sparkinesis.errors import OptionError
-from sparkinesis.metrics.health.address import Address, parse_address
-from sparkinesis.metrics.health.pages import pages
-from sparkinesis.metrics.health.server import HealthServer
+from sparkinesis.metrics.health.http_address import Address, parse_address
+from sparkinesis.metrics.health.pages import HealthServer, pages
 from sparkinesis.metrics.metric import Measured
 from sparkinesis.metrics.metrics import MetricsExporter, metrics_of
 from sparkinesis.metrics.tally import Series, Tally

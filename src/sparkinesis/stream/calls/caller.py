@@ -21,8 +21,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from sparkinesis.metrics.catalogue import CALL_DURATION, CALL_RETRIES, ITERATORS_EXPIRED
 from sparkinesis.metrics.health.signs import expect
-from sparkinesis.metrics.measured import FAILED, measured
-from sparkinesis.metrics.metrics import OFF, Metrics
+from sparkinesis.metrics.metrics import FAILED, OFF, Metrics, measured
 from sparkinesis.metrics.tracing import tracing_of
 from sparkinesis.stream.address import CredentialSource, StreamAddress
 from sparkinesis.stream.calls.answers.decoding import data_size, decode_page

@@ -18,7 +18,7 @@ from botocore.exceptions import (
 )
 
 from sparkinesis.metrics.health.signs import expect
-from sparkinesis.metrics.measured import FAILED
+from sparkinesis.metrics.metrics import FAILED
 
 _T = TypeVar("_T")
 

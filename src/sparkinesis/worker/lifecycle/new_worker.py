@@ -15,7 +15,7 @@ from sparkinesis.lease.rules.other_workers import default_worker_id
 from sparkinesis.lease.rules.taker import TakeSettings
 from sparkinesis.lease.table.provisioning import Patience
 from sparkinesis.lease.table.table import LeaseTable
-from sparkinesis.metrics.health.liveness import LOOK_EVERY
+from sparkinesis.metrics.health.liveness import CHECK_EVERY
 from sparkinesis.metrics.metric import Measured
 from sparkinesis.metrics.metrics import AllMetrics, Metrics, metrics_of
 from sparkinesis.stream.timing import MACHINE, Timing
@@ -46,7 +46,7 @@ def new_worker(
     timing: Timing = MACHINE,
     memory: MemoryBudget | None = None,
     tally: Metrics | None = None,
-    look_every: float = LOOK_EVERY,
+    look_every: float = CHECK_EVERY,
     loop: asyncio.AbstractEventLoop | None = None,
     calls: UserCalls | None = None,
     reads: ReadRange | None = None,

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from sparkinesis.errors import OptionError
 from sparkinesis.events import WorkerStarted
 from sparkinesis.lease.coordinator import LeaseCoordinator
-from sparkinesis.metrics.health.liveness import LOOK_EVERY
+from sparkinesis.metrics.health.liveness import CHECK_EVERY
 from sparkinesis.public import public
 from sparkinesis.status import Failure, ShardStatus, StreamStatus
 from sparkinesis.stream.fan_out.socket_watch import socket_watch
@@ -38,8 +38,7 @@ from sparkinesis.worker.reporting.health import WorkerParts, slow_calls
 from sparkinesis.worker.reporting.log_context import LogPlace
 
 if TYPE_CHECKING:
-    from sparkinesis.metrics.health.pages import ServedTally
-    from sparkinesis.metrics.health.server import HealthServer
+    from sparkinesis.metrics.health.pages import HealthServer, ServedTally
 
 _LOOPS = (RenewalLoop, CoordinatorLoop, ShardSyncLoop, ConsumerLoop)
 
@@ -72,7 +71,7 @@ class Worker:
         if settings.options.retrieval == "efo":
             pools["the thread that watches subscriptions"] = socket_watch().part
         self._parts = WorkerParts(settings.clock, pools)
-        self._live = self._parts.liveness(settings.watched_every or LOOK_EVERY)
+        self._live = self._parts.liveness(settings.watched_every or CHECK_EVERY)
         self._http: HealthServer | None = None
 
     def start(self) -> Worker:

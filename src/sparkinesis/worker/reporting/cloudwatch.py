@@ -17,9 +17,8 @@ from botocore.exceptions import (
 )
 
 from sparkinesis.errors import OptionError
-from sparkinesis.metrics.cloudwatch.options import DEFAULT_MAX_SERIES, PublishingOptions
-from sparkinesis.metrics.cloudwatch.pending import Point
-from sparkinesis.metrics.cloudwatch.publisher import Fate, Publisher, Sent
+from sparkinesis.metrics.cloudwatch.publisher import Fate, Point, Publisher, Sent
+from sparkinesis.metrics.cloudwatch.publishing_options import DEFAULT_MAX_SERIES, PublishingOptions
 from sparkinesis.metrics.metric import Measured
 from sparkinesis.metrics.metrics import Metrics
 from sparkinesis.public import public_metrics

@@ -22,8 +22,7 @@ import msgspec
 from sparkinesis.errors import LeaseLostError, SinkUnavailableError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.metrics.catalogue import SINK_DURATION, SINK_FILES, SINK_ROWS
-from sparkinesis.metrics.measured import timed
-from sparkinesis.metrics.metrics import OFF, Metrics
+from sparkinesis.metrics.metrics import OFF, Metrics, timed
 from sparkinesis.public import public_sink
 from sparkinesis.worker.sink.names import shortened, stream_label
 

@@ -18,11 +18,9 @@ from msgspec import Meta
 from sparkinesis import OptionError
 from sparkinesis.metrics import EmfMetrics
 from sparkinesis.metrics.catalogue import CATALOGUE, LEASES_HELD, RECORDS_PROCESSED
+from sparkinesis.metrics.cloudwatch.data import Datum, StatisticSet
 from sparkinesis.metrics.cloudwatch.emf import MOST_VALUES, EmfLines, lines_of, value_of
-from sparkinesis.metrics.cloudwatch.names import Datum
-from sparkinesis.metrics.cloudwatch.pending import Point
-from sparkinesis.metrics.cloudwatch.publisher import Fate
-from sparkinesis.metrics.cloudwatch.statistic_set import StatisticSet
+from sparkinesis.metrics.cloudwatch.publisher import Fate, Point
 from sparkinesis.metrics.metric import Kind, Measured, Metric
 from sparkinesis.metrics.metrics import Sample
 

@@ -12,10 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkinesis.metrics.catalogue import LAG, RECORDS_PROCESSED, RENEWAL_DURATION
-from sparkinesis.metrics.cloudwatch.names import Datum, PublishedMetrics
-from sparkinesis.metrics.cloudwatch.pending import MOST_BYTES, MOST_DATA, Pending, Point, size_of
-from sparkinesis.metrics.cloudwatch.publisher import Fate, Publisher, Sent, SeriesBuffer
-from sparkinesis.metrics.cloudwatch.statistic_set import StatisticSet
+from sparkinesis.metrics.cloudwatch.data import Datum, PublishedMetrics, StatisticSet
+from sparkinesis.metrics.cloudwatch.publisher import (
+    MOST_BYTES,
+    MOST_DATA,
+    Fate,
+    Point,
+    Publisher,
+    Sent,
+    SeriesBuffer,
+    UnsentPoints,
+    size_of,
+)
 from sparkinesis.metrics.metric import Level
 from sparkinesis.metrics.metrics import Sample
 from tests.journal import PATIENCE
@@ -217,37 +225,37 @@ def test_measurements_between_two_flushes_are_bounded(target: Recorder, clock: C
 
 
 def test_points_of_a_call_fit_into_a_request() -> None:
-    pending = Pending(10_000)
+    unsent = UnsentPoints(10_000)
     long = tuple((f"Dimension{n}", "v" * 900) for n in range(3))
     for n in range(2500):
-        pending.put(1, Datum(f"name-{n}", "Count", (*long, ("n", str(n)))), StatisticSet.of(n))
+        unsent.put(1, Datum(f"name-{n}", "Count", (*long, ("n", str(n)))), StatisticSet.of(n))
     calls = []
-    while points := pending.take():
+    while points := unsent.take():
         calls.append(points)
     assert sum(map(len, calls)) == 2500
     assert all(len(points) <= MOST_DATA for points in calls)
     assert all(sum(size_of(point.datum) for point in points) <= MOST_BYTES for points in calls)
-    small = Pending(10_000)
+    small = UnsentPoints(10_000)
     for n in range(2500):
         small.put(1, Datum(f"name-{n}", "Count", ()), StatisticSet.of(n))
     assert [len(small.take()) for _ in range(4)] == [1000, 1000, 500, 0]
 
 
 def test_many_threads_lose_no_measurement() -> None:
-    intake = SeriesBuffer(SUMMARY, 100)
+    buffer = SeriesBuffer(SUMMARY, 100)
     rounds, threads = 2000, 8
     found = 0.0
 
     def measure() -> None:
         for _ in range(rounds):
-            intake.take(RECORDS_PROCESSED, ("s", "a"), 1)
+            buffer.take(RECORDS_PROCESSED, ("s", "a"), 1)
 
     running = [threading.Thread(target=measure) for _ in range(threads)]
     for thread in running:
         thread.start()
     while any(thread.is_alive() for thread in running):
-        found += sum(values.sum for values in intake.drain().values())
-    found += sum(values.sum for values in intake.drain().values())
+        found += sum(values.sum for values in buffer.drain().values())
+    found += sum(values.sum for values in buffer.drain().values())
     assert found == rounds * threads
 
 

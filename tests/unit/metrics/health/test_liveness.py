@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from sparkinesis.lease.table.client import _READ_TIMEOUT
-from sparkinesis.metrics.health.liveness import CONFIRMED, Liveness, Part, after_look, problems
+from sparkinesis.metrics.health.liveness import CONFIRMED, Liveness, Part, after_check, problems
 from sparkinesis.metrics.health.signs import (
     PATIENCE,
     QueueSign,
@@ -117,14 +117,14 @@ def test_a_part_stands_still_when_looks_confirm_it() -> None:
     part = Part("the loop", due=10.0)
     late: dict[str, float] = {}
     for now, is_still in [(9.5, False), (10.5, False), (11.5, False), (12.5, True)]:
-        late = after_look(late, [part], now, 1.0)
+        late = after_check(late, [part], now, 1.0)
         assert bool(problems([part], late, now)) is is_still, now
 
 
 def test_a_part_that_gives_a_sign_begins_anew() -> None:
-    late = after_look({"the loop": 1.9}, [Part("the loop", due=20.0)], 15.0, 1.0)
+    late = after_check({"the loop": 1.9}, [Part("the loop", due=20.0)], 15.0, 1.0)
     assert late == {}
-    late = after_look(late, [Part("the loop", due=20.0)], 21.0, 1.0)
+    late = after_check(late, [Part("the loop", due=20.0)], 21.0, 1.0)
     assert problems([Part("the loop", due=20.0)], late, 21.0) == ()
 
 
@@ -137,14 +137,14 @@ def test_the_time_in_which_a_process_was_stopped_does_not_count(clock: Clock) ->
     part = Part("the loop", due=clock.now + 5)
     live = Liveness(lambda: [part], clock)
     clock.now += 600  # stopped
-    live.look()
+    live.check()
     assert live.problems() == ()
     clock.now += 0.5
-    live.look()
+    live.check()
     assert live.problems() == ()
     for _ in range(4):
         clock.now += 0.5
-        live.look()
+        live.check()
     (text,) = live.problems()
     assert "the loop stands still" in text
 
@@ -154,5 +154,5 @@ def test_one_late_look_confirms_nothing(clock: Clock) -> None:
     live = Liveness(lambda: [part], clock)
     for stopped in (600.0, 600.0):
         clock.now += stopped
-        live.look()
+        live.check()
     assert live.problems() == ()

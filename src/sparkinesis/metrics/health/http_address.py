@@ -46,7 +46,7 @@ def is_own_host(host: str | None, address: Address) -> bool:
     """Return True unless a Host header names something else than a server on loopback. Pure.
 
     A web page can let a name of its own resolve to this machine (DNS rebinding), and would read
-    what the server tells. Who opens the server to a network has it answer to any name.
+    what the server answers. A server that is open to a network answers to any name.
     """
     if not address.is_loopback or host is None:
         return True

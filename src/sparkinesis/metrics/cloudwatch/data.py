@@ -1,7 +1,7 @@
-"""The names, units and dimensions of measurements in CloudWatch. Pure.
+"""Measurements as CloudWatch takes them: names, units, dimensions, and statistic sets. Pure.
 
-They are the KCL's where it has the metric: alarms and dashboards stay. The other metrics have the
-operation `OWN` and their name in the catalogue, in CloudWatch's style.
+The names are the KCL's where it has the metric: alarms and dashboards stay. The other metrics have
+the operation `OWN` and their name in the catalogue, in CloudWatch's style.
 """
 
 from __future__ import annotations
@@ -13,9 +13,41 @@ from typing import NamedTuple
 
 import msgspec
 
-from sparkinesis.metrics.cloudwatch.statistic_set import StatisticSet
 from sparkinesis.metrics.metric import KclName, Kind, Level, Measured, Metric, Scope, Unit
 from sparkinesis.metrics.metrics import Labels
+
+
+class StatisticSet(msgspec.Struct):
+    """The number, the sum, the smallest and the largest of some values."""
+
+    count: int
+    sum: float
+    least: float
+    most: float
+
+    @classmethod
+    def of(cls, value: float) -> StatisticSet:
+        """Return the set of one value."""
+        return cls(1, value, value, value)
+
+    def add(self, value: float) -> None:
+        self.merge(StatisticSet.of(value))
+
+    def merge(self, other: StatisticSet) -> None:
+        """Add the values of another set."""
+        self.count += other.count
+        self.sum += other.sum
+        self.least = min(self.least, other.least)
+        self.most = max(self.most, other.most)
+
+    def times(self, factor: float) -> StatisticSet:
+        """Return the set of the values in a smaller unit."""
+        return StatisticSet(self.count, self.sum * factor, self.least * factor, self.most * factor)
+
+    def all_as(self, value: float) -> StatisticSet:
+        """Return the set of as many values that are all ``value``."""
+        return StatisticSet(self.count, self.count * value, value, value)
+
 
 OWN = "Sparkinesis"
 """The operation of the metrics that the KCL does not have."""
@@ -39,7 +71,7 @@ _LONGEST_DIMENSION = 1024
 
 
 class PublishedMetrics(msgspec.Struct, frozen=True):
-    """What is published: each metric and each combination of dimensions is billed."""
+    """The choice of metrics: each metric, and each combination of dimensions, is billed."""
 
     level: Level
     worker: str
@@ -51,13 +83,13 @@ class PublishedMetrics(msgspec.Struct, frozen=True):
 
 
 class Datum(NamedTuple):
-    """A metric in CloudWatch: what tells it from all others in its namespace."""
+    """A metric in CloudWatch: what distinguishes it from all others in its namespace."""
 
     name: str
     unit: str
     dimensions: tuple[tuple[str, str], ...]
     is_total: bool = False
-    """True for a counter, of which only the sum counts."""
+    """True for a counter: only its sum counts."""
 
 
 def is_published(metric: Metric, selection: PublishedMetrics) -> bool:
@@ -68,7 +100,7 @@ def is_published(metric: Metric, selection: PublishedMetrics) -> bool:
 def data_of(
     metric: Metric, labels: Labels, values: StatisticSet, selection: PublishedMetrics
 ) -> Iterator[tuple[Datum, StatisticSet]]:
-    """Return what CloudWatch gets of the values of a metric.
+    """Yield the data that CloudWatch gets of the values of a metric.
 
     labels: those of `Metric.labels`. values: in the metric's own unit.
     """
@@ -147,6 +179,6 @@ def _dimensions(
 
 
 def _dimension_value(text: str) -> str:
-    """Return a text with what a dimension's value must not have replaced."""
+    """Return a text in which all that a dimension's value must not have is replaced."""
     value = _NO_DIMENSION.sub("_", text[:_LONGEST_DIMENSION]).lstrip(":")
     return value if value.strip() else "_"

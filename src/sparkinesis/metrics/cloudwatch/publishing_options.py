@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from sparkinesis.errors import OptionError
-from sparkinesis.metrics.cloudwatch.names import (
+from sparkinesis.metrics.cloudwatch.data import (
     PublishedMetrics,
     namespace_of,
     namespace_problem,
@@ -16,7 +16,7 @@ from sparkinesis.metrics.cloudwatch.publisher import Publisher, Target
 from sparkinesis.metrics.metric import Level, Measured, Scope
 
 DEFAULT_MAX_SERIES = 10_000
-"""As many as the KCL for Java queues."""
+"""The number that the KCL for Java queues."""
 
 _LONGEST_INTERVAL = 3600.0
 

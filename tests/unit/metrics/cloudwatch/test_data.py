@@ -11,15 +11,15 @@ from msgspec.structs import replace
 
 from sparkinesis.metrics import CloudWatchMetrics, EmfMetrics, catalogue
 from sparkinesis.metrics.catalogue import CATALOGUE
-from sparkinesis.metrics.cloudwatch.names import (
+from sparkinesis.metrics.cloudwatch.data import (
     OWN,
     Datum,
     PublishedMetrics,
+    StatisticSet,
     data_of,
     namespace_of,
     namespace_problem,
 )
-from sparkinesis.metrics.cloudwatch.statistic_set import StatisticSet
 from sparkinesis.metrics.metric import AwsPlace, Level, Measured, Metric
 from tests.documents import ROOT
 from tests.unit.metrics.cloudwatch.kcl_names import KCL_METRICS, KclMetric
@@ -210,5 +210,5 @@ def test_what_is_published_is_what_the_options_say() -> None:
         Level.DETAILED, "", by_shard=True, own=False
     )
     publisher = exporter.publisher(measured)
-    assert (publisher._flush_every, publisher._pending._most) == (7.0, 50)
-    assert publisher._target._namespace == "ours"  # type: ignore[attr-defined]
+    assert (publisher._flush_every, publisher._delivery.unsent._most) == (7.0, 50)
+    assert publisher._delivery._target._namespace == "ours"  # type: ignore[attr-defined]

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from sparkinesis.errors import OptionError
-from sparkinesis.metrics.health.address import Address, is_own_host, parse_address
+from sparkinesis.metrics.health.http_address import Address, is_own_host, parse_address
 
 
 @pytest.mark.parametrize(
