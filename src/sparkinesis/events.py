@@ -28,7 +28,7 @@ Streams (`StreamEvent`)
     `StreamReadable`, `StreamMadeAnew`, `StreamRemoved`, `FormerStreamDeleted`, `FormerStreamKept`,
     `TroubleBegan`, `TroubleEnded`
 
-Each event is raised at a single place in the code, and told once to everybody: a log line, which
+Each event is raised at a single place in the code, and published once: as a log line, which
 is its `Event.line`, the counters that follow from it, and a call of ``on_event``. So these cannot
 differ. Durations are in seconds by the worker's clock.
 """
@@ -131,7 +131,7 @@ class WorkerReport(Event, frozen=True):
 
 
 class ShutdownBegan(Event, frozen=True):
-    """A worker shuts down: somebody asked it to, or it has failed."""
+    """A worker shuts down: it was asked to, or it has failed."""
 
     worker_id: str
     shards: int
@@ -390,7 +390,7 @@ class LeaseAssigned(LeaseEvent, frozen=True):
 
 
 class LeadershipChanged(Event, frozen=True):
-    """This worker has begun or ceased to lead the fleet: to assign leases to the workers."""
+    """This worker has begun or ceased to lead: to assign leases to the workers."""
 
     worker_id: str
     leads: bool
@@ -401,7 +401,7 @@ class LeadershipChanged(Event, frozen=True):
 
 
 class FleetRowsFailed(Event, frozen=True):
-    """The rows by which a fleet with a leader coordinates itself cannot be read or written."""
+    """The rows by which workers and their leader coordinate cannot be read or written."""
 
     error: str
 
@@ -453,7 +453,7 @@ class RenewalFailed(Event, frozen=True):
     """The number of leases that the worker holds."""
     error: str
     times: int = 1
-    """How often since the last such event: the same error is told ever more rarely."""
+    """How often since the last such event: the same error is published ever more rarely."""
 
     def line(self) -> Line:
         often = _often(self.times) or ","
@@ -478,7 +478,7 @@ class TakingFailed(Event, frozen=True):
 
     error: str
     times: int = 1
-    """How often since the last such event: the same error is told ever more rarely."""
+    """How often since the last such event: the same error is published ever more rarely."""
 
     def line(self) -> Line:
         often = _often(self.times)
@@ -708,7 +708,7 @@ class ShardEnded(ShardEvent, frozen=True):
     records: int
     """User records processed since this worker took the shard."""
     rest_is_lost: bool = False
-    """True if the shard has expired, with records that were not read: `DataLost` has told it."""
+    """True if the shard has expired, with records that were not read: see `DataLost`."""
 
     def line(self) -> Line:
         children = f"; its children are {listed(self.children)}" if self.children else ""

@@ -42,7 +42,7 @@ OF_FEATURES = {
     "sparkinesis.stream.putting",
     "sparkinesis.stream.kpl.message_types",
     "sparkinesis.stream.reading.arrow",
-    "sparkinesis.worker.dead_letters.file",
+    "sparkinesis.worker.dead_letters.stored",
     "sparkinesis.worker.sink.storage",
 }
 

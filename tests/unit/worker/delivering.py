@@ -24,9 +24,9 @@ from sparkinesis.worker.on_error import OnError
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.processors.processor import RecordProcessor
 from sparkinesis.worker.processors.user_calls import UserCalls
+from sparkinesis.worker.reporting.event_log import DISCARD_EVENTS, EventPublisher
 from sparkinesis.worker.reporting.failures import Failures
 from sparkinesis.worker.reporting.shard_reporter import ShardMeasures, ShardPlace, ShardReporter
-from sparkinesis.worker.reporting.teller import TELL_NOBODY, EventPublisher
 from sparkinesis.worker.sink.sink import ShardSinks
 
 SHARD = "shardId-000000000000"
@@ -98,7 +98,7 @@ class Setting:
     now: float = 1000.0
     failures: Failures = field(default_factory=Failures)
     metrics: Metrics = OFF
-    tell: EventPublisher = TELL_NOBODY
+    tell: EventPublisher = DISCARD_EVENTS
     calls: UserCalls = field(default_factory=UserCalls)
     application = "app"
 
@@ -162,7 +162,7 @@ class Shard:
         on_error: OnError,
         *bad: str,
         metrics: Metrics = OFF,
-        tell: EventPublisher = TELL_NOBODY,
+        tell: EventPublisher = DISCARD_EVENTS,
         held: Held | None = None,
         sinks: ShardSinks | None = None,
         processor: RecordProcessor | None = None,

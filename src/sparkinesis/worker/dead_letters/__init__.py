@@ -1,4 +1,4 @@
 """Dead letters: targets for records that cannot be processed, their files, putting them back.
 
-`targets` are the user's choice; `file` is a letter in a directory, `stored` lists and puts back.
+`targets` are the user's choice; `stored` makes the files of a directory, lists them, and puts back.
 """

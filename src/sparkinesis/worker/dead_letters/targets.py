@@ -26,7 +26,7 @@ from sparkinesis.stream.address import (
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.processors.user_methods import asynchronous, unfinished, why_not_callable
 from sparkinesis.worker.reporting.failures import cut
-from sparkinesis.worker.sink.names import shortened, stream_label
+from sparkinesis.worker.sink.sink import shortened, stream_label
 
 
 @public_sink
@@ -146,7 +146,7 @@ class DeadLetterDirectory:
         Raises `SinkUnavailableError` if the file cannot be stored; no part of it is left. Raises
         `OptionError` if the path cannot be used.
         """
-        from sparkinesis.worker.dead_letters.file import to_table  # noqa: PLC0415 - see above
+        from sparkinesis.worker.dead_letters.stored import to_table  # noqa: PLC0415 - see above
         from sparkinesis.worker.sink.storage import open_storage  # noqa: PLC0415
 
         storage = open_storage(self.path, self.filesystem)

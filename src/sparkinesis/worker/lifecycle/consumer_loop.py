@@ -26,7 +26,7 @@ from sparkinesis.worker.lifecycle.shard.states import ShutdownReason
 from sparkinesis.worker.lifecycle.streams.open_stream import OpenStream
 from sparkinesis.worker.reporting.failures import describe
 from sparkinesis.worker.reporting.log_context import LogPlace
-from sparkinesis.worker.reporting.progress import REPORT_EVERY, WorkerProgress
+from sparkinesis.worker.reporting.minute_reports import REPORT_EVERY, WorkerProgress
 
 _log = logging.getLogger(__name__)
 

@@ -26,9 +26,9 @@ from sparkinesis.worker.lifecycle.streams.opening import StreamOpener
 from sparkinesis.worker.lifecycle.streams.several_streams import SeveralStreams
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.processors.user_calls import UserCalls
+from sparkinesis.worker.reporting.event_log import DISCARD_EVENTS, EventPublisher, WorkerEvents
 from sparkinesis.worker.reporting.failures import Failures
 from sparkinesis.worker.reporting.log_context import LogPlace
-from sparkinesis.worker.reporting.teller import TELL_NOBODY, EventPublisher, WorkerEvents
 from sparkinesis.worker.retrieval.memory import MemoryBudget, budget_of_process
 from sparkinesis.worker.retrieval.step_pool import StepPool
 
@@ -62,7 +62,7 @@ def new_worker(
     served = _serving(options.http, {"application": name, "worker": worker_id})
     own = [one for one in (tally, served) if one is not None]
     metrics: Metrics = AllMetrics(own)
-    tell: EventPublisher = TELL_NOBODY
+    tell: EventPublisher = DISCARD_EVENTS
     try:
         measured = Measured.worker(name, worker_id, application.place())
         metrics = metrics_of(options.metrics, measured, *own)

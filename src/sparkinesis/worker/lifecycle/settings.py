@@ -20,9 +20,9 @@ from sparkinesis.worker.on_error import OnError
 from sparkinesis.worker.options import DEFAULT_HELD_BYTES, WorkerOptions
 from sparkinesis.worker.processors.processor import ProcessorFactory
 from sparkinesis.worker.processors.user_calls import UserCalls
+from sparkinesis.worker.reporting.event_log import DISCARD_EVENTS, EventPublisher
 from sparkinesis.worker.reporting.failures import Failures
 from sparkinesis.worker.reporting.shard_reporter import ShardMeasures, ShardPlace, ShardReporter
-from sparkinesis.worker.reporting.teller import TELL_NOBODY, EventPublisher
 from sparkinesis.worker.retrieval.memory import MemoryBudget
 from sparkinesis.worker.retrieval.step_pool import StepPool
 
@@ -49,7 +49,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     rng: random.Random
     """The worker's only random number generator."""
     failures: Failures
-    tell: EventPublisher = TELL_NOBODY
+    tell: EventPublisher = DISCARD_EVENTS
     """Takes the events of the worker, of its shards and of its leases."""
     metrics: Metrics = OFF
     """Takes the measurements of the worker, and of its streams and leases."""

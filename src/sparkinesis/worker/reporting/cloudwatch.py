@@ -180,5 +180,5 @@ def fate_after(error: BaseException) -> Fate:
     if isinstance(error, ClientError):
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
         if status == 503:
-            return Fate.KEPT  # refused before it was looked at
+            return Fate.KEPT  # refused before it was processed
     return Fate.LOST if is_in_doubt(error) else Fate.KEPT

@@ -84,11 +84,11 @@ class WorkerGauges:
         self,
         worker_id: str,
         snapshot: Callable[[], Snapshot],
-        look: Callable[[LeaseCounts | None], WorkerSnapshot],
+        worker: Callable[[LeaseCounts | None], WorkerSnapshot],
     ) -> None:
         self._worker_id = worker_id
         self._snapshot = snapshot
-        self._look = look
+        self._worker = worker
         self._counted: tuple[Snapshot, LeaseCounts | None] | None = None
         """The last snapshot, counted: a large table is not counted for each scrape."""
 
@@ -97,7 +97,7 @@ class WorkerGauges:
         counted = self._counted
         if counted is None or counted[0] is not seen:
             counted = self._counted = seen, lease_counts(seen, self._worker_id)
-        return samples_of(self._look(counted[1]))
+        return samples_of(self._worker(counted[1]))
 
 
 def lease_counts(seen: Snapshot, worker_id: str) -> LeaseCounts | None:
@@ -115,29 +115,29 @@ def lease_counts(seen: Snapshot, worker_id: str) -> LeaseCounts | None:
     )
 
 
-def samples_of(look: WorkerSnapshot) -> list[Sample]:
+def samples_of(worker: WorkerSnapshot) -> list[Sample]:
     """Return the gauges of a worker. Pure."""
-    lags = [one.millis_behind_latest for one in look.shards]
+    lags = [one.millis_behind_latest for one in worker.shards]
     known = [lag / 1000 for lag in lags if lag is not None]
-    pages = [one.page_millis_behind_latest for one in look.shards]
+    pages = [one.page_millis_behind_latest for one in worker.shards]
     values: dict[Metric, float | None] = {
-        BYTES_HELD: look.bytes_held,
-        LEASES_HELD: look.leases_held,
-        TABLE_UNSEEN: look.unseen_for,
+        BYTES_HELD: worker.bytes_held,
+        LEASES_HELD: worker.leases_held,
+        TABLE_UNSEEN: worker.unseen_for,
         APPLICATION_LAG: max(known, default=None),
         APPLICATION_PAGE_LAG: max((ms / 1000 for ms in pages if ms is not None), default=None),
-        LEASES_UNREAD: look.unread,
-        EVENT_LOOP_LAG: look.event_loop_lag,
+        LEASES_UNREAD: worker.unread,
+        EVENT_LOOP_LAG: worker.event_loop_lag,
     }
-    found = list(_shards(look.shards))
-    if (leases := look.leases) is not None:
+    found = list(_shards(worker.shards))
+    if (leases := worker.leases) is not None:
         values |= {
             LEASES_TOTAL: leases.total,
             LEASES_EXPIRED: leases.expired,
             WORKERS: leases.workers,
             LEADER: float(leases.is_leader),
         }
-    if (streams := look.streams) is not None:
+    if (streams := worker.streams) is not None:
         values |= {STREAMS: streams.active, STREAMS_FORMER: streams.former}
         found += [
             Sample(STREAM_UNREADABLE, (name,), age) for name, age in streams.unreadable.items()

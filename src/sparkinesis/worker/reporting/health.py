@@ -1,4 +1,4 @@
-"""The health of a worker: its loops and pools, its looks at the lease table, and slow calls."""
+"""The health of a worker: its loops and pools, its scans of the lease table, and slow calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sparkinesis.status import ShardStatus
 from sparkinesis.worker.reporting.failures import describe
 
 _FAILOVER_TIMES = 3
-"""Failover times without a complete look at the table after which a worker is not ready."""
+"""Failover times without a complete scan of the table after which a worker is not ready."""
 _LEAST = 10.0
 """The same in seconds, if that is more."""
 
@@ -64,7 +64,7 @@ class WorkerParts:
 
 
 class TableLooks:
-    """The looks of one worker at the lease table, by which the worker is ready or not.
+    """The scans of the lease table by one worker, which make it ready or not.
 
     The thread that takes leases notes them, any thread may ask.
     """
@@ -75,7 +75,7 @@ class TableLooks:
         self._began = clock()
         self._seen_at: float | None = None
         self._failure: tuple[str, bool] | None = None
-        """The error of the last look, and whether it was refused; None if it did not fail."""
+        """The error of the last scan, and whether it was refused; None if it did not fail."""
 
     @property
     def unseen_for(self) -> float:
@@ -88,13 +88,13 @@ class TableLooks:
         self._seen_at, self._failure = self._clock(), None
 
     def note_failure(self, error: Exception) -> None:
-        """Note that a look, or what follows from it, failed."""
+        """Note that a scan, or the work after it, failed."""
         self._failure = describe(error), not isinstance(error, LeaseTableUnavailableError)
 
     def problem(self) -> str | None:
         """Return why the worker does not see its lease table now; None if it does.
 
-        A look that was refused is a problem at once, because a retry cannot help.
+        A scan that was refused is a problem at once, because a retry cannot help.
         """
         at, failure = self._seen_at, self._failure
         why = "" if failure is None else f": {failure[0]}"

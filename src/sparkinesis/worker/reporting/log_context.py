@@ -56,7 +56,7 @@ class LogContext(logging.Filter):
     already, from ``extra`` or from before a queue, stay.
 
     In what sparkinesis logs, and in these attributes, escapes take the place of what is not
-    printable: a shard's id or a worker's, as a table or a server tells it, begins no line of its
+    printable: a shard's id or a worker's, as a table or a server has it, begins no line of its
     own.
     """
 

@@ -37,8 +37,8 @@ from sparkinesis.metrics.metric import Metric
 from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.metrics.tracing import Extent, tracing_of
 from sparkinesis.status import Failure
+from sparkinesis.worker.reporting.event_log import EventPublisher
 from sparkinesis.worker.reporting.failures import Failures, describe
-from sparkinesis.worker.reporting.teller import EventPublisher
 
 
 class ShardPlace(NamedTuple):
@@ -53,21 +53,21 @@ class ShardPlace(NamedTuple):
 class ShardReporter:
     """Reports what happens to one shard. For the thread of the shard's consumer, but for `lost`."""
 
-    def __init__(self, at: ShardPlace, failures: Failures, tell: EventPublisher) -> None:
+    def __init__(self, at: ShardPlace, failures: Failures, publish: EventPublisher) -> None:
         self._at = at
         self._failures = failures
-        self._tell = tell
+        self._publish = publish
         self._last_failure: str | None = None
         """The fingerprint of the last failure, until a success."""
 
     def started(self, position: object, checkpoint: object) -> None:
-        self._tell(ShardStarted(*self._at, str(position), str(checkpoint)))
+        self._publish(ShardStarted(*self._at, str(position), str(checkpoint)))
 
     def ended(self, children: Sequence[str], records: int, *, rest_is_lost: bool) -> None:
-        self._tell(ShardEnded(*self._at, tuple(children), records, rest_is_lost))
+        self._publish(ShardEnded(*self._at, tuple(children), records, rest_is_lost))
 
     def stopped(self, error: BaseException) -> None:
-        self._tell(ShardStopped(*self._at, describe(error)))
+        self._publish(ShardStopped(*self._at, describe(error)))
 
     def batch_failed(self, span: Span, action: BatchAction, error: BaseException) -> None:
         """Report a ``process_records`` that raised, and count the failure.
@@ -79,7 +79,7 @@ class ShardReporter:
         if not (action is BatchAction.RELEASE and isinstance(error, LeaseLostError)):
             what = batch_failed(span, self._at.place, action)
             failure, is_again = self._note(what, error)
-        self._tell(
+        self._publish(
             BatchFailed(*self._at, *span, action, describe(error), failure, is_again),
             _to_show(failure, error),
         )
@@ -87,41 +87,41 @@ class ShardReporter:
     def task_failed(self, what: str, error: BaseException) -> None:
         """Report that ``what`` failed, and count the failure."""
         failure, is_again = self._note(what, error)
-        self._tell(TaskFailed(*self._at, what, failure, is_again), _to_show(failure, error))
+        self._publish(TaskFailed(*self._at, what, failure, is_again), _to_show(failure, error))
 
     def forget_failure(self) -> None:
         """Note a success: the next failure is not a repetition."""
         self._last_failure = None
 
     def skipped(self, span: Span) -> None:
-        self._tell(RecordsSkipped(*self._at, *span))
+        self._publish(RecordsSkipped(*self._at, *span))
 
     def stored(self, span: Span) -> None:
-        self._tell(DeadLettersStored(*self._at, *span))
+        self._publish(DeadLettersStored(*self._at, *span))
 
     def checkpoint_refused(self, error: BaseException) -> None:
-        self._tell(CheckpointRefused(*self._at, str(error)))
+        self._publish(CheckpointRefused(*self._at, str(error)))
 
     def lost(self, what: str) -> None:
         """Report that records have expired unread, and count that with the failures."""
         summary = f"Records expired before they were read, on {self._at.place}"
         self._failures.note(self._at.lease, summary, DataLossError(what))
-        self._tell(DataLost(*self._at, what))
+        self._publish(DataLost(*self._at, what))
 
     def skipping(self, until_ms: int) -> None:
-        self._tell(OldRecordsSkipped(*self._at, until_ms))
+        self._publish(OldRecordsSkipped(*self._at, until_ms))
 
     def took_too_long(self, seconds: float, limit: float, *, gives_up: bool) -> None:
-        self._tell(ProcessingTimeExceeded(*self._at, seconds, limit, gives_up))
+        self._publish(ProcessingTimeExceeded(*self._at, seconds, limit, gives_up))
 
     def stands_still(self, seconds: float, since_ms: int, why: str) -> None:
-        self._tell(ShardStandsStill(*self._at, seconds, since_ms, why))
+        self._publish(ShardStandsStill(*self._at, seconds, since_ms, why))
 
     def went_on(self, seconds: float) -> None:
-        self._tell(ShardWentOn(*self._at, seconds))
+        self._publish(ShardWentOn(*self._at, seconds))
 
     def died(self) -> None:
-        self._tell(ReaderDied(*self._at))
+        self._publish(ReaderDied(*self._at))
 
     def _note(self, what: str, error: BaseException) -> tuple[Failure, bool]:
         """Count a failure; return it, and True if the one before was the same."""
@@ -200,5 +200,5 @@ class ShardMeasures:
 
 
 def unmeasured(clock: Callable[[], float]) -> ShardMeasures:
-    """Return the measurements of a shard that nobody watches."""
+    """Return the measurements of a shard without metrics."""
     return ShardMeasures(OFF, "", "", clock)

@@ -45,7 +45,7 @@ from sparkinesis.stream.page import Fetched
 from sparkinesis.stream.timing import Timing
 from sparkinesis.worker.aws_options import FanOutOptions
 from sparkinesis.worker.options import AheadLimits
-from sparkinesis.worker.reporting.teller import TELL_NOBODY, EventPublisher
+from sparkinesis.worker.reporting.event_log import DISCARD_EVENTS, EventPublisher
 from sparkinesis.worker.retrieval.ahead import FetchAhead, FetchRequest, PageSource, RetrievalMode
 from sparkinesis.worker.retrieval.memory_estimates import response_memory
 from sparkinesis.worker.retrieval.polling import Polling
@@ -77,7 +77,7 @@ class ConsumerRegistration:
         timing: Timing,
         rng: random.Random,
         pace: Callable[[str], None] = at_once,
-        tell: EventPublisher = TELL_NOBODY,
+        tell: EventPublisher = DISCARD_EVENTS,
     ) -> None:
         """``pace``: waits until this process may make a call that is rare for the account."""
         self._name = options.consumer_name or application

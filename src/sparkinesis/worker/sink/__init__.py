@@ -1,5 +1,5 @@
 """Parquet files that a record processor writes, stored before each checkpoint.
 
 `sink` takes rows and flushes before `worker/checkpointer` writes; `plan` has the schema and the
-directories, `names` the files' names, `storage` makes files durable.
+directories, `storage` makes files durable.
 """

@@ -24,13 +24,15 @@ from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.metrics.catalogue import SINK_DURATION, SINK_FILES, SINK_ROWS
 from sparkinesis.metrics.metrics import OFF, Metrics, timed
 from sparkinesis.public import public_sink
-from sparkinesis.worker.sink.names import shortened, stream_label
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from sparkinesis.worker.sink.plan import Rows, SinkPlan
     from sparkinesis.worker.sink.storage import Storage
+import hashlib
+
+from sparkinesis.stream.address import StreamIdentifier
 
 DEFAULT_MAX_BYTES = 64 * 2**20
 DEFAULT_MAX_AGE = 60.0
@@ -291,3 +293,30 @@ class ShardSinks:
 def _describe(labels: Mapping[str, str]) -> str:
     stream = labels.get("stream_id", labels["stream"])
     return f"shard {labels['shard']} of stream {stream} (application {labels['application']!r})"
+
+
+_LONGEST = 160
+"""The most bytes of the part of a name that identifies the records. File systems allow 255 in all,
+and the hidden name of a dead letter has 42 more."""
+_LONGEST_OF_SEVERAL = 200
+"""The same with several streams, whose names take more."""
+
+
+def stream_label(stream: str, stream_id: str | None) -> str:
+    """Return the text that stands for a stream in file names.
+
+    ``stream_id``: the identifier of one of several streams, whose names need not differ; None: the
+    application reads one stream, whose name is the text.
+    """
+    return stream if stream_id is None else StreamIdentifier.parse(stream_id).file_label
+
+
+def shortened(name: str) -> str:
+    """Return a name that fits into a file's name. The same name always becomes the same."""
+    encoded = name.encode()
+    longest = _LONGEST if "@" not in name else _LONGEST_OF_SEVERAL
+    if len(encoded) <= longest:
+        return name
+    # Streams and shards may have names of 128 characters, and sequence numbers as many digits.
+    digest = hashlib.blake2b(encoded, digest_size=16).hexdigest()
+    return f"{encoded[: longest - len(digest) - 1].decode(errors='ignore')}-{digest}"

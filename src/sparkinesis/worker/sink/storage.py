@@ -253,7 +253,7 @@ def _of_pyarrow(filesystem: object) -> fs.FileSystem:
         )
     protocol = getattr(filesystem, "protocol", "")
     if "file" in ((protocol,) if isinstance(protocol, str) else protocol):
-        return fs.LocalFileSystem()  # this module knows how to make local files durable
+        return fs.LocalFileSystem()  # only local files are made durable here
     return fs.PyFileSystem(fs.FSSpecHandler(filesystem))
 
 

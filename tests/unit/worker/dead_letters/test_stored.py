@@ -14,13 +14,15 @@ from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.stream.kpl.pack import OutgoingRecord, aggregate
 from sparkinesis.stream.page import Record
 from sparkinesis.worker.batches.batch import RecordBatch, make_batch
-from sparkinesis.worker.dead_letters.file import NotADeadLetterError, summary, to_table
 from sparkinesis.worker.dead_letters.stored import (
     PUT_BACK,
     DeadLetters,
     Letter,
+    NotADeadLetterError,
     _PendingRecords,
     _records,
+    summary,
+    to_table,
 )
 from sparkinesis.worker.dead_letters.targets import DeadLetterDirectory, FailedRecords
 from tests.unit.worker.delivering import SHARD, batch_of

@@ -14,7 +14,7 @@ import pytest
 from sparkinesis.errors import OptionError, SinkUnavailableError
 from sparkinesis.stream.page import Record
 from sparkinesis.worker.batches.batch import make_batch
-from sparkinesis.worker.dead_letters.file import NotADeadLetterError, summary
+from sparkinesis.worker.dead_letters.stored import NotADeadLetterError, summary
 from sparkinesis.worker.dead_letters.targets import (
     DeadLetterDirectory,
     DeadLetterStream,

@@ -6,10 +6,10 @@ import pytest
 
 from sparkinesis.errors import LeaseLostError
 from sparkinesis.events import BatchAction, BatchFailed, DataLost, Event, Span
+from sparkinesis.worker.reporting.event_log import EventPublisher, WorkerEvents
 from sparkinesis.worker.reporting.failures import Failures
 from sparkinesis.worker.reporting.log_context import LogPlace
 from sparkinesis.worker.reporting.shard_reporter import ShardPlace, ShardReporter
-from sparkinesis.worker.reporting.teller import EventPublisher, WorkerEvents
 
 TEN = Span(10, "1:0", "9:0")
 

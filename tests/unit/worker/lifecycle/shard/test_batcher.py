@@ -41,9 +41,9 @@ from sparkinesis.worker.lifecycle.shard.processing import Processing
 from sparkinesis.worker.lifecycle.shard.states import ShutdownReason
 from sparkinesis.worker.on_error import Retry
 from sparkinesis.worker.options import DEFAULT_HELD_BYTES, WorkerOptions
+from sparkinesis.worker.reporting.event_log import WorkerEvents
 from sparkinesis.worker.reporting.failures import Failures
 from sparkinesis.worker.reporting.log_context import LogPlace
-from sparkinesis.worker.reporting.teller import WorkerEvents
 from sparkinesis.worker.retrieval.ahead import FetchRequest
 from sparkinesis.worker.retrieval.memory import MemoryBudget
 from sparkinesis.worker.retrieval.waiting_pages import FetchedPage

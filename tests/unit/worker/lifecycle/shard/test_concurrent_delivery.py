@@ -34,7 +34,7 @@ from sparkinesis.worker.lifecycle.shard.processing import IDLE, Next, Processing
 from sparkinesis.worker.lifecycle.shard.states import ShutdownReason
 from sparkinesis.worker.on_error import DeadLetter, OnError, Retry, Skip, Stop
 from sparkinesis.worker.options import WorkerOptions
-from sparkinesis.worker.reporting.teller import EventPublisher
+from sparkinesis.worker.reporting.event_log import EventPublisher
 from tests.unit.worker.delivering import SHARD, Held, Setting
 
 Done = Callable[[BaseException | None], None]

@@ -46,8 +46,8 @@ from sparkinesis.worker.lifecycle.shard.processing import IDLE, Next
 from sparkinesis.worker.lifecycle.shard.states import ShutdownReason
 from sparkinesis.worker.on_error import DeadLetter, OnError, Retry, Skip, Stop
 from sparkinesis.worker.processors.processor import ProcessorShard
+from sparkinesis.worker.reporting.event_log import EventPublisher
 from sparkinesis.worker.reporting.shard_reporter import ShardReporter
-from sparkinesis.worker.reporting.teller import EventPublisher
 from sparkinesis.worker.sink.sink import ShardSinks
 from tests.unit.worker.delivering import SHARD, Held, Shard, at, batch_of
 

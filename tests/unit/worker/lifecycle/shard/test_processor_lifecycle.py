@@ -20,7 +20,7 @@ from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.lifecycle.shard.processor_lifecycle import ProcessorHost, ProcessorLifecycle
 from sparkinesis.worker.on_error import Retry
 from sparkinesis.worker.processors.processor import RecordProcessor
-from sparkinesis.worker.reporting.teller import EventPublisher
+from sparkinesis.worker.reporting.event_log import EventPublisher
 from tests.unit.worker.delivering import SHARD, Shard, at
 
 Then = Callable[[Any], object]

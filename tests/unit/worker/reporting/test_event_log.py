@@ -28,9 +28,9 @@ from sparkinesis.events import (
     TakingFailed,
 )
 from sparkinesis.metrics.tally import Tally
-from sparkinesis.worker.reporting import teller
+from sparkinesis.worker.reporting import event_log
+from sparkinesis.worker.reporting.event_log import EventCallback, WorkerEvents, count_of
 from sparkinesis.worker.reporting.log_context import LogContext, LogPlace
-from sparkinesis.worker.reporting.teller import EventCallback, WorkerEvents, count_of
 from tests import pace
 from tests.unit.test_events import AT, EVENTS
 
@@ -170,7 +170,7 @@ def test_a_callback_that_raises_gets_the_next_events_and_each_type_is_logged_onc
 def test_what_a_blocked_callback_does_not_get_is_bounded_counted_and_logged_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(teller, "MOST_WAITING", 10)
+    monkeypatch.setattr(event_log, "MOST_WAITING", 10)
     is_in, go_on = threading.Event(), threading.Event()
     found: list[Event] = []
 
@@ -204,7 +204,7 @@ def test_what_comes_after_the_end_is_not_called_slow(caplog: pytest.LogCaptureFi
 def test_the_end_does_not_wait_for_long(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(teller, "DRAIN_WITHIN", 0.0)
+    monkeypatch.setattr(event_log, "DRAIN_WITHIN", 0.0)
     is_in, go_on = threading.Event(), threading.Event()
 
     def block(event: Event) -> None:

@@ -18,14 +18,14 @@ class WorkerProgress:
         self,
         worker_id: str,
         clock: Callable[[], float],
-        tell: Listener,
+        publish: Listener,
         records_total: Callable[[], int],
         standing_after: float = REPORT_EVERY,
     ) -> None:
-        """``standing_after``: seconds from which on a report names a shard that stands still."""
+        """``standing_after``: seconds after which a report names a shard that stands still."""
         self._worker_id = worker_id
         self._clock = clock
-        self._tell = tell
+        self._publish = publish
         self._records_total = records_total
         """Returns the number of user records processed since the worker's start."""
         self._standing_after = standing_after
@@ -47,7 +47,7 @@ class WorkerProgress:
             for one in shards
             if one.standing_for is not None and one.standing_for >= self._standing_after
         ]
-        self._tell(
+        self._publish(
             WorkerReport(
                 now - self._reported_at,
                 len(shards),
@@ -59,7 +59,9 @@ class WorkerProgress:
         )
         self._reported_at, self._reported = now, records
 
-    def tell_end(self, *, was_forced: bool, error: str | None) -> None:
+    def report_end(self, *, was_forced: bool, error: str | None) -> None:
         """Report the end of the worker."""
         seconds = self._clock() - self._began
-        self._tell(WorkerEnded(self._worker_id, seconds, self._records_total(), was_forced, error))
+        self._publish(
+            WorkerEnded(self._worker_id, seconds, self._records_total(), was_forced, error)
+        )

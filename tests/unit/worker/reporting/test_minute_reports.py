@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from sparkinesis.events import Event, WorkerEnded, WorkerReport
 from sparkinesis.status import ShardState, ShardStatus
-from sparkinesis.worker.reporting.progress import WorkerProgress
+from sparkinesis.worker.reporting.minute_reports import WorkerProgress
 
 
 def lags(
@@ -79,7 +79,7 @@ def test_the_last_report_is_of_the_whole_life() -> None:
     one.now, one.records = 1061.0, 5
     one.progress.step(lags(s0=None))
     one.now, one.records = 1070.0, 7
-    one.progress.tell_end(was_forced=True, error="x")
+    one.progress.report_end(was_forced=True, error="x")
     assert one.told == [
         WorkerReport(61.0, 1, 5, None, None),
         WorkerEnded("w", 70.0, 7, True, "x"),
