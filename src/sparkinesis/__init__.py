@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from sparkinesis import status as status
     from sparkinesis.application import Application
     from sparkinesis.fleet.fleet import Fleet
-    from sparkinesis.fleet.options import FleetOptions
+    from sparkinesis.fleet.fleet_options import FleetOptions
     from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
     from sparkinesis.lease.lease import PendingCheckpoint
     from sparkinesis.source.watching.query_progress import lag

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from sparkinesis.fleet.fleet import Fleet
-    from sparkinesis.fleet.options import FleetOptions
+    from sparkinesis.fleet.fleet_options import FleetOptions
     from sparkinesis.worker.lifecycle.batch_loop import BatchLoop, RecordLoop
     from sparkinesis.worker.processors.functions import Processor
     from sparkinesis.worker.processors.processor import ProcessorFactory
@@ -143,7 +143,7 @@ class Application(ApplicationSettings):
         if spark is not None:
             # A worker of this process does without the fleet.
             from sparkinesis.fleet.fleet import Fleet  # noqa: PLC0415
-            from sparkinesis.fleet.options import FleetOptions  # noqa: PLC0415
+            from sparkinesis.fleet.fleet_options import FleetOptions  # noqa: PLC0415
 
             return Fleet(self, spark, workers, fleet or FleetOptions())
         worker = self.worker()

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from sparkinesis.fleet.channel.channel import MAX_MESSAGE, Channel, connect_to_driver
 from sparkinesis.fleet.channel.control_server import ControlServer
-from sparkinesis.worker.supervision.messages import (
+from sparkinesis.worker.supervision.control_messages import (
     Disconnected,
     Hello,
     Leaving,

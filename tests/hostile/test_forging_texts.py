@@ -19,7 +19,7 @@ from sparkinesis.status import Failure
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import TRIM_HORIZON
-from sparkinesis.terminal.table import print_table, say
+from sparkinesis.terminal.printing import print_table, say
 from sparkinesis.terminal.view import ShardRow, View, summary_line
 from sparkinesis.ui import texts
 from sparkinesis.ui.look import PageSnapshot

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from sparkinesis.application import Application
 from sparkinesis.cli.app import app
 from sparkinesis.errors import OptionError
-from sparkinesis.fleet.options import FleetOptions
+from sparkinesis.fleet.fleet_options import FleetOptions
 from sparkinesis.local import LocalServer
 from sparkinesis.monitor.reset_arguments import parse_target
 from sparkinesis.source.datasource import KinesisDataSource

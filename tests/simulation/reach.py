@@ -55,11 +55,14 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ),
     ("worker/supervision/hosted_worker.py", "queue"): _FLEET,
     ("worker/supervision/supervisor.py", "queue"): _FLEET,
-    ("fleet/channel/pending.py", "threading.Lock at import"): _FLEET,
+    ("fleet/channel/entrance.py", "threading.Lock at import"): _FLEET,
     **dict.fromkeys(
         (
-            ("worker/supervision/processes/channel.py", "multiprocessing.connection.Connection"),
-            ("worker/supervision/processes/main_module.py", "multiprocessing"),
+            (
+                "worker/supervision/processes/worker_process.py",
+                "multiprocessing.connection.Connection",
+            ),
+            ("worker/supervision/processes/process_launcher.py", "multiprocessing"),
             ("worker/supervision/processes/process_launcher.py", "multiprocessing"),
             (
                 "worker/supervision/processes/process_launcher.py",

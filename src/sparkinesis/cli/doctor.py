@@ -23,7 +23,7 @@ from sparkinesis.stream.address import (
     check_table_name,
     stream_address,
 )
-from sparkinesis.terminal.table import print_table, say
+from sparkinesis.terminal.printing import print_table, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -31,8 +31,7 @@ from sparkinesis.monitor.lease_report import (
 from sparkinesis.monitor.seen import SeenApplication, SeenLease
 from sparkinesis.monitor.streams import stream_lines
 from sparkinesis.stream.address import CredentialSource
-from sparkinesis.terminal.names import counted
-from sparkinesis.terminal.table import print_table, say
+from sparkinesis.terminal.printing import counted, print_table, say
 from sparkinesis.terminal.view import figures
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from sparkinesis.cli.options import (
 from sparkinesis.monitor.chosen_streams import ChosenStreams
 from sparkinesis.monitor.lease_report import lease_rows
 from sparkinesis.stream.address import CredentialSource
-from sparkinesis.terminal.table import print_table, say
+from sparkinesis.terminal.printing import print_table, say
 from sparkinesis.terminal.view import GroupRow, behind, figures, rate_text
 
 if TYPE_CHECKING:

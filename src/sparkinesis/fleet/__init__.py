@@ -1,7 +1,7 @@
 """Fleets: an application's workers on Spark executors, supervised by the Spark driver.
 
 Read `fleet` first, the handle of the user, and `worker/supervision`, which decides. Here is what is
-Spark's: `spark_launcher` submits `jobs`, whose tasks run an `executor_worker`, and hears them
-through `channel`. `options` are the user's; `view` is the live view on a terminal; `own_session`
-makes a Spark session where a command has none.
+Spark's: `spark_launcher` submits jobs, whose tasks run an `executor_worker`, and hears them through
+`channel`. `fleet_options` are the user's; `terminal_view` is the live view; `own_session` makes a
+Spark session where a command has none.
 """

@@ -11,9 +11,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from sparkinesis.errors import FleetError, OptionError
-from sparkinesis.fleet.options import FleetOptions
+from sparkinesis.fleet.fleet_options import FleetOptions
 from sparkinesis.fleet.spark_launcher import SparkLauncher
-from sparkinesis.fleet.view import watch
+from sparkinesis.fleet.terminal_view import watch
 from sparkinesis.metrics.metrics import CLOSE_WITHIN
 from sparkinesis.public import public
 from sparkinesis.status import FleetState, FleetStatus
@@ -79,7 +79,7 @@ class Fleet:
     def _lead(self) -> None:
         try:
             self._supervisor.run()
-        except BaseException:  # noqa: BLE001 - the status has it, and nobody waits for this thread
+        except BaseException:  # noqa: BLE001 - the status has it, and no thread awaits this one
             _log.exception("Fleet of %s: failed by an unexpected error", self._application.name)
         atexit.unregister(self._at_exit)
 
@@ -94,7 +94,7 @@ class Fleet:
 
     @property
     def http_url(self) -> str | None:
-        """The URL under which the driver tells the health and the metrics of all workers.
+        """The URL at which the driver serves the health and the metrics of all workers.
 
         None without the option ``http`` of the application's `WorkerOptions`, and once the fleet
         has ended.
@@ -135,7 +135,7 @@ class Fleet:
         Return True if all workers ended gracefully; False also if the fleet has failed.
         """
         self.request_shutdown(timeout)
-        # The rest is cancelled by then.
+        # All jobs are cancelled by then.
         self._wait(self._seconds(timeout) + 2 * self._options.lost_after)
         return self.status().state is FleetState.ENDED and self._supervisor.was_graceful
 

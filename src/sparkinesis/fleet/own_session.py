@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from sparkinesis.errors import FleetError, OptionError
 from sparkinesis.fleet.fleet import Fleet
-from sparkinesis.fleet.options import FleetOptions
+from sparkinesis.fleet.fleet_options import FleetOptions
 from sparkinesis.worker.application_settings import ApplicationSettings
 from sparkinesis.worker.lifecycle.signals import graceful_on_signals
 

@@ -17,7 +17,7 @@ from sparkinesis.monitor.seen import SeenApplication
 from sparkinesis.monitor.watched import QUIET, WatchedTable
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.terminal.names import counted
+from sparkinesis.terminal.printing import counted
 from sparkinesis.terminal.view import View
 
 

@@ -20,7 +20,7 @@ from rich.live import Live
 from rich.text import Text
 
 from sparkinesis.errors import printable
-from sparkinesis.terminal.names import short_owners, short_shards
+from sparkinesis.terminal.printing import short_owners, short_shards
 from sparkinesis.terminal.view import (
     LATE_MS,
     SIGN,

@@ -1,4 +1,4 @@
-"""What `sparkinesis top`, a fleet's `watch` and the live page show of an application. Pure."""
+"""The view of an application in `sparkinesis top`, a fleet's `watch` and the live page. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sparkinesis.errors import printable
-from sparkinesis.terminal.names import counted
+from sparkinesis.terminal.printing import counted
 
 LATE_MS, VERY_LATE_MS = 10_000, 60_000
 """The smallest lags that are marked with ``!`` and with ``!!``."""
@@ -72,7 +72,7 @@ class View:
 
     @property
     def shown_lag(self) -> int | None:
-        """The same, unless there is none and shards that the view does not show have records."""
+        """The largest known lag; None if there is none, but other shards have records."""
         return None if self.is_partial and not self.millis_behind else self.millis_behind
 
     @property

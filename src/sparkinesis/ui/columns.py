@@ -20,7 +20,7 @@ from sparkinesis.lease.lease import Lease
 from sparkinesis.monitor.watched import LeaseState
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.shard import MAX_HASH_KEY, Shard
-from sparkinesis.terminal.names import short_shard
+from sparkinesis.terminal.printing import short_shard
 from sparkinesis.terminal.view import GroupRow, ShardRow, behind, lateness, rate_text
 from sparkinesis.ui.look import PageSnapshot
 

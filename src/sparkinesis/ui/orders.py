@@ -22,7 +22,7 @@ from sparkinesis.monitor.chosen_streams import ChosenStreams
 from sparkinesis.monitor.lease_report import reset_texts
 from sparkinesis.monitor.reset_arguments import find_streams, parse_target
 from sparkinesis.monitor.watched import short_checkpoint
-from sparkinesis.terminal.names import counted
+from sparkinesis.terminal.printing import counted
 
 if TYPE_CHECKING:
     from sparkinesis.lease.lease import Lease

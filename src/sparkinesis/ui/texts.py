@@ -10,7 +10,7 @@ from html import escape
 
 from sparkinesis.errors import printable
 from sparkinesis.status import Failure
-from sparkinesis.terminal.names import counted
+from sparkinesis.terminal.printing import counted
 from sparkinesis.terminal.view import behind, lateness, rate_text, total
 from sparkinesis.ui.look import PageSnapshot
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from sparkinesis.application import Application
 from sparkinesis.fleet.fleet import Fleet
-from sparkinesis.fleet.options import FleetOptions
+from sparkinesis.fleet.fleet_options import FleetOptions
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.processors.processor import RecordProcessor
-from sparkinesis.worker.supervision.messages import Hello
+from sparkinesis.worker.supervision.control_messages import Hello
 from sparkinesis.worker.supervision.supervisor import message_of
 from tests.unit.fleet.wire import PATIENCE
 

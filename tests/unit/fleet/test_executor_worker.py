@@ -29,7 +29,7 @@ from sparkinesis.local import LocalServer
 from sparkinesis.metrics.catalogue import RECORDS_PROCESSED
 from sparkinesis.worker.lifecycle.streams import several_streams
 from sparkinesis.worker.options import WorkerOptions
-from sparkinesis.worker.supervision.messages import (
+from sparkinesis.worker.supervision.control_messages import (
     Disconnected,
     Ended,
     Hello,
@@ -41,7 +41,7 @@ from sparkinesis.worker.supervision.messages import (
     Wait,
     decode_for_supervisor,
 )
-from sparkinesis.worker.supervision.reporter import MOST, longest
+from sparkinesis.worker.supervision.hosted_worker import MOST, longest
 from tests.journal import Journal, Journaling
 from tests.pace import eventually
 from tests.streams import put

@@ -22,8 +22,8 @@ from prometheus_client import CollectorRegistry
 
 from sparkinesis.errors import FleetError, OptionError, ProcessorError
 from sparkinesis.fleet.fleet import Fleet
-from sparkinesis.fleet.options import FleetOptions
-from sparkinesis.fleet.view import fleet_view
+from sparkinesis.fleet.fleet_options import FleetOptions
+from sparkinesis.fleet.terminal_view import fleet_view
 from sparkinesis.metrics.catalogue import FLEET_RESTARTS
 from sparkinesis.metrics.metric import Measured
 from sparkinesis.metrics.prometheus import PrometheusMetrics
@@ -32,13 +32,13 @@ from sparkinesis.status import FleetState, FleetStatus, ShardState, ShardStatus,
 from sparkinesis.worker.dead_letters.targets import DeadLetterDirectory
 from sparkinesis.worker.lifecycle.streams.stream_config import FormerStreams, StreamConfig
 from sparkinesis.worker.on_error import DeadLetter, Retry
-from sparkinesis.worker.supervision.gathering.reports import GatheredReports
-from sparkinesis.worker.supervision.messages import (
+from sparkinesis.worker.supervision.control_messages import (
     Disconnected,
     Ended,
     Ping,
     Report,
 )
+from sparkinesis.worker.supervision.gathered_reports import GatheredReports
 from sparkinesis.worker.supervision.supervisor import Supervisor
 from tests.tallies import counted
 from tests.unit.fleet.idle_spark import OPTIONS, Processor, application, hello, make, receive, tell
@@ -97,7 +97,7 @@ def test_the_options_reach_spark_and_the_workers(spark: Any) -> None:
     spec = launcher(fleet)._spec
     assert (spec.host, spec.port, spec.log_level) == ("localhost", port, "ERROR")
     assert (spec.heartbeat_interval, spec.lost_after) == (0.1, 0.5)
-    assert launcher(fleet)._control._listener.getsockname() == ("0.0.0.0", port)
+    assert launcher(fleet)._control._entrance._listener.getsockname() == ("0.0.0.0", port)
     assert spark.group == "my  own"
     fleet.shutdown()
 

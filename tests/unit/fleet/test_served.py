@@ -17,10 +17,9 @@ from sparkinesis.errors import OptionError
 from sparkinesis.fleet.fleet import Fleet
 from sparkinesis.metrics.catalogue import FLEET_RUNNING, FLEET_WAITING, FLEET_WANTED
 from sparkinesis.metrics.health import liveness, signs
-from sparkinesis.metrics.tally import Series
+from sparkinesis.metrics.tally import DEPARTED, GatheredSeries, Series
 from sparkinesis.status import FleetState, FleetStatus, WorkerState, WorkerStatus
-from sparkinesis.worker.supervision.gathering.series import DEPARTED, GatheredSeries
-from sparkinesis.worker.supervision.messages import Ended, Report
+from sparkinesis.worker.supervision.control_messages import Ended, Report
 from sparkinesis.worker.supervision.served import gauges_of, why_not_live, why_not_ready
 from tests.pace import eventually
 from tests.unit.fleet.idle_spark import IdleSpark, hello, make, tell

@@ -19,9 +19,9 @@ from sparkinesis.fleet.channel.channel import (
     authenticated,
     connect_to_driver,
 )
+from sparkinesis.fleet.channel.channel_tls import DriverIdentity, WorkerCredentials
 from sparkinesis.fleet.channel.control_server import ControlServer
-from sparkinesis.fleet.channel.tls import DriverIdentity, WorkerCredentials
-from sparkinesis.worker.supervision.messages import Hello, encode
+from sparkinesis.worker.supervision.control_messages import Hello, encode
 
 _T = TypeVar("_T")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkinesis.terminal.table import print_table, say
+from sparkinesis.terminal.printing import print_table, say
 
 
 @pytest.mark.parametrize(

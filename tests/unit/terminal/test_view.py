@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from sparkinesis.terminal.live import render
-from sparkinesis.terminal.names import short_owners, short_shards
+from sparkinesis.terminal.printing import short_owners, short_shards
 from sparkinesis.terminal.view import GroupRow, ShardRow, View, behind, summary_line
 
 SIZES = [(80, 24), (120, 40), (200, 50)]

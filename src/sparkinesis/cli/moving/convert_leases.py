@@ -28,8 +28,7 @@ from sparkinesis.monitor.chosen_streams import ChosenStreams
 from sparkinesis.monitor.lease_report import checkpoint_object
 from sparkinesis.monitor.watched import short_checkpoint
 from sparkinesis.stream.address import CredentialSource, StreamAddress, StreamIdentifier
-from sparkinesis.terminal.names import counted
-from sparkinesis.terminal.table import print_table
+from sparkinesis.terminal.printing import counted, print_table
 
 if TYPE_CHECKING:
     from sparkinesis.lease.moving.conversion import Conversion

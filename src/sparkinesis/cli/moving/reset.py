@@ -25,8 +25,7 @@ from sparkinesis.monitor.chosen_streams import ChosenStreams
 from sparkinesis.monitor.lease_report import checkpoint_object, reset_texts
 from sparkinesis.monitor.streams import shown_names
 from sparkinesis.stream.address import CredentialSource
-from sparkinesis.terminal.names import counted
-from sparkinesis.terminal.table import print_table, say
+from sparkinesis.terminal.printing import counted, print_table, say
 
 if TYPE_CHECKING:
     from sparkinesis.lease.rules.reset_plan import LeaseReset

@@ -18,8 +18,7 @@ from sparkinesis.cli.options import (
 )
 from sparkinesis.monitor.chosen_streams import ChosenStreams
 from sparkinesis.stream.address import CredentialSource
-from sparkinesis.terminal.names import counted
-from sparkinesis.terminal.table import print_table
+from sparkinesis.terminal.printing import counted, print_table
 
 
 @errors_in_one_line("restart")

@@ -29,8 +29,7 @@ from sparkinesis.monitor.chosen_streams import ChosenStreams
 from sparkinesis.monitor.lease_report import checkpoint_object, instant_text
 from sparkinesis.monitor.watched import short_checkpoint
 from sparkinesis.stream.address import CredentialSource, stream_address
-from sparkinesis.terminal.names import counted
-from sparkinesis.terminal.table import print_table
+from sparkinesis.terminal.printing import counted, print_table
 
 if TYPE_CHECKING:
     from sparkinesis.worker.dead_letters.stored import Contents, DeadLetters, Letter, PutBack

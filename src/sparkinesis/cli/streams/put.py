@@ -21,7 +21,7 @@ from sparkinesis.cli.streams.record_objects import RecordKeys, parse_object, par
 from sparkinesis.errors import OptionError
 from sparkinesis.stream.address import CredentialSource, StreamAddress, stream_address
 from sparkinesis.stream.put_entry import random_key, why_refused
-from sparkinesis.terminal.names import counted
+from sparkinesis.terminal.printing import counted
 
 _CHUNK = 65_536
 """The most bytes of a read from stdin."""

@@ -17,8 +17,7 @@ from sparkinesis.cli.options import (
 )
 from sparkinesis.stream.address import CredentialSource, stream_address
 from sparkinesis.stream.shard import Lineage, Shard
-from sparkinesis.terminal.names import counted, short_shard
-from sparkinesis.terminal.table import print_table, say
+from sparkinesis.terminal.printing import counted, print_table, say, short_shard
 
 _ALL_KEYS = 2**128
 

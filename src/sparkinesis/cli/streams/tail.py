@@ -29,8 +29,7 @@ from sparkinesis.stream.position import (
     InitialPosition,
     parse_initial_position,
 )
-from sparkinesis.terminal.names import short_shard
-from sparkinesis.terminal.table import say
+from sparkinesis.terminal.printing import say, short_shard
 
 if TYPE_CHECKING:
     from sparkinesis.worker.batches.user_record import UserRecord

@@ -1,11 +1,25 @@
-"""Encrypted and mutually authenticated messages between a fleet's driver and its workers.
+"""Encrypted and mutually authenticated messages between a fleet's driver and its workers."""
 
-The connection is TLS 1.3 (see `tls`): a worker only talks to the holder of the run's certificate.
-Within TLS, both sides share a secret of 32 bytes that is generated for each run. Each side proves
-that it knows the secret before a message is read (HMAC-SHA256 over two nonces). Each message has a
-MAC over its sequence number, under a key of this connection and direction: without the secret,
-no one can insert, repeat or drop a message unnoticed.
-"""
+# A stranger on the network must not be able to give orders to a worker, report in a worker's name,
+# or read a message: reports quote tracebacks, and these may quote users' data. Two credentials of a
+# run see to that; the driver makes them, and Spark sends them to the executors within the task.
+#
+# - The certificate (see `channel_tls`) tells a worker that it talks to this run's driver, and
+#   encrypts. Before there was one, the channel was authenticated, but not encrypted.
+# - A secret of 32 bytes tells the driver that it talks to a worker of this run. Each side proves
+#   that it knows the secret (HMAC-SHA256 over a nonce of each) before any message is decoded. The
+#   labels of the proofs differ, so that a proof cannot be sent back to its sender as the other
+#   side's; and the worker, which connects, proves first.
+#
+# Each message has a MAC over its number, under a key of this connection and direction: no message
+# can be inserted, repeated or dropped unnoticed. The nonces make the keys, so messages of an
+# earlier connection fail. Comparisons take constant time (`hmac.compare_digest`).
+#
+# Timeouts are part of it. The handshake has one deadline for all of its reads: with one for each
+# read, a byte now and then kept a connection for ever. Sends have a limit of their own
+# (SO_SNDTIMEO): to a machine that is gone, a send waits as long as TCP does, in which a worker did
+# not see that it had lost its driver. Reads have none after the handshake, since heartbeats decide
+# who is lost.
 
 from __future__ import annotations
 
@@ -22,7 +36,7 @@ from collections.abc import Callable, Iterator
 from typing import NoReturn, TypeAlias
 
 from sparkinesis.errors import SparkinesisError
-from sparkinesis.fleet.channel.tls import (
+from sparkinesis.fleet.channel.channel_tls import (
     DriverIdentity,
     NotAuthenticatedError,
     TlsConnection,

@@ -10,22 +10,35 @@ import queue
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import FrameType
 from typing import Protocol
 
 from sparkinesis.errors import ServiceError, SparkinesisError
-from sparkinesis.metrics.tally import Tally
+from sparkinesis.metrics.tally import Series, Tally
+from sparkinesis.status import Failure, StreamStatus
 from sparkinesis.worker.application_settings import ApplicationSettings
 from sparkinesis.worker.lifecycle.new_worker import new_worker
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.reporting.failures import describe
 from sparkinesis.worker.reporting.log_context import LogPlace
-from sparkinesis.worker.supervision.messages import Ended, Leaving, Report, ShutDown, Start, Wait
-from sparkinesis.worker.supervision.reporter import Reporter
+from sparkinesis.worker.supervision.control_messages import (
+    Ended,
+    Leaving,
+    Report,
+    ShutDown,
+    Start,
+    Wait,
+)
 
 _log = logging.getLogger(__name__)
+
+_SERIES_EVERY = 5.0
+"""Seconds between two reports with metrics: shorter than Prometheus' usual intervals."""
+
+MOST = 200
+"""The most unread shards that one report lists."""
 
 
 class Link(Protocol):
@@ -61,15 +74,11 @@ class HostedWorker:
         self._events: queue.SimpleQueue[object] = queue.SimpleQueue()
         """Orders of the supervisor, and functions for the worker's thread to call."""
         self._log_place = LogPlace(application.name, worker_id)
-        self._tally = None if application.options.http is None else Tally()
-        self._reporter = Reporter(self._tally)
+        self._reporter = Reporter(None if application.options.http is None else Tally())
+        self._start: WorkerStart | None = None
+        """The last start of the worker; None before the first."""
         self._worker: Worker | None = None
-        self._is_starting = False
-        self._built_worker: Worker | None = None
-        """The worker, from before its start."""
-        self._stop_starting = threading.Event()
-        self._give_up_at = math.inf
-        """The time at which a shutdown gives up on a worker that is still starting."""
+        """The worker, from the end of its start on."""
         self._shutdown_within: float | None = None
         """Seconds for a shutdown, unless a record processor requested it; None: no request."""
         self._is_leaving = False
@@ -81,9 +90,9 @@ class HostedWorker:
         try:
             return self._work()
         finally:
-            if self._built_worker is not None:
+            if self._start is not None and self._start.worker is not None:
                 # Also after an error: the process may live on, and the worker would keep running.
-                self._built_worker.request_shutdown()
+                self._start.worker.request_shutdown()
 
     def _work(self) -> Ended:
         next_report = time.monotonic()
@@ -94,7 +103,7 @@ class HostedWorker:
                 if ended is not None:
                     return ended
                 continue
-            if self._is_starting and time.monotonic() >= self._give_up_at:
+            if self._start is not None and self._start.takes_too_long:
                 _log.warning("The worker was still starting when the shutdown's time was up")
                 return Ended(False)
             next_report = time.monotonic() + self._interval
@@ -113,14 +122,14 @@ class HostedWorker:
         return self._leave(why)
 
     def _handle(self, event: object) -> Ended | None:
-        """Handle an order, or what another thread wants to be called; return how it ended."""
+        """Handle an order, or call a function of another thread; return how the worker ended."""
         match event:
             case Start():
-                if not self._is_starting and self._worker is None and self._shutdown_within is None:
-                    self._start()
+                if not self._is_started and self._shutdown_within is None:
+                    self._begin()
                 return None
             case Wait():
-                return None  # until it is told to start
+                return None  # until it has to start
             case ShutDown(timeout):
                 _log.info("The supervisor requests a shutdown within %g s", timeout)
                 return self._shut_down(timeout)
@@ -129,41 +138,47 @@ class HostedWorker:
         assert ended is None or isinstance(ended, Ended)
         return ended
 
-    def _start(self) -> None:
-        """Start the worker in a thread: starting makes calls, and reports must continue."""
-        self._is_starting = True
+    @property
+    def _is_started(self) -> bool:
+        """True if the worker starts, or runs."""
+        return self._worker is not None or (self._start is not None and not self._start.is_over)
 
-        def start() -> None:
+    def _begin(self) -> None:
+        """Start the worker in a thread: starting makes calls, and reports must continue."""
+        start = self._start = WorkerStart(self._new_worker)
+
+        def run() -> None:
             try:
-                # Validates again: this machine may lack the region that the supervisor found.
-                application = self._application
-                # The supervisor serves the health of all workers.
-                options = replace(application.options, http=None)
-                application = replace(application, worker_id=self._worker_id, options=options)
-                worker = self._built_worker = new_worker(
-                    application, tally=self._tally, look_every=self._interval
-                )
-                if self._stop_starting.is_set():
-                    worker.request_shutdown(self._shutdown_within)
-                worker.start()
+                worker = start.run()
             except BaseException as error:  # noqa: BLE001 - reported to the supervisor
                 self._events.put(functools.partial(self._start_failed, error))
             else:
                 self._events.put(functools.partial(self._started, worker))
 
         threading.Thread(
-            target=self._log_place.run, args=(start,), name="start-worker", daemon=True
+            target=self._log_place.run, args=(run,), name="start-worker", daemon=True
         ).start()
 
+    def _new_worker(self) -> Worker:
+        """Return a new worker. Validates again: this machine may lack the supervisor's region."""
+        # The supervisor serves the health of all workers.
+        options = replace(self._application.options, http=None)
+        application = replace(self._application, worker_id=self._worker_id, options=options)
+        return new_worker(application, tally=self._reporter.tally, look_every=self._interval)
+
     def _start_failed(self, error: BaseException) -> Ended | None:
-        self._is_starting = False
+        self._end_start()
         self.failure = error
         trace = None if isinstance(error, SparkinesisError) else error
         _log.error("The worker failed to start: %s", error, exc_info=trace)
         return Ended(False, describe(error), isinstance(error, ServiceError))
 
+    def _end_start(self) -> None:
+        assert self._start is not None
+        self._start.is_over = True
+
     def _started(self, worker: Worker) -> None:
-        self._is_starting = False
+        self._end_start()
         self._worker = worker
 
         def wait() -> None:
@@ -188,12 +203,9 @@ class HostedWorker:
         if self._worker is not None:
             self._worker.request_shutdown(timeout)
             return None
-        if not self._is_starting:
+        if self._start is None or self._start.is_over:
             return Ended(True)
-        self._stop_starting.set()
-        if self._built_worker is not None:
-            self._built_worker.request_shutdown(timeout)
-        self._give_up_at = min(self._give_up_at, time.monotonic() + timeout)
+        self._start.shut_down(timeout)
         return None
 
     def _report_shutdown_request(self) -> None:
@@ -228,3 +240,117 @@ class HostedWorker:
     def _signalled(self, name: str) -> Ended | None:
         _log.warning("Received %s: shutting down gracefully", name)
         return self._leave(f"it received {name}")
+
+
+class WorkerStart:
+    """One start of a worker, in a thread of its own, and its end if the worker is no longer wanted.
+
+    make: returns a worker that has not started.
+    """
+
+    def __init__(self, make: Callable[[], Worker]) -> None:
+        self._make = make
+        self.worker: Worker | None = None
+        """The worker, from before its start."""
+        self.is_over = False
+        """True once the worker runs, or has failed to start."""
+        self._is_unwanted = threading.Event()
+        self._within = math.inf
+        """Seconds for the shutdown of a worker that is unwanted."""
+        self._give_up_at = math.inf
+
+    def run(self) -> Worker:
+        """Make the worker, and start it. Raises its errors."""
+        worker = self.worker = self._make()
+        if self._is_unwanted.is_set():
+            worker.request_shutdown(self._within)
+        worker.start()
+        return worker
+
+    def shut_down(self, within: float) -> None:
+        """Shut the worker down within some seconds, as soon as it is made."""
+        self._within = within
+        self._is_unwanted.set()
+        if self.worker is not None:
+            self.worker.request_shutdown(within)
+        self._give_up_at = min(self._give_up_at, time.monotonic() + within)
+
+    @property
+    def takes_too_long(self) -> bool:
+        """True if the worker is still starting when the time of a shutdown is up."""
+        return not self.is_over and time.monotonic() >= self._give_up_at
+
+
+class Reporter:
+    """Makes the reports on a worker, each with what is new to its supervisor.
+
+    It knows what was reported on this connection; reports on earlier ones may be lost.
+
+    tally: has the worker's metrics; None: they and its health are not reported.
+    """
+
+    def __init__(self, tally: Tally | None) -> None:
+        self.tally = tally
+        self._series_due = -math.inf
+        """The time from which a report has the worker's metrics."""
+        self._connection = 0
+        self._counts: dict[str, int] = {}
+        """The reported count of each failure, by fingerprint."""
+        self._streams: list[tuple[str, str | None, str | None]] | None = []
+        """The streams as reported; None: they are not reported yet."""
+
+    def report(self, worker: Worker, connection: int, *, is_last: bool = False) -> Report:
+        """Return the next report. ``connection``: the number of connections so far."""
+        if connection != self._connection:
+            if self._connection:
+                self._counts, self._streams = {}, None
+            self._connection = connection
+        worker.look_at_health()
+        is_watched = self.tally is not None
+        return Report(
+            tuple(worker.status()),
+            worker.records_total(),
+            True,
+            self._new_failures(worker),
+            worker.problem,
+            longest(worker.unread_shards()),
+            self._new_streams(worker),
+            worker.why_not_live() if is_watched else (),
+            worker.why_not_ready() if is_watched else (),
+            self._series(is_last),
+        )
+
+    def _series(self, is_last: bool) -> tuple[Series, ...] | None:
+        now = time.monotonic()
+        if self.tally is None or (now < self._series_due and not is_last):
+            return None
+        self._series_due = now + _SERIES_EVERY
+        return tuple(self.tally.series())
+
+    def _new_failures(self, worker: Worker) -> tuple[Failure, ...]:
+        found = tuple(
+            failure
+            for failure in worker.failures()
+            if failure.count != self._counts.get(failure.fingerprint)
+        )
+        self._counts.update((failure.fingerprint, failure.count) for failure in found)
+        return found
+
+    def _new_streams(self, worker: Worker) -> tuple[StreamStatus, ...] | None:
+        streams = worker.streams()
+        # Without the seconds of a failure, which the supervisor counts itself.
+        reported = [(one.stream, one.identifier, one.problem) for one in streams]
+        if reported == self._streams:
+            return None
+        self._streams = reported
+        return streams
+
+
+def longest(unread: Mapping[str, float] | None) -> dict[str, float] | None:
+    """Return the shards that have been unread for longest, at most `MOST`, by lease key.
+
+    None for None.
+    """
+    if unread is None:
+        return None
+    return dict(sorted(unread.items(), key=lambda each: (-each[1], each[0]))[:MOST])

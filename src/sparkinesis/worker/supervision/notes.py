@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from sparkinesis.errors import listed
 from sparkinesis.status import ShardStatus
-from sparkinesis.worker.supervision.gathering.reports import WorkerReports
-from sparkinesis.worker.supervision.gathering.streams import ReportedStream
-from sparkinesis.worker.supervision.messages import Ended, Hello
+from sparkinesis.worker.supervision.control_messages import Ended, Hello
+from sparkinesis.worker.supervision.gathered_reports import WorkerReports
 from sparkinesis.worker.supervision.roster import Slot
+from sparkinesis.worker.supervision.unread import ReportedStream
 
 
 def joined(hello: Hello) -> str:
@@ -41,7 +41,7 @@ def waiting(count: int, wanted: int) -> str:
     )
     if count < wanted:
         return text
-    # A worker that cannot connect is not told from one that Spark has not started.
+    # A worker that cannot connect looks like one that Spark has not started.
     return (
         f"{text}. If Spark runs the tasks already, its executors cannot reach this program: set "
         "host, bind and port of FleetOptions"

@@ -1,4 +1,4 @@
-"""Which part of an application keeps it from being pickled for another process."""
+"""Finds the part of an application that cannot be pickled for another process."""
 
 from __future__ import annotations
 

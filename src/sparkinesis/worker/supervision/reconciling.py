@@ -1,4 +1,4 @@
-"""The actions that reconcile a roster with what is wanted. Pure.
+"""The actions that reconcile a roster with what is wanted, and the restarts among them. Pure.
 
 Slots that are due together become the tasks of one Spark job, so that Spark spreads them over the
 executors. If one failure aborts a job, each slot has its own job, and so has each process.
@@ -6,7 +6,8 @@ executors. If one failure aborts a job, each slot has its own job, and so has ea
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from sparkinesis.status import FleetState, WorkerState
@@ -23,7 +24,7 @@ class Submit:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """End a job that is not wanted and has no connected worker, or whatever it has."""
+    """End a job that is not wanted and has no connected worker, or any job that takes too long."""
 
     job: int
     at_once: bool = False
@@ -36,15 +37,15 @@ class _ForWorker:
 
 
 class SendStart(_ForWorker):
-    """Tell a worker to start."""
+    """Order a worker to start."""
 
 
 class SendWait(_ForWorker):
-    """Tell a worker to stand by."""
+    """Order a worker to stand by."""
 
 
 class SendShutDown(_ForWorker):
-    """Tell a worker to shut down."""
+    """Order a worker to shut down."""
 
 
 class Disconnect(_ForWorker):
@@ -57,7 +58,7 @@ Action: TypeAlias = Submit | Cancel | SendStart | SendWait | SendShutDown | Disc
 def reconcile(roster: Roster, now: float) -> tuple[Roster, tuple[Action, ...]]:
     """Return the actions to take, in order, and the roster after them."""
     plan = _Plan(roster, now)
-    if not roster.rules.are_children:
+    if not roster.rules.ends_are_seen:
         plan.drop_silent()
     for number in sorted(plan.roster.slots):
         plan.staff(plan.roster.slots[number])
@@ -171,3 +172,36 @@ class _Plan:
 
     def _change(self, member: JoinedWorker) -> None:
         self.roster = self.roster.with_member(member)
+
+
+@dataclass(frozen=True, slots=True)
+class Restarts:
+    """The last beginning in each slot, so that the next ones count as restarts.
+
+    A slot gets another job when its job has ended, and Spark may run the task of a job again.
+    """
+
+    submitted: frozenset[int] = frozenset()
+    """The slots that have had a job."""
+    begun: Mapping[int, tuple[int, str]] = field(default_factory=dict)
+    """The job and the worker that began last in a slot."""
+
+    def after(self, roster: Roster, actions: Iterable[Action]) -> tuple[Restarts, int]:
+        """Return what has begun after these actions, and the number of those that began again.
+
+        roster: as it is after the actions. A slot that is removed is forgotten.
+        """
+        submitted = set(self.submitted & roster.slots.keys())
+        begun = {slot: last for slot, last in self.begun.items() if slot in submitted}
+        again = 0
+        for action in actions:
+            if isinstance(action, Submit):
+                again += len(submitted.intersection(action.slots))
+                submitted.update(action.slots)
+            elif isinstance(action, SendStart):
+                member = roster.members[action.worker_id]
+                job, worker_id = begun.get(member.slot, (None, None))
+                # The first worker of another job came with that job. A start may be said twice.
+                again += job == member.job and worker_id != member.worker_id
+                begun[member.slot] = member.job, member.worker_id
+        return Restarts(frozenset(submitted), begun), again

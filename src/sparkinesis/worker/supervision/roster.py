@@ -2,22 +2,39 @@
 
 There is a slot for each worker that there should be. A launch, here called a job, fills one or
 several slots: a Spark job has a task for each of its slots, and a worker process is a job of one.
-Spark aborts a job, and kills all its tasks, once one of them has failed ``spark.task.maxFailures``
-times. So a task that has used up all but two of its attempts only connects and ends, and its slot
-gets another job: failures never add up to an abort, which would kill other workers.
-
 Events come in by methods that return a new roster; `reconciling` finds the actions to take.
 """
+
+# What must hold: every slot gets another job in the end, one worker of a slot works, and no worker
+# that may hold leases is forgotten, or killed within its batch. The rules that look arbitrary:
+#
+# - Spark aborts a job, and kills all its tasks, once one of them has failed spark.task.maxFailures
+#   times. So a task that has two attempts left only connects and ends, and its slot gets a job of
+#   its own: failures never add up to an abort, which would kill other workers.
+# - A slot without a job keeps its `retry_at`. It used to be vacated again at each turn once its
+#   last worker was gone for long, which put its next job off for ever.
+# - A worker whose connection breaks has `lost_after` seconds to come again, and so has its job,
+#   even if neither is wanted any more: a worker that leaves may be finishing its batch, and a
+#   cancellation kills it. A standby holds no leases, and is forgotten at once.
+# - A job is cancelled again until it ends: a cancellation has no effect on a job that Spark does
+#   not know yet.
+# - The end of a job is not the end of its workers. Spark may lose an executor whose process lives
+#   on, or the end of a job is known before the last message of its worker is read. So a shutdown
+#   waits for connected workers, too (`has_none_left`). Before, a fleet had ended while such a
+#   worker still held its leases.
+# - Child processes differ (`ProcessRules`). Their supervisor sees each of them end, so silence
+#   means nothing, and no worker comes back. Their backoffs depend on slot and program, because
+#   programs of several machines that failed together must not start together.
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from sparkinesis.status import FleetState, WorkerState
 from sparkinesis.stream.calls.retry import exponential_backoff
-from sparkinesis.worker.supervision.messages import Ended, Hello
+from sparkinesis.worker.supervision.control_messages import Ended, Hello
 
 _MISSED = 3
 """Heartbeat intervals after which a worker without a report counts as silent, or half of the time
@@ -29,7 +46,10 @@ _GOLDEN = 0.618
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """When a worker counts as lost, and when another one takes its place. In seconds."""
+    """When a worker counts as lost, and when another one takes its place. In seconds.
+
+    These are the rules for tasks of Spark; those for worker processes are `ProcessRules`.
+    """
 
     heartbeat_interval: float
     lost_after: float
@@ -37,19 +57,40 @@ class Rules:
     longest_backoff: float
     max_failures: int = 4
     """The failures of one task at which Spark aborts its job; of 1, each slot has its own job."""
-    are_children: bool = False
-    """The workers are child processes. Their supervisor sees each one end, so that silence means
-    nothing; their errors are those of the program; and their logs lie beside its own."""
-    phase: float = 0.0
-    """A number from 0 to 1, of which the backoffs of child processes depend: programs of several
-    machines that failed together are not to start together."""
+
+    are_remote: ClassVar[bool] = True
+    """The logs of workers lie elsewhere, and nobody awaits their end: what happens to them, and
+    what they wait for, has to be noted and logged here."""
+    ends_are_seen: ClassVar[bool] = False
+    """A supervisor learns of each end of a worker. So a worker that is silent is not lost, and one
+    that is gone does not come back."""
+    run_this_program: ClassVar[bool] = False
+    """The workers run the program of their supervisor: their errors are its own, at any time."""
 
     def backoff(self, slot: int, failures: int) -> float:
-        """Return the seconds until a slot gets another job, after so many consecutive failures."""
+        """Return the seconds until a slot gets another job, after ``failures`` in a row."""
+        del slot
         if not failures:
             return 0.0
-        pause = exponential_backoff(self.first_backoff, self.longest_backoff, failures)
-        return pause * (0.5 + (self.phase + slot * _GOLDEN) % 1 / 2) if self.are_children else pause
+        return exponential_backoff(self.first_backoff, self.longest_backoff, failures)
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessRules(Rules):
+    """The rules for child processes, each of which is a job of its own."""
+
+    max_failures: int = 1
+    phase: float = 0.0
+    """A number from 0 to 1 that moves the backoffs: programs of several machines that failed
+    together must not start together."""
+
+    are_remote: ClassVar[bool] = False
+    ends_are_seen: ClassVar[bool] = True
+    run_this_program: ClassVar[bool] = True
+
+    def backoff(self, slot: int, failures: int) -> float:
+        pause = Rules.backoff(self, slot, failures)
+        return pause * (0.5 + (self.phase + slot * _GOLDEN) % 1 / 2)
 
 
 class Present(NamedTuple):
@@ -73,7 +114,7 @@ class JoinedWorker:
     state: WorkerState = WorkerState.STANDBY
     is_connected: bool = True
     was_told_to_wait: bool = False
-    """The worker was told to stay a standby."""
+    """The worker was ordered to stay a standby."""
     must_leave: bool = False
     """True if the worker has to run elsewhere: Spark is decommissioning its executor."""
     began: float | None = None
@@ -131,7 +172,7 @@ class Roster:
     is_abandoned: bool = False
     """The shutdown took too long: all jobs are cancelled."""
     error: str | None = None
-    """Why no worker can run."""
+    """The reason why no worker can run."""
 
     @property
     def waiting(self) -> int:
@@ -202,8 +243,8 @@ class Roster:
                 replace(known, state=state, is_connected=True, was_told_to_wait=False, heard=now)
             )
         roster = self.with_member(JoinedWorker(hello.worker_id, hello.slot, job, now, now, state))
-        if self.rules.are_children:
-            roster = replace(roster, has_started=True)  # the program can be imported
+        if self.rules.run_this_program:
+            roster = replace(roster, has_started=True)  # it can be imported
         if job in self.jobs:
             roster = roster.with_job(replace(self.jobs[job], has_joined=True))
         mine = self.slots.get(hello.slot)
@@ -249,8 +290,8 @@ class Roster:
         if member is None:
             return self
         roster = self.without_member(worker_id, now)
-        is_programs = self.rules.are_children and self.state is FleetState.RUNNING
-        ends_all = is_programs or not self.has_started
+        is_running = self.state is FleetState.RUNNING
+        ends_all = not self.has_started or (self.rules.run_this_program and is_running)
         if error is not None and not message.is_transient and ends_all:
             return roster.shut_down(error)
         slot = roster.slots.get(member.slot)
@@ -330,7 +371,7 @@ class Roster:
     def with_job(self, job: Job) -> Roster:
         return replace(self, jobs={**self.jobs, job.number: job})
 
-    # --- looks
+    # --- questions
 
     def next_action_at(self, now: float) -> float:
         """Return the time of the next action if no event comes before."""

@@ -21,7 +21,7 @@ Groups = list[tuple[Mapping[str, str], tuple[Series, ...]]]
 def why_not_live(workers: Iterable[WorkerStatus]) -> list[str]:
     """Return which loops of which workers stand still or have died. Pure.
 
-    A worker that is lost says nothing: another one takes its place.
+    A lost worker does not count: another one takes its place.
     """
     return [
         f"worker {worker.worker_id}: {why}"
@@ -46,7 +46,7 @@ def why_not_ready(status: FleetStatus) -> list[str]:
 def gauges_of(status: FleetStatus) -> list[Sample]:
     """Return the gauges of all workers together. Pure.
 
-    A worker that was told to start waits until it reports; one that leaves is not counted.
+    A worker that has to start counts as waiting until it reports; one that leaves is not counted.
     """
     states = [worker.state for worker in status.workers]
     waiting = status.waiting + states.count(WorkerState.STARTING)
@@ -97,7 +97,7 @@ class SupervisorPages:
                 status=self._status,
                 groups=lambda: [(self._labels, served.series()), *groups()],
             ),
-            live.look,
+            live.check,
         )
 
     def stop_serving(self) -> None:

@@ -1,11 +1,22 @@
 """`Supervisor`: keeps several workers alive, gathers their reports, and ends them in order.
 
 One loop serves a fleet, whose workers are tasks of Spark, and the worker processes of one machine:
-a `Launcher` makes, orders and ends them. All that the loop knows is one value, `SupervisorState`,
-which only its thread changes. What happens in other threads, which read connections or wait for the
-end of a job, is posted as a function from one state to the next. So every decision is pure, events
-count in their order, and no lock is held while Spark is called, which may take seconds.
+a `Launcher` makes, orders and ends them.
 """
+
+# Everything that the loop knows is one value, `SupervisorState`, which only its thread changes.
+# Other threads, which read connections or wait for the end of a job, post a function from one state
+# to the next. So every decision is pure, events count in their order, and no lock is held while
+# Spark is called, which may take seconds.
+#
+# An end has an order:
+#
+# - A shutdown always ends, whether a user, a record processor, a signal or a failure asked for it.
+#   Of several requests the shortest time counts. `lost_after` behind it, all jobs are cancelled.
+# - The port is free before the end is published: a program that waits for the end may open it
+#   again. The last metrics are published after that, by `close`.
+# - An error in this code ends the supervisor as FAILED, with its last status: to compute a new one
+#   may be what failed. `close` then drops the connections, and the workers shut down by themselves.
 
 from __future__ import annotations
 
@@ -25,8 +36,7 @@ from sparkinesis.metrics.health.signs import SignOfLife, expect
 from sparkinesis.status import FleetState, FleetStatus
 from sparkinesis.worker.application_settings import ApplicationSettings
 from sparkinesis.worker.reporting.failures import describe
-from sparkinesis.worker.supervision.gathering.reports import GatheredReports
-from sparkinesis.worker.supervision.messages import (
+from sparkinesis.worker.supervision.control_messages import (
     Disconnected,
     Hello,
     Ping,
@@ -36,6 +46,7 @@ from sparkinesis.worker.supervision.messages import (
     ToWorker,
     Wait,
 )
+from sparkinesis.worker.supervision.gathered_reports import GatheredReports
 from sparkinesis.worker.supervision.reconciling import (
     Action,
     Cancel,
@@ -57,7 +68,7 @@ _CALL = 60.0
 Change: TypeAlias = Callable[[SupervisorState, float], SupervisorState]
 """Returns the state after an event; gets the state before it, and the time."""
 Post: TypeAlias = Callable[[object, Change], None]
-"""Tells the supervisor what has happened, for the log, and what it changes. For any thread."""
+"""Gives the supervisor an event: its text for the log, and its change. For any thread."""
 
 
 class Launcher(Protocol):
@@ -143,7 +154,7 @@ class Supervisor:
     # --- for any thread
 
     def post(self, what: object, change: Change) -> None:
-        """Tell the supervisor what has happened. ``what``: for the log."""
+        """Have the supervisor apply a change. ``what``: the event, for the log."""
         self._events.put((what, change))
 
     def wait_until(self, condition: Callable[[], bool], timeout: float | None) -> bool:
@@ -178,7 +189,6 @@ class Supervisor:
         except BaseException as error:
             roster = self._state.roster.failed(describe(error))
             self._state = replace(self._state, roster=roster)
-            # The rest keeps its last value: computing a new status may be what failed.
             self._publish(
                 msgspec.structs.replace(self.status, state=FleetState.FAILED, error=roster.error)
             )
@@ -200,7 +210,7 @@ class Supervisor:
             if now >= next_beat:
                 next_beat = now + interval
                 self._send_heartbeat()
-            self._change_to(self._state.looked_at_shutdown(now))
+            self._change_to(self._state.checked_shutdown(now))
             self._reconcile()
             due = min(next_beat, self._state.roster.next_action_at(now))
             pause = max(0.0, due - self._clock())
@@ -223,7 +233,7 @@ class Supervisor:
 
     def _send_heartbeat(self) -> None:
         self._launcher.send(Ping())
-        self._change_to(self._state.looked_at_waiting(self._clock()))
+        self._change_to(self._state.checked_waiting(self._clock()))
         moving = [
             member.worker_id
             for member in self._state.roster.members.values()
@@ -249,7 +259,7 @@ class Supervisor:
 
     def _publish(self, status: FleetStatus) -> None:
         if status.state.is_over:
-            self.served.stop_serving()  # first: who waits for the end may use the port again
+            self.served.stop_serving()
         with self._changed:
             self.status = status
             self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""`SupervisorState`: what a supervisor knows of its workers, and what each event changes. Pure."""
+"""`SupervisorState`: the knowledge of a supervisor, and what each event changes in it. Pure."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from sparkinesis.status import FleetState, FleetStatus, WorkerState
 from sparkinesis.worker.supervision import notes
-from sparkinesis.worker.supervision.gathering.reports import GatheredReports
-from sparkinesis.worker.supervision.messages import (
+from sparkinesis.worker.supervision.control_messages import (
     Disconnected,
     Ended,
     Hello,
@@ -18,8 +17,8 @@ from sparkinesis.worker.supervision.messages import (
     Report,
     ToSupervisor,
 )
-from sparkinesis.worker.supervision.reconciling import Action, reconcile
-from sparkinesis.worker.supervision.restarts import Restarts
+from sparkinesis.worker.supervision.gathered_reports import GatheredReports
+from sparkinesis.worker.supervision.reconciling import Action, Restarts, reconcile
 from sparkinesis.worker.supervision.roster import Roster
 
 _LONG_WAIT = 10.0
@@ -28,10 +27,10 @@ _LONG_WAIT = 10.0
 
 @dataclass(frozen=True, slots=True)
 class SupervisorState:
-    """A supervisor's knowledge at one moment. Each event returns the knowledge after it."""
+    """What a supervisor knows at one moment. Each event returns the state after it."""
 
     title: str
-    """What the workers are together, for the log."""
+    """The name of the workers together, for the log."""
     application: str
     stream: str
     """The names of the streams, as far as known."""
@@ -83,7 +82,7 @@ class SupervisorState:
             case Disconnected():
                 return self._disconnected(worker_id, now)
             case Raised():
-                return self  # for who launched the process
+                return self  # for the launcher
 
     def _joined(self, hello: Hello, now: float) -> SupervisorState:
         state = replace(self, reports=self.reports.add_hello(hello, now))
@@ -103,8 +102,7 @@ class SupervisorState:
             state = state.note(notes.unreadable(worker_id, failing))
         if recovered:
             state = state.note(notes.readable(recovered), logging.INFO)
-        # A child process has logged its failures itself, beside this log.
-        for failure in () if self.roster.rules.are_children else failures:
+        for failure in failures if self.roster.rules.are_remote else ():
             line = f"{failure.what}, on worker {worker_id}: {failure.error}\n{failure.traceback}"
             state = state._log(line, logging.ERROR)
         return state
@@ -136,8 +134,8 @@ class SupervisorState:
     def shut_down(self, within: float) -> SupervisorState:
         """A shutdown was requested; ``within``: seconds that the workers have.
 
-        Of several requests, the shortest time counts: they may come in any order. Workers that were
-        told of a longer one are told again.
+        Of several requests, the shortest time counts: they may come in any order. Workers that got
+        a longer one get another order.
         """
         roster = self.roster.shut_down()
         if self.roster.state is FleetState.SHUTTING_DOWN:
@@ -156,8 +154,8 @@ class SupervisorState:
         roster = before.job_ended(job, error, now, is_transient=is_transient)
         again = [slot for number, slot in roster.slots.items() if before.slots[number].job == job]
         state = replace(self, roster=roster)
-        if before.rules.are_children:
-            # An error that ends all is raised, and told once.
+        if not before.rules.are_remote:
+            # An error that ends all is raised, and needs no note.
             if error is None or roster.error is not None:
                 return state
             return state.note(notes.process_ended(error, again, now))
@@ -166,9 +164,9 @@ class SupervisorState:
         return state.note(notes.submitted_again(again, error, now)) if again else state
 
     def cannot_run(self, why: str) -> SupervisorState:
-        """No worker can run any more, nor begin."""
+        """No worker can run or start from now on."""
         state = replace(self, roster=self.roster.shut_down(why))
-        if state.roster.rules.are_children:
+        if not state.roster.rules.are_remote:
             return state
         return state.note(f"No worker can run any more: {why}")
 
@@ -182,9 +180,9 @@ class SupervisorState:
 
     # --- as time passes
 
-    def looked_at_waiting(self, now: float) -> SupervisorState:
+    def checked_waiting(self, now: float) -> SupervisorState:
         """Note the workers that have waited for Spark for long, if they have become more."""
-        if self.roster.rules.are_children:
+        if not self.roster.rules.are_remote:
             return self
         slots = self.roster.slots.values()
         waiting = sum(slot.is_waiting and slot.empty_since < now - _LONG_WAIT for slot in slots)
@@ -193,7 +191,7 @@ class SupervisorState:
             state = self.note(notes.waiting(waiting, len(slots)))
         return replace(state, noted_waiting=waiting)
 
-    def looked_at_shutdown(self, now: float) -> SupervisorState:
+    def checked_shutdown(self, now: float) -> SupervisorState:
         """Cancel the remaining jobs once a shutdown has taken too long."""
         roster = self.roster
         if roster.state is not FleetState.SHUTTING_DOWN or roster.is_abandoned:
@@ -207,11 +205,11 @@ class SupervisorState:
         return replace(noted, roster=roster.abandoned())
 
     def reconciled(self, now: float) -> tuple[SupervisorState, tuple[Action, ...]]:
-        """Return the actions to take, in order, and the knowledge after them."""
+        """Return the actions to take, in order, and the state after them."""
         roster, actions = reconcile(self.roster, now)
         restarts, again = self.restarts.after(roster, actions)
-        if roster.rules.are_children:
-            # A process does not come back, and its successor of the same id counts from 0.
+        if roster.rules.ends_are_seen:
+            # The successor of a process, which may have its worker id, counts from 0.
             reports = self.reports.forget(self.reports.workers.keys() - roster.members.keys())
         else:
             reports = self.reports.retain(roster.members)

@@ -19,7 +19,7 @@ from sparkinesis.fleet.channel.channel import (
     authenticated,
     connect_to_driver,
 )
-from sparkinesis.fleet.channel.tls import (
+from sparkinesis.fleet.channel.channel_tls import (
     SECRET_BYTES,
     NotAuthenticatedError,
     WorkerCredentials,

@@ -13,9 +13,9 @@ import pytest
 
 from sparkinesis.errors import FleetError
 from sparkinesis.fleet.channel.channel import ChannelClosedError
-from sparkinesis.fleet.channel.driver_link import DriverLink
-from sparkinesis.fleet.channel.tls import WorkerCredentials
-from sparkinesis.worker.supervision.messages import (
+from sparkinesis.fleet.channel.channel_tls import WorkerCredentials
+from sparkinesis.fleet.executor_worker import DriverLink
+from sparkinesis.worker.supervision.control_messages import (
     Disconnected,
     Ended,
     Hello,

@@ -7,8 +7,14 @@ from dataclasses import replace
 import pytest
 
 from sparkinesis.status import FleetState, WorkerState
-from sparkinesis.worker.supervision.gathering.reports import GatheredReports
-from sparkinesis.worker.supervision.messages import Disconnected, Ended, Hello, Leaving, Report
+from sparkinesis.worker.supervision.control_messages import (
+    Disconnected,
+    Ended,
+    Hello,
+    Leaving,
+    Report,
+)
+from sparkinesis.worker.supervision.gathered_reports import GatheredReports
 from sparkinesis.worker.supervision.processes.process_launcher import how_it_ended
 from sparkinesis.worker.supervision.reconciling import (
     Action,
@@ -17,11 +23,11 @@ from sparkinesis.worker.supervision.reconciling import (
     SendStart,
     Submit,
 )
-from sparkinesis.worker.supervision.roster import Roster, Rules
+from sparkinesis.worker.supervision.roster import ProcessRules, Roster, Rules
 from sparkinesis.worker.supervision.supervisor_state import SupervisorState
 
 WITHIN = 30.0
-RULES = Rules(1.0, 10.0, 1.0, 60.0, max_failures=1, are_children=True)
+RULES = ProcessRules(1.0, 10.0, 1.0, 60.0)
 KILLED = "Worker w-0 (process 1, pid 100) was killed by SIGKILL"
 
 
@@ -37,7 +43,7 @@ class Program:
 
     def act(self, seconds: float = 0.0) -> tuple[Action, ...]:
         self.now += seconds
-        self.state = self.state.looked_at_shutdown(self.now)
+        self.state = self.state.checked_shutdown(self.now)
         self.state, actions = self.state.reconciled(self.now)
         return actions
 

@@ -9,17 +9,19 @@ import multiprocessing
 import os
 import pickle
 import signal
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
+from pathlib import Path
 
-from sparkinesis.errors import FleetError
+from sparkinesis.errors import FleetError, OptionError, ProcessorError
 from sparkinesis.status import FleetState
 from sparkinesis.worker.application_settings import ApplicationSettings
-from sparkinesis.worker.supervision.messages import (
+from sparkinesis.worker.supervision.control_messages import (
     Disconnected,
     Ended,
     Hello,
@@ -28,15 +30,17 @@ from sparkinesis.worker.supervision.messages import (
     ShutDown,
     ToSupervisor,
     ToWorker,
+    decode_for_supervisor,
+    encode,
 )
-from sparkinesis.worker.supervision.processes.channel import order, read_worker
-from sparkinesis.worker.supervision.processes.main_module import UNGUARDED, unguarded_error
 from sparkinesis.worker.supervision.processes.worker_process import ProcessSpec, run
 from sparkinesis.worker.supervision.supervisor import Launcher, Post, message_of
 from sparkinesis.worker.supervision.supervisor_state import SupervisorState
 
 _log = logging.getLogger(__name__)
 
+UNGUARDED = 113
+"""The exit code of a process that would start workers while it imports its main module."""
 _DRAIN = 2.0
 """Seconds to wait for the last messages of a process that has ended: a program that it has started
 may hold the pipe open."""
@@ -44,7 +48,7 @@ may hold the pipe open."""
 
 @dataclass
 class _Running:
-    """A process, and what it has said of itself."""
+    """A process, with its first and its last message."""
 
     slot: int
     process: SpawnProcess
@@ -114,7 +118,7 @@ class ProcessLauncher(Launcher):
             theirs.close()
         running = self._running[job] = _Running(slot, process, pipe)
         reading = threading.Thread(
-            target=read_worker, args=(pipe, functools.partial(self._heard, running)), daemon=True
+            target=_read, args=(pipe, functools.partial(self._heard, running)), daemon=True
         )
         reading.start()
         threading.Thread(target=self._await_end, args=(job, running, reading), daemon=True).start()
@@ -124,7 +128,7 @@ class ProcessLauncher(Launcher):
         if running is None:
             return
         if not at_once:
-            order(running.pipe, ShutDown(0.0))
+            _order(running.pipe, ShutDown(0.0))
             return
         _log.warning("%s has not ended in time, and is killed", running)
         running.process.kill()
@@ -136,7 +140,7 @@ class ProcessLauncher(Launcher):
             return
         for running in self._running.values():
             if running.hello is not None and worker_id in {None, running.hello.worker_id}:
-                order(running.pipe, message)
+                _order(running.pipe, message)
 
     def drop(self, worker_id: str) -> None:
         """Do nothing: a child process is never lost while it lives."""
@@ -161,7 +165,7 @@ class ProcessLauncher(Launcher):
             case Raised():
                 self._keep(message)
                 return
-        assert running.hello is not None, "a process says first who it is"
+        assert running.hello is not None, "the first message of a process is its Hello"
         self._post(message, message_of(running.hello.worker_id, message))
 
     def _keep(self, raised: Raised) -> None:
@@ -206,12 +210,25 @@ class ProcessLauncher(Launcher):
         return state.job_ended(job, error, now, is_transient=is_transient)
 
     def _unguarded(self) -> str:
-        error = unguarded_error()
+        error = _unguarded_error()
         self._raised[str(error)] = error
         return str(error)
 
     def _post_end(self, job: int, error: str) -> None:
         self._post(error, lambda state, now: state.job_ended(job, error, now, is_transient=True))
+
+
+def _read(pipe: Connection, on_message: Callable[[ToSupervisor], None]) -> None:
+    """Read the messages of a worker process until it has ended."""
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            on_message(decode_for_supervisor(pipe.recv_bytes()))
+
+
+def _order(pipe: Connection, message: ToWorker) -> None:
+    """Send an order to a worker process, which may have ended."""
+    with contextlib.suppress(OSError):
+        pipe.send_bytes(encode(message))
 
 
 def _wait_for(process: SpawnProcess) -> None:
@@ -224,7 +241,7 @@ def _wait_for(process: SpawnProcess) -> None:
 
 
 def how_it_ended(code: int | None) -> str:
-    """Return how a process has ended that has not said so, as the end of a sentence.
+    """Return how a process has ended without a last message, as the end of a sentence.
 
     ``code``: as multiprocessing gives it; None if it is not known.
     """
@@ -241,3 +258,37 @@ def _signal(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+# The main module, which each process imports again before it begins
+
+
+def exit_if_imported() -> None:
+    """End a worker process that imports a main module which starts worker processes.
+
+    Quietly: the supervisor sees the exit code, and raises one error for all.
+    """
+    # As multiprocessing recognises the same mistake, in multiprocessing.spawn.
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise SystemExit(UNGUARDED)
+
+
+def _unguarded_error() -> OptionError:
+    return OptionError(
+        "The program starts its worker processes when it is imported, and each of them imports it "
+        'again. Put run(processes=...) below `if __name__ == "__main__":`, so that only the '
+        "program itself runs it. No worker has started."
+    )
+
+
+def check_main_module(pickled: bytes) -> None:
+    """Raise `ProcessorError` if a worker process cannot import what the application refers to."""
+    main = sys.modules["__main__"]
+    path = getattr(main, "__file__", None)
+    is_found = getattr(main, "__spec__", None) is not None or (path and Path(path).is_file())
+    if not is_found and b"__main__" in pickled:
+        raise ProcessorError(
+            "The application refers to something that was defined in an interactive session, which "
+            "worker processes cannot import. Put the processor into a module, and give it by name: "
+            'processor="package.module:name".'
+        )

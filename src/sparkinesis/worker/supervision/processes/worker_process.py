@@ -22,9 +22,18 @@ from sparkinesis.worker.application_settings import ApplicationSettings
 from sparkinesis.worker.lifecycle.signals import handling
 from sparkinesis.worker.reporting.failures import describe
 from sparkinesis.worker.reporting.log_context import log_to_stderr
+from sparkinesis.worker.supervision.control_messages import (
+    Ended,
+    Hello,
+    Ping,
+    Raised,
+    Report,
+    ToSupervisor,
+    ToWorker,
+    decode_for_worker,
+    encode,
+)
 from sparkinesis.worker.supervision.hosted_worker import HostedWorker
-from sparkinesis.worker.supervision.messages import Ended, Hello, Ping, Raised, ToWorker
-from sparkinesis.worker.supervision.processes.channel import SupervisorLink
 
 _log = logging.getLogger(__name__)
 
@@ -36,10 +45,10 @@ KILL_AFTER = 10.0
 
 @dataclass(frozen=True)
 class ProcessSpec:
-    """What a worker process is given."""
+    """The arguments of a worker process."""
 
     pickled: bytes
-    """The application. Unpickled in the process' own code, which tells what cannot be."""
+    """The application. The process unpickles it itself, so that an error names the part."""
     name: str
     slot: int
     job: int
@@ -50,7 +59,7 @@ class ProcessSpec:
 
 def run(spec: ProcessSpec, pipe: Connection) -> None:
     """Run the worker of a process; the target of `multiprocessing`. Exits with 1 for an error."""
-    # Ctrl-C in a terminal goes to all processes: the supervisor tells its workers. The signal was
+    # Ctrl-C in a terminal goes to all processes, but only the supervisor acts on it. The signal was
     # blocked until now.
     signal.signal(
         signal.SIGINT, lambda *_: None
@@ -70,7 +79,7 @@ def run(spec: ProcessSpec, pipe: Connection) -> None:
             if worker.failure is not None:
                 link.send(raised(worker.failure))
     link.send(ended)
-    # A thread of the program may never end, and nobody needs the process any more.
+    # A thread of the program may never end, and the process is no longer needed.
     leaving = threading.Timer(KILL_AFTER / 2, os._exit, args=(1 if ended.error else 0,))
     leaving.daemon = True
     leaving.start()
@@ -126,9 +135,39 @@ class ProcessWorker(HostedWorker):
                 "its supervisor: trying again",
                 self._worker_id,
             )
-            self._start()
+            self._begin()
             return None
         return super()._start_failed(error)
+
+
+class SupervisorLink:
+    """A worker process' end of the pipe. `read` is for a thread of its own."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe = pipe
+        self._is_lost = False
+        self.connections = 1
+
+    def read(self, on_order: Callable[[ToWorker], None]) -> None:
+        """Read the supervisor's orders until it has ended."""
+        with contextlib.suppress(EOFError, OSError):
+            while True:
+                on_order(decode_for_worker(self._pipe.recv_bytes()))
+        self._is_lost = True
+
+    def why_lost(self) -> str | None:
+        return "the supervisor of this process has ended" if self._is_lost else None
+
+    def send(self, message: ToSupervisor) -> bool:
+        """Send a message; return False if the supervisor has ended."""
+        with contextlib.suppress(OSError):
+            self._pipe.send_bytes(encode(message))
+            return True
+        return False
+
+    def send_last(self, message: Callable[[], Report | Ended]) -> None:
+        """Send a message; a pipe is not connected again."""
+        self.send(message())
 
 
 def raised(error: BaseException) -> Raised:

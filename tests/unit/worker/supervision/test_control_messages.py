@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from sparkinesis.worker.reporting.failures import Failures, describe
-from sparkinesis.worker.supervision.messages import Ended, Report, decode_for_supervisor, encode
+from sparkinesis.worker.supervision.control_messages import (
+    Ended,
+    Report,
+    decode_for_supervisor,
+    encode,
+)
 
 
 def failures_of(error: Exception) -> Failures:

@@ -25,7 +25,7 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
     task_attempt_id: int = 0
     """Spark's task attempt id, by which the driver finds the executor; 0 for a process."""
     is_running: bool = False
-    """The worker was told to start on an earlier connection."""
+    """The worker was ordered to start on an earlier connection."""
     is_leaving: bool = False
     """The worker is shutting down, or about to."""
 
@@ -105,7 +105,7 @@ ToWorker: TypeAlias = Start | Wait | ShutDown | Ping
 
 
 class Disconnected(msgspec.Struct, frozen=True):
-    """What a launcher reports of a worker whose connection was closed. It is never sent."""
+    """The event that the connection of a worker was closed. It is never sent."""
 
 
 _M = TypeVar("_M")

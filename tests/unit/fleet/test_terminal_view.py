@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from sparkinesis.fleet.view import fleet_view, watch
+from sparkinesis.fleet.terminal_view import fleet_view, watch
 from sparkinesis.status import (
     Failure,
     FleetShard,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkinesis.fleet.jobs import failure_reason
+from sparkinesis.fleet.spark_launcher import failure_reason
 
 TRACE = (
     "Job aborted due to stage failure: SparkTask 0 in stage 5.0 failed 4 times: PythonException: "

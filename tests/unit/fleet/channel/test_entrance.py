@@ -10,8 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from sparkinesis.fleet.channel.channel import Channel
-from sparkinesis.fleet.channel.driver_link import DriverLink
-from sparkinesis.fleet.channel.pending import (
+from sparkinesis.fleet.channel.entrance import (
     MAX_PENDING,
     MAX_PER_ADDRESS,
     SILENCE_TIMEOUT,
@@ -19,7 +18,8 @@ from sparkinesis.fleet.channel.pending import (
     PendingConnections,
     connection_to_evict,
 )
-from sparkinesis.worker.supervision.messages import Hello, Report
+from sparkinesis.fleet.executor_worker import DriverLink
+from sparkinesis.worker.supervision.control_messages import Hello, Report
 from tests.unit.fleet.wire import CREDENTIALS, PATIENCE, Driver, hello, read
 
 
@@ -247,7 +247,7 @@ def test_who_is_gone_before_it_spoke_is_forgotten(
     for _ in range(20):
         driver.connect().close()
     join(driver, "w").close()
-    assert len(driver.control._pending) == 0
+    assert len(driver.control._entrance.pending) == 0
     assert "Refused" not in caplog.text, "a port that is looked at is no trouble"
 
 

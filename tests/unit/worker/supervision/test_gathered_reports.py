@@ -14,13 +14,13 @@ from sparkinesis.status import (
     UnreadShard,
     WorkerState,
 )
-from sparkinesis.worker.supervision.gathering.reports import (
+from sparkinesis.worker.supervision.control_messages import Hello, Report
+from sparkinesis.worker.supervision.gathered_reports import (
     DEPARTED,
     FAILURES,
     NOTES,
     GatheredReports,
 )
-from sparkinesis.worker.supervision.messages import Hello, Report
 from sparkinesis.worker.supervision.roster import Roster, Rules
 
 RULES = Rules(2.0, 10.0, 1.0, 60.0)

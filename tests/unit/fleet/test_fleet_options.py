@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sparkinesis.errors import OptionError
-from sparkinesis.fleet.options import FleetOptions
+from sparkinesis.fleet.fleet_options import FleetOptions
 
 
 @pytest.mark.parametrize(

@@ -20,14 +20,14 @@ from sparkinesis.status import (
     WorkerStatus,
 )
 from sparkinesis.terminal.live import can_update, live_view, print_line
-from sparkinesis.terminal.names import counted
+from sparkinesis.terminal.printing import counted
 from sparkinesis.terminal.view import GroupRow, ShardRow, View
 from sparkinesis.worker.lifecycle.signals import python_interrupt_handler
 
 _SILENCE = 5.0
-"""Seconds without a message of a worker from which on the view mentions it."""
+"""Seconds without a message of a worker after which the view mentions it."""
 _LONG_CALL = 10.0
-"""Seconds in one call of a record processor from which on the view mentions it."""
+"""Seconds in one call of a record processor after which the view mentions it."""
 _MESSAGES = 3
 """The most streams of a kind, failures, and notes, that the view shows."""
 _LINE_EVERY = 10

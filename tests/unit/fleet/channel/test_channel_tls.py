@@ -22,10 +22,14 @@ from sparkinesis.fleet.channel.channel import (
     accept_worker,
     connect_to_driver,
 )
-from sparkinesis.fleet.channel.driver_link import DriverLink
-from sparkinesis.fleet.channel.tls import DriverIdentity, NotAuthenticatedError, worker_context
+from sparkinesis.fleet.channel.channel_tls import (
+    DriverIdentity,
+    NotAuthenticatedError,
+    worker_context,
+)
+from sparkinesis.fleet.executor_worker import DriverLink
 from sparkinesis.status import Failure
-from sparkinesis.worker.supervision.messages import Leaving, Report, ShutDown
+from sparkinesis.worker.supervision.control_messages import Leaving, Report, ShutDown
 from tests.unit.fleet.wire import (
     CREDENTIALS,
     IDENTITY,
@@ -219,7 +223,7 @@ def test_a_worker_and_the_core_do_without_that_package() -> None:
         sys.modules["cryptography"] = None
         import sparkinesis.cli.app, sparkinesis.application
         import sparkinesis.fleet.executor_worker
-        from sparkinesis.fleet.channel.tls import worker_context
+        from sparkinesis.fleet.channel.channel_tls import worker_context
         worker_context(bytes.fromhex(sys.argv[1]))
         """
     given = [sys.executable, "-c", program, CREDENTIALS.certificate.hex()]

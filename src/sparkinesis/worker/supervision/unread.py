@@ -1,8 +1,13 @@
-"""The streams of an application, as its workers report them. Pure.
+"""The shards that no live worker reads, and the streams that some workers cannot read. Pure.
 
-A worker reports its streams when one has come, gone, failed or recovered. The supervisor keeps
-the last report of each: which streams there are, and who cannot read which of them. What is counted
-by stream comes from the shards.
+Two sources name unread shards. A worker that has become silent has read its shards up to its last
+report. And each live worker reports which leases have no live owner by the lease table: other
+owners count as well. For the first moments after a worker's death, only the supervisor knows of it;
+once the table would show an unread shard, the table counts.
+
+A worker reports its streams when one has come, gone, failed or recovered. The supervisor keeps the
+last report of each worker: which streams there are, and which workers cannot read them. Shards have
+the counts by stream.
 """
 
 from __future__ import annotations
@@ -11,8 +16,93 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from sparkinesis.status import FleetShard, FleetStream, StreamStatus, UnreadShard
+from sparkinesis.lease.lease import parse_lease_key
+from sparkinesis.status import FleetShard, FleetStream, ShardStatus, StreamStatus, UnreadShard
 from sparkinesis.stream.address import StreamIdentifier
+from sparkinesis.worker.supervision.control_messages import Report
+
+
+@dataclass(frozen=True, slots=True)
+class LastRead:
+    """The last report of a worker that read a shard."""
+
+    worker_id: str
+    at: float
+    """The time of the report, by the supervisor's monotonic clock."""
+    millis_behind_latest: int | None
+
+
+def last_reads(
+    before: Mapping[str, LastRead],
+    worker_id: str,
+    report: Report,
+    now: float,
+    settled_after: float,
+) -> dict[str, LastRead]:
+    """Return the last report on each shard, by lease key, after another report.
+
+    A shard that its worker has released is left out: the lease table knows of it.
+    before: the same before it. settled_after: seconds after which the table shows that a worker has
+    died.
+    """
+    listed = {lease_of(shard): shard for shard in report.shards}
+
+    def is_settled(lease: str, last: LastRead) -> bool:
+        """Return True if the table shows that the shard is finished, or read by another worker."""
+        is_old = now - last.at > settled_after
+        return is_old and report.unread is not None and lease not in report.unread
+
+    kept = {
+        lease: last
+        for lease, last in before.items()
+        if (lease in listed or last.worker_id != worker_id) and not is_settled(lease, last)
+    }
+    read = {
+        lease: LastRead(worker_id, now, shard.millis_behind_latest)
+        for lease, shard in listed.items()
+    }
+    return {**kept, **read}
+
+
+def unread_shards(
+    scans: Mapping[str, tuple[float, Mapping[str, float]]],
+    last_read: Mapping[str, LastRead],
+    now: float,
+) -> tuple[UnreadShard, ...]:
+    """Return the unread shards, by lease key.
+
+    scans: the unread shards by the last scan of the lease table of each worker whose last report is
+    recent, and the report's time.
+    """
+    waits: dict[str, float] = {}
+    for at, unread in scans.values():
+        for lease, seconds in unread.items():
+            waits[lease] = max(waits.get(lease, 0.0), seconds + now - at)
+    for lease, last in last_read.items():
+        if last.worker_id in scans:
+            waits.pop(lease, None)
+        else:
+            behind = (last.millis_behind_latest or 0) / 1000
+            waits[lease] = max(waits.get(lease, 0.0), behind + now - last.at)
+    return tuple(
+        _unread_shard(lease, last_read.get(lease), round(seconds * 1000))
+        for lease, seconds in sorted(waits.items())
+    )
+
+
+def lease_of(shard: ShardStatus) -> str:
+    """Return the key of a shard's lease, which distinguishes shards of several streams."""
+    return shard.lease or shard.shard_id
+
+
+def _unread_shard(lease: str, last: LastRead | None, millis: int) -> UnreadShard:
+    try:
+        stream, shard_id = parse_lease_key(lease)
+    except ValueError:
+        stream, shard_id = None, lease
+    last_worker = None if last is None else last.worker_id
+    return UnreadShard(shard_id, last_worker, millis, stream.name if stream else "", lease)
+
 
 StreamKey = tuple[str, int]
 """A stream's name or ARN as the application gives it, and how many of this name precede it: two
@@ -36,15 +126,15 @@ class ReportedStream:
 
 @dataclass(frozen=True, slots=True)
 class StreamWatch:
-    """What the supervisor knows of the streams."""
+    """The streams, by the last report of each worker."""
 
     reports: Mapping[str, tuple[float, tuple[StreamStatus, ...]]] = field(default_factory=dict)
     """The last report of each worker, and its time by the supervisor's monotonic clock."""
     known: Mapping[StreamKey, ReportedStream] = field(default_factory=dict)
     """The streams, in the order of the application."""
     failing: Mapping[StreamKey, ReportedStream] = field(default_factory=dict)
-    """The streams that became unreadable, and of which no report has said since that all workers
-    can read them; as they were then."""
+    """The streams that became unreadable, as they were then, until a report says that all workers
+    can read them."""
 
     def add_report(
         self, worker_id: str, streams: tuple[StreamStatus, ...] | None, now: float
@@ -65,13 +155,13 @@ class StreamWatch:
         return self._with({key: each for key, each in self.reports.items() if key not in gone})
 
     def _with(self, reports: Mapping[str, tuple[float, tuple[StreamStatus, ...]]]) -> StreamWatch:
-        told: dict[StreamKey, list[tuple[str, float, StreamStatus]]] = defaultdict(list)
+        reported: dict[StreamKey, list[tuple[str, float, StreamStatus]]] = defaultdict(list)
         for worker_id, (at, streams) in reports.items():
             names: Counter[str] = Counter()
             for one in streams:
-                told[one.stream, names[one.stream]].append((worker_id, at, one))
+                reported[one.stream, names[one.stream]].append((worker_id, at, one))
                 names[one.stream] += 1
-        known = {key: _known(key[0], each) for key, each in told.items()}
+        known = {key: _known(key[0], each) for key, each in reported.items()}
         return replace(self, reports=reports, known=known)
 
     def news(self, before: StreamWatch) -> tuple[list[ReportedStream], list[ReportedStream]]:
@@ -103,11 +193,11 @@ class StreamWatch:
         )
 
 
-def _known(stream: str, told: Sequence[tuple[str, float, StreamStatus]]) -> ReportedStream:
-    identifiers = {one.identifier for _, _, one in told if one.identifier is not None}
+def _known(stream: str, reported: Sequence[tuple[str, float, StreamStatus]]) -> ReportedStream:
+    identifiers = {one.identifier for _, _, one in reported if one.identifier is not None}
     failing = sorted(
         (at - (one.failing_for or 0.0), worker_id, one.problem)
-        for worker_id, at, one in told
+        for worker_id, at, one in reported
         if one.problem is not None
     )
     since, _, problem = failing[0] if failing else (None, "", None)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
+from sparkinesis.metrics.tally import GatheredSeries
 from sparkinesis.status import (
     Failure,
     FleetShard,
@@ -17,16 +18,15 @@ from sparkinesis.status import (
 )
 from sparkinesis.worker.lifecycle.streams.stream_config import name_streams
 from sparkinesis.worker.reporting.failures import merge
-from sparkinesis.worker.supervision.gathering.series import GatheredSeries
-from sparkinesis.worker.supervision.gathering.streams import StreamWatch
-from sparkinesis.worker.supervision.gathering.unread import (
+from sparkinesis.worker.supervision.control_messages import Hello, Report
+from sparkinesis.worker.supervision.roster import Roster
+from sparkinesis.worker.supervision.unread import (
     LastRead,
+    StreamWatch,
     last_reads,
     lease_of,
     unread_shards,
 )
-from sparkinesis.worker.supervision.messages import Hello, Report
-from sparkinesis.worker.supervision.roster import Roster
 
 NOTES = 20
 """The most notes that are kept."""
@@ -115,7 +115,7 @@ class GatheredReports:
         )
 
     def add_loss(self, worker_id: str) -> GatheredReports:
-        """Return a copy without the connection to a worker that has not ended."""
+        """Return a copy in which a worker, which has not ended, is lost."""
         return replace(self, lost=self.lost | {worker_id})
 
     def add_report(
@@ -202,13 +202,13 @@ class GatheredReports:
         return [*self.departed.values(), *self.workers.values()]
 
     def status(self, application: str, stream: str, roster: Roster, now: float) -> FleetStatus:
-        """Compute the status of all. ``stream``: the names of the streams, as far as known."""
+        """Return the status of all. ``stream``: the names of the streams, as far as known."""
         workers, read = [], []
         live = self.live(roster, now)
-        looks = {key: (self.workers[key].at, self.workers[key].report.unread or {}) for key in live}
+        scans = {key: (self.workers[key].at, self.workers[key].report.unread or {}) for key in live}
         unread = tuple(
             each if each.stream else msgspec.structs.replace(each, stream=stream)
-            for each in unread_shards(looks, self.last_read, now)
+            for each in unread_shards(scans, self.last_read, now)
         )
         for worker_id, state, heard in roster.present():
             reported = self.workers.get(worker_id)
